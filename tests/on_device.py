@@ -1,4 +1,4 @@
-"""The device for the tests of GPUs, and values for them."""
+"""Helpers of the GPU tests: the device, arguments and comparisons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import builder as xb
 import lowering
 
 VARIABLE: Final = "XLABUILDER_TEST_DEVICE"
-"""The environment variable of another device: "cpu:1" tests the tests themselves."""
+"""The environment variable that selects another device; "cpu:1" tests the tests themselves."""
 
 
 def device_name() -> str:
@@ -22,17 +22,17 @@ def device_name() -> str:
 
 
 def device() -> jax.Device:
-    """The device that is tested."""
+    """Return the device under test."""
     return lowering.device(device_name())
 
 
 def cpu() -> jax.Device:
-    """The device that it is compared with."""
+    """Return the device for comparison."""
     return lowering.device("cpu")
 
 
 def missing() -> str | None:
-    """The reason why the tests can't run here; None if they can."""
+    """Return the reason why the tests can't run here, or None if they can."""
     try:
         device()
     except lowering.DeviceError as error:
@@ -42,7 +42,7 @@ def missing() -> str | None:
 
 
 def argument(shape: xb.Shape, seed: int) -> Any:
-    """Small positive numbers for a parameter: within the domains of all functions."""
+    """Return small positive numbers for a parameter, which are in the domain of every function."""
     if isinstance(shape, xb.TupleShape):
         return tuple(argument(part, seed + n) for n, part in enumerate(shape.elements))
     if not isinstance(shape, xb.ArrayShape):
@@ -54,23 +54,23 @@ def argument(shape: xb.Shape, seed: int) -> Any:
     if t.is_integral:
         return np.asarray(random.integers(0, min(3, t.max), shape.dimensions)).astype(t.dtype)
     numbers = random.uniform(0.25, 0.9, shape.dimensions)
-    # Symmetric and positive, for functions of such matrices.
+    # Symmetric positive definite, for Cholesky decompositions.
     if len(shape.dimensions) >= 2 and shape.dimensions[-1] == shape.dimensions[-2]:
         numbers = numbers + np.swapaxes(numbers, -1, -2) + 4 * np.eye(shape.dimensions[-1])
     return np.asarray(numbers).astype(t.dtype)
 
 
 def leaves(value: Any) -> list[np.ndarray[Any, Any]]:
-    """The arrays of a result, on the host."""
+    """Return the arrays of a result, on the host."""
     return [np.asarray(one) for one in jax.tree_util.tree_leaves(value)]
 
 
-def assert_near(found: Any, wanted: Any, tolerance: float | None = None) -> None:
+def assert_near(result: Any, expected: Any, tolerance: float | None = None) -> None:
     """Compare integers exactly, and floats within some epsilons of the type, by default 64.
 
     The error is relative to the largest magnitude, as for sums with cancellation.
     """
-    ours, theirs = leaves(found), leaves(wanted)
+    ours, theirs = leaves(result), leaves(expected)
     assert len(ours) == len(theirs)
     for mine, other in zip(ours, theirs, strict=True):
         assert mine.shape == other.shape
@@ -90,22 +90,22 @@ def assert_near(found: Any, wanted: Any, tolerance: float | None = None) -> None
 
 
 def epsilon(t: xb.PrimitiveType) -> float:
-    """The distance from 1 to the next number of a float type, or of a complex one's parts."""
+    """Return the machine epsilon of a float type, or of the parts of a complex type."""
     return float(ml_dtypes.finfo(t.real_type.dtype).eps)
 
 
 def both(computation: xb.XlaComputation, *arguments: Any, tolerance: float | None = None) -> Any:
-    """The device's results, compared with the CPU's; as NumPy arrays."""
+    """Return the device's results as NumPy arrays, after comparing them with the CPU's."""
     result = lowering.compile(computation, device())(*arguments)
-    wanted = lowering.compile(computation, cpu())(*arguments)
+    expected = lowering.compile(computation, cpu())(*arguments)
     for leaf in jax.tree_util.tree_leaves(result):
         assert leaf.devices() == {device()}
-    assert_near(result, wanted, tolerance)
+    assert_near(result, expected, tolerance)
     return jax.tree_util.tree_map(np.asarray, result)
 
 
 def of(function: Any, *shapes: Any, name: str = "test") -> xb.XlaComputation:
-    """The computation of a function of parameters of these shapes."""
+    """Record a function of parameters of these shapes."""
     b = xb.XlaBuilder(name)
     return b.build(function(*(b.parameter(shape) for shape in shapes)))
 

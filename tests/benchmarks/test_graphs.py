@@ -17,7 +17,7 @@ import jax
 import ml_dtypes
 import numpy as np
 import pytest
-from imported import ours_and_jax_s
+from imported import results_and_jax_results
 
 import builder as xb
 import lowering
@@ -82,7 +82,7 @@ def test_languages_agree(name: str) -> None:
     function, arguments = jax_lax.record(graph, size)
     assert [(a.shape, a.dtype) for a in arguments] == [(v.shape, v.dtype) for v in values]
     lowered = jax.jit(function).lower(*values)
-    results, expected = ours_and_jax_s(ours.record(graph, size), lowered, values)
+    results, expected = results_and_jax_results(ours.record(graph, size), lowered, values)
     for result, theirs in zip(results, expected, strict=True):
         assert_close(result, theirs, 1e-5)
 

@@ -51,7 +51,7 @@ def test_compile_works_around_it(name: str) -> None:
     assert not differing_results(read(name))
 
 
-def test_the_committed_page_is_what_the_script_writes() -> None:
+def test_the_committed_page_is_up_to_date() -> None:
     committed = (ROOT / "docs" / "xla_defects.md").read_text(encoding="utf-8")
     assert committed == _SCRIPT.page(), "run `make docs`"
 

@@ -1,4 +1,4 @@
-"""Every operation on the device: the example of its docstring, and each family against NumPy."""
+"""Every operation on the device: its docstring example, and each family compared with NumPy."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ pytestmark = pytest.mark.gpu
 
 tool = load_script("tools/write_platforms.py")
 
-SENDING = {"send", "send_with_token", "recv", "recv_with_token"}
-"""Between two devices."""
+TRANSFERS = {"send", "send_with_token", "recv", "recv_with_token"}
+"""Transfers between two devices."""
 
-IN_PARTS = dict.fromkeys(
+MANUAL_SHARDS = dict.fromkeys(
     ("spmd_full_to_shard_shape", "spmd_shard_to_full_shape"),
     r"requires a program that XLA partitions, got num_partitions=1",
 )
-DRAWN = "rng"
-"""The opcode whose numbers are random on each device."""
+RANDOM_OPCODE = "rng"
+"""The opcode whose results differ between devices."""
 
 REFUSED = {
     "cpu": {
-        **IN_PARTS,
-        **dict.fromkeys(SENDING, r"can't run on cpu: XLA does not support it"),
+        **MANUAL_SHARDS,
+        **dict.fromkeys(TRANSFERS, r"can't run on cpu: XLA does not support it"),
         "send_to_host": r"can't run on cpu: XLA does not support it",
         "recv_from_host": r"can't run on cpu: XLA does not support it",
         "custom_call": r"no function of that name is registered for cpu",
     },
     "gpu": {
-        **IN_PARTS,
-        **dict.fromkeys(SENDING, r"can't run on gpu: XLA requires source_target_pairs"),
+        **MANUAL_SHARDS,
+        **dict.fromkeys(TRANSFERS, r"can't run on gpu: XLA requires source_target_pairs"),
         **dict.fromkeys(
             ("send_to_host", "recv_from_host"),
             r"can't run on gpu: jaxlib has no interface for the host's side of it",
@@ -58,26 +58,26 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", xb.OPERATIONS)
-def test_the_example_gives_what_the_cpu_gives(name: str) -> None:
+def test_examples_agree_with_the_cpu(name: str) -> None:
     info = xb.OPERATIONS[name]
-    words = REFUSED[device().platform].get(name)
-    found = [
-        one
-        for one in tool.computations_of_example(info)
-        if any(op.opcode == info.opcode for op in one.ops)
+    message = REFUSED[device().platform].get(name)
+    computations = [
+        computation
+        for computation in tool.computations_of_example(info)
+        if any(op.opcode == info.opcode for op in computation.ops)
     ]
-    assert found
-    for computation in found:
+    assert computations
+    for computation in computations:
         lowering.clear_transfers()
-        if words is not None:
-            with pytest.raises(lowering.CompileError, match=words):
+        if message is not None:
+            with pytest.raises(lowering.CompileError, match=message):
                 lowering.compile(computation, device())
         else:
             run_on_both(computation)
 
 
 def run_on_both(computation: xb.XlaComputation) -> None:
-    """On as many devices as the example needs, if there are so many."""
+    """Run an example on the required number of devices, if available, and compare the results."""
     arguments = [argument(p.shape, 3 * n) for n, p in enumerate(computation.parameters)]
     count = tool.replicas_of(computation)
     results = []
@@ -93,9 +93,9 @@ def run_on_both(computation: xb.XlaComputation) -> None:
         given = arguments if count == 1 else [[one] * count for one in arguments]
         results.append(program(*given))
         lowering.clear_transfers()
-    if any(op.opcode == DRAWN for op in computation.ops):
-        found, wanted = ([(one.shape, one.dtype) for one in leaves(result)] for result in results)
-        assert found == wanted
+    if any(op.opcode == RANDOM_OPCODE for op in computation.ops):
+        first, second = ([(one.shape, one.dtype) for one in leaves(result)] for result in results)
+        assert first == second
     else:
         assert_near(*results)
 
@@ -109,7 +109,7 @@ def devices_from(first: jax.Device) -> list[jax.Device]:
 
 
 @pytest.mark.parametrize("t", ALL, ids=str)
-def test_every_type_is_moved(t: PrimitiveType) -> None:
+def test_data_movement_of_every_type(t: PrimitiveType) -> None:
     x = random_array(t, (4, 6))
     computation = of(
         lambda p: xb.tuple(
@@ -123,16 +123,16 @@ def test_every_type_is_moved(t: PrimitiveType) -> None:
         xb.array_shape(t, (4, 6)),
     )
     results = both(computation, x)
-    wanted = [
+    expected = [
         *(x.T, x[:, ::-1], x[1:3, ::2], x.reshape(24), np.concatenate([x, x])),
         np.broadcast_to(x[:, None], (4, 2, 6)),
     ]
-    for found, want in zip(results, wanted, strict=True):
-        assert found.tobytes() == np.ascontiguousarray(want).tobytes()
+    for actual, want in zip(results, expected, strict=True):
+        assert actual.tobytes() == np.ascontiguousarray(want).tobytes()
 
 
 @pytest.mark.parametrize("t", [t for t in ALL if t is not xb.pred], ids=str)
-def test_every_type_is_computed_with(t: PrimitiveType) -> None:
+def test_arithmetic_of_every_type(t: PrimitiveType) -> None:
     functions = [xb.add, xb.mul, xb.eq]
     if not t.is_complex:
         functions += [xb.max, xb.min, xb.lt]
@@ -168,9 +168,9 @@ def test_products(t: PrimitiveType) -> None:
     x, y = random_array(t, (17, 33), 1), random_array(t, (33, 9), 2)
     # A GPU multiplies f32 in tf32 unless a higher precision is requested.
     dot = of(lambda p, q: xb.dot(p, q, xb.Precision.HIGHEST), t[17, 33], t[33, 9])
-    found = both(dot, x, y)
+    actual = both(dot, x, y)
     wide = np.complex128 if t.is_complex else np.float64
-    assert_near(found, (x.astype(wide) @ y.astype(wide)).astype(t.dtype))
+    assert_near(actual, (x.astype(wide) @ y.astype(wide)).astype(t.dtype))
 
 
 @pytest.mark.parametrize("t", [xb.f16, xb.f32, xb.f64], ids=str)
@@ -178,7 +178,7 @@ def test_convolutions(t: PrimitiveType) -> None:
     x, kernel = random_array(t, (2, 3, 9, 8), 1), random_array(t, (4, 3, 3, 2), 2)
     shapes = [t[2, 3, 9, 8], t[4, 3, 3, 2]]
     highest = xb.Precision.HIGHEST
-    found = both(
+    actual = both(
         of(lambda p, q: xb.conv(p, q, [1, 1], "VALID", precision=highest), *shapes),
         *(x, kernel),
         tolerance=1e-2 if t is xb.f16 else None,
@@ -189,7 +189,7 @@ def test_convolutions(t: PrimitiveType) -> None:
         for j in range(2)
         for part in [kernel[:, :, i, j].astype(np.float64)]
     )
-    assert_near(found, np.asarray(want).astype(t.dtype), 1e-2 if t is xb.f16 else None)
+    assert_near(actual, np.asarray(want).astype(t.dtype), 1e-2 if t is xb.f16 else None)
 
 
 def test_reductions_and_windows() -> None:
@@ -215,7 +215,7 @@ def test_reductions_and_windows() -> None:
 def test_sorting() -> None:
     x = random_array(xb.f32, (50,))
     numbers = np.arange(50, dtype=np.int32)
-    found, places, (most, indices) = both(
+    actual, places, (most, indices) = both(
         of(
             lambda p, n: xb.tuple(
                 xb.sort(p),
@@ -226,7 +226,7 @@ def test_sorting() -> None:
         ),
         *(x, numbers),
     )
-    assert np.array_equal(found, np.sort(x))
+    assert np.array_equal(actual, np.sort(x))
     assert np.array_equal(places[1], np.argsort(x, kind="stable"))
     assert np.array_equal(most, np.sort(x)[::-1][:5])
     assert np.array_equal(x[indices], most)
@@ -274,8 +274,8 @@ def test_linear_algebra(t: PrimitiveType) -> None:
 @pytest.mark.parametrize("t", [xb.c64, xb.c128], ids=str)
 def test_fourier_transforms(t: PrimitiveType) -> None:
     x = random_array(t, (3, 16)) + t.dtype.type(1j) * random_array(t, (3, 16), 9)
-    found = both(of(lambda p: xb.fft(p, "FFT", [16]), t[3, 16]), x)
-    assert_near(found, np.fft.fft(x).astype(t.dtype), 1e-4 if t is xb.c64 else 1e-12)
+    actual = both(of(lambda p: xb.fft(p, "FFT", [16]), t[3, 16]), x)
+    assert_near(actual, np.fft.fft(x).astype(t.dtype), 1e-4 if t is xb.c64 else 1e-12)
 
 
 def test_normalization() -> None:
@@ -303,13 +303,13 @@ def test_control_flow() -> None:
             xb.conditional(xb.gt(doubled, n), n, lambda v: v * 2.0, n, lambda v: v - 1.0),
         )
 
-    found, chosen = both(of(steps, xb.f32[()], xb.f32[()]), np.float32(100), np.float32(3))
-    assert (found, chosen) == (192, 200)
+    actual, chosen = both(of(steps, xb.f32[()], xb.f32[()]), np.float32(100), np.float32(3))
+    assert (actual, chosen) == (192, 200)
 
 
 @pytest.mark.parametrize("algorithm", ["RNG_THREE_FRY", "RNG_PHILOX"])
 @pytest.mark.parametrize("t", [xb.u8, xb.u32, xb.u64], ids=str)
-def test_random_bits_are_the_cpu_s(algorithm: str, t: PrimitiveType) -> None:
+def test_random_bits_agree_with_the_cpu(algorithm: str, t: PrimitiveType) -> None:
     state = np.array([7, 2**63 + 5], np.uint64)
     both(of(lambda s: xb.rng_bit_generator(algorithm, s, t[5, 13]), xb.u64[2]), state)
 
@@ -317,11 +317,11 @@ def test_random_bits_are_the_cpu_s(algorithm: str, t: PrimitiveType) -> None:
 def test_random_numbers_are_in_their_range() -> None:
     b = xb.XlaBuilder("drawn")
     low, high = b.constant(np.float32(2)), b.constant(np.float32(3))
-    found = np.asarray(
+    actual = np.asarray(
         lowering.compile(b.build(xb.rng_uniform(low, high, xb.f32[1000])), device())()
     )
-    assert 2 <= found.min() < 2.1
-    assert 2.9 < found.max() < 3
+    assert 2 <= actual.min() < 2.1
+    assert 2.9 < actual.max() < 3
 
 
 @pytest.mark.parametrize("size", [0, 3, 6])
@@ -349,13 +349,13 @@ COLLECTIVES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
-def test_collectives_of_one_device_give_what_they_take(name: str) -> None:
+def test_collectives_of_one_device_return_their_operands(name: str) -> None:
     x = random_array(xb.f32, (8,))
     assert np.array_equal(both(of(COLLECTIVES[name], xb.f32[8]), x), x)
 
 
-def test_all_refusals_are_of_operations() -> None:
+def test_refused_names_are_operations() -> None:
     for table in REFUSED.values():
         assert set(table) <= set(xb.OPERATIONS)
-        for words in table.values():
-            re.compile(words)
+        for message in table.values():
+            re.compile(message)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.gpu
 
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
 TOO_MANY = 25 * 10**12
-"""So many f32s take 91 TiB, more than any device has."""
+"""The f32 elements take 91 TiB, more than any device has."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def test_the_device_has_its_name() -> None:
 
 
 @pytest.mark.parametrize("t", ALL, ids=str)
-def test_every_type_is_put_and_comes_back(t: PrimitiveType) -> None:
+def test_device_put_of_every_type(t: PrimitiveType) -> None:
     x = random_array(t, (3, 5))
     there = lowering.device_put(x, device())
     assert there.devices() == {device()}
@@ -45,7 +45,7 @@ def test_every_type_is_put_and_comes_back(t: PrimitiveType) -> None:
     assert np.asarray(back).tobytes() == x.tobytes()
 
 
-def test_what_is_put_is_a_copy() -> None:
+def test_device_put_copies() -> None:
     x = X.copy()
     there = lowering.device_put(x, device())
     x[:] = 0
@@ -75,7 +75,7 @@ def test_arrays_of_another_device_are_refused(wave: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         ((X,), "takes 2 arguments"),
         ((X, X[:2]), r"must be f32\[3,4\], got f32\[2,4\]"),
@@ -83,8 +83,8 @@ def test_arrays_of_another_device_are_refused(wave: Any) -> None:
         ((X, "text"), "argument 1"),
     ],
 )
-def test_wrong_arguments(wave: Any, arguments: Any, words: str) -> None:
-    with pytest.raises(lowering.ArgumentError, match=words):
+def test_wrong_arguments(wave: Any, arguments: Any, message: str) -> None:
+    with pytest.raises(lowering.ArgumentError, match=message):
         wave(*arguments)
     wave(X, X)
 
@@ -106,7 +106,7 @@ def test_options() -> None:
     assert np.array_equal(np.asarray(run(X)), 2 * X)
 
 
-def test_what_it_takes(wave: Any) -> None:
+def test_memory_and_cost(wave: Any) -> None:
     memory = wave.memory()
     assert memory.arguments == 2 * X.nbytes
     assert memory.results == X.nbytes
@@ -138,8 +138,8 @@ def test_jit() -> None:
     np.testing.assert_allclose(np.asarray(result), X**3, rtol=1e-6)
 
 
-def test_beside_jax(wave: Any) -> None:
-    """jax takes the results without a copy, and passes arguments."""
+def test_results_in_jax(wave: Any) -> None:
+    """jax accepts the results without a copy, and its results are valid arguments."""
     result = wave(X, X)
     there = jax.jit(lambda x: x + 1)(result)
     assert there.devices() == {device()}
@@ -169,8 +169,8 @@ def test_python_and_infeed_run_on_a_cpu_and_are_refused_elsewhere() -> None:
 def test_a_function_that_is_not_registered() -> None:
     b = xb.XlaBuilder("custom")
     computation = b.build(xb.custom_call("never_registered", b.parameter(xb.f32[3]), xb.f32[3]))
-    words = f"no function of that name is registered for {device().platform}"
-    with pytest.raises(lowering.CompileError, match=words):
+    message = f"no function of that name is registered for {device().platform}"
+    with pytest.raises(lowering.CompileError, match=message):
         lowering.compile(computation, device())
 
 

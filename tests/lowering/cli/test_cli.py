@@ -28,17 +28,17 @@ from lowering.cli.command import ended_by_interrupt, subcommand
 from lowering.jaxlib_api import hlo_conversion, versions
 
 
-def call(*words: str | Path, status: int = 0, stdin: bytes | None = None) -> Result:
+def call(*arguments: str | Path, status: int = 0, stdin: bytes | None = None) -> Result:
     """Run a command, which must exit with this status."""
-    result = CliRunner().invoke(main, [str(word) for word in words], input=stdin)
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments], input=stdin)
     assert result.exit_code == status, result.output
     if status == 0:
         assert result.stderr == ""
     return result
 
 
-def from_json(*words: str | Path, status: int = 0) -> dict:
-    return json.loads(call(*words, "--json", status=status).stdout)
+def from_json(*arguments: str | Path, status: int = 0) -> dict:
+    return json.loads(call(*arguments, "--json", status=status).stdout)
 
 
 @xb.computation(xb.f32[8, 4], xb.f32[4, 3], xb.bf16[3])
@@ -61,15 +61,15 @@ def files(tmp_path_factory) -> dict[str, Path]:
     """A program in every format that is read without a helper process; and another program."""
     folder = tmp_path_factory.mktemp("files")
     module = lowering.lower(layer)
-    found = {}
+    paths = {}
     for suffix in ("mlir", "mlirbc", "stablehlo"):
-        found[suffix] = folder / f"layer.{suffix}"
-        module.save(found[suffix])
-    found["hlo"] = folder / "layer.hlo"
-    found["hlo"].write_text(str(layer))
-    found["nested"] = folder / "nested.stablehlo"
-    lowering.lower(nested).save(found["nested"])
-    return found
+        paths[suffix] = folder / f"layer.{suffix}"
+        module.save(paths[suffix])
+    paths["hlo"] = folder / "layer.hlo"
+    paths["hlo"].write_text(str(layer))
+    paths["nested"] = folder / "nested.stablehlo"
+    lowering.lower(nested).save(paths["nested"])
+    return paths
 
 
 # inspect
@@ -271,9 +271,10 @@ def test_run(files, tmp_path):
     np.save(tmp_path / "x.npy", x)
     np.savez(tmp_path / "others.npz", first=w, bias=bias)
     out = tmp_path / "out.npz"
-    words = ["--input", f"x={tmp_path / 'x.npy'}", "--input", f"w={tmp_path / 'others.npz'}:first"]
-    words += ["--input", f"bias={tmp_path / 'others.npz'}", "--device", "cpu", "--repeat", "3"]
-    about = from_json("run", files["stablehlo"], *words, "--output", str(out))
+    arguments = ["--input", f"x={tmp_path / 'x.npy'}"]
+    arguments += ["--input", f"w={tmp_path / 'others.npz'}:first"]
+    arguments += ["--input", f"bias={tmp_path / 'others.npz'}", "--device", "cpu", "--repeat", "3"]
+    about = from_json("run", files["stablehlo"], *arguments, "--output", str(out))
     y = x @ w + bias.astype(np.float32)
     with np.load(out) as stored:
         assert sorted(stored.files) == ["result[0]", "result[1]"]
@@ -292,7 +293,7 @@ def test_run(files, tmp_path):
     assert about["memory_bytes"]["arguments"] == 4 * (32 + 12) + 2 * 3
 
     # The output is a valid input.
-    again = ["--input", f"bias={tmp_path / 'bias.npy'}", *words[:4]]
+    again = ["--input", f"bias={tmp_path / 'bias.npy'}", *arguments[:4]]
     np.save(tmp_path / "bias.npy", bias)
     assert from_json("run", files["mlir"], *again)["results"] == about["results"]
 
@@ -367,7 +368,8 @@ def test_dynamic_sizes_require_the_shape_option(tmp_path):
         "  return %y : tensor<?xi32>\n}"
     )
     fix = call("run", path, "--random", 0, status=1).stderr.splitlines()[1]
-    assert "without unbounded sizes: --shape NAME=SHAPE, for (arg0: s32[?]" in fix
+    assert fix.startswith("fix: pass the shapes of the parameters, without unbounded sizes: ")
+    assert "--shape NAME=SHAPE, for (arg0: s32[?]" in fix
 
 
 def test_ended_by_interrupt():
@@ -378,8 +380,8 @@ def test_ended_by_interrupt():
 
 
 def test_run_with_wrong_arguments(files, tmp_path):
-    def refusal(*words, status=1):
-        message = call("run", files["mlir"], *words, status=status).stderr
+    def refusal(*arguments, status=1):
+        message = call("run", files["mlir"], *arguments, status=status).stderr
         assert len(message.splitlines()) <= 2
         return message
 
@@ -418,8 +420,8 @@ def test_donated_arguments(tmp_path):
     b.setup_alias((), 0)
     lowering.lower(b.build(x + x)).save(tmp_path / "step.mlir")
     np.save(tmp_path / "x.npy", np.arange(4, dtype=np.float32))
-    words = ["--input", f"x={tmp_path / 'x.npy'}", "--repeat", "3"]
-    about = from_json("run", tmp_path / "step.mlir", *words)
+    arguments = ["--input", f"x={tmp_path / 'x.npy'}", "--repeat", "3"]
+    about = from_json("run", tmp_path / "step.mlir", *arguments)
     # Each call gets the original argument.
     assert about["results"][0]["first"] == [0.0, 2.0, 4.0, 6.0]
 
@@ -435,10 +437,10 @@ def test_compare_inlines_functions():
 
     from lowering.cli.compare import functions_inlined
 
-    found = functions_inlined(model)
-    assert [op.opcode for op in found.ops] == ["parameter", "exponential", "add", "while"]
-    assert found.program_shape == model.program_shape
-    assert found.stats().flops == model.stats().flops
+    computation = functions_inlined(model)
+    assert [op.opcode for op in computation.ops] == ["parameter", "exponential", "add", "while"]
+    assert computation.program_shape == model.program_shape
+    assert computation.stats().flops == model.stats().flops
 
 
 def test_compare(files, tmp_path):
@@ -510,8 +512,8 @@ def test_errors_are_short(files, tmp_path):
     )
     assert "Traceback" in call("inspect", missing, "--traceback", status=1).stderr
     assert "Traceback" in call("--traceback", "inspect", missing, status=1).stderr
-    for words in (["inspect"], ["frob"], ["inspect", "a", "--frob"], ["run", "a", "--repeat", 0]):
-        message = call(*words, status=2).stderr
+    for command in (["inspect"], ["frob"], ["inspect", "a", "--frob"], ["run", "a", "--repeat", 0]):
+        message = call(*command, status=2).stderr
         assert len(message.splitlines()) == 2
         assert message.startswith("xlabuilder")
     assert call("--help").stdout.startswith("Usage: xlabuilder [OPTIONS] COMMAND")
@@ -547,9 +549,9 @@ def test_errors_of_all_kinds(error, status, message):
 # Separate processes
 
 
-def process(*words: str, **more) -> subprocess.Popen:
+def process(*arguments: str, **more) -> subprocess.Popen:
     return subprocess.Popen(
-        [sys.executable, "-W", "error", *words],
+        [sys.executable, "-W", "error", *arguments],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Custom calls on CPU: C functions of the form in Operation Semantics, FFI handlers, Python."""
+"""Custom calls on CPU: C functions as in Operation Semantics, FFI handlers, and Python."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(pair, Pair,
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    """The functions above, compiled; those of both kinds are registered."""
+    """Compile the functions above, and register both kinds."""
     folder = tmp_path_factory.mktemp("library")
     untyped = ("myfunc", "two_results", "tuple_of_one", "returns_status", "gets_opaque")
     for names, api in ((untyped, "untyped"), (("scale", "attributes", "pair"), "typed")):
@@ -134,37 +134,37 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return ctypes.CDLL(built.path)
 
 
-# The form in Operation Semantics: void f(void* out, void** in).
+# C functions as in Operation Semantics: void f(void* out, void** in)
 
 
-def test_the_document_s_example(library: ctypes.CDLL) -> None:
+def test_documented_custom_call(library: ctypes.CDLL) -> None:
     b = xb.XlaBuilder("example")
     x, y = b.parameter(xb.f32[2]), b.parameter(xb.f32[2, 3])
     root = xb.custom_call("myfunc", [x, y], xb.f32[3, 3])
     one, other = np.array([1, 2], np.float32), np.array([[10, 20, 30], [40, 50, 60]], np.float32)
     got = run(b.build(root), one, other)
-    wanted = np.arange(9, dtype=np.float32).reshape(3, 3) + 30
-    wanted[0, 0] = 2 + 40
-    assert_identical(got, wanted)
+    expected = np.arange(9, dtype=np.float32).reshape(3, 3) + 30
+    expected[0, 0] = 2 + 40
+    assert_identical(got, expected)
 
 
-def test_arrays_come_row_by_row_however_they_were_made(library: ctypes.CDLL) -> None:
+def test_operands_are_row_major(library: ctypes.CDLL) -> None:
     b = xb.XlaBuilder("transposed")
     x, y = b.parameter(xb.f32[2]), b.parameter(xb.f32[3, 2])
     turned = xb.transpose(y, [1, 0])
     root = xb.transpose(xb.custom_call("myfunc", [x, turned], xb.f32[3, 3]), [1, 0])
     one, other = np.array([1, 2], np.float32), np.array([[1, 4], [2, 5], [3, 6]], np.float32)
     got = run(b.build(root), one, other)
-    wanted = np.arange(9, dtype=np.float32).reshape(3, 3) + 3
-    wanted[0, 0] = 2 + 4
-    assert_identical(got, wanted.T.copy())
+    expected = np.arange(9, dtype=np.float32).reshape(3, 3) + 3
+    expected[0, 0] = 2 + 4
+    assert_identical(got, expected.T.copy())
 
 
 def test_several_results_and_a_tuple_of_one(library: ctypes.CDLL) -> None:
     b = xb.XlaBuilder("results")
     x = b.parameter(xb.f32[3])
     both = xb.custom_call("two_results", x, "(f32[3], s32[])")
-    # The leaves of nested tuples follow each other.
+    # Nested tuples are flattened.
     nested = xb.custom_call("two_results", x, "((f32[3]), (s32[]))")
     alone = xb.custom_call("tuple_of_one", xb.slice(x, [1], [2], [1]), "(f32[1])")
     parts = xb.tuple(both[0], both[1], nested, alone)
@@ -185,7 +185,7 @@ def test_tuple_operands_are_passed_leaf_by_leaf(library: ctypes.CDLL) -> None:
     assert result[0, 0] == 3
 
 
-def test_further_forms(library: ctypes.CDLL) -> None:
+def test_other_api_versions(library: ctypes.CDLL) -> None:
     b = xb.XlaBuilder("forms")
     x = b.parameter(xb.f32[()])
     status = xb.custom_call("returns_status", x, xb.f32[()], api_version=2)
@@ -213,9 +213,9 @@ def test_layouts(library: ctypes.CDLL) -> None:
     )
     one, other = np.array([1, 2], np.float32), np.array([[1, 4], [2, 5], [3, 6]], np.float32)
     got = run(b.build(xb.add(root, root)), one, other)
-    wanted = np.arange(9, dtype=np.float32).reshape(3, 3) + 3
-    wanted[0, 0] = 2 + 4
-    assert_identical(got, 2 * wanted.T)
+    expected = np.arange(9, dtype=np.float32).reshape(3, 3) + 3
+    expected[0, 0] = 2 + 4
+    assert_identical(got, 2 * expected.T)
 
 
 def test_a_ctypes_function_without_operands_and_in_a_loop() -> None:
@@ -240,7 +240,7 @@ def test_a_ctypes_function_without_operands_and_in_a_loop() -> None:
 
 
 def test_aliased_results(library: ctypes.CDLL) -> None:
-    """The result aliases the operand; other users of the operand get its value."""
+    """The result aliases the operand; other users of the operand get its original value."""
     b = xb.XlaBuilder("alias")
     x = b.parameter(xb.f32[4])
     scaled = xb.custom_call(
@@ -289,14 +289,14 @@ def test_attributes_of_every_kind(library: ctypes.CDLL) -> None:
         "nested": {"alpha": 0.1},
     }
     data = text.encode()
-    wanted = [1, -(2.0**53), 1e300, -5, 2.0**31, len(data), *data, 2, 3, -1, 3, 0.5, np.inf, -0.0]
-    wanted += [2, 200, 200, 0.1]
+    expected = [1, -(2.0**53), 1e300, -5, 2.0**31, len(data), *data, 2, 3, -1, 3, 0.5, np.inf, -0.0]
+    expected += [2, 200, 200, 0.1]
     b = xb.XlaBuilder("attributes")
-    root = b.custom_call("attributes", xb.f64[len(wanted)], attributes=given)
-    assert_identical(run(b.build(root)), np.array(wanted))
+    root = b.custom_call("attributes", xb.f64[len(expected)], attributes=given)
+    assert_identical(run(b.build(root)), np.array(expected))
 
 
-def test_what_a_handler_reports(library: ctypes.CDLL) -> None:
+def test_errors_of_a_handler(library: ctypes.CDLL) -> None:
     b = xb.XlaBuilder("report")
     x = b.parameter(xb.f32[1])
     program = b.build(xb.custom_call("scale", x, xb.f32[1], attributes={"factor": np.float32(0)}))
@@ -314,27 +314,27 @@ def call_of(name: str, **more: Any) -> xb.XlaComputation:
     return b.build(xb.custom_call(name, b.parameter(xb.f32[2]), xb.f32[2], **more))
 
 
-def test_nobody_has_registered() -> None:
+def test_unregistered_targets() -> None:
     with pytest.raises(lowering.CompileError) as caught:
-        lowering.compile(call_of("test.nobody"))
+        lowering.compile(call_of("test.missing"))
     message = str(caught.value)
-    assert message.startswith("compile: caller: custom_call of 'test.nobody', recorded at ")
+    assert message.startswith("compile: caller: custom_call of 'test.missing', recorded at ")
     assert "test_custom_call.py" in message
     assert message.endswith(
         ": no function of that name is registered for cpu\n"
-        "fix: call lowering.register_custom_call_target('test.nobody', function, 'cpu') before "
+        "fix: call lowering.register_custom_call_target('test.missing', function, 'cpu') before "
         "compiling"
     )
     assert caught.value.op == "custom_call"
     with pytest.raises(lowering.CompileError) as caught:
-        lowering.compile(call_of("test.nobody", attributes={}))
+        lowering.compile(call_of("test.missing", attributes={}))
     assert str(caught.value).endswith(
-        "fix: call jax.ffi.register_ffi_target('test.nobody', capsule, platform='cpu') before "
+        "fix: call jax.ffi.register_ffi_target('test.missing', capsule, platform='cpu') before "
         "compiling"
     )
 
 
-def test_registered_in_the_other_form(library: ctypes.CDLL) -> None:
+def test_registered_for_another_api_version(library: ctypes.CDLL) -> None:
     with pytest.raises(lowering.CompileError, match=r"under that name is untyped\n.*ORIGINAL"):
         lowering.compile(call_of("myfunc", attributes={}))
     with pytest.raises(lowering.CompileError, match=r"under that name is typed\n.*TYPED_FFI"):
@@ -364,7 +364,7 @@ def test_a_name_is_registered_once(library: ctypes.CDLL) -> None:
         (("x", 1234), {}, "got 1234\nfix: load the library with ctypes.CDLL"),
     ],
 )
-def test_not_registered(arguments: Any, named: Any, message: str) -> None:
+def test_invalid_registrations(arguments: Any, named: Any, message: str) -> None:
     with pytest.raises(xb.OperandError, match=message.replace("$", r"\$").replace(r"\\$", r"\$")):
         lowering.register_custom_call_target(*arguments, **named)
 
@@ -373,7 +373,7 @@ def test_not_registered(arguments: Any, named: Any, message: str) -> None:
 
 
 def in_python(function: Any, shape: Any, *arguments: np.ndarray) -> Any:
-    """The result of a Python function in a program, as NumPy arrays."""
+    """Return the results of a Python function in a program as NumPy arrays."""
     b = xb.XlaBuilder("python")
     operands = [b.parameter(xb.array_shape(a.dtype, a.shape)) for a in arguments]
     root = xb.python_call(function, operands, shape)
@@ -381,7 +381,7 @@ def in_python(function: Any, shape: Any, *arguments: np.ndarray) -> Any:
 
 
 def some(t: PrimitiveType, shape: tuple[int, ...]) -> np.ndarray:
-    """Bit patterns of all kinds, one byte for each element."""
+    """Return random bit patterns of one byte for each element."""
     size = int(np.prod(shape))
     raw = np.random.default_rng(3).integers(0, 256, size * t.byte_width, np.uint8)
     if t is xb.pred:
@@ -391,7 +391,7 @@ def some(t: PrimitiveType, shape: tuple[int, ...]) -> np.ndarray:
     return raw.view(t.dtype).reshape(shape)
 
 
-def test_every_type_goes_to_python_and_back() -> None:
+def test_every_type_in_python() -> None:
     seen: list[np.ndarray] = []
     b = xb.XlaBuilder("types")
     arguments, results = [], []
@@ -403,20 +403,20 @@ def test_every_type_goes_to_python_and_back() -> None:
             seen.append(x)
             return x
 
-        # A result without elements is not computed, unless there are other results.
+        # A function with only empty results is not called.
         results.append(xb.python_call(keep, operand, operand.shape, has_side_effect=True))
     got = lowering.compile(b.build(xb.tuple(*results)))(*arguments)
     assert len(seen) == len(arguments)
-    for wanted, one in zip(arguments, got, strict=True):
+    for expected, one in zip(arguments, got, strict=True):
         back = np.asarray(one)
-        assert (back.dtype, back.shape) == (wanted.dtype, wanted.shape)
-        if wanted.dtype.itemsize == 1 and not wanted.dtype.isbuiltin:
+        assert (back.dtype, back.shape) == (expected.dtype, expected.shape)
+        if expected.dtype.itemsize == 1 and not expected.dtype.isbuiltin:
             # Elements of less than 8 bits are in the low bits.
-            bits = xb.as_primitive_type(wanted.dtype).bits
+            bits = xb.as_primitive_type(expected.dtype).bits
             mask = (1 << min(bits, 8)) - 1
-            assert (back.view(np.uint8) & mask == wanted.view(np.uint8) & mask).all()
+            assert (back.view(np.uint8) & mask == expected.view(np.uint8) & mask).all()
         else:
-            assert back.tobytes() == wanted.tobytes()
+            assert back.tobytes() == expected.tobytes()
 
 
 def test_a_large_array_tuples_and_tokens() -> None:
@@ -447,8 +447,8 @@ def test_a_large_array_tuples_and_tokens() -> None:
     assert result[2] == ()
 
 
-def test_what_python_got_stays() -> None:
-    """The memory that XLA lends for the call is reused afterwards."""
+def test_arguments_of_python_functions_are_copies() -> None:
+    """XLA reuses the memory of the arguments after the call."""
     kept: list[np.ndarray] = []
 
     def body(state: xb.XlaOp) -> xb.XlaOp:
@@ -475,7 +475,7 @@ def test_numbers_jax_arrays_and_views_as_results() -> None:
 def test_python_in_every_kind_of_control_flow() -> None:
     calls: list[str] = []
 
-    def say(name: str) -> Any:
+    def logging_call(name: str) -> Any:
         def function(x: np.ndarray) -> np.ndarray:
             calls.append(name)
             return x + x.dtype.type(1)
@@ -484,9 +484,9 @@ def test_python_in_every_kind_of_control_flow() -> None:
 
     b = xb.XlaBuilder("flow")
     x, choice = b.parameter(xb.f32[()]), b.parameter(xb.s32[()])
-    called = xb.call(say("call"), x)
-    branch = xb.conditional(choice, [say("zero"), say("one")], [called, called])
-    looped = xb.while_(lambda s: s < 10.0, say("loop"), branch)
+    called = xb.call(logging_call("call"), x)
+    branch = xb.conditional(choice, [logging_call("zero"), logging_call("one")], [called, called])
+    looped = xb.while_(lambda s: s < 10.0, logging_call("loop"), branch)
     run_it = lowering.compile(b.build(looped))
     assert float(run_it(0.5, 1)) == 10.5
     assert calls == ["call", "one", *["loop"] * 8]
@@ -504,20 +504,20 @@ def test_without_arguments_and_without_results() -> None:
 def test_a_function_may_be_called_in_several_programs_at_once() -> None:
     both = threading.Barrier(2, timeout=60)
 
-    def meet(x: np.ndarray) -> np.ndarray:
+    def rendezvous(x: np.ndarray) -> np.ndarray:
         both.wait()
         return x * 2
 
     b = xb.XlaBuilder("meeting")
     x = b.parameter(xb.s32[()])
-    program = lowering.compile(b.build(xb.python_call(meet, x, x.shape)))
-    found: list[int] = []
-    threads = [threading.Thread(target=lambda i=i: found.append(int(program(i)))) for i in (1, 2)]
+    program = lowering.compile(b.build(xb.python_call(rendezvous, x, x.shape)))
+    results: list[int] = []
+    threads = [threading.Thread(target=lambda i=i: results.append(int(program(i)))) for i in (1, 2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert sorted(found) == [2, 4]
+    assert sorted(results) == [2, 4]
 
 
 def fails(function: Any, shape: Any, **more: Any) -> lowering.ExecutionError:
@@ -534,7 +534,7 @@ def divides(x: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("shape", ["f32[2]", "()", "(f32[2], token[])"])
-def test_what_a_function_raises(shape: str) -> None:
+def test_exceptions(shape: str) -> None:
     error = fails(divides, shape)
     message = str(error)
     assert message.startswith("failing: python_call, recorded at ")
@@ -545,7 +545,7 @@ def test_what_a_function_raises(shape: str) -> None:
     assert error.op == "python_call"
 
 
-def test_an_error_after_unfinished_work() -> None:
+def test_an_error_after_asynchronous_work() -> None:
     """Even if the entry computation ends with the call's argument."""
     heavy = jax.jit(lambda x: (x @ x @ x)[:2, 0] * 0)
     b = xb.XlaBuilder("late")
@@ -561,7 +561,7 @@ class Stop(BaseException):
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, Stop])
-def test_what_is_no_ordinary_exception_comes_through_as_it_is(kind: type[BaseException]) -> None:
+def test_base_exceptions_are_raised_unchanged(kind: type[BaseException]) -> None:
     def stop(x: np.ndarray) -> np.ndarray:
         raise kind("now")
 
@@ -573,7 +573,7 @@ def test_what_is_no_ordinary_exception_comes_through_as_it_is(kind: type[BaseExc
 
 
 class Unreadable:
-    """Fails in every method that may be called on it."""
+    """An object whose methods all raise."""
 
     def __dlpack__(self, **options: Any) -> Any:
         raise SystemError("no dlpack")
@@ -582,20 +582,20 @@ class Unreadable:
         raise ValueError("no text")
 
 
-class WordlessError(Exception):
+class UnprintableError(Exception):
     def __str__(self) -> str:
-        raise ValueError("no words")
+        raise ValueError("no text")
 
 
-def wordless(x: np.ndarray) -> np.ndarray:
-    raise WordlessError
+def raise_unprintable(x: np.ndarray) -> np.ndarray:
+    raise UnprintableError
 
 
-def test_what_can_hardly_be_told() -> None:
+def test_unprintable_results_and_exceptions() -> None:
     assert "returned a result that can't be read: SystemError: no dlpack" in str(
         fails(lambda x: Unreadable(), "f32[2]")
     )
-    assert "raised WordlessError at " in str(fails(wordless, "f32[2]"))
+    assert "raised UnprintableError at " in str(fails(raise_unprintable, "f32[2]"))
 
 
 @pytest.mark.parametrize(
@@ -607,7 +607,7 @@ def test_what_can_hardly_be_told() -> None:
         (lambda x: x.astype(float), "f32[2]", "the result must be f32[2], got f64[2]"),
         (lambda x: x[:1], "f32[2]", "the result must be f32[2], got f32[1]"),
         (lambda x: 3, "f32[2]", "the result must be f32[2], got the Python number 3"),
-        (lambda x: 3.5, "s32[]", "s32[], got the Python number 3.5"),
+        (lambda x: 3.5, "s32[]", "s32[], got the Python number 3.5: s32 can't represent"),
         (lambda x: "abc", "s32[]", "the result must be s32[], got a str"),
         (lambda x: np.array("abc"), "s32[]", "the result must be s32[], got an array <U3[]"),
         (lambda x: np.array(x, object), "f32[2]", "got an array object[2]"),
@@ -627,7 +627,7 @@ def test_a_wrong_result(function: Any, shape: str, message: str) -> None:
 
 
 def test_one_of_several_replicas_fails() -> None:
-    """The other devices wait for it in an operation across them, and would wait for ever."""
+    """The other devices wait for it in a collective, and would wait forever."""
     fail = [True]
 
     def function(number: np.ndarray) -> np.ndarray:
@@ -638,7 +638,7 @@ def test_one_of_several_replicas_fails() -> None:
     b = xb.XlaBuilder("replicas")
     called = xb.python_call(function, b.replica_id(), xb.u32[()])
     total = xb.all_reduce(called, xb.add)
-    # Functions are not called any more afterwards.
+    # No function is called after the failure.
     later = xb.python_call(lambda v: v * 1.5, total, xb.u32[()])
     program = lowering.compile(b.build(xb.tuple(total, later)), "cpu", num_replicas=2)
     with pytest.raises(lowering.ExecutionError, match=r"ValueError.*not I") as caught:
@@ -658,7 +658,7 @@ def test_replicas_and_partitions_call_python() -> None:
         assert [float(r) for r in program([np.float32(1), np.float32(2)])] == [2, 4]
 
 
-def test_a_loop_that_only_the_right_values_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_that_ends_only_with_the_right_values(monkeypatch: pytest.MonkeyPatch) -> None:
     """The zeros returned after a failure do not end the loop; a limit of calls does."""
 
     monkeypatch.setattr(host_calls, "_MAX_CALLS", 1000)
@@ -730,13 +730,13 @@ def test_faults_in_a_loop(where: dict[str, int]) -> None:
         assert message in str(caught.value)
         assert isinstance(caught.value.__cause__, LookupError) == (wrong is raises)
         fault[0] = None
-        found = program(ones)
+        actual = program(ones)
         factor = 2 * where.get("num_replicas", 1)
-        for _, values in found if where else [found]:
+        for _, values in actual if where else [actual]:
             assert np.asarray(values).tolist() == [factor**3] * 2
 
 
-def test_faults_where_arrays_are_cut_up() -> None:
+def test_faults_with_sharded_arrays() -> None:
     fault: list[Any] = [None]
 
     def function(values: np.ndarray) -> Any:
@@ -774,7 +774,7 @@ def test_a_module_with_a_python_function_is_not_saved(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_text_does_not_hold_a_python_function() -> None:
+def test_text_does_not_contain_python_functions() -> None:
     b = xb.XlaBuilder("elsewhere")
     x = b.parameter(xb.f32[2])
     computation = b.build(xb.python_call(divides, x, x.shape))
@@ -791,7 +791,7 @@ def test_a_text_does_not_hold_a_python_function() -> None:
         )
 
 
-# XLA does not support them there.
+# XLA does not support calls in scalar computations.
 
 
 def reduced(call: Any) -> xb.XlaComputation:
@@ -818,7 +818,7 @@ def test_calls_in_scalar_computations_are_refused(make: Any, name: str) -> None:
         return xb.python_call(lambda v: v, p, p.shape)
 
     def foreign(p: xb.XlaOp) -> xb.XlaOp:
-        return xb.custom_call("test.nobody", p, p.shape)
+        return xb.custom_call("test.missing", p, p.shape)
 
     for call, what in ((python, "python_call"), (foreign, "custom_call")):
         with pytest.raises(lowering.CompileError) as caught:
@@ -826,7 +826,7 @@ def test_calls_in_scalar_computations_are_refused(make: Any, name: str) -> None:
         assert f"the computation of {name} can't contain {what}, because XLA's" in str(caught.value)
 
 
-def test_a_call_behind_a_call_is_refused() -> None:
+def test_a_custom_call_in_a_nested_call_is_refused() -> None:
     @xb.computation(xb.f32[()])
     def inner(p: xb.XlaOp) -> xb.XlaOp:
         return xb.python_call(lambda v: v, p, p.shape)

@@ -96,7 +96,7 @@ def library(folder: Path) -> lowering.ffi.FfiLibrary:
 
 
 def plain(folder: Path, number: str = "1", **more: Any) -> lowering.ffi.FfiLibrary:
-    """A small library of one function that returns a number."""
+    """Build a library with one function that returns a number."""
     return lowering.ffi.build(
         PLAIN, api="untyped", folder=folder, flags=[f"-DNUMBER={number}"], **more
     )
@@ -132,7 +132,7 @@ def test_handlers_in_cpp(library: lowering.ffi.FfiLibrary) -> None:
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
-def test_what_a_handler_reports(library: lowering.ffi.FfiLibrary, replicas: int) -> None:
+def test_errors_of_a_handler(library: lowering.ffi.FfiLibrary, replicas: int) -> None:
     def program(name: str, operands: int = 1, **attributes: Any) -> Any:
         b = xb.XlaBuilder(name)
         x = b.parameter(xb.f32[1])
@@ -172,7 +172,7 @@ def test_a_handler_in_c(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_changed_source_under_the_same_name(folder: Path) -> None:
-    """A cell of a notebook that is run again; earlier recordings use the earlier function."""
+    """As in a notebook cell that is run again: earlier recordings use the earlier function."""
     first = plain(folder, "1.5")
     b = xb.XlaBuilder("before")
     before = b.build(first.plain(b, xb.f32[()]))
@@ -183,7 +183,7 @@ def test_a_changed_source_under_the_same_name(folder: Path) -> None:
     assert plain(folder, "1.5").plain.target == first.plain.target
 
 
-def test_names_that_are_said(folder: Path) -> None:
+def test_explicit_names(folder: Path) -> None:
     named = plain(folder, "7", targets={"test.ffi.seven": "plain"})
     assert named.functions["test.ffi.seven"].target == "test.ffi.seven"
     assert value_of(named.functions["test.ffi.seven"]) == 7
@@ -200,7 +200,7 @@ def test_names_that_are_said(folder: Path) -> None:
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A list with an element for each source that is compiled from now on."""
+    """Record each compilation of a source."""
     made: list[int] = []
     real = native_code._compile
 
@@ -212,7 +212,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return made
 
 
-def test_libraries_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libraries_are_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = counted(monkeypatch)
     first = plain(tmp_path, "10")
     assert plain(tmp_path, "10").path == first.path
@@ -226,7 +226,7 @@ def test_libraries_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert plain(tmp_path, "10").path == first.path
     assert len(made) == 5
     whole = Path(first.path).read_bytes()
-    # Written beside and renamed: this process has the file itself mapped.
+    # Written to another file and renamed, because this process has the file mapped.
     cut = tmp_path / "cut"
     cut.write_bytes(whole[: len(whole) // 2])
     cut.replace(first.path)
@@ -241,7 +241,7 @@ def _library_of(entry: Path) -> str:
     return name
 
 
-def test_included_files_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_included_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = counted(monkeypatch)
     source, header = tmp_path / "with header.cc", tmp_path / "the number.h"
     source.write_text(f'#include "the number.h"\n{PLAIN}')
@@ -256,10 +256,10 @@ def test_included_files_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_several_build_at_once(tmp_path: Path) -> None:
     """As in several processes: only the folder is shared."""
     source = native_code.read_source(PLAIN, None)
-    found: list[Any] = []
+    results: list[Any] = []
 
     def build() -> None:
-        found.append(native_code.shared_library(source, ("-DNUMBER=3",), None, tmp_path))
+        results.append(native_code.shared_library(source, ("-DNUMBER=3",), None, tmp_path))
 
     abandoned, other = tmp_path / ".building-killed", tmp_path / ".building-now"
     for one in (abandoned, other):
@@ -271,15 +271,15 @@ def test_several_build_at_once(tmp_path: Path) -> None:
         one.start()
     for one in threads:
         one.join(60)
-    assert len(found) == 3
-    assert len({one.identity for one in found}) == 1
-    assert all(one.path.is_file() for one in found)
+    assert len(results) == 3
+    assert len({one.identity for one in results}) == 1
+    assert all(one.path.is_file() for one in results)
     assert other.is_dir()
     shutil.rmtree(other)
     assert sorted(p.suffix for p in tmp_path.iterdir()) == [".json", ".so"]
 
 
-def test_where_they_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     library = lowering.ffi.build(PLAIN, api="untyped", flags=["-DNUMBER=1"])
     where = tmp_path / "xlabuilder" / "ffi"
@@ -336,7 +336,7 @@ def test_wrong_arguments(source: Any, more: Any, message: str, folder: Path) -> 
     assert caught.value.op == "ffi.build"
 
 
-def test_what_does_not_compile(folder: Path, tmp_path: Path) -> None:
+def test_sources_that_do_not_compile(folder: Path, tmp_path: Path) -> None:
     def refused(source: Any, **more: Any) -> lowering.CompileError:
         with pytest.raises(lowering.CompileError) as caught:
             lowering.ffi.build(source, **{"folder": folder, "api": "untyped", **more})
@@ -377,7 +377,7 @@ def test_the_compiler_of_the_environment(folder: Path, monkeypatch: pytest.Monke
 
 def test_wrong_calls(library: lowering.ffi.FfiLibrary, folder: Path) -> None:
     with pytest.raises(AttributeError, match="the library has no function 'scael'; it has scale, "):
-        library.scael  # noqa: B018  (asking is the test)
+        library.scael  # noqa: B018  (the attribute raises)
     x = xb.XlaBuilder("calls").parameter(xb.f32[2])
     with pytest.raises(xb.OperandError, match="plain: an untyped function takes no attributes"):
         plain(folder).plain(x, xb.f32[2], alpha=1)
@@ -390,7 +390,7 @@ def test_wrong_calls(library: lowering.ffi.FfiLibrary, folder: Path) -> None:
 
 
 def test_a_function_for_another_platform(folder: Path) -> None:
-    """It can be registered where there is no GPU, as jax's functions are."""
+    """It can be registered without a GPU, like the functions of jax."""
     elsewhere = plain(folder, "5", platform="gpu")
     with pytest.raises(lowering.CompileError) as caught:
         value_of(elsewhere.plain)
@@ -401,7 +401,7 @@ def test_a_function_for_another_platform(folder: Path) -> None:
     assert value_of(plain(folder, "5").plain) == 5
 
 
-def test_jax_calls_it_too(library: lowering.ffi.FfiLibrary) -> None:
+def test_calls_from_jax(library: lowering.ffi.FfiLibrary) -> None:
     shape = jax.ShapeDtypeStruct((2,), np.float32)
     call = jax.ffi.ffi_call(library.scale.target, shape)
     assert call(np.array([1, 2], np.float32), alpha=np.float32(4)).tolist() == [4, 8]

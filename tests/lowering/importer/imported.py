@@ -14,7 +14,7 @@ import builder as xb
 import lowering
 from lowering.jaxlib_api import mlir
 
-__all__ = ["as_jax_has_it", "of_text", "ours_and_jax_s", "returned"]
+__all__ = ["imported_from_jax", "of_text", "results_and_jax_results", "returned"]
 
 
 def returned(computation: xb.XlaComputation) -> xb.XlaComputation:
@@ -32,18 +32,18 @@ def of_text(text: str) -> xb.XlaComputation:
     return lowering.to_computation(lowering.load_bytes(text.encode()))
 
 
-def as_jax_has_it(function: Callable[..., Any], *arguments: Any) -> xb.XlaComputation:
+def imported_from_jax(function: Callable[..., Any], *arguments: Any) -> xb.XlaComputation:
     """Import JAX's lowering of a function, and check that its results equal JAX's bit by bit."""
     lowered = jax.jit(function).lower(*arguments)
     computation = of_text(lowered.as_text())
-    found, wanted = ours_and_jax_s(computation, lowered, arguments)
-    assert len(found) == len(wanted)
-    for mine, theirs in zip(found, wanted, strict=True):
+    result, expected = results_and_jax_results(computation, lowered, arguments)
+    assert len(result) == len(expected)
+    for mine, theirs in zip(result, expected, strict=True):
         assert_identical(np.asarray(mine), np.asarray(theirs))
     return computation
 
 
-def ours_and_jax_s(
+def results_and_jax_results(
     computation: xb.XlaComputation, lowered: jax.stages.Lowered, arguments: Sequence[Any]
 ) -> tuple[list[Any], list[Any]]:
     """Return the results of a computation, and JAX's results of its source.
@@ -55,5 +55,5 @@ def ours_and_jax_s(
     theirs = mlir.bytecode(lowered.compiler_ir())
     with compiled_once((theirs, compiled.runtime_executable())):
         run = lowering.compile(computation)
-    found = flat(run(*jax.tree_util.tree_leaves(arguments)))
-    return found, jax.tree_util.tree_leaves(compiled(*arguments))
+    result = flat(run(*jax.tree_util.tree_leaves(arguments)))
+    return result, jax.tree_util.tree_leaves(compiled(*arguments))

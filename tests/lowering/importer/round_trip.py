@@ -19,10 +19,8 @@ from builder.types.shape import leaves
 
 __all__ = ["same"]
 
-_LOOKED_THROUGH = ("tuple", "get_tuple_element")
-
 Leaf = Any
-"""An array among the values of two computations: by the same name in both of them."""
+"""The name of an array; corresponding arrays of two computations have the same name."""
 
 
 def same(c: xb.XlaComputation, d: xb.XlaComputation) -> str | None:
@@ -39,17 +37,17 @@ def same(c: xb.XlaComputation, d: xb.XlaComputation) -> str | None:
     for one, other in zip(c.parameters, d.parameters, strict=True):
         if one.metadata != other.metadata:
             return f"metadata of the parameter {one.name}: {one.metadata}, {other.metadata}"
-    # What is to be compared, and in both the arrays that the parameters stand for.
+    # Pairs of computations to compare, with the names of the arrays in their parameters.
     pending: list[tuple[str, xb.XlaComputation, xb.XlaComputation, list[Leaf], list[Leaf]]] = []
     pending.append((c.name, c, d, numbers, numbers))
     compared: set[Any] = set()
     while pending:
-        place, one, other, given, also_given = pending.pop()
-        key = id(one), id(other), tuple(given), tuple(also_given)
+        place, one, other, left_values, right_values = pending.pop()
+        key = id(one), id(other), tuple(left_values), tuple(right_values)
         if key in compared:
             continue
         compared.add(key)
-        lefts, rights = _Values(one, given), _Values(other, also_given)
+        lefts, rights = _Values(one, left_values), _Values(other, right_values)
         number = 0
         while True:
             left, right = next(lefts.rest, None), next(rights.rest, None)
@@ -61,26 +59,29 @@ def same(c: xb.XlaComputation, d: xb.XlaComputation) -> str | None:
             reason, inside = _differ(left, right)
             if reason is not None:
                 return f"{where}: {reason} of {left!r}, {right!r}"
-            ours, theirs = lefts.taken(left), rights.taken(right)
+            ours, theirs = lefts.operands_of(left), rights.operands_of(right)
             branching = left.opcode == "conditional"
             if branching:
-                # Its operands are those of the branches, but for the first.
+                # All operands except the first are passed to the branches.
                 ours, theirs = ours[:1], theirs[:1]
             if ours != theirs:
                 return f"{where}: operands of {left!r}, {right!r}: {ours}, {theirs}"
-            for position, (name, inner, also_inner) in enumerate(inside):
+            for position, (name, left_inner, right_inner) in enumerate(inside):
                 into = f"{where} ({left.opcode}), {name}"
                 if branching:
                     into = f"{into} {position}"
-                    taken = lefts.of(left.operands[1 + position])
-                    also_taken = rights.of(right.operands[1 + position])
+                    left_arguments = lefts.of(left.operands[1 + position])
+                    right_arguments = rights.of(right.operands[1 + position])
                 else:
-                    shapes = inner.program_shape.parameters, also_inner.program_shape.parameters
-                    flat, also_flat = ([s for p in one for s in leaves(p)] for one in shapes)
-                    if flat != also_flat:
-                        return f"{into}: parameters: {flat}, {also_flat}"
-                    taken = also_taken = [("parameter", i) for i, _ in enumerate(flat)]
-                pending.append((into, inner, also_inner, taken, also_taken))
+                    left_shapes, right_shapes = (
+                        [shape for p in inner.program_shape.parameters for shape in leaves(p)]
+                        for inner in (left_inner, right_inner)
+                    )
+                    if left_shapes != right_shapes:
+                        return f"{into}: parameters: {left_shapes}, {right_shapes}"
+                    left_arguments = [("parameter", i) for i, _ in enumerate(left_shapes)]
+                    right_arguments = left_arguments
+                pending.append((into, left_inner, right_inner, left_arguments, right_arguments))
             lefts.define(left, (place, number))
             rights.define(right, (place, number))
             number += 1
@@ -108,17 +109,17 @@ class _Values:
             if op.opcode == "tuple":
                 self._leaves[op] = [leaf for one in op.operands for leaf in self.of(one)]
             elif op.opcode == "get_tuple_element":
-                whole, index = op.operands[0], op.attributes["index"]
-                begin = sum(len(list(leaves(s))) for s in whole.shape.elements[:index])
+                operand, index = op.operands[0], op.attributes["index"]
+                begin = sum(len(list(leaves(s))) for s in operand.shape.elements[:index])
                 count = len(list(leaves(op.shape)))
-                self._leaves[op] = self.of(whole)[begin : begin + count]
+                self._leaves[op] = self.of(operand)[begin : begin + count]
             elif op.opcode != "parameter":
                 yield op
 
     def of(self, op: XlaOp) -> list[Leaf]:
         return self._leaves[op]
 
-    def taken(self, op: XlaOp) -> list[Leaf]:
+    def operands_of(self, op: XlaOp) -> list[Leaf]:
         return [leaf for one in op.operands for leaf in self.of(one)]
 
     def define(self, op: XlaOp, number: Any) -> None:

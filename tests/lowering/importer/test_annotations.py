@@ -53,9 +53,9 @@ module @everything attributes {mhlo.num_partitions = 2 : i32, my.note = [1, "two
 }"""
 
 
-def said(module: lowering.StablehloModule) -> Counter[tuple[str, str, str]]:
-    """Return the attributes of other dialects, with the operations that carry them."""
-    found: Counter[tuple[str, str, str]] = Counter()
+def foreign_attributes(module: lowering.StablehloModule) -> Counter[tuple[str, str, str]]:
+    """Count the attributes of other dialects by operation, name and value."""
+    counts: Counter[tuple[str, str, str]] = Counter()
 
     def look(operation: ir.Operation) -> ir.WalkResult:
         attributes = operation.attributes
@@ -65,13 +65,13 @@ def said(module: lowering.StablehloModule) -> Counter[tuple[str, str, str]]:
                     inside = ir.DictAttr(one)
                     for index in range(len(inside)):
                         key = inside[index].name
-                        found[f"{operation.name} {name} {number}", key, str(inside[key])] += 1
+                        counts[f"{operation.name} {name} {number}", key, str(inside[key])] += 1
             else:
-                found[operation.name, name, str(attributes[name])] += 1
+                counts[operation.name, name, str(attributes[name])] += 1
         return ir.WalkResult.ADVANCE
 
     module.module.operation.walk(look)
-    return Counter({key: count for key, count in found.items() if "xlabuilder." not in key[1]})
+    return Counter({key: count for key, count in counts.items() if "xlabuilder." not in key[1]})
 
 
 def check(text: str) -> xb.XlaComputation:
@@ -79,7 +79,7 @@ def check(text: str) -> xb.XlaComputation:
     module = lowering.load_bytes(text)
     computation = lowering.to_computation(module)
     again = lowering.lower(computation)
-    before, after = said(module), said(again)
+    before, after = foreign_attributes(module), foreign_attributes(again)
     assert before - after == Counter()
     assert not {name for _, name, _ in after - before} - {"sym_name", "sym_visibility"}
     once_more = lowering.lower(lowering.to_computation(again))
@@ -87,7 +87,7 @@ def check(text: str) -> xb.XlaComputation:
     return computation
 
 
-def test_nothing_is_lost() -> None:
+def test_annotations_are_preserved() -> None:
     computation = check(EVERYTHING)
     annotations = computation.annotations
     assert annotations is not None
@@ -120,14 +120,14 @@ def test_shardings_in_hlo_text() -> None:
     text = str(of_text(EVERYTHING))
     translated = hlo_conversion.stablehlo_to_hlo_text(lowering.load_bytes(EVERYTHING).bytecode)
     parsed = hlo_conversion.parsed_hlo_text(text)
-    for words in (
+    for message in (
         'frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["x"=2]>}}',
         r'xla.sdy.sharding="#sdy.sharding_per_value<[<@mesh, [{}]>]>"',
         r'xla.sdy.sharding="#sdy.sharding_per_value<[<@mesh, [{\"x\"}]>]>"',
         r'xla.sdy.sharding="#sdy.sharding<@mesh, [{\"x\"}]>"',
     ):
-        assert words in parsed
-        assert words in translated
+        assert message in parsed
+        assert message in translated
 
 
 def test_a_sharded_program_of_jax() -> None:
@@ -144,7 +144,7 @@ def test_a_sharded_program_of_jax() -> None:
     total, z = lowering.compile(computation, "cpu")(x, y)
     assert_identical(np.asarray(z), x + y)
     assert float(total) == 35
-    # Used in another program, whose shardings name the mesh too.
+    # Used in another program whose shardings refer to the mesh.
     outer = xb.XlaBuilder("outer")
     p, q = (outer.parameter(xb.f32[4, 4], name) for name in "pq")
     whole = outer.build(xb.call(computation, q, p)[1])
@@ -153,7 +153,7 @@ def test_a_sharded_program_of_jax() -> None:
     assert_identical(np.asarray(lowering.compile(whole, "cpu")(x, y)), x + y)
 
 
-def test_two_meshes_of_one_name() -> None:
+def test_two_meshes_with_the_same_name() -> None:
     text = EVERYTHING.replace('["x"=2]', '["x"=4]')
     b = xb.XlaBuilder("both")
     x, y = (b.parameter(xb.f32[4], name) for name in "xy")
@@ -177,7 +177,7 @@ MESH = 'sdy.mesh @mesh = <["x"=2]>'
 
 
 @pytest.mark.parametrize(
-    ("name", "words", "body", "before"),
+    ("name", "pattern", "body", "before"),
     [
         (
             "sdy.manual_computation",
@@ -234,14 +234,16 @@ MESH = 'sdy.mesh @mesh = <["x"=2]>'
         ),
     ],
 )
-def test_what_xla_does_not_run_is_refused(name: str, words: str, body: str, before: str) -> None:
-    said = refusal(body, before)
-    assert said.startswith(f"to_computation: {name}, recorded at ")
-    assert words in said
+def test_unsupported_operations_are_refused(
+    name: str, pattern: str, body: str, before: str
+) -> None:
+    message = refusal(body, before)
+    assert message.startswith(f"to_computation: {name}, recorded at ")
+    assert pattern in message
 
 
-def test_functions_may_end_as_regions_do() -> None:
-    """XLA has the same text."""
+def test_functions_that_end_with_stablehlo_return() -> None:
+    """XLA accepts the same text."""
     text = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
       %0 = stablehlo.add %x, %x : tensor<4xf32>
       stablehlo.return %0 : tensor<4xf32>
@@ -251,12 +253,12 @@ def test_functions_may_end_as_regions_do() -> None:
         assert np.array_equal(lowering.compile(program)(x), x + x)
 
 
-def test_functions_that_xla_does_not_enter() -> None:
-    said = (
+def test_invalid_main_functions() -> None:
+    private = (
         "func.func private @main(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }"
     )
     with pytest.raises(lowering.LoweringError, match="@main must be public, got private"):
-        of_text(said)
+        of_text(private)
     two_blocks = """
         "func.func"() <{function_type = (tensor<4xf32>) -> tensor<4xf32>, sym_name = "main"}> ({
         ^bb0(%x: tensor<4xf32>):

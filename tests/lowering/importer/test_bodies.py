@@ -40,14 +40,14 @@ func.func @main(%n: tensor<i32>, %x: tensor<2xf32>) -> (tensor<i32>, tensor<2xf3
 
 def test_inner_operations_come_first() -> None:
     module = lowering.load_bytes(LOOPS)
-    found = [
+    actual = [
         region_operation.operation.name
         for region_operation in region_operations(main_function(module.module.operation))
     ]
-    assert found == ["stablehlo.if", "stablehlo.while", "func.func"]
+    assert actual == ["stablehlo.if", "stablehlo.while", "func.func"]
 
 
-def test_captures_are_what_is_used_from_outside() -> None:
+def test_captures_are_values_from_outside() -> None:
     module = lowering.load_bytes(LOOPS)
     branches, (_, loop), (_, (main,)) = region_operations(main_function(module.module.operation))
     condition, body = loop
@@ -90,10 +90,10 @@ def applied(text: str) -> list[xb.XlaComputation]:
     return [op.attributes["to_apply"] for op in ops if op.opcode == "reduce"]
 
 
-def test_regions_that_differ_in_their_lines_only_are_one() -> None:
-    found = applied(sums(*[ADD] * 1000))
-    assert len(found) == 1000
-    assert len(set(found)) == 1
+def test_regions_that_differ_only_in_source_lines_are_shared() -> None:
+    actual = applied(sums(*[ADD] * 1000))
+    assert len(actual) == 1000
+    assert len(set(actual)) == 1
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_regions_that_differ_in_their_lines_only_are_one() -> None:
     ],
     ids=["name", "order", "operand", "attribute", "two", "outside"],
 )
-def test_regions_that_differ_in_more_are_not_one(other: str) -> None:
+def test_other_regions_are_not_shared(other: str) -> None:
     first, second, third, fourth = applied(sums(ADD, other, ADD, other))
     assert first is third
     assert second is not first
@@ -124,7 +124,7 @@ BRANCH = """"stablehlo.if"(%p) ({
     }) : (tensor<i1>) -> tensor<f32>"""
 
 
-def test_branches_that_differ_in_their_lines_are_not_one() -> None:
+def test_branches_with_different_source_lines_are_not_shared() -> None:
     computation = of_text(f"""
         func.func @main(%p: tensor<i1>) -> (tensor<f32>, tensor<f32>, tensor<f32>) {{
           %0 = {BRANCH.replace("{line}", "1")}
@@ -159,10 +159,10 @@ func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
 """
 
 
-def test_places() -> None:
+def test_source_locations() -> None:
     ops = of_text(PLACES).ops
-    found = [(op.opcode, str(op.source) if op.source else None, op.name) for op in ops]
-    assert found[1:] == [
+    actual = [(op.opcode, str(op.source) if op.source else None, op.name) for op in ops]
+    assert actual[1:] == [
         ("constant", "a.py:1000", None),
         ("constant", "a.py:70000", None),
         ("add", "a.py:8", None),

@@ -9,7 +9,7 @@ import jax
 import ml_dtypes
 import numpy as np
 import pytest
-from imported import ours_and_jax_s
+from imported import results_and_jax_results
 from jax import lax
 from support import assert_identical, compiled_once
 
@@ -61,22 +61,22 @@ def run(computation: xb.XlaComputation, *arguments: Any) -> np.ndarray[Any, Any]
 
 
 def compiled(source: str, *arguments: Any) -> np.ndarray[Any, Any]:
-    """Return XLA's results of a module that is not imported."""
+    """Return the result of a module that is compiled without being imported."""
     return np.asarray(lowering.compile(lowering.load_bytes(source))(*arguments))
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: np.dtype(dtype).name)
 @pytest.mark.parametrize("name", UNARY)
-def test_functions_give_what_they_give_in_jax(name: str, dtype: Any) -> None:
+def test_unary_functions_agree_with_jax(name: str, dtype: Any) -> None:
     x = VALUES.astype(dtype)
     lowered = jax.jit(UNARY[name]).lower(x)
-    (found,), (wanted,) = ours_and_jax_s(imported(lowered.as_text()), lowered, [x])
-    assert_identical(np.asarray(found), np.asarray(wanted))
+    (actual,), (expected,) = results_and_jax_results(imported(lowered.as_text()), lowered, [x])
+    assert_identical(np.asarray(actual), np.asarray(expected))
 
 
 @pytest.mark.parametrize("kind", FLOAT_TYPES)
 @pytest.mark.parametrize("name", UNARY)
-def test_functions_give_what_they_give_in_xla(name: str, kind: str) -> None:
+def test_unary_functions_agree_with_xla(name: str, kind: str) -> None:
     x = VALUES.astype(FLOAT_TYPES[kind])
     source = text(name, f"tensor<15x{kind}>")
     with compiled_once():
@@ -93,21 +93,21 @@ OF_TWO: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("name", OF_TWO)
-def test_functions_of_two_give_what_they_give_in_jax(name: str) -> None:
+def test_binary_functions_agree_with_jax(name: str) -> None:
     lowered = jax.jit(OF_TWO[name]).lower(X, Y)
-    (found,), (wanted,) = ours_and_jax_s(imported(lowered.as_text()), lowered, [X, Y])
-    assert_identical(np.asarray(found), np.asarray(wanted))
+    (actual,), (expected,) = results_and_jax_results(imported(lowered.as_text()), lowered, [X, Y])
+    assert_identical(np.asarray(actual), np.asarray(expected))
 
 
 @pytest.mark.parametrize("name", OF_TWO)
-def test_functions_of_two_give_what_they_give_in_xla(name: str) -> None:
+def test_binary_functions_agree_with_xla(name: str) -> None:
     for prefix in ("", "broadcast_"):
         source = text(prefix + name, "tensor<7xf32>", "tensor<7xf32>")
         with compiled_once():
             assert_identical(run(imported(source), X, Y), compiled(source, X, Y))
 
 
-def test_operations_that_are_alike_call_one_computation() -> None:
+def test_equal_operations_call_one_computation() -> None:
     source = """
         func.func @main(%x: tensor<3xf32>, %y: tensor<5xf32>) -> (tensor<3xf32>, tensor<5xf32>) {
           %0 = chlo.digamma %x : tensor<3xf32> -> tensor<3xf32>
@@ -122,7 +122,7 @@ def test_operations_that_are_alike_call_one_computation() -> None:
     assert [str(one.program_shape.result) for one in called] == ["f32[3]", "f32[3]", "f32[5]"]
 
 
-def test_a_call_carries_the_operations_place_and_sharding() -> None:
+def test_a_call_has_the_source_line_and_sharding() -> None:
     source = """
         func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
           %r = chlo.lgamma %x {mhlo.sharding = "{replicated}"} : tensor<4xf32> -> tensor<4xf32>
@@ -144,7 +144,7 @@ INFINITE = {
 
 @pytest.mark.parametrize("dtype", FLOATS[:1] + FLOATS[2:], ids=lambda dtype: np.dtype(dtype).name)
 @pytest.mark.parametrize("name", INFINITE)
-def test_infinities_are_told(name: str, dtype: Any) -> None:
+def test_is_inf(name: str, dtype: Any) -> None:
     x = VALUES.astype(dtype)
     kind = {np.float32: "f32", np.float16: "f16"}[dtype]
     source = text(name, f"tensor<15x{kind}>", result="tensor<15xi1>")
@@ -156,7 +156,7 @@ def test_conj() -> None:
     assert_identical(run(imported(text("conj", "tensor<3xcomplex<f32>>")), z), np.conj(z))
 
 
-def test_atan_of_complex_numbers_is_as_exact_as_chlo_has_it() -> None:
+def test_atan_of_complex_numbers_is_as_accurate_as_in_chlo() -> None:
     z = np.array([0.5 + 0.25j, 1e3 - 2j, -3 + 1e-4j, np.inf], np.complex64)
     source = text("atan", "tensor<4xcomplex<f32>>")
     got = run(imported(source), z)
@@ -218,7 +218,7 @@ def test_operands_are_broadcast_as_in_numpy(name: str) -> None:
     assert_identical(run(imported(source), x, y), function(x, y).astype(dtype))
 
 
-def test_operands_are_broadcast_along_dimensions_that_are_named() -> None:
+def test_operands_are_broadcast_along_given_dimensions() -> None:
     source = text(
         "broadcast_add",
         "tensor<2xf32>",
@@ -261,7 +261,7 @@ def test_broadcast_select() -> None:
         assert_identical(run(imported(source), pred, x, y), np.where(pred, x, y))
 
 
-def test_an_operation_that_jaxlib_has_no_other_words_for_is_named() -> None:
+def test_the_error_names_an_unsupported_operation() -> None:
     source = text("zeta", "tensor<?xf32>", "tensor<?xf32>")
     with pytest.raises(
         LoweringError, match=r"chlo\.zeta, recorded at -:3: in its decomposition: .*dynamic"

@@ -72,12 +72,12 @@ def on_replicas(computation: xb.XlaComputation, *arguments: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_there_and_back(name: str) -> None:
+def test_round_trip(name: str) -> None:
     record, expected = CASES[name]
     b = xb.XlaBuilder("program")
     computation = returned(b.build(record(b.parameter(xb.f32[8], "x"))))
-    found = np.stack([np.asarray(one) for one in on_replicas(computation, list(X))])
-    assert np.array_equal(found, expected(X))
+    actual = np.stack([np.asarray(one) for one in on_replicas(computation, list(X))])
+    assert np.array_equal(actual, expected(X))
 
 
 def test_several_operands() -> None:
@@ -87,13 +87,13 @@ def test_several_operands() -> None:
     gathered = xb.all_gather([x, y], 0, 2, PAIRS)
     computation = returned(b.build(xb.tuple(sums[1], gathered[0])))
     squares = X[:, :4].reshape(COUNT, 2, 2)
-    for number, found in enumerate(on_replicas(computation, list(X), list(squares))):
+    for number, actual in enumerate(on_replicas(computation, list(X), list(squares))):
         both = PAIRS[number % 2]
-        assert np.array_equal(found[0], squares[both].sum(0))
-        assert np.array_equal(found[1], X[both].ravel())
+        assert np.array_equal(actual[0], squares[both].sum(0))
+        assert np.array_equal(actual[1], X[both].ravel())
 
 
-def test_groups_that_are_not_given() -> None:
+def test_omitted_groups() -> None:
     b = xb.XlaBuilder("program")
     x = b.parameter(xb.f32[8])
     root = xb.tuple(xb.all_gather(x, 0, COUNT), xb.all_to_all(x, 0, 0, COUNT))
@@ -105,7 +105,7 @@ def test_groups_that_are_not_given() -> None:
 
 
 @pytest.mark.parametrize("parts", [2, 4])
-def test_several_operands_of_all_to_all_are_exchanged_one_by_one(parts: int) -> None:
+def test_operands_of_all_to_all_are_exchanged_separately(parts: int) -> None:
     """Each operand is split, as in StableHLO's specification. (XLA's operation sends operands.)"""
     groups = [[0, 1], [2, 3]] if parts == 2 else [[0, 1, 2, 3]]
     computation = of_text(f"""
@@ -122,12 +122,12 @@ def test_several_operands_of_all_to_all_are_exchanged_one_by_one(parts: int) -> 
         blocks = x.reshape(COUNT // parts, parts, parts, 8 // parts)
         return blocks.swapaxes(1, 2).reshape(COUNT, 8)
 
-    for number, found in enumerate(on_replicas(computation, list(X), list(-X))):
-        assert np.array_equal(found[0], exchanged(X)[number])
-        assert np.array_equal(found[1], exchanged(-X)[number])
+    for number, actual in enumerate(on_replicas(computation, list(X), list(-X))):
+        assert np.array_equal(actual[0], exchanged(X)[number])
+        assert np.array_equal(actual[1], exchanged(-X)[number])
 
 
-def test_groups_of_nobody_are_all_devices() -> None:
+def test_empty_groups_are_all_devices() -> None:
     computation = of_text("""
         func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
           %0 = "stablehlo.all_gather"(%x) <{
@@ -140,7 +140,7 @@ def test_groups_of_nobody_are_all_devices() -> None:
 
 
 @pytest.mark.parametrize("handle", [0, -1])
-def test_a_channel_below_one_is_none(handle: int) -> None:
+def test_a_nonpositive_channel_is_ignored(handle: int) -> None:
     computation = of_text(f"""
         func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {{
           %0 = "stablehlo.collective_permute"(%x) <{{
@@ -151,19 +151,19 @@ def test_a_channel_below_one_is_none(handle: int) -> None:
         }}
     """)
     assert computation.root.attributes["channel_handle"] is None
-    found = [np.asarray(one) for one in on_replicas(computation, list(X))]
-    assert np.array_equal(np.stack(found), _permuted(X))
+    actual = [np.asarray(one) for one in on_replicas(computation, list(X))]
+    assert np.array_equal(np.stack(actual), _permuted(X))
 
 
 def test_the_first_of_each_group_broadcasts() -> None:
     b = xb.XlaBuilder("program")
     sent = xb.collective_broadcast(b.parameter(xb.f32[8], "x"), [[2, 0], [3, 1]])
     computation = returned(b.build(sent))
-    found = [np.asarray(one) for one in on_replicas(computation, list(X))]
-    assert np.array_equal(np.stack(found), X[[2, 3, 2, 3]])
+    actual = [np.asarray(one) for one in on_replicas(computation, list(X))]
+    assert np.array_equal(np.stack(actual), X[[2, 3, 2, 3]])
 
 
-def test_operations_that_run_by_themselves_are_refused() -> None:
+def test_asynchronous_operations_are_refused() -> None:
     with pytest.raises(lowering.LoweringError, match=r"stablehlo\.async_start"):
         of_text("""
             func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {

@@ -41,19 +41,19 @@ def constant(array: np.ndarray[Any, Any]) -> xb.XlaComputation:
 
 
 def held(computation: xb.XlaComputation) -> np.ndarray[Any, Any]:
-    found: np.ndarray[Any, Any] = computation.root.attributes["value"]
-    return found
+    result: np.ndarray[Any, Any] = computation.root.attributes["value"]
+    return result
 
 
 @pytest.mark.parametrize("element_type", TYPES, ids=str)
-def test_every_bit_comes_back(element_type: PrimitiveType) -> None:
+def test_every_bit_is_preserved(element_type: PrimitiveType) -> None:
     for sizes in SIZES:
         array = any_bits(element_type, sizes)
         module = lowering.lower(constant(array))
         computation = lowering.to_computation(module)
-        found = held(computation)
-        assert (found.dtype, found.shape, bits(found)) == (array.dtype, sizes, bits(array))
-        assert not found.flags.writeable
+        actual = held(computation)
+        assert (actual.dtype, actual.shape, bits(actual)) == (array.dtype, sizes, bits(array))
+        assert not actual.flags.writeable
         assert lowering.lower(computation).text == module.text
 
 
@@ -66,9 +66,9 @@ def test_splats_stay_splats(element_type: PrimitiveType) -> None:
             module = lowering.lower(constant(whole))
             assert "dense<[" not in module.text
             computation = lowering.to_computation(module)
-            for found in (held(constant(whole)), held(computation)):
-                assert (found.dtype, found.shape, set(found.strides)) == (one.dtype, sizes, {0})
-                assert bits(found.reshape(-1)[:1]) == bits(one)
+            for actual in (held(constant(whole)), held(computation)):
+                assert (actual.dtype, actual.shape, set(actual.strides)) == (one.dtype, sizes, {0})
+                assert bits(actual.reshape(-1)[:1]) == bits(one)
             assert lowering.lower(computation).text == module.text
 
 
@@ -107,9 +107,9 @@ def test_texts(value: str, expected: Any) -> None:
           return %0 : {kind}
         }}
     """)
-    found = held(computation)
+    actual = held(computation)
     width = np.asarray(expected).dtype
-    raw = found if found.dtype != ml_dtypes.int4 else found.astype(np.int8) & 15
+    raw = actual if actual.dtype != ml_dtypes.int4 else actual.astype(np.int8) & 15
     assert raw.view(width).tolist() == np.asarray(expected).tolist()
 
 
@@ -137,11 +137,11 @@ def test_elements_in_a_resource(name: str) -> None:
         {{-# dialect_resources: {{ builtin: {{ blob: "{blob}" }} }} #-}}
     """)
     (constant_op,) = set(computation.root.operands)
-    found = constant_op.attributes["value"]
-    assert (found == expected).all()
+    actual = constant_op.attributes["value"]
+    assert (actual == expected).all()
 
 
-def test_a_resource_that_is_not_there() -> None:
+def test_a_missing_resource() -> None:
     with pytest.raises(lowering.LoweringError, match=r"stablehlo\.constant.*are not in the file"):
         of_text("""
             func.func @main() -> tensor<2xf32> {
@@ -178,8 +178,8 @@ def test_complex_constants_in_a_reducer() -> None:
           return %0 : tensor<complex<f32>>
         }
     """)
-    found = lowering.compile(computation)(np.complex64([1, 2, 3j]), np.complex64(0))
-    assert np.asarray(found) == 3 + 3j
+    actual = lowering.compile(computation)(np.complex64([1, 2, 3j]), np.complex64(0))
+    assert np.asarray(actual) == 3 + 3j
 
 
 def test_equal_constants_share_their_elements() -> None:

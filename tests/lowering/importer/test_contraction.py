@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from imported import as_jax_has_it, of_text, returned
+from imported import imported_from_jax, of_text, returned
 from jax import lax
 from support import assert_identical, summable
 
@@ -31,8 +31,8 @@ KERNEL = RANDOM.normal(size=(3, 2, 6, 4)).astype(np.float32)
 NHWC = ("NHWC", "HWIO", "NHWC")
 
 
-def convolve(x: Any, kernel: Any, strides: Any = (1, 1), padding: Any = "SAME", **said: Any) -> Any:
-    return lax.conv_general_dilated(x, kernel, strides, padding, dimension_numbers=NHWC, **said)
+def convolve(x: Any, kernel: Any, strides: Any = (1, 1), padding: Any = "SAME", **more: Any) -> Any:
+    return lax.conv_general_dilated(x, kernel, strides, padding, dimension_numbers=NHWC, **more)
 
 
 FROM_JAX: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
@@ -76,14 +76,14 @@ FROM_JAX: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("name", FROM_JAX)
-def test_what_jax_writes_computes_what_jax_computes(name: str) -> None:
+def test_results_agree_with_jax(name: str) -> None:
     function, arguments = FROM_JAX[name]
-    as_jax_has_it(function, *arguments)
+    imported_from_jax(function, *arguments)
 
 
-def test_precisions_are_kept() -> None:
+def test_precisions_are_preserved() -> None:
     function, arguments = FROM_JAX["two precisions"]
-    precision = as_jax_has_it(function, *arguments).root.attributes["precision"]
+    precision = imported_from_jax(function, *arguments).root.attributes["precision"]
     assert precision == (xb.Precision.HIGH, xb.Precision.DEFAULT)
 
 
@@ -91,16 +91,16 @@ WHOLE = [t for t in ALL if t.bits >= 8 or t is xb.pred]
 
 
 @pytest.mark.parametrize("element_type", WHOLE, ids=str)
-def test_every_type_comes_back_as_it_was(element_type: PrimitiveType) -> None:
+def test_round_trip_of_every_type(element_type: PrimitiveType) -> None:
     b = xb.XlaBuilder("products")
     x, y = (b.parameter(xb.array_shape(element_type, [2, 3, 4]), name) for name in "xy")
     kernel = b.parameter(xb.array_shape(element_type, [4, 3, 1]), "kernel")
-    found = [
+    results = [
         xb.dot_general(x, y, (([2], [2]), ([0], [0]))),
         xb.dot_general(x, y, (([2, 0], [2, 0]), ([], [])), precision=("HIGH", "HIGHEST")),
         xb.conv(x, kernel, [1], xb.Padding.VALID),
     ]
-    returned(b.build(xb.tuple(*found)))
+    returned(b.build(xb.tuple(*results)))
 
 
 WIDER = {
@@ -111,20 +111,20 @@ WIDER = {
 
 
 @pytest.mark.parametrize("wide", sorted(WIDER, key=str), ids=str)
-def test_the_type_of_the_result_is_kept(wide: tuple[PrimitiveType, PrimitiveType]) -> None:
+def test_the_result_type_is_preserved(wide: tuple[PrimitiveType, PrimitiveType]) -> None:
     element_type, result = wide
     b = xb.XlaBuilder("wide")
     x = b.parameter(xb.array_shape(element_type, [3, 3, 3]), "x")
     numbers = (([2], [2]), ([0], [0]))
-    found = [
+    results = [
         xb.dot_general(x, x, numbers, preferred_element_type=result),
         xb.conv(x, x, [1], xb.Padding.SAME, preferred_element_type=result),
     ]
-    returned(b.build(xb.tuple(*found)))
+    returned(b.build(xb.tuple(*results)))
 
 
 @pytest.mark.parametrize("algorithm", xb.DotAlgorithm, ids=str)
-def test_algorithms_come_back_as_they_were(algorithm: xb.DotAlgorithm) -> None:
+def test_round_trip_of_algorithms(algorithm: xb.DotAlgorithm) -> None:
     for operands, results in ALGORITHM_TYPES[algorithm]:
         for element_type, result in itertools.product(operands, results):
             if not is_promotable(element_type, result):
@@ -132,8 +132,8 @@ def test_algorithms_come_back_as_they_were(algorithm: xb.DotAlgorithm) -> None:
             b = xb.XlaBuilder("algorithm")
             x = b.parameter(xb.array_shape(element_type, [3, 3]), "x")
             numbers = (([1], [0]), ([], []))
-            said = {"preferred_element_type": result, "algorithm": algorithm}
-            returned(b.build(xb.dot_general(x, x, numbers, **said)))
+            options = {"preferred_element_type": result, "algorithm": algorithm}
+            returned(b.build(xb.dot_general(x, x, numbers, **options)))
 
 
 def with_algorithm(kind: str, products: int = 1, rhs: str = "f8E4M3FN") -> str:
@@ -152,18 +152,18 @@ def with_algorithm(kind: str, products: int = 1, rhs: str = "f8E4M3FN") -> str:
 
 
 @pytest.mark.parametrize("kind", ["f8E4M3FN", "f8E5M2", "f8E4M3B11FNUZ"])
-def test_algorithms_for_any_eight_bits_name_some(kind: str) -> None:
-    found = of_text(with_algorithm(kind)).root.attributes["algorithm"]
-    assert found is xb.DotAlgorithm.DOT_ANY_F8_ANY_F8_F32
+def test_algorithms_for_any_8_bit_type_get_a_specific_one(kind: str) -> None:
+    computation = of_text(with_algorithm(kind)).root.attributes["algorithm"]
+    assert computation is xb.DotAlgorithm.DOT_ANY_F8_ANY_F8_F32
 
 
-def test_algorithms_that_xla_builder_has_not_are_refused() -> None:
-    # Newer versions of StableHLO read this one, older ones do not know it either.
+def test_unsupported_algorithms_are_refused() -> None:
+    # Newer versions of StableHLO support this one; older ones do not.
     with pytest.raises((LoweringError, ModuleFileError), match="algorithm"):
         of_text(with_algorithm("f8E4M3FN", products=3))
 
 
-def test_algorithms_for_factors_of_unlike_types_are_refused() -> None:
+def test_algorithms_with_different_operand_types_are_refused() -> None:
     with pytest.raises(LoweringError, match="dot_general: operands must have one element type"):
         of_text(with_algorithm("f8E4M3FN", rhs="f8E5M2"))
 
@@ -191,22 +191,22 @@ UNLIKE = [
 
 
 @pytest.mark.parametrize("kinds", UNLIKE, ids=str)
-def test_factors_of_unlike_types_are_made_alike(
+def test_operands_of_different_types_are_converted(
     kinds: tuple[PrimitiveType, PrimitiveType, PrimitiveType],
 ) -> None:
     lhs, rhs, result = kinds
     random = np.random.default_rng(3)
     x, y = summable(random, lhs, (4, 3)), summable(random, rhs, (3, 5))
-    found = np.asarray(lowering.compile(of_text(product_of(*kinds)))(x, y))
+    actual = np.asarray(lowering.compile(of_text(product_of(*kinds)))(x, y))
     exact = x.astype(np.complex128) @ y.astype(np.complex128)
     with np.errstate(all="ignore"):
-        wanted = (exact if result.is_complex else exact.real).astype(result.dtype)
-    assert found.dtype == wanted.dtype
-    np.testing.assert_array_equal(found, wanted)  # which zero it is does not matter
+        expected = (exact if result.is_complex else exact.real).astype(result.dtype)
+    assert actual.dtype == expected.dtype
+    np.testing.assert_array_equal(actual, expected)  # the sign of a zero is not specified
 
 
 @pytest.mark.parametrize(
-    ("kinds", "words"),
+    ("kinds", "message"),
     [
         ((xb.f32, xb.f32, xb.bf16), "preferred_element_type must be"),
         ((xb.s32, xb.s32, xb.f32), "preferred_element_type must be"),
@@ -214,31 +214,31 @@ def test_factors_of_unlike_types_are_made_alike(
     ],
     ids=str,
 )
-def test_types_that_would_lose_digits_are_refused(
-    kinds: tuple[PrimitiveType, PrimitiveType, PrimitiveType], words: str
+def test_conversions_that_lose_precision_are_refused(
+    kinds: tuple[PrimitiveType, PrimitiveType, PrimitiveType], message: str
 ) -> None:
-    with pytest.raises(LoweringError, match=rf"stablehlo\.dot, recorded at .*:3: dot: {words}"):
+    with pytest.raises(LoweringError, match=rf"stablehlo\.dot, recorded at .*:3: dot: {message}"):
         of_text(product_of(*kinds))
 
 
-def test_everything_that_is_said_of_a_convolution_comes_back() -> None:
+def test_round_trip_of_convolution_attributes() -> None:
     b = xb.XlaBuilder("convolutions")
     x, kernel = b.parameter(xb.f32[4, 8, 7, 6], "x"), b.parameter(xb.f32[3, 2, 3, 4], "kernel")
     whole, flat = b.parameter(xb.f32[3, 2, 6, 4], "whole"), b.parameter(xb.f32[4, 5], "flat")
     strides, padding, numbers = [2, 1], [(3, -1), (0, 2)], "b01f_01io->f0b1"
-    found = [
+    results = [
         xb.conv_general_dilated(
             x, kernel, strides, padding, [1, 2], [2, 1], numbers, 2, 1, "HIGH", xb.f64
         ),
         xb.conv_general_dilated(
             x, whole, [], padding, None, None, numbers, 1, 2, window_reversal=[True, False]
         ),
-        xb.conv_general(flat, flat, [], [], "bf_oi->bf"),  # no spatial dimension at all
+        xb.conv_general(flat, flat, [], [], "bf_oi->bf"),  # no spatial dimensions
     ]
-    returned(b.build(xb.tuple(*found)))
+    returned(b.build(xb.tuple(*results)))
 
 
-def test_what_is_not_said_of_a_convolution_is_its_default() -> None:
+def test_defaults_of_convolution_attributes() -> None:
     computation = of_text("""
       func.func @main(%x: tensor<2x8x3xf32>, %k: tensor<4x3x5xf32>) -> tensor<2x5x5xf32> {
         %0 = "stablehlo.convolution"(%x, %k) {
@@ -248,16 +248,16 @@ def test_what_is_not_said_of_a_convolution_is_its_default() -> None:
         return %0 : tensor<2x5x5xf32>
       }""")
     x, kernel = (summable(RANDOM, xb.f32, sizes) for sizes in ((2, 8, 3), (4, 3, 5)))
-    found = np.asarray(lowering.compile(computation)(x, kernel))
-    wanted = sum(np.einsum("bpi,io->bpo", x[:, at : at + 5], kernel[at]) for at in range(4))
-    assert_identical(found, np.asarray(wanted))
+    actual = np.asarray(lowering.compile(computation)(x, kernel))
+    expected = sum(np.einsum("bpi,io->bpo", x[:, at : at + 5], kernel[at]) for at in range(4))
+    assert_identical(actual, np.asarray(expected))
 
 
 NARROW = [t for t in ALL if t.bits < 8 and t is not xb.pred]
 
 
 @pytest.mark.parametrize("element_type", NARROW, ids=str)
-def test_products_of_few_bits_compute_the_same(element_type: PrimitiveType) -> None:
+def test_products_of_narrow_types(element_type: PrimitiveType) -> None:
     """Some are lowered to a wider type, and are imported as several ops."""
     wide = xb.f32 if element_type.is_floating else xb.s32 if element_type.is_signed else xb.u32
     b = xb.XlaBuilder("narrow")
@@ -266,8 +266,8 @@ def test_products_of_few_bits_compute_the_same(element_type: PrimitiveType) -> N
     again = lowering.to_computation(lowering.lower(b.build(product)))
     value = summable(np.random.default_rng(5), element_type, (3, 4))
     numbers = value.astype(np.float64)
-    found = np.asarray(lowering.compile(again)(value))
-    assert_identical(found, (numbers @ numbers.T).astype(wide.dtype))
+    actual = np.asarray(lowering.compile(again)(value))
+    assert_identical(actual, (numbers @ numbers.T).astype(wide.dtype))
 
 
 Ragged = xb.RaggedDotDimensionNumbers
@@ -279,7 +279,7 @@ GROUPED = {
 
 
 @pytest.mark.parametrize("name", GROUPED)
-def test_products_of_groups_come_back_as_they_were(name: str) -> None:
+def test_round_trip_of_ragged_dot(name: str) -> None:
     numbers, lhs, rhs = GROUPED[name]
     b = xb.XlaBuilder("groups")
     x, y = b.parameter(xb.array_shape(xb.bf16, lhs)), b.parameter(xb.array_shape(xb.bf16, rhs))
@@ -287,38 +287,38 @@ def test_products_of_groups_come_back_as_they_were(name: str) -> None:
     returned(b.build(xb.ragged_dot(x, y, sizes, numbers, ("HIGH", "DEFAULT"), xb.f32)))
 
 
-def test_products_of_groups_from_mhlo() -> None:
+def test_ragged_dot_of_mhlo() -> None:
     """jaxlib converts HLO text to this form."""
     numbers, lhs, rhs = GROUPED["rows"]
     b = xb.XlaBuilder("groups")
     x, y = b.parameter(xb.array_shape(xb.f32, lhs)), b.parameter(xb.array_shape(xb.f32, rhs))
     c = b.build(xb.ragged_dot(x, y, b.parameter(xb.s32[4]), numbers))
     code = hlo_conversion.hlo_text_to_stablehlo(str(c))
-    found = lowering.to_computation(lowering.load_bytes(code))
-    assert found.root.opcode == "ragged_dot"
-    assert found.root.attributes == c.root.attributes
+    computation = lowering.to_computation(lowering.load_bytes(code))
+    assert computation.root.opcode == "ragged_dot"
+    assert computation.root.attributes == c.root.attributes
 
 
-def test_products_of_groups_that_jax_writes() -> None:
-    # For a CPU it writes them out; the operation is what it writes for a TPU.
+def test_ragged_dot_of_jax() -> None:
+    # JAX expands it for a CPU, and uses the operation for a TPU.
     x, y = summable(RANDOM, xb.f32, (9, 3)), summable(RANDOM, xb.f32, (4, 3, 2))
     sizes = np.array([2, 0, 4, 3], np.int32)
     traced = jax.jit(lax.ragged_dot).trace(x, y, sizes)
     computation = of_text(traced.lower(lowering_platforms=("tpu",)).as_text())
-    assert "ragged_dot" in [op.opcode for one in everything(computation) for op in one.ops]
-    found = np.asarray(lowering.compile(computation)(x, y, sizes))
+    assert "ragged_dot" in [op.opcode for one in all_computations(computation) for op in one.ops]
+    actual = np.asarray(lowering.compile(computation)(x, y, sizes))
     groups = np.repeat(np.arange(4), sizes)
-    assert_identical(found, np.einsum("mk,mkn->mn", x, y[groups]))
+    assert_identical(actual, np.einsum("mk,mkn->mn", x, y[groups]))
 
 
-def everything(computation: xb.XlaComputation) -> list[xb.XlaComputation]:
+def all_computations(computation: xb.XlaComputation) -> list[xb.XlaComputation]:
     return [computation, *computation.called_computations()]
 
 
 def letters(config: str) -> str:
     sizes = {"a": 2, "b": 3, "c": 4, "d": 5}
-    *parts, wanted = config.replace("->", ",").split(",")
-    kinds = ["tensor<" + "".join(f"{sizes[c]}x" for c in p) + "f32>" for p in (*parts, wanted)]
+    *parts, expected = config.replace("->", ",").split(",")
+    kinds = ["tensor<" + "".join(f"{sizes[c]}x" for c in p) + "f32>" for p in (*parts, expected)]
     name = "einsum" if len(parts) == 2 else "unary_einsum"
     values = ["%x", "%y"][: len(parts)]
     signature = ", ".join(f"{v}: {kind}" for v, kind in zip(values, kinds, strict=False))
@@ -335,17 +335,17 @@ LETTERS += ["ab,ab->", "ab->ba", "abcd->cb", "abc->", "a->a"]
 
 
 @pytest.mark.parametrize("config", LETTERS)
-def test_sums_said_by_letters(config: str) -> None:
+def test_einsum(config: str) -> None:
     computation = of_text(letters(config))
     shapes = computation.program_shape.parameters
     arguments = [summable(RANDOM, xb.f32, shape.dimensions) for shape in shapes]
-    found = np.asarray(lowering.compile(computation)(*arguments))
-    wanted = np.einsum(config, *arguments)
-    assert found.shape == wanted.shape
-    np.testing.assert_array_equal(found, wanted)
+    actual = np.asarray(lowering.compile(computation)(*arguments))
+    expected = np.einsum(config, *arguments)
+    assert actual.shape == expected.shape
+    np.testing.assert_array_equal(actual, expected)
 
 
-def test_letters_that_say_something_else_are_refused() -> None:
+def test_unsupported_einsums_are_refused() -> None:
     text = letters("ab,bc->ac")
     for config in ("aa,ab->ab", "...b,bc->...c", "ab,bc->ad", "ab,b->a", "ab,bc", "ab->ab"):
         with pytest.raises(LoweringError, match=r"stablehlo\.einsum, .*its einsum_config"):

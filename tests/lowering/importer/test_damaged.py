@@ -1,4 +1,4 @@
-"""Modules that MLIR parses and that can't be imported; `make fuzz` found them."""
+"""Modules that MLIR parses but that can't be imported, found by `make fuzz`."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def refusal(text):
 
 
 @pytest.mark.parametrize("element", ["i64", "bf16", "complex<f32>"])
-def test_constants_of_more_bytes_than_can_be_counted(element):
+def test_constants_whose_size_overflows(element):
     value = "(1.0, 2.0)" if "complex" in element else "1.0" if "bf" in element else "1"
     kind = f"tensor<9223372036854775807x{element}>"
     message = refusal(module(f"  %0 = stablehlo.constant dense<{value}> : {kind}"))
@@ -48,7 +48,7 @@ def test_errors_name_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("line", "column"), [(4294967295, 1), (2147483647, 1), (1, 4294967295), (0, 0)]
 )
-def test_lines_that_python_has_no_numbers_for(line, column):
+def test_line_numbers_that_python_does_not_support(line, column):
     text = module(f'  %0 = stablehlo.add %x, %x : tensor<f32> loc("a.py":{line}:{column})')
     (_, added) = lowering.to_computation(lowering.load_bytes(text)).ops
     assert added.opcode == "add"
@@ -77,20 +77,20 @@ def test_types_that_are_nested_too_deep():
     )
 
 
-def test_a_type_is_not_quoted_at_length():
+def test_long_types_are_shortened_in_messages():
     kind = "tuple<" * 500 + "tensor<f32>" + ">" * 500
     with pytest.raises(ModuleFileError, match=r"tuple<tu\.\.\. is neither a tensor") as caught:
         lowering.load_bytes(module("", kind))
     assert len(str(caught.value)) < 500
 
 
-def test_names_of_parameters_that_are_the_same():
+def test_duplicate_parameter_names():
     text = (
         'func.func @main(%x: tensor<f32> {xlabuilder.name = "a"}, '
         '%y: tensor<f32> {xlabuilder.name = "a"}) -> tensor<f32> {\n  return %x : tensor<f32>\n}\n'
     )
-    found = lowering.to_computation(lowering.load_bytes(text))
-    assert found.program_shape.parameter_names == ("a", "a.1")
+    computation = lowering.to_computation(lowering.load_bytes(text))
+    assert computation.program_shape.parameter_names == ("a", "a.1")
 
 
 def test_a_name_that_is_a_location():
@@ -115,7 +115,7 @@ func.func @main(%p: KIND, %a: tensor<i32>) -> tensor<i32> {
 """
 
 
-def test_a_condition_that_is_no_tensor():
+def test_a_condition_that_is_not_a_tensor():
     """StableHLO's verifier aborts on it."""
     with pytest.raises(ModuleFileError) as caught:
         lowering.load_bytes(LOOP.replace("KIND", "!stablehlo.token"))
@@ -134,11 +134,11 @@ def test_tokens_may_be_returned():
         "  }, { stablehlo.return %t : !stablehlo.token\n"
         "  }) : (tensor<i1>) -> !stablehlo.token"
     )
-    found = lowering.to_computation(lowering.load_bytes(text))
-    assert "conditional" in [op.opcode for op in found.ops]
+    computation = lowering.to_computation(lowering.load_bytes(text))
+    assert "conditional" in [op.opcode for op in computation.ops]
 
 
-def test_names_that_are_no_text():
+def test_names_that_are_not_utf_8():
     """MLIR's Python aborts on reading them."""
     text = 'func.func @main(%x: tensor<f32> {"foo.\\FF" = 1 : i32}) { return }'
     with pytest.raises(ModuleFileError) as caught:

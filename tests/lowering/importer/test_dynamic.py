@@ -24,10 +24,10 @@ def run(computation: xb.XlaComputation, *arguments: Any) -> np.ndarray[Any, Any]
     return np.asarray(lowering.compile(computation)(*arguments))
 
 
-# Sizes that are known when it runs
+# Sizes at run time
 
 
-def test_dimension_sizes_there_and_back() -> None:
+def test_round_trip_of_dimension_sizes() -> None:
     b = xb.XlaBuilder("sizes")
     x, n = b.parameter("f32[<=5,3]", "x"), b.parameter(xb.s32[()], "n")
     smaller = xb.set_dimension_size(x, n, 1)
@@ -40,21 +40,21 @@ def test_a_dynamic_reshape_of_bounded_sizes() -> None:
     x, n = b.parameter(xb.f32[4, 3], "x"), b.parameter(xb.s32[()], "n")
     rows = xb.set_dimension_size(x, n, 0)
     flat = xb.dynamic_reshape(rows, [n * 3], [12], [True])
-    wanted = b.build(xb.reduce(flat, 0.0, xb.add, [0]))
-    module = lowering.lower(wanted)
+    expected = b.build(xb.reduce(flat, 0.0, xb.add, [0]))
+    module = lowering.lower(expected)
     assert "stablehlo.dynamic_reshape" in module.text
-    found = lowering.to_computation(module)
-    (op,) = [op for op in found.ops if op.opcode == "dynamic_reshape"]
+    computation = lowering.to_computation(module)
+    (op,) = [op for op in computation.ops if op.opcode == "dynamic_reshape"]
     assert str(op.shape) == "f32[<=12]"
     x_value = np.arange(12, dtype=np.float32).reshape(4, 3)
     for rows_value in (0, 2, 4):
-        got = run(found, x_value, np.int32(rows_value))
+        got = run(computation, x_value, np.int32(rows_value))
         assert_identical(got, x_value[:rows_value].sum(dtype=np.float32))
 
 
 def test_sizes_of_a_dynamic_reshape_in_a_vector() -> None:
-    """The form in modules of other programs."""
-    found = of_text("""
+    """The form that other programs write."""
+    computation = of_text("""
         func.func @main(%x: tensor<6xf32>, %n: tensor<i32>, %sizes: tensor<2xi64>) -> tensor<f32> {
           %0 = stablehlo.set_dimension_size %x, %n, dim = 0
               : (tensor<6xf32>, tensor<i32>) -> tensor<?xf32, #stablehlo.bounds<6>>
@@ -66,10 +66,10 @@ def test_sizes_of_a_dynamic_reshape_in_a_vector() -> None:
           return %2 : tensor<f32>
         }""")
     x = np.array([1, 2, 4, 8, 16, 32], np.float32)
-    assert_identical(run(found, x, np.int32(4), np.array([2, 2])), np.float32(15))
+    assert_identical(run(computation, x, np.int32(4), np.array([2, 2])), np.float32(15))
 
 
-# Operations that are given what is known
+# Dynamic operations with constant operands
 
 KNOWN = {
     "dynamic_broadcast_in_dim": (
@@ -137,17 +137,17 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_operations_that_are_given_constants_are_ordinary_ones(name: str) -> None:
+def test_dynamic_operations_with_constants_become_static(name: str) -> None:
     body, expected, opcode = KNOWN[name]
     kind = f"tensor<{'x'.join(map(str, expected.shape))}xf32>"
-    found = of_text(
+    computation = of_text(
         f"func.func @main(%x: tensor<3x4xf32>) -> {kind} {{\n{body}\nreturn %r : {kind}\n}}"
     )
-    assert opcode in opcodes(found)
-    assert_identical(run(found, X), np.ascontiguousarray(expected))
+    assert opcode in opcodes(computation)
+    assert_identical(run(computation, X), np.ascontiguousarray(expected))
 
 
-# Sizes that can be worked out
+# Sizes that can be inferred
 
 CALLS_OPEN = """
     func.func @main(%x: tensor<3x4xf32>) -> tensor<12xf32> {
@@ -167,15 +167,15 @@ CALLS_OPEN = """
     }"""
 
 
-def test_functions_of_open_sizes_that_a_static_one_calls() -> None:
-    found = of_text(CALLS_OPEN)
-    assert opcodes(found) <= {"parameter", "constant", "iota", "add", "reshape"}
-    assert_identical(run(found, X), X.ravel() + np.arange(12, dtype=np.float32))
+def test_functions_of_unbounded_sizes_called_by_a_static_one() -> None:
+    computation = of_text(CALLS_OPEN)
+    assert opcodes(computation) <= {"parameter", "constant", "iota", "add", "reshape"}
+    assert_identical(run(computation, X), X.ravel() + np.arange(12, dtype=np.float32))
 
 
-def test_sizes_of_an_operation_that_are_worked_out() -> None:
+def test_inferred_sizes_of_an_operation() -> None:
     """Only the type of an operand is unbounded."""
-    found = of_text("""
+    computation = of_text("""
         func.func @main(%x: tensor<3x4xf32>) -> tensor<2x4xf32> {
           %n = stablehlo.get_dimension_size %x, dim = 1 : (tensor<3x4xf32>) -> tensor<i32>
           %three = stablehlo.constant dense<3> : tensor<i32>
@@ -190,7 +190,7 @@ def test_sizes_of_an_operation_that_are_worked_out() -> None:
               tensor<2xi32>, tensor<2xi32>, tensor<2xi32>) -> tensor<2x4xf32>
           return %r : tensor<2x4xf32>
         }""")
-    assert_identical(run(found, X), X[1:])
+    assert_identical(run(computation, X), X[1:])
 
 
 OPEN = """
@@ -214,41 +214,46 @@ OPEN = """
 def test_argument_shapes_fill_in_sizes(rows: int) -> None:
     module = lowering.load_bytes(OPEN)
     text = module.text
-    found = lowering.to_computation(module, argument_shapes=[(xb.f32[rows, 4]), "f32[4]"])
-    assert [str(shape) for shape in found.program_shape.parameters] == [f"f32[{rows},4]", "f32[4]"]
-    assert list(found.program_shape.parameter_names) == ["rows", "arg1"]
+    computation = lowering.to_computation(module, argument_shapes=[(xb.f32[rows, 4]), "f32[4]"])
+    assert [str(shape) for shape in computation.program_shape.parameters] == [
+        f"f32[{rows},4]",
+        "f32[4]",
+    ]
+    assert list(computation.program_shape.parameter_names) == ["rows", "arg1"]
     x, y = X[:rows], np.array([1, 10, 100, 0.5], np.float32)
-    product, count = lowering.compile(found)(x, y)
+    product, count = lowering.compile(computation)(x, y)
     assert_identical(np.asarray(product), x * y)
     assert int(count) == rows
-    assert module.text == text  # the module stays as it is
+    assert module.text == text  # the module is not modified
 
 
-def test_names_and_lines_are_kept() -> None:
+def test_names_and_source_lines_are_preserved() -> None:
     module = lowering.load_bytes(OPEN)
-    found = lowering.to_computation(module, argument_shapes=["f32[2,4]", "f32[4]"])
-    assert found.name == "scaled"
-    (product,) = [op for op in found.ops if op.opcode == "multiply"]
+    computation = lowering.to_computation(module, argument_shapes=["f32[2,4]", "f32[4]"])
+    assert computation.name == "scaled"
+    (product,) = [op for op in computation.ops if op.opcode == "multiply"]
     assert product.name == "product"
     assert str(product.source).startswith("model.py:13")
 
 
-def test_parameters_that_are_tuples_stay_tuples() -> None:
+def test_tuple_parameters_are_preserved() -> None:
     b = xb.XlaBuilder("pair")
     pair = b.parameter("(f32[?], (f32[?], s32[]))", "pair")
     total = xb.add(pair[0], pair[1][0])
     module = lowering.lower(b.build(xb.tuple(xb.tuple(total), pair[1][1])))
-    found = lowering.to_computation(module, argument_shapes=["(f32[2], (f32[2], s32[]))"])
-    assert str(found.program_shape) == ("(pair: (f32[2], (f32[2], s32[]))) -> ((f32[2]), s32[])")
-    (total_value,), number = lowering.compile(found)((X[0, :2], (X[1, :2], np.int32(7))))
+    computation = lowering.to_computation(module, argument_shapes=["(f32[2], (f32[2], s32[]))"])
+    assert str(computation.program_shape) == (
+        "(pair: (f32[2], (f32[2], s32[]))) -> ((f32[2]), s32[])"
+    )
+    (total_value,), number = lowering.compile(computation)((X[0, :2], (X[1, :2], np.int32(7))))
     assert_identical(np.asarray(total_value), X[0, :2] + X[1, :2])
     assert int(number) == 7
 
 
-def test_argument_shapes_of_a_static_module_say_what_is_there() -> None:
+def test_argument_shapes_of_a_static_module() -> None:
     module = lowering.load_bytes(CALLS_OPEN)
-    found = lowering.to_computation(module, argument_shapes=["f32[3,4]"])
-    assert str(found.program_shape) == "(arg0: f32[3,4]) -> f32[12]"
+    computation = lowering.to_computation(module, argument_shapes=["f32[3,4]"])
+    assert str(computation.program_shape) == "(arg0: f32[3,4]) -> f32[12]"
 
 
 WRONG = {
@@ -273,14 +278,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_argument_shapes_that_are_not_the_parameters(case: str) -> None:
-    shapes, kind, words = WRONG[case]
+def test_argument_shapes_that_do_not_match(case: str) -> None:
+    shapes, kind, message = WRONG[case]
     module = lowering.load_bytes(OPEN)
-    with pytest.raises(kind, match=words):
+    with pytest.raises(kind, match=message):
         lowering.to_computation(module, argument_shapes=shapes)
 
 
-def test_sizes_that_the_program_does_not_allow() -> None:
+def test_sizes_that_violate_constraints() -> None:
     module = lowering.load_bytes("""
         func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
           %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
@@ -291,8 +296,8 @@ def test_sizes_that_the_program_does_not_allow() -> None:
               : (tensor<i1>, tensor<i32>) -> ()
           return %x : tensor<?xf32>
         }""")
-    found = lowering.to_computation(module, argument_shapes=["f32[2]"])
-    assert opcodes(found) <= {"parameter", "constant", "compare"}
+    computation = lowering.to_computation(module, argument_shapes=["f32[2]"])
+    assert opcodes(computation) <= {"parameter", "constant", "compare"}
     with pytest.raises(LoweringError, match=r"can't be inferred .* f32\[1\]: there must be two"):
         lowering.to_computation(module, argument_shapes=["f32[1]"])
 
@@ -300,7 +305,7 @@ def test_sizes_that_the_program_does_not_allow() -> None:
 # Sizes that can't be inferred
 
 
-def test_sizes_that_are_left_open_are_asked_for() -> None:
+def test_missing_argument_shapes_are_requested() -> None:
     with pytest.raises(
         LoweringError,
         match=r"stablehlo\.dynamic_broadcast_in_dim, recorded at model\.py:12: it is dynamic, .*"
@@ -333,7 +338,7 @@ DYNAMIC = {
 
 
 @pytest.mark.parametrize("name", DYNAMIC)
-def test_what_hangs_on_values_is_refused(name: str) -> None:
+def test_sizes_that_depend_on_values_are_refused(name: str) -> None:
     body, reason = DYNAMIC[name]
     source = f"""
         func.func @main(%x: tensor<6xf32>, %n: tensor<i32>) -> tensor<f32> {{

@@ -24,16 +24,16 @@ NUMBERS = np.array(
 def test_complex_numbers_are_ordered_by_both_parts(
     name: str, function: Callable[..., Any], bits: int
 ) -> None:
-    """XLA's operation compares only the real parts; StableHLO's is NumPy's."""
+    """XLA compares only the real parts; StableHLO compares as NumPy does."""
     values = NUMBERS.astype(f"complex{bits}")
     x, y = (part.ravel() for part in np.meshgrid(values, values))
     kind = f"tensor<{x.size}xcomplex<f{bits // 2}>>"
-    found = of_text(f"""
+    computation = of_text(f"""
         func.func @main(%x: {kind}, %y: {kind}) -> {kind} {{
           %0 = stablehlo.{name} %x, %y : {kind}
           return %0 : {kind}
         }}""")
-    assert_identical(np.asarray(lowering.compile(found)(x, y)), function(x, y))
+    assert_identical(np.asarray(lowering.compile(computation)(x, y)), function(x, y))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_functions_of_an_artifact_are_ops(name: str) -> None:
     assert same(computation, lowering.to_computation(module)) is None
 
 
-def test_a_composite_with_attributes_of_its_own_stays() -> None:
+def test_a_composite_with_other_attributes_is_preserved() -> None:
     computation = of_text("""
         func.func private @f(%x: tensor<3xf32>) -> tensor<3xf32> {
           return %x : tensor<3xf32>

@@ -1,6 +1,6 @@
-"""Modules that JAX makes, imported, lowered again, run and compared with JAX's own results.
+"""Modules of JAX are imported, lowered, run, and compared with the results of JAX.
 
-The results are JAX's bit by bit, as XLA is given the same operations.
+The results agree bit by bit, as XLA compiles the same operations.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from imported import ours_and_jax_s
+from imported import results_and_jax_results
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -49,8 +49,8 @@ def key_data(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def convolution(x: Any, k: Any, **more: Any) -> Any:
-    said = {"window_strides": (1, 1), "padding": "SAME", "dimension_numbers": IMAGE_NUMBERS}
-    return lax.conv_general_dilated(x, k, **(said | more))
+    options = {"window_strides": (1, 1), "padding": "SAME", "dimension_numbers": IMAGE_NUMBERS}
+    return lax.conv_general_dilated(x, k, **(options | more))
 
 
 def fibonacci(n: Any) -> Any:
@@ -58,7 +58,7 @@ def fibonacci(n: Any) -> Any:
 
 
 def newton(x: Any) -> Any:
-    """A while loop that uses a value from outside."""
+    """A while loop that captures a value."""
     return lax.while_loop(
         lambda y: jnp.abs(y * y - x) > 1e-3, lambda y: 0.5 * (y + x / y), jnp.float32(1)
     )
@@ -273,9 +273,9 @@ def check(function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     leaves = jax.tree_util.tree_leaves(arguments)
     kept = lowering.load_bytes(text).program_shape.parameters
     assert len(kept) == len(leaves), "jax dropped an argument"
-    found, wanted = ours_and_jax_s(computation, lowered, arguments)
-    assert len(found) == len(wanted)
-    for mine, theirs in zip(found, wanted, strict=True):
+    actual, expected = results_and_jax_results(computation, lowered, arguments)
+    assert len(actual) == len(expected)
+    for mine, theirs in zip(actual, expected, strict=True):
         ours, jaxs = np.asarray(mine), np.asarray(theirs)
         assert ours.dtype == jaxs.dtype
         assert ours.shape == jaxs.shape
@@ -294,7 +294,7 @@ def test_networks_and_their_gradients(name: str) -> None:
     check(*NETWORKS[name])
 
 
-def test_there_are_many() -> None:
+def test_number_of_functions() -> None:
     assert len(SIMPLE) + len(NETWORKS) >= 60
 
 
@@ -303,8 +303,8 @@ def test_exported(name: str) -> None:
     function, arguments = NETWORKS[name]
     jitted = jax.jit(function)
     computation = lowering.to_computation(jax.export.export(jitted)(*arguments))
-    found, wanted = ours_and_jax_s(computation, jitted.lower(*arguments), arguments)
-    for mine, theirs in zip(found, wanted, strict=True):
+    actual, expected = results_and_jax_results(computation, jitted.lower(*arguments), arguments)
+    for mine, theirs in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(np.asarray(mine), np.asarray(theirs))
 
 
@@ -323,18 +323,18 @@ def test_sharded(shardy: bool) -> None:
         whole = NamedSharding(mesh, PartitionSpec())
         jitted = jax.jit(sharded, in_shardings=(rows, whole), out_shardings=whole)
         text = jitted.lower(X, TALL).as_text(debug_info=True)
-        wanted = np.asarray(jitted(X, TALL))
+        expected = np.asarray(jitted(X, TALL))
     finally:
         jax.config.update("jax_use_shardy_partitioner", before)
     computation = lowering.to_computation(lowering.load_bytes(text))
     if not shardy:
         shardings = [parameter.sharding for parameter in computation.parameters]
         assert shardings == ["{devices=[2,1]<=[2]}", "{replicated}"]
-    found = np.asarray(lowering.compile(computation)(X, TALL))
-    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    actual = np.asarray(lowering.compile(computation)(X, TALL))
+    np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
-def test_names_and_places_are_kept() -> None:
+def test_names_and_source_lines_are_preserved() -> None:
     def named(first: Any, second: dict[str, Any]) -> Any:
         with jax.named_scope("stage"):
             return first + second["weights"]

@@ -1,4 +1,4 @@
-"""`from_hlo` reads HLO text and protocol buffers; `hlo_text` shows what XLA made of a program."""
+"""`from_hlo` imports HLO text and protocol buffers; `hlo_text` returns XLA's optimized program."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from lowering.jaxlib_api import hlo_conversion
 
 @pytest.fixture
 def converted_here(monkeypatch):
-    """Conversion in this process, for HLO of which it is known that nothing dies of it."""
+    """Convert in this process, for HLO on which jaxlib does not crash."""
     monkeypatch.setattr(hlo, "in_helper", lambda task, data, crash_reason: task(data))
 
 
-WRITTEN_OTHERWISE = {
-    "all_to_all": "HLO's gives its blocks where they were; what moves them comes back as ops",
-    "broadcast_in_dim": "HLO's broadcasts no dimension of size 1: a reshape takes it away before",
-    "spmd_full_to_shard_shape": "the sharding of HLO's root is that of the result, too",
-    "spmd_shard_to_full_shape": "the sharding of HLO's root is that of the result, too",
+IMPORTED_AS_OTHER_OPS = {
+    "all_to_all": "HLO's result has the blocks in another order; ops transpose them",
+    "broadcast_in_dim": "HLO does not broadcast dimensions of size 1; a reshape removes them",
+    "spmd_full_to_shard_shape": "the sharding of HLO's root is also that of the result",
+    "spmd_shard_to_full_shape": "the sharding of HLO's root is also that of the result",
 }
 
 
 @pytest.mark.usefixtures("converted_here")
 @pytest.mark.parametrize("name", sorted(xb.OPERATIONS.keys() - {"python_call", "mulhi"}))
-def test_what_an_example_records_comes_back(name):
+def test_round_trip_of_examples(name):
     for computation in recorded_by_example(name):
         again = lowering.from_hlo(str(computation))
         assert again.name == computation.name
         assert again.program_shape == computation.program_shape
         codes = [lowering.lower(one).bytecode for one in (computation, again)]
-        assert same_program(*codes) or name in WRITTEN_OTHERWISE
+        assert same_program(*codes) or name in IMPORTED_AS_OTHER_OPS
 
 
 def test_text_that_jaxlib_does_not_convert():
@@ -69,7 +69,7 @@ def test_shardings_of_shardy():
     (x,) = computation.parameters
     assert x.sharding == '#sdy.sharding<@mesh, [{"data"}, {}]>'
     assert dict(x.frontend_attributes) == {"stage": "1"}
-    # What XLA reads of our text is what it reads of the original.
+    # XLA parses the printed text as it parses the original.
     headers = [
         re.search(r"xla.sdy.meshes=.*", hlo_conversion.parsed_hlo_text(one))
         for one in (text, str(computation))
@@ -91,14 +91,14 @@ def test_shardings_of_shardy():
         (SHARDY_MESHES, "#sdy.sharding<@mesh, [[>", "unbalanced"),
     ],
 )
-def test_shardings_of_shardy_that_fit_nothing(meshes, sharding, reason):
+def test_invalid_shardings_of_shardy(meshes, sharding, reason):
     text = SHARDED.replace("MESHES", meshes).replace("SHARDING", sharding)
     with pytest.raises(LoweringError, match=reason):
         lowering.from_hlo(text)
 
 
 @pytest.mark.usefixtures("converted_here")
-def test_what_is_written_otherwise_computes_the_same():
+def test_ops_imported_as_other_ops_compute_the_same():
     b = xb.XlaBuilder("spread")
     x = b.parameter(xb.f32[3, 1])
     spread = lowering.from_hlo(str(b.build(xb.broadcast_in_dim(x, [2, 3, 4], [1, 2]))))
@@ -110,8 +110,8 @@ def test_what_is_written_otherwise_computes_the_same():
     x = b.parameter(xb.f32[2, 4])
     computation = lowering.from_hlo(str(b.build(xb.all_to_all(x, 1, 0, 2))))
     stacked = np.arange(16, dtype=np.float32).reshape(2, 2, 4)
-    found = lowering.compile(computation, "cpu", num_replicas=2)(stacked)
-    for number, one in enumerate(found):
+    actual = lowering.compile(computation, "cpu", num_replicas=2)(stacked)
+    for number, one in enumerate(actual):
         half = stacked[:, :, 2 * number : 2 * number + 2].reshape(4, 2)
         assert_identical(np.asarray(one), half)
 
@@ -125,7 +125,7 @@ def test_a_python_function_is_not_in_text():
         lowering.from_hlo(str(computation))
 
 
-# What XLA made of a program
+# Optimized HLO
 
 
 def network() -> xb.XlaComputation:
@@ -156,11 +156,11 @@ def loop() -> xb.XlaComputation:
 
 @pytest.mark.usefixtures("converted_here")
 @pytest.mark.parametrize("make", [network, loop])
-def test_what_xla_made_of_it_computes_the_same(make):
+def test_optimized_hlo_computes_the_same(make):
     computation = make()
     program = lowering.compile(computation)
     again = lowering.from_hlo(program.hlo_text())
-    # A program that is run has no tuples in its result's tuple.
+    # A compiled program has no nested tuples in its result.
     results = [list(leaves(c.program_shape.result)) for c in (computation, again)]
     assert results[0] == results[1]
     assert again.program_shape.parameter_names == computation.program_shape.parameter_names
@@ -170,7 +170,7 @@ def test_what_xla_made_of_it_computes_the_same(make):
         np.testing.assert_allclose(np.asarray(other), np.asarray(one), rtol=1e-6)
 
 
-def test_hlo_text_shows_what_xla_made_of_it():
+def test_hlo_text_is_optimized():
     @xb.computation(xb.f32[16])
     def wave(x):
         return xb.exp(xb.sin(x)) + xb.cos(x)
@@ -178,7 +178,7 @@ def test_hlo_text_shows_what_xla_made_of_it():
     text = lowering.compile(wave).hlo_text()
     assert text.startswith("HloModule wave, is_scheduled=true")
     entry = text[text.index("\nENTRY ") :]
-    # One loop over the elements is left of the four operations.
+    # The four operations are fused into one loop.
     assert len(re.findall(r"fusion\(", entry)) == 1
     assert " sine(" in text
     assert " sine(" not in entry
@@ -209,7 +209,7 @@ def test_hlo_text_has_constants_in_full_and_any_number_of_results():
 
 @pytest.mark.usefixtures("converted_here")
 @pytest.mark.parametrize("as_proto", [False, True])
-def test_donors_are_kept(as_proto):
+def test_donors_are_preserved(as_proto):
     b = xb.XlaBuilder("donors")
     x, pair = b.parameter(xb.f32[2], "x"), b.parameter("(s32[3], (f32[4], f32[2]))", "pair")
     b.add_buffer_donor(0)
@@ -273,7 +273,7 @@ COMPUTED = {
         text("x = f32[2,3] parameter(0)\nROOT c = s32[6] bitcast(x)"),
         X.view(np.int32).reshape(6),
     ),
-    "begun and waited for": (
+    "async start and done": (
         text(
             "x = f32[2,3] parameter(0)\n"
             "s = ((f32[2,3]), f32[2,3], s32[]) async-start(x), calls=negated\n"
@@ -283,7 +283,7 @@ COMPUTED = {
         ),
         -X,
     ),
-    "copy begun and waited for": (
+    "copy start and done": (
         text(
             "x = f32[2,3] parameter(0)\n"
             "s = (f32[2,3], f32[2,3], u32[]) copy-start(x)\n"
@@ -291,7 +291,7 @@ COMPUTED = {
         ),
         X,
     ),
-    "collective begun and waited for": (
+    "collective start and done": (
         text(
             "x = f32[2,3] parameter(0)\n"
             "s = f32[2,3] all-reduce-start(x), replica_groups={{0}}, to_apply=sum\n"
@@ -310,7 +310,7 @@ COMPUTED = {
 
 @pytest.mark.usefixtures("converted_here")
 @pytest.mark.parametrize("case", COMPUTED)
-def test_words_of_hlo_that_stablehlo_lacks(case):
+def test_instructions_without_a_stablehlo_operation(case):
     source, expected = COMPUTED[case]
     computation = lowering.from_hlo(source)
     assert computation.program_shape.parameter_names == ("x",)
@@ -318,7 +318,7 @@ def test_words_of_hlo_that_stablehlo_lacks(case):
 
 
 @pytest.mark.usefixtures("converted_here")
-def test_names_and_lines_are_kept():
+def test_names_and_source_lines_are_preserved():
     computation = lowering.from_hlo(COMPUTED["fusion"][0])
     assert computation.root.opcode == "call"
     assert computation.root.name == "f"
@@ -330,7 +330,7 @@ def test_names_and_lines_are_kept():
 
 @pytest.mark.usefixtures("converted_here")
 def test_names_of_parameters():
-    # XLA numbers the second `x`; the metadata of jax's parameters have the name of the argument.
+    # XLA numbers the second `x`; jax's parameters have the name of the argument as metadata.
     source = text(
         "x = f32[] parameter(0)\n"
         'Arg_1.2 = f32[] parameter(1), metadata={op_name="weight"}\n'
@@ -343,7 +343,7 @@ def test_names_of_parameters():
 
 
 @pytest.mark.usefixtures("converted_here")
-def test_the_entry_is_as_it_was():
+def test_the_entry_is_preserved():
     head = (
         "HloModule m, input_output_alias={ {0,1}: (0, {1,0}, may-alias) }, "
         "entry_computation_layout={((f32[2,3]{1,0}, (s32[], bf16[8,128]{0,1})))->"
@@ -369,7 +369,7 @@ def test_the_entry_is_as_it_was():
 
 @pytest.mark.usefixtures("converted_here")
 def test_a_result_of_many_arrays():
-    # Of tuples XLA numbers each fifth element: /*index=5*/.
+    # XLA numbers every fifth element of tuples: /*index=5*/.
     c = xb.computation(xb.tuple_shape([xb.f32[n] for n in range(12)]))(lambda x: x)
     text = lowering.compile(c).hlo_text()
     assert "/*index=5*/" in text
@@ -398,13 +398,13 @@ def proto():
 
 
 def in_hlo_proto(module: bytes) -> bytes:
-    """The bytes of an HloProto, whose first field is the module."""
+    """Return the bytes of an HloProto, whose first field is the module."""
     size, length = bytearray(), len(module)
     while length > 0x7F:
         size.append(length & 0x7F | 0x80)
         length >>= 7
     size.append(length)
-    # A second field such as XLA's dumps have, the assignment of buffers; and others, passed over.
+    # The buffer assignment, as in XLA's dumps, and unknown fields, which are skipped.
     return b"\x0a" + size + module + b"\x1a\x02\x08\x01" + b"\x49" + bytes(8) + b"\x55" + bytes(4)
 
 
@@ -417,11 +417,11 @@ def test_protocol_buffers(proto, tmp_path):
         computation = lowering.from_hlo(source)
         assert computation.name == "jit_f"
         assert computation.program_shape.parameter_names == ("x", "y")
-        found = lowering.compile(computation)(x, np.eye(2, dtype=np.float32))
-        np.testing.assert_allclose(np.asarray(found), np.tanh(x), rtol=1e-6)
+        actual = lowering.compile(computation)(x, np.eye(2, dtype=np.float32))
+        np.testing.assert_allclose(np.asarray(actual), np.tanh(x), rtol=1e-6)
 
 
-# What is refused
+# Refused sources
 
 
 def refusal(source, **facts) -> str:
@@ -433,7 +433,7 @@ def refusal(source, **facts) -> str:
 
 
 @pytest.mark.usefixtures("converted_here")
-def test_texts_that_are_refused():
+def test_refused_texts():
     assert refusal("  \n") == "the HLO: is empty\nfix: save the HLO again"
     unknown = text("x = f32[2] parameter(0)\nROOT y = f32[2] frobnicate(x)")
     assert (
@@ -464,7 +464,7 @@ def test_texts_that_are_refused():
 
 
 @pytest.mark.usefixtures("converted_here")
-def test_what_has_no_counterpart():
+def test_instructions_without_an_op():
     source = text("ROOT s = u64[2] rng-get-and-update-state(), delta=1")
     with pytest.raises(
         LoweringError, match="get_and_update_state: there is no op for it"
@@ -475,7 +475,7 @@ def test_what_has_no_counterpart():
         lowering.from_hlo(text("x = f32[2] parameter(0)\nROOT s = f32[2] add-dependency(x, x)"))
 
 
-def test_what_is_no_hlo_at_all(tmp_path):
+def test_sources_that_are_not_hlo(tmp_path):
     for source in (7, lowering.lower(loop())):
         with pytest.raises(xb.OperandError, match="source must be HLO text, bytes or a pathlib"):
             lowering.from_hlo(source)
@@ -486,8 +486,8 @@ def test_what_is_no_hlo_at_all(tmp_path):
         lowering.from_hlo(str(path))
 
 
-def test_hlo_that_ends_the_process_that_converts_it(tmp_path):
-    # These go through the helper process, as everything does outside of these tests.
+def test_hlo_that_crashes_the_converter(tmp_path):
+    # These use the helper process, as always outside of these tests.
     path = pathlib.Path(tmp_path, "deep.hlo")
     path.write_text(text(f"ROOT x = {'(' * 100_000}"))
     message = refusal(path, path=str(path))

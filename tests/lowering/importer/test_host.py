@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from imported import as_jax_has_it, of_text, returned
+from imported import imported_from_jax, of_text, returned
 
 import builder as xb
 import lowering
@@ -42,7 +42,7 @@ def test_infeed_and_outfeed(shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["f32[2,3]{0,1}", "(s32[], bf16[4])"])
-def test_the_order_of_an_infeed_s_elements_is_kept(shape: str) -> None:
+def test_the_layout_of_an_infeed_is_preserved(shape: str) -> None:
     b = xb.XlaBuilder("streams")
     b.infeed(shape)
     computation = returned(b.build())
@@ -107,7 +107,7 @@ def test_transfers_of_several_arrays(operation: str, kinds: str, message: str) -
 # Custom calls.
 
 
-def test_a_custom_call_with_all_that_can_be_said() -> None:
+def test_a_custom_call_with_all_attributes() -> None:
     b = xb.XlaBuilder("caller")
     x, y = b.parameter(xb.f32[2, 3], "x"), b.parameter(xb.s32[4], "y")
     given = xb.custom_call(
@@ -136,16 +136,16 @@ def test_attributes_of_a_typed_call() -> None:
           return %0 : tensor<2xf32>
         }
     """)
-    said = computation.root.attributes
-    assert said["api_version"] is CustomCallApiVersion.API_VERSION_TYPED_FFI
-    assert said["output_operand_aliasing"] == (OutputOperandAliasing((), 0),)
+    attributes = computation.root.attributes
+    assert attributes["api_version"] is CustomCallApiVersion.API_VERSION_TYPED_FFI
+    assert attributes["output_operand_aliasing"] == (OutputOperandAliasing((), 0),)
     again = returned(computation)
-    assert again.root.attributes["opaque"] == said["opaque"]
+    assert again.root.attributes["opaque"] == attributes["opaque"]
     text = lowering.lower(again).text
     assert 'axes = array<i64: 0, 1>, factor = 2.500000e+00 : f32, name = "a\\22b"' in text
 
 
-def test_without_operands_without_results_and_a_tuple_of_one() -> None:
+def test_no_operands_no_results_and_a_tuple_of_one() -> None:
     b = xb.XlaBuilder("caller")
     clock = b.custom_call("clock", xb.s64[()], has_side_effect=True)
     xb.custom_call("log", clock, "()", has_side_effect=True)
@@ -153,7 +153,7 @@ def test_without_operands_without_results_and_a_tuple_of_one() -> None:
     returned(b.build(whole[0]))
 
 
-def test_what_a_partitioner_is_told() -> None:
+def test_sharding_custom_calls() -> None:
     computation = of_text("""
         func.func @main(%x: tensor<8x4xf32>) -> tensor<4x4xf32> {
           %0 = stablehlo.custom_call @Sharding(%x) {mhlo.sharding = "{devices=[2,1]<=[2]}"}
@@ -165,23 +165,23 @@ def test_what_a_partitioner_is_told() -> None:
     """)
     names = [op.attributes.get("call_target_name") for op in computation.ops]
     assert names == [None, "Sharding", "SPMDFullToShardShape"]
-    told = [op.metadata and op.metadata.sharding for op in computation.ops]
-    assert told == [None, "{devices=[2,1]<=[2]}", "{manual}"]
+    shardings = [op.metadata and op.metadata.sharding for op in computation.ops]
+    assert shardings == [None, "{devices=[2,1]<=[2]}", "{manual}"]
     returned(computation)
 
 
 def test_lapack_as_jax_calls_it() -> None:
     matrix = (X @ X.T + np.eye(2)).astype(np.float32)
-    as_jax_has_it(jnp.linalg.eigh, matrix)
+    imported_from_jax(jnp.linalg.eigh, matrix)
 
 
 @pytest.mark.parametrize("function", [jax.lax.approx_max_k, jax.lax.approx_min_k])
 def test_approximate_top_k_as_jax_calls_it(function: Callable[..., Any]) -> None:
-    """The comparator ends with `stablehlo.return`, and XLA requires that there are no layouts."""
-    returned(as_jax_has_it(lambda x: function(x, 2), X))
+    """The comparator ends with `stablehlo.return`, and XLA requires that layouts are absent."""
+    returned(imported_from_jax(lambda x: function(x, 2), X))
 
 
-def test_python_functions_stay_those_of_the_module() -> None:
+def test_python_functions_of_the_module() -> None:
     b = xb.XlaBuilder("caller")
     x, y = b.parameter(xb.f32[2, 3]), b.parameter(xb.f32[2])
     pair = xb.python_call(
@@ -248,8 +248,8 @@ def test_operations_of_chlo_in_files_of_jax() -> None:
     exported = jax.export.export(jax.jit(functions))(X)
     module = lowering.load_bytes(exported.mlir_module_serialized)
     computation = lowering.to_computation(module)
-    found = lowering.compile(computation)(X)
-    for mine, theirs in zip(found, jax.jit(functions)(X), strict=True):
+    actual = lowering.compile(computation)(X)
+    for mine, theirs in zip(actual, jax.jit(functions)(X), strict=True):
         assert np.asarray(mine).tobytes() == np.asarray(theirs).tobytes()
 
 
@@ -267,7 +267,7 @@ def test_a_top_k_in_an_older_file() -> None:
     assert np.asarray(places).tolist() == [[2, 1], [2, 1]]
 
 
-def test_tuples_that_hlo_left() -> None:
+def test_tuples_in_converted_hlo() -> None:
     computation = of_text("""
         func.func @main(%x: tensor<2x3xf32>, %y: tensor<i32>) -> tensor<2x3xf32> {
           %0 = stablehlo.tuple %x, %y : tuple<tensor<2x3xf32>, tensor<i32>>

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from imported import as_jax_has_it, of_text, returned
+from imported import imported_from_jax, of_text, returned
 from jax import lax
 from support import assert_identical
 
@@ -66,9 +66,9 @@ FROM_JAX: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("name", FROM_JAX)
-def test_what_jax_writes_computes_what_jax_computes(name: str) -> None:
+def test_results_agree_with_jax(name: str) -> None:
     function, arguments = FROM_JAX[name]
-    as_jax_has_it(function, *arguments)
+    imported_from_jax(function, *arguments)
 
 
 INDEX_TYPES = [t for t in ALL if t.is_integral]
@@ -76,9 +76,7 @@ INDEX_TYPES = [t for t in ALL if t.is_integral]
 
 @pytest.mark.parametrize("index_type", INDEX_TYPES, ids=str)
 @pytest.mark.parametrize("element_type", [xb.pred, xb.s4, xb.bf16, xb.c128], ids=str)
-def test_every_type_comes_back_as_it_was(
-    element_type: PrimitiveType, index_type: PrimitiveType
-) -> None:
+def test_round_trip_of_every_type(element_type: PrimitiveType, index_type: PrimitiveType) -> None:
     b = xb.XlaBuilder("indexing")
     x = b.parameter(xb.array_shape(element_type, [5, 6]), "x")
     u = b.parameter(xb.array_shape(element_type, [2, 1]), "u")
@@ -86,32 +84,32 @@ def test_every_type_comes_back_as_it_was(
     many = b.parameter(xb.array_shape(index_type, [3, 2]), "many")
     rows = xb.GatherDimensionNumbers([2], [0], [0], index_vector_dim=2)
     elements = xb.GatherDimensionNumbers([], [0, 1], [1, 0], index_vector_dim=1)
-    found = [
+    results = [
         xb.dynamic_slice(x, [i, i], [2, 6]),
         xb.dynamic_update_slice(x, u, [i, i]),
         xb.gather(x, many, rows, [1, 6], indices_are_sorted=True),
         xb.gather(x, many, elements, [1, 1]),
         xb.gather(x, many, xb.GatherDimensionNumbers([1, 2], [], [0, 1], 1), [3, 2]),
     ]
-    returned(b.build(xb.tuple(*found)))
+    returned(b.build(xb.tuple(*results)))
 
 
-def test_batching_dimensions_come_back_as_they_were() -> None:
+def test_round_trip_of_batching_dimensions() -> None:
     b = xb.XlaBuilder("batches")
     x = b.parameter(xb.f32[3, 5, 6], "x")
     i = b.parameter(xb.s32[2, 3], "i")
     u = b.parameter(xb.f32[2, 3, 6], "u")
     taken = xb.GatherDimensionNumbers([2], [1], [1], 2, [0], [1])
     put = xb.ScatterDimensionNumbers([2], [1], [1], 2, [0], [1])
-    found = [
+    results = [
         xb.gather(x, i, taken, [1, 1, 6]),
         xb.scatter(x, i, u, xb.add, put, indices_are_sorted=True),
         xb.scatter(x, i, u, lambda old, new: new, put, unique_indices=True),
     ]
-    returned(b.build(xb.tuple(*found)))
+    returned(b.build(xb.tuple(*results)))
 
 
-def test_scatters_of_several_operands_come_back_as_they_were() -> None:
+def test_round_trip_of_scatters_with_several_operands() -> None:
     def combine(a: xb.XlaOp, b: xb.XlaOp, c: xb.XlaOp, d: xb.XlaOp) -> xb.XlaOp:
         return xb.tuple(xb.add(a, c), xb.min(b, d))
 
@@ -147,12 +145,12 @@ def without_index(b: xb.XlaBuilder) -> xb.XlaOp:
 
 
 @pytest.mark.parametrize("record", [windows, twice_the_same, without_index])
-def test_scatters_that_xla_gets_wrong_come_back(record: Callable[..., xb.XlaOp]) -> None:
+def test_round_trip_of_scatters_with_workarounds(record: Callable[..., xb.XlaOp]) -> None:
     b = xb.XlaBuilder("program")
     returned(b.build(record(b)))
 
 
-def test_a_result_of_a_scatter_may_be_unused() -> None:
+def test_unused_results_of_a_scatter() -> None:
     computation = of_text("""
       func.func @main(%x: tensor<4xf32>, %y: tensor<4xi32>, %i: tensor<2x1xi64>,
           %u: tensor<2xf32>, %v: tensor<2xi32>) -> tensor<4xi32> {
@@ -170,11 +168,11 @@ def test_a_result_of_a_scatter_may_be_unused() -> None:
     assert [op.opcode for op in computation.ops][-2:] == ["scatter", "get_tuple_element"]
     x, y = np.zeros(4, np.float32), np.array([5, 5, 5, 5], np.int32)
     i, u, v = np.array([[3], [1]]), np.ones(2, np.float32), np.array([9, 2], np.int32)
-    found = np.asarray(lowering.compile(computation)(x, y, i, u, v))
-    assert_identical(found, np.array([5, 5, 5, 9], np.int32))
+    actual = np.asarray(lowering.compile(computation)(x, y, i, u, v))
+    assert_identical(actual, np.array([5, 5, 5, 9], np.int32))
 
 
-def test_rows_selected_the_old_way() -> None:
+def test_torch_index_select() -> None:
     computation = of_text("""
       func.func @main(%x: tensor<3x5x4x2xf32>, %i: tensor<3x2x6xi32>) -> tensor<3x5x2x6x2xf32> {
         %0 = "stablehlo.torch_index_select"(%x, %i) {dim = 2 : i64, batch_dims = 1 : i64}
@@ -183,6 +181,6 @@ def test_rows_selected_the_old_way() -> None:
       }""")
     x = RANDOM.normal(size=(3, 5, 4, 2)).astype(np.float32)
     i = RANDOM.integers(0, 4, (3, 2, 6)).astype(np.int32)
-    found = np.asarray(lowering.compile(computation)(x, i))
-    wanted = np.stack([np.take(one, index, axis=1) for one, index in zip(x, i, strict=True)])
-    assert_identical(found, np.ascontiguousarray(wanted))
+    actual = np.asarray(lowering.compile(computation)(x, i))
+    expected = np.stack([np.take(one, index, axis=1) for one, index in zip(x, i, strict=True)])
+    assert_identical(actual, np.ascontiguousarray(expected))

@@ -13,7 +13,7 @@ import lowering
 X = np.float32([[0.5, 2.0], [-1.0, 3.0]])
 
 
-def test_of_several_results_and_functions_called_the_same() -> None:
+def test_several_results_and_functions_with_the_same_name() -> None:
     """Two programs whose functions have the same name, each called twice, once in a loop."""
 
     @jax.jit
@@ -40,14 +40,14 @@ def test_of_several_results_and_functions_called_the_same() -> None:
     grown, other_sums = first(second(doubled))
     for _ in range(3):
         grown = second(grown)
-    found = lowering.compile(outer, "cpu")(X)
-    for mine, theirs in zip(found, (grown, sums, other_sums), strict=True):
+    actual = lowering.compile(outer, "cpu")(X)
+    for mine, theirs in zip(actual, (grown, sums, other_sums), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=2e-6)
     module = lowering.lower(outer)
     assert lowering.lower(lowering.to_computation(module)).text == module.text
 
 
-def test_regions_that_use_values_from_outside() -> None:
+def test_regions_with_captured_values() -> None:
     inner = of_text("""
         func.func @main(%x: tensor<4xf32>, %n: tensor<i32>) -> (tensor<4xf32>, tensor<i32>) {
           %one = stablehlo.constant dense<1> : tensor<i32>
@@ -91,5 +91,5 @@ def test_without_parameters_and_with_one_result_of_a_tuple() -> None:
         }""")
     b = xb.XlaBuilder("outer")
     pair = b.call(inner)
-    found = lowering.compile(b.build(xb.tuple(pair[1], pair)), "cpu")()
-    assert (int(found[0]), np.asarray(found[1][0]).tolist()) == (7, [1, 2])
+    actual = lowering.compile(b.build(xb.tuple(pair[1], pair)), "cpu")()
+    assert (int(actual[0]), np.asarray(actual[1][0]).tolist()) == (7, [1, 2])

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy
-from imported import as_jax_has_it, of_text, returned
+from imported import imported_from_jax, of_text, returned
 from jax import lax
 
 import builder as xb
@@ -40,14 +40,14 @@ MATRICES: dict[str, Case] = {
 
 
 @pytest.mark.parametrize("name", MATRICES)
-def test_what_jax_writes_for_other_platforms_computes_the_same(name: str) -> None:
+def test_modules_for_other_platforms_compute_the_same(name: str) -> None:
     """On a CPU JAX lowers to calls of LAPACK, which also compute the expected results."""
     function, arguments = MATRICES[name]
     traced = jax.jit(function).trace(*arguments)
     computation = of_text(traced.lower(lowering_platforms=("tpu",)).as_text())
     assert name.split()[0] in [op.opcode for op in computation.ops]
-    found = np.asarray(lowering.compile(computation)(*arguments))
-    np.testing.assert_allclose(found, function(*arguments), rtol=1e-4, atol=1e-5)
+    actual = np.asarray(lowering.compile(computation)(*arguments))
+    np.testing.assert_allclose(actual, function(*arguments), rtol=1e-4, atol=1e-5)
 
 
 TRANSFORMS: dict[str, Case] = {
@@ -59,43 +59,43 @@ TRANSFORMS: dict[str, Case] = {
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_what_jax_writes_computes_what_jax_computes(name: str) -> None:
+def test_results_agree_with_jax(name: str) -> None:
     function, arguments = TRANSFORMS[name]
-    as_jax_has_it(function, *arguments)
+    imported_from_jax(function, *arguments)
 
 
 FLOATS = (xb.f16, xb.bf16, xb.f32, xb.f64, xb.c64, xb.c128)
 
 
 @pytest.mark.parametrize("element_type", FLOATS, ids=str)
-def test_matrices_come_back_as_they_were(element_type: xb.PrimitiveType) -> None:
+def test_round_trip_of_matrix_ops(element_type: xb.PrimitiveType) -> None:
     b = xb.XlaBuilder("matrices")
     a = b.parameter(xb.array_shape(element_type, [3, 4, 4]), "a")
-    found = [xb.cholesky(a, lower) for lower in (False, True)]
+    results = [xb.cholesky(a, lower) for lower in (False, True)]
     for left, lower, unit in itertools.product((False, True), repeat=3):
-        found += [xb.triangular_solve(a, a, left, lower, unit, how) for how in xb.Transpose]
-    returned(b.build(xb.tuple(*found)))
+        results += [xb.triangular_solve(a, a, left, lower, unit, how) for how in xb.Transpose]
+    returned(b.build(xb.tuple(*results)))
 
 
 @pytest.mark.parametrize("element_type", [xb.f32, xb.f64], ids=str)
-def test_fourier_transforms_come_back_as_they_were(element_type: xb.PrimitiveType) -> None:
+def test_round_trip_of_fourier_transforms(element_type: xb.PrimitiveType) -> None:
     b = xb.XlaBuilder("waves")
     x = b.parameter(xb.array_shape(element_type, [2, 4, 5, 6]), "x")
-    found = []
+    results = []
     for lengths in ([6], [5, 6], [4, 5, 6]):
         half = xb.fft(x, "RFFT", lengths)
-        found += [half, xb.fft(half, "IRFFT", lengths)]
+        results += [half, xb.fft(half, "IRFFT", lengths)]
         whole = xb.complex(x, x)
-        found += [xb.fft(whole, kind, lengths) for kind in ("FFT", "IFFT")]
-    returned(b.build(xb.tuple(*found)))
+        results += [xb.fft(whole, kind, lengths) for kind in ("FFT", "IFFT")]
+    returned(b.build(xb.tuple(*results)))
 
 
-def test_where_nothing_is_said_cholesky_is_of_the_upper_triangle() -> None:
+def test_cholesky_defaults_to_the_upper_triangle() -> None:
     computation = of_text("""
       func.func @main(%a: tensor<4x4xf64>) -> tensor<4x4xf64> {
         %0 = "stablehlo.cholesky"(%a) : (tensor<4x4xf64>) -> tensor<4x4xf64>
         return %0 : tensor<4x4xf64>
       }""")
     a = POSITIVE[0].astype(np.float64)
-    found = np.triu(np.asarray(lowering.compile(computation)(a)))
-    np.testing.assert_allclose(found, scipy.linalg.cholesky(a), rtol=1e-12, atol=1e-14)
+    actual = np.triu(np.asarray(lowering.compile(computation)(a)))
+    np.testing.assert_allclose(actual, scipy.linalg.cholesky(a), rtol=1e-12, atol=1e-14)

@@ -55,29 +55,29 @@ func.func @main(%x: tensor<6x3x5xf32>, %s: tensor<3xf32>, %m: tensor<3xf32>, %v:
 
 
 def test_training_normalizes() -> None:
-    found = lowering.compile(of_text(TRAINING))(X, SCALE, OFFSET)
-    wanted = (NORMALIZED * along(SCALE) + along(OFFSET), MEAN, VARIANCE)
-    for mine, theirs in zip(found, wanted, strict=True):
+    actual = lowering.compile(of_text(TRAINING))(X, SCALE, OFFSET)
+    expected = (NORMALIZED * along(SCALE) + along(OFFSET), MEAN, VARIANCE)
+    for mine, theirs in zip(actual, expected, strict=True):
         np.testing.assert_allclose(np.asarray(mine), theirs, rtol=1e-5, atol=1e-5)
 
 
-def test_inference_normalizes_with_what_it_is_given() -> None:
-    found = lowering.compile(of_text(INFERENCE))(X, SCALE, OFFSET, MEAN, VARIANCE)
-    wanted = NORMALIZED * along(SCALE) + along(OFFSET)
-    np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-5, atol=1e-5)
+def test_inference_uses_the_given_statistics() -> None:
+    actual = lowering.compile(of_text(INFERENCE))(X, SCALE, OFFSET, MEAN, VARIANCE)
+    expected = NORMALIZED * along(SCALE) + along(OFFSET)
+    np.testing.assert_allclose(np.asarray(actual), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_one_of_three_gradients_is_taken() -> None:
+def test_one_of_three_gradients_is_used() -> None:
     computation = of_text(GRAD)
     opcodes = [op.opcode for op in computation.ops if op.opcode != "parameter"]
     assert opcodes == ["batch_norm_grad", "get_tuple_element"]
-    found = lowering.compile(computation)(X, SCALE, MEAN, VARIANCE, GRADIENT)
-    wanted = (GRADIENT * NORMALIZED).sum((0, 2))  # with respect to the scale
-    np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-4, atol=1e-4)
+    actual = lowering.compile(computation)(X, SCALE, MEAN, VARIANCE, GRADIENT)
+    expected = (GRADIENT * NORMALIZED).sum((0, 2))  # with respect to the scale
+    np.testing.assert_allclose(np.asarray(actual), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("element_type", [xb.f16, xb.bf16, xb.f32, xb.f64], ids=str)
-def test_every_type_comes_back_as_it_was(element_type: xb.PrimitiveType) -> None:
+def test_round_trip_of_every_type(element_type: xb.PrimitiveType) -> None:
     b = xb.XlaBuilder("normal")
     x = b.parameter(xb.array_shape(element_type, [4, 3, 2]), "x")
     s, o = (b.parameter(xb.array_shape(element_type, [3]), name) for name in "so")

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from imported import as_jax_has_it, of_text, returned
+from imported import imported_from_jax, of_text, returned
 from support import compiled_once
 
 import builder as xb
@@ -23,34 +23,34 @@ def test_bits(algorithm: str, shape: str) -> None:
     again = returned(computation)
     key = np.uint64([7, 2**63])
     with compiled_once():
-        found, wanted = (lowering.compile(c)(key) for c in (again, computation))
-    for one, other in zip(found, wanted, strict=True):
+        actual, expected = (lowering.compile(c)(key) for c in (again, computation))
+    for one, other in zip(actual, expected, strict=True):
         assert np.array_equal(one, other)
 
 
-def test_jax_s_numbers() -> None:
+def test_random_functions_of_jax() -> None:
     def drawn(key: Any) -> Any:
         one, other = jax.random.split(key)
         return jax.random.normal(one, (4, 3)), jax.random.permutation(other, 10)
 
-    as_jax_has_it(drawn, np.uint32([0, 42]))
+    imported_from_jax(drawn, np.uint32([0, 42]))
 
 
 @pytest.mark.parametrize("draw", [xb.rng_uniform, xb.rng_normal])
 @pytest.mark.parametrize("shape", ["f32[]", "f32[200]", "f32[20,30]"])
-def test_drawn(draw: Any, shape: str) -> None:
-    """The sizes are an operand in StableHLO, and not an op."""
+def test_distributions(draw: Any, shape: str) -> None:
+    """The sizes are an operand in StableHLO, which is not imported as an op."""
     b = xb.XlaBuilder("drawn")
     low, high = b.parameter(xb.f32[()]), b.parameter(xb.f32[()])
     computation = returned(b.build(draw(low, high, shape)))
     assert [op.opcode for op in computation.ops] == ["parameter", "parameter", "rng"]
-    found = np.asarray(lowering.compile(computation)(np.float32(10), np.float32(11)))
-    assert np.isfinite(found).all()
+    actual = np.asarray(lowering.compile(computation)(np.float32(10), np.float32(11)))
+    assert np.isfinite(actual).all()
     if draw is xb.rng_uniform:
-        assert ((found >= 10) & (found < 11)).all()
+        assert ((actual >= 10) & (actual < 11)).all()
 
 
-def test_sizes_that_are_used_for_something_else_too() -> None:
+def test_sizes_with_other_users() -> None:
     computation = of_text("""
         func.func @main(%a: tensor<f32>, %b: tensor<f32>) -> (tensor<2x3xf32>, tensor<2xi64>) {
           %sizes = stablehlo.constant dense<[2, 3]> : tensor<2xi64>
@@ -64,7 +64,7 @@ def test_sizes_that_are_used_for_something_else_too() -> None:
     assert np.asarray(sizes).tolist() == [2, 3]
 
 
-def test_drawn_in_a_loop_with_sizes_from_outside() -> None:
+def test_captured_sizes_in_a_loop() -> None:
     computation = of_text("""
         func.func @main(%a: tensor<f32>, %b: tensor<f32>) -> tensor<2xf32> {
           %sizes = stablehlo.constant dense<[2]> : tensor<1xi64>
@@ -83,5 +83,5 @@ def test_drawn_in_a_loop_with_sizes_from_outside() -> None:
           return %0 : tensor<2xf32>
         }
     """)
-    found = np.asarray(lowering.compile(computation)(np.float32(0), np.float32(1)))
-    assert ((found >= 0) & (found < 1)).all()
+    actual = np.asarray(lowering.compile(computation)(np.float32(0), np.float32(1)))
+    assert ((actual >= 0) & (actual < 1)).all()

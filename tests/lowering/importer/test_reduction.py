@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from imported import as_jax_has_it, of_text, returned
+from imported import imported_from_jax, of_text, returned
 from jax import lax
 from round_trip import same
 
@@ -52,16 +52,16 @@ FROM_JAX: dict[str, Case] = {
 
 
 @pytest.mark.parametrize("name", FROM_JAX)
-def test_what_jax_writes(name: str) -> None:
+def test_results_agree_with_jax(name: str) -> None:
     function, arguments = FROM_JAX[name]
-    as_jax_has_it(function, *arguments)
+    imported_from_jax(function, *arguments)
 
 
 def test_the_gradient_of_a_pooling() -> None:
     def pooled(x: Any) -> Any:
         return jnp.sum(lax.reduce_window(x, -np.inf, lax.max, (2, 2), (2, 2), "VALID") ** 2)
 
-    computation = as_jax_has_it(jax.grad(pooled), TABLE)
+    computation = imported_from_jax(jax.grad(pooled), TABLE)
     assert "select_and_scatter" in [op.opcode for op in computation.ops]
 
 
@@ -111,14 +111,14 @@ RECORDED = (_map_, _reduce_three, _window, _scatter, _sort, _second_of_two)
 
 
 @pytest.mark.parametrize("record", RECORDED, ids=lambda record: record.__name__[1:])
-def test_there_and_back(record: Callable[[xb.XlaBuilder], xb.XlaOp]) -> None:
+def test_round_trip(record: Callable[[xb.XlaBuilder], xb.XlaOp]) -> None:
     b = xb.XlaBuilder("program")
     returned(b.build(record(b)))
 
 
 @pytest.mark.parametrize("kind", ["f32", "bf16", "f8e4m3fn", "s2", "c64"])
 @pytest.mark.parametrize("largest", [True, False])
-def test_top_k_comes_back(kind: str, largest: bool) -> None:
+def test_round_trip_of_top_k(kind: str, largest: bool) -> None:
     """From a module, and from the composite or custom call of an artifact."""
     b = xb.XlaBuilder("program")
     values, places = xb.top_k(b.parameter(f"{kind}[3,5]"), 2, largest=largest)
@@ -144,8 +144,8 @@ def test_the_smallest_by_mhlo() -> None:
     assert np.array_equal(places, np.argsort(x)[:, :2])
 
 
-def test_what_is_left_out_of_the_text() -> None:
-    """Strides, dilations and padding; which dimension is sorted, and how."""
+def test_omitted_attributes() -> None:
+    """Strides, dilations and padding of windows; dimension and stability of a sort."""
     computation = of_text("""
         func.func @main(%x: tensor<4x3xi32>, %i: tensor<i32>)
             -> (tensor<3x3xi32>, tensor<4x3xi32>) {
@@ -191,7 +191,7 @@ def test_chlo_s_scan(is_reverse: bool) -> None:
     assert np.array_equal(last, expected[-1])
 
 
-def test_a_reducer_that_uses_a_value_from_outside() -> None:
+def test_a_reducer_with_a_captured_value() -> None:
     with pytest.raises(lowering.LoweringError, match=r"stablehlo\.reduce.*from outside"):
         of_text("""
             func.func @main(%x: tensor<4xf32>, %i: tensor<f32>) -> tensor<f32> {

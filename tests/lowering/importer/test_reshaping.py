@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from imported import as_jax_has_it, of_text, returned
+from imported import imported_from_jax, of_text, returned
 from jax import lax
 from support import assert_identical, small_numbers
 
@@ -32,7 +32,7 @@ FROM_JAX: dict[str, Callable[[Any], Any]] = {
     "concatenate one": lambda x: lax.concatenate([x], 0),
     "slice": lambda x: lax.slice(x, (0, 1, 1), (2, 3, 4)),
     "slice with steps": lambda x: lax.slice(x, (0, 0, 1), (2, 3, 4), (1, 2, 2)),
-    "slice of nothing": lambda x: lax.slice(x, (0, 2, 0), (0, 2, 4)),
+    "empty slice": lambda x: lax.slice(x, (0, 2, 0), (0, 2, 4)),
     "pad": lambda x: lax.pad(x, x[0, 0, 1], ((1, 2, 0), (0, 0, 3), (0, 0, 0))),
     "pad, cutting off": lambda x: lax.pad(x, x[0, 0, 1], ((-1, 0, 0), (2, -1, 1), (-2, 3, 0))),
     "iota": lambda x: x * lax.broadcasted_iota(np.float32, (2, 3, 4), 1),
@@ -44,8 +44,8 @@ FROM_JAX: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", FROM_JAX)
-def test_what_jax_writes_computes_what_jax_computes(name: str) -> None:
-    as_jax_has_it(FROM_JAX[name], X)
+def test_results_agree_with_jax(name: str) -> None:
+    imported_from_jax(FROM_JAX[name], X)
 
 
 Recorded = Callable[[xb.XlaOp], xb.XlaOp]
@@ -59,7 +59,7 @@ OF_ANY_TYPE: dict[str, Recorded] = {
     "transpose": lambda x: xb.transpose(x, [1, 2, 0]),
     "transpose of all": lambda x: xb.transpose(x, [0, 1, 2]),
     "reverse": lambda x: xb.rev(x, [2, 0]),
-    "reverse nothing": lambda x: xb.rev(x, []),
+    "reverse no dimensions": lambda x: xb.rev(x, []),
     "slice": lambda x: xb.slice(x, [0, 1, 2], [2, 3, 2]),
     "slice with steps": lambda x: xb.slice(x, [0, 1, 0], [2, 3, 4], [2, 1, 3]),
     "slice_in_dim": lambda x: xb.slice_in_dim(x, 1, 4, 2, dimno=2),
@@ -68,7 +68,7 @@ OF_ANY_TYPE: dict[str, Recorded] = {
 
 
 @pytest.mark.parametrize("element_type", ALL, ids=str)
-def test_every_type_comes_back_as_it_was(element_type: PrimitiveType) -> None:
+def test_round_trip_of_every_type(element_type: PrimitiveType) -> None:
     for record in OF_ANY_TYPE.values():
         b = xb.XlaBuilder("shaping")
         x = b.parameter(xb.array_shape(element_type, [2, 3, 4]), "x")
@@ -79,7 +79,7 @@ COUNTING = [t for t in ALL if t not in (xb.pred, xb.f8e8m0fnu)]
 
 
 @pytest.mark.parametrize("element_type", COUNTING, ids=str)
-def test_iota_comes_back_as_it_was(element_type: PrimitiveType) -> None:
+def test_round_trip_of_iota(element_type: PrimitiveType) -> None:
     b = xb.XlaBuilder("counting")
     rows = b.iota(xb.array_shape(element_type, [2, 3]), 0)
     columns = b.iota(xb.array_shape(element_type, [2, 3]), 1)
@@ -87,7 +87,7 @@ def test_iota_comes_back_as_it_was(element_type: PrimitiveType) -> None:
 
 
 @pytest.mark.parametrize("element_type", [t for t in ALL if t.bits != 2], ids=str)
-def test_concatenate_comes_back_as_it_was(element_type: PrimitiveType) -> None:
+def test_round_trip_of_concatenate(element_type: PrimitiveType) -> None:
     b = xb.XlaBuilder("joining")
     x = b.parameter(xb.array_shape(element_type, [2, 3]), "x")
     y = b.parameter(xb.array_shape(element_type, [2, 0]), "y")
@@ -95,14 +95,14 @@ def test_concatenate_comes_back_as_it_was(element_type: PrimitiveType) -> None:
 
 
 @pytest.mark.parametrize("element_type", [xb.s2, xb.u2], ids=str)
-def test_concatenate_of_two_bits_computes_the_same(element_type: PrimitiveType) -> None:
+def test_concatenate_of_two_bit_types(element_type: PrimitiveType) -> None:
     """It is lowered through 8 bits, and imported as several ops."""
     b = xb.XlaBuilder("joining")
     x = b.parameter(xb.array_shape(element_type, [2, 3]), "x")
     again = lowering.to_computation(lowering.lower(b.build(xb.concatenate([x, x], 0))))
     value = small_numbers(element_type, [2, 3])
-    found = np.asarray(lowering.compile(again)(value))
-    assert_identical(found, np.concatenate([value, value], 0))
+    actual = np.asarray(lowering.compile(again)(value))
+    assert_identical(actual, np.concatenate([value, value], 0))
 
 
 BOUNDED: dict[str, tuple[str, Recorded]] = {
@@ -120,32 +120,32 @@ BOUNDED: dict[str, tuple[str, Recorded]] = {
 
 
 @pytest.mark.parametrize("name", BOUNDED)
-def test_bounded_sizes_come_back_as_they_were(name: str) -> None:
+def test_round_trip_of_bounded_sizes(name: str) -> None:
     shape, record = BOUNDED[name]
     b = xb.XlaBuilder("bounded")
     returned(b.build(record(b.parameter(shape, "x"))))
 
 
 @pytest.mark.parametrize("inferred", [0, 1])
-def test_the_type_says_which_part_of_a_split_size_is_bounded(inferred: int) -> None:
+def test_the_type_determines_which_part_of_a_split_size_is_bounded(inferred: int) -> None:
     result = (
         "tensor<?x3xf32, #stablehlo.bounds<2, ?>>",
         "tensor<2x?xf32, #stablehlo.bounds<?, 3>>",
     )
     source = "tensor<?xf32, #stablehlo.bounds<6>>"
-    found = of_text(f"""
+    computation = of_text(f"""
       func.func @main(%x: {source}) -> {result[inferred]} {{
         %0 = stablehlo.reshape %x : ({source}) -> {result[inferred]}
         return %0 : {result[inferred]}
       }}""")
     b = xb.XlaBuilder("main")
     x = b.parameter("f32[<=6]", "arg0")
-    wanted = b.build(xb.reshape_with_inferred_dimension(x, [2, 3], inferred))
-    assert [op.opcode for op in found.ops] == [op.opcode for op in wanted.ops]
-    assert found.root.shape == wanted.root.shape
+    expected = b.build(xb.reshape_with_inferred_dimension(x, [2, 3], inferred))
+    assert [op.opcode for op in computation.ops] == [op.opcode for op in expected.ops]
+    assert computation.root.shape == expected.root.shape
 
 
-def test_the_old_broadcast_is_read() -> None:
+def test_the_deprecated_broadcast_is_imported() -> None:
     computation = of_text("""
       func.func @main(%x: tensor<3xf32>) -> tensor<2x4x3xf32> {
         %0 = "stablehlo.broadcast"(%x) {broadcast_sizes = array<i64: 2, 4>}
@@ -153,11 +153,11 @@ def test_the_old_broadcast_is_read() -> None:
         return %0 : tensor<2x4x3xf32>
       }""")
     x = np.array([1, 2, 3], np.float32)
-    found = np.asarray(lowering.compile(computation)(x))
-    assert_identical(found, np.ascontiguousarray(np.broadcast_to(x, (2, 4, 3))))
+    actual = np.asarray(lowering.compile(computation)(x))
+    assert_identical(actual, np.ascontiguousarray(np.broadcast_to(x, (2, 4, 3))))
 
 
-def test_dimensions_may_change_places_in_a_broadcast() -> None:
+def test_broadcast_with_permuted_dimensions() -> None:
     computation = of_text("""
       func.func @main(%x: tensor<3x1x4xf32>) -> tensor<4x3x2x5xf32> {
         %0 = stablehlo.broadcast_in_dim %x, dims = [1, 3, 0]
@@ -166,11 +166,11 @@ def test_dimensions_may_change_places_in_a_broadcast() -> None:
       }""")
     x = np.arange(12, dtype=np.float32).reshape(3, 1, 4)
     moved = x.transpose(2, 0, 1).reshape(4, 3, 1, 1)
-    found = np.asarray(lowering.compile(computation)(x))
-    assert_identical(found, np.ascontiguousarray(np.broadcast_to(moved, (4, 3, 2, 5))))
+    actual = np.asarray(lowering.compile(computation)(x))
+    assert_identical(actual, np.ascontiguousarray(np.broadcast_to(moved, (4, 3, 2, 5))))
 
 
-def test_what_inference_refuses_names_the_operation() -> None:
+def test_shape_inference_errors_name_the_operation() -> None:
     text = """
       func.func @main() -> tensor<3xf8E8M0FNU> {
         %0 = stablehlo.iota dim = 0 : tensor<3xf8E8M0FNU>

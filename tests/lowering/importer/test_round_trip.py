@@ -1,4 +1,4 @@
-"""A computation that is lowered and imported is the same computation again.
+"""Lowering and importing a computation returns an equal computation.
 
 `round_trip` compares opcodes, attributes, shapes, operands and order, names, metadata and source
 lines. The import lowers to the same text again, including locations. `REPLACED` lists the ops that
@@ -52,14 +52,12 @@ REPLACED: Final = {
     "all_gather": replacement(
         "zeros for arrays that are empty along the dimension", "constant broadcast_in_dim"
     ),
-    "all_to_all": replacement(
-        "no groups are written as the one group of all", attributes="replica_groups"
-    ),
+    "all_to_all": replacement("absent groups become one group of all", attributes="replica_groups"),
     "all_to_all_tuple": replacement(
         "an all_to_all of the operands side by side", "all_to_all concatenate reshape slice"
     ),
     "custom_call": replacement(
-        "the text of `opaque` as MLIR prints it; layouts of results that were not said",
+        "the text of `opaque` as MLIR prints it; default layouts of results",
         attributes="opaque operand_shapes_with_layout shape_with_layout",
     ),
     "reduce_scatter": replacement(
@@ -86,10 +84,10 @@ REPLACED: Final = {
 def opcodes(computation: xb.XlaComputation) -> Counter[str]:
     """Return the number of ops of each opcode, without those that `round_trip` ignores."""
     every = (computation, *computation.called_computations())
-    found = Counter(op.opcode for one in every for op in one.ops)
+    result = Counter(op.opcode for one in every for op in one.ops)
     for looked_through in ("parameter", "tuple", "get_tuple_element"):
-        del found[looked_through]
-    return found
+        del result[looked_through]
+    return result
 
 
 def unexplained(c: xb.XlaComputation, d: xb.XlaComputation, difference: str) -> str | None:
@@ -106,8 +104,8 @@ def unexplained(c: xb.XlaComputation, d: xb.XlaComputation, difference: str) -> 
     if gone or come:
         return None
     attribute = re.search(r": attribute ([\w.]+) ", difference)
-    said: set[str] = set().union(*(one.attributes for one in known))
-    if attribute is None or attribute[1].partition(".")[0] not in said:
+    may_differ: set[str] = set().union(*(one.attributes for one in known))
+    if attribute is None or attribute[1].partition(".")[0] not in may_differ:
         return difference
     return None
 
@@ -122,16 +120,16 @@ def check(computation: xb.XlaComputation) -> str | None:
     if difference is not None:
         assert unexplained(computation, again, difference) is None
     assert again.program_shape == computation.program_shape
-    # The import lowers to the same text, and so is imported unchanged from then on.
+    # The import lowers to the same text, so further round trips change nothing.
     assert lowering.lower(again).to_text(locations=True) == module.to_text(locations=True)
     return difference
 
 
 @pytest.mark.parametrize("name", xb.OPERATIONS)
 def test_examples_of_the_docstrings(name: str) -> None:
-    found = recorded_by_example(name)
-    assert found
-    for computation in found:
+    computations = recorded_by_example(name)
+    assert computations
+    for computation in computations:
         check(computation)
 
 
@@ -147,7 +145,7 @@ def test_every_exception_is_needed() -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_calls_that_are_drawn(family: str) -> None:
+def test_random_calls(family: str) -> None:
     checked = 0
 
     @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), derandomize=True)
@@ -194,7 +192,7 @@ def test_graphs_of_the_benchmarks(name: str) -> None:
 
 
 def looping() -> xb.XlaComputation:
-    """Nested loops and branches that use values from outer regions."""
+    """Nested loops and branches that capture values of outer regions."""
     b = xb.XlaBuilder("looping")
     x = b.parameter(xb.f32[3], "x")
     n = b.parameter(xb.s32[()], "n")
@@ -256,11 +254,11 @@ def calling() -> xb.XlaComputation:
 
 
 @pytest.mark.parametrize("make", [looping, nested, annotated, in_layouts])
-def test_made_up(make: Callable[[], xb.XlaComputation]) -> None:
+def test_examples(make: Callable[[], xb.XlaComputation]) -> None:
     assert check(make()) is None
 
 
-def test_tuples_as_parameters_of_what_is_called() -> None:
+def test_tuple_parameters_of_called_computations() -> None:
     """Each array is a parameter; the second is `pair.1`."""
     computation = calling()
     module = lowering.lower(computation)
@@ -274,17 +272,17 @@ def test_tuples_as_parameters_of_what_is_called() -> None:
 
 class TestSame:
     def record(self, **changes: object) -> xb.XlaComputation:
-        said = {"name": "c", "op": xb.add, "dimension": 0, "value": 1.0, "note": "{replicated}"}
-        said |= changes
-        b = xb.XlaBuilder(str(said["name"]))
-        x = b.parameter(xb.f32[2, 2], str(said.get("parameter", "x")))
-        with b.sharding(said["note"]):
-            y = xb.rev(x, [said["dimension"]])
-        total = xb.reduce(y, b.constant(np.float32(said["value"])), said["op"], [0])
+        values = {"name": "c", "op": xb.add, "dimension": 0, "value": 1.0, "note": "{replicated}"}
+        values |= changes
+        b = xb.XlaBuilder(str(values["name"]))
+        x = b.parameter(xb.f32[2, 2], str(values.get("parameter", "x")))
+        with b.sharding(values["note"]):
+            y = xb.rev(x, [values["dimension"]])
+        total = xb.reduce(y, b.constant(np.float32(values["value"])), values["op"], [0])
         pair = xb.tuple(total, total)
-        return b.build(xb.neg(pair[0]) if said.get("more") else pair[0])
+        return b.build(xb.neg(pair[0]) if values.get("more") else pair[0])
 
-    def test_of_the_same(self) -> None:
+    def test_equal_computations(self) -> None:
         assert same(self.record(), self.record()) is None
 
     @pytest.mark.parametrize(
@@ -299,10 +297,10 @@ class TestSame:
             ({"more": True}, "op 3: None"),
         ],
     )
-    def test_of_others(self, change: dict[str, object], reason: str) -> None:
-        found = same(self.record(), self.record(**change))
-        assert found is not None
-        assert reason in found
+    def test_different_computations(self, change: dict[str, object], reason: str) -> None:
+        difference = same(self.record(), self.record(**change))
+        assert difference is not None
+        assert reason in difference
 
     def test_operands_and_results(self) -> None:
         def record(swapped: bool, last: bool) -> xb.XlaComputation:
@@ -316,7 +314,7 @@ class TestSame:
         assert "results" in (same(record(False, False), record(False, True)) or "")
 
 
-def test_a_computation_is_used_inside_another() -> None:
+def test_an_imported_computation_in_another() -> None:
     b = xb.XlaBuilder("double")
     x = b.parameter(xb.f32[2], "x")
     double = lowering.to_computation(lowering.lower(b.build(x + x)))

@@ -41,7 +41,7 @@ SOME_DIFFER = {
     "custom_call": "the text of `opaque` is MLIR's",
     "dynamic_reshape": "to a scalar it is a reshape",
     "infeed": "tokens among the data are left out",
-    "optimization_barrier": "nothing is left of one without operands",
+    "optimization_barrier": "one without operands is removed",
     "outfeed": "tuples in tuples are flattened",
     "reduce_scatter": "use_global_device_ids needs a channel; sizes that are open are not known",
     "reshape": "to several bounded sizes it is a dynamic_reshape",
@@ -130,7 +130,7 @@ def test_only_these_opcodes_are_imported_by_hand() -> None:
 
 
 def test_an_importer_follows_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another public op for an opcode replaces the one that was used before."""
+    """Another public op for an opcode replaces the previous one."""
     calls = []
     public_op = xb.tanh
 
@@ -150,7 +150,7 @@ def test_an_importer_follows_the_tables(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_new_op_needs_no_importer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`mirror` has the operation of `reverse`, and takes its place."""
+    """`mirror` has the operation of `reverse`, and replaces it."""
     x = xb.XlaBuilder("program").parameter(xb.f32[2, 3])
     module = lowering.lower(x.builder.build(xb.rev(x, [1])))
     monkeypatch.delitem(SCHEMAS, "reverse")

@@ -32,7 +32,7 @@ class TestErrors:
         ):
             of_text(text)
 
-    def test_what_shape_inference_refuses(self) -> None:
+    def test_shape_inference_errors(self) -> None:
         text = module(
             "  %0 = stablehlo.sqrt %x : tensor<2xf32>\n  return %0 : tensor<2xf32>"
         ).replace("2xf32", "2x!quant.uniform<i8:f32, 0.5>")
@@ -47,7 +47,7 @@ class TestErrors:
         with pytest.raises(lowering.ModuleFileError, match="not StableHLO"):
             of_text(module("  %0 = stablehlo.negate %x : tensor<2xf32>"))
 
-    def test_functions_that_call_themselves(self) -> None:
+    def test_recursive_functions(self) -> None:
         more = """func.func private @f(%x: tensor<2xf32>) -> tensor<2xf32> {
           %0 = call @f(%x) : (tensor<2xf32>) -> tensor<2xf32>
           return %0 : tensor<2xf32>
@@ -55,7 +55,7 @@ class TestErrors:
         body = "  %0 = call @f(%x) : (tensor<2xf32>) -> tensor<2xf32>\n  return %0 : tensor<2xf32>"
         with pytest.raises(lowering.ModuleFileError, match=r"recursive.*: @f -> @f"):
             of_text(module(body, more))
-        # A module that is not read from a file is not checked by the reader.
+        # The reader checks only modules from files.
         read = mlir.read_module(mlir.new_context(), module(body, more))
         shape = xb.ProgramShape((xb.f32[2],), xb.f32[2], ("x",))
         with pytest.raises(
@@ -69,13 +69,13 @@ class TestErrors:
         with pytest.raises(lowering.LoweringError, match=r"func.func.*@f has no body"):
             of_text(module(body, more))
 
-    def test_a_function_that_is_not_there(self) -> None:
+    def test_a_missing_function(self) -> None:
         body = "  %0 = call @f(%x) : (tensor<2xf32>) -> tensor<2xf32>\n  return %0 : tensor<2xf32>"
         with pytest.raises(lowering.ModuleFileError, match="f"):
             of_text(module(body))
 
 
-def test_a_function_that_nobody_calls() -> None:
+def test_an_unused_function() -> None:
     more = "func.func private @f(%x: tensor<?xf32>) -> tensor<?xf32> { return %x : tensor<?xf32> }"
     computation = of_text(module("  return %x : tensor<2xf32>", more))
     assert not computation.called_computations()
@@ -105,21 +105,21 @@ def test_regions_1_000_deep() -> None:
         one = xb.XlaBuilder("one")
         y = one.parameter(xb.f32[2])
         pred = xb.lt(one.constant(np.float32(0)), one.constant(np.float32(1)))
-        whole = one.build(xb.conditional(pred, y, whole, y, whole_of_one()))
-    computation = b.build(xb.conditional(b.constant(np.bool_(True)), x, whole, x, whole_of_one()))
+        whole = one.build(xb.conditional(pred, y, whole, y, add_one()))
+    computation = b.build(xb.conditional(b.constant(np.bool_(True)), x, whole, x, add_one()))
     text = lowering.lower(computation).text
     again = lowering.to_computation(lowering.lower(computation))
     assert lowering.lower(again).text == text
 
 
-def whole_of_one() -> xb.XlaComputation:
+def add_one() -> xb.XlaComputation:
     b = xb.XlaBuilder("same")
     return b.build(b.parameter(xb.f32[2]) + 1)
 
 
-def test_notes_and_places_of_operations() -> None:
+def test_metadata_and_source_lines() -> None:
     computation = of_text("""
-    module @noted {
+    module @annotated {
       func.func @main(%x: tensor<2xf32> {mhlo.sharding = "{replicated}"} loc("input"("a.py":3:4)))
           -> tensor<2xf32> {
         %0 = stablehlo.negate %x {mhlo.sharding = "{maximal device=0}",

@@ -1,4 +1,4 @@
-"""Code objects with the lines of other programs."""
+"""Code objects with the source lines of other programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PLACES = [(1, 1), (1, 62), (1, 63), (40, 64), (39, 65), (LAST_LINE, 5000), (1, 2
 
 
 @pytest.mark.parametrize("count", [1, 2, len(PLACES)])
-def test_each_instruction_stands_in_its_place(count: int) -> None:
+def test_each_instruction_has_its_line(count: int) -> None:
     places = PLACES[-count:]
     lines, columns = zip(*places, strict=True)
     code = code_of_places("f.mlir", lines, columns, "main")
@@ -25,7 +25,7 @@ def test_each_instruction_stands_in_its_place(count: int) -> None:
     assert (code.co_filename, code.co_name) == ("f.mlir", "main")
 
 
-def test_lines_one_after_another() -> None:
+def test_consecutive_lines() -> None:
     code = code_of_places("f.mlir", range(1000, 1000 + MOST_PLACES), [4] * MOST_PLACES, "main")
     lines = [line for line, *_ in code.co_positions()]
     assert all(line is not None and after == line + 1 for line, after in pairwise(lines))

@@ -1,6 +1,6 @@
 """The sources of an import: modules, files of every format, exported functions of JAX.
 
-`distances.jax_export` is what jax 0.10.2 wrote of
+jax 0.10.2 wrote `distances.jax_export` from
 
     rows, = jax.export.symbolic_shape("rows")
 
@@ -10,7 +10,7 @@
 
     jax.export.export(jax.jit(distances))(f32[rows, 3], f32[3]).serialize(vjp_order=1)
 
-since reading it by jax itself, and writing another, needs a package that jax does not bring along.
+because jax's serialization requires a package that jax does not install.
 """
 
 from __future__ import annotations
@@ -46,31 +46,29 @@ def computation() -> xb.XlaComputation:
 
 @pytest.mark.parametrize("suffix", [".mlir", ".mlirbc", ".stablehlo"])
 @pytest.mark.parametrize("as_text", [True, False], ids=["text", "path"])
-def test_files_of_each_kind_hold_the_computation(
+def test_files_of_each_format_preserve_the_computation(
     tmp_path: Path, suffix: str, as_text: bool
 ) -> None:
-    wanted = computation()
+    expected = computation()
     path = tmp_path / f"saved{suffix}"
-    lowering.lower(wanted).save(path)
-    found = lowering.to_computation(str(path) if as_text else path)
-    # Text says no names and source lines of ops; its own lines are where they are from.
+    lowering.lower(expected).save(path)
+    actual = lowering.to_computation(str(path) if as_text else path)
+    # Text has no names and source lines of ops; the lines of the text are used.
     if suffix == ".mlir":
-        assert lowering.lower(found).text == lowering.lower(wanted).text
-        assert found.program_shape == wanted.program_shape
+        assert lowering.lower(actual).text == lowering.lower(expected).text
+        assert actual.program_shape == expected.program_shape
     else:
-        assert same(found, wanted) is None
+        assert same(actual, expected) is None
 
 
 @pytest.mark.parametrize("version", ["0.9.0", "1.0.0", "1.9.0", "minimum", "current"])
-def test_portable_artifacts_of_each_version_hold_the_computation(
-    tmp_path: Path, version: str
-) -> None:
+def test_artifacts_of_each_version_preserve_the_computation(tmp_path: Path, version: str) -> None:
     path = tmp_path / "saved.stablehlo"
     lowering.lower(computation()).save(path, version=version)
     assert same(lowering.to_computation(path), computation()) is None
 
 
-def test_a_file_of_another_program(tmp_path: Path) -> None:
+def test_a_file_of_jax(tmp_path: Path) -> None:
     """JAX's text and bytecode, which have no checksum."""
 
     def function(x: Any, y: Any) -> Any:
@@ -83,8 +81,8 @@ def test_a_file_of_another_program(tmp_path: Path) -> None:
     with (tmp_path / "jax.mlirbc").open("wb") as file:
         module.operation.write_bytecode(file)
     for name in ("jax.mlir", "jax.mlirbc"):
-        found = lowering.to_computation(tmp_path / name)
-        assert_identical(np.asarray(lowering.compile(found)(X, Y)), np.asarray(jitted(X, Y)))
+        actual = lowering.to_computation(tmp_path / name)
+        assert_identical(np.asarray(lowering.compile(actual)(X, Y)), np.asarray(jitted(X, Y)))
 
 
 def nearest(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> tuple[Any, Any]:
@@ -94,8 +92,8 @@ def nearest(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> tuple[Any, Any]
 
 @pytest.mark.parametrize("rows", [1, 4])
 def test_a_serialized_export(rows: int) -> None:
-    found = lowering.to_computation(EXPORTED, argument_shapes=[xb.f32[rows, 3], "f32[3]"])
-    results = lowering.compile(found)(X[:rows], Y)
+    actual = lowering.to_computation(EXPORTED, argument_shapes=[xb.f32[rows, 3], "f32[3]"])
+    results = lowering.compile(actual)(X[:rows], Y)
     for one, other in zip(results, nearest(X[:rows], Y), strict=True):
         assert_identical(np.asarray(one), np.asarray(other))
 
@@ -115,12 +113,12 @@ def test_an_exported_object() -> None:
         return jnp.cumsum(x * y, axis=1)
 
     exported = export.export(function)(*shapes)
-    found = lowering.to_computation(exported)
-    assert found.name == "jit_function"
-    assert_identical(np.asarray(lowering.compile(found)(X, Y)), np.asarray(exported.call(X, Y)))
+    actual = lowering.to_computation(exported)
+    assert actual.name == "jit_function"
+    assert_identical(np.asarray(lowering.compile(actual)(X, Y)), np.asarray(exported.call(X, Y)))
 
 
-def test_an_exported_object_of_open_sizes() -> None:
+def test_an_exported_object_with_symbolic_sizes() -> None:
     (rows,) = export.symbolic_shape("rows")
     shapes = jax.ShapeDtypeStruct((rows, 3), np.float32), jax.ShapeDtypeStruct((3,), np.float32)
 
@@ -129,12 +127,12 @@ def test_an_exported_object_of_open_sizes() -> None:
         return (x - y).reshape(-1), x.shape[0] * y
 
     exported = export.export(function)(*shapes)
-    found = lowering.to_computation(exported, argument_shapes=["f32[4,3]", "f32[3]"])
-    for one, other in zip(lowering.compile(found)(X, Y), exported.call(X, Y), strict=True):
+    actual = lowering.to_computation(exported, argument_shapes=["f32[4,3]", "f32[3]"])
+    for one, other in zip(lowering.compile(actual)(X, Y), exported.call(X, Y), strict=True):
         assert_identical(np.asarray(one), np.asarray(other))
 
 
-def test_no_part_of_a_serialized_export_is_taken_for_a_whole_one() -> None:
+def test_truncated_serialized_exports_are_refused() -> None:
     data = EXPORTED.read_bytes()
     whole = embedded_artifact(data)
     assert whole is not None
@@ -150,19 +148,19 @@ def test_a_damaged_serialized_export_is_refused(tmp_path: Path) -> None:
         path.write_bytes(data[:size])
         with pytest.raises(ModuleFileError, match="damaged: is not StableHLO text"):
             lowering.to_computation(path)
-    for place in range(8):  # where the table and its offsets are
+    for place in range(8):  # the table and its offsets
         changed = bytearray(data)
         changed[place] ^= 0x80
         assert embedded_artifact(bytes(changed)) in (None, embedded_artifact(bytes(data)))
 
 
 @pytest.mark.parametrize("source", [None, 3, b"module {}", ["a.mlir"], computation])
-def test_other_things_are_refused(source: Any) -> None:
+def test_other_values_are_refused(source: Any) -> None:
     with pytest.raises(xb.OperandError, match="source must be a StablehloModule or the path"):
         lowering.to_computation(source)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file(tmp_path: Path) -> None:
     path = tmp_path / "none.mlir"
     with pytest.raises(ModuleFileError, match=r"none\.mlir: can't be read: no such file"):
         lowering.to_computation(path)

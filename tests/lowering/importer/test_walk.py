@@ -54,16 +54,16 @@ func.func @main(%a: tensor<f32>, %x: tensor<1xi64>) -> (tensor<3xf32>, tensor<1x
 """
 
 
-def test_their_results() -> None:
+def test_results_of_equal_operations() -> None:
     x, y, z = (np.arange(4, dtype=np.float32) + n for n in range(3))
     y, z = y.reshape(2, 2), z.reshape(2, 2)
-    found = lowering.compile(of_text(TEXT))(x, y, z)
+    actual = lowering.compile(of_text(TEXT))(x, y, z)
     whole = (8 * (x.reshape(2, 2) + y)).T
-    for one, wanted in zip(found, (whole, whole.sum(0), whole.prod(0), z.sum(0)), strict=True):
-        np.testing.assert_array_equal(np.asarray(one), wanted)
+    for one, expected in zip(actual, (whole, whole.sum(0), whole.prod(0), z.sum(0)), strict=True):
+        np.testing.assert_array_equal(np.asarray(one), expected)
 
 
-def test_a_constant_beside_one_that_only_says_sizes() -> None:
+def test_a_constant_and_an_equal_one_used_as_sizes() -> None:
     assert [op.opcode for op in of_text(DRAWS).ops] == [
         *("parameter", "parameter", "rng", "constant", "add", "tuple")
     ]
@@ -78,12 +78,12 @@ def long_text(count: int) -> str:
     )
 
 
-def test_each_line_of_a_long_text_is_known() -> None:
+def test_each_op_of_a_long_text_has_its_line() -> None:
     ops = of_text(long_text(10_000)).ops
     assert [op.source.line for op in ops if op.source] == list(range(1, 10_002))
 
 
-def test_the_garbage_collector_waits_and_goes_on() -> None:
+def test_the_garbage_collector_is_paused_and_restored() -> None:
     module = lowering.load_bytes(long_text(1_500))
     refused = lowering.load_bytes(
         """func.func @main() -> tensor<2xui64> {
@@ -103,7 +103,7 @@ def test_the_garbage_collector_waits_and_goes_on() -> None:
     finally:
         gc.callbacks.remove(note)
     assert len(computation.ops) == 1_501
-    assert passes.count("start") <= 1  # when it is over
+    assert passes.count("start") <= 1  # after the import
     assert gc.isenabled()
     with pytest.raises(lowering.LoweringError, match="there is no op for it"):
         lowering.to_computation(refused)

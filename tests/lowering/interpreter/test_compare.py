@@ -28,32 +28,32 @@ def planted(op: xb.XlaOp, operands: Any) -> xb.XlaOp | None:
 
 @pytest.mark.parametrize("from_reference", [True, False])
 def test_a_correct_device_agrees(from_reference: bool) -> None:
-    found = lowering.compare(model, X, device="cpu", from_reference=from_reference)
-    assert found.agrees
-    assert found.first is None
-    assert {one.op.opcode for one in found.ops} == {"dot_general", "tanh", "multiply"} | {
+    comparison = lowering.compare(model, X, device="cpu", from_reference=from_reference)
+    assert comparison.agrees
+    assert comparison.first is None
+    assert {one.op.opcode for one in comparison.ops} == {"dot_general", "tanh", "multiply"} | {
         "exponential",
         "reduce",
     }
-    assert "within their tolerance" in str(found)
+    assert "within their tolerance" in str(comparison)
 
 
 @pytest.mark.parametrize("from_reference", [True, False])
 def test_an_injected_error_is_found_at_its_op(from_reference: bool) -> None:
-    found = lowering.compare(
+    comparison = lowering.compare(
         model,
         X,
         device="cpu",
         from_reference=from_reference,
         device_computation=model.replace(planted),
     )
-    assert not found.agrees
-    assert found.first is not None
-    assert found.first.op.opcode == "tanh"
-    assert "test_compare.py" in str(found.first)
+    assert not comparison.agrees
+    assert comparison.first is not None
+    assert comparison.first.op.opcode == "tanh"
+    assert "test_compare.py" in str(comparison.first)
     if from_reference:  # its users are not
-        assert [one.op.opcode for one in found.ops if not one.agrees] == ["tanh"]
-    as_dict = json.loads(json.dumps(found.as_dict()))
+        assert [one.op.opcode for one in comparison.ops if not one.agrees] == ["tanh"]
+    as_dict = json.loads(json.dumps(comparison.as_dict()))
     assert as_dict["first"]["opcode"] == "tanh"
     assert as_dict["agrees"] is False
 
@@ -62,10 +62,10 @@ def test_unsupported_ops_are_left_out() -> None:
     b = xb.XlaBuilder("lacking")
     x = b.parameter(xb.f32[2, 2], "x")
     c = b.build(xb.exp(xb.cholesky(x, True)) + 1.0)
-    found = lowering.compare(c, np.eye(2, dtype=np.float32), device="cpu")
-    assert [op.opcode for op in found.left_out] == ["cholesky"]
-    assert [one.op.opcode for one in found.ops if one.op.opcode == "exponential"]
-    assert found.agrees
+    comparison = lowering.compare(c, np.eye(2, dtype=np.float32), device="cpu")
+    assert [op.opcode for op in comparison.left_out] == ["cholesky"]
+    assert [one.op.opcode for one in comparison.ops if one.op.opcode == "exponential"]
+    assert comparison.agrees
 
 
 def test_special_values_agree() -> None:
@@ -80,9 +80,9 @@ def test_special_values_agree() -> None:
     unary = (xb.ceil, xb.sqrt, xb.asin)
     binary = (xb.add, xb.div, xb.rem, xb.max, xb.lt)
     c = b.build(xb.tuple(*[f(x) for f in unary], *[f(x, y) for f in binary], xb.rev(x, [0])))
-    found = lowering.compare(c, ones, others, device="cpu")
-    assert found.first is None, str(found)
-    assert len(found.ops) == len(unary) + len(binary) + 1
+    comparison = lowering.compare(c, ones, others, device="cpu")
+    assert comparison.first is None, str(comparison)
+    assert len(comparison.ops) == len(unary) + len(binary) + 1
 
 
 def test_moving_subnormal_elements_is_exact() -> None:
@@ -92,9 +92,9 @@ def test_moving_subnormal_elements_is_exact() -> None:
         return xb.abs(operands[0]) if op.opcode == "reverse" else None
 
     tiny = np.float32([1e-45, 1, 1e-45])
-    found = lowering.compare(c, -tiny, device="cpu", device_computation=c.replace(planted))
-    assert found.first is not None
-    assert found.first.beyond == 3
+    comparison = lowering.compare(c, -tiny, device="cpu", device_computation=c.replace(planted))
+    assert comparison.first is not None
+    assert comparison.first.beyond == 3
 
 
 def test_an_error_of_a_few_ulps_is_found() -> None:
@@ -104,10 +104,10 @@ def test_an_error_of_a_few_ulps_is_found() -> None:
         return xb.reduce_precision(operands[0], 8, 20) if len(operands) == 1 else None
 
     x = np.float32([1, 1 + 3 * 2**-23])
-    found = lowering.compare(c, x, device="cpu", device_computation=c.replace(planted))
-    assert found.first is not None
-    assert (found.first.ulps, found.first.index, found.first.beyond) == (3, (1,), 1)
-    assert "3 ulps apart at [1] (tolerance 1)" in str(found)
+    comparison = lowering.compare(c, x, device="cpu", device_computation=c.replace(planted))
+    assert comparison.first is not None
+    assert (comparison.first.ulps, comparison.first.index, comparison.first.beyond) == (3, (1,), 1)
+    assert "3 ulps apart at [1] (tolerance 1)" in str(comparison)
 
 
 def test_a_scatter_with_equal_indices_agrees() -> None:
@@ -116,14 +116,16 @@ def test_a_scatter_with_equal_indices_agrees() -> None:
         return xb.scatter(x, places, updates, xb.add, numbers) * 2.0
 
     c = xb.computation(xb.f32[3], xb.s32[4], xb.f32[4])(function)
-    found = lowering.compare(c, np.zeros(3, "f"), np.int32([0, 2, 2, 0]), np.ones(4, "f"))
-    assert found.agrees, str(found)
+    comparison = lowering.compare(c, np.zeros(3, "f"), np.int32([0, 2, 2, 0]), np.ones(4, "f"))
+    assert comparison.agrees, str(comparison)
 
 
 def test_ulps_argument() -> None:
     wrong = model.replace(planted)
-    found = lowering.compare(model, X, device="cpu", device_computation=wrong, ulps={"tanh": 1e10})
-    assert found.first is None
+    comparison = lowering.compare(
+        model, X, device="cpu", device_computation=wrong, ulps={"tanh": 1e10}
+    )
+    assert comparison.first is None
 
 
 @pytest.mark.parametrize("ulps", [-1, "few", {"tanh": -1}])

@@ -94,7 +94,7 @@ def test_batch_norm_grad_equals_the_device() -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-def test_modules_and_files_are_run(tmp_path: Any) -> None:
+def test_modules_and_files(tmp_path: Any) -> None:
     module = lowering.lower(model)
     path = tmp_path / "model.mlir"
     module.save(path)
@@ -126,11 +126,11 @@ def test_probes_in_nested_loops_have_a_value_for_each_execution() -> None:
 
 
 @pytest.mark.parametrize(
-    ("probe", "words"),
+    ("probe", "message"),
     [(9, "has ops 0 to 2"), ("sine", "no op with the probed opcode"), (1.5, "probe must be True")],
 )
-def test_invalid_probes(probe: Any, words: str) -> None:
-    with pytest.raises(xb.OperandError, match=words):
+def test_invalid_probes(probe: Any, message: str) -> None:
+    with pytest.raises(xb.OperandError, match=message):
         lowering.interpret(model, X, probe=probe)
 
 
@@ -147,11 +147,16 @@ def test_probes_in_branches_have_values_if_executed() -> None:
     c = computation(function, xb.f32[()], xb.s32[()])
     opcodes = ["abs", "negate", "add", "sinh", "complex"]
     twelve = {"add": [6.0, 12.0], "sinh": [np.sinh(12.0)]}
-    for number, wanted in ((0, {"abs": [3.0]}), (1, {"negate": [-3.0]}), (2, twelve), (-1, twelve)):
+    for number, expected in (
+        (0, {"abs": [3.0]}),
+        (1, {"negate": [-3.0]}),
+        (2, twelve),
+        (-1, twelve),
+    ):
         seen = lowering.interpret(c, 3.0, number, probe=opcodes)
         assert [op.opcode for op in seen.values] != []
         for op, value in seen.values.items():
-            np.testing.assert_allclose(value, wanted.get(op.opcode, []), rtol=1e-6)
+            np.testing.assert_allclose(value, expected.get(op.opcode, []), rtol=1e-6)
         assert seen.result == lowering.interpret(c, 3.0, number)
 
 
@@ -166,8 +171,8 @@ def test_probes_in_branches_of_each_element_type(element_type: xb.PrimitiveType)
     values = np.array([1, 2]).astype(element_type.dtype)
     for choice, expected in ((True, [values[::-1]]), (False, [])):
         seen = lowering.interpret(c, values, choice, probe="reverse")
-        (found,) = seen.values.values()
-        assert [one.tobytes() for one in found] == [one.tobytes() for one in expected]
+        (actual,) = seen.values.values()
+        assert [one.tobytes() for one in actual] == [one.tobytes() for one in expected]
         assert seen.result.tobytes() == (expected[0] if expected else values).tobytes()
 
 
@@ -193,9 +198,9 @@ def test_several_triangular_systems(left: bool, batch: tuple[int, ...]) -> None:
     rng = np.random.default_rng(0)
     a = np.tril(rng.uniform(1, 2, (*batch, 3, 3))).astype(np.float32)
     b = rng.uniform(1, 2, (*batch, *((3, 2) if left else (2, 3)))).astype(np.float32)
-    found = lowering.interpret(computation(function, xb.f32[a.shape], xb.f32[b.shape]), a, b)
-    assert found.shape == b.shape
-    np.testing.assert_allclose(a @ found if left else found @ a, b, rtol=1e-5)
+    actual = lowering.interpret(computation(function, xb.f32[a.shape], xb.f32[b.shape]), a, b)
+    assert actual.shape == b.shape
+    np.testing.assert_allclose(a @ actual if left else actual @ a, b, rtol=1e-5)
 
 
 SLOW = {"conv", "conv_with_general_padding", "conv_with_general_dimensions"}
@@ -231,8 +236,8 @@ def test_every_op_agrees_with_the_device_or_is_refused_by_name() -> None:
         calls.append(xb.call(c, *constants) if constants else whole.call(c))
         values.append((name, value))
     assert helper.helper_id() == before  # it crashed on none of them
-    found = lowering.compile(whole.build(xb.tuple(*calls)), "cpu")()
-    for (name, value), ours in zip(values, found, strict=True):
+    actual = lowering.compile(whole.build(xb.tuple(*calls)), "cpu")()
+    for (name, value), ours in zip(values, actual, strict=True):
         for one, other in zip(flat(value), flat(ours), strict=True):
             if one is None or one.dtype.kind in "biu":
                 np.testing.assert_array_equal(one, other, name)
@@ -283,7 +288,7 @@ def test_an_op_of_another_computation_is_not_probed() -> None:
         ("partition_id", lambda b: b.partition_id()),
         ("replica_id", lambda b: b.replica_id()),
         ("all_reduce", lambda b: xb.all_reduce(b.constant(1.0, xb.f32), xb.add)),
-        ("custom_call", lambda b: b.custom_call("nobody", xb.f32[2])),
+        ("custom_call", lambda b: b.custom_call("unregistered", xb.f32[2])),
     ],
 )
 def test_unsupported_ops_are_refused_by_name(name: str, record: Any) -> None:
@@ -330,20 +335,20 @@ def test_timeout() -> None:
 
 
 def test_two_threads() -> None:
-    found: dict[int, Any] = {}
+    collected: dict[int, Any] = {}
 
     def work(number: int) -> None:
-        found[number] = [lowering.interpret(model, X * number) for _ in range(5)]
+        collected[number] = [lowering.interpret(model, X * number) for _ in range(5)]
 
     threads = [threading.Thread(target=work, args=(n,)) for n in (1, 2)]
     for one in threads:
         one.start()
     for one in threads:
         one.join()
-    for number, results in found.items():
+    for number, results in collected.items():
         for result in results:
             np.testing.assert_array_equal(result, -np.square(X * number))
-    assert sorted(found) == [1, 2]
+    assert sorted(collected) == [1, 2]
 
 
 def test_arguments_are_checked() -> None:
@@ -362,4 +367,4 @@ def test_dynamic_sizes_are_refused() -> None:
 
 def test_other_values_are_refused() -> None:
     with pytest.raises(xb.OperandError, match="expected an XlaComputation"):
-        lowering.interpret(3)  # type: ignore[arg-type]  # that is the test
+        lowering.interpret(3)  # type: ignore[arg-type]  # refused

@@ -76,10 +76,10 @@ def check(
         for array, own in zip(arrays, run, strict=True):
             arguments += [array, *(np.int32(n) for n in own)]
             parts.append(array[tuple(slice(n) for n in own)].copy())
-        wanted = {name: function(*parts) for name, (_, function) in cases.items()}
+        expected_result = {name: function(*parts) for name, (_, function) in cases.items()}
         for names, compiled in programs:
             for name, value in zip(names, flat(compiled(*arguments)), strict=True):
-                array, want = np.asarray(value), wanted[name]
+                array, want = np.asarray(value), expected_result[name]
                 expected = np.asarray(want).astype(array.dtype)
                 assert array.shape == expected.shape, (name, run)
                 assert np.array_equal(array, expected), (name, run, array, expected)
@@ -87,8 +87,8 @@ def check(
 
 def numbers(shape: xb.ArrayShape) -> Array:
     """Random integers other than 0, whose sums are exact in every type."""
-    found = RANDOM.integers(1, 10, shape.dimensions) * RANDOM.choice([-1, 1], shape.dimensions)
-    return found.astype(shape.element_type.dtype)
+    result = RANDOM.integers(1, 10, shape.dimensions) * RANDOM.choice([-1, 1], shape.dimensions)
+    return result.astype(shape.element_type.dtype)
 
 
 def padded(x: Array, low: int, high: int, interior: int = 0) -> Array:
@@ -200,7 +200,7 @@ MATRIX_SIZES = [((5, 4),), ((0, 0),), ((2, 3),), ((0, 3),), ((5, 1),), ((4, 4),)
 
 
 @pytest.mark.usefixtures("little_optimized")
-def test_a_matrix() -> None:
+def test_ops_on_a_matrix() -> None:
     check(MATRIX, [(xb.f32[5, 4], 2)], MATRIX_SIZES)
 
 
@@ -325,12 +325,12 @@ VECTOR: dict[str, Case] = {
 
 
 @pytest.mark.usefixtures("little_optimized")
-def test_a_vector() -> None:
+def test_ops_on_a_vector() -> None:
     check(VECTOR, [(xb.f32[6], 1)], [((n,),) for n in (6, 2, 3, 5)])
 
 
 @pytest.mark.usefixtures("little_optimized")
-def test_an_empty_vector() -> None:
+def test_ops_on_an_empty_vector() -> None:
     cases = {n: c for n, c in VECTOR.items() if n.startswith(("pad", "windows", "dot", "split"))}
     check(cases, [(xb.f32[6], 1)], [((n,),) for n in (0, 1)])
 
@@ -392,10 +392,10 @@ SEVERAL: dict[str, Case] = {
 
 
 def updated(x: Array, part: Array, *at: int) -> Array:
-    found = x.copy()
+    result = x.copy()
     begin = [max(0, min(a, n - m)) for a, n, m in zip(at, x.shape, part.shape, strict=True)]
-    found[tuple(slice(s, s + n) for s, n in zip(begin, part.shape, strict=True))] = part
-    return found
+    result[tuple(slice(s, s + n) for s, n in zip(begin, part.shape, strict=True))] = part
+    return result
 
 
 @pytest.mark.usefixtures("little_optimized")
@@ -405,8 +405,8 @@ def test_several_operands() -> None:
     check(SEVERAL, shapes, sizes)
 
 
-def test_products() -> None:
-    """One or both contracting dimensions are bounded."""
+def test_bounded_contracting_dimensions() -> None:
+    """One or both operands have a bounded contracting dimension."""
     cases: dict[str, Case] = {
         "both": (lambda x, y, z: xb.dot(y, x), lambda x, y, z: y @ x),
         "left": (lambda x, y, z: xb.dot(y, z), lambda x, y, z: y @ z[: y.shape[1]]),
@@ -420,7 +420,7 @@ def test_products() -> None:
 
 
 @pytest.mark.usefixtures("little_optimized")
-def test_batches() -> None:
+def test_bounded_batch_dimensions() -> None:
     """Ops with a bounded batch dimension."""
     matrix = np.array([[4, 2], [2, 8]], np.float32)
     numbers_of = xb.DotDimensionNumbers([2], [1], [0], [0])
@@ -462,14 +462,14 @@ def test_batches() -> None:
     check(cases, [(xb.f32[4, 2, 2], 1)], [((n,),) for n in (4, 1, 2)])
 
 
-# --- Refused ------------------------------------------------------------------------------------
+# Unsupported ops
 
 
 @pytest.mark.parametrize(
     ("shape", "sizes"),
     [("f32[<=6]", [2, 3]), ("f32[<=1]", []), ("f32[<=6,<=5]", [2, 3, 5])],
 )
-def test_a_size_that_is_lost(shape: str, sizes: list[int]) -> None:
+def test_ops_whose_results_lose_the_bounded_size(shape: str, sizes: list[int]) -> None:
     """XLA infers fixed sizes, whose elements would be undefined."""
     b = xb.XlaBuilder("lost")
     root = xb.reshape(b.parameter(shape), sizes)
@@ -497,7 +497,7 @@ def test_a_scatter_that_xla_does_not_support() -> None:
     assert "\nfix: " in text
 
 
-# --- Chains -------------------------------------------------------------------------------------
+# Chains of ops
 
 Step = tuple[xb.XlaOp, Callable[[Array], Array]]
 
@@ -557,7 +557,7 @@ def steps_of(x: xb.XlaOp, draw: Callable[[Any], Any]) -> Step:
         size = shape.dimensions[d]
         start, stride = draw(st.integers(0, max(size - 2, 0))), draw(st.integers(1, 2))
         if (size - start + stride - 1) // stride == 1 != size:
-            return -x, np.negative  # XLA has a part of one element as fixed
+            return -x, np.negative  # XLA infers a fixed size for a slice of one element
         place = tuple(slice(start, None, stride) if i == d else slice(None) for i in range(rank))
         return xb.slice_in_dim(x, start, size, stride, d), lambda a: a[place]
     if kind == "row":
@@ -603,7 +603,7 @@ def test_chains(data: st.DataObject) -> None:
         meaning.append(one)
     computation = b.build(x)
     # XLA's HLO parser infers every shape, and compares it with the text.
-    assert f"->{x.shape}" in re_spaced(hlo_conversion.parsed_hlo_text(str(computation)))
+    assert f"->{x.shape}" in signature_line(hlo_conversion.parsed_hlo_text(str(computation)))
     program = lowering.compile(computation, "cpu")
     array = RANDOM.integers(-9, 10, dimensions, np.int32)
     for _ in range(2):
@@ -611,16 +611,16 @@ def test_chains(data: st.DataObject) -> None:
         want = array[tuple(slice(n) for n in sizes)]
         for one in meaning:
             want = one(want).astype(np.int32)
-        found = np.asarray(program(array, *(np.int32(n) for n in sizes)))
-        assert_identical(found, np.ascontiguousarray(want).reshape(want.shape))
+        actual = np.asarray(program(array, *(np.int32(n) for n in sizes)))
+        assert_identical(actual, np.ascontiguousarray(want).reshape(want.shape))
 
 
-def re_spaced(text: str) -> str:
-    """The first line of HLO text, without layouts."""
+def signature_line(text: str) -> str:
+    """Return the first line of HLO text, without layouts."""
     return text.split("\n", 1)[0].replace("{0}", "").replace("{1,0}", "").replace("{2,1,0}", "")
 
 
-def test_results_are_arrays_of_jax() -> None:
+def test_results_are_jax_arrays() -> None:
     b = xb.XlaBuilder("results")
     program = lowering.compile(b.build(-b.parameter("f32[<=4]")), "cpu")
     assert isinstance(program(np.ones(3, np.float32)), jax.Array)

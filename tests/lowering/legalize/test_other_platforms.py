@@ -1,4 +1,4 @@
-"""The rewrites for GPUs and TPUs, run on a CPU: they compute what the operation does."""
+"""The rewrites for GPUs and TPUs, run on CPU, preserve the results of the operation."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from builder.types.primitive_type import PrimitiveType
 from lowering.legalize import legalize, registry
 
 
-def rewritten_as_for(monkeypatch: pytest.MonkeyPatch, platform: str, name: str) -> None:
-    """From now on an operation is rewritten on CPU as on another platform."""
+def apply_rewrites_of(monkeypatch: pytest.MonkeyPatch, platform: str, name: str) -> None:
+    """Apply the rewrites of another platform for an operation on CPU too."""
     moved = [
         replace(one, platforms=("cpu",))
         for one in registry.REWRITES
@@ -25,15 +25,15 @@ def rewritten_as_for(monkeypatch: pytest.MonkeyPatch, platform: str, name: str) 
 
 
 def convolved(x: Any, kernel: Any) -> Any:
-    """A convolution of (batch, feature, place) with windows of two places, by hand."""
+    """Convolve (batch, feature, spatial) with windows of two elements by definition."""
     rows = range(x.shape[2] - 1)
-    found = [[x[:, :, n] @ kernel[:, :, 0].T + x[:, :, n + 1] @ kernel[:, :, 1].T] for n in rows]
-    return np.moveaxis(np.concatenate(found), 0, 2)
+    result = [[x[:, :, n] @ kernel[:, :, 0].T + x[:, :, n + 1] @ kernel[:, :, 1].T] for n in rows]
+    return np.moveaxis(np.concatenate(result), 0, 2)
 
 
 @pytest.mark.parametrize("t", [xb.s4, xb.u64, xb.c64, xb.f8e3m4], ids=str)
-def test_convolutions_of_a_gpu(monkeypatch: pytest.MonkeyPatch, t: PrimitiveType) -> None:
-    rewritten_as_for(monkeypatch, "gpu", "stablehlo.convolution")
+def test_gpu_convolutions(monkeypatch: pytest.MonkeyPatch, t: PrimitiveType) -> None:
+    apply_rewrites_of(monkeypatch, "gpu", "stablehlo.convolution")
     b = xb.XlaBuilder("convolved")
     shapes = (2, 3, 4), (5, 3, 2)
     x, kernel = (b.parameter(xb.array_shape(t, sizes)) for sizes in shapes)
@@ -51,12 +51,12 @@ def test_convolutions_of_a_gpu(monkeypatch: pytest.MonkeyPatch, t: PrimitiveType
         for sizes in shapes
     ]
     want = convolved(*(one.astype(object) for one in drawn)) % 2**t.bits
-    found = np.asarray(program(*(one.astype(t.dtype) for one in drawn)))
-    wide = found.astype(np.uint64 if t is xb.u64 else np.int64).astype(object)
+    actual = np.asarray(program(*(one.astype(t.dtype) for one in drawn)))
+    wide = actual.astype(np.uint64 if t is xb.u64 else np.int64).astype(object)
     assert np.array_equal(wide % 2**t.bits, want)
 
 
-def test_windows_in_the_last_dimensions_of_a_tpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tpu_windows_in_the_last_dimensions(monkeypatch: pytest.MonkeyPatch) -> None:
     b = xb.XlaBuilder("scattered")
     x, source = b.parameter(xb.f32[4, 6]), b.parameter(xb.f32[2, 2])
     chosen = xb.select_and_scatter(x, xb.ge, [2, 3], [2, 3], xb.Padding.VALID, source, 1.0, xb.add)
@@ -65,13 +65,13 @@ def test_windows_in_the_last_dimensions_of_a_tpu(monkeypatch: pytest.MonkeyPatch
     given = [random.permutation(24).reshape(4, 6), random.permutation(4).reshape(2, 2)]
     given = [one.astype(np.float32) for one in given]
     want = np.asarray(lowering.compile(computation)(*given))
-    said = legalize(lowering.lower(computation).module, "scattered", "tpu").operation
-    assert "tensor<4x6x1x1xf32>" in str(said)
-    rewritten_as_for(monkeypatch, "tpu", "stablehlo.select_and_scatter")
+    legalized = legalize(lowering.lower(computation).module, "scattered", "tpu").operation
+    assert "tensor<4x6x1x1xf32>" in str(legalized)
+    apply_rewrites_of(monkeypatch, "tpu", "stablehlo.select_and_scatter")
     assert np.array_equal(np.asarray(lowering.compile(computation)(*given)), want)
 
 
-def test_a_loop_over_one_array_of_bounded_size() -> None:
+def test_a_loop_over_one_bounded_array() -> None:
     """XLA's compiler aborts on a state that is not a tuple, on every platform."""
     b = xb.XlaBuilder("doubled")
     x = b.parameter(xb.parse_shape("f32[<=6]"))

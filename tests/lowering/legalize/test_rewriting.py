@@ -29,17 +29,17 @@ def recipe(seed: int) -> list[graphs.Step]:
 def test_two_parts_equal_the_original_bit_by_bit(seed: int) -> None:
     graph = graphs.recorded(recipe(seed))
     arguments = graphs.arguments_of(graph)
-    wanted = graphs.evaluate(graph, *arguments)
-    assert_identical(run(graph, *arguments), wanted)
+    expected = graphs.evaluate(graph, *arguments)
+    assert_identical(run(graph, *arguments), expected)
     cut = random.Random(seed).sample(list(graph.ops[4:-1]), 3)
     front, rest = graph.extract(cut), graph.extract(graph.root, inputs=cut)
     middle = run(front, *graphs.arguments_of(front))
     values = graphs.values_of(graph, *arguments)
-    for found, op in zip(middle, cut, strict=True):
-        for one, other in zip(flat(found), flat(values[op.id]), strict=True):
+    for actual, op in zip(middle, cut, strict=True):
+        for one, other in zip(flat(actual), flat(values[op.id]), strict=True):
             assert_identical(one, np.asarray(other))
     others = [dict(zip("xy", arguments, strict=True))[p.name] for p in rest.parameters[3:]]
-    assert_identical(run(rest, *middle, *others), wanted)
+    assert_identical(run(rest, *middle, *others), expected)
 
 
 def test_inline_equals_a_call() -> None:
@@ -54,9 +54,9 @@ def test_inline_equals_a_call() -> None:
     assert "func.call" in str(lowering.lower(called)) or "call @" in str(lowering.lower(called))
     assert "call @graph" not in str(lowering.lower(inlined))
     arguments = graphs.arguments_of(graph)
-    wanted = graphs.evaluate(called, *arguments)
-    assert_identical(run(called, *arguments), wanted)
-    assert_identical(run(inlined, *arguments), wanted)
+    expected = graphs.evaluate(called, *arguments)
+    assert_identical(run(called, *arguments), expected)
+    assert_identical(run(inlined, *arguments), expected)
 
 
 def test_an_op_with_side_effects_is_inlined() -> None:
@@ -78,7 +78,7 @@ def test_an_op_with_side_effects_is_inlined() -> None:
     assert_identical(once, X)
 
 
-def test_a_rational_function_for_tanh_changes_only_that() -> None:
+def test_replacing_tanh_by_a_rational_function() -> None:
     @xb.computation("f32[2,3]{0,1}", xb.f32[2, 3], result="(f32[2,3]{0,1}, f32[2,3])")
     def model(x: xb.XlaOp, y: xb.XlaOp) -> list[xb.XlaOp]:
         return [xb.tanh(x * y), xb.tanh(y) - xb.tanh(y), xb.max(x, y)][0::2]
@@ -98,7 +98,7 @@ def test_a_rational_function_for_tanh_changes_only_that() -> None:
     assert_identical(after[1], np.maximum(X, y))
 
 
-def test_in_a_loop_and_in_branches() -> None:
+def test_rewriting_in_a_loop_and_in_branches() -> None:
     @xb.computation(xb.s32[()], xb.s32[3])
     def model(count: xb.XlaOp, x: xb.XlaOp) -> xb.XlaOp:
         def body(state: xb.XlaOp) -> list[xb.XlaOp]:
@@ -110,7 +110,7 @@ def test_in_a_loop_and_in_branches() -> None:
             1
         ]
 
-    def five_for_three(op: xb.XlaOp, operands: Operands) -> xb.XlaOp | None:
+    def replace_3_by_5(op: xb.XlaOp, operands: Operands) -> xb.XlaOp | None:
         if op.opcode == "constant" and op.attributes["value"] == 3:
             return operands.builder.constant(5, xb.s32)
         return None
@@ -118,27 +118,27 @@ def test_in_a_loop_and_in_branches() -> None:
     x = np.array([1, -2, 7], np.int32)
     four = np.int32(4)
     assert_identical(run(model, four, x), x * 9)
-    assert_identical(run(model.replace(five_for_three, nested=True), four, x), x * 25)
-    assert_identical(run(model.replace(five_for_three), four, x), x * 9)
+    assert_identical(run(model.replace(replace_3_by_5, nested=True), four, x), x * 25)
+    assert_identical(run(model.replace(replace_3_by_5), four, x), x * 9)
 
 
-def test_in_a_program_of_jax() -> None:
+def test_rewriting_a_program_of_jax() -> None:
     @jax.jit
     def layer(x: Any) -> Any:
         return jax.nn.log_softmax(x) + 1
 
     c = lowering.to_computation(jax.export.export(layer)(jax.ShapeDtypeStruct((2, 3), "f")))
-    wanted = np.asarray(layer(X))
+    expected = np.asarray(layer(X))
     halved = c.replace(lambda op, operands: operands.keep() * 0.5 if op is c.root else None)
-    assert_identical(run(halved, X), wanted / 2)
+    assert_identical(run(halved, X), expected / 2)
     assert halved.program_shape is c.program_shape
     assert halved.annotations == c.annotations
     b = xb.XlaBuilder("twice")
     twice = b.build(xb.inline(c, xb.inline(c, b.parameter(xb.f32[2, 3]))))
-    np.testing.assert_allclose(run(twice, X), layer(wanted), rtol=1e-6)
+    np.testing.assert_allclose(run(twice, X), layer(expected), rtol=1e-6)
 
 
-def test_a_sharded_program_stays_the_same_program() -> None:
+def test_rewriting_preserves_shardings() -> None:
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:2]), ("rows",))
     rows = jax.NamedSharding(mesh, jax.P("rows"))
 

@@ -172,9 +172,9 @@ def test_a_reshape_that_divides_a_bounded_size() -> None:
     computation = b.build(xb.tuple(rows, columns))
     for n in (6, 4, 0):
         values = np.arange(n, dtype=np.float32)
-        found = run(computation, values)
-        assert_array_equal(found[0], values.reshape(-1, 2))
-        assert_array_equal(found[1], values.reshape(2, -1))
+        actual = run(computation, values)
+        assert_array_equal(actual[0], values.reshape(-1, 2))
+        assert_array_equal(actual[1], values.reshape(2, -1))
 
 
 @pytest.mark.parametrize("t", [xb.s8, xb.u8, xb.s32, xb.u16, xb.u64], ids=str)
@@ -266,9 +266,9 @@ def test_constants_divided_by_zero(name: str, t: xb.PrimitiveType) -> None:
             xb.conditional(b.constant(True), zero, lambda x: function(five, x), zero, lambda x: x),
         )
 
-    wanted = np.array({"div": -1, "rem": 5}[name]).astype(t.dtype)
+    expected = np.array({"div": -1, "rem": 5}[name]).astype(t.dtype)
     for got in evaluate(program):
-        assert_array_equal(got.reshape(()), wanted)
+        assert_array_equal(got.reshape(()), expected)
 
 
 def test_a_stride_beyond_the_slice() -> None:

@@ -33,8 +33,8 @@ def test_reference(number: int) -> None:
 
 @pytest.mark.parametrize("start", [0, 120, 2**14 - 3, 2**21 - 3])
 def test_references(start: int) -> None:
-    found = list(itertools.islice(references(start), 20_000))
-    assert found == [reference(number) for number in range(start, start + 20_000)]
+    actual = list(itertools.islice(references(start), 20_000))
+    assert actual == [reference(number) for number in range(start, start + 20_000)]
 
 
 def test_the_largest_number() -> None:
@@ -68,9 +68,9 @@ def test_strings(text: str) -> None:
     writer = BytecodeWriter()
     attributes = {"x.a": quoted(text), "x.b": dictionary({text: quoted(text)} if text else {})}
     operation = read(writer, writer.dictionary(attributes), writer.unknown_location())
-    wanted = ir.StringAttr.get(text, shared_context())
-    assert operation.attributes["x.a"] == wanted
-    inside = {text: wanted} if text else {}
+    expected = ir.StringAttr.get(text, shared_context())
+    assert operation.attributes["x.a"] == expected
+    inside = {text: expected} if text else {}
     assert operation.attributes["x.b"] == ir.DictAttr.get(inside, shared_context())
 
 
@@ -270,8 +270,8 @@ def test_constants_recorded_by_one_line() -> None:
     numbers = [(0.0, xb.f32), (-0.0, xb.f32), (1, xb.f32), (1, xb.s32), (True, xb.pred)] * 2
 
     def recorded(b: xb.XlaBuilder) -> xb.XlaOp:
-        found = [b.constant(array) for array in arrays]
-        return xb.tuple(*found, *[b.constant(*number) for number in numbers])
+        actual = [b.constant(array) for array in arrays]
+        return xb.tuple(*actual, *[b.constant(*number) for number in numbers])
 
     b = xb.XlaBuilder("constants")
     pred = b.parameter(xb.pred[()], "pred")
@@ -280,8 +280,8 @@ def test_constants_recorded_by_one_line() -> None:
     )
     got = lowering.compile(b.build(xb.tuple(recorded(b), inside)), "cpu")(np.True_)
     expected = [*arrays, *[np.array(value, t.dtype) for value, t in numbers]]
-    for found in got:
-        for one, array in zip(found, expected, strict=True):
+    for actual in got:
+        for one, array in zip(actual, expected, strict=True):
             assert one.dtype == array.dtype
             assert one.shape == array.shape
             assert np.asarray(one).tobytes() == array.tobytes()

@@ -416,8 +416,8 @@ def test_tuples() -> None:
     for ours, theirs in zip(got, expected, strict=True):
         for pair, other in zip(ours, theirs, strict=True):
             assert len(pair) == len(other)
-            for one, wanted in zip(pair, other, strict=True):
-                assert_same_bits(one, wanted)
+            for one, expected_result in zip(pair, other, strict=True):
+                assert_same_bits(one, expected_result)
 
 
 def test_variadic_operands_without_elements() -> None:

@@ -51,7 +51,7 @@ CASES: dict[str, tuple[Any, Callable[[Array, Array], Array], tuple[int, ...], tu
     "vector with vector": (xb.dot, np.dot, (5,), (5,)),
     "matrix with vector": (xb.dot, np.dot, (3, 4), (4,)),
     "matrix with matrix": (xb.dot, np.dot, (3, 4), (4, 5)),
-    "sums of nothing": (xb.dot, np.dot, (3, 0), (0, 2)),
+    "empty sums": (xb.dot, np.dot, (3, 0), (0, 2)),
     "no sums": (xb.dot, np.dot, (0, 3), (3, 2)),
     "larger": (xb.dot, np.dot, (33, 17), (17, 40)),
     "batch": (
@@ -87,8 +87,8 @@ def test_every_type(name: str) -> None:
         function(b.parameter(xb.array_shape(t, lhs)), b.parameter(xb.array_shape(t, rhs)))
         for t in types
     ]
-    found = run(b.build(xb.tuple(*results)), *(a for t in types for a in arguments[t]))
-    for t, result in zip(types, found, strict=True):
+    actual = run(b.build(xb.tuple(*results)), *(a for t in types for a in arguments[t]))
+    for t, result in zip(types, actual, strict=True):
         if t is xb.f8e8m0fnu and 0 in lhs[-1:]:
             continue  # the empty sum is 0, which this type can't represent
         assert_same_bits(result, reference(want, *arguments[t], t))
@@ -107,8 +107,8 @@ def test_preferred_element_type(source: xb.PrimitiveType) -> None:
     b = xb.XlaBuilder("dot")
     lhs, rhs = b.parameter(source[3, 4]), b.parameter(source[4, 2])
     results = [xb.dot(lhs, rhs, preferred_element_type=t) for t in WIDER[source]]
-    found = run(b.build(xb.tuple(*results)), x, y)
-    for t, result in zip(WIDER[source], found, strict=True):
+    actual = run(b.build(xb.tuple(*results)), x, y)
+    for t, result in zip(WIDER[source], actual, strict=True):
         assert_same_bits(result, reference(np.dot, x, y, t))
 
 
@@ -118,15 +118,15 @@ def test_precision() -> None:
     lhs, rhs = b.parameter(xb.f32[61, 67]), b.parameter(xb.f32[67, 30])
     high, highest = xb.Precision.HIGH, xb.Precision.HIGHEST
     results = [xb.dot(lhs, rhs, p) for p in (None, high, highest, (high, highest))]
-    for found in run(b.build(xb.tuple(*results)), x, y):
-        np.testing.assert_allclose(found, x.astype(np.float64) @ y, rtol=1e-4, atol=1e-5)
+    for actual in run(b.build(xb.tuple(*results)), x, y):
+        np.testing.assert_allclose(actual, x.astype(np.float64) @ y, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("algorithm", list(xb.DotAlgorithm), ids=repr)
 def test_algorithms(algorithm: xb.DotAlgorithm) -> None:
     b = xb.XlaBuilder("dot")
-    arguments, results, wanted = [], [], []
+    arguments, results, expected = [], [], []
     for sources, targets in ALGORITHM_TYPES[algorithm]:
         for source in sorted(sources, key=str):
             x, y = sample(source, (3, 4)), sample(source, (4, 2))
@@ -140,16 +140,16 @@ def test_algorithms(algorithm: xb.DotAlgorithm) -> None:
                             lhs, rhs, numbers, preferred_element_type=target, algorithm=algorithm
                         )
                     )
-                    wanted.append(reference(np.dot, x, y, target))
+                    expected.append(reference(np.dot, x, y, target))
     computation = b.build(xb.tuple(*results))
     assert f"algorithm={algorithm.value}" in str(computation)
     if algorithm is xb.DotAlgorithm.DOT_BF16_BF16_F32_X9:
         # Not `run`: XLA parses the text, but jaxlib aborts when it converts it to StableHLO.
         assert f"algorithm={algorithm.value}" in hlo_conversion.parsed_hlo_text(str(computation))
-        found = lowering.compile(computation)(*arguments)
+        actual = lowering.compile(computation)(*arguments)
     else:
-        found = run(computation, *arguments)
-    for result, want in zip(found, wanted, strict=True):
+        actual = run(computation, *arguments)
+    for result, want in zip(actual, expected, strict=True):
         assert_same_bits(np.asarray(result), want)
 
 

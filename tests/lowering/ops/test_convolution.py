@@ -59,9 +59,9 @@ def as_type(total: Array, t: xb.PrimitiveType) -> Array:
 def with_holes(x: Array, steps: Sequence[int]) -> Array:
     """Insert zeros between the elements, except in the first two dimensions."""
     sizes = [(s - 1) * d + 1 if s else 0 for s, d in zip(x.shape[2:], steps, strict=True)]
-    found = np.zeros((*x.shape[:2], *sizes), x.dtype)
-    found[(..., *(slice(None, None, d) for d in steps))] = x
-    return found
+    result = np.zeros((*x.shape[:2], *sizes), x.dtype)
+    result[(..., *(slice(None, None, d) for d in steps))] = x
+    return result
 
 
 def convolved(
@@ -100,7 +100,7 @@ def convolved(
         for size, width, stride in zip(x.shape[2:], kernel.shape[2:], strides, strict=True)
     ]
     batch, outputs, inputs = x.shape[0] // batch_group_count, *kernel.shape[:2]
-    found = np.zeros((batch, outputs, *counts), x.dtype)
+    result = np.zeros((batch, outputs, *counts), x.dtype)
     for o in range(outputs):
         of_features = o * feature_group_count // outputs * inputs
         of_batch = o * batch_group_count // outputs * batch
@@ -109,9 +109,9 @@ def convolved(
             first = [p * s for p, s in zip(position, strides, strict=True)]
             last = [f + w for f, w in zip(first, kernel.shape[2:], strict=True)]
             window = part[(..., *map(slice, first, last))]
-            found[(slice(None), o, *position)] = (window * kernel[o]).sum(tuple(range(1, x.ndim)))
+            result[(slice(None), o, *position)] = (window * kernel[o]).sum(tuple(range(1, x.ndim)))
     order = [n.output_batch_dimension, n.output_feature_dimension, *n.output_spatial_dimensions]
-    return found.transpose(np.argsort(order))
+    return result.transpose(np.argsort(order))
 
 
 # Types
@@ -143,7 +143,7 @@ CONFIGURATIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], str, dict[str,
         {"strides": [1], "padding": [(0, 2)], "batch_group_count": 2},
     ),
     "no spatial dimensions": ((3, 4), (5, 4), "bf_oi->bf", {"strides": [], "padding": []}),
-    "sums of nothing": (
+    "empty sums": (
         (2, 0, 4),
         (3, 0, 2),
         "bf0_oi0->bf0",
@@ -169,9 +169,9 @@ def test_every_type(name: str) -> None:
     pairs = [(sample(t, lhs), sample(t, rhs)) for t in ALL_TYPES]
     b = xb.XlaBuilder("conv")
     results = [recorded(*parameters(b, *pair), numbers, arguments) for pair in pairs]
-    found = run(b.build(xb.tuple(*results)), *itertools.chain(*pairs))
-    for t, result, (x, kernel) in zip(ALL_TYPES, found, pairs, strict=True):
-        if t is xb.f8e8m0fnu and name in ("sums of nothing", "batch groups"):
+    actual = run(b.build(xb.tuple(*results)), *itertools.chain(*pairs))
+    for t, result, (x, kernel) in zip(ALL_TYPES, actual, pairs, strict=True):
+        if t is xb.f8e8m0fnu and name in ("empty sums", "batch groups"):
             continue  # it has no zero and few bits for sums
         want = convolved(as_wide(x), as_wide(kernel), Numbers.of(numbers), **arguments)
         assert_same_bits(result, as_type(want, t))
@@ -189,7 +189,7 @@ def preferred(t: xb.PrimitiveType) -> list[xb.PrimitiveType]:
 def test_preferred_element_type() -> None:
     _, _, numbers, arguments = CONFIGURATIONS["feature groups"]
     b = xb.XlaBuilder("preferred")
-    operands, results, wanted = [], [], []
+    operands, results, expected = [], [], []
     pairs = [(t, to) for t in ALL_TYPES for to in preferred(t)]
     # Also other floating-point types of the same width.
     pairs += [(xb.f16, xb.bf16), (xb.bf16, xb.f16), (xb.f8e4m3fn, xb.f8e4m3b11fnuz)]
@@ -200,8 +200,8 @@ def test_preferred_element_type() -> None:
         assert y.shape.element_type is to
         results.append(y)
         want = convolved(as_wide(x), as_wide(kernel), Numbers.of(numbers), **arguments)
-        wanted.append(as_type(want, to))
-    for got, want in zip(run(b.build(xb.tuple(*results)), *operands), wanted, strict=True):
+        expected.append(as_type(want, to))
+    for got, want in zip(run(b.build(xb.tuple(*results)), *operands), expected, strict=True):
         assert_same_bits(got, want)
 
 
@@ -326,8 +326,8 @@ def test_huge_strides_and_dilations() -> None:
         xb.conv(p, one, [far], VALID, lhs_dilation=[far]),
         xb.conv(p, q, [1], [(-far, 2 - far)], lhs_dilation=[far]),
     ]
-    found = [result.tolist()[0][0] for result in run(b.build(xb.tuple(*results)), x, kernel)]
-    assert found == [[210], [], [10, 20, 30], [0, 210, 0], [10, 20, 30], [20, 0]]
+    actual = [result.tolist()[0][0] for result in run(b.build(xb.tuple(*results)), x, kernel)]
+    assert actual == [[210], [], [10, 20, 30], [0, 210, 0], [10, 20, 30], [20, 0]]
 
 
 # Operation Semantics
@@ -371,10 +371,10 @@ def test_same_and_valid_agree_with_scipy() -> None:
         )
         for padding in (SAME, VALID, [(2, 2), (4, 4)])
     ]
-    found = run(b.build(xb.tuple(*results, *turned)), x[None, None], kernel[None, None])
-    wanted = [scipy.signal.correlate(x, kernel, mode) for mode in ("same", "valid")]
-    wanted += [scipy.signal.convolve(x, kernel, mode) for mode in ("same", "valid", "full")]
-    for got, want in zip(found, wanted, strict=True):
+    actual = run(b.build(xb.tuple(*results, *turned)), x[None, None], kernel[None, None])
+    expected = [scipy.signal.correlate(x, kernel, mode) for mode in ("same", "valid")]
+    expected += [scipy.signal.convolve(x, kernel, mode) for mode in ("same", "valid", "full")]
+    for got, want in zip(actual, expected, strict=True):
         np.testing.assert_allclose(got[0, 0], want, rtol=1e-12, atol=1e-12)
 
 
@@ -455,11 +455,11 @@ BOUNDED: dict[str, tuple[Sequence[int], Sequence[int], list[tuple[int, int, int]
     "no batch": ((4, 3, 8), (2, 3, 3), [(0, 0, 0)], {}),
     "spatial": ((2, 3, 8), (2, 3, 3), [(0, 2, 5)], {}),
     "padded": ((2, 3, 8), (2, 3, 3), [(0, 2, 5)], {"padding": [(1, 2)], "strides": [2]}),
-    "cut off": ((2, 3, 8), (2, 3, 2), [(0, 2, 5)], {"padding": [(-1, -1)]}),
+    "negative padding": ((2, 3, 8), (2, 3, 2), [(0, 2, 5)], {"padding": [(-1, -1)]}),
     "too short": ((2, 3, 8), (2, 3, 3), [(0, 2, 1)], {}),
     "empty": ((2, 3, 8), (2, 3, 3), [(0, 2, 0)], {"padding": [(2, 1)]}),
-    "holes": ((2, 3, 8), (2, 3, 3), [(0, 2, 5)], {"lhs_dilation": [2], "rhs_dilation": [3]}),
-    "turned": ((2, 3, 8), (2, 3, 3), [(0, 2, 5)], {"window_reversal": [True]}),
+    "dilated": ((2, 3, 8), (2, 3, 3), [(0, 2, 5)], {"lhs_dilation": [2], "rhs_dilation": [3]}),
+    "reversed": ((2, 3, 8), (2, 3, 3), [(0, 2, 5)], {"window_reversal": [True]}),
     "both": ((2, 3, 8, 6), (2, 3, 3, 2), [(0, 3, 4), (0, 0, 1), (0, 2, 5)], {}),
     "features": ((2, 3, 8), (2, 3, 3), [(0, 1, 2), (1, 1, 2), (0, 2, 7)], {}),
     "no spatial dimensions": ((4, 3), (2, 3), [(0, 0, 2), (0, 1, 2), (1, 1, 2)], {}),
@@ -468,7 +468,7 @@ BOUNDED: dict[str, tuple[Sequence[int], Sequence[int], list[tuple[int, int, int]
 
 def test_bounded_sizes() -> None:
     b = xb.XlaBuilder("bounded")
-    arguments, results, wanted = [], [], []
+    arguments, results, expected = [], [], []
     for lhs, rhs, sizes, more in BOUNDED.values():
         spatial = len(lhs) - 2
         given = {"strides": [1] * spatial, "padding": [(0, 0)] * spatial} | more
@@ -482,8 +482,8 @@ def test_bounded_sizes() -> None:
         numbers = Numbers.default(spatial)
         results.append(recorded(*ops, str(numbers), given))
         want = convolved(*map(as_wide, arrays), numbers, **given)
-        wanted.append(want.astype(np.float32))
-    for got, want in zip(run(b.build(xb.tuple(*results)), *arguments), wanted, strict=True):
+        expected.append(want.astype(np.float32))
+    for got, want in zip(run(b.build(xb.tuple(*results)), *arguments), expected, strict=True):
         assert_same_bits(got, want)
 
 

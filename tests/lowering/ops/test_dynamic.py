@@ -40,8 +40,8 @@ def sample(t: xb.PrimitiveType, sizes: Sequence[int]) -> Array:
 
 def built(function: Callable[..., Any], *shapes: Any) -> xb.XlaComputation:
     b = xb.XlaBuilder("dynamic")
-    found = function(*(b.parameter(shape) for shape in shapes))
-    return b.build(xb.tuple(*found) if isinstance(found, (list, tuple)) else found)
+    result = function(*(b.parameter(shape) for shape in shapes))
+    return b.build(xb.tuple(*result) if isinstance(result, (list, tuple)) else result)
 
 
 class Both:
@@ -87,22 +87,22 @@ def test_every_type_is_sliced_and_restored(sizes: tuple[int, ...]) -> None:
 
     def program(*parameters: xb.XlaOp) -> list[xb.XlaOp]:
         *arrays, size = parameters
-        found = []
+        results = []
         for x in arrays:
             cut = xb.set_dimension_size(x, size, len(sizes) - 1)
-            found += [cut, xb.remove_dynamic_dimension(cut, len(sizes) - 1)]
-        return [*found, *(xb.get_dimension_size(cut, d) for d in range(len(sizes)))]
+            results += [cut, xb.remove_dynamic_dimension(cut, len(sizes) - 1)]
+        return [*results, *(xb.get_dimension_size(cut, d) for d in range(len(sizes)))]
 
     computation = Both(built(program, *(t[sizes] for t in types), xb.s32[()]))
     arrays = [sample(t, sizes) for t in types]
     for size in sorted({0, 1, sizes[-1] // 2, sizes[-1]}):
         if size > sizes[-1]:
             continue
-        found = computation(*arrays, np.int32(size))
+        results = computation(*arrays, np.int32(size))
         for index, array in enumerate(arrays):
-            assert_identical(found[2 * index], array[..., :size].copy())
-            assert_identical(found[2 * index + 1], array)
-        assert [int(n) for n in found[2 * len(arrays) :]] == [*sizes[:-1], size]
+            assert_identical(results[2 * index], array[..., :size].copy())
+            assert_identical(results[2 * index + 1], array)
+        assert [int(n) for n in results[2 * len(arrays) :]] == [*sizes[:-1], size]
 
 
 def test_several_dimensions_and_sizes_set_again() -> None:
@@ -114,8 +114,8 @@ def test_several_dimensions_and_sizes_set_again() -> None:
     x = sample(xb.f64, (4, 2, 3))
     computation = Both(built(program, xb.f64[4, 2, 3], xb.s32[()], xb.s32[()]))
     for m, n in ((4, 3), (0, 2), (1, 0), (3, 1)):
-        found = computation(x, np.int32(m), np.int32(n))
-        for array, size in zip(found, (m, n, 4), strict=True):
+        actual = computation(x, np.int32(m), np.int32(n))
+        for array, size in zip(actual, (m, n, 4), strict=True):
             assert_identical(array, x[:size, :, :n].copy())
 
 
@@ -152,7 +152,7 @@ def test_dynamic_reshape() -> None:
     computation = Both(built(program, "s16[<=5,<=4]", "c64[<=4,6]"))
     for m, n in ((5, 4), (0, 3), (2, 0), (1, 1), (3, 2)):
         x, y = sample(xb.s16, (m, n)), sample(xb.c64, (n, 6))
-        found = computation(x, y)
+        actual = computation(x, y)
         want = [
             x.reshape(m * n),
             x.reshape(n, m),
@@ -161,7 +161,7 @@ def test_dynamic_reshape() -> None:
             y.reshape(n * 3, 2),
             y.reshape(6, n),
         ]
-        for array, expected in zip(found, want, strict=True):
+        for array, expected in zip(actual, want, strict=True):
             assert_identical(array, expected)
 
 
@@ -222,9 +222,9 @@ def test_results_are_sliced_on_other_devices(
     (host,) = cut([array, np.int32(2), np.int32(7)])
     monkeypatch.setattr(bounded, "is_host", lambda device: False)
     (other,) = cut([array, np.int32(2), np.int32(7)])
-    for found in (host, other):
-        assert isinstance(found, jax.Array)
-        assert_identical(np.asarray(found), x[:2].copy())
+    for actual in (host, other):
+        assert isinstance(actual, jax.Array)
+        assert_identical(np.asarray(actual), x[:2].copy())
     (whole,) = cut([array, np.int32(4), np.int32(3)])
     assert whole is array
 
@@ -262,8 +262,8 @@ def test_parameters_in_tuples_by_name_and_with_a_layout() -> None:
     )
     compiled = lowering.compile(b.build(root), "cpu")
     a, c, t = sample(xb.f32, (3,)), sample(xb.u8, (1, 2)), sample(xb.f32, (2, 2))
-    found = compiled((a, (np.zeros(2, np.int32), c)), fixed=2.0, turned=t)
-    for array, want in zip(found, (a * 2, c, -t), strict=True):
+    actual = compiled((a, (np.zeros(2, np.int32), c)), fixed=2.0, turned=t)
+    for array, want in zip(actual, (a * 2, c, -t), strict=True):
         assert_identical(np.asarray(array), want)
 
 
@@ -335,7 +335,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
             "fix: give a NumPy array: numpy.asarray(value, numpy.float32)"
         ),
     ),
-    "nothing": (None, "dynamic: argument 0 (p0) must be f32[2,<=4], got None"),
+    "None": (None, "dynamic: argument 0 (p0) must be f32[2,<=4], got None"),
     "list": ([[1.0], [2.0]], "dynamic: argument 0 (p0) must be f32[2,<=4], got a list"),
     "text": ("x", "dynamic: argument 0 (p0) must be f32[2,<=4], got a str"),
     "objects": (

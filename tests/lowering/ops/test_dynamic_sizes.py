@@ -76,14 +76,14 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str, str | None]] = 
 @pytest.mark.parametrize("name", CASES)
 def test_dynamic_sizes_lower(name: str, dynamic: Any) -> None:
     function, others, bounded, unbounded = CASES[name]
-    wanted = bounded if dynamic is BOUNDED else unbounded
-    if wanted is None:
+    expected = bounded if dynamic is BOUNDED else unbounded
+    if expected is None:
         with pytest.raises(xb.ShapeInferenceError, match="bounded"):
             build(function, dynamic, *others)
         return
     computation = build(function, dynamic, *others)
     shape = computation.program_shape
-    assert shape.result is xb.parse_shape(wanted)
+    assert shape.result is xb.parse_shape(expected)
     module = lowering.lower(computation)
     module.verify()
     main = next(

@@ -388,8 +388,8 @@ def test_not_of_preds() -> None:
 
 def larger(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """NaN if either is; +0 is larger than -0."""
-    found = np.where((a > b) | ((a == b) & ~np.signbit(a)), a, b)
-    return np.where(np.isnan(a) | np.isnan(b), np.nan, found)
+    result = np.where((a > b) | ((a == b) & ~np.signbit(a)), a, b)
+    return np.where(np.isnan(a) | np.isnan(b), np.nan, result)
 
 
 BINARY: dict[str, Callable[..., Any]] = {
@@ -708,11 +708,11 @@ def raw_bits(x: np.ndarray, t: PrimitiveType) -> np.ndarray:
 
 def same_width_or_first(source: PrimitiveType) -> list[PrimitiveType]:
     """The types of the same width, and one type of each other width, which varies."""
-    found = [t for t in ALL if t.bits == source.bits and not t.is_complex]
+    result = [t for t in ALL if t.bits == source.bits and not t.is_complex]
     for bits in {1, 2, 4, 8, 16, 32, 64} - {source.bits}:
         there = [t for t in ALL if t.bits == bits and not t.is_complex]
-        found.append(there[ALL.index(source) % len(there)])
-    return found
+        result.append(there[ALL.index(source) % len(there)])
+    return result
 
 
 @pytest.mark.usefixtures("little_optimized")
@@ -929,7 +929,7 @@ def test_constants_that_count_from_negative_zero() -> None:
 @pytest.mark.usefixtures("little_optimized")
 def test_iota() -> None:
     b = xb.XlaBuilder("iota")
-    results, wanted = [], []
+    results, expected = [], []
     for t in ALL:
         if t in (xb.pred, xb.f8e8m0fnu):  # pred has no 2, f8e8m0fnu no 0
             continue
@@ -940,8 +940,8 @@ def test_iota() -> None:
                 sizes = [1] * len(shape)
                 sizes[dimension] = shape[dimension]
                 counted = np.arange(shape[dimension]).astype(np.float64).reshape(sizes)
-                wanted.append(np.broadcast_to(counted, shape).astype(t.dtype))
-    for got, want in zip(run(b.build(xb.tuple(*results))), wanted, strict=True):
+                expected.append(np.broadcast_to(counted, shape).astype(t.dtype))
+    for got, want in zip(run(b.build(xb.tuple(*results))), expected, strict=True):
         assert_same_bits(got, want)
 
 
@@ -994,7 +994,7 @@ def broadcast_examples() -> list[tuple[Any, Any, Any, Any]]:
 def test_broadcasting_with_numbers() -> None:
     for t in (xb.s32, xb.f64, xb.f8e5m2, xb.c64, xb.u4, xb.pred):
         b = xb.XlaBuilder("broadcasting")
-        results, arguments, wanted = [], [], []
+        results, arguments, expected = [], [], []
         for lhs, rhs, dimensions, want in broadcast_examples():
             pair = [
                 v.astype(t.dtype) if t is not xb.u4 else (v % 16).astype(t.dtype)
@@ -1005,8 +1005,8 @@ def test_broadcasting_with_numbers() -> None:
             # The operand of lower rank may be lhs or rhs.
             results += [xb.add(left, right, dimensions), xb.add(right, left, dimensions)]
             total = want % 16 if t is xb.u4 else want
-            wanted += [total, total]
-        for got, want in zip(run(b.build(xb.tuple(*results)), *arguments), wanted, strict=True):
+            expected += [total, total]
+        for got, want in zip(run(b.build(xb.tuple(*results)), *arguments), expected, strict=True):
             assert got.shape == want.shape
             if t is xb.pred:
                 assert (got == (want > 0)).all()
@@ -1031,7 +1031,12 @@ def test_numbers_beside_ops_become_constants_of_their_type() -> None:
     ]
     v, m = np.array([0.5, 1.5, -2.0]), np.array([1, -5, 7], np.int8)
     got = run(b.build(xb.tuple(*results)), v, m)
-    wanted = [v + 0.1, 0.1 - v, 2 / v, m * np.int8(-3), v > 1, np.maximum(m, np.int8(0))]
-    wanted += [np.array([2, 0, -128], np.int8), -v, np.array([1, -2, 1], np.int8), m >> np.int8(1)]
-    for result, want in zip(got, wanted, strict=True):
+    expected = [v + 0.1, 0.1 - v, 2 / v, m * np.int8(-3), v > 1, np.maximum(m, np.int8(0))]
+    expected += [
+        np.array([2, 0, -128], np.int8),
+        -v,
+        np.array([1, -2, 1], np.int8),
+        m >> np.int8(1),
+    ]
+    for result, want in zip(got, expected, strict=True):
         assert_same_bits(result, want)

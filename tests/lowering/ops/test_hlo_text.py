@@ -71,8 +71,8 @@ def test_the_parser_reads_every_name() -> None:
     assert hlo_conversion.parsed_hlo_text(text).startswith("HloModule x__names")
     arguments = [np.array([-1, i % 2]).astype(xb.s4.dtype) for i in range(len(NAMES))]
     ours, theirs = both_ways(computation, *arguments)
-    wanted = 7 + np.array([4 * len(NAMES), len(NAMES) // 2])
-    assert ours[0].astype(int).tolist() == [(w + 8) % 16 - 8 for w in wanted]
+    expected = 7 + np.array([4 * len(NAMES), len(NAMES) // 2])
+    assert ours[0].astype(int).tolist() == [(w + 8) % 16 - 8 for w in expected]
     assert_identical(ours[0], theirs[0])
 
 
@@ -127,8 +127,8 @@ def test_frontend_attributes_are_read() -> None:
     b = xb.XlaBuilder("keys")
     keys = ["a", "_", "__x", "a.b", "a-b", "A1_", "a-", *sorted(RESERVED)]
     values = ["", "plain", 'q"uote', "back\\", "two\nlines", "tab\t", "nul\0", "é", "{}", "\x7f"]
-    wanted = {key: values[i % len(values)] for i, key in enumerate(keys)}
-    with b.frontend_attributes(wanted):
+    expected = {key: values[i % len(values)] for i, key in enumerate(keys)}
+    with b.frontend_attributes(expected):
         x = b.parameter(xb.f32[()], "x")
         y = x + x
     computation = b.build(y)
@@ -139,7 +139,7 @@ def test_frontend_attributes_are_read() -> None:
         add = main.regions[0].blocks[0].operations[0]
         got = add.attributes["mhlo.frontend_attributes"]
         assert len(got) == len(keys)
-        assert {key: got[key].value for key in keys} == wanted
+        assert {key: got[key].value for key in keys} == expected
         assert hlo_conversion.stablehlo_to_hlo_text(code).count("frontend_attributes={") == 2
 
 

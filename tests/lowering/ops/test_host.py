@@ -21,15 +21,15 @@ from lowering.legalize.precompile_checks import check_compilable
 
 def operations(module: lowering.StablehloModule) -> list[str]:
     """Return the StableHLO operations of a module as lines, without redundant attributes of XLA."""
-    found = []
+    results = []
     for line in module.text.splitlines():
         _, equals, text = line.strip().partition("= ")
         if equals and text.lstrip('"').startswith("stablehlo."):
             text = text.replace("create_token", "after_all").replace(' {xla_shape = "token[]"}', "")
             text = text.replace(' {backend_config = ""}', "").replace('backend_config = "", ', "")
             text = text.replace(", is_host_transfer = false", "")
-            found.append(" ".join(text.split()))
-    return found
+            results.append(" ".join(text.split()))
+    return results
 
 
 def operations_in_both(computation: xb.XlaComputation) -> list[str]:

@@ -141,11 +141,11 @@ class Program:
         shape = xb.array_shape(xb.as_primitive_type(array.dtype), array.shape)
         return self.builder.parameter(shape)
 
-    def expect(self, op: xb.XlaOp, *wanted: np.ndarray) -> None:
+    def expect(self, op: xb.XlaOp, *expected: np.ndarray) -> None:
         parts = [op] if op.shape.is_array else list(op)
-        assert len(parts) == len(wanted)
+        assert len(parts) == len(expected)
         self.results += parts
-        self.wanted += wanted
+        self.wanted += expected
 
     def check(self) -> None:
         got = run(self.builder.build(xb.tuple(*self.results)), *self.arguments)
@@ -602,8 +602,8 @@ def test_operands_are_padded_if_windows_may_be_out_of_bounds(
     lowered = jax.jit(function, keep_unused=True).lower(*arguments)
     module = lowering.load_bytes(lowered.as_text())
     assert pads(module) == is_padded
-    found = np.asarray(lowering.compile(module)(x, u, i))
-    assert_same_bits(found, np.asarray(function(*arguments)))
+    actual = np.asarray(lowering.compile(module)(x, u, i))
+    assert_same_bits(actual, np.asarray(function(*arguments)))
 
 
 def pads(module: lowering.StablehloModule) -> bool:

@@ -55,11 +55,11 @@ def one_triangle(a: np.ndarray, lower: bool, unit_diagonal: bool = False) -> np.
 
 def cholesky_of(a: np.ndarray, lower: bool) -> np.ndarray:
     """Decompose each matrix by SciPy in double precision."""
-    found = np.empty(a.shape, wide(a).dtype)
+    result = np.empty(a.shape, wide(a).dtype)
     for place in np.ndindex(a.shape[:-2]):
         whole = wide(a)[place]
-        found[place] = scipy.linalg.cholesky(whole, lower=lower) if whole.size else whole
-    return found
+        result[place] = scipy.linalg.cholesky(whole, lower=lower) if whole.size else whole
+    return result
 
 
 def assert_near(got: np.ndarray, want: np.ndarray, steps: float) -> None:
@@ -134,7 +134,7 @@ def solution(
     transpose_a: xb.Transpose,
 ) -> np.ndarray:
     """Solve each system by SciPy in double precision; x op(a) = b is solved transposed."""
-    found = np.empty(b.shape, wide(b).dtype)
+    result = np.empty(b.shape, wide(b).dtype)
     trans = list(xb.Transpose).index(transpose_a)
     for place in np.ndindex(a.shape[:-2]):
         matrix, right = wide(a)[place], wide(b)[place]
@@ -147,8 +147,8 @@ def solution(
             solved = scipy.linalg.solve_triangular(matrix.conj(), right.T, **options).T
         else:
             solved = scipy.linalg.solve_triangular(matrix, right.T, trans=1 - trans, **options).T
-        found[place] = solved
-    return found
+        result[place] = solved
+    return result
 
 
 def triangular(t: PrimitiveType, *shape: int) -> np.ndarray:
@@ -287,7 +287,7 @@ SHAPES = [(8,), (1,), (3, 5), (2, 4, 6, 7), (2, 3, 4), (1, 1, 2), (0, 4), (4, 0)
 @pytest.mark.parametrize("t", COMPLEXES, ids=str)
 def test_fft_and_its_inverse(t: PrimitiveType) -> None:
     b = xb.XlaBuilder("fft")
-    results, arguments, wanted = [], [], []
+    results, arguments, expected = [], [], []
     for shape in SHAPES:
         x = numbers(t, *shape)
         arguments.append(x)
@@ -295,8 +295,8 @@ def test_fft_and_its_inverse(t: PrimitiveType) -> None:
         for count, kind in itertools.product((1, 2, 3), ("FFT", "IFFT")):
             if count <= x.ndim:
                 results.append(xb.fft(operand, kind, shape[-count:]))
-                wanted.append(along_each(wide(x), count, kind == "IFFT") if x.size else wide(x))
-    for got, want in zip(run(b.build(xb.tuple(*results)), *arguments), wanted, strict=True):
+                expected.append(along_each(wide(x), count, kind == "IFFT") if x.size else wide(x))
+    for got, want in zip(run(b.build(xb.tuple(*results)), *arguments), expected, strict=True):
         assert got.dtype == t.dtype
         assert_near(got, want, 16)
 
@@ -304,7 +304,7 @@ def test_fft_and_its_inverse(t: PrimitiveType) -> None:
 @pytest.mark.parametrize("t", [xb.f32, xb.f64], ids=str)
 def test_rfft_and_its_inverse(t: PrimitiveType) -> None:
     b = xb.XlaBuilder("rfft")
-    results, arguments, wanted, originals = [], [], [], []
+    results, arguments, expected, originals = [], [], [], []
     for shape in SHAPES:
         x = numbers(t, *shape)
         arguments.append(x)
@@ -320,10 +320,10 @@ def test_rfft_and_its_inverse(t: PrimitiveType) -> None:
                 want = scipy.fft.rfft(wide(x))
                 for axis in range(x.ndim - 2, x.ndim - 1 - count, -1):
                     want = scipy.fft.fft(want, axis=axis)
-            wanted.append(want)
+            expected.append(want)
             originals.append(wide(x))
     got = run(b.build(xb.tuple(*results)), *arguments)
-    for halved, back, want, original in zip(got[::2], got[1::2], wanted, originals, strict=True):
+    for halved, back, want, original in zip(got[::2], got[1::2], expected, originals, strict=True):
         assert_near(halved, want, 16)
         assert back.dtype == t.dtype
         assert_near(back, original, 32)

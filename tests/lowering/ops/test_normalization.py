@@ -145,8 +145,8 @@ def test_every_type(shape: tuple[tuple[int, ...], int]) -> None:
         for got, want in zip(training, trained(x, scale, offset, feature), strict=True):
             assert_near(got, want)
         assert_near(inference, normalized(x, scale, offset, mean, variance, feature))
-        wanted = gradients(x, scale, mean, variance, gradient, feature)
-        for got, want in zip(grad, wanted, strict=True):
+        expected = gradients(x, scale, mean, variance, gradient, feature)
+        for got, want in zip(grad, expected, strict=True):
             assert_near(got, want, 10 * np.abs(gradient).sum() / max(1, scale.size))
 
 
@@ -161,9 +161,9 @@ def test_large(t: PrimitiveType) -> None:
     for got, want in zip(training, trained(x, scale, offset, 1), strict=True):
         assert_near(got, want)
     assert_near(inference, normalized(x, scale, offset, mean, variance, 1))
-    wanted = gradients(x, scale, mean, variance, gradient, 1)
-    assert_near(grad[0], wanted[0])
-    for got, want in zip(grad[1:], wanted[1:], strict=True):
+    expected = gradients(x, scale, mean, variance, gradient, 1)
+    assert_near(grad[0], expected[0])
+    for got, want in zip(grad[1:], expected[1:], strict=True):
         # The sum of 70,000 numbers of up to 10, in f32.
         rounded = want.astype(t.dtype).astype(np.float64)
         assert (np.abs(got.astype(np.float64) - want) <= np.abs(rounded - want) + 0.05).all()
@@ -221,9 +221,9 @@ def test_gradients_are_derivatives_of_training() -> None:
         return (y * a.gradient).sum()
 
     with jax.enable_x64(True):
-        wanted = jax.grad(loss, (0, 1, 2))(a.operand, a.scale, a.offset)
-        wanted = [np.asarray(w) for w in wanted]
-    for got, want in zip(run(b.build(root), *a.all), wanted, strict=True):
+        expected = jax.grad(loss, (0, 1, 2))(a.operand, a.scale, a.offset)
+        expected = [np.asarray(w) for w in expected]
+    for got, want in zip(run(b.build(root), *a.all), expected, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-13)
 
 
@@ -258,8 +258,8 @@ def test_bounded_sizes(dimension: int) -> None:
     for got, want in zip(training, trained(x, scale, offset, 1), strict=True):
         assert got.shape == want.shape
         np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
-    wanted = normalized(x, scale, offset, mean, variance, 1)
-    np.testing.assert_allclose(inference, wanted, rtol=1e-5)
+    expected = normalized(x, scale, offset, mean, variance, 1)
+    np.testing.assert_allclose(inference, expected, rtol=1e-5)
     for got, want in zip(grad, gradients(x, scale, mean, variance, gradient, 1), strict=True):
         assert got.shape == want.shape
         np.testing.assert_allclose(got, want, rtol=1e-5)

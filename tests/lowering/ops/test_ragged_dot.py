@@ -37,7 +37,7 @@ FORMS: dict[str, tuple[Ragged, tuple[int, ...], tuple[int, ...], Any]] = {
     "no rows": (ROWS, (0, 3), (3, 3, 2), [0, 0, 0]),
     "no groups": (ROWS, (5, 3), (0, 3, 2), []),
     "no groups inside": (INNER, (3, 5), (5, 2), []),
-    "sums of nothing": (ROWS, (5, 0), (2, 0, 2), [1, 2]),
+    "empty sums": (ROWS, (5, 0), (2, 0, 2), [1, 2]),
     "rows of batches": (
         Ragged((([3], [2]), ([0], [1])), [2], [0]),
         (2, 3, 5, 4),
@@ -136,8 +136,8 @@ def test_every_type(name: str) -> None:
     groups = np.array(sizes, np.int32)
     (p,) = parameters(b, groups)
     results = [xb.ragged_dot(*parameters(b, *pair), p, numbers) for pair in pairs]
-    found = run(b.build(xb.tuple(*results)), groups, *itertools.chain(*pairs))
-    for t, got, (x, y) in zip(types, found, pairs, strict=True):
+    actual = run(b.build(xb.tuple(*results)), groups, *itertools.chain(*pairs))
+    for t, got, (x, y) in zip(types, actual, pairs, strict=True):
         assert_same_bits(got, expected_product(x, y, sizes, numbers, t))
 
 

@@ -72,8 +72,8 @@ ONES = (2**32 - 1,) * 6
     ],
 )
 def test_known_answers_of_philox(numbers: tuple[int, ...], answer: tuple[int, ...]) -> None:
-    found = philox(words(*numbers[:4]), words(*numbers[4:]))
-    assert tuple(int(w[0]) for w in found) == answer
+    actual = philox(words(*numbers[:4]), words(*numbers[4:]))
+    assert tuple(int(w[0]) for w in actual) == answer
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_known_answers_of_philox(numbers: tuple[int, ...], answer: tuple[int, ..
     ],
 )
 def test_known_answers_of_threefry(numbers: tuple[int, ...], answer: tuple[int, ...]) -> None:
-    found = threefry(words(*numbers[:2]), words(*numbers[2:]))
-    assert tuple(int(w[0]) for w in found) == answer
+    actual = threefry(words(*numbers[:2]), words(*numbers[2:]))
+    assert tuple(int(w[0]) for w in actual) == answer
 
 
 def split(numbers: list[int]) -> Words:
@@ -261,9 +261,9 @@ def test_uniform_integers() -> None:
         edges = [low + size * i // classes for i in range(classes + 1)]
         at = np.searchsorted(np.array(edges[1:], object), numbers, side="right")
         expected = [COUNT * (b - a) / size for a, b in itertools.pairwise(edges)]
-        found = np.bincount(at, minlength=classes)
+        actual = np.bincount(at, minlength=classes)
         if classes > 1:
-            assert scipy.stats.chisquare(found, expected).pvalue > LEAST, t
+            assert scipy.stats.chisquare(actual, expected).pvalue > LEAST, t
         else:
             assert (numbers == low).all()
 
@@ -311,8 +311,8 @@ def test_uniform_floats(name: str) -> None:
 
 def test_uniform_powers_of_two() -> None:
     (got,) = draw("rng_uniform", [(xb.f8e8m0fnu, 1, 8)])
-    found, counts = np.unique(got.astype(np.float64), return_counts=True)
-    assert found.tolist() == [1, 2, 4]
+    actual, counts = np.unique(got.astype(np.float64), return_counts=True)
+    assert actual.tolist() == [1, 2, 4]
     assert (counts > COUNT / 20).all()
 
 

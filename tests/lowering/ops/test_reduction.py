@@ -51,7 +51,7 @@ REDUCERS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Any, list[Prim
 def test_reduce_of_every_type(name: str) -> None:
     function, reference, init, types = REDUCERS[name]
     b = xb.XlaBuilder("reduce")
-    results, wanted, arguments = [], [], []
+    results, expected, arguments = [], [], []
     for t in types:
         if t is xb.f8e8m0fnu and init == 0:
             continue  # it has no zero
@@ -76,8 +76,8 @@ def test_reduce_of_every_type(name: str) -> None:
             total = folded(x, start, reference, dimensions)
             if t.is_integral:
                 total = (total - t.min) % (1 << t.bits) + t.min
-            wanted.append(np.asarray(total).astype(t.dtype))
-    for got, want in zip(run(b.build(xb.tuple(*results)), *arguments), wanted, strict=True):
+            expected.append(np.asarray(total).astype(t.dtype))
+    for got, want in zip(run(b.build(xb.tuple(*results)), *arguments), expected, strict=True):
         assert got.dtype == want.dtype
         assert got.shape == want.shape
         if name == "add" and got.ndim == 0 and got.dtype.kind == "V" and got.dtype.itemsize == 1:

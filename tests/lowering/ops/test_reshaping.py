@@ -41,8 +41,8 @@ def check(
     arguments = {t: [sample(t, s) for s in shapes] for t in types}
     results = [function(*(b.parameter(xb.array_shape(t, s)) for s in shapes)) for t in types]
     computation = b.build(xb.tuple(*results))
-    found = run(computation, *(a for t in types for a in arguments[t]))
-    for t, result in zip(types, found, strict=True):
+    actual = run(computation, *(a for t in types for a in arguments[t]))
+    for t, result in zip(types, actual, strict=True):
         assert_same_bits(result, want(*arguments[t]).copy())
 
 
@@ -141,8 +141,8 @@ def test_pad(config: list[tuple[int, int, int]]) -> None:
 
 def test_pad_in_dim() -> None:
     x = np.arange(6, dtype=np.int16).reshape(2, 3)
-    found = evaluate(lambda a: xb.pad_in_dim(a, -1, 1, 1, 2), x)
-    np.testing.assert_array_equal(found, np.pad(x, [(0, 0), (1, 2)], constant_values=-1))
+    actual = evaluate(lambda a: xb.pad_in_dim(a, -1, 1, 1, 2), x)
+    np.testing.assert_array_equal(actual, np.pad(x, [(0, 0), (1, 2)], constant_values=-1))
 
 
 def test_pad_of_empty_arrays() -> None:
@@ -176,9 +176,9 @@ def test_iota() -> None:
     for sizes, dimension in (((4, 3), 0), ((3, 4), 1), ((2, 0, 3), 2), ((1,), 0)):
         b = xb.XlaBuilder("iota")
         results = [b.iota(xb.array_shape(t, sizes), dimension) for t in types]
-        found = run(b.build(xb.tuple(*results)))
+        actual = run(b.build(xb.tuple(*results)))
         whole = np.indices(sizes)[dimension]
-        for t, result in zip(types, found, strict=True):
+        for t, result in zip(types, actual, strict=True):
             if t.bits == 2:
                 want = whole.astype(np.int8).astype(t.dtype)
             else:
@@ -188,9 +188,9 @@ def test_iota() -> None:
 
 def test_a_larger_iota() -> None:
     b = xb.XlaBuilder("iota")
-    found = run(b.build(xb.tuple(b.iota(xb.s64[300, 1000], 1), b.iota(xb.bf16[1000], 0))))
-    np.testing.assert_array_equal(found[0], np.broadcast_to(np.arange(1000), (300, 1000)))
-    assert_same_bits(found[1], np.arange(1000).astype(xb.bf16.dtype))
+    actual = run(b.build(xb.tuple(b.iota(xb.s64[300, 1000], 1), b.iota(xb.bf16[1000], 0))))
+    np.testing.assert_array_equal(actual[0], np.broadcast_to(np.arange(1000), (300, 1000)))
+    assert_same_bits(actual[1], np.arange(1000).astype(xb.bf16.dtype))
 
 
 # Worked examples of Operation Semantics

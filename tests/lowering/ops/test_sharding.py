@@ -62,11 +62,11 @@ def test_round_trip(kind: str) -> None:
 
 def shardings_of(text: str) -> list[tuple[str, str]]:
     """Return the opcode and the sharding of each sharded instruction of HLO text."""
-    found = [
+    results = [
         re.search(r" ([a-z\-]+)\(.*, sharding=(\{.*?\})(?:, [a-z_]+=|$)", line)
         for line in text.splitlines()
     ]
-    return [(one[1], one[2]) for one in found if one is not None]
+    return [(one[1], one[2]) for one in results if one is not None]
 
 
 def test_tilings_agree_with_xla() -> None:
@@ -84,8 +84,8 @@ def test_tilings_agree_with_xla() -> None:
     specs = [turned.sharding("c"), turned.sharding(None, ("b", "a")), turned.sharding("b", "a")]
     xs = [b.parameter(xb.f32[8, 8], sharding=one) for one in specs]
     text = hlo_conversion.stablehlo_to_hlo_text(lowering.lower(b.build(xb.tuple(*xs))).bytecode)
-    wanted = [("parameter", one.at_rank(2).tiling) for one in specs]
-    assert [one for one in shardings_of(text) if one[0] == "parameter"] == wanted
+    expected = [("parameter", one.at_rank(2).tiling) for one in specs]
+    assert [one for one in shardings_of(text) if one[0] == "parameter"] == expected
 
 
 @pytest.mark.parametrize("kind", ["mesh", "tilings"])
@@ -159,8 +159,8 @@ def test_a_sharded_program_on_one_device() -> None:
     b = xb.XlaBuilder("one")
     x = b.parameter(xb.f32[8, 8], "x", sharding=MESH.sharding("data"))
     y = xb.with_sharding(x + x, MESH.sharding("model"))
-    found = lowering.compile(b.build(y, result_sharding=MESH.sharding()), "cpu")(DATA)
-    assert_identical(np.asarray(found), DATA + DATA)
+    actual = lowering.compile(b.build(y, result_sharding=MESH.sharding()), "cpu")(DATA)
+    assert_identical(np.asarray(actual), DATA + DATA)
 
 
 @pytest.mark.parametrize("kind", ["mesh", "tilings"])
@@ -174,9 +174,9 @@ def test_a_sharded_program_on_partitions(kind: str) -> None:
     y = b.parameter(xb.f32[8, 8], "y", sharding=sharding_for(None, "model"))
     z = xb.with_sharding(xb.dot(x, y), sharding_for("data", "model"))
     computation = b.build(xb.abs(z), result_sharding=sharding_for("data", "model"))
-    found = lowering.compile(computation, "cpu", num_partitions=8)(DATA, DATA)
-    assert found.sharding.shard_shape(found.shape) == (4, 2)
-    assert_identical(np.asarray(found), np.abs(DATA @ DATA))
+    actual = lowering.compile(computation, "cpu", num_partitions=8)(DATA, DATA)
+    assert actual.sharding.shard_shape(actual.shape) == (4, 2)
+    assert_identical(np.asarray(actual), np.abs(DATA @ DATA))
 
 
 def test_manual_shards() -> None:
@@ -188,9 +188,9 @@ def test_manual_shards() -> None:
     total = xb.all_reduce(part, xb.add, channel_id=1)
     whole = xb.spmd_shard_to_full_shape(part / total, x.shape, rows)
     computation = b.build(whole, result_sharding=rows.tiling)
-    found = lowering.compile(computation, "cpu", num_partitions=8)(DATA + 1)
-    wanted = (DATA + 1) / (DATA + 1).sum(0, keepdims=True)
-    np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-6)
+    actual = lowering.compile(computation, "cpu", num_partitions=8)(DATA + 1)
+    expected = (DATA + 1) / (DATA + 1).sum(0, keepdims=True)
+    np.testing.assert_allclose(np.asarray(actual), expected, rtol=1e-6)
 
 
 def test_manual_shards_of_an_unpartitioned_program() -> None:

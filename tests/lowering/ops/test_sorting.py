@@ -329,8 +329,8 @@ def test_top_k_in_files(t: PrimitiveType) -> None:
     artifact = lowering.load_bytes(module.artifact())
     assert operation_names(artifact) == ["stablehlo.composite", "stablehlo.custom_call"]
     for read in (lowering.load_bytes(module.text), lowering.load_bytes(module.bytecode), artifact):
-        found = lowering.compile(read, "cpu")(x)
-        leaves = [np.asarray(one) for one in jax.tree_util.tree_leaves(found)]
+        actual = lowering.compile(read, "cpu")(x)
+        leaves = [np.asarray(one) for one in jax.tree_util.tree_leaves(actual)]
         for sign, (values, places) in ((-1, leaves[:2]), (1, leaves[2:])):
             want = np.argsort(sign * keys(x), kind="stable")[:5]
             assert_identical(values, x[want])
@@ -340,7 +340,7 @@ def test_top_k_in_files(t: PrimitiveType) -> None:
 def test_the_smallest_elements_in_artifacts_of_old_versions() -> None:
     b = xb.XlaBuilder("smallest")
     module = lowering.lower(b.build(xb.top_k(b.parameter("f32[5]", "x"), 2, largest=False)))
-    found = lowering.compile(lowering.load_bytes(module.artifact("minimum")), "cpu")(
+    actual = lowering.compile(lowering.load_bytes(module.artifact("minimum")), "cpu")(
         np.float32([3, 1, 2, 1, 0])
     )
-    assert [np.asarray(one).tolist() for one in found] == [[0, 1], [4, 1]]
+    assert [np.asarray(one).tolist() for one in actual] == [[0, 1], [4, 1]]

@@ -43,7 +43,7 @@ def places_of(
 
     None is padding or a gap between elements.
     """
-    found = []
+    results = []
     for size, width, stride, (low, high), base, spread in zip(
         sizes, window, strides, padding, base_dilations, window_dilations, strict=True
     ):
@@ -55,8 +55,8 @@ def places_of(
         elements = elements[max(-low, 0) : len(elements) - max(-high, 0)]
         reach = (width - 1) * spread
         starts = range(0, max(len(elements) - reach, 0), stride)
-        found.append([[elements[start + i * spread] for i in range(width)] for start in starts])
-    return found
+        results.append([[elements[start + i * spread] for i in range(width)] for start in starts])
+    return results
 
 
 def elements_in(places: list[list[list[int | None]]], place: Sequence[int]) -> list[Any]:
@@ -607,12 +607,12 @@ def test_windows_of_one_element_with_negative_padding(
         [p, q], [7, 0.5], lambda a, c, d, e: (a + d, c * e), window[0], window[1], window[2]
     )
     alone = xb.reduce_window(p, 7, xb.add, window[0], window[1], window[2])
-    found = lowering.compile(b.build(xb.tuple(alone, both)))(x, y)
+    actual = lowering.compile(b.build(xb.tuple(alone, both)))(x, y)
     (want,) = folded_windows([x], [np.int32(7)], lambda a, c: (a[0] + c[0],), *window)
-    assert_same_bits(np.asarray(found[0]), want)
+    assert_same_bits(np.asarray(actual[0]), want)
     (product,) = folded_windows([y], [np.float32(0.5)], lambda a, c: (a[0] * c[0],), *window)
-    assert_same_bits(np.asarray(found[1][0]), want)
-    assert_same_bits(np.asarray(found[1][1]), product)
+    assert_same_bits(np.asarray(actual[1][0]), want)
+    assert_same_bits(np.asarray(actual[1][1]), product)
 
 
 @pytest.mark.usefixtures("little_optimized")

@@ -69,9 +69,9 @@ def in_memory(array: jax.Array) -> bytes:
 def entry_layout(run: lowering.Executable | lowering.ReplicatedExecutable) -> str:
     """Return the entry layouts that XLA compiled, as it prints them."""
     head = run.hlo_text().split("\n")[0]
-    found = re.search(r"entry_computation_layout=\{(\(.*?)\}(?:, [a-z_]+=|$)", head)
-    assert found is not None
-    return re.sub(r"/\*.*?\*/", "", found[1])
+    match = re.search(r"entry_computation_layout=\{(\(.*?)\}(?:, [a-z_]+=|$)", head)
+    assert match is not None
+    return re.sub(r"/\*.*?\*/", "", match[1])
 
 
 def negated(parameter: str, result: str, name: str = "negated") -> xb.XlaComputation:
@@ -665,10 +665,10 @@ FUNCTIONS: dict[str, Callable[[xb.XlaOp], xb.XlaOp]] = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_in_programs_of_layouts(name: str) -> None:
     x = RNG.normal(size=(2, 3)).astype(np.float32)
-    for taken, given in PLACES:
+    for parameter_order, result_order in PLACES:
         b = xb.XlaBuilder("calls")
-        root = FUNCTIONS[name](b.parameter(F32.with_layout(taken), "x"))
-        run = lowering.compile(b.build(root, result=F32.with_layout(given)), "cpu")
+        root = FUNCTIONS[name](b.parameter(F32.with_layout(parameter_order), "x"))
+        run = lowering.compile(b.build(root, result=F32.with_layout(result_order)), "cpu")
         for argument in (x, put_by_jax(x), put_by_jax(x, (0, 1))):
             assert_identical(np.asarray(run(argument)), x * 2)
 
@@ -682,11 +682,13 @@ def test_functions_without_operands() -> None:
 
 def test_functions_on_several_devices() -> None:
     rows = RNG.normal(size=(4, 2, 3)).astype(np.float32)
-    for taken, given in PLACES:
+    for parameter_order, result_order in PLACES:
         b = xb.XlaBuilder("calls")
-        x = b.parameter(F32.with_layout(taken), "x")
+        x = b.parameter(F32.with_layout(parameter_order), "x")
         root = xb.python_call(twice, x, F32)
-        run = lowering.compile(b.build(root, result=F32.with_layout(given)), "cpu", num_replicas=4)
+        run = lowering.compile(
+            b.build(root, result=F32.with_layout(result_order)), "cpu", num_replicas=4
+        )
         assert isinstance(run, lowering.ReplicatedExecutable)
         for result, row in zip(run(rows), rows, strict=True):
             assert_identical(np.asarray(result), row * 2)
@@ -695,13 +697,13 @@ def test_functions_on_several_devices() -> None:
 @pytest.mark.parametrize("num_replicas", [1, 2])
 def test_infeed_and_outfeed_in_programs_of_layouts(num_replicas: int) -> None:
     x, y = (RNG.normal(size=(2, 3)).astype(np.float32) for _ in range(2))
-    for taken, given in PLACES:
+    for parameter_order, result_order in PLACES:
         b = xb.XlaBuilder("feeds")
         fed = xb.infeed_with_token(b.create_token(), F32)
         value, token = xb.get_tuple_element(fed, 0), xb.get_tuple_element(fed, 1)
-        xb.outfeed_with_token(b.parameter(F32.with_layout(taken)), token, F32)
+        xb.outfeed_with_token(b.parameter(F32.with_layout(parameter_order)), token, F32)
         computation = b.build(
-            xb.tuple(value, token), result=(F32.with_layout(given), xb.TOKEN_SHAPE)
+            xb.tuple(value, token), result=(F32.with_layout(result_order), xb.TOKEN_SHAPE)
         )
         run = lowering.compile(computation, "cpu", num_replicas=num_replicas)
         devices = [run.device] if isinstance(run, lowering.Executable) else run.devices
@@ -765,10 +767,10 @@ def test_library_calls_in_programs_of_layouts(name: str) -> None:
     values = RNG.normal(size=(4, 4))
     x = (values @ values.T + 4 * np.eye(4)).astype(np.float32)
     results = []
-    for taken, given in PLACES:
+    for parameter_order, result_order in PLACES:
         b = xb.XlaBuilder(name)
-        root = LIBRARY[name](b.parameter(xb.f32[4, 4].with_layout(taken), "x"))
-        run = lowering.compile(b.build(root, result=xb.f32[4, 4].with_layout(given)), "cpu")
+        root = LIBRARY[name](b.parameter(xb.f32[4, 4].with_layout(parameter_order), "x"))
+        run = lowering.compile(b.build(root, result=xb.f32[4, 4].with_layout(result_order)), "cpu")
         results.append(np.asarray(run(x)))
     for other in results[1:]:
         np.testing.assert_allclose(other, results[0], rtol=1e-5, atol=1e-5)
@@ -857,8 +859,9 @@ def test_a_tiled_array_is_refused() -> None:
         run = lowering.compile(negated(text, text), "cpu")
         with pytest.raises(ArgumentError) as caught:
             run(tiled)
-        wanted = "{1,0}" if text == "f32[4,4]" else "{0,1}"
+        expected = "{1,0}" if text == "f32[4,4]" else "{0,1}"
         assert str(caught.value) == (
-            f"negated: argument 0 (x) must be in layout {wanted}, got one in layout {{1,0:T(2,2)}}"
-            "\nfix: give numpy.asarray(array), or lowering.device_put(array, device)"
+            f"negated: argument 0 (x) must be in layout {expected}, "
+            "got one in layout {1,0:T(2,2)}\n"
+            "fix: give numpy.asarray(array), or lowering.device_put(array, device)"
         )

@@ -42,8 +42,8 @@ def test_sharding_agrees_with_jax(names: tuple[Any, ...], flag: bool) -> None:
             assert np.asarray(there).tobytes() == array.tobytes()
             indices = sharding.addressable_devices_indices_map(array.shape)
             for shard in there.addressable_shards:
-                wanted = array[indices[shard.device]]
-                assert np.asarray(shard.data).tobytes() == wanted.tobytes()
+                expected = array[indices[shard.device]]
+                assert np.asarray(shard.data).tobytes() == expected.tobytes()
             # Copy to one device, and back.
             alone = lowering.device_put(there, "cpu:3")
             assert alone.devices() == {lowering.device("cpu:3")}

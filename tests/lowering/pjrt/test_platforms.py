@@ -68,8 +68,8 @@ def test_other_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     monkeypatch.delenv("JAX_PLATFORMS")
     assert "fix: jax_platforms=tpu,cpu, or" in message(monkeypatch, "tpu", chosen="cpu")
-    found = message(monkeypatch, "cuda", installed=("jax_cuda12_plugin",))
-    assert "the plugin for GPUs of NVIDIA is installed, and finds none\nfix: see the" in found
+    actual = message(monkeypatch, "cuda", installed=("jax_cuda12_plugin",))
+    assert "the plugin for GPUs of NVIDIA is installed, and finds none\nfix: see the" in actual
     # The plugin is requested but not installed.
     assert "is not installed" in message(monkeypatch, "gpu", chosen="cuda,cpu")
     assert message(monkeypatch, "abacus").endswith("'abacus' here\nfix: use one of cpu:0")

@@ -1,4 +1,4 @@
-"""Refuse large files by their beginnings, and files that change while they are read."""
+"""Large files are refused by their first bytes; files that change while being read are refused."""
 
 import os
 import re
@@ -61,7 +61,7 @@ def test_a_large_file_is_refused_by_its_beginning(tmp_path, beginning, message):
         file.truncate(SIZE)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert message in refused(path)
-    # In KB: at most the beginning of the file was in memory.
+    # In KB: only the beginning of the file was in memory.
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
 
 
@@ -114,14 +114,14 @@ def test_a_large_exported_is_accepted(tmp_path):
 def test_a_file_that_changes_while_it_is_read(tmp_path, monkeypatch):
     path = tmp_path / "growing.mlir"
     path.write_text(MAIN)
-    look = module.reject_by_prefix
+    check = module.reject_by_prefix
 
-    def look_and_write(*arguments):
-        look(*arguments)
+    def check_and_write(*arguments):
+        check(*arguments)
         with path.open("a") as file:
             file.write("// more\n")
 
-    monkeypatch.setattr(module, "reject_by_prefix", look_and_write)
+    monkeypatch.setattr(module, "reject_by_prefix", check_and_write)
     assert refused(path) == (
         "can't be read: it changed while it was read\nfix: read it again when complete"
     )
@@ -157,7 +157,7 @@ def test_a_file_with_a_size_of_0_and_content():
     assert refused(Path("/proc/self/status")).startswith("line 1, column ")
 
 
-def test_names_of_several_lines_are_quoted(tmp_path):
+def test_file_names_with_newlines_are_quoted(tmp_path):
     path = tmp_path / "a\nb.mlir"
     path.write_text("what")
     with pytest.raises(ModuleFileError) as caught:

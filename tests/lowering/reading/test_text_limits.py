@@ -95,9 +95,9 @@ def test_valid_text_is_accepted():
 
 @pytest.mark.parametrize("beside", ["", "{}<>(x) ", '"{" {}-> ', '<(a)>[[]] "}" -> '])
 def test_the_limit_of_nested_brackets(beside):
-    """Independently of empty brackets and brackets in strings."""
+    """Empty brackets and brackets in strings do not count."""
     for depth, reason in ((1000, None), (1001, "brackets may nest at most 1000 deep")):
         inside = "([{<" * (depth // 4) + "<" * (depth % 4) + "x"
         text = beside + inside + ">" * (depth % 4) + ">}])" * (depth // 4) + beside
-        found = exceeded_limit(text)
-        assert (found and found.reason.partition(",")[0]) == reason
+        actual = exceeded_limit(text)
+        assert (actual and actual.reason.partition(",")[0]) == reason

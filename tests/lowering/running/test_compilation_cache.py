@@ -38,21 +38,21 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Compile calls of XLA, counted."""
-    found: list[Any] = []
+    """Record the calls of XLA's compiler."""
+    results: list[Any] = []
     original = compilation.compile_and_load
     executables.host_cpu_features()  # compiles a program once
 
     def compile_and_load(devices: Any, code: bytes, **more: Any) -> Any:
-        found.append(code)
+        results.append(code)
         return original(devices, code, **more)
 
     monkeypatch.setattr(compilation, "compile_and_load", compile_and_load)
-    return found
+    return results
 
 
-class TestFound:
-    def test_the_same_again(self, folder: Path, compiled: list[Any]) -> None:
+class TestKeys:
+    def test_an_equal_program_is_found(self, folder: Path, compiled: list[Any]) -> None:
         first = lowering.compile(adding(), "cpu")
         b = xb.XlaBuilder("adding")
         x = b.parameter(xb.f32[2, 3], "x")
@@ -85,7 +85,7 @@ class TestFound:
             assert np.array_equal(executable(array), X + 1)
             assert array.is_deleted()
 
-    def test_what_is_another_program(self, folder: Path, compiled: list[Any]) -> None:
+    def test_different_programs_are_not_found(self, folder: Path, compiled: list[Any]) -> None:
         ways: list[dict[str, Any]] = [
             {},
             {"device": "cpu:1"},
@@ -102,7 +102,7 @@ class TestFound:
         lowering.compile(adding(name="other"), "cpu")
         assert len(compiled) == len(ways) + 2 == len(list(folder.iterdir()))
 
-    def test_never_kept(self, folder: Path, compiled: list[Any]) -> None:
+    def test_programs_that_are_never_cached(self, folder: Path, compiled: list[Any]) -> None:
         @xb.computation(xb.f32[2, 3])
         def calling(x: xb.XlaOp) -> xb.XlaOp:
             return xb.python_call(np.negative, [x], xb.f32[2, 3])
@@ -115,18 +115,18 @@ class TestFound:
         assert not folder.exists()
         assert any(dumps.iterdir())
 
-    def test_errors_are_those_of_compiling(self, folder: Path) -> None:
+    def test_errors_are_the_same_as_without_a_cache(self, folder: Path) -> None:
         with pytest.raises(xb.OperandError, match="there is no option xla_nonsense"):
             lowering.compile(adding(), "cpu", options={"xla_nonsense": 1})
         b = xb.XlaBuilder("calling")
-        calling = b.build(b.custom_call("test.nobody", xb.f32[2]))
+        calling = b.build(b.custom_call("test.missing", xb.f32[2]))
         with pytest.raises(lowering.CompileError, match="no function of that name is registered"):
             lowering.compile(calling, "cpu")
         assert not folder.exists()
 
 
 class TestFolder:
-    def test_what_can_not_be_read_is_replaced(self, folder: Path, compiled: list[Any]) -> None:
+    def test_unreadable_entries_are_replaced(self, folder: Path, compiled: list[Any]) -> None:
         lowering.compile(adding(), "cpu")
         (entry,) = folder.iterdir()
         whole = entry.read_bytes()
@@ -134,7 +134,7 @@ class TestFolder:
         (other,) = set(folder.iterdir()) - {entry}
         damaged = bytearray(whole)
         damaged[-40] ^= 1
-        # The last file is complete, and of another program.
+        # The last file is valid, but of another program.
         for content in (whole[:-1], bytes(damaged), b"", b"garbage" * 99, other.read_bytes()):
             entry.write_bytes(content)
             before = len(compiled)
@@ -143,7 +143,7 @@ class TestFolder:
             assert np.array_equal(lowering.compile(adding(), "cpu")(X), X + 1)
             assert len(compiled) == before + 1
 
-    def test_what_the_runtime_refuses_is_replaced(
+    def test_entries_that_the_runtime_refuses_are_replaced(
         self, folder: Path, compiled: list[Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(executables, "serialized", lambda _: b"no executable")
@@ -154,7 +154,9 @@ class TestFolder:
         (entry,) = folder.iterdir()
         assert b"no executable" not in entry.read_bytes()
 
-    def test_the_least_recently_used_go(self, folder: Path, compiled: list[Any]) -> None:
+    def test_least_recently_used_entries_are_deleted(
+        self, folder: Path, compiled: list[Any]
+    ) -> None:
         for number in (1, 2, 3):
             lowering.compile(adding(number), "cpu")
         assert len(compiled) == 3
@@ -177,7 +179,7 @@ class TestFolder:
         lowering.compile(adding(5), "cpu")
         assert len(list(folder.iterdir())) == 3  # an entry that is too large is not written
 
-    def test_a_folder_that_can_not_be_used(self, tmp_path: Path, compiled: list[Any]) -> None:
+    def test_an_unusable_folder(self, tmp_path: Path, compiled: list[Any]) -> None:
         (tmp_path / "file").write_bytes(b"")
         lowering.use_compilation_cache(tmp_path / "file" / "cache")
         try:
@@ -193,9 +195,7 @@ class TestFolder:
             lowering.use_compilation_cache(None)
         assert len(compiled) == 2
 
-    def test_a_folder_that_can_not_be_written(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_full_disk(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def full(*_: Any) -> None:
             raise ModuleFileError("entry: can't be written: the disk is full\nfix: make room")
 
@@ -204,7 +204,7 @@ class TestFolder:
             assert np.array_equal(lowering.compile(adding(), "cpu")(X), X + 1)
 
     def test_threads(self, folder: Path) -> None:
-        """All threads write, read and delete the same entries: two of three fit."""
+        """All threads write, read and delete the same three entries, of which two fit."""
         computations = [adding(number) for number in (1.0, 2.0, 3.0)]
         lowering.compile(computations[0], "cpu")
         (entry,) = folder.iterdir()
@@ -231,7 +231,7 @@ class TestFolder:
 
 class TestArguments:
     @pytest.mark.parametrize(
-        ("arguments", "more", "words"),
+        ("arguments", "more", "message"),
         [
             ((3,), {}, "a path is a string or a pathlib.Path, got int"),
             (("",), {}, "folder must be the path of one, got ''\nfix: give None for no cache"),
@@ -241,8 +241,8 @@ class TestArguments:
             (("a",), {"max_bytes": "1G"}, "max_bytes must be a whole .* got '1G'\nfix: "),
         ],
     )
-    def test_refused(self, arguments: Any, more: Any, words: str) -> None:
-        with pytest.raises(xb.OperandError, match=words):
+    def test_refused(self, arguments: Any, more: Any, message: str) -> None:
+        with pytest.raises(xb.OperandError, match=message):
             lowering.use_compilation_cache(*arguments, **more)
 
     def test_any_size(self, tmp_path: Path, compiled: list[Any]) -> None:
@@ -270,7 +270,7 @@ print(np.asarray(lowering.compile(b.build(x + 1.0), "cpu")(np.zeros((2, 3), np.f
 """
 
 
-def test_another_process_finds_it_by_the_environment(folder: Path) -> None:
+def test_another_process_uses_the_folder_of_the_environment(folder: Path) -> None:
     lowering.compile(adding(), "cpu")
     done = run_python("-c", CHILD, env={compilation_cache.VARIABLE: str(folder)})
     assert done.stdout == "6.0\n"

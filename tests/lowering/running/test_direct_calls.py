@@ -60,7 +60,7 @@ def deleted():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "words"),
+    ("wrong", "message"),
     [
         (deleted, "f32[3,4], got a jax.Array that has been deleted"),
         (lambda: put(X.astype(np.int32)), "f32[3,4], got s32[3,4]"),
@@ -77,18 +77,18 @@ def deleted():
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )
-def test_wrong_arguments_after_accepted_ones(run, wrong, words):
+def test_wrong_arguments_after_accepted_ones(run, wrong, message):
     for arguments in ((put(), wrong()), (wrong(), put()), (X, wrong()), (wrong(), X)):
         for _ in range(2):
             with pytest.raises(ArgumentError) as caught:
                 run(*arguments)
-            assert words in str(caught.value)
+            assert message in str(caught.value)
     assert np.array_equal(run(put(), put()), X + X)
 
 
 def test_wrong_counts_after_accepted_arguments(run):
     for _ in range(2):
-        for arguments, words in (
+        for arguments, message in (
             ((put(),), "takes 2 arguments (x f32[3,4], y f32[3,4]), got 1"),
             ((put(), put(), X), "got 3"),
             ((X,), "got 1"),
@@ -97,7 +97,7 @@ def test_wrong_counts_after_accepted_arguments(run):
         ):
             with pytest.raises(ArgumentError) as caught:
                 run(*arguments)
-            assert words in str(caught.value)
+            assert message in str(caught.value)
         assert np.array_equal(run(put(), y=X), X + X)
         with pytest.raises(ArgumentError, match="there is no parameter 'z'"):
             run(put(), z=X)

@@ -51,7 +51,7 @@ class TestRecording:
         assert b.build(xb.tuple(x[0])).aliases == (((0,), 0, (0,)),)
 
     @pytest.mark.parametrize(
-        ("wrong", "error", "words"),
+        ("wrong", "error", "message"),
         [
             (lambda b: b.setup_alias([], 2), xb.BuilderError, "there is no parameter 2 yet"),
             (lambda b: b.setup_alias([], -1), xb.BuilderError, "there is no parameter -1 yet"),
@@ -68,12 +68,12 @@ class TestRecording:
         ],
     )
     def test_refusals(
-        self, wrong: Callable[[xb.XlaBuilder], None], error: type[Exception], words: str
+        self, wrong: Callable[[xb.XlaBuilder], None], error: type[Exception], message: str
     ) -> None:
         b = xb.XlaBuilder()
         x = b.parameter(xb.f32[2], "x")
         b.parameter((xb.f32[2], "f32[<=3]"), "y")
-        with pytest.raises(error, match=words):
+        with pytest.raises(error, match=message):
             wrong(b)
         computation = b.build(x)
         assert computation.aliases == computation.donors == ()
@@ -302,7 +302,7 @@ class TestByName:
             run([(one, (counts,)) for one in given], aligned_ones())
 
     @pytest.mark.parametrize(
-        ("donate", "words"),
+        ("donate", "message"),
         [
             (
                 ["stat"],
@@ -319,14 +319,14 @@ class TestByName:
             (["after"], r"parameter 3 \(after\) token\[\] of counting, which has no memory"),
         ],
     )
-    def test_refusals(self, donate: Any, words: str) -> None:
-        with pytest.raises(xb.OperandError, match=words):
+    def test_refusals(self, donate: Any, message: str) -> None:
+        with pytest.raises(xb.OperandError, match=message):
             lowering.compile(counting(few="f32[<=3]", after="token[]"), "cpu", donate=donate)
 
     def test_the_computation_donates_too(self) -> None:
         for name, path in (("x", ""), ("y", r"\[0\]")):
-            words = rf"\({name}\){path} of stepping is donated already, by the computation itself"
-            with pytest.raises(xb.OperandError, match=words):
+            message = rf"\({name}\){path} of stepping is donated already, by the computation itself"
+            with pytest.raises(xb.OperandError, match=message):
                 lowering.compile(stepping(), "cpu", donate=[name])
         module = lowering.load_bytes("""
             func.func @main(%a: tensor<2xf32> {xlabuilder.name = "a"},

@@ -239,10 +239,10 @@ def test_wrong_shapes_and_types(affine):
     start = "affine: argument 1 (w) must be f32[3], got "
 
     def message(w):
-        found = refused(affine, X, w)
-        assert found == refused(affine, X, w=w)
-        assert found.startswith(start), found
-        return found.removeprefix(start)
+        actual = refused(affine, X, w)
+        assert actual == refused(affine, X, w=w)
+        assert actual.startswith(start), actual
+        return actual.removeprefix(start)
 
     assert message(W.astype(np.float64)) == ("f64[3]\nfix: convert it: array.astype(numpy.float32)")
     assert message(W.reshape(3, 1)) == "f32[3,1]\nfix: reshape it: array.reshape((3,))"
@@ -274,7 +274,7 @@ def test_wrong_shapes_and_types(affine):
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted", "fix"),
+    ("given", "expected", "fix"),
     [
         ((2, 3), "3x2", "transpose it: array.transpose((1, 0))"),
         ((5, 2, 3), "2x3x5", "transpose it: array.transpose((1, 2, 0))"),
@@ -288,11 +288,11 @@ def test_wrong_shapes_and_types(affine):
     ],
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_suggested_fixes_for_sizes(given, wanted, fix, dtype):
+def test_suggested_fixes_for_sizes(given, expected, fix, dtype):
     """A reshape is advised only if it moves no element; the program would accept its result."""
     run = compiled(
-        f"func.func @main(%a: tensor<{wanted}xf32>) -> tensor<{wanted}xf32>"
-        f" {{ return %a : tensor<{wanted}xf32> }}"
+        f"func.func @main(%a: tensor<{expected}xf32>) -> tensor<{expected}xf32>"
+        f" {{ return %a : tensor<{expected}xf32> }}"
     )
     array = np.arange(np.prod(given)).reshape(given).astype(dtype)
     if dtype is np.float64 and " it: " in fix:

@@ -1,4 +1,4 @@
-"""Executables in files: they are loaded as they were saved, and other files are refused."""
+"""Executables in files: round trips, and refused files."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class TestRoundTrip:
         assert np.array_equal(same, X)
         assert np.array_equal(small, narrow)
         assert int(large) == 2**63
-        assert first.is_deleted()  # its memory was donated
+        assert first.is_deleted()  # it was donated
         with pytest.raises(lowering.ArgumentError, match="has been deleted"):
             again(**given(first))
         with pytest.raises(lowering.ArgumentError, match=r"must be f32\[2,3\]\{0,1\}, got s32"):
@@ -137,7 +137,7 @@ class TestRoundTrip:
         assert result.sharding == executable(X).sharding
         assert np.array_equal(result, X + X)
 
-    def test_all_that_is_known_of_a_program(self) -> None:
+    def test_every_field_is_saved(self) -> None:
         """Every new field of ProgramInfo must be written to files."""
         names = {field.name for field in dataclasses.fields(ProgramInfo)}
         executable = lowering.compile(twice, "cpu")
@@ -150,16 +150,16 @@ class TestRoundTrip:
         }
 
 
-def refused(path: Path, content: bytes, words: str) -> None:
+def refused(path: Path, content: bytes, message: str) -> None:
     path.write_bytes(content)
-    with pytest.raises(ModuleFileError, match=words) as caught:
+    with pytest.raises(ModuleFileError, match=message) as caught:
         lowering.load_executable(path)
     assert caught.value.path == str(path)
     assert "fix: " in str(caught.value)
 
 
 def forged(saved: bytes, **changes: Any) -> bytes:
-    """The file with other fields in its header, and the right checksum."""
+    """Return the file with changed fields in its header and a valid checksum."""
     _, version, length, _ = struct.unpack_from("<8sII32s", saved)
     header = json.loads(saved[48 : 48 + length])
     assert changes.keys() <= header.keys()
@@ -170,10 +170,10 @@ def forged(saved: bytes, **changes: Any) -> bytes:
 
 
 class TestRefusedFiles:
-    def test_something_else(self, tmp_path: Path, saved: bytes) -> None:
+    def test_other_files(self, tmp_path: Path, saved: bytes) -> None:
         path = tmp_path / "file"
         module = lowering.lower(twice)
-        for content, words in (
+        for content, message in (
             (b"", "is not an executable, but empty"),
             (b"hello", "is not an executable\nfix: give a file that executable.save"),
             (b"PK\x03\x04" + bytes(40), "is not an executable, but a zip archive"),
@@ -187,7 +187,7 @@ class TestRefusedFiles:
             (MAGIC, "is truncated: it has 8 bytes"),
             (MAGIC + b"\2" + saved[9:], "is of format 2, and this version .* reads format 1"),
         ):
-            refused(path, content, words)
+            refused(path, content, message)
         path.write_bytes(saved)
         with pytest.raises(ModuleFileError, match=r"executable\nfix: use lowering.load_executable"):
             lowering.load(path)
@@ -203,10 +203,12 @@ class TestRefusedFiles:
             refused(path, saved[:length], "is not an executable|is truncated")
         refused(path, saved + b"\0", "is truncated or damaged: its checksum does not fit")
 
-    def test_elsewhere(self, tmp_path: Path, saved: bytes, monkeypatch: Any) -> None:
+    def test_files_of_other_machines_and_versions(
+        self, tmp_path: Path, saved: bytes, monkeypatch: Any
+    ) -> None:
         path = tmp_path / "file"
         version = versions.jaxlib_version()
-        for changes, words in (
+        for changes, message in (
             ({"jaxlib": "0.9.0"}, f"compiled with jaxlib 0.9.0, and here is jaxlib {version}\nfix"),
             ({"platform": "tpu"}, "was compiled for tpu, and there is no such platform here"),
             ({"device_kind": "abacus"}, "was compiled for 'abacus', and cpu:0 is 'cpu'"),
@@ -219,7 +221,7 @@ class TestRefusedFiles:
             ({"program": {}}, "has a header that can't be read"),
             ({"program": None}, "is an entry of the compilation cache"),
         ):
-            refused(path, forged(saved, **changes), words)
+            refused(path, forged(saved, **changes), message)
         # A field has another type, or is missing.
         header = unpacked(saved).header
         wrong: list[dict[str, Any]] = [
@@ -245,7 +247,7 @@ class TestRefusedFiles:
             path, saved, "was compiled for a CPU that has .*, which this one does not have\nfix:"
         )
 
-    def test_features_are_found_behind_constants(self, saved: bytes) -> None:
+    def test_cpu_features_after_large_constants(self, saved: bytes) -> None:
         features = executables.cpu_features(saved)
         assert features
         assert features == executables.host_cpu_features()
@@ -253,18 +255,18 @@ class TestRefusedFiles:
         for text in (b"-" * (1 << 20), b"-a" * (1 << 19), b"+a," * 5, b",+a" * 5 + b","):
             assert executables.cpu_features(text + b"\0" + saved) == features
 
-    def test_what_the_runtime_refuses(self, tmp_path: Path) -> None:
+    def test_files_that_the_runtime_refuses(self, tmp_path: Path) -> None:
         executable = lowering.compile(twice, "cpu")
         content = b"".join(packed(executable._info, executable.devices, b"no executable"))
         refused(tmp_path / "file", content, "is refused by cpu's runtime: ")
 
     def test_paths(self, tmp_path: Path) -> None:
-        for path, words in (
+        for path, message in (
             (tmp_path / "missing", "no such file or directory\nfix: check the name"),
             (tmp_path, "is a directory"),
             (Path(os.devnull), "it is not a regular file"),
         ):
-            with pytest.raises(ModuleFileError, match=words):
+            with pytest.raises(ModuleFileError, match=message):
                 lowering.load_executable(path)
         executable = lowering.compile(twice, "cpu")
         with pytest.raises(ModuleFileError, match=r"there is no folder .*\nfix: create it"):
@@ -274,7 +276,7 @@ class TestRefusedFiles:
                 call(3)  # type: ignore[operator]  # what is refused
 
 
-class TestNotSaved:
+class TestRefusedPrograms:
     def test_python_functions(self, tmp_path: Path) -> None:
         @xb.computation(xb.f32[2])
         def calling(x: xb.XlaOp) -> xb.XlaOp:
@@ -286,7 +288,7 @@ class TestNotSaved:
         assert caught.value.op == "save"
         assert not list(tmp_path.iterdir())
 
-    def test_what_devices_agree_about(self, tmp_path: Path) -> None:
+    def test_programs_with_agreement_checks(self, tmp_path: Path) -> None:
         @xb.computation(xb.f32[2], xb.pred[()])
         def perhaps(x: xb.XlaOp, chosen: xb.XlaOp) -> xb.XlaOp:
             return xb.conditional(chosen, x, lambda y: xb.all_reduce(y, xb.add), x, lambda y: y)
@@ -297,13 +299,13 @@ class TestNotSaved:
         ):
             executable.save(tmp_path / "file")
 
-    def test_devices_of_others(self, tmp_path: Path, monkeypatch: Any) -> None:
+    def test_devices_of_other_processes(self, tmp_path: Path, monkeypatch: Any) -> None:
         executable = lowering.compile(twice, "cpu")
         monkeypatch.setattr("lowering.running.executable_file.is_local", lambda _: False)
         with pytest.raises(ModuleFileError, match="runs on devices of several processes"):
             executable.save(tmp_path / "file")
 
-    def test_layouts_that_are_not_told(self, tmp_path: Path, monkeypatch: Any) -> None:
+    def test_unreported_layouts(self, tmp_path: Path, monkeypatch: Any) -> None:
         executable = lowering.compile(twice, "cpu")
         info = dataclasses.replace(executable._info, layouts=[])
         monkeypatch.setattr(array_layouts, "parameter_layouts", lambda _: None)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while XLA compiles: they are handled when it returns."""
+"""Ctrl-C and SIGTERM during compilation are handled when XLA returns."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def fail() -> None:
     raise ValueError("INTERNAL: no")
 
 
-def test_it_is_answered_afterwards(
+def test_a_signal_is_handled_afterwards(
     number: signal.Signals, meanwhile: list[Callable[[], Any]]
 ) -> None:
     done: list[str] = []
@@ -74,7 +74,7 @@ def test_it_is_answered_afterwards(
     assert np.array_equal(lowering.compile(doubled(), "cpu")(two), two + two)
 
 
-def test_a_second_one_is_answered_at_once(
+def test_a_second_signal_is_handled_at_once(
     number: signal.Signals, meanwhile: list[Callable[[], Any]]
 ) -> None:
     done: list[str] = []
@@ -113,7 +113,7 @@ def test_handlers_that_raise_nothing_are_called_for_all(meanwhile: list[Callable
     assert called == [signal.SIGINT] * 3
 
 
-def test_what_xla_refuses_does_not_hide_it(
+def test_a_signal_during_a_failing_compilation(
     number: signal.Signals, meanwhile: list[Callable[[], Any]]
 ) -> None:
     meanwhile += [lambda: signal.raise_signal(number), fail]
@@ -122,28 +122,28 @@ def test_what_xla_refuses_does_not_hide_it(
     assert isinstance(caught.value.__context__, ValueError)
 
 
-def test_what_is_no_handler_of_python_stays(meanwhile: list[Callable[[], Any]]) -> None:
-    found: list[Any] = []
-    meanwhile += [lambda: found.append(signal.getsignal(signal.SIGINT)), lambda: None]
+def test_handlers_outside_python_are_preserved(meanwhile: list[Callable[[], Any]]) -> None:
+    handlers: list[Any] = []
+    meanwhile += [lambda: handlers.append(signal.getsignal(signal.SIGINT)), lambda: None]
     for nothing in (signal.SIG_IGN, signal.SIG_DFL):
         before = signal.signal(signal.SIGINT, nothing)
         try:
             lowering.compile(doubled(), "cpu")
-            assert found.pop() is signal.getsignal(signal.SIGINT) is nothing
+            assert handlers.pop() is signal.getsignal(signal.SIGINT) is nothing
         finally:
             signal.signal(signal.SIGINT, before)
 
 
-def test_other_threads_leave_handlers_alone(
+def test_other_threads_do_not_change_handlers(
     number: signal.Signals, meanwhile: list[Callable[[], Any]]
 ) -> None:
     handler = signal.getsignal(number)
-    found: list[Any] = []
-    meanwhile += [lambda: found.append(signal.getsignal(number)), lambda: None]
+    handlers: list[Any] = []
+    meanwhile += [lambda: handlers.append(signal.getsignal(number)), lambda: None]
     thread = threading.Thread(target=lowering.compile, args=(doubled(), "cpu"))
     thread.start()
     thread.join()
-    assert found == [handler]
+    assert handlers == [handler]
 
 
 INTERRUPTED = """
@@ -174,7 +174,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_the_process_ends_as_it_says() -> None:
-    """And not by a crash in XLA, which continues to compile in its thread (-11)."""
+def test_the_exit_status_of_an_interrupted_process() -> None:
+    """The process must not crash (-11) while XLA continues to compile in its thread."""
     done = run_python("-c", INTERRUPTED, status=130)
     assert (done.stdout, done.stderr) == ("compiled\n", "")

@@ -1,4 +1,4 @@
-"""lowering.jit: functions of XlaOps called with arrays, against NumPy and against jax.jit."""
+"""lowering.jit: functions of XlaOps called with arrays, compared with NumPy and jax.jit."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def refused(call: Callable[[], Any]) -> str:
 
 
 class TestTraining:
-    """A small network with gradients by hand, compared with jax.grad."""
+    """A small network with explicit gradients, compared with jax.grad."""
 
     @staticmethod
     def loss(params: Any, x: Any, y: Any) -> Any:
@@ -98,7 +98,7 @@ class TestTraining:
         moved = jax.tree_util.tree_map(lambda p, g: p - g * rate, params, gradients)
         return moved, xb.reduce(error * error, 0.0, xb.add, dimensions=[0, 1]) / 8.0
 
-    def test_steps_with_donated_params_are_those_of_jax(self) -> None:
+    def test_steps_with_donated_params_agree_with_jax(self) -> None:
         random = np.random.default_rng(0)
         first = {
             "in": {"w": random.standard_normal((3, 4)), "b": np.zeros(4)},
@@ -130,10 +130,10 @@ class TestTraining:
         with pytest.raises(RuntimeError, match="Array has been deleted"):
             np.asarray(given["out"])
         message = refused(lambda: step(given, x, y, rate=np.float32(0.1)))
-        # jaxlib decides which one is reported.
+        # jaxlib chooses which one it reports.
         assert re.search(r"argument \d \(params\['in'\].*, got a jax.Array that has been", message)
 
-    def test_memory_is_used_again_and_given_once(self) -> None:
+    def test_donated_memory_is_reused(self) -> None:
         step = lowering.jit(lambda state, x: [one + x for one in state], donate=["state"])
         state = [lowering.device_put(np.ones(64, np.float32)) for _ in range(2)]
         places = [one.unsafe_buffer_pointer() for one in state]
@@ -145,7 +145,7 @@ class TestTraining:
         assert "argument 1 (state[1])" in message
         assert "the array of argument 0 (state[0]), whose" in message
         assert not state[0].is_deleted()
-        # The computation contains it, for every compiler.
+        # The computation contains the aliases, for every compiler.
         computation = step.computation(state, x)
         assert computation.donors == ((0, ()), (1, ()))
         assert step.lower(state, x).text.count("jax.buffer_donor = true") == 2
@@ -189,12 +189,12 @@ class TestTrees:
             "more.a.values['v']",
             "more.b.weights",
         )
-        # Registered metadata belongs to the structure.
+        # Registered metadata is part of the tree structure.
         more.a.kind = "product"
         with pytest.raises(AssertionError):
             jitted(tree, more)
 
-    def test_jax_nests_in_the_same_way(self) -> None:
+    def test_trees_agree_with_jax(self) -> None:
         def function(tree: Any) -> Any:
             return {"b": (tree["x"], [tree["y"]]), "a": None, "c": tree["x"] + tree["x"]}
 
@@ -203,7 +203,7 @@ class TestTrees:
         assert jax.tree_util.tree_structure(ours) == jax.tree_util.tree_structure(theirs)
         jax.tree_util.tree_map(np.testing.assert_array_equal, ours, theirs)
 
-    def test_several_ops_of_a_tuple_op(self) -> None:
+    def test_unpacking_a_tuple_op(self) -> None:
         def counted(x: xb.XlaOp) -> Any:
             start = (x.builder.constant(0, xb.s32), x)
             return {"loop": xb.while_(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] * 2.0), start)}
@@ -223,7 +223,7 @@ class TestTrees:
 
 
 class TestArguments:
-    def test_one_entry_however_it_is_called(self) -> None:
+    def test_equivalent_calls_share_an_entry(self) -> None:
         def function(x: Any, y: Any = ROW, *rest: Any, scale: Any = TWO, **more: Any) -> Any:
             total = xb.add(x, y, broadcast_dimensions=[1]) * scale
             for one in (*rest, *more.values()):
@@ -244,7 +244,7 @@ class TestArguments:
         names = jitted.computation(X, ROW, X, a=X).program_shape.parameter_names
         assert names == ("x", "y", "rest[0]", "scale", "more['a']")
 
-    def test_shapes_and_types_are_told_apart(self, added: lowering.JittedFunction) -> None:
+    def test_shapes_and_types_have_separate_entries(self, added: lowering.JittedFunction) -> None:
         added.cache_clear()
         for dtype in (np.float64, np.int64, np.uint8):
             x = np.array([1, 2], dtype)
@@ -260,7 +260,7 @@ class TestArguments:
         added.cache_clear()
         assert added.cache_info()[:3] == (0, 0, 0)
 
-    def test_warm_calls_tell_them_apart_too(self, added: lowering.JittedFunction) -> None:
+    def test_warm_calls_of_other_shapes_and_types(self, added: lowering.JittedFunction) -> None:
         """jaxlib would convert 64-bit NumPy arrays to 32 bits, and share their memory."""
         added.cache_clear()
         wide, narrow = np.arange(4096.0), np.arange(4096, dtype=np.float32)
@@ -292,11 +292,11 @@ class TestArguments:
 
         jitted = lowering.jit(moved, static=["times"], device="cpu:1")
         looked: list[int] = []
-        found = lowering.JittedFunction._call_flat
+        call_flat = lowering.JittedFunction._call_flat
 
         def counted(self: Any, *given: Any) -> Any:
             looked.append(1)
-            return found(self, *given)
+            return call_flat(self, *given)
 
         monkeypatch.setattr(lowering.JittedFunction, "_call_flat", counted)
 
@@ -320,7 +320,7 @@ class TestArguments:
         np.testing.assert_array_equal(jitted(state, x, 2).a, X + 1)
         assert jitted.cache_info()[:3] == (1, 1, 1)
 
-    def test_nothing_is_kept_alive(self) -> None:
+    def test_arguments_are_not_retained(self) -> None:
         def kept() -> list[weakref.ref[Any]]:
             weights = ROW.copy()
             jitted = lowering.jit(
@@ -336,7 +336,7 @@ class TestArguments:
         gc.collect()
         assert [one() for one in references] == [None] * 5
 
-    def test_static_ones(self) -> None:
+    def test_static_arguments(self) -> None:
         seen: list[Any] = []
 
         @lowering.jit(static=["n", 2])
@@ -348,7 +348,7 @@ class TestArguments:
         assert float(repeated(np.float32(3), n=2)) == 5
         assert float(repeated(np.float32(3), 2, ("mul", 0.0))) == 6
         assert len(seen) == 2
-        # Equal, but not the same.
+        # Equal, but not identical.
         for n, way in ((2.0, ("add", 0.0)), (2, ("add", -0.0)), (True, ("add", 0))):
             repeated.computation(xb.f32[()], n, way)
         assert len(seen) == 5
@@ -366,7 +366,7 @@ class TestArguments:
         assert float(Model().twice(np.float32(3))) == 6
 
     @pytest.mark.parametrize(
-        ("value", "words"),
+        ("value", "pattern"),
         [
             (
                 0.5,
@@ -384,33 +384,33 @@ class TestArguments:
             (jax.random.key(0), r"jax.random.key_data\(key\)"),
         ],
     )
-    def test_no_arrays(self, added: lowering.JittedFunction, value: Any, words: str) -> None:
+    def test_no_arrays(self, added: lowering.JittedFunction, value: Any, pattern: str) -> None:
         recorded = added.cache_info().recorded
         message = refused(lambda: added(X, value)).replace("\n", " ")
-        assert re.search(words, message), message
+        assert re.search(pattern, message), message
         assert added.cache_info().recorded == recorded
 
-    def test_tracers_of_jax(self, added: lowering.JittedFunction) -> None:
+    def test_jax_tracers(self, added: lowering.JittedFunction) -> None:
         added(X, X)
         with pytest.raises(
             ArgumentError, match=r"argument x must be an array, got a tracer of jax"
         ):
             jax.jit(lambda x: added(x, x))(X)
 
-    def test_arguments_that_it_does_not_take(self, added: lowering.JittedFunction) -> None:
-        for args, by_name, words in (
+    def test_refused_arguments(self, added: lowering.JittedFunction) -> None:
+        for args, by_name, pattern in (
             ((X,), {}, "missing a required argument: 'y'"),
             ((X, X, X), {}, "too many positional arguments"),
             ((X,), {"x": X}, "multiple values for argument 'x'"),
             ((X, X), {"z": X}, "unexpected keyword argument 'z'"),
         ):
             message = refused(lambda args=args, by_name=by_name: added(*args, **by_name))
-            assert words in message
+            assert pattern in message
             assert message.endswith("fix: call it as added(x, y)")
 
 
 class TestRecording:
-    def test_lines_are_those_of_the_function(self) -> None:
+    def test_source_lines_of_the_function(self) -> None:
         def wrong(x: Any, y: Any) -> Any:
             return xb.dot(x, y)  # here
 
@@ -420,7 +420,7 @@ class TestRecording:
         assert caught.value.location == f"{__file__}:{line}"
 
     @pytest.mark.parametrize(
-        ("function", "words"),
+        ("function", "message"),
         [
             (lambda x: None, "must return XlaOps, got None"),
             (lambda x: {"a": [x, 2.0]}, r"the result\['a'\]\[1\] of f must be an XlaOp, got 2.0"),
@@ -428,8 +428,8 @@ class TestRecording:
             (lambda x: Plain(x, "text"), r"the result.b of f must be an XlaOp, got 'text'"),
         ],
     )
-    def test_results_that_are_none(self, function: Callable[[Any], Any], words: str) -> None:
-        with pytest.raises(xb.OperandError, match=words):
+    def test_invalid_results(self, function: Callable[[Any], Any], message: str) -> None:
+        with pytest.raises(xb.OperandError, match=message):
             lowering.jit(function, name="f")(X)
 
     def test_values_of_another_computation(self) -> None:
@@ -441,7 +441,7 @@ class TestRecording:
         with pytest.raises(xb.BuilderError, match="belongs to builder"):
             lowering.jit(lambda x: other)(X)
 
-    def test_an_error_is_not_kept(self) -> None:
+    def test_errors_are_not_cached(self) -> None:
         fails = [True]
 
         def function(x: Any) -> Any:
@@ -456,7 +456,7 @@ class TestRecording:
         np.testing.assert_array_equal(jitted(X), X + X)
 
     @pytest.mark.parametrize(
-        ("make", "words"),
+        ("make", "message"),
         [
             (lambda: lowering.jit(3), "expected a function, got 3"),
             (lambda: lowering.jit(xb.computation(xb.f32[2])(xb.neg)), "lowering.compile"),
@@ -470,13 +470,13 @@ class TestRecording:
             (lambda: lowering.jit(type), "has no signature"),
         ],
     )
-    def test_no_functions(self, make: Callable[[], Any], words: str) -> None:
-        with pytest.raises(xb.OperandError, match=words):
+    def test_values_that_are_not_functions(self, make: Callable[[], Any], message: str) -> None:
+        with pytest.raises(xb.OperandError, match=message):
             make()
 
 
 class TestAheadOfTime:
-    def test_shapes_stand_for_arrays(self) -> None:
+    def test_shapes_in_place_of_arrays(self) -> None:
         jitted = lowering.jit(lambda p: {"s": p["a"] + p["b"]}, name="summed")
         shapes = {"a": xb.f32[2, 3], "b": jax.ShapeDtypeStruct((2, 3), np.float32)}
         computation = jitted.computation(shapes)
@@ -489,7 +489,7 @@ class TestAheadOfTime:
         np.testing.assert_array_equal(jitted({"a": X, "b": X})["s"], X + X)
         assert jitted.cache_info()[:3] == (1, 1, 1)
 
-    def test_shapes_that_no_array_has(self) -> None:
+    def test_invalid_shapes(self) -> None:
         jitted = lowering.jit(lambda x, y: x + y[0])
         run = jitted.compile(xb.f32["<=4"], xb.tuple_shape([xb.f32[()]]))
         assert np.asarray(run(ROW[:2], (np.float32(1),))).tolist() == [11, 21]
@@ -517,11 +517,11 @@ class TestNested:
         computation = outer.computation(ROW)
         calls = [op for op in computation.ops if op.opcode == "call"]
         assert len({id(op.attributes["to_apply"]) for op in calls}) == len(recorded) == 1
-        # The recording for it is the same as for arrays.
+        # It is recorded as for arrays.
         np.testing.assert_array_equal(inner(ROW, np.float32(3))["y"], ROW * 3)
         assert len(recorded) == 1
 
-    def test_it_may_use_values_around_it(self) -> None:
+    def test_captured_values(self) -> None:
         @lowering.jit
         def outer(x: Any, y: Any) -> Any:
             inner = lowering.jit(lambda v: v * y)
@@ -545,7 +545,7 @@ class TestNested:
 
         assert float(outer(ROW)) == 60 * 8
 
-    def test_with_arrays_it_runs_at_once(self) -> None:
+    def test_arrays_in_a_nested_call_run_immediately(self) -> None:
         inner = lowering.jit(lambda v: v + v)
 
         @lowering.jit
@@ -565,15 +565,15 @@ class TestNested:
             endless(X)
 
         inner = lowering.jit(lambda x, y: x + y, name="inner")
-        for value, words in (
+        for value, message in (
             (2.0, "the Python number 2.0"),
             (jnp.ones(3), r"the jax.Array f32.3."),
         ):
             outer = lowering.jit(functools.partial(lambda y, x: inner(x, y), value), name="outer")
-            with pytest.raises(ArgumentError, match=f"argument y must be .*{words}"):
+            with pytest.raises(ArgumentError, match=f"argument y must be .*{message}"):
                 outer(ROW)
 
-    def test_a_jitted_function_is_a_function(self) -> None:
+    def test_metadata_of_the_wrapped_function(self) -> None:
         inner = lowering.jit(lambda x: x + x, name="inner")
         outer = lowering.jit(inner, name="outer")
         np.testing.assert_array_equal(outer(ROW), ROW * 2)
@@ -582,7 +582,7 @@ class TestNested:
         assert lowering.jit(partial).name == "train_step"
         assert outer.function is inner
 
-    def test_a_static_argument_may_count_down(self) -> None:
+    def test_recursion_with_a_static_argument(self) -> None:
         @lowering.jit(static=["n"])
         def power(x: Any, n: int) -> Any:
             return x if n == 1 else x * power(x, n - 1)
@@ -591,7 +591,7 @@ class TestNested:
 
 
 class TestDevices:
-    def test_committed_arrays_decide(self) -> None:
+    def test_committed_arrays_determine_the_device(self) -> None:
         first, second = lowering.devices("cpu")[:2]
         jitted = lowering.jit(lambda x, y: x + y)
         here, there = (lowering.device_put(X, one) for one in (first, second))
@@ -619,7 +619,7 @@ class TestDevices:
         message = refused(lambda: jitted(jax.device_put(X, everywhere), X))
         assert "argument x must be on one device, got one on 2" in message
 
-    def test_the_device_asked_for(self) -> None:
+    def test_the_device_argument(self) -> None:
         first, second = lowering.devices("cpu")[:2]
         jitted = lowering.jit(lambda x: x + x, device="cpu:1")
         for x in (X, lowering.device_put(X, second), jnp.asarray(X)):
@@ -630,10 +630,10 @@ class TestDevices:
             lowering.jit(lambda x: x, device="abacus")(X)
 
 
-class TestKeeping:
+class TestCache:
     def test_threads_record_and_compile_once(self) -> None:
         recorded: list[int] = []
-        begun = threading.Barrier(4)
+        barrier = threading.Barrier(4)
 
         def function(x: Any) -> Any:
             recorded.append(1)
@@ -643,7 +643,7 @@ class TestKeeping:
         results: list[Any] = []
 
         def work() -> None:
-            begun.wait(timeout=60)
+            barrier.wait(timeout=60)
             results.append(np.asarray(jitted(X)))
 
         threads = [threading.Thread(target=work) for _ in range(4)]
@@ -655,7 +655,7 @@ class TestKeeping:
         assert len(recorded) == 1
         assert jitted.cache_info()[:3] == (1, 1, 1)
 
-    def test_the_oldest_goes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_oldest_entry_is_removed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(jit_cache, "MOST_KEPT", 2)
         jitted = lowering.jit(lambda x: x + x)
         for size in (1, 2, 1, 3, 1):

@@ -15,7 +15,7 @@ import builder as xb
 import lowering
 
 TOO_MANY = 25 * 10**12
-"""So many f32s take 91 TiB, more than any machine has."""
+"""The f32 elements take 91 TiB, more than any machine has."""
 
 
 def results(count: int) -> xb.XlaComputation:
@@ -48,13 +48,13 @@ def test_a_program_that_needs_too_much(make: Any, needs: str, replicas: int) -> 
         assert message.startswith(f"{make.__name__}: out of memory on ")
         assert f": 90.95 TiB at once; the program needs {needs} on each device\nfix: " in message
         assert "RESOURCE_EXHAUSTED" in caught.value.detail
-        found = small(1.5 if replicas == 1 else np.float32(1.5))
-        for one in found if replicas > 1 else [found]:
+        actual = small(1.5 if replicas == 1 else np.float32(1.5))
+        for one in actual if replicas > 1 else [actual]:
             assert np.asarray(one)[0] == 1.5
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="counts pages as Linux does")
-def test_memory_that_is_gone_since_the_last_call() -> None:
+def test_memory_that_became_unavailable_after_the_first_call() -> None:
     """jaxlib executes the call without Python, and raises an error of its own."""
     large = lowering.compile(results(1 << 24), "cpu")
     x = lowering.device_put(np.float32(1.5))
@@ -79,7 +79,7 @@ def test_memory_that_is_gone_since_the_last_call() -> None:
 
 
 def test_an_array_that_is_too_large() -> None:
-    """One element in the host's memory, and too many on the device."""
+    """A broadcast view of one element on the host is too large on the device."""
     array = np.broadcast_to(np.float32(1), (TOO_MANY,))
     with pytest.raises(lowering.ExecutionError) as caught:
         lowering.device_put(array, "cpu")

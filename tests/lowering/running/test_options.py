@@ -23,7 +23,7 @@ def waves(x: xb.XlaOp) -> xb.XlaOp:
 
 
 class TestFlags:
-    def test_the_same_passes_are_left_out_as_by_jax(self) -> None:
+    def test_disabled_passes_agree_with_jax(self) -> None:
         flag = "xla_disable_hlo_passes"
         compiled = jax.jit(lambda x: jnp.exp(jnp.sin(x)) * x).lower(X)
         counts = []
@@ -104,27 +104,27 @@ class TestOptimizationLevel:
         assert shares[3] > 0.9
         assert shares[2] < 0.75
 
-    def test_what_xla_is_told(self) -> None:
+    def test_compile_options(self) -> None:
         devices = [lowering.device("cpu")]
-        told = compilation.compile_options(devices, level=1)
-        build = told.executable_build_options
+        with_level = compilation.compile_options(devices, level=1)
+        build = with_level.executable_build_options
         assert build.debug_options.xla_backend_optimization_level == 1
         assert build.optimization_level == 19  # O1 of xla.ExecutionOptions.EffortLevel
         plain = compilation.compile_options(devices)
-        assert compilation.options_bytes(plain) != compilation.options_bytes(told)
+        assert compilation.options_bytes(plain) != compilation.options_bytes(with_level)
         again = compilation.compile_options(devices, level=1)
-        assert compilation.options_bytes(again) == compilation.options_bytes(told)
+        assert compilation.options_bytes(again) == compilation.options_bytes(with_level)
 
 
 def products(module: lowering.StablehloModule, precision: str) -> list[str]:
-    """The lines of the products of a module."""
+    """Return the lines with products of a module at a default precision."""
     text = str(with_precision(module.module, precision))
     return [line for line in text.splitlines() if "precision" in line or "algorithm" in line]
 
 
 class TestDefaultPrecision:
     @pytest.mark.parametrize("precision", ["default", "HIGH", "highest"])
-    def test_as_jax_does(self, precision: str) -> None:
+    def test_agrees_with_jax(self, precision: str) -> None:
         @xb.computation(xb.f32[8, 8])
         def square(x: xb.XlaOp) -> xb.XlaOp:
             return xb.dot(x, x)
@@ -132,11 +132,15 @@ class TestDefaultPrecision:
         executable = lowering.compile(square, "cpu", options={"default_precision": precision})
         with jax.default_matmul_precision(precision.lower()):
             theirs = jax.jit(lambda x: x @ x).lower(X).compile().as_text()
-        said = f"operand_precision={{{precision.lower()},{precision.lower()}}}"
-        assert (said in executable.hlo_text()) == (said in theirs) == (precision != "default")
+        attribute = f"operand_precision={{{precision.lower()},{precision.lower()}}}"
+        assert (
+            (attribute in executable.hlo_text())
+            == (attribute in theirs)
+            == (precision != "default")
+        )
         np.testing.assert_allclose(executable(X), X @ X, rtol=1e-5)
 
-    def test_what_says_its_own_keeps_it(self) -> None:
+    def test_explicit_precision_is_preserved(self) -> None:
         high = xb.Precision.HIGH
 
         @xb.computation(xb.f32[4, 4])
@@ -223,13 +227,13 @@ WRONG: list[tuple[Any, str]] = [
 
 
 class TestRefusals:
-    @pytest.mark.parametrize(("options", "words"), WRONG)
-    def test_before_xla_sees_it(self, options: Any, words: str) -> None:
-        with pytest.raises(xb.OperandError, match=f"(?s)^compile: .*{words}"):
+    @pytest.mark.parametrize(("options", "message"), WRONG)
+    def test_invalid_options(self, options: Any, message: str) -> None:
+        with pytest.raises(xb.OperandError, match=f"(?s)^compile: .*{message}"):
             lowering.compile(waves, "cpu", options=options)
 
     @pytest.mark.parametrize(
-        ("name", "value", "words"),
+        ("name", "value", "message"),
         [
             (
                 "xla_cpu_enable_fast_mth",
@@ -241,11 +245,11 @@ class TestRefusals:
             ("xla_backend_optimization_level", 1.5, "a 32-bit integer, got 1.5"),
         ],
     )
-    def test_by_xla(self, name: str, value: Any, words: str) -> None:
-        with pytest.raises(xb.OperandError, match=f"(?s)^compile: .*{words}"):
+    def test_errors_of_xla(self, name: str, value: Any, message: str) -> None:
+        with pytest.raises(xb.OperandError, match=f"(?s)^compile: .*{message}"):
             lowering.compile(waves, "cpu", options={name: value})
 
-    def test_by_the_compiler_of_a_tpu(self) -> None:
+    def test_errors_of_the_tpu_compiler(self) -> None:
         options = read_options({"xla_tpu_enable_something": "abc"})
         report = "INVALID: Failed to parse 'abc' into flag xla_tpu_enable_something:"
         error = refused_option(report, options)

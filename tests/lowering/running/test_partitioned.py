@@ -26,9 +26,9 @@ def devices() -> tuple[jax.Device, ...]:
 
 def compiled(text: str | xb.XlaComputation, **options: Any) -> lowering.PartitionedExecutable:
     module = lowering.load_bytes(text) if isinstance(text, str) else text
-    found = lowering.compile(module, **{"num_partitions": N, **options})
-    assert isinstance(found, lowering.PartitionedExecutable)
-    return found
+    result = lowering.compile(module, **{"num_partitions": N, **options})
+    assert isinstance(result, lowering.PartitionedExecutable)
+    return result
 
 
 def array(*sizes: int) -> Any:
@@ -36,7 +36,7 @@ def array(*sizes: int) -> Any:
 
 
 def matmul(left: Any, right: Any, **options: Any) -> lowering.PartitionedExecutable:
-    """x @ y and y, with shardings of x and y."""
+    """Return x @ y and y, with shardings of x and y."""
     b = xb.XlaBuilder("matmul")
     x = b.parameter(xb.f32[4, 8], "x", sharding=left)
     y = b.parameter(xb.f32[8, 8], "y", sharding=right)
@@ -57,8 +57,8 @@ def with_axes() -> lowering.PartitionedExecutable:
 
 
 @pytest.mark.parametrize("make", [with_tiles, with_axes])
-def test_a_matrix_product_is_cut_in_two_ways(make: Any) -> None:
-    """2x4: against NumPy, and against jax.jit with the same shardings, shard by shard."""
+def test_a_matrix_product_over_a_2x4_mesh(make: Any) -> None:
+    """Compare with NumPy, and with the shards of jax.jit with the same shardings."""
     run = make()
     names = run.parameter_shardings["x"].mesh.axis_names
     mesh = Mesh(np.array(devices()).reshape(2, 4), names)
@@ -73,7 +73,7 @@ def test_a_matrix_product_is_cut_in_two_ways(make: Any) -> None:
     for ours, theirs in zip(product.addressable_shards, expected.addressable_shards, strict=True):
         assert (ours.device, ours.index) == (theirs.device, theirs.index)
         np.testing.assert_allclose(ours.data, theirs.data, rtol=1e-5, atol=1e-6)
-    # Arrays with the sharding of the parameter are not copied, however it is written.
+    # Arrays with the sharding of the parameter, in any notation, are not copied.
     again, same = run(jax.device_put(x, rows), y=right)
     np.testing.assert_array_equal(again, product)
     assert same.sharding == columns
@@ -108,8 +108,8 @@ def test_devices_in_another_order() -> None:
         ),
     ],
 )
-def test_parts_dealt_out_in_another_order(head: str, sharding: str) -> None:
-    """The sharding lists the device of each part; 64-bit elements are exact."""
+def test_shards_in_another_device_order(head: str, sharding: str) -> None:
+    """The sharding lists the device of each shard; 64-bit elements are exact."""
     run = compiled(
         f"""{head}
 func.func @main(%x: tensor<4x8xf64> {{{sharding}, tf.aliasing_output = 0 : i32}}, %s: tensor<i64>)
@@ -179,7 +179,7 @@ def test_a_training_step(shardy: bool) -> None:
         step(xs, targets, *before)
 
 
-def test_what_has_no_sharding() -> None:
+def test_parameters_and_results_without_shardings() -> None:
     """Parameters are replicated; XLA chooses the results; results may be nested in any way."""
     run = compiled(
         """
@@ -229,7 +229,7 @@ func.func @main(%x: tensor<8x3xf64>, %t: !stablehlo.token, %n: tensor<i64>)
 )
 def test_wrong_arguments(value: Any, message: str) -> None:
     x, y = array(4, 8), array(8, 8)
-    for _ in range(2):  # refused again
+    for _ in range(2):  # refused again by the direct call
         with pytest.raises(ArgumentError, match=message):
             with_axes()(value(x), y)
     np.testing.assert_allclose(np.asarray(with_axes()(x, y)[0]), x @ y, rtol=1e-5, atol=1e-6)
@@ -250,7 +250,7 @@ def test_wrong_counts_and_names() -> None:
         jax.jit(run)(x, array(8, 8))
 
 
-def test_an_array_given_twice_is_not_donated() -> None:
+def test_an_array_passed_twice_is_not_donated() -> None:
     """jaxlib would crash."""
     b = xb.XlaBuilder("given")
     cut = "{devices=[8]<=[8]}"
@@ -261,7 +261,7 @@ def test_an_array_given_twice_is_not_donated() -> None:
     for _ in range(2):
         with pytest.raises(ArgumentError, match=r"the array of argument 0 \(x\), whose"):
             run(one, one)
-    # Another array of the same memory.
+    # Another array with the same memory.
     mesh = jax.sharding.Mesh(np.array(run.devices), ("other",))
     spec = jax.sharding.PartitionSpec("other")
     same = jax.device_put(one, jax.sharding.NamedSharding(mesh, spec))
@@ -272,7 +272,7 @@ def test_an_array_given_twice_is_not_donated() -> None:
     assert [one.is_deleted(), two.is_deleted()] == [True, False]
 
 
-def test_collectives_in_tiles() -> None:
+def test_collectives_in_manual_shards() -> None:
     """Manual partitions: numbers of partitions, sums in groups, broadcasts."""
     b = xb.XlaBuilder("manual")
     cut = "{devices=[8]<=[8]}"
@@ -289,8 +289,8 @@ def test_collectives_in_tiles() -> None:
     np.testing.assert_allclose(np.asarray(run(values)), expected, rtol=1e-5)
 
 
-def in_parts(inside: Any) -> xb.XlaComputation:
-    """What each of 8 devices computes of its part of f32[8,2], and of a replicated f32[1,2]."""
+def per_shard(inside: Any) -> xb.XlaComputation:
+    """Apply a function on each of 8 devices to its shard of f32[8,2] and a replicated f32[1,2]."""
     b = xb.XlaBuilder("parts")
     cut = "{devices=[8,1]<=[8]}"
     x = b.parameter(xb.f32[8, 2], "x", sharding=cut)
@@ -299,8 +299,8 @@ def in_parts(inside: Any) -> xb.XlaComputation:
     return b.build(xb.spmd_shard_to_full_shape(part, xb.f32[8, 2], cut))
 
 
-def test_devices_that_part_ways_in_tiles() -> None:
-    """The origin of a condition shows that it differs, even if nothing declares it."""
+def test_diverging_control_flow_in_manual_shards() -> None:
+    """Conditions that depend on shards are detected as different without an annotation."""
 
     def positive(one: xb.XlaOp) -> xb.XlaOp:
         return xb.reduce(one, one.builder.constant(np.float32(0)), xb.add, [0, 1]) > 0
@@ -320,7 +320,7 @@ def test_devices_that_part_ways_in_tiles() -> None:
         whole = xb.spmd_full_to_shard_shape(whole, "{replicated}")
         return xb.while_(lambda s: positive(s[0]), ended, (first, whole))[0]
 
-    run = compiled(in_parts(loop))
+    run = compiled(per_shard(loop))
     ones, whole = np.ones((8, 2), np.float32), np.full((1, 2), 7, np.float32)
     mixed = ones * np.where(np.arange(8) == 3, -1, 1).astype(np.float32)[:, None]
     for kind, values in (("if", mixed), ("while", -ones)):
@@ -330,36 +330,36 @@ def test_devices_that_part_ways_in_tiles() -> None:
     np.testing.assert_array_equal(run(-50 * ones, whole), np.arange(8)[:, None] - 50 * ones)
 
 
-@pytest.mark.parametrize("words", ["mesh", "tilings"])
-def test_branches_that_lie_in_different_ways(words: str) -> None:
+@pytest.mark.parametrize("kind", ["mesh", "tilings"])
+def test_branches_with_different_shardings(kind: str) -> None:
     """XLA fails on them if no operation follows the annotation of the results."""
 
-    def said(one: xb.XlaOp, *axes: Any) -> xb.XlaOp:
+    def sharded(op: xb.XlaOp, *axes: Any) -> xb.XlaOp:
         sharding = ROWS.sharding(*axes).at_rank(2)
-        return xb.with_sharding(one, sharding if words == "mesh" else sharding.tiling)
+        return xb.with_sharding(op, sharding if kind == "mesh" else sharding.tiling)
 
     b = xb.XlaBuilder("branches")
     x, which = b.parameter(xb.f32[4, 8], "x"), b.parameter(xb.s32[()], "which")
     branches = [
-        lambda v: xb.tuple(v, said(v + 1.0, "data", "model")),
-        lambda v: xb.tuple(said(v, "model"), said(v * 2.0, None, "data")),
+        lambda v: xb.tuple(v, sharded(v + 1.0, "data", "model")),
+        lambda v: xb.tuple(sharded(v, "model"), sharded(v * 2.0, None, "data")),
         lambda v: xb.tuple(v, -v),
     ]
     pair = xb.conditional(which, branches, [x] * 3)
     alone = xb.conditional(
-        which > 0, x, lambda v: said(v + 3.0, None, "model"), x, lambda v: said(v, "model")
+        which > 0, x, lambda v: sharded(v + 3.0, None, "model"), x, lambda v: sharded(v, "model")
     )
     run = compiled(b.build(xb.tuple(pair[0], pair[1], alone)))
     values = array(4, 8)
     for number, second in enumerate((values + 1, values * 2, -values)):
-        found = run(values, number)
+        actual = run(values, number)
         last = values + 3 if number else values
-        for one, wanted in zip(found, (values, second, last), strict=True):
-            np.testing.assert_array_equal(one, wanted)
+        for one, expected in zip(actual, (values, second, last), strict=True):
+            np.testing.assert_array_equal(one, expected)
 
 
-def test_operations_across_partitions_on_whole_arrays() -> None:
-    """XLA aborts on one in a manual part; elsewhere the result depends on its partitioning."""
+def test_collectives_on_unpartitioned_arrays() -> None:
+    """XLA aborts on one in a manual region; elsewhere its result depends on the partitioning."""
 
     def among_parts(part: xb.XlaOp, whole: xb.XlaOp) -> xb.XlaOp:
         return part + xb.exp(xb.all_reduce(xb.exp(whole), xb.add, channel_id=1))
@@ -374,16 +374,16 @@ def test_operations_across_partitions_on_whole_arrays() -> None:
     with pytest.raises(
         CompileError, match=r"mul.*inside a loop or a branch.*\nfix: .*'{replicated}'"
     ):
-        compiled(in_parts(among_rounds))
+        compiled(per_shard(among_rounds))
     b = xb.XlaBuilder("cut")
     x = b.parameter(xb.f32[8], "x", sharding=ROWS.sharding("model"))
     ring = [(number, (number + 1) % N) for number in range(N)]
     alone = b.build(xb.collective_permute(x * 2.0, ring, channel_id=1))
-    for one in (in_parts(among_parts), alone):
+    for one in (per_shard(among_parts), alone):
         with pytest.raises(CompileError, match=r"got a full array.*\nfix: .*spmd_full_to_"):
             compiled(one)
     with pytest.raises(CompileError, match=r"requires 8 .*\nfix: pass use_global_device_ids=True"):
-        compiled(in_parts(lambda p, _: xb.all_reduce(p, xb.add, [[*range(N)]], channel_id=1)))
+        compiled(per_shard(lambda p, _: xb.all_reduce(p, xb.add, [[*range(N)]], channel_id=1)))
     b = xb.XlaBuilder("left")
     x = b.parameter(xb.f32[8], "x")
     left = b.build(xb.spmd_full_to_shard_shape(x, "{devices=[8]<=[8]}"))
@@ -428,11 +428,11 @@ func.func @main(%x: tensor<4x8xf32>, %first: tensor<i32>) -> tensor<4x8xf32> {
 
 
 def test_collectives_over_a_mesh() -> None:
-    """In a manual part of the program; devices that take different branches are stopped."""
+    """In a manual region; devices that take different branches cause an error."""
     run = compiled(_MANUAL)
     x = array(4, 8)
     result = np.asarray(run(x, 0))
-    halves = x[:2] + x[2:]  # over "x"; then for each row of devices one part for all
+    halves = x[:2] + x[2:]  # over "x"; then one shard for all devices of a row
     expected = np.vstack([np.tile(halves[:, 6:], 4), np.tile(halves[:, :2], 4)])
     np.testing.assert_allclose(result, expected, rtol=1e-6)
     with pytest.raises(
@@ -462,7 +462,7 @@ def test_a_loop_over_some_axes_of_a_mesh() -> None:
     )
     run = compiled(jax.jit(mapped).lower(array(4, 2), 2).as_text())
     x = array(4, 2)
-    # Two rounds: (a + b) / 4, and the sum of two of them by 4.
+    # Two iterations: (a + b) / 4, then the sum of two of these divided by 4.
     expected = np.vstack([(x[:2] + x[2:]) / 8] * 2)
     np.testing.assert_allclose(run(x, np.int32(2)), expected, rtol=1e-6)
 
@@ -487,8 +487,8 @@ def test_a_program_of_jax() -> None:
     assert result.sharding.mesh.axis_names == ("a", "b")
 
 
-def test_a_layout_and_a_mesh_of_part_axes() -> None:
-    """Half of an axis is not an axis of the mesh: the array gets a mesh of its own."""
+def test_a_layout_and_a_split_mesh_axis() -> None:
+    """Half of an axis is not a mesh axis, so the array has a separate mesh."""
     run = compiled(
         """
 sdy.mesh @mesh = <["x"=2, "y"=4]>
@@ -517,10 +517,10 @@ def compiled_nothing() -> lowering.PartitionedExecutable:
     )
 
 
-def said(argument: str, result: str = "", head: str = "", shape: str = "5x8xf32") -> str:
-    entered, left = (f" {{{one}}}" if one else "" for one in (argument, result))
+def doubling(argument: str, result: str = "", head: str = "", shape: str = "5x8xf32") -> str:
+    of_argument, of_result = (f" {{{text}}}" if text else "" for text in (argument, result))
     return f"""{head}
-func.func @main(%x: tensor<{shape}>{entered}) -> (tensor<{shape}>{left}) {{
+func.func @main(%x: tensor<{shape}>{of_argument}) -> (tensor<{shape}>{of_result}) {{
   %0 = stablehlo.add %x, %x : tensor<{shape}>
   return %0 : tensor<{shape}>
 }}"""
@@ -541,34 +541,37 @@ MESH = 'sdy.mesh @mesh = <["x"=2, "y"=4]>'
     ("text", "message"),
     [
         (
-            said(tiles("{devices=[2,4]<=[8]}")),
+            doubling(tiles("{devices=[2,4]<=[8]}")),
             r"dimension 0 of parameter arg0 of main must be divisible into 2 .*\nfix: pad it to 6",
         ),
-        (said("", tiles("{devices=[2,4]<=[8]}")), "dimension 0 of the result of main must be"),
+        (doubling("", tiles("{devices=[2,4]<=[8]}")), "dimension 0 of the result of main must be"),
         (
-            said(axes('[{"x"}, {"y"}]'), "", MESH),
+            doubling(axes('[{"x"}, {"y"}]'), "", MESH),
             r"dimension 0 of parameter arg0 .*\nfix: pad it to 6",
         ),
-        (said("", axes('[{"y"}, {}]'), MESH), "dimension 0 of the result .* 4 shards"),
-        (said(tiles("{devices=[1,8]<=[9]}")), r"the sharding .* can't be parsed"),
-        (said(tiles("{devices=[1,8]0,1,2}")), r"the sharding .* can't be parsed"),
-        (said(tiles("whole")), r"the sharding .* can't be parsed"),
-        (said(tiles("{devices=[1,4]<=[4]}")), r"is over 4 devices.*\nfix: .*num_partitions=4"),
-        (said("", "", MESH.replace("4", "8")), None),
+        (doubling("", axes('[{"y"}, {}]'), MESH), "dimension 0 of the result .* 4 shards"),
+        (doubling(tiles("{devices=[1,8]<=[9]}")), r"the sharding .* can't be parsed"),
+        (doubling(tiles("{devices=[1,8]0,1,2}")), r"the sharding .* can't be parsed"),
+        (doubling(tiles("whole")), r"the sharding .* can't be parsed"),
+        (doubling(tiles("{devices=[1,4]<=[4]}")), r"is over 4 devices.*\nfix: .*num_partitions=4"),
+        (doubling("", "", MESH.replace("4", "8")), None),
         (
-            said(axes('[{}, {"y"}]'), "", MESH.replace("4", "8")),
+            doubling(axes('[{}, {"y"}]'), "", MESH.replace("4", "8")),
             r"the mesh is over 16 devices.*\nfix: .*num_partitions=16",
         ),
-        (said(tiles("{devices=[8]<=[8]}")), "a sharding has a number for each dimension, got"),
-        (said(tiles("{manual}")), "remove all shardings"),
-        (said("", tiles("{maximal device=3}")), "got .* with the sharding {maximal device=3}"),
-        (said(tiles("{devices=[1,4,2]<=[8] last_tile_dims={manual}}")), "are replicated or tiled"),
+        (doubling(tiles("{devices=[8]<=[8]}")), "a sharding has a number for each dimension, got"),
+        (doubling(tiles("{manual}")), "remove all shardings"),
+        (doubling("", tiles("{maximal device=3}")), "got .* with the sharding {maximal device=3}"),
         (
-            said(axes('[{}, {"y"}]'), tiles("{replicated}"), MESH),
+            doubling(tiles("{devices=[1,4,2]<=[8] last_tile_dims={manual}}")),
+            "are replicated or tiled",
+        ),
+        (
+            doubling(axes('[{}, {"y"}]'), tiles("{replicated}"), MESH),
             "a module has shardings of one form, got mhlo.sharding and sdy.sharding",
         ),
         (
-            said(
+            doubling(
                 tiles("{devices=[1,8]<=[8]}") + ", tf.aliasing_output = 0 : i32",
                 tiles("{replicated}"),
             ),
@@ -577,7 +580,7 @@ MESH = 'sdy.mesh @mesh = <["x"=2, "y"=4]>'
     ],
 )
 def test_shardings_that_are_refused(text: str, message: str | None) -> None:
-    if message is None:  # a mesh that nothing names has no effect
+    if message is None:  # an unused mesh has no effect
         assert isinstance(
             lowering.compile(lowering.load_bytes(text), num_partitions=2),
             lowering.ReplicatedExecutable,
@@ -588,7 +591,7 @@ def test_shardings_that_are_refused(text: str, message: str | None) -> None:
 
 
 def test_replicas_are_refused() -> None:
-    text = said(tiles("{devices=[1,4]<=[4]}"))
+    text = doubling(tiles("{devices=[1,4]<=[4]}"))
     with pytest.raises(CompileError, match=r"runs on one replica.*\nfix: .*num_partitions=8"):
         compiled(text, num_partitions=4, num_replicas=2)
 

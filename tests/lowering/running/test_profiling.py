@@ -1,4 +1,4 @@
-"""Profiles, memory and cost of executables; and which calls wait."""
+"""Profiles, memory and cost of executables, and asynchronous calls."""
 
 import jax
 import numpy as np
@@ -96,7 +96,7 @@ def test_cost(run):
     assert all(type(one) is float for one in cost.values())
 
 
-def test_calls_come_back_before_the_end():
+def test_calls_return_before_the_program_ends():
     builder = xb.XlaBuilder("long")
     x = builder.parameter(xb.f32[SIZES], "x")
     power = x
@@ -107,7 +107,7 @@ def test_calls_come_back_before_the_end():
     there = lowering.device_put(host)
 
     def came_back_early(given):
-        # The second call waits for the first on the device, not here.
+        # The second call waits for the first on the device, not in Python.
         result = long(long(given))
         early = not result.is_ready()
         assert jax.block_until_ready(result) is result

@@ -24,12 +24,12 @@ def devices() -> tuple[jax.Device, ...]:
 
 @pytest.fixture(scope="module")
 def doubled() -> lowering.ReplicatedExecutable:
-    """x + x and the replica's number, on 4 replicas."""
+    """Return x + x and the replica id, on 4 replicas."""
     b = xb.XlaBuilder("doubled")
     x = b.parameter(xb.f64[2], "x")
-    found = lowering.compile(b.build(xb.tuple(x + x, b.replica_id())), "cpu", num_replicas=4)
-    assert isinstance(found, lowering.ReplicatedExecutable)
-    return found
+    result = lowering.compile(b.build(xb.tuple(x + x, b.replica_id())), "cpu", num_replicas=4)
+    assert isinstance(result, lowering.ReplicatedExecutable)
+    return result
 
 
 def as_lists(results: list[Any]) -> list[Any]:
@@ -40,7 +40,7 @@ ROWS = np.array([[0, 1], [2, 3], [4, 5], [6, 7]], np.float64)
 DOUBLED = [([0.0, 2.0], 0), ([4.0, 6.0], 1), ([8.0, 10.0], 2), ([12.0, 14.0], 3)]
 
 
-def test_what_an_executable_of_several_devices_is(doubled: Any) -> None:
+def test_attributes_of_the_executable(doubled: Any) -> None:
     assert doubled.name == "doubled"
     assert str(doubled.program_shape) == "(x: f64[2]) -> (f64[2], u32[])"
     assert doubled.devices == devices()[:4]
@@ -87,7 +87,7 @@ def test_results_can_be_arguments_again(doubled: Any) -> None:
     assert as_lists(again) == [([4 * a for a in row], n) for n, row in enumerate(ROWS.tolist())]
 
 
-def test_64_bits_whatever_the_flag() -> None:
+def test_64_bit_types_with_and_without_jax_enable_x64() -> None:
     b = xb.XlaBuilder("exact")
     x, n, z = b.parameter(xb.f64[1]), b.parameter(xb.s64[()]), b.parameter(xb.c128[()])
     run = lowering.compile(b.build(xb.tuple(x, n + 1, z)), "cpu", num_replicas=2)
@@ -114,8 +114,8 @@ def test_scalars() -> None:
         assert as_lists(run(given)) == expected
 
 
-def test_an_array_of_the_parameter_s_own_shape_is_for_all() -> None:
-    """Even where it could be rows, since the sizes are equal."""
+def test_an_array_of_the_parameter_shape_is_replicated() -> None:
+    """Even if its rows could be distributed too, as the sizes are equal."""
     b = xb.XlaBuilder("own")
     run = lowering.compile(b.build(b.parameter(xb.s32[2, 2]) + 0), "cpu", num_replicas=2)
     both = np.arange(4, dtype=np.int32).reshape(2, 2)
@@ -179,7 +179,7 @@ def test_a_parameter_with_a_layout() -> None:
     assert as_lists(run(list(rows))) == (rows + 1).tolist()
 
 
-# Refused arguments. Most of them would end the process.
+# Refused arguments. jaxlib would crash on most of them.
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
@@ -238,7 +238,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_arguments_that_are_refused(doubled: Any, name: str) -> None:
+def test_refused_arguments(doubled: Any, name: str) -> None:
     arguments, message = REFUSED[name]
     with pytest.raises(ArgumentError) as caught:
         doubled(*arguments)
@@ -292,7 +292,7 @@ def test_names(doubled: Any) -> None:
         doubled(ROWS, x=ROWS)
 
 
-def test_tuples_that_are_refused() -> None:
+def test_refused_tuples() -> None:
     b = xb.XlaBuilder("pair")
     p = b.parameter("(f32[2], f32[2])", "p")
     run = lowering.compile(b.build(p), "cpu", num_replicas=2)
@@ -318,7 +318,7 @@ def identity() -> xb.XlaComputation:
     return b.build(b.parameter(xb.f32[1]) + b.constant(0.0, xb.f32))
 
 
-def test_the_devices_that_follow() -> None:
+def test_the_following_devices() -> None:
     run = lowering.compile(identity(), "cpu:3", num_replicas=2, num_partitions=2)
     assert run.devices == devices()[3:7]
     assert [r.devices() for r in run(np.float32([1]))] == [{d} for d in devices()[3:7]]
@@ -387,15 +387,13 @@ def test_one_device_in_the_list() -> None:
         ({"num_replicas": None}, xb.OperandError, "num_replicas must be an integer"),
     ],
 )
-def test_devices_that_are_refused(
-    arguments: dict[str, Any], error: type[Exception], message: str
-) -> None:
+def test_refused_devices(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error) as caught:
         lowering.compile(identity(), **arguments)
     assert message in str(caught.value)
 
 
-def test_sizes_at_the_entry_are_fixed() -> None:
+def test_dynamic_entry_sizes_are_refused() -> None:
     b = xb.XlaBuilder("bounded")
     computation = b.build(xb.neg(b.parameter("f32[<=4]", "x")))
     with pytest.raises(CompileError, match="must have fixed sizes on several devices, got f32"):
@@ -483,19 +481,19 @@ def test_messages_name_the_partition() -> None:
         parts([x, x[:1]])
 
 
-def test_with_a_sharding_inside_partitions_share_the_whole() -> None:
+def test_a_sharding_of_an_op_partitions_the_program() -> None:
     """XLA partitions the program then: see test_partitioned."""
     b = xb.XlaBuilder("cut")
     x = b.parameter(xb.f32[4], "x")
     with b.sharding("{devices=[2]<=[2]}"):
         y = x + x
-    # The results are arrays over all devices anyway.
+    # The results are arrays over all devices in both cases.
     run = lowering.compile(b.build(y), "cpu", num_partitions=2, results="sharded")
     assert isinstance(run, lowering.PartitionedExecutable)
     assert np.asarray(run(np.arange(4, dtype=np.float32))).tolist() == [0.0, 2.0, 4.0, 6.0]
 
 
-# Branches and loops around operations across devices
+# Branches and loops that contain collectives
 
 
 def branch(x: xb.XlaOp, condition: xb.XlaOp) -> xb.XlaOp:
@@ -503,7 +501,7 @@ def branch(x: xb.XlaOp, condition: xb.XlaOp) -> xb.XlaOp:
 
 
 @pytest.mark.parametrize("partitions", [False, True])
-def test_a_branch_that_all_take(partitions: bool) -> None:
+def test_a_branch_taken_by_all_devices(partitions: bool) -> None:
     where = {"num_partitions" if partitions else "num_replicas": 4}
     channel = 1 if partitions else None
     b = xb.XlaBuilder("branch")
@@ -544,7 +542,7 @@ def test_a_choice_of_several() -> None:
         run(rows, [0, 1])
 
 
-def test_a_loop_as_long_as_its_argument() -> None:
+def test_a_loop_with_an_iteration_count_argument() -> None:
     b = xb.XlaBuilder("loop")
     x, limit = b.parameter(xb.s64[1], "x"), b.parameter(xb.s32[()], "limit")
     _, result = xb.while_(
@@ -578,7 +576,7 @@ def test_a_call_inside_of_a_branch() -> None:
         run(np.zeros((2, 1), np.float32))
 
 
-def test_branches_inside_of_each_other() -> None:
+def test_nested_branches() -> None:
     b = xb.XlaBuilder("inner")
     x = b.parameter(xb.f32[1])
     p, q = b.parameter(xb.pred[()]), b.parameter(xb.pred[()])
@@ -592,8 +590,8 @@ def test_branches_inside_of_each_other() -> None:
             run(rows, p_given, q_given)
 
 
-def test_what_counts_is_not_compared() -> None:
-    """A loop whose condition is constant needs no agreement."""
+def test_loops_with_constant_conditions_are_not_checked() -> None:
+    """All devices execute the same number of iterations."""
 
     def program(steps: Any) -> str:
         b = xb.XlaBuilder("counts")
@@ -629,7 +627,7 @@ print(np.asarray(run(np.ones((2, 1), np.float32), True)[1]))
 """
 
 
-def test_a_process_that_disagreed_ends() -> None:
+def test_a_process_ends_after_a_disagreement() -> None:
     """No waiting thread is left."""
     done = run_python("-c", HANGING, timeout=50)
     assert done.stdout.split() == ["if", "if", "if", "[2.]"]

@@ -28,23 +28,23 @@ def doubling(b: xb.XlaBuilder) -> xb.XlaComputation:
 
 @pytest.fixture(scope="module")
 def sharded() -> lowering.ReplicatedExecutable:
-    """x + x, the replica's number and the sum of all x, on 4 replicas."""
+    """Return x + x, the replica id and the sum of all x, on 4 replicas."""
     computation = doubling(xb.XlaBuilder("sharded"))
-    found = lowering.compile(computation, "cpu", num_replicas=4, results="sharded")
-    assert isinstance(found, lowering.ReplicatedExecutable)
-    return found
+    result = lowering.compile(computation, "cpu", num_replicas=4, results="sharded")
+    assert isinstance(result, lowering.ReplicatedExecutable)
+    return result
 
 
 @pytest.fixture(scope="module")
 def increment() -> lowering.ReplicatedExecutable:
-    """x + 1 in the memory of x."""
+    """Return x + 1, aliased to x."""
     b = xb.XlaBuilder("increment")
     x = b.parameter(xb.f64[2], "x")
     y = b.parameter(xb.f64[2], "y")
     b.setup_alias([], 0, [])
-    found = lowering.compile(b.build(x + y), "cpu", num_replicas=4, results="sharded")
-    assert isinstance(found, lowering.ReplicatedExecutable)
-    return found
+    result = lowering.compile(b.build(x + y), "cpu", num_replicas=4, results="sharded")
+    assert isinstance(result, lowering.ReplicatedExecutable)
+    return result
 
 
 def pointers(array: jax.Array) -> list[int]:
@@ -80,7 +80,7 @@ def test_results_are_arrays_of_rows(sharded: Any) -> None:
         assert {s.data.shape for s in one.addressable_shards} == {(1, *one.shape[1:])}
     assert sharded.local_devices == sharded.devices == devices()
     assert results[0].dtype == np.float64
-    # The array as jax describes it.
+    # The sharding as jax describes it.
     with jax.enable_x64(True):
         assert_identical(np.asarray(jax.jit(lambda a: a[::-1] * 3)(results[0])), ROWS[::-1] * 6)
         assert_identical(np.asarray(results[0][2]), ROWS[2] * 2)
@@ -161,8 +161,8 @@ def test_one_device_and_a_function_that_fails() -> None:
 # Arguments
 
 
-def test_rows_on_their_devices_whatever_the_mesh(increment: Any) -> None:
-    """Passed without a copy: the result has their memory."""
+def test_rows_on_their_devices_with_any_mesh(increment: Any) -> None:
+    """They are passed without a copy: the result has their memory."""
     square = np.reshape(devices(), (2, 2))
     for sharding in (over(devices(), "a"), over(square, ("a", "b"))):
         with jax.enable_x64(True):
@@ -175,7 +175,7 @@ def test_rows_on_their_devices_whatever_the_mesh(increment: Any) -> None:
         assert pointers(result) == before
 
 
-def test_rows_and_values_that_lie_otherwise(sharded: Any) -> None:
+def test_arrays_in_other_placements(sharded: Any) -> None:
     square = np.reshape(devices(), (2, 2))
     for sharding in (
         over(devices()[::-1], "a"),
@@ -196,7 +196,7 @@ def test_rows_and_values_that_lie_otherwise(sharded: Any) -> None:
 
 
 def test_a_list_of_results_of_rows() -> None:
-    """Programs whose results are lists take rows in the same way; and in a layout."""
+    """Programs whose results are lists accept rows too, also in a layout."""
     b = xb.XlaBuilder("layout")
     x = b.parameter("f32[2,3]{0,1}", "x")
     y = b.parameter(xb.s4[3], "y")
@@ -218,7 +218,7 @@ NO_ROWS = (
 )
 
 
-def test_rows_that_are_refused(sharded: Any) -> None:
+def test_refused_rows(sharded: Any) -> None:
     wide = over(lowering.devices("cpu")[:8], "a")
     for given, message in (
         (
@@ -251,7 +251,7 @@ def test_rows_that_are_refused(sharded: Any) -> None:
         assert str(caught.value).startswith(f"sharded: {message}")
 
 
-def test_arrays_that_are_used_up(increment: Any) -> None:
+def test_deleted_arrays(increment: Any) -> None:
     x = spread(ROWS, increment.sharding)
     with pytest.raises(
         ArgumentError, match=r"argument 1 \(y\) for replica 0 must be .* takes over"
@@ -263,8 +263,8 @@ def test_arrays_that_are_used_up(increment: Any) -> None:
             increment(*arguments)
 
 
-def test_one_memory_under_several_names(increment: Any) -> None:
-    """Arrays that jax creates of the memory of others: jaxlib 0.10 would crash on them."""
+def test_arrays_that_share_memory(increment: Any) -> None:
+    """jax creates arrays that share memory; jaxlib 0.10 would crash on them."""
     x = spread(ROWS, increment.sharding)
     same = spread(x, over(np.array(devices()), "a"))
     assert same is not x
@@ -281,7 +281,7 @@ def test_one_memory_under_several_names(increment: Any) -> None:
     other = list(map(lowering.device_put, each, increment.devices))
     with pytest.raises(ArgumentError, match=r"argument 1 \(y\) for replica 3 .* 0 \(x\), whose"):
         increment(there, [*other[:3], there[3]])
-    # No array was consumed.
+    # No array was donated.
     np.testing.assert_array_equal(increment(x, other), ROWS)
     assert x.is_deleted()
     assert same.is_deleted()

@@ -25,7 +25,7 @@ def product(x: xb.XlaOp) -> xb.XlaOp:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "more", "words"),
+    ("arguments", "more", "message"),
     [
         (("cpu", "2"), {}, "jaxlib compiles for no other CPU than .*\nfix: .*xla_cpu_max_isa"),
         (("abacus", "2"), {}, "there is no compiler for platform 'abacus'\nfix: use one of tpu, g"),
@@ -36,8 +36,8 @@ def product(x: xb.XlaOp) -> xb.XlaOp:
         (("gpu", "1x1x8"), {"target_config": 3}, "target_config: 3 can't be read"),
     ],
 )
-def test_refused(arguments: Any, more: Any, words: str) -> None:
-    with pytest.raises(DeviceError, match=f"^topology: {words}"):
+def test_refused(arguments: Any, more: Any, message: str) -> None:
+    with pytest.raises(DeviceError, match=f"^topology: {message}"):
         lowering.topology(*arguments, **more)
 
 
@@ -49,7 +49,7 @@ def test_not_strings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("platform", "report", "words"),
+    ("platform", "report", "message"),
     [
         ("tpu", NotImplementedError("x"), 'not installed, or .*\nfix: pip install "xlabuilder.tpu'),
         ("tpu", ValueError("JAX TPU support not installed;"), "for tpu is not installed\nfix: "),
@@ -70,24 +70,24 @@ def test_not_strings() -> None:
         ),
     ],
 )
-def test_what_plugins_say(
-    monkeypatch: pytest.MonkeyPatch, platform: str, report: Exception, words: str
+def test_errors_of_plugins(
+    monkeypatch: pytest.MonkeyPatch, platform: str, report: Exception, message: str
 ) -> None:
     def refusing(*_: Any) -> Any:
         raise report
 
     monkeypatch.setattr(topologies, "topology_devices", refusing)
-    with pytest.raises(DeviceError, match=words) as caught:
+    with pytest.raises(DeviceError, match=message) as caught:
         lowering.topology(platform, "name")
     assert caught.value.detail == str(report)
 
 
-def test_a_plugin_that_there_is_not() -> None:
+def test_a_missing_plugin() -> None:
     with pytest.raises((NotImplementedError, ValueError), match="abacus"):
         topologies.topology_devices("abacus", "1x1x1", {})
 
 
-def test_a_program_that_can_not_be_called() -> None:
+def test_compiled_programs_are_not_callable() -> None:
     there = lowering.compile(product, "cpu")
     absent = UnloadedExecutable(there._loaded, there._info, there.devices)
     assert absent.hlo_text() == there.hlo_text()
@@ -98,7 +98,7 @@ def test_a_program_that_can_not_be_called() -> None:
         absent(np.eye(128, dtype=np.float32))
 
 
-def test_devices_that_are_there_are_no_topology() -> None:
+def test_local_devices_are_not_a_topology() -> None:
     assert not any(map(topologies.is_absent, lowering.devices("cpu")))
 
 
@@ -110,7 +110,7 @@ class TestTpu:
     """Compilations by libtpu on a machine without a TPU."""
 
     @pytest.fixture(autouse=True)
-    def beside_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def allow_several_processes(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """By default libtpu allows one process at a time, and the tests run in several."""
         monkeypatch.setenv("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
 
@@ -124,7 +124,7 @@ class TestTpu:
             assert isinstance(executable, UnloadedExecutable)
             assert executable.devices == (topology.devices[1],)
             texts.append(executable.hlo_text())
-        # In tiles of 8 rows and 128 columns, as its registers are.
+        # In tiles of 8 rows and 128 columns, the shape of its registers.
         assert "f32[128,128]{1,0:T(8,128)}" in texts[0]
         assert "operand_precision={highest,highest}" not in texts[0]
         assert "operand_precision={highest,highest}" in texts[1]
@@ -136,14 +136,14 @@ class TestTpu:
             executable.profile(np.eye(128, dtype=np.float32))
         path = tmp_path / "product"
         executable.save(path)
-        for where, words in (
+        for where, message in (
             (
                 {"device": topology.devices[0]},
                 "can't be loaded for .*, which is a device of a topology",
             ),
             ({"device": "cpu"}, "was compiled for tpu, and cpu:0 is of platform cpu"),
         ):
-            with pytest.raises(ModuleFileError, match=words):
+            with pytest.raises(ModuleFileError, match=message):
                 lowering.load_executable(path, **where)
         with pytest.raises(xb.OperandError, match="there is no option xla_tpu_nonsense"):
             lowering.compile(product, topology.devices[0], options={"xla_tpu_nonsense": True})
@@ -160,26 +160,26 @@ class TestTpu:
         executable = lowering.compile(total, topology.devices[4], num_replicas=2)
         assert executable.devices == topology.devices[4:6]
 
-    def test_arrays_are_not_put_there(self) -> None:
+    def test_device_put_is_refused(self) -> None:
         (one, *_) = lowering.topology("tpu", "v5e:2x2").devices
         with pytest.raises(
             DeviceError, match=r"belongs to a topology, which only lowering.compile takes\nfix: "
         ):
             lowering.device_put(np.ones(3), one)
 
-    def test_names_that_there_are_not(self) -> None:
+    def test_unknown_names(self) -> None:
         with pytest.raises(DeviceError, match="the compiler for tpu does not support 'v99:2x2': "):
             lowering.topology("tpu", "v99:2x2")
 
-    def test_an_order_alone_is_asked_for_in_the_tiles_that_the_device_has(self) -> None:
+    def test_layouts_without_tiles_get_the_device_s_tiles(self) -> None:
         (one, *_) = lowering.topology("tpu", "v5e:2x2").devices
         b = xb.XlaBuilder("columns")
         x = b.parameter(xb.f32[16, 256].with_layout([0, 1]), "x")
         text = lowering.compile(b.build(xb.exp(x)), one).hlo_text()
         assert "(f32[16,256]{0,1:T(8,128)})->" in text
 
-    def test_shardings_mean_nothing_on_one_device(self) -> None:
-        """In the layout of its shards, the argument would be in tiles of one row."""
+    def test_shardings_are_ignored_on_one_device(self) -> None:
+        """The layout of a shard would have tiles of one row."""
         (one, *_) = lowering.topology("tpu", "v5e:2x2").devices
         for rows in ("{devices=[2,1]<=[2]}", xb.Mesh({"data": 2}).sharding("data", None)):
             b = xb.XlaBuilder("sharded")
@@ -187,7 +187,7 @@ class TestTpu:
             text = lowering.compile(b.build(x), one).hlo_text()
             assert "{(f32[2,3]{1,0:T(2,128)})->f32[2,3]{1,0:T(2,128)}}" in text
 
-    def test_what_it_has_not_is_said_in_other_words_or_refused(self) -> None:
+    def test_unsupported_operations_are_rewritten_or_refused(self) -> None:
         devices = lowering.topology("tpu", "v5e:2x2").devices
 
         def of(function: Any, *shapes: Any) -> xb.XlaComputation:
@@ -196,20 +196,23 @@ class TestTpu:
 
         reduced = of(lambda x: xb.reduce_scatter(x, xb.add, 0, 4), xb.f64[8])
         lowering.compile(reduced, num_replicas=4, devices=devices)
-        for function, shapes, words in (
+        for function, shapes, message in (
             (lambda x: xb.dot(x, x), [xb.s64[4, 4]], "64-bit integers in dot products"),
             (lambda x: xb.fft(x, "FFT", [4]), [xb.c128[4]], "of f32 and c64 only"),
             (lambda x: xb.rev(x, [0]), [xb.s2[4]], "supports elements of two bits in few shapes"),
             (lambda x: xb.reduce_precision(x, 5, 9), [xb.f64[4]], "does not support it for f64"),
         ):
-            with pytest.raises(lowering.CompileError, match=f"{words}.*\nfix: "):
+            with pytest.raises(lowering.CompileError, match=f"{message}.*\nfix: "):
                 lowering.compile(of(function, *shapes), devices[0])
 
-    def test_every_example_is_compiled_or_refused_in_words(self) -> None:
-        """Random programs in a process of its own, which XLA may crash."""
-        slow = {"conv_with_general_padding", "conv_with_general_dimensions"}  # half of its time
-        noted = tool.record()["compiled tpu"]
-        noted = noted.get(jaxlib.__version__, noted[max(noted)])
-        found = tool.measure("compiled tpu", without=slow)
-        assert found == {name: noted[name] for name in found}
-        assert len(found) == len(xb.OPERATIONS) - len(slow)
+    def test_every_example_is_compiled_or_refused(self) -> None:
+        """The programs are compiled in another process, as XLA may crash."""
+        slow = {
+            "conv_with_general_padding",
+            "conv_with_general_dimensions",
+        }  # these take half of the time
+        recorded = tool.record()["compiled tpu"]
+        recorded = recorded.get(jaxlib.__version__, recorded[max(recorded)])
+        actual = tool.measure("compiled tpu", without=slow)
+        assert actual == {name: recorded[name] for name in actual}
+        assert len(actual) == len(xb.OPERATIONS) - len(slow)

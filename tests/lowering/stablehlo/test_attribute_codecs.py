@@ -18,16 +18,16 @@ from lowering.stablehlo.attribute_codecs import read_attributes
 def read_back(computation: xb.XlaComputation, opcode: str) -> dict[str, Any] | None:
     """Return the attributes of the only operation of an opcode in the lowered module."""
     schema = SCHEMAS[opcode]
-    found: list[ir.Operation] = []
+    results: list[ir.Operation] = []
 
     def visit(operation: ir.Operation) -> ir.WalkResult:
         if operation.name == schema.stablehlo:
-            found.append(operation)
+            results.append(operation)
         return ir.WalkResult.ADVANCE
 
     module = lowering.lower(computation)  # keeps the operations alive
     module.module.operation.walk(visit)
-    return read_attributes(schema, found[0].attributes) if len(found) == 1 else None
+    return read_attributes(schema, results[0].attributes) if len(results) == 1 else None
 
 
 def expected_attributes(op: xb.XlaOp) -> dict[str, Any]:
@@ -46,13 +46,13 @@ def test_the_attributes_of_every_op_are_read_back() -> None:
         if not schema.value_attributes or op.opcode in ("scan", "get_tuple_element"):
             continue
         try:
-            found = read_back(computation, op.opcode)
+            actual = read_back(computation, op.opcode)
         except lowering.LoweringError:
             continue  # StableHLO can't express it
-        if found is None:
+        if actual is None:
             continue
-        if found != expected_attributes(op):
-            faults.append(f"{name}: {op!r}\n  wrote {expected_attributes(op)}\n  read {found}")
+        if actual != expected_attributes(op):
+            faults.append(f"{name}: {op!r}\n  wrote {expected_attributes(op)}\n  read {actual}")
         checked[op.opcode] = checked.get(op.opcode, 0) + 1
     assert not faults, "\n".join(faults[:10])
     described = {opcode for opcode, schema in SCHEMAS.items() if schema.value_attributes}
@@ -81,6 +81,6 @@ def test_every_algorithm_of_a_dot_is_read_back(algorithm: DotAlgorithm) -> None:
         x, x, DotDimensionNumbers([1], [0]), preferred_element_type=result, algorithm=algorithm
     )
     computation = b.build(dot)
-    found = read_back(computation, "dot_general")
-    assert found is not None
-    assert found["algorithm"] is algorithm
+    actual = read_back(computation, "dot_general")
+    assert actual is not None
+    assert actual["algorithm"] is algorithm

@@ -1,4 +1,4 @@
-"""Limits of time, memory and stack, beyond which a computation is refused."""
+"""Limits of time, memory and stack: computations that exceed them are refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def with_constant(number: int, size: int) -> xb.XlaComputation:
 
 
 @pytest.mark.usefixtures("shared")
-def test_the_shared_context_is_left_when_its_constants_are_large_together(
+def test_a_new_context_after_many_large_constants(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mlir_context, "MAX_SHARED_BYTES", 10_000)
@@ -48,7 +48,7 @@ def test_the_shared_context_is_left_when_its_constants_are_large_together(
         if shared_context() != contexts[-1]:
             contexts.append(shared_context())
         assert module.module.context == shared_context()
-    assert len(contexts) == 10  # of 20 constants each takes two
+    assert len(contexts) == 10  # each has two of the 20 constants
     # The old contexts are freed, except for the one with a module.
     del first, contexts
     gc.collect()
@@ -66,7 +66,7 @@ def test_modules_without_constants_share_one_context() -> None:
 
 
 def nested(depth: int, times: int = 1) -> xb.XlaComputation:
-    """A computation that calls one that calls another, ..., each as often as `times`."""
+    """Return nested computations, each of which calls the next `times` times."""
     b = xb.XlaBuilder("innermost")
     computation = b.build(xb.sin(b.parameter(SCALAR)))
     for number in range(depth):
@@ -78,7 +78,7 @@ def nested(depth: int, times: int = 1) -> xb.XlaComputation:
     return computation
 
 
-def test_computations_that_multiply() -> None:
+def test_exponentially_many_calls() -> None:
     module = lowering.lower(nested(6, 2))
     assert module.text.count("stablehlo.sine") == 2**6
     computation = nested(60, 2)
@@ -93,7 +93,7 @@ def test_computations_that_multiply() -> None:
     assert "is applied at 2 places\nfix: apply it at one place" in text
 
 
-def test_what_is_called_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_functions_are_emitted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lowering_module, "MAX_REPEATED_OPS", 0)
     computation = nested(3)
     b = xb.XlaBuilder("calls")
@@ -116,14 +116,14 @@ def test_computations_nested_too_deep() -> None:
     assert text.startswith(
         "lower: 'level5000' may nest applied computations at most 5000 deep, got 5001\nfix: "
     )
-    # XLA fails on fewer.
+    # XLA fails on fewer levels.
     lowering.compile(nested(200))
     for depth in (202, 1000):
         with pytest.raises(
             lowering.CompileError, match="computations can be nested 200 deep, because XLA's comp"
         ):
             lowering.compile(nested(depth))
-    # The advice of the message helps.
+    # The suggested fix works.
     computation = nested(100)
     for number in range(10):
         b = xb.XlaBuilder(f"call{number}")
@@ -136,7 +136,7 @@ def test_computations_nested_too_deep() -> None:
 
 
 @pytest.mark.parametrize("function", [lowering.lower, lowering.compile])
-def test_an_op_for_a_computation(function: object) -> None:
+def test_an_op_passed_as_a_computation(function: object) -> None:
     assert callable(function)
     x = xb.XlaBuilder().parameter(xb.f32[2])
     with pytest.raises(xb.OperandError, match="fix: build ") as caught:
@@ -144,8 +144,8 @@ def test_an_op_for_a_computation(function: object) -> None:
     assert caught.value.op == function.__name__
 
 
-def test_elements_that_are_only_referred_to_are_taken_by_nobody() -> None:
-    """The elements of constants are copied into MLIR, as otherwise they are never freed."""
+def test_constants_that_refer_to_their_elements_are_refused() -> None:
+    """MLIR never frees elements that it only references, so lowering copies them."""
     module = lowering.lower(with_constant(1, 64)).module
     elements = np.arange(8, dtype=np.int64)
     with module.context:

@@ -87,7 +87,7 @@ def test_an_op_without_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("value", [None, "HloModule m", 3])
-def test_other_values_are_refused(value: object) -> None:
+def test_values_that_are_not_computations_are_refused(value: object) -> None:
     with pytest.raises(TypeError, match="lower: expected an XlaComputation, got "):
         lowering.lower(value)
 
@@ -203,10 +203,10 @@ def test_arguments_with_only_a_name(last: str) -> None:
     (function,) = module.module.body.operations
     arguments = list(function.regions[0].blocks[0].arguments)
     dictionaries = list(ir.ArrayAttr(function.attributes["arg_attrs"]))
-    for name, argument, found in zip(NAMES, arguments, dictionaries, strict=False):
+    for name, argument, actual in zip(NAMES, arguments, dictionaries, strict=False):
         with module.module.context:
             text = ir.StringAttr.get(name)
-            assert found == ir.DictAttr.get({"xlabuilder.name": text})
+            assert actual == ir.DictAttr.get({"xlabuilder.name": text})
         assert re.fullmatch(
             rf'loc\({re.escape(str(text))}\(".*{FILE}":\d+:.*\)\)', str(argument.location)
         )

@@ -591,17 +591,17 @@ def test_names_of_parameters_without_arguments(tmp_path):
     b = xb.XlaBuilder("names")
     b.parameter("()", "nothing")
     x = b.parameter("(f32[], (s32[]))", "x[0]")
-    b.parameter("((), ())", "nobody")
+    b.parameter("((), ())", "unused")
     b.parameter(xb.f32[2], "y[1]")
     module = lowering.lower(b.build(x[0]))
     for suffix in SUFFIXES:
         module.save(tmp_path / f"names{suffix}")
         loaded = lowering.load(tmp_path / f"names{suffix}")
-        assert loaded.program_shape.parameter_names == ("nothing", "x[0]", "nobody", "y[1]")
+        assert loaded.program_shape.parameter_names == ("nothing", "x[0]", "unused", "y[1]")
         assert loaded.program_shape == module.program_shape
     run = lowering.compile(loaded, "cpu")
     y = np.zeros(2, np.float32)
-    assert run(nothing=(), nobody=((), ()), **{"x[0]": (2.5, (1,)), "y[1]": y}).item() == 2.5
+    assert run(nothing=(), unused=((), ()), **{"x[0]": (2.5, (1,)), "y[1]": y}).item() == 2.5
 
 
 def test_a_wrong_number_of_names():
@@ -671,7 +671,7 @@ def test_syntax_errors_have_a_position(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("this is no MLIR", "line 1, column 1: not StableHLO: custom op 'this' is unknown"),
+        ("this is not MLIR", "line 1, column 1: not StableHLO: custom op 'this' is unknown"),
         (AFFINE[:-3], "line 5, column 32: not StableHLO: expected operation name in quotes"),
         (AFFINE.replace("@main", "@start"), "has no function @main"),
         ("module {}", "has no function @main"),
@@ -847,7 +847,7 @@ ODD_ATTRIBUTES = {
     "parameters that are not UTF-8": (FLAT, "", r'xlabuilder.parameters = ["\FF"]', None),
     "parameters that are a number": (FLAT, "", "xlabuilder.parameters = 3 : i32", None),
     "parameters that are text": (FLAT, "", 'xlabuilder.parameters = "f32[2]"', None),
-    "parameters that are nothing": (FLAT, "", "xlabuilder.parameters", None),
+    "parameters that are a unit attribute": (FLAT, "", "xlabuilder.parameters", None),
     "names that are a number": (FLAT, "", "xlabuilder.parameter_names = 3 : i32", None),
     "a result that is a number": (FLAT, "", "xlabuilder.result = 3 : i32", None),
     "more elements than 64 bits count": ("tensor<9223372036854775807x4xf32>", "", "", None),

@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from builder.errors import ShapeInferenceError, SignatureError, brief
+from builder.errors import ShapeInferenceError, SignatureError, brief, error_of
 from builder.types import primitive_type as pt
 from builder.types.layout import MAX_DIMENSIONS
 from builder.types.primitive_type import PrimitiveType
@@ -76,9 +76,8 @@ def integer(op: str, name: str, value: Any) -> int:
     except TypeError:
         raise refusal(op, f"{name} must be an integer", value) from None
     if not _LOWEST <= number <= _HIGHEST:
-        raise ShapeInferenceError(
-            f"{op}: {name} must fit 64 bits, got a number of {number.bit_length()}", op=op
-        )
+        rule = f"{name} must fit 64 bits, got a number of {number.bit_length()}"
+        raise error_of(ShapeInferenceError, op, rule)
     return number
 
 

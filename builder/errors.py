@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from builder.support.caller import caller_frame
 
@@ -22,6 +22,7 @@ __all__ = [
     "SignatureError",
     "UnknownNameError",
     "XlaError",
+    "error_of",
 ]
 
 
@@ -73,6 +74,22 @@ class XlaError(Exception):
         self.args = (f"{op}: {name}: {self}",)
         self.op = op
         return self
+
+
+E = TypeVar("E", bound=XlaError)
+
+
+def error_of(kind: type[E], op: str, rule: str, fix: str = "", **facts: Any) -> E:
+    """Return an error with the message `op: rule`, and the fix on a line of its own.
+
+    Args:
+        kind: the class.
+        op: the name of the function that the user called.
+        rule: the rule that was broken, and the values that were got.
+        fix: an imperative sentence; empty if there is none.
+        facts: other arguments of the class.
+    """
+    return kind(f"{op}: {rule}" + (f"\nfix: {fix}" if fix else ""), op=op, **facts)
 
 
 class ShapeInferenceError(XlaError, ValueError):

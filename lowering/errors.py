@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final
 
-from builder.errors import XlaError
+from builder.errors import XlaError, error_of
 
 __all__ = [
     "ArgumentError",
@@ -23,8 +23,6 @@ __all__ = [
     "error_of",
     "recorded_at",
 ]
-
-E = TypeVar("E", bound=XlaError)
 
 
 class _DetailedError(XlaError):
@@ -153,19 +151,6 @@ class ExecutionError(_DetailedError, RuntimeError):
     """
 
     _op = "execute"
-
-
-def error_of(kind: type[E], op: str, rule: str, fix: str = "", **facts: Any) -> E:
-    """Return an error with the message `op: rule`, and the fix on a line of its own.
-
-    Args:
-        kind: the class.
-        op: the name of the function that the user called.
-        rule: the rule that was broken, and the values that were got.
-        fix: an imperative sentence; empty if there is none.
-        facts: other arguments of the class.
-    """
-    return kind(f"{op}: {rule}" + (f"\nfix: {fix}" if fix else ""), op=op, **facts)
 
 
 _FILE_AND_LINE: Final = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):\d+')

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import builder as xb
 from builder.errors import OperandError, brief
+from lowering.errors import error_of
 from lowering.host.custom_calls import register_custom_call_target
 from lowering.host.native_code import (
     NativeSource,
@@ -93,12 +94,9 @@ class FfiFunction:
             OperandError, ShapeInferenceError: as for `xb.custom_call`.
         """
         if self.api == "untyped" and attributes:
-            raise OperandError(
-                f"{self.name}: an untyped function takes no attributes, got "
-                f"{', '.join(attributes)}\n"
-                f"fix: pass them as operands, or make it a handler of XLA's FFI",
-                op=self.name,
-            )
+            rule = f"an untyped function takes no attributes, got {', '.join(attributes)}"
+            fix = "pass them as operands, or make it a handler of XLA's FFI"
+            raise error_of(OperandError, self.name, rule, fix)
         more: dict[str, Any] = {"attributes": attributes} if self.api == "typed" else {}
         if isinstance(operands, xb.XlaBuilder):
             return operands.custom_call(self.target, shape, **more)

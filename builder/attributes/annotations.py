@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from builder.errors import BuilderError
+from builder.errors import BuilderError, error_of
 
 if TYPE_CHECKING:
     from builder.graph.computation import XlaComputation
@@ -101,9 +101,7 @@ def meshes(computation: XlaComputation) -> Meshes:
                 )
     if len(forms) > 1:
         listed = "\n".join(f"  {form}, in {part.name!r}" for form, part in forms.items())
-        raise BuilderError(
-            f"{computation.name}: {ONE_SHARDING_FORM}, got\n{listed}\n"
-            f"fix: convert the axes of a mesh to tilings with mesh.sharding(...).tiling",
-            op=computation.name,
-        )
+        rule = f"{ONE_SHARDING_FORM}, got\n{listed}"
+        fix = "convert the axes of a mesh to tilings with mesh.sharding(...).tiling"
+        raise error_of(BuilderError, computation.name, rule, fix)
     return by_name

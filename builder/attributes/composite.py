@@ -11,7 +11,7 @@ import numpy as np
 
 from builder.attributes.mlir_text import float_text, quoted
 from builder.check import refusal
-from builder.errors import ShapeInferenceError
+from builder.errors import ShapeInferenceError, error_of
 
 __all__ = ["composite_attributes_text"]
 
@@ -42,10 +42,8 @@ def composite_attributes_text(attributes: Any) -> str:
 
 def _text(value: Any, depth: int) -> str:
     if depth > _DEEPEST:
-        raise ShapeInferenceError(
-            f"composite_call: attributes must not be nested deeper than {_DEEPEST}, got more",
-            op="composite_call",
-        )
+        rule = f"attributes must not be nested deeper than {_DEEPEST}, got more"
+        raise error_of(ShapeInferenceError, "composite_call", rule)
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     if isinstance(value, np.integer):

@@ -9,7 +9,7 @@ from typing import Final
 
 from builder.attributes.fields import set_integers
 from builder.check import integer, refusal
-from builder.errors import ShapeInferenceError
+from builder.errors import ShapeInferenceError, error_of
 
 __all__ = ["ConvolutionDimensionNumbers", "ConvolutionDimensionNumbersLike"]
 
@@ -72,9 +72,8 @@ class ConvolutionDimensionNumbers:
         """
         count = integer(_OP, "spatial", spatial)
         if not 0 <= count <= _MOST_SPATIAL:
-            raise ShapeInferenceError(
-                f"{_OP}: spatial must be from 0 to {_MOST_SPATIAL}, got {count}", op=_OP
-            )
+            rule = f"spatial must be from 0 to {_MOST_SPATIAL}, got {count}"
+            raise error_of(ShapeInferenceError, _OP, rule)
         places = tuple(range(2, 2 + count))
         return cls(0, 1, places, 1, 0, places, 0, 1, places)
 

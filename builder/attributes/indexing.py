@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Self
 
 from builder.attributes.fields import set_integers
 from builder.check import refusal
-from builder.errors import ShapeInferenceError, brief
+from builder.errors import ShapeInferenceError, brief, error_of
 
 __all__ = [
     "GatherDimensionNumbers",
@@ -17,11 +17,40 @@ __all__ = [
     "ScatterDimensionNumbersLike",
 ]
 
-Numbers = TypeVar("Numbers", "GatherDimensionNumbers", "ScatterDimensionNumbers")
+
+class _DimensionNumbers:
+    """The base of the dimension numbers of gathers and scatters."""
+
+    __slots__ = ()
+    _op: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        set_integers(self, self._op)
+
+    @classmethod
+    def of(cls, value: Self | Mapping[str, Any]) -> Self:
+        """Return `value` itself, or the numbers in a mapping from the names of the fields.
+
+        Raises:
+            ShapeInferenceError: `value` is neither.
+        """
+        if isinstance(value, cls):
+            return value
+        fields: tuple[str, ...] = cls.__match_args__  # type: ignore[attr-defined]
+        fix = f"write xb.{cls.__name__}({', '.join(fields)})"
+        if not isinstance(value, Mapping):
+            raise refusal(cls._op, f"dimension_numbers must be {cls.__name__}", value, fix)
+        unknown = [name for name in value if name not in fields]
+        missing = [name for name in fields[:4] if name not in value]
+        if unknown or missing:
+            got = f"unknown {brief(unknown)}" if unknown else f"no {', '.join(missing)}"
+            rule = f"dimension_numbers must have the fields of {cls.__name__}, got {got}"
+            raise error_of(ShapeInferenceError, cls._op, rule, fix)
+        return cls(**value)
 
 
 @dataclass(frozen=True, slots=True)
-class GatherDimensionNumbers:
+class GatherDimensionNumbers(_DimensionNumbers):
     """The meaning of the dimensions of a gather's operands and result.
 
     Attributes:
@@ -43,6 +72,8 @@ class GatherDimensionNumbers:
         (1,)
     """
 
+    _op = "gather"
+
     offset_dims: tuple[int, ...]
     collapsed_slice_dims: tuple[int, ...]
     start_index_map: tuple[int, ...]
@@ -50,21 +81,9 @@ class GatherDimensionNumbers:
     operand_batching_dims: tuple[int, ...] = ()
     start_indices_batching_dims: tuple[int, ...] = ()
 
-    def __post_init__(self) -> None:
-        set_integers(self, "gather")
-
-    @classmethod
-    def of(cls, value: GatherDimensionNumbersLike) -> GatherDimensionNumbers:
-        """Return `value` itself, or the numbers in a mapping from the names of the fields.
-
-        Raises:
-            ShapeInferenceError: `value` is neither.
-        """
-        return value if isinstance(value, cls) else _from_mapping(cls, "gather", value)
-
 
 @dataclass(frozen=True, slots=True)
-class ScatterDimensionNumbers:
+class ScatterDimensionNumbers(_DimensionNumbers):
     """The meaning of the dimensions of a scatter's operands and updates.
 
     Attributes:
@@ -86,6 +105,8 @@ class ScatterDimensionNumbers:
         (0,)
     """
 
+    _op = "scatter"
+
     update_window_dims: tuple[int, ...]
     inserted_window_dims: tuple[int, ...]
     scatter_dims_to_operand_dims: tuple[int, ...]
@@ -93,35 +114,9 @@ class ScatterDimensionNumbers:
     input_batching_dims: tuple[int, ...] = ()
     scatter_indices_batching_dims: tuple[int, ...] = ()
 
-    def __post_init__(self) -> None:
-        set_integers(self, "scatter")
-
-    @classmethod
-    def of(cls, value: ScatterDimensionNumbersLike) -> ScatterDimensionNumbers:
-        """Return `value` itself, or the numbers in a mapping from the names of the fields.
-
-        Raises:
-            ShapeInferenceError: `value` is neither.
-        """
-        return value if isinstance(value, cls) else _from_mapping(cls, "scatter", value)
-
 
 GatherDimensionNumbersLike = GatherDimensionNumbers | Mapping[str, Any]
 """GatherDimensionNumbers, or a mapping from the names of their fields."""
 
 ScatterDimensionNumbersLike = ScatterDimensionNumbers | Mapping[str, Any]
 """ScatterDimensionNumbers, or a mapping from the names of their fields."""
-
-
-def _from_mapping(cls: type[Numbers], op: str, value: Any) -> Numbers:
-    fields = cls.__match_args__
-    fix = f"write xb.{cls.__name__}({', '.join(fields)})"
-    if not isinstance(value, Mapping):
-        raise refusal(op, f"dimension_numbers must be {cls.__name__}", value, fix)
-    unknown = [name for name in value if name not in fields]
-    missing = [name for name in fields[:4] if name not in value]
-    if unknown or missing:
-        got = f"unknown {brief(unknown)}" if unknown else f"no {', '.join(missing)}"
-        rule = f"dimension_numbers must have the fields of {cls.__name__}, got {got}"
-        raise ShapeInferenceError(f"{op}: {rule}\nfix: {fix}", op=op)
-    return cls(**value)

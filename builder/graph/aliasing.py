@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from builder.errors import BuilderError, ShapeInferenceError
+from builder.errors import BuilderError, ShapeInferenceError, error_of
 from builder.graph.xla_op import XlaOp
-from builder.types.shape import ArrayShape, Shape, TupleShape
+from builder.types.shape import ArrayShape, Shape, TupleShape, element_at
 
 __all__ = ["BufferDonor", "Donations", "InputOutputAlias", "leaf_indices"]
 
@@ -88,20 +88,15 @@ class Donations:
 
     def _check_argument(self, op: str, number: int, index: Index, parameter: XlaOp | None) -> None:
         if parameter is None:
-            raise BuilderError(
-                f"{op}: there is no parameter {number} yet\n"
-                f"fix: record the parameter first; parameters are numbered from 0",
-                op=op,
-            )
+            rule = f"there is no parameter {number} yet"
+            fix = "record the parameter first; parameters are numbered from 0"
+            raise error_of(BuilderError, op, rule, fix)
         _array_at(op, f"parameter {number}", parameter.shape, index)
         donated = [(alias.param_number, alias.param_index) for alias in self.aliases.values()]
         donated += [(donor.param_number, donor.param_index) for donor in self.donors]
         if (number, index) in donated:
-            raise BuilderError(
-                f"{op}: an argument can be donated only once, got {_argument(number, index)} again",
-                op=op,
-                shapes={f"parameter {number}": parameter.shape},
-            )
+            rule = f"an argument can be donated only once, got {_argument(number, index)} again"
+            raise error_of(BuilderError, op, rule, shapes={f"parameter {number}": parameter.shape})
 
     def check_results(self, root: Shape, parameters: dict[int, Any]) -> None:
         """Check the aliases against the shape of the program's result.
@@ -132,14 +127,10 @@ def _array_at(op: str, what: str, shape: Shape, index: Index) -> ArrayShape:
     Raises:
         ShapeInferenceError: there is no such array.
     """
-    part: Shape | None = shape
-    for number in index:
-        elements = part.elements if isinstance(part, TupleShape) else ()
-        part = elements[number] if 0 <= number < len(elements) else None
+    part = element_at(shape, index)
     if part is None:
-        raise ShapeInferenceError(
-            f"{op}: {what} has no index {_braces(index)}, got {shape}", op=op, shapes={what: shape}
-        )
+        rule = f"{what} has no index {_braces(index)}, got {shape}"
+        raise error_of(ShapeInferenceError, op, rule, shapes={what: shape})
     if not isinstance(part, ArrayShape) or not part.is_static:
         fix = "\nfix: list its elements one by one" if isinstance(part, TupleShape) else ""
         raise ShapeInferenceError(

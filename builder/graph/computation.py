@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from builder.attributes.annotations import Annotations
 from builder.check import flag
-from builder.errors import BuilderError, OperandError, brief
+from builder.errors import BuilderError, OperandError, brief, error_of
 from builder.graph.aliasing import BufferDonor, InputOutputAlias
 from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS
@@ -180,11 +180,9 @@ class XlaComputation:
     def _check_contains(self, method: str, op: XlaOp) -> None:
         """Raise if `op`, an argument of a method, is not an op of this computation."""
         if type(op) is not XlaOp:
-            raise OperandError(
-                f"{method}: op must be an XlaOp, got {type(op).__name__}: {brief(op, 80)}\n"
-                f"fix: pass one of computation.ops; computation.find(...) finds ops",
-                op=method,
-            )
+            rule = f"op must be an XlaOp, got {type(op).__name__}: {brief(op, 80)}"
+            fix = "pass one of computation.ops; computation.find(...) finds ops"
+            raise error_of(OperandError, method, rule, fix)
         if not (op.id < len(self.ops) and self.ops[op.id] is op):
             raise BuilderError(
                 f"{method}: op must be an op of computation {self.name!r}, got an op of "

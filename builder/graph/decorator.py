@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, overload
 
-from builder.errors import OperandError, brief
+from builder.errors import OperandError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import ReusableFunction, record_callable
 from builder.layout.program_layouts import result_shape
@@ -72,11 +72,9 @@ def computation(*shapes: Any, result: ShapeLike | None = None) -> Any:
     """
     if not shapes or (len(shapes) == 1 and callable(shapes[0])):
         if result is not None:
-            raise OperandError(
-                "computation: result requires the shapes of the parameters, got none\n"
-                "fix: write @xb.computation(shape of each parameter, ..., result=...)",
-                op="computation",
-            )
+            rule = "result requires the shapes of the parameters, got none"
+            fix = "write @xb.computation(shape of each parameter, ..., result=...)"
+            raise error_of(OperandError, "computation", rule, fix)
         return _reusable(*shapes) if shapes else _reusable
     resolved = [shape_argument("computation", f"shape {i}", s) for i, s in enumerate(shapes)]
     if result is not None:
@@ -95,9 +93,6 @@ def _reusable(function: Any) -> ReusableFunction:
     if isinstance(function, ReusableFunction):
         return function
     if not callable(function) or isinstance(function, XlaComputation):
-        raise OperandError(
-            f"computation: expected a function of XlaOps, got {brief(function)}\n"
-            f"fix: write @xb.computation above a function",
-            op="computation",
-        )
+        rule = f"expected a function of XlaOps, got {brief(function)}"
+        raise error_of(OperandError, "computation", rule, "write @xb.computation above a function")
     return ReusableFunction(function)

@@ -19,7 +19,7 @@ from sys import _getframe
 from types import FunctionType
 from typing import Any, Final
 
-from builder.errors import OperandError, SignatureError, brief
+from builder.errors import OperandError, SignatureError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, rollback_on_error, shared_attributes
 from builder.graph.xla_builder import XlaBuilder
@@ -153,10 +153,8 @@ def record_callable(
         try:
             root = _as_root(op, role, builder, result)
         except RecursionError:
-            raise OperandError(
-                f"{op}: {role} returned tuples nested too deeply, or one that contains itself",
-                op=op,
-            ) from None
+            rule = f"{role} returned tuples nested too deeply, or one that contains itself"
+            raise error_of(OperandError, op, rule) from None
     finally:
         if enclosing is not None:
             enclosing.child = None
@@ -177,10 +175,8 @@ def _as_root(op: str, role: str, builder: XlaBuilder, result: Any) -> XlaOp:
         elif isinstance(result, (bool, int, float)):
             kind = "True" if isinstance(result, bool) else f"{brief(result)}, element_type"
             fix = f"\nfix: return x.builder.constant({kind}), where x is an argument"
-        raise OperandError(
-            f"{op}: {role} must return an XlaOp, or several in a tuple, got {brief(result)}{fix}",
-            op=op,
-        )
+        rule = f"{role} must return an XlaOp, or several in a tuple, got {brief(result)}{fix}"
+        raise error_of(OperandError, op, rule)
     return builder.adopt(op, result)
 
 
@@ -228,11 +224,9 @@ def available_computation(
 
 def _need_callable(op: str, role: str, computation: Any) -> None:
     if not callable(computation):
-        raise OperandError(
-            f"{op}: {role} must be an XlaComputation or a callable, got {brief(computation)}\n"
-            f"fix: pass a function of XlaOps, such as xb.add or a lambda",
-            op=op,
-        )
+        rule = f"{role} must be an XlaComputation or a callable, got {brief(computation)}"
+        fix = "pass a function of XlaOps, such as xb.add or a lambda"
+        raise error_of(OperandError, op, rule, fix)
 
 
 def computation_or_recorded(
@@ -404,10 +398,8 @@ class ReusableFunction:
             (s32[], f32[4])
         """
         if named:
-            raise OperandError(
-                f"{self.name}: operands must be positional, got {', '.join(named)} by name",
-                op=self.name,
-            )
+            rule = f"operands must be positional, got {', '.join(named)} by name"
+            raise error_of(OperandError, self.name, rule)
         op: XlaOp = extension("builder.ops.control_flow", "call_reusable")(self, operands)
         return op
 

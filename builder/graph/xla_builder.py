@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from builder.attributes.annotations import Annotations
 from builder.check import integer, integers
-from builder.errors import BuilderError, OperandError, brief
+from builder.errors import BuilderError, OperandError, brief, error_of
 from builder.graph.aliasing import BufferDonor, Donations, InputOutputAlias
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record_with_sharding, shared_attributes
@@ -129,11 +129,9 @@ class XlaBuilder:
     def check_open(self, op: str) -> None:
         """Raise BuilderError if the computation is already built."""
         if self.built:
-            raise BuilderError(
-                f"{op}: builder {self.name!r} was already built\n"
-                f"fix: record every op before build(), or create a new XlaBuilder",
-                op=op,
-            )
+            rule = f"builder {self.name!r} was already built"
+            fix = "record every op before build(), or create a new XlaBuilder"
+            raise error_of(BuilderError, op, rule, fix)
 
     def _target(self, op: str) -> XlaBuilder:
         """Return the innermost builder; raise if it is already built."""
@@ -191,9 +189,8 @@ class XlaBuilder:
             while number in self.parameters:
                 number += 1
         elif isinstance(number, bool) or not isinstance(number, int):
-            raise OperandError(
-                f"parameter: number must be an integer, got {brief(number)}", op="parameter"
-            )
+            rule = f"number must be an integer, got {brief(number)}"
+            raise error_of(OperandError, "parameter", rule)
         elif not 0 <= number < 2**31:
             raise BuilderError(
                 f"parameter: number must not be negative and must fit 32 bits, "
@@ -203,16 +200,11 @@ class XlaBuilder:
         if name is None:
             name = f"p{number}"
         elif not isinstance(name, str):
-            raise OperandError(
-                f"parameter: name must be a string, got {brief(name)}", op="parameter"
-            )
+            raise error_of(OperandError, "parameter", f"name must be a string, got {brief(name)}")
         elif not name:
-            raise OperandError(
-                f"parameter: name must not be empty, got '' for number {number} {resolved}\n"
-                f"fix: omit the name; it defaults to 'p{number}'",
-                op="parameter",
-                shapes={f"p{number}": resolved},
-            )
+            rule = f"name must not be empty, got '' for number {number} {resolved}"
+            fix = f"omit the name; it defaults to 'p{number}'"
+            raise error_of(OperandError, "parameter", rule, fix, shapes={f"p{number}": resolved})
         if number in self.parameters:
             self._duplicate_parameter(
                 f"number {number}",
@@ -254,14 +246,9 @@ class XlaBuilder:
         texts, shardings = validation.leaf_shardings("parameter", "sharding", shape, sharding)
         leaf_texts = [text for text in texts if text is not None]
         if len(leaf_texts) < len(texts) or not leaf_texts:
-            raise OperandError(
-                f"parameter: sharding must cover each array of the tuple, "
-                f"got {brief(sharding)} for {shape}\n"
-                f"fix: write '{{replicated}}' or mesh.sharding() for arrays that are not "
-                f"partitioned",
-                op="parameter",
-                shapes={"shape": shape},
-            )
+            rule = f"sharding must cover each array of the tuple, got {brief(sharding)} for {shape}"
+            fix = "write '{replicated}' or mesh.sharding() for arrays that are not partitioned"
+            raise error_of(OperandError, "parameter", rule, fix, shapes={"shape": shape})
         for used in shardings:
             validation.register_sharding(self, "parameter", used)
         if isinstance(shape, TupleShape):
@@ -509,9 +496,8 @@ class XlaBuilder:
         Operation Semantics: Call.
         """
         if not isinstance(computation, XlaComputation):
-            raise OperandError(
-                f"call: computation must be an XlaComputation, got {brief(computation)}", op="call"
-            )
+            rule = f"computation must be an XlaComputation, got {brief(computation)}"
+            raise error_of(OperandError, "call", rule)
         shape = control_flow.call.strict(computation.signature, ())
         return append(self._target("call"), "call", shape, (), {"to_apply": computation})
 
@@ -818,20 +804,16 @@ class XlaBuilder:
         """
         self.check_open("build")
         if self.child is not None:
-            raise BuilderError(
-                f"build: {self.child.purpose} is still being recorded into {self.name!r}",
-                op="build",
-            )
+            rule = f"{self.child.purpose} is still being recorded into {self.name!r}"
+            raise error_of(BuilderError, "build", rule)
         if root is None:
             if not self.ops:
                 raise BuilderError(f"build: builder {self.name!r} has recorded no op", op="build")
             root = self.ops[-1]
         elif not isinstance(root, XlaOp):
-            raise BuilderError(
-                f"build: root must be an XlaOp, got {brief(root)}\n"
-                f"fix: combine several results with xb.tuple(a, b)",
-                op="build",
-            )
+            rule = f"root must be an XlaOp, got {brief(root)}"
+            fix = "combine several results with xb.tuple(a, b)"
+            raise error_of(BuilderError, "build", rule, fix)
         elif root.builder is not self:
             raise BuilderError(
                 f"build: the root belongs to builder {root.builder.name!r}, not to "

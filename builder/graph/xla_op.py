@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from builder.errors import OperandError, ShapeInferenceError, brief
+from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.types.shape import Shape, TupleShape
 
 if TYPE_CHECKING:
@@ -295,11 +295,8 @@ class XlaOp:
         )
 
     def _not_a_tuple(self, op: str, use: str, fix: str) -> ShapeInferenceError:
-        return ShapeInferenceError(
-            f"{op}: {use} requires a tuple, got {self.shape}\nfix: {fix}",
-            op=op,
-            shapes={"operand": self.shape},
-        )
+        rule = f"{use} requires a tuple, got {self.shape}"
+        return error_of(ShapeInferenceError, op, rule, fix, shapes={"operand": self.shape})
 
     def __len__(self) -> int:
         if isinstance(self.shape, TupleShape):

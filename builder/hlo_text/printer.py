@@ -16,6 +16,7 @@ from builder.hlo_text.syntax import identifier, quoted, with_layout
 from builder.schema import SCHEMAS
 from builder.schema.kinds import braces
 from builder.sharding.text import as_per_value, is_shardy, join_leaf_texts
+from builder.support.registration import registrar
 from builder.support.unique_names import UniqueNames
 from builder.types.shape import Shape, TupleShape
 
@@ -218,16 +219,8 @@ Rule = Callable[[Printer, XlaOp, str, str], Instruction]
 
 
 RULES: Final[dict[str, Rule]] = {}
-
-
-def rule(*opcodes: str) -> Callable[[Rule], Rule]:
-    """Register the decorated function as the rule of some opcodes."""
-
-    def register(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(opcodes, function))
-        return function
-
-    return register
+rule = registrar(RULES)
+"""Register the decorated function as the rule of some opcodes."""
 
 
 FRONTEND_ATTRIBUTES: Final[dict[str, Callable[[XlaOp], dict[str, str]]]] = {}

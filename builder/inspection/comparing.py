@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from builder.check import flag
-from builder.errors import OperandError, brief
+from builder.errors import OperandError, brief, error_of
 from builder.graph.computation import XlaComputation, called_in
 from builder.graph.xla_op import XlaOp
 from builder.inspection.attribute_text import abbreviated, constant_text, value_text
@@ -26,11 +26,8 @@ def diff_of(
 ) -> ComputationDiff:
     """Return the differences between two computations; see `XlaComputation.diff`."""
     if not isinstance(other, XlaComputation):
-        raise OperandError(
-            f"diff: other must be an XlaComputation, got {type(other).__name__}: "
-            f"{brief(other, 80)}",
-            op="diff",
-        )
+        rule = f"other must be an XlaComputation, got {type(other).__name__}: {brief(other, 80)}"
+        raise error_of(OperandError, "diff", rule)
     fingerprints = Fingerprints(metadata=flag("diff", "metadata", metadata))
     top = computation, other
     # Iterative, because computations may be nested deeper than Python's recursion limit.

@@ -27,10 +27,11 @@ from collections.abc import Callable
 from math import gcd, prod
 from typing import Final, NamedTuple
 
-from builder.errors import ShapeInferenceError
+from builder.errors import ShapeInferenceError, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS, CostClass
+from builder.support.registration import registrar
 from builder.support.signatures import per_signature
 from builder.types.shape import ArrayShape, Shape, TupleShape, leaves
 
@@ -89,14 +90,8 @@ def cost_of(op: XlaOp, applied: Applied) -> Cost:
             return Cost(bytes_accessed=_bytes(op))
 
 
-def rule(*opcodes: str) -> Callable[[Rule], Rule]:
-    """Register the cost function of some opcodes."""
-
-    def register(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(opcodes, function))
-        return function
-
-    return register
+rule = registrar(RULES)
+"""Register the cost function of some opcodes."""
 
 
 @per_signature
@@ -107,12 +102,9 @@ def size_in_bytes(shape: Shape) -> int:
 
 def _leaf_size(shape: ArrayShape) -> int:
     if not shape.is_bounded:
-        raise ShapeInferenceError(
-            f"stats: shapes can't have unbounded dimensions, got {shape}\n"
-            f"fix: declare the parameters of the computation with sizes or bounds",
-            op="stats",
-            shapes={"shape": shape},
-        )
+        rule = f"shapes can't have unbounded dimensions, got {shape}"
+        fix = "declare the parameters of the computation with sizes or bounds"
+        raise error_of(ShapeInferenceError, "stats", rule, fix, shapes={"shape": shape})
     return shape.byte_size + (0 if shape.is_static else 4 * shape.rank)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from functools import cache
 
-from builder.errors import OperandError, brief
+from builder.errors import OperandError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.registry import OPERATIONS
 from builder.graph.xla_op import XlaOp, resolve_position
@@ -43,11 +43,9 @@ def find_ops(
         predicates.append(_has_source(_text("source", source)))
     if where is not None:
         if not callable(where):
-            raise OperandError(
-                f"find: where must be a function of an XlaOp, got {brief(where)}\n"
-                f"fix: write find(where=lambda op: len(op.operands) > 2)",
-                op="find",
-            )
+            rule = f"where must be a function of an XlaOp, got {brief(where)}"
+            fix = "write find(where=lambda op: len(op.operands) > 2)"
+            raise error_of(OperandError, "find", rule, fix)
         predicates.append(where)
     for predicate in predicates:
         ops = list(filter(predicate, ops))

@@ -17,7 +17,7 @@ from typing import Any, Final, overload
 import numpy as np
 import numpy.typing as npt
 
-from builder.errors import OperandError, ShapeInferenceError, XlaError, brief
+from builder.errors import OperandError, ShapeInferenceError, XlaError, brief, error_of
 from builder.layout.digits import Number, combined, divided, ravel, tiled, unravel
 from builder.types.layout import Layout, in_order, int_or_none
 from builder.types.physical_layout import Physical, physical
@@ -219,21 +219,16 @@ def multi_index(shape: ShapeLike, linear_index: Any, *, padding: int | None = No
     place = _place("multi_index", array, linear_index)
     fill = None if padding is None else int_or_none(padding)
     if padding is not None and (fill is None or not -_MAX_NUMBER - 1 <= fill <= _MAX_NUMBER):
-        raise OperandError(
-            f"multi_index: padding must be an int of 64 bits, or None, got {brief(padding)}",
-            op="multi_index",
-        )
+        rule = f"padding must be an int of 64 bits, or None, got {brief(padding)}"
+        raise error_of(OperandError, "multi_index", rule)
     if isinstance(place, np.ndarray) and not place.size:
         return tuple(np.empty(place.shape, np.int64) for _ in range(array.rank))
     numbers, is_padding = _to_multi(array, place)
     if fill is None and np.any(is_padding):
         first = place if isinstance(place, int) else place[is_padding].item(0)
-        raise ShapeInferenceError(
-            f"multi_index: linear index {first} of {array} is padding\n"
-            "fix: test with is_padding first, or pass padding=-1 to get -1 for padding",
-            op="multi_index",
-            shapes={"shape": array},
-        )
+        rule = f"linear index {first} of {array} is padding"
+        fix = "test with is_padding first, or pass padding=-1 to get -1 for padding"
+        raise error_of(ShapeInferenceError, "multi_index", rule, fix, shapes={"shape": array})
     if isinstance(place, int):
         return (fill,) * array.rank if is_padding else tuple(numbers)
     arrays = (_array_of(number, place) for number in numbers)
@@ -312,11 +307,8 @@ def _array(function: str, shape: Any) -> ArrayShape:
         raise error.in_argument(function, "shape") from None
     if not isinstance(array, ArrayShape):
         fix = "\nfix: pass the elements of the tuple one by one" if array.is_tuple else ""
-        raise OperandError(
-            f"{function}: shape must be the shape of an array, got {brief(array)}{fix}",
-            op=function,
-            shapes={"shape": array},
-        )
+        rule = f"shape must be the shape of an array, got {brief(array)}{fix}"
+        raise error_of(OperandError, function, rule, shapes={"shape": array})
     return array
 
 
@@ -332,9 +324,7 @@ def _check_other_type(function: str, shape: Any) -> None:
             fix = f"swap the arguments, {_ARRAY_FUNCTIONS[function]}"
     else:
         return
-    raise OperandError(
-        f"{function}: shape must be the shape of an array, got {got}\nfix: {fix}", op=function
-    )
+    raise error_of(OperandError, function, f"shape must be the shape of an array, got {got}", fix)
 
 
 _ARRAY_FUNCTIONS: Final = {
@@ -369,10 +359,8 @@ def _number(function: str, what: str, value: Any) -> Number:
             return number
         got = brief(value)
     fix = f"\nfix: write numpy.asarray({got})" if isinstance(value, (list, tuple)) else ""
-    raise OperandError(
-        f"{function}: {what} must be an int or a NumPy array of integers, got {got}{fix}",
-        op=function,
-    )
+    rule = f"{what} must be an int or a NumPy array of integers, got {got}{fix}"
+    raise error_of(OperandError, function, rule)
 
 
 def _array_of(number: Number, place: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from builder.errors import OperandError, ShapeInferenceError, brief
+from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.layout.indexing import bounded_array, layout_of, physical_of
 from builder.layout.stages import Stage, stages
 from builder.layout.strided_copy import strided_copy, words
@@ -88,11 +88,8 @@ def pack(array: Array, shape: ShapeLike) -> Array:
             raise MemoryError  # NumPy would raise another exception
         return _in_memory(array, target)
     except MemoryError:
-        raise ShapeInferenceError(
-            f"pack: not enough memory for the buffer of {target}, {brief(size)} bytes with padding",
-            op="pack",
-            shapes={"shape": target},
-        ) from None
+        rule = f"not enough memory for the buffer of {target}, {brief(size)} bytes with padding"
+        raise error_of(ShapeInferenceError, "pack", rule, shapes={"shape": target}) from None
 
 
 def unpack(buffer: Array, shape: ShapeLike) -> Array:
@@ -135,19 +132,13 @@ def unpack(buffer: Array, shape: ShapeLike) -> Array:
     if buffer.dtype != dtype:
         reason = "" if is_native else f", with elements of {bits} bits"
         convert = "view" if _is_reinterpretable(buffer.dtype, dtype) else "astype"
-        raise OperandError(
-            f"unpack: buffer must be of dtype {dtype} for {source}{reason}, got {buffer.dtype}\n"
-            f"fix: write buffer.{convert}({dtype_text(dtype)})",
-            op="unpack",
-            shapes={"shape": source},
-        )
+        rule = f"buffer must be of dtype {dtype} for {source}{reason}, got {buffer.dtype}"
+        fix = f"write buffer.{convert}({dtype_text(dtype)})"
+        raise error_of(OperandError, "unpack", rule, fix, shapes={"shape": source})
     size = physical_of(source).size if is_native else source.padded_byte_size
     if buffer.shape != (size,):
-        raise ShapeInferenceError(
-            f"unpack: buffer must have the sizes [{size}] for {source}, got {list(buffer.shape)}",
-            op="unpack",
-            shapes={"shape": source},
-        )
+        rule = f"buffer must have the sizes [{size}] for {source}, got {list(buffer.shape)}"
+        raise error_of(ShapeInferenceError, "unpack", rule, shapes={"shape": source})
     if bits < 8:
         buffer = _split_bytes(buffer, physical_of(source).size, element, bits)
     elif not is_native:
@@ -163,9 +154,7 @@ def _check_array(function: str, name: str, value: Any, fix: str) -> None:
         return
     else:
         got = brief(value)
-    raise OperandError(
-        f"{function}: {name} must be a NumPy array, got {got}\nfix: {fix}", op=function
-    )
+    raise error_of(OperandError, function, f"{name} must be a NumPy array, got {got}", fix)
 
 
 def _is_reinterpretable(dtype: np.dtype[Any], target: np.dtype[Any]) -> bool:
@@ -290,11 +279,8 @@ def _padding_element(shape: ArrayShape) -> Array:
         return zeros
 
     def refuse(missing: str) -> ShapeInferenceError:
-        return ShapeInferenceError(
-            f"pack: {element} has no {missing} for the padding value {value.text}, got {shape}",
-            op="pack",
-            shapes={"shape": shape},
-        )
+        rule = f"{element} has no {missing} for the padding value {value.text}, got {shape}"
+        return error_of(ShapeInferenceError, "pack", rule, shapes={"shape": shape})
 
     if value is PaddingValue.ZERO_PAD:
         if zeros.astype(np.complex128)[0]:

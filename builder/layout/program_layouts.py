@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from builder.errors import ShapeInferenceError, XlaError
+from builder.errors import ShapeInferenceError, XlaError, error_of
 from builder.types.layout import Layout, PaddingValue
 from builder.types.shape import ArrayShape, Shape, leaves, shape_argument, without_layout
 
@@ -54,11 +54,8 @@ def result_shape(op: str, root: Shape, value: Any) -> Shape:
             error.args = (f"{error}\nfix: pass root.shape.with_layout(layout)",)
         raise
     if without_layout(result) is not root:
-        raise ShapeInferenceError(
-            f"{op}: result must be the root's shape except for layouts, {root}, got {result}",
-            op=op,
-            shapes={"root": root, "result": result},
-        )
+        rule = f"result must be the root's shape except for layouts, {root}, got {result}"
+        raise error_of(ShapeInferenceError, op, rule, shapes={"root": root, "result": result})
     check_supported_layout(op, "result", result)
     return result
 

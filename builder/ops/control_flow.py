@@ -14,7 +14,7 @@ from typing import Any, overload
 from builder import shape_inference
 from builder.attributes.composite import composite_attributes_text
 from builder.check import flag, integer
-from builder.errors import OperandError, brief
+from builder.errors import OperandError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
 from builder.graph.registry import op
@@ -85,11 +85,9 @@ def tuple(*elements: XlaOp | Sequence[XlaOp]) -> XlaOp:
     if len(elements) == 1 and isinstance(elements[0], _SEQUENCES):
         elements = builtins.tuple(elements[0])
     if not elements:
-        raise OperandError(
-            "tuple: at least one element is needed, got none\n"
-            "fix: record an empty tuple with builder.empty_tuple()",
-            op="tuple",
-        )
+        rule = "at least one element is needed, got none"
+        fix = "record an empty tuple with builder.empty_tuple()"
+        raise error_of(OperandError, "tuple", rule, fix)
     ops = need_ops("tuple", "element", elements)
     return record("tuple", _tuple_shape(builtins.tuple([o.shape for o in ops])), ops)
 
@@ -316,9 +314,7 @@ def composite_call(
     builder = resolve_builder("composite_call", *arguments)
     text = composite_attributes_text(attributes)
     if not isinstance(name, str):
-        raise OperandError(
-            f"composite_call: name must be a string, got {brief(name)}", op="composite_call"
-        )
+        raise error_of(OperandError, "composite_call", f"name must be a string, got {brief(name)}")
     number = 0 if version is None else integer("composite_call", "version", version)
     with rollback_on_error(builder):
         callee, arguments = _callee("composite_call", computation, arguments, builder)
@@ -615,12 +611,10 @@ def _conditional_arguments(
             f"({', '.join(inspect.signature(form).parameters)})" for form in (_predicated, _indexed)
         )
         got = [type(a).__name__ for a in arguments] + [f"{n}=" for n in named]
-        raise OperandError(
-            f"conditional: takes {forms}, got ({', '.join(got)})", op="conditional"
-        ) from None
+        rule = f"takes {forms}, got ({', '.join(got)})"
+        raise error_of(OperandError, "conditional", rule) from None
     for name, value in (("branch_computations", computations), ("branch_operands", operands)):
         if not isinstance(value, _SEQUENCES):
-            raise OperandError(
-                f"conditional: {name} must be a list or tuple, got {brief(value)}", op="conditional"
-            )
+            rule = f"{name} must be a list or tuple, got {brief(value)}"
+            raise error_of(OperandError, "conditional", rule)
     return is_predicated, selector, computations, operands

@@ -13,7 +13,7 @@ from builder.check import flags, integer, integers
 from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
-from builder.ops.operands import Number, is_number, need_op, number_as
+from builder.ops.operands import Operand, is_number, need_op, number_as
 from builder.schema import BUILDER_H, SCHEMAS
 from builder.shape_inference import dynamic as infer
 from builder.support.signatures import per_signature
@@ -61,7 +61,7 @@ def get_dimension_size(operand: XlaOp, dimension: int) -> XlaOp:
 
 
 @op(SCHEMAS["set_dimension_size"])
-def set_dimension_size(operand: XlaOp, size: XlaOp | Number, dimension: int) -> XlaOp:
+def set_dimension_size(operand: XlaOp, size: Operand, dimension: int) -> XlaOp:
     """Return the operand with the runtime size of one dimension set.
 
     The elements are not moved. Those beyond the size are padding, which later operations ignore.
@@ -158,7 +158,7 @@ def set_to_bound(operand: XlaOp, dimension: int, size: XlaOp) -> XlaOp:
 @op(SCHEMAS["dynamic_reshape"])
 def dynamic_reshape(
     operand: XlaOp,
-    dim_sizes: Sequence[XlaOp | Number],
+    dim_sizes: Sequence[Operand],
     new_size_bounds: Sequence[int],
     dims_are_dynamic: Sequence[bool],
 ) -> XlaOp:

@@ -19,7 +19,7 @@ from builder.attributes.host import (
     ffi_dictionary,
 )
 from builder.check import Check, flag
-from builder.errors import OperandError, ShapeInferenceError, brief
+from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder, shared_attributes
 from builder.graph.registry import op
@@ -556,11 +556,9 @@ def custom_call_arguments(
     """Return shape and attributes of a custom call without operands; check the names in `more`."""
     for name in more:
         if name not in _CUSTOM_CALL_NAMES:
-            raise OperandError(
-                f"custom_call: unknown argument {name!r}\n"
-                f"fix: use one of {', '.join(_CUSTOM_CALL_NAMES)}",
-                op="custom_call",
-            )
+            rule = f"unknown argument {name!r}"
+            fix = f"use one of {', '.join(_CUSTOM_CALL_NAMES)}"
+            raise error_of(OperandError, "custom_call", rule, fix)
     return custom_call_plan(target_name, (), shape, **more)
 
 
@@ -584,9 +582,8 @@ def custom_call_plan(
     _text_argument(op, "opaque", opaque)
     has_side_effect = flag(op, "has_side_effect", has_side_effect)
     if computation is not None and not isinstance(computation, XlaComputation):
-        raise OperandError(
-            f"{op}: computation must be an XlaComputation, got {brief(computation)}", op=op
-        )
+        rule = f"computation must be an XlaComputation, got {brief(computation)}"
+        raise error_of(OperandError, op, rule)
     typed = CustomCallApiVersion.API_VERSION_TYPED_FFI
     if api_version is None:
         original = CustomCallApiVersion.API_VERSION_ORIGINAL
@@ -608,11 +605,8 @@ def custom_call_plan(
     layouts = operand_shapes_with_layout
     if layouts is not None:
         if isinstance(layouts, str) or not isinstance(layouts, Sequence):
-            raise OperandError(
-                f"{op}: operand_shapes_with_layout must be a sequence of shapes, "
-                f"got {brief(layouts)}",
-                op=op,
-            )
+            rule = f"operand_shapes_with_layout must be a sequence of shapes, got {brief(layouts)}"
+            raise error_of(OperandError, op, rule)
         layouts = tuple([shape_argument(op, "operand_shapes_with_layout", s) for s in layouts])
     result = shape_argument(op, "shape", shape)
     aliasing = OutputOperandAliasing.all_of(output_operand_aliasing, op=op)
@@ -697,10 +691,8 @@ def python_call_plan(
         fix = ""
         if isinstance(function, XlaComputation):
             fix = "\nfix: call a computation with xb.call(computation, *operands)"
-        raise OperandError(
-            f"python_call: function must be a Python callable, got {brief(function)}{fix}",
-            op="python_call",
-        )
+        rule = f"function must be a Python callable, got {brief(function)}{fix}"
+        raise error_of(OperandError, "python_call", rule)
     result = shape_argument("python_call", "shape", shape)
     return infer.python_call.strict([o.shape for o in operands], result), {
         "function": function,

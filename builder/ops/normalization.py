@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from builder.check import integer
-from builder.errors import ShapeInferenceError, brief
+from builder.errors import ShapeInferenceError, brief, error_of
 from builder.graph.recording import record
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
@@ -63,11 +63,8 @@ def _epsilon(name: str, value: Any) -> float:
         with suppress(OverflowError):  # an int larger than every float
             rounded = _as_f32(float(value))
     if rounded is None:
-        raise ShapeInferenceError(
-            f"{name}: epsilon must be a finite number that an f32 can represent, got "
-            f"{brief(value)}",
-            op=name,
-        )
+        rule = f"epsilon must be a finite number that an f32 can represent, got {brief(value)}"
+        raise error_of(ShapeInferenceError, name, rule)
     return rounded
 
 

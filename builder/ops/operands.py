@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from builder.check import Check
-from builder.errors import ConstantError, OperandError, brief
+from builder.errors import ConstantError, OperandError, brief, error_of
 from builder.graph.recording import append, record, resolve_builder
 from builder.graph.xla_op import XlaOp
 from builder.support.signatures import per_signature
@@ -18,7 +18,9 @@ from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape
 
 __all__ = [
+    "Dimensions",
     "Number",
+    "Operand",
     "broadcast_to",
     "check_broadcast",
     "dimensions_attribute",
@@ -35,6 +37,12 @@ _NUMBERS = (int, float, complex, np.generic)
 Number = int | float | complex | np.generic
 """A Python or NumPy scalar, used as an operand together with an XlaOp."""
 
+Operand = XlaOp | Number
+"""An operand that may be a number."""
+
+Dimensions = Sequence[int] | None
+"""The argument `broadcast_dimensions`: see `builder.shape_inference.broadcasting`."""
+
 
 def need_op(op: str, name: str, value: Any) -> XlaOp:
     """Return `value`, which must be an XlaOp."""
@@ -45,10 +53,8 @@ def need_op(op: str, name: str, value: Any) -> XlaOp:
         hint = "\nfix: record it with builder.constant(value), for instance x.builder.constant(...)"
     elif isinstance(value, tuple):
         hint = "\nfix: combine several ops into one with xb.tuple(...)"
-    raise OperandError(
-        f"{op}: {name} must be an XlaOp, got {type(value).__name__}: {brief(value, 80)}{hint}",
-        op=op,
-    )
+    rule = f"{name} must be an XlaOp, got {type(value).__name__}: {brief(value, 80)}{hint}"
+    raise error_of(OperandError, op, rule)
 
 
 def need_ops(op: str, name: str, values: Any) -> tuple[XlaOp, ...]:
@@ -74,9 +80,8 @@ def need_ops(op: str, name: str, values: Any) -> tuple[XlaOp, ...]:
         if isinstance(error, OperandError) and error.op is not None:
             raise
         # An array of rank 0 has `__iter__`, which raises.
-        raise OperandError(
-            f"{op}: {name} must be a sequence of XlaOps, got {brief(values, 80)}", op=op
-        ) from None
+        rule = f"{name} must be a sequence of XlaOps, got {brief(values, 80)}"
+        raise error_of(OperandError, op, rule) from None
 
 
 def is_number(value: Any) -> bool:

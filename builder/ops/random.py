@@ -11,7 +11,7 @@ from builder.attributes import RandomAlgorithm, RandomAlgorithmLike
 from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
-from builder.ops.operands import Number, is_number, need_op, number_as
+from builder.ops.operands import Operand, is_number, need_op, number_as
 from builder.schema import SCHEMAS
 from builder.shape_inference import random as infer
 from builder.support.signatures import per_signature
@@ -26,7 +26,7 @@ _bits_shape = per_signature(infer.rng_bit_generator.strict)
 
 def _draw(
     op: str,
-    arguments: dict[str, XlaOp | Number],
+    arguments: dict[str, Operand],
     shape: Shape,
     infer_shape: Callable[[Shape, Shape, Shape], ArrayShape],
 ) -> XlaOp:
@@ -50,7 +50,7 @@ def _draw(
 
 
 @op(SCHEMAS["rng"], cpp_name="RngNormal", section="RngNormal")
-def rng_normal(mu: XlaOp | Number, sigma: XlaOp | Number, shape: ShapeLike) -> XlaOp:
+def rng_normal(mu: Operand, sigma: Operand, shape: ShapeLike) -> XlaOp:
     """Return normally distributed random numbers, different in each run.
 
     Args:
@@ -80,7 +80,7 @@ def rng_normal(mu: XlaOp | Number, sigma: XlaOp | Number, shape: ShapeLike) -> X
 
 
 @op(SCHEMAS["rng"], cpp_name="RngUniform", section="RngUniform")
-def rng_uniform(a: XlaOp | Number, b: XlaOp | Number, shape: ShapeLike) -> XlaOp:
+def rng_uniform(a: Operand, b: Operand, shape: ShapeLike) -> XlaOp:
     """Return random numbers distributed uniformly in ``[a, b)``, different in each run.
 
     The numbers are undefined if `b` is not greater than `a`, or if either is not finite.

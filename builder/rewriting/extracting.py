@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from builder.errors import BuilderError, OperandError
+from builder.errors import BuilderError, OperandError, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
@@ -34,9 +34,8 @@ def extract(
     numbers = {op.id: index for index, op in enumerate(cuts)}
     if len(numbers) != len(cuts):
         duplicate = next(op for number, op in enumerate(cuts) if numbers[op.id] != number)
-        raise OperandError(
-            f"extract: inputs must be unique, got {duplicate!r} several times", op="extract"
-        )
+        rule = f"inputs must be unique, got {duplicate!r} several times"
+        raise error_of(OperandError, "extract", rule)
 
     needed = _needed(computation, results, numbers)
     parameters = [p for p in computation.parameters if needed[p.id] and p.id not in numbers]

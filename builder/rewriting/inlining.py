@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builder.errors import OperandError, SignatureError, brief
+from builder.errors import OperandError, SignatureError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import metadata_for, resolve_builder, rollback_on_error
 from builder.graph.subcomputations import ReusableFunction
@@ -65,10 +65,8 @@ def inline_into(
     """Inline into `builder`, which must be the one that records on these operands."""
     if not isinstance(computation, XlaComputation):
         fix = "\nfix: call it: function(*operands)" if callable(computation) else ""
-        raise OperandError(
-            f"inline: computation must be an XlaComputation, got {brief(computation)}{fix}",
-            op="inline",
-        )
+        rule = f"computation must be an XlaComputation, got {brief(computation)}{fix}"
+        raise error_of(OperandError, "inline", rule)
     _check_operands(computation, operands)
     arguments = [builder.adopt("inline", operand) for operand in operands]
     if computation.annotations is not None and computation.annotations.meshes:

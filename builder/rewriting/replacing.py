@@ -7,7 +7,7 @@ from types import CodeType, MappingProxyType
 from typing import Any, Self
 
 from builder.check import flag
-from builder.errors import BuilderError, OperandError, ShapeInferenceError, brief
+from builder.errors import BuilderError, OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.computation import XlaComputation, called_in
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp, with_metadata
@@ -66,12 +66,9 @@ def replace(
 ) -> XlaComputation:
     """Return the computation with some ops replaced; see `XlaComputation.replace`."""
     if not callable(function):
-        raise OperandError(
-            f"replace: function must be a function of an op and its new operands, got "
-            f"{brief(function)}\n"
-            f"fix: write def function(op, operands): ..., which returns None to keep the op",
-            op="replace",
-        )
+        rule = f"function must be a function of an op and its new operands, got {brief(function)}"
+        fix = "write def function(op, operands): ..., which returns None to keep the op"
+        raise error_of(OperandError, "replace", rule, fix)
     rewriter = _Rewriter(function)
     if flag("replace", "nested", nested):
         # Callees come before their callers.

@@ -19,6 +19,7 @@ from builder.types.shape import (
     Shape,
     TokenShape,
     TupleShape,
+    element_at,
     without_layout,
 )
 
@@ -326,10 +327,7 @@ def python_call(operands: Sequence[Shape], shape: Shape) -> Shape:
 
 def _part(check: Check, name: str, shape: Shape, index: tuple[int, ...]) -> ArrayShape:
     """Return the array at an index of a nested tuple."""
-    part: Shape | None = shape
-    for number in index:
-        elements = part.elements if isinstance(part, TupleShape) else ()
-        part = elements[number] if 0 <= number < len(elements) else None
+    part = element_at(shape, index)
     # xla_builder.h: CustomCall
     if not isinstance(part, ArrayShape):
         check.fail(

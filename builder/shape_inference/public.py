@@ -17,7 +17,7 @@ from types import NoneType
 from typing import Any, Final, ParamSpec, Protocol, TypeVar, cast, get_args, get_type_hints
 
 from builder.check import flag, flags, integer, integers
-from builder.errors import OperandError, XlaError, brief
+from builder.errors import OperandError, XlaError, brief, error_of
 from builder.types.primitive_type import PrimitiveType, as_primitive_type
 from builder.types.shape import ProgramShape, Shape, shape_of
 
@@ -58,9 +58,8 @@ def _each(op: str, name: str, values: Any, kind: str, convert: Converter) -> lis
             raise TypeError
         sequence = list(values)
     except TypeError:
-        raise OperandError(
-            f"{op}: {name} must be a sequence of {kind}, got {brief(values)}", op=op
-        ) from None
+        rule = f"{name} must be a sequence of {kind}, got {brief(values)}"
+        raise error_of(OperandError, op, rule) from None
     return [convert(op, f"{name} {i}", value) for i, value in enumerate(sequence)]
 
 
@@ -71,11 +70,8 @@ def _shapes(op: str, name: str, values: Any) -> list[Shape]:
 def _program_shape(op: str, name: str, value: Any) -> ProgramShape:
     if isinstance(value, ProgramShape):
         return value
-    raise OperandError(
-        f"{op}: {name} must be a ProgramShape, got {brief(value)}\n"
-        f"fix: pass computation.program_shape",
-        op=op,
-    )
+    rule = f"{name} must be a ProgramShape, got {brief(value)}"
+    raise error_of(OperandError, op, rule, "pass computation.program_shape")
 
 
 def _program_shapes(op: str, name: str, values: Any) -> list[ProgramShape]:
@@ -97,9 +93,8 @@ def _element_type(op: str, name: str, value: Any) -> PrimitiveType:
     try:
         return as_primitive_type(value)
     except XlaError:
-        raise OperandError(
-            f"{op}: {name} must be an element type, got {brief(value)}", op=op
-        ) from None
+        rule = f"{name} must be an element type, got {brief(value)}"
+        raise error_of(OperandError, op, rule) from None
 
 
 def _text(op: str, name: str, value: Any) -> str:

@@ -10,7 +10,7 @@ from math import prod
 from typing import Any, Final
 
 from builder.check import integer, integers
-from builder.errors import OperandError, ShapeInferenceError, brief
+from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.sharding.tiling import shard_shape, sharded_array, transposed
 from builder.types.shape import ArrayShape, ShapeLike
 
@@ -127,29 +127,22 @@ def _axes(value: Any) -> tuple[tuple[str, int], ...]:
     except (TypeError, ValueError):
         is_jax_mesh = hasattr(value, "axis_names")
         fix = "xb.Mesh(mesh.shape)" if is_jax_mesh else "xb.Mesh({'data': 2, 'model': 4})"
-        raise OperandError(
-            f"Mesh: axes must be a mapping of names to sizes, got {brief(value)}\nfix: write {fix}",
-            op="Mesh",
-        ) from None
+        rule = f"axes must be a mapping of names to sizes, got {brief(value)}"
+        raise error_of(OperandError, "Mesh", rule, f"write {fix}") from None
     if len(pairs) != count:
-        raise ShapeInferenceError(
-            f"Mesh: the names of axes must be unique, got {brief(value)}", op="Mesh"
-        )
+        rule = f"the names of axes must be unique, got {brief(value)}"
+        raise error_of(ShapeInferenceError, "Mesh", rule)
     axes = []
     for name, size in pairs:
         _check_name("the name of an axis", name)
         number = integer("Mesh", f"the size of axis {name!r}", size)
         if number < 1:
-            raise ShapeInferenceError(
-                f"Mesh: the size of an axis must be 1 or more, got {number} for {name!r}",
-                op="Mesh",
-            )
+            rule = f"the size of an axis must be 1 or more, got {number} for {name!r}"
+            raise error_of(ShapeInferenceError, "Mesh", rule)
         axes.append((name, number))
     if prod([size for _, size in axes]) > _MAX_DEVICES:
-        raise ShapeInferenceError(
-            f"Mesh: a mesh can have {_MAX_DEVICES} devices at most, got {brief(dict(axes))}",
-            op="Mesh",
-        )
+        rule = f"a mesh can have {_MAX_DEVICES} devices at most, got {brief(dict(axes))}"
+        raise error_of(ShapeInferenceError, "Mesh", rule)
     return tuple(axes)
 
 
@@ -172,12 +165,9 @@ def _entry(mesh: Mesh, value: Any) -> tuple[str, ...]:
         return (value,)
     if isinstance(value, Sequence) and all(isinstance(name, str) for name in value):
         return tuple(value)
-    raise OperandError(
-        f"Mesh.sharding: dimensions must be names of axes, sequences of names or None, got "
-        f"{brief(value)}\n"
-        f"fix: write mesh.sharding({mesh.axis_names[0] if mesh.axes else 'data'!r}, None)",
-        op="Mesh.sharding",
-    )
+    rule = f"dimensions must be names of axes, sequences of names or None, got {brief(value)}"
+    fix = f"write mesh.sharding({mesh.axis_names[0] if mesh.axes else 'data'!r}, None)"
+    raise error_of(OperandError, "Mesh.sharding", rule, fix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +198,8 @@ class MeshSharding:
     def __post_init__(self) -> None:
         mesh = self.mesh
         if not isinstance(mesh, Mesh):
-            raise OperandError(
-                f"MeshSharding: mesh must be an xb.Mesh, got {brief(mesh)}", op="MeshSharding"
-            )
+            rule = f"mesh must be an xb.Mesh, got {brief(mesh)}"
+            raise error_of(OperandError, "MeshSharding", rule)
         dimensions: tuple[Entry, ...] = self.dimensions
         object.__setattr__(self, "dimensions", tuple([_entry(mesh, d) for d in dimensions]))
         used: set[str] = set()
@@ -222,11 +211,8 @@ class MeshSharding:
                     op="Mesh.sharding",
                 )
             if axis in used:
-                raise ShapeInferenceError(
-                    f"Mesh.sharding: an axis can shard only one dimension, got {axis!r} twice in "
-                    f"{self._list()}",
-                    op="Mesh.sharding",
-                )
+                rule = f"an axis can shard only one dimension, got {axis!r} twice in {self._list()}"
+                raise error_of(ShapeInferenceError, "Mesh.sharding", rule)
             used.add(axis)
 
     def _list(self) -> str:
@@ -244,9 +230,8 @@ class MeshSharding:
         """
         missing = rank - len(self.dimensions)
         if missing < 0:
-            raise ShapeInferenceError(
-                f"MeshSharding: {self._too_many(f'an array of rank {rank}')}", op="MeshSharding"
-            )
+            rule = f"{self._too_many(f'an array of rank {rank}')}"
+            raise error_of(ShapeInferenceError, "MeshSharding", rule)
         return MeshSharding(self.mesh, (*self.dimensions, *[()] * missing)) if missing else self
 
     @property

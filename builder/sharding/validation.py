@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from builder.attributes.annotations import ONE_MESH, ONE_SHARDING_FORM, Annotations
-from builder.errors import BuilderError, OperandError, ShapeInferenceError, XlaError, brief
+from builder.errors import (
+    BuilderError,
+    OperandError,
+    ShapeInferenceError,
+    XlaError,
+    brief,
+    error_of,
+)
 from builder.sharding.mesh import Mesh, MeshSharding
 from builder.sharding.text import is_shardy, join_leaf_texts
 from builder.sharding.tiling import Tiling, parse_tiling, parse_tilings
@@ -112,9 +119,7 @@ def sharding_text(op: str, name: str, shape: Shape, sharding: ShardingLike) -> s
     """
     text = _on_shape(sharding, shape, True)
     if isinstance(text, ShardingFault):
-        raise ShapeInferenceError(
-            f"{op}: {text.rule}\nfix: {text.fix}", op=op, shapes={name: shape}
-        )
+        raise error_of(ShapeInferenceError, op, f"{text.rule}", f"{text.fix}", shapes={name: shape})
     assert text is not None  # only a block leaves scalars without a sharding
     return text
 
@@ -237,12 +242,9 @@ def full_array_tiling(op: str, full: ArrayShape, value: Any) -> Tiling:
         text = sharding.at_rank(full.rank).tiling
     tiling = parse_tiling(text)
     if tiling.kind not in ("tiled", "replicated") or "manual" in tiling.subgroups:
-        raise ShapeInferenceError(
-            f"{op}: sharding must be {{replicated}} or tiles of the full array, got {text}\n"
-            f"fix: write '{{devices=[2,1]<=[2]}}' or mesh.sharding('x', None)",
-            op=op,
-            shapes={"full_shape": full},
-        )
+        rule = f"sharding must be {{replicated}} or tiles of the full array, got {text}"
+        fix = "write '{devices=[2,1]<=[2]}' or mesh.sharding('x', None)"
+        raise error_of(ShapeInferenceError, op, rule, fix, shapes={"full_shape": full})
     return tiling
 
 
@@ -282,12 +284,8 @@ def register_sharding_dialect(
     while outer.parent is not None:
         outer = outer.parent
     if outer.sharding_form and outer.sharding_form != dialect:
-        raise BuilderError(
-            f"{op}: {ONE_SHARDING_FORM}, got {got} in {outer.name!r}, "
-            f"which has {outer.sharding_form}\n"
-            f"fix: write {instead} here, or change the others",
-            op=op,
-        )
+        rule = f"{ONE_SHARDING_FORM}, got {got} in {outer.name!r}, which has {outer.sharding_form}"
+        raise error_of(BuilderError, op, rule, f"write {instead} here, or change the others")
     outer.sharding_form = dialect
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import islice
 from math import prod
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, XlaError, brief
 from builder.support.extensions import extension
@@ -40,6 +40,8 @@ __all__ = [
     "TupleShape",
     "array_shape",
     "bounded",
+    "element_at",
+    "fold",
     "leaves",
     "parse_shape",
     "shape_argument",
@@ -47,6 +49,8 @@ __all__ = [
     "tuple_shape",
     "without_layout",
 ]
+
+T = TypeVar("T")
 
 UNBOUNDED: Final = -1
 """The value in `ArrayShape.dimensions` that marks an unbounded dimension.
@@ -639,21 +643,41 @@ def without_layout(shape: Shape) -> Shape:
         return shape if shape.layout is None else shape.with_layout(None)
     if not isinstance(shape, TupleShape) or not shape.has_layout:
         return shape
-    # An explicit stack: tuples may be nested deeper than Python's recursion limit.
-    stack: list[tuple[Iterator[Shape], list[Shape]]] = [(iter(shape.elements), [])]
+    return fold(shape, without_layout, TupleShape)
+
+
+def fold(
+    shape: Shape, leaf: Callable[[ArrayShape | TokenShape], T], join: Callable[[list[T]], T]
+) -> T:
+    """Return the value of a shape: `leaf` returns that of a leaf, `join` that of a tuple.
+
+    Iterative, because tuples may be nested deeper than Python's recursion limit.
+    """
+    if not isinstance(shape, TupleShape):
+        return leaf(shape)
+    stack: list[tuple[Iterator[Shape], list[T]]] = [(iter(shape.elements), [])]
     while True:
-        remaining, done = stack[-1]
+        remaining, values = stack[-1]
         for element in remaining:
             if isinstance(element, TupleShape):
                 stack.append((iter(element.elements), []))
                 break
-            done.append(without_layout(element))
+            values.append(leaf(element))
         else:
             stack.pop()
-            closed = TupleShape(done)
+            value = join(values)
             if not stack:
-                return closed
-            stack[-1][1].append(closed)
+                return value
+            stack[-1][1].append(value)
+
+
+def element_at(shape: Shape, index: Iterable[int]) -> Shape | None:
+    """Return the shape at an index of a nested tuple; None if there is no such element."""
+    part: Shape | None = shape
+    for number in index:
+        elements = part.elements if isinstance(part, TupleShape) else ()
+        part = elements[number] if 0 <= number < len(elements) else None
+    return part
 
 
 def nested_text(shape: Shape, leaf_text: Callable[[ArrayShape | TokenShape], str] = str) -> str:

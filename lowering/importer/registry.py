@@ -7,11 +7,12 @@ with the type in the file.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from jaxlib.mlir import ir
 
 from builder.graph.xla_op import XlaOp
+from builder.support.registration import registrar
 
 __all__ = ["DECOMPOSITIONS", "IMPORTERS", "Imported", "Importer", "Value", "importer"]
 
@@ -34,14 +35,5 @@ IMPORTERS: Final[dict[str, Importer]] = {}
 DECOMPOSITIONS: Final[dict[str, Importer]] = {}
 """The importers of operations that no op has a schema for: jaxlib decomposes the operations."""
 
-_T = TypeVar("_T", bound=Callable[..., Any])
-
-
-def importer(*names: str) -> Callable[[_T], _T]:
-    """Register the decorated function as the importer of these operations."""
-
-    def enter(function: _T) -> _T:
-        IMPORTERS.update(dict.fromkeys(names, function))
-        return function
-
-    return enter
+importer = registrar(IMPORTERS)
+"""Register the decorated function as the importer of these operations."""

@@ -17,7 +17,7 @@ from builder.graph.computation import XlaComputation
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.control_flow import call as xb_call, tuple as xb_tuple
-from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape
+from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, fold
 from lowering.errors import LoweringError
 from lowering.importer.annotations import annotate, foreign_names
 from lowering.importer.bodies import Body
@@ -226,19 +226,4 @@ def flat_values(op: XlaOp) -> Iterator[XlaOp]:
 
 def nested_value(scope: Scope, shape: Shape, leaves: Iterator[XlaOp]) -> XlaOp:
     """Return a value of this shape that consists of the next of `leaves`."""
-    if not isinstance(shape, TupleShape):
-        return next(leaves)
-    pending: list[tuple[Iterator[Shape], list[XlaOp]]] = [(iter(shape.elements), [])]
-    while True:
-        remaining, elements = pending[-1]
-        for element in remaining:
-            if isinstance(element, TupleShape):
-                pending.append((iter(element.elements), []))
-                break
-            elements.append(next(leaves))
-        else:
-            pending.pop()
-            value = scope.tuple_of(elements)
-            if not pending:
-                return value
-            pending[-1][1].append(value)
+    return fold(shape, lambda _: next(leaves), scope.tuple_of)

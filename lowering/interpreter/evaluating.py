@@ -15,7 +15,7 @@ from builder.errors import BuilderError, OperandError, brief
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.types.shape import ArrayShape, Shape, leaves
-from lowering.errors import DeviceError, ExecutionError, LoweringError
+from lowering.errors import DeviceError, ExecutionError, LoweringError, error_of
 from lowering.importer import to_computation
 from lowering.interpreter import helper
 from lowering.interpreter.instrumentation import with_probes, with_results
@@ -167,10 +167,8 @@ def checked_timeout(op: str, timeout: Any) -> float | None:
         return None
     if isinstance(timeout, (int, float)) and not isinstance(timeout, bool) and timeout > 0:
         return float(timeout)
-    raise OperandError(
-        f"{op}: timeout must be a number of seconds above 0, or None, got {brief(timeout)}",
-        op=op,
-    )
+    rule = f"timeout must be a number of seconds above 0, or None, got {brief(timeout)}"
+    raise error_of(OperandError, op, rule)
 
 
 def flat_arguments(
@@ -231,11 +229,9 @@ def run(
     try:
         names, answer = helper.ask(pieces, probing=probes is not None, timeout=timeout)
     except helper.HelperTimeoutError:
-        raise ExecutionError(
-            f"interpret: {program.name} exceeded the time limit of {timeout:g} seconds\n"
-            f"fix: raise the limit, or use smaller arrays: the interpreter is slow",
-            op="interpret",
-        ) from None
+        rule = f"{program.name} exceeded the time limit of {timeout:g} seconds"
+        fix = "raise the limit, or use smaller arrays: the interpreter is slow"
+        raise error_of(ExecutionError, "interpret", rule, fix) from None
     except helper.HelperCrashError as crash:
         raise _crash_error(program, arguments, crash.report, timeout) from None
     remaining = iter(answer)
@@ -352,10 +348,8 @@ def _probed(computation: XlaComputation, probe: Any) -> tuple[list[XlaOp], list[
 
 
 def _not_an_op(value: object) -> OperandError:
-    return OperandError(
-        f"interpret: probe must be True, XlaOps, numbers of ops or opcodes, got {brief(value)}",
-        op="interpret",
-    )
+    rule = f"probe must be True, XlaOps, numbers of ops or opcodes, got {brief(value)}"
+    return error_of(OperandError, "interpret", rule)
 
 
 def _is_of(op: XlaOp, computation: XlaComputation) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from builder.graph.aliasing import leaf_indices
-from builder.types.shape import Shape, TupleShape
+from builder.types.shape import Shape, fold
 
 __all__ = ["flatten", "leaf_paths", "unflatten"]
 
@@ -31,22 +31,7 @@ def flatten(values: Sequence[Any]) -> list[Any]:
 
 def unflatten(shape: Shape, values: Iterator[Any]) -> Any:
     """Take the next values and nest them in lists like `shape`."""
-    if not isinstance(shape, TupleShape):
-        return next(values)
-    result: list[Any] = []
-    stack: list[tuple[list[Any], Iterator[Shape]]] = [(result, iter(shape.elements))]
-    while stack:
-        elements, shapes = stack[-1]
-        for element in shapes:
-            if isinstance(element, TupleShape):
-                inner: list[Any] = []
-                elements.append(inner)
-                stack.append((inner, iter(element.elements)))
-                break
-            elements.append(next(values))
-        else:
-            stack.pop()
-    return result
+    return fold(shape, lambda _: next(values), list)
 
 
 def leaf_paths(shape: Shape) -> list[str]:

@@ -11,6 +11,8 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
+from lowering.errors import error_of
+
 __all__ = [
     "CALLS",
     "argument_attributes",
@@ -151,11 +153,9 @@ def checked_dictionary(attribute: ir.Attribute, op: str = "compile") -> dict[str
     except (KeyError, TypeError):
         from lowering.errors import LoweringError  # imports `builder`
 
-        raise LoweringError(
-            f"{op}: MLIR's Python bindings can't read the attributes {attribute}\n"
-            f"fix: remove locations and complex numbers from them",
-            op=op,
-        ) from None
+        rule = f"MLIR's Python bindings can't read the attributes {attribute}"
+        fix = "remove locations and complex numbers from them"
+        raise error_of(LoweringError, op, rule, fix) from None
 
 
 def argument_attributes(

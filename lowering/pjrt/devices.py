@@ -115,9 +115,8 @@ def device(which: DeviceLike = None) -> jax.Device:
             raise _foreign_device("device", which)
         return which
     if not isinstance(which, str):
-        raise DeviceError(
-            f"device: expected a jax.Device or a name such as 'cpu' or 'gpu:1', got {brief(which)}"
-        )
+        rule = f"expected a jax.Device or a name such as 'cpu' or 'gpu:1', got {brief(which)}"
+        raise error_of(DeviceError, "device", rule)
     platform, colon, number = which.strip().lower().partition(":")
     if not platform or (colon and not (number.isascii() and number.isdecimal())):
         raise _unavailable(f"device: expected a name such as 'cpu' or 'gpu:1', got {brief(which)}")

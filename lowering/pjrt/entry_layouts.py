@@ -22,7 +22,7 @@ from builder.layout.program_layouts import check_supported_layout
 from builder.types.layout import COMBINE, Layout
 from builder.types.layout_text import parse_layout
 from builder.types.shape import ArrayShape, ProgramShape, TokenShape
-from lowering.errors import CompileError
+from lowering.errors import CompileError, error_of
 from lowering.jaxlib_api import array_layouts, mlir
 from lowering.mlir.attributes import quoted
 from lowering.mlir.operations import (
@@ -167,11 +167,8 @@ def _read(
     """Return the array with the requested layout, if `device` supports it."""
 
     def refuse(reason: str, fix: str) -> CompileError:
-        return CompileError(
-            f"compile: {place} of {name} can't be {leaf_text} on {device.platform}: {reason}\n"
-            f"fix: {fix}",
-            shapes={place: leaf},
-        )
+        rule = f"{place} of {name} can't be {leaf_text} on {device.platform}: {reason}"
+        return error_of(CompileError, "compile", rule, fix, shapes={place: leaf})
 
     leaf_text = f"{leaf} in layout {attribute}"
     if text is None or not isinstance(leaf, ArrayShape):

@@ -16,7 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from builder.sharding.tiling import Tiling, parse_tiling
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaves
-from lowering.errors import CompileError
+from lowering.errors import CompileError, error_of
 from lowering.jaxlib_api import array_layouts, execution, jax_arrays
 from lowering.pjrt.devices import is_local, sharding_of
 from lowering.pjrt.nesting import named_leaves, result_packer
@@ -282,11 +282,8 @@ def _check_tilings(
             reason = "whose shards are not all of one size"
         else:
             continue
-        raise CompileError(
-            f"compile: {place} of {info.name}, {shape}, has the sharding {tiling.text}, "
-            f"{reason}\nfix: {fix}",
-            shapes={place: shape},
-        )
+        rule = f"{place} of {info.name}, {shape}, has the sharding {tiling.text}, {reason}"
+        raise error_of(CompileError, "compile", rule, fix, shapes={place: shape})
 
 
 def _nested(shape: Shape, shardings: Any) -> Any:

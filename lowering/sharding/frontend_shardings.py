@@ -13,7 +13,7 @@ from jaxlib.mlir import ir
 
 from builder.sharding.text import as_per_value, leaf_texts
 from builder.types.shape import Shape, leaf_count
-from lowering.errors import CompileError, LoweringError
+from lowering.errors import CompileError, LoweringError, error_of
 from lowering.jaxlib_api import mlir
 from lowering.mlir.operations import (
     argument_attributes,
@@ -95,12 +95,9 @@ def read_shardings(module: ir.Module, parameters: Sequence[Shape], op: str = "fr
         except (ir.MLIRError, ValueError) as error:
             report = str(error).strip().splitlines()
             reason = next((line for line in report if "error:" in line), report[-1])
-            raise LoweringError(
-                f"{op}: a sharding does not fit the module: {reason.partition('error: ')[2]}\n"
-                f"fix: declare the mesh in the frontend attribute {_MESHES} of the module",
-                op=op,
-                detail=str(error),
-            ) from None
+            rule = f"a sharding does not fit the module: {reason.partition('error: ')[2]}"
+            fix = f"declare the mesh in the frontend attribute {_MESHES} of the module"
+            raise error_of(LoweringError, op, rule, fix, detail=str(error)) from None
 
 
 def _sharding_in(attributes: ir.OpAttributeMap | Mapping[str, ir.Attribute]) -> str:

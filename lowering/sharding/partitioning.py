@@ -21,7 +21,7 @@ from jaxlib.mlir.dialects import sdy
 from builder.errors import ShapeTextError
 from builder.sharding.tiling import Tiling, parse_tilings
 from builder.types.shape import ArrayShape, ProgramShape, Shape, TokenShape, leaves
-from lowering.errors import CompileError, recorded_at
+from lowering.errors import CompileError, error_of, recorded_at
 from lowering.mlir.donations import ALIASING
 from lowering.mlir.flattening import leaf_paths
 from lowering.mlir.operations import (
@@ -195,11 +195,9 @@ def _check_tiling(attribute: ir.Attribute, where: str, name: str, num_partitions
 
 
 def _wrong_size(name: str, num_partitions: int, what: str, text: str, size: int) -> CompileError:
-    return CompileError(
-        f"compile: {name}: {what} is over {size} devices, got num_partitions={num_partitions} for "
-        f"{text}\n"
-        f"fix: call lowering.compile(computation, num_partitions={size})"
-    )
+    rule = f"{name}: {what} is over {size} devices, got num_partitions={num_partitions} for {text}"
+    fix = f"call lowering.compile(computation, num_partitions={size})"
+    return error_of(CompileError, "compile", rule, fix)
 
 
 class _Leaf(NamedTuple):

@@ -41,7 +41,7 @@ from builder.types.shape import (
     leaves,
     parse_shape,
 )
-from lowering.errors import LoweringError, ModuleFileError, VersionError, recorded_at
+from lowering.errors import LoweringError, ModuleFileError, VersionError, error_of, recorded_at
 from lowering.host.callbacks import PythonFunction
 from lowering.jaxlib_api import versions
 from lowering.mlir.attributes import ARGUMENT_NAME
@@ -178,11 +178,8 @@ class StablehloModule:
             notes.append(f"available from {available}")
         parenthesis = f" ({'; '.join(notes)})" if notes else ""
         fix = f"\nfix: write version {available} or newer, up to {newest}" if available else ""
-        return VersionError(
-            f"artifact: StableHLO {version} can't express {subject}{parenthesis}{fix}",
-            version=version,
-            detail=report,
-        )
+        rule = f"StableHLO {version} can't express {subject}{parenthesis}{fix}"
+        return error_of(VersionError, "artifact", rule, version=version, detail=report)
 
     def verify(self) -> None:
         """Run MLIR's verifier; `lower` and `load` have done so.
@@ -195,11 +192,8 @@ class StablehloModule:
         except ir.MLIRError as error:
             reports = [str(d.message) for d in error.error_diagnostics]
             reason = reports[0].splitlines()[0] if reports else "the verifier reports no reason"
-            raise LoweringError(
-                f"verify: {self.name} is not valid StableHLO: {reason}",
-                op="verify",
-                detail="\n".join(reports),
-            ) from None
+            rule = f"{self.name} is not valid StableHLO: {reason}"
+            raise error_of(LoweringError, "verify", rule, detail="\n".join(reports)) from None
 
     def save(self, path: PathLike, *, version: str | None = None) -> None:
         """Write the module to a file, atomically.
@@ -330,9 +324,8 @@ def path_text(path: Any, op: str) -> str:
         fix = "\nfix: use os.fsdecode(path)"
     elif op == "load" and isinstance(text, (bytearray, memoryview)):
         fix = "\nfix: use lowering.load_bytes for content in memory"
-    raise OperandError(
-        f"{op}: a path is a string or a pathlib.Path, got {type(path).__name__}{fix}", op=op
-    )
+    rule = f"a path is a string or a pathlib.Path, got {type(path).__name__}{fix}"
+    raise error_of(OperandError, op, rule)
 
 
 def _reason(error: OSError, fixes: Mapping[int, str]) -> str:
@@ -534,9 +527,8 @@ def load_bytes(data: Buffer | str) -> StablehloModule:
         data = bytes(data)
     elif not isinstance(data, bytes):
         fix = "\nfix: use lowering.load for a file" if isinstance(data, os.PathLike) else ""
-        raise OperandError(
-            f"load_bytes: expected bytes or text, got {type(data).__name__}{fix}", op="load_bytes"
-        )
+        rule = f"expected bytes or text, got {type(data).__name__}{fix}"
+        raise error_of(OperandError, "load_bytes", rule)
     return from_bytes(data, None)
 
 

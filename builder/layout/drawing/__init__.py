@@ -10,7 +10,7 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-from builder.errors import OperandError, brief
+from builder.errors import OperandError, brief, error_of
 from builder.layout.drawing.grid import Grid, grid_of
 from builder.layout.drawing.svg import svg_of
 from builder.layout.drawing.text import text_of
@@ -87,9 +87,8 @@ class Picture:
         writers = {".svg": self.svg, ".txt": self.text}
         write = writers.get(file.suffix.lower())
         if write is None:
-            raise OperandError(
-                f"save: path must end in .svg or .txt, got {brief(os.fspath(path))}", op="save"
-            )
+            rule = f"path must end in .svg or .txt, got {brief(os.fspath(path))}"
+            raise error_of(OperandError, "save", rule)
         _write(file, write() + "\n")
 
     def _repr_svg_(self) -> str:
@@ -147,18 +146,15 @@ def draw(shape: ShapeLike, *, labels: bool = True, max_cells: int = MAX_CELLS) -
 
 def _flag(function: str, name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise OperandError(
-            f"{function}: {name} must be True or False, got {brief(value)}", op=function
-        )
+        raise error_of(OperandError, function, f"{name} must be True or False, got {brief(value)}")
     return value
 
 
 def _count(function: str, name: str, value: Any) -> int:
     number = int_or_none(value)
     if number is None or number < 1:
-        raise OperandError(
-            f"{function}: {name} must be a positive integer, got {brief(value)}", op=function
-        )
+        rule = f"{name} must be a positive integer, got {brief(value)}"
+        raise error_of(OperandError, function, rule)
     return number
 
 
@@ -174,7 +170,5 @@ def _write(file: Path, text: str) -> None:
             temporary.unlink(missing_ok=True)
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
         reason = getattr(error, "strerror", None) or str(error)
-        raise OperandError(
-            f"save: {brief(str(file))} can't be written: {reason[:1].lower()}{reason[1:]}",
-            op="save",
-        ) from None
+        rule = f"{brief(str(file))} can't be written: {reason[:1].lower()}{reason[1:]}"
+        raise error_of(OperandError, "save", rule) from None

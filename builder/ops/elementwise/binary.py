@@ -5,20 +5,17 @@ Operation Semantics: Element-wise binary arithmetic operations.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.elementwise.common import element_type_of, record_binary
-from builder.ops.operands import Number
+from builder.ops.operands import Dimensions, Operand
 from builder.schema import SCHEMAS
 
 
 @op(SCHEMAS["add"])
-def add(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def add(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The sum lhs + rhs; the logical or of preds.
 
     Example:
@@ -34,9 +31,7 @@ def add(
 
 
 @op(SCHEMAS["subtract"])
-def sub(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def sub(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The difference lhs - rhs.
 
     Example:
@@ -52,9 +47,7 @@ def sub(
 
 
 @op(SCHEMAS["multiply"])
-def mul(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def mul(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The product lhs * rhs; the logical and of preds.
 
     Example:
@@ -70,9 +63,7 @@ def mul(
 
 
 @op(SCHEMAS["mulhi"])
-def mulhi(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def mulhi(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The upper half of the bits of the product lhs * rhs; `mul` returns the lower half.
 
     Example:
@@ -88,9 +79,7 @@ def mulhi(
 
 
 @op(SCHEMAS["divide"])
-def div(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def div(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The quotient lhs / rhs; rounded toward zero for integers.
 
     Example:
@@ -106,9 +95,7 @@ def div(
 
 
 @op(SCHEMAS["remainder"])
-def rem(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def rem(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The remainder of lhs / rhs, with the sign of lhs; smaller than rhs in magnitude.
 
     Example:
@@ -124,9 +111,7 @@ def rem(
 
 
 @op(SCHEMAS["maximum"])
-def max(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def max(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The larger operand; NaN if either is NaN.
 
     Example:
@@ -142,9 +127,7 @@ def max(
 
 
 @op(SCHEMAS["minimum"])
-def min(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def min(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The smaller operand; NaN if either is NaN.
 
     Example:
@@ -160,9 +143,7 @@ def min(
 
 
 @op(SCHEMAS["and"])
-def and_(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def and_(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The logical and of preds, the bitwise and of integers.
 
     Example:
@@ -178,9 +159,7 @@ def and_(
 
 
 @op(SCHEMAS["or"])
-def or_(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def or_(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The logical or of preds, the bitwise or of integers.
 
     Example:
@@ -196,9 +175,7 @@ def or_(
 
 
 @op(SCHEMAS["xor"])
-def xor(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def xor(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The logical exclusive or of preds, the bitwise exclusive or of integers.
 
     Example:
@@ -214,9 +191,7 @@ def xor(
 
 
 @op(SCHEMAS["power"])
-def pow(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def pow(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """lhs to the power of rhs.
 
     Example:
@@ -232,9 +207,7 @@ def pow(
 
 
 @op(SCHEMAS["atan2"])
-def atan2(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def atan2(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The angle of the point (x=rhs, y=lhs) in radians, from -pi to pi.
 
     Example:
@@ -250,9 +223,7 @@ def atan2(
 
 
 @op(SCHEMAS["shift_left"])
-def shift_left(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def shift_left(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The bits of lhs shifted left by rhs; 0 if rhs is the width of the type or more.
 
     Example:
@@ -269,7 +240,7 @@ def shift_left(
 
 @op(SCHEMAS["shift_right_arithmetic"])
 def shift_right_arithmetic(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None
 ) -> XlaOp:
     """The bits of lhs shifted right by rhs, filled with the sign bit.
 
@@ -289,7 +260,7 @@ def shift_right_arithmetic(
 
 @op(SCHEMAS["shift_right_logical"])
 def shift_right_logical(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None
 ) -> XlaOp:
     """The bits of lhs shifted right by rhs, filled with 0.
 
@@ -308,9 +279,7 @@ def shift_right_logical(
 
 
 @op(SCHEMAS["complex"])
-def complex(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def complex(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The complex number with real part lhs and imaginary part rhs.
 
     Example:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from builder import shape_inference
 from builder.check import integers
-from builder.errors import OperandError, brief
+from builder.errors import OperandError, brief, error_of
 from builder.graph.recording import append, record, resolve_builder
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp
@@ -151,11 +151,8 @@ def constant_of(name: str, lhs: Any, rhs: Any) -> tuple[XlaBuilder, ArrayShape, 
         for argument, value in (("lhs", lhs), ("rhs", rhs)):
             if not is_number(value):
                 need_op(name, argument, value)
-        raise OperandError(
-            f"{name}: at least one operand must be an XlaOp, got {brief(lhs)} and {brief(rhs)}\n"
-            f"fix: record one with builder.constant(...)",
-            op=name,
-        )
+        rule = f"at least one operand must be an XlaOp, got {brief(lhs)} and {brief(rhs)}"
+        raise error_of(OperandError, name, rule, "record one with builder.constant(...)")
     builder = resolve_builder(name, operand)
     if not is_number(number):
         need_op(name, "lhs" if is_left else "rhs", number)

@@ -8,21 +8,17 @@ Operation Semantics: Element-wise comparison operations.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from builder.check import flag
-from builder.errors import OperandError, brief
+from builder.errors import OperandError, brief, error_of
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.elementwise.common import record_compare
-from builder.ops.operands import Number
+from builder.ops.operands import Dimensions, Operand
 from builder.schema import SCHEMAS
 
 
 @op(SCHEMAS["compare"], cpp_name="Eq")
-def eq(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def eq(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """Whether lhs is equal to rhs; false if either is NaN.
 
     Example:
@@ -37,9 +33,7 @@ def eq(
 
 
 @op(SCHEMAS["compare"], cpp_name="Ne")
-def ne(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def ne(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """Whether lhs is not equal to rhs; true if either is NaN.
 
     Example:
@@ -54,9 +48,7 @@ def ne(
 
 
 @op(SCHEMAS["compare"], cpp_name="Ge")
-def ge(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def ge(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """Whether lhs is greater than or equal to rhs; false if either is NaN.
 
     Example:
@@ -71,9 +63,7 @@ def ge(
 
 
 @op(SCHEMAS["compare"], cpp_name="Gt")
-def gt(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def gt(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """Whether lhs is greater than rhs; false if either is NaN.
 
     Example:
@@ -88,9 +78,7 @@ def gt(
 
 
 @op(SCHEMAS["compare"], cpp_name="Le")
-def le(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def le(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """Whether lhs is less than or equal to rhs; false if either is NaN.
 
     Example:
@@ -105,9 +93,7 @@ def le(
 
 
 @op(SCHEMAS["compare"], cpp_name="Lt")
-def lt(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def lt(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """Whether lhs is less than rhs; false if either is NaN.
 
     Example:
@@ -122,9 +108,7 @@ def lt(
 
 
 @op(SCHEMAS["compare"], cpp_name="EqTotalOrder")
-def eq_total_order(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def eq_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """Whether lhs is equal to rhs in the total order of floating point.
 
     Example:
@@ -139,9 +123,7 @@ def eq_total_order(
 
 
 @op(SCHEMAS["compare"], cpp_name="NeTotalOrder")
-def ne_total_order(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def ne_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """Whether lhs is not equal to rhs in the total order of floating point.
 
     Example:
@@ -156,9 +138,7 @@ def ne_total_order(
 
 
 @op(SCHEMAS["compare"], cpp_name="GeTotalOrder")
-def ge_total_order(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def ge_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """Whether lhs is greater than or equal to rhs in the total order of floating point.
 
     Example:
@@ -173,9 +153,7 @@ def ge_total_order(
 
 
 @op(SCHEMAS["compare"], cpp_name="GtTotalOrder")
-def gt_total_order(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def gt_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """Whether lhs is greater than rhs in the total order of floating point.
 
     Example:
@@ -190,9 +168,7 @@ def gt_total_order(
 
 
 @op(SCHEMAS["compare"], cpp_name="LeTotalOrder")
-def le_total_order(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def le_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """Whether lhs is less than or equal to rhs in the total order of floating point.
 
     Example:
@@ -207,9 +183,7 @@ def le_total_order(
 
 
 @op(SCHEMAS["compare"], cpp_name="LtTotalOrder")
-def lt_total_order(
-    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
-) -> XlaOp:
+def lt_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """Whether lhs is less than rhs in the total order of floating point.
 
     Example:
@@ -225,10 +199,10 @@ def lt_total_order(
 
 @op(SCHEMAS["compare"])
 def compare(
-    lhs: XlaOp | Number,
-    rhs: XlaOp | Number,
+    lhs: Operand,
+    rhs: Operand,
     direction: str,
-    broadcast_dimensions: Sequence[int] | None = None,
+    broadcast_dimensions: Dimensions = None,
     *,
     total_order: bool = False,
 ) -> XlaOp:
@@ -249,9 +223,7 @@ def compare(
     Operation Semantics: Element-wise comparison operations.
     """
     if not isinstance(direction, str):
-        raise OperandError(
-            f"compare: direction must be a string such as 'LT', got {brief(direction)}",
-            op="compare",
-        )
+        rule = f"direction must be a string such as 'LT', got {brief(direction)}"
+        raise error_of(OperandError, "compare", rule)
     is_total = flag("compare", "total_order", total_order)
     return record_compare("compare", direction, lhs, rhs, broadcast_dimensions, is_total)

@@ -19,7 +19,7 @@ from builder.graph.subcomputations import as_computation, available_computation
 from builder.graph.xla_op import XlaOp
 from builder.ops.elementwise.common import constant_of, element_type_of
 from builder.ops.operands import (
-    Number,
+    Operand,
     broadcast_to,
     check_broadcast,
     is_number,
@@ -36,7 +36,7 @@ _select_shape = per_signature(shape_inference.elementwise.select.strict)
 
 
 @op(SCHEMAS["clamp"])
-def clamp(min: XlaOp | Number, operand: XlaOp, max: XlaOp | Number) -> XlaOp:
+def clamp(min: Operand, operand: XlaOp, max: Operand) -> XlaOp:
     """Limit each element to a range: ``min(max(operand, lower), upper)``.
 
     Args:
@@ -87,7 +87,7 @@ def clamp(min: XlaOp | Number, operand: XlaOp, max: XlaOp | Number) -> XlaOp:
 
 
 @op(SCHEMAS["select"])
-def select(pred: XlaOp, on_true: XlaOp | Number, on_false: XlaOp | Number) -> XlaOp:
+def select(pred: XlaOp, on_true: Operand, on_false: Operand) -> XlaOp:
     """Select each element from `on_true` where `pred` is true, from `on_false` elsewhere.
 
     Args:

@@ -17,7 +17,7 @@ from builder.graph.registry import op
 from builder.graph.subcomputations import as_computation, available_computation, is_library_function
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
-from builder.ops.operands import Number, is_number, need_op, need_ops, number_constant
+from builder.ops.operands import Operand, is_number, need_op, need_ops, number_constant
 from builder.schema import SCHEMAS
 from builder.support.signatures import per_signature
 from builder.types.shape import ArrayShape, Shape, intern_array
@@ -31,7 +31,7 @@ Plan = Callable[..., Planned]
 @op(SCHEMAS["reduce"])
 def reduce(
     operands: XlaOp | Sequence[XlaOp],
-    init_values: XlaOp | Number | Sequence[XlaOp | Number],
+    init_values: Operand | Sequence[Operand],
     computation: XlaComputation | Callable[..., Any],
     dimensions: Sequence[int],
 ) -> XlaOp:
@@ -217,7 +217,7 @@ def _scalars(name: str, shapes: tuple[Shape, ...]) -> tuple[ArrayShape, ...]:
 
 @op(SCHEMAS["reduce"], cpp_name="ReduceAll", section="Reduce (XlaBuilder's ReduceAll)")
 def reduce_all(
-    operand: XlaOp, init_value: XlaOp | Number, computation: XlaComputation | Callable[..., Any]
+    operand: XlaOp, init_value: Operand, computation: XlaComputation | Callable[..., Any]
 ) -> XlaOp:
     """Reduce all elements of an array: `reduce` along every dimension.
 

@@ -18,7 +18,7 @@ from builder.graph.recording import append, record, resolve_builder, rollback_on
 from builder.graph.registry import op
 from builder.graph.subcomputations import as_computation
 from builder.graph.xla_op import XlaOp
-from builder.ops.operands import Number, is_number, need_op, number_constant
+from builder.ops.operands import Operand, is_number, need_op, number_constant
 from builder.ops.reduction.reductions import record_reduction
 from builder.schema import SCHEMAS
 from builder.support.signatures import per_signature
@@ -110,7 +110,7 @@ def _select_and_scatter_plan(
 @op(SCHEMAS["reduce_window"])
 def reduce_window(
     operands: XlaOp | Sequence[XlaOp],
-    init_values: XlaOp | Number | Sequence[XlaOp | Number],
+    init_values: Operand | Sequence[Operand],
     computation: XlaComputation | Callable[..., Any],
     window_dimensions: Sequence[int],
     window_strides: Sequence[int] | None,
@@ -175,7 +175,7 @@ def reduce_window(
 )
 def reduce_window_with_general_padding(
     operands: XlaOp | Sequence[XlaOp],
-    init_values: XlaOp | Number | Sequence[XlaOp | Number],
+    init_values: Operand | Sequence[Operand],
     computation: XlaComputation | Callable[..., Any],
     window_dimensions: Sequence[int],
     window_strides: Sequence[int] | None,
@@ -223,7 +223,7 @@ def select_and_scatter(
     window_strides: Sequence[int] | None,
     padding: PaddingLike,
     source: XlaOp,
-    init_value: XlaOp | Number,
+    init_value: Operand,
     scatter: XlaComputation | Callable[..., Any],
 ) -> XlaOp:
     """Select one element of the operand in each window position, and scatter the source to these.
@@ -285,7 +285,7 @@ def select_and_scatter_with_general_padding(
     window_strides: Sequence[int] | None,
     padding: PaddingLike,
     source: XlaOp,
-    init_value: XlaOp | Number,
+    init_value: Operand,
     scatter: XlaComputation | Callable[..., Any],
 ) -> XlaOp:
     """Select and scatter as `select_and_scatter` does, with explicit padding.

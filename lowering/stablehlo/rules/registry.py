@@ -8,11 +8,12 @@ values that returns the op's value.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS
+from builder.support.registration import registrar
 from builder.types.shape import ArrayShape, Shape
 from lowering.mlir.attributes import Attribute, dense_elements
 from lowering.stablehlo.attribute_codecs import stablehlo_attributes
@@ -95,17 +96,8 @@ def rule(opcode: str, *, when: Callable[[XlaOp], bool] | None = None) -> Callabl
     return enter
 
 
-_C = TypeVar("_C", bound=Callable[[XlaOp], None])
+check = registrar(CHECKS)
+"""Register the decorated function as the check of opcodes that have no rule.
 
-
-def check(*opcodes: str) -> Callable[[_C], _C]:
-    """Register the decorated function as the check of opcodes that have no rule.
-
-    It may depend only on what `when` of a rule may depend on.
-    """
-
-    def enter(function: _C) -> _C:
-        CHECKS.update(dict.fromkeys(opcodes, function))
-        return function
-
-    return enter
+It may depend only on what `when` of a rule may depend on.
+"""

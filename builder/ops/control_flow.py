@@ -9,7 +9,7 @@ import builtins
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, overload
+from typing import Any, Final, overload
 
 from builder import shape_inference
 from builder.attributes.composite import composite_attributes_text
@@ -249,11 +249,22 @@ def call_reusable(function: ReusableFunction, values: Sequence[Any]) -> XlaOp:
         return call(function.recorded(function.name, "function", shapes), *arguments)
 
 
-def _leaves(name: str, argument: str, values: Sequence[Any]) -> Iterator[XlaOp]:
+_MAX_DEPTH: Final = 200
+"""How deep sequences of operands can be nested: code that handles their shapes is recursive."""
+
+
+def _leaves(
+    name: str, argument: str, values: Sequence[Any], depth: int = _MAX_DEPTH
+) -> Iterator[XlaOp]:
     """Yield the ops in nested sequences; raise if another value is among them."""
+    if not depth:
+        raise OperandError(
+            f"{name}: an argument has tuples nested too deeply, or one that contains itself",
+            op=name,
+        )
     for index, value in enumerate(values):
         if isinstance(value, _SEQUENCES):
-            yield from _leaves(name, f"{argument} {index} element", value)
+            yield from _leaves(name, f"{argument} {index} element", value, depth - 1)
         else:
             yield need_op(name, f"{argument} {index}", value)
 

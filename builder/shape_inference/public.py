@@ -14,7 +14,17 @@ from collections.abc import Callable, Sequence
 from functools import reduce, wraps
 from operator import or_
 from types import NoneType
-from typing import Any, Final, ParamSpec, Protocol, TypeVar, cast, get_args, get_type_hints
+from typing import (
+    Any,
+    Final,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from builder.check import flag, flags, integer, integers
 from builder.errors import OperandError, XlaError, brief, error_of
@@ -147,6 +157,8 @@ def _converter(annotation: Any) -> Converter | None:
     if NoneType in kinds:
         convert = _converter(reduce(or_, [kind for kind in kinds if kind is not NoneType]))
         return convert and (lambda op, name, v: None if v is None else convert(op, name, v))
+    if get_origin(annotation) is Sequence and hasattr(kinds[0], "all_of"):
+        return lambda op, _, values: kinds[0].all_of(values, op)
     if annotation not in _CONVERTERS and isinstance(annotation, type):
         return _attribute(annotation)
     return _CONVERTERS.get(annotation)

@@ -29,6 +29,16 @@ INSIDE: Final = _Inside()
 
 def caller_frame(frame: FrameType | None) -> FrameType | None:
     """Return `frame`, or its nearest caller that is outside this library."""
-    while frame is not None and INSIDE[frame.f_code.co_filename]:
+    while frame is not None and (INSIDE[frame.f_code.co_filename] or _is_generated(frame)):
         frame = frame.f_back
     return frame
+
+
+def _is_generated(frame: FrameType) -> bool:
+    """Whether the frame runs a method that `dataclass` generated for a class of this library.
+
+    Such code has no file, but the globals of the module that defines the class.
+    """
+    if frame.f_code.co_filename != "<string>":
+        return False
+    return str(frame.f_globals.get("__name__")).startswith(("builder.", "lowering."))

@@ -64,3 +64,35 @@ class TestBundles:
     def test_unequal_to_other_types(self, bundle: Any) -> None:
         assert bundle != dataclasses.astuple(bundle)
         assert all(bundle != other for other in BUNDLES if other is not bundle)
+
+
+INVALID: list[tuple[Any, tuple[Any, ...]]] = [
+    (xb.PaddingConfigDimension, ("x",)),
+    (xb.PaddingConfig, (0,)),
+    (xb.ReplicaGroups, (0,)),
+    (xb.ChannelHandle, ("x",)),
+    (xb.DotDimensionNumbers, ("x",)),
+    (xb.RaggedDotDimensionNumbers, (xb.DotDimensionNumbers(), ["x"])),
+    (xb.GatherDimensionNumbers, ("x",) * 4),
+    (xb.ScatterDimensionNumbers, ("x",) * 4),
+    (xb.ConvolutionDimensionNumbers, ("x",) * 9),
+    (xb.OutputOperandAliasing, ((), "x")),
+    (xb.Mesh, (0,)),
+    (xb.MeshSharding, (0,)),
+]
+
+
+@pytest.mark.parametrize(("kind", "arguments"), INVALID, ids=[k.__name__ for k, _ in INVALID])
+def test_errors_name_the_callers_line(kind: Any, arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(xb.XlaError) as caught:
+        kind(*arguments)
+    assert caught.value.location == f"{__file__}:{caught.traceback[0].lineno + 1}"
+    assert caught.value.__notes__ == [f"at {caught.value.location}"]
+
+
+def test_errors_of_ops_that_make_bundles_name_the_callers_line() -> None:
+    x = xb.XlaBuilder().parameter(xb.f32[2])
+    padding: Any = 0
+    with pytest.raises(xb.XlaError) as caught:
+        xb.pad(x, x.builder.constant(0, xb.f32), padding)
+    assert caught.value.location == f"{__file__}:{caught.traceback[0].lineno + 1}"

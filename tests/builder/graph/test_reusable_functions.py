@@ -626,6 +626,26 @@ class TestCaptures:
         assert applied(function(x, x)).root.operands == tuple(applied(function(x, x)).parameters)
 
 
+@pytest.mark.parametrize("depth", [201, 5000, None], ids=["201", "5000", "endless"])
+def test_deeply_nested_arguments(x: xb.XlaOp, depth: int | None) -> None:
+    nested: list[Any] = [x]
+    for _ in range(depth or 0):
+        nested = [nested]
+    if depth is None:
+        nested.append(nested)
+    function = xb.computation(lambda value, other: value)
+    with pytest.raises(xb.OperandError, match=r"tuples nested too deeply, or .* contains itself"):
+        function(x, nested)
+    assert len(x.builder.ops) == 1
+
+
+def test_arguments_nested_within_the_limit(x: xb.XlaOp) -> None:
+    nested: list[Any] = [x]
+    for _ in range(150):
+        nested = [nested]
+    assert xb.computation(lambda value: value)(nested).shape.is_tuple
+
+
 def test_an_op_that_c_calls_has_no_line(x: xb.XlaOp) -> None:
     """A thread's first function has no Python caller."""
     done = threading.Event()

@@ -119,6 +119,12 @@ def test_wrong_arguments_raise_errors_of_the_library(name: str) -> None:
             lambda infer: infer.elementwise.convert_element_type(xb.s32[3], xb.f32),
         ),
         (
+            lambda infer: infer.host.custom_call("t", ["f32[3]"], "f32[3]", None, [((), (0, ()))]),
+            lambda infer: infer.host.custom_call(
+                "t", [xb.f32[3]], xb.f32[3], None, [xb.OutputOperandAliasing((), 0)]
+            ),
+        ),
+        (
             lambda infer: infer.reshaping.concatenate(("f32[3]", xb.f32[1]), dimension=0),
             lambda infer: infer.reshaping.concatenate([xb.f32[3], xb.f32[1]], 0),
         ),
@@ -136,6 +142,10 @@ def test_messages_for_wrong_arguments() -> None:
         (lambda: infer.reshaping.concatenate(7, 0), "concatenate: operands must be a sequence of"),
         (lambda: infer.control_flow.call(7, []), "call: computation must be a ProgramShape, got 7"),
         (lambda: infer.elementwise.unary("sum", "f32[]"), "sum: opcode must be one of abs"),
+        (
+            lambda: infer.host.custom_call("t", (), "f32[2]", output_operand_aliasing=-1),
+            "custom_call: output_operand_aliasing must be a sequence of OutputOperandAliasing, ",
+        ),
     ):
         with pytest.raises(xb.XlaError) as caught:
             call()

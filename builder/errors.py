@@ -132,3 +132,12 @@ class ShapeTextError(XlaError, ValueError):
         super().__init__(f"{message}\n  {before}{part}{after}\n  {arrow}")
         self.text = text
         self.position = position
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions are restored by a call with `args`, which does not fit `__init__` here.
+        return _restored, (type(self), self.args), self.__dict__
+
+
+def _restored(kind: type[XlaError], arguments: tuple[Any, ...]) -> XlaError:
+    """Return an error without calling `__init__`, for pickle."""
+    return kind.__new__(kind, *arguments)

@@ -195,7 +195,8 @@ def build(
         ['twice']
     """
     if not isinstance(platform, str) or platform not in ("cpu", "gpu"):
-        fix = "a TPU calls no C functions; record ops instead" if platform == "tpu" else ""
+        is_tpu = isinstance(platform, str) and platform == "tpu"
+        fix = "record ops instead, because a TPU can't call C functions" if is_tpu else ""
         raise operand_error(f"platform must be 'cpu' or 'gpu', got {brief(platform)}", fix)
     if not isinstance(api, str) or api not in _DEFINITIONS:
         raise operand_error(f"api must be 'typed' or 'untyped', got {brief(api)}")

@@ -266,7 +266,8 @@ class XlaComputation:
             ShapeInferenceError: a replacement has another shape than the op.
             BuilderError: a replacement belongs to another builder; the function recorded a
                 parameter.
-            OperandError: a replacement is not an op; `function` is not callable.
+            OperandError: a replacement is not an op; `function` does not take an op and its
+                operands.
 
         Example:
             >>> import builder as xb
@@ -337,7 +338,8 @@ class XlaComputation:
             A sequence of `OpRow`, which are created on access.
 
         Raises:
-            ShapeInferenceError: `limit` is negative or not a number.
+            ShapeInferenceError: `limit` is negative or not a number; `nested` is neither True nor
+                False.
 
         Example:
             >>> import builder as xb
@@ -407,6 +409,7 @@ class XlaComputation:
         Raises:
             OperandError: no op has such an opcode (the message lists similar ones); an argument has
                 another type.
+            ShapeInferenceError: `nested` is neither True nor False.
             ShapeTextError: `shape` is not the text of a shape.
 
         Example:

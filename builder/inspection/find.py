@@ -6,6 +6,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from functools import cache
 
+from builder.check import flag
 from builder.errors import OperandError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.registry import OPERATIONS
@@ -30,7 +31,9 @@ def find_ops(
     nested: bool = False,
 ) -> tuple[XlaOp, ...]:
     """Return the ops that match all arguments; see `XlaComputation.find`."""
-    searched = [computation, *computation.called_computations()[::-1]] if nested else [computation]
+    searched = [computation]
+    if flag("find", "nested", nested):
+        searched += computation.called_computations()[::-1]
     ops = [op for each in searched for op in each.ops]
     predicates: list[Predicate] = []
     if opcode is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
 
-from builder.check import integer
+from builder.check import flag, integer
 from builder.errors import ShapeInferenceError
 from builder.graph.xla_op import XlaOp
 from builder.inspection.rendering import Column, Printable, TextTable
@@ -182,7 +182,9 @@ def table_of(
         if limit < 0:
             raise ShapeInferenceError(f"table: limit must not be negative, got {limit}", op="table")
     module = ModuleNames(computation, metadata=False)
-    shown = [computation, *computation.called_computations()[::-1]] if nested else [computation]
+    shown = [computation]
+    if flag("table", "nested", nested):
+        shown += computation.called_computations()[::-1]
     sections = [_Section(module.names[c], c.ops, AttributePrinter(c, module)) for c in shown]
     return OpTable(sections, limit)
 

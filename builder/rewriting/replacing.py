@@ -66,9 +66,7 @@ def replace(
 ) -> XlaComputation:
     """Return the computation with some ops replaced; see `XlaComputation.replace`."""
     if not callable(function):
-        rule = f"function must be a function of an op and its new operands, got {brief(function)}"
-        fix = "write def function(op, operands): ..., which returns None to keep the op"
-        raise error_of(OperandError, "replace", rule, fix)
+        raise _not_a_replacement(function)
     rewriter = _Rewriter(function)
     if flag("replace", "nested", nested):
         # Callees come before their callers.
@@ -77,6 +75,12 @@ def replace(
             if is_changed:
                 rewriter.replaced[called] = new
     return rewriter.rewrite(computation)[0]
+
+
+def _not_a_replacement(function: object) -> OperandError:
+    rule = f"function must be a function of an op and its new operands, got {brief(function)}"
+    fix = "write def function(op, operands): ..., which returns None to keep the op"
+    return error_of(OperandError, "replace", rule, fix)
 
 
 class _Rewriter:
@@ -123,6 +127,10 @@ class _Rewriter:
             try:
                 new = function(op, operands)
             except Exception as error:
+                frames = error.__traceback__
+                if isinstance(error, TypeError) and frames is not None and frames.tb_next is None:
+                    # Raised by the call itself, not inside: the arguments do not match.
+                    raise _not_a_replacement(function) from error
                 error.add_note(f"while replacing {_description(op)} of {computation.name!r}")
                 raise
             if new is None:

@@ -144,7 +144,7 @@ def compile(
             )
         rule = f"expected an XlaComputation or a StablehloModule, got {brief(computation)}"
         raise error_of(OperandError, "compile", rule, fix)
-    if results not in ("list", "sharded"):
+    if not isinstance(results, str) or results not in ("list", "sharded"):
         rule = f"results must be 'list' or 'sharded', got {brief(results)}"
         raise error_of(OperandError, "compile", rule)
     checked = read_options(options)

@@ -9,6 +9,7 @@ from typing import Any, NoReturn, Self
 
 import jax
 
+from builder.check import flag
 from builder.errors import OperandError
 from builder.types.shape import ProgramShape
 from lowering.errors import ExecutionError
@@ -80,6 +81,9 @@ class CompiledProgram:
             large_constants: whether constants of more than ten elements are written in full; if
                 not, they are written as `{...}`, and the text can't be parsed again.
 
+        Raises:
+            ShapeInferenceError: `large_constants` is neither True nor False.
+
         Example:
             >>> import builder as xb, lowering
             >>> @xb.computation(xb.f32[16])
@@ -89,6 +93,7 @@ class CompiledProgram:
             >>> text.startswith("HloModule wave"), " fusion(" in text
             (True, True)
         """
+        large_constants = flag("hlo_text", "large_constants", large_constants)
         return executables.optimized_hlo_text(self._loaded, large_constants=large_constants)
 
     def save(self, path: str | os.PathLike[str]) -> None:

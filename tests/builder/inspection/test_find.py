@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import builder as xb
@@ -108,6 +109,7 @@ def test_an_empty_pattern_is_refused(model: xb.XlaComputation) -> None:
         ({"source": 12}, "source must be a str, got 12"),
         ({"where": True}, "where must be a function of an XlaOp, got True"),
         ({"shape": "f32[4"}, "find: shape: "),
+        ({"nested": np.ones(2)}, "find: nested must be True or False, got array"),
     ],
 )
 def test_arguments_are_checked(model: xb.XlaComputation, conditions: Any, message: str) -> None:

@@ -425,6 +425,16 @@ class TestRefused:
         ):
             annotated().replace("tanh")  # type: ignore[arg-type]
 
+    @pytest.mark.parametrize("function", [int, dict, lambda op: None])
+    def test_other_arguments(self, function: Any) -> None:
+        with pytest.raises(xb.OperandError, match=r"function must be a function .*, got <"):
+            annotated().replace(function)
+
+    def test_a_type_error_of_the_function_is_unchanged(self) -> None:
+        with pytest.raises(TypeError, match="not iterable") as failure:
+            annotated().replace(lambda op, operands: iter(3))  # type: ignore[call-overload]
+        assert not isinstance(failure.value, xb.XlaError)
+
     def test_nested_is_a_flag(self) -> None:
         with pytest.raises(xb.XlaError, match="replace: nested"):
             annotated().replace(keep, nested="yes")  # type: ignore[arg-type]

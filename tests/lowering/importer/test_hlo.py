@@ -205,6 +205,8 @@ def test_hlo_text_has_constants_in_full_and_any_number_of_results():
     assert " constant({...})" in short
     with pytest.raises(lowering.ModuleFileError, match="elements of a constant are left out"):
         lowering.from_hlo(short)
+    with pytest.raises(xb.ShapeInferenceError, match="large_constants must be True or False"):
+        program.hlo_text(large_constants=5)
 
 
 @pytest.mark.usefixtures("converted_here")

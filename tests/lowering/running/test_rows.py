@@ -303,6 +303,6 @@ def test_programs_that_have_no_rows() -> None:
     with pytest.raises(CompileError, match="must have fixed sizes on several devices"):
         lowering.compile(computation, "cpu", results="sharded")
     wrong: Any
-    for wrong in ("rows", None, ["list"]):
+    for wrong in ("rows", None, ["list"], np.ones(2)):
         with pytest.raises(xb.OperandError, match="results must be 'list' or 'sharded', got"):
             lowering.compile(computation, "cpu", results=wrong)

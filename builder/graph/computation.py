@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from builder.attributes.annotations import Annotations
 from builder.check import flag
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["XlaComputation"]
 
 P = TypeVar("P")
-
-
-APPLYING: Final = frozenset(opcode for opcode, schema in SCHEMAS.items() if schema.computations)
-"""The opcodes that may have computations among their attributes."""
 
 
 class Application(NamedTuple):
@@ -206,8 +202,9 @@ class XlaComputation:
         """Return an `Application` for each set of attributes that contains computations."""
         if self._applications is None:
             # Ops with equal attributes usually share one mapping, which is searched once.
-            counts = Counter(id(op.attributes) for op in self.ops if op.opcode in APPLYING)
-            ops = {id(op.attributes): op for op in self.ops if op.opcode in APPLYING}
+            applying = [o for o in self.ops if o.attributes and SCHEMAS[o.opcode].computations]
+            counts = Counter([id(op.attributes) for op in applying])
+            ops = {id(op.attributes): op for op in applying}
             applications = [
                 Application(op.opcode, called_in(op.attributes), counts[key])
                 for key, op in ops.items()

@@ -35,7 +35,7 @@ from builder.support.registration import registrar
 from builder.support.signatures import per_signature
 from builder.types.shape import ArrayShape, Shape, TupleShape, leaves
 
-__all__ = ["CUSTOM", "Cost", "cost_of", "size_in_bytes"]
+__all__ = ["Cost", "cost_of", "size_in_bytes"]
 
 
 class Cost(NamedTuple):
@@ -62,9 +62,6 @@ Applied = Callable[[XlaComputation], Cost]
 Rule = Callable[[XlaOp, Applied], Cost]
 
 RULES: Final[dict[str, Rule]] = {}
-
-CUSTOM: Final = frozenset(o for o, s in SCHEMAS.items() if s.cost is CostClass.CUSTOM)
-"""Opcodes whose computation is unknown."""
 
 
 def cost_of(op: XlaOp, applied: Applied) -> Cost:

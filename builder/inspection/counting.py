@@ -9,9 +9,10 @@ from typing import Final
 
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
-from builder.inspection.costs import CUSTOM, Cost, cost_of, size_in_bytes
+from builder.inspection.costs import Cost, cost_of, size_in_bytes
 from builder.inspection.stats import ArrayTotals, ComputationStats, LoopStats, OpcodeStats
 from builder.inspection.trip_count import trip_count
+from builder.schema import SCHEMAS, CostClass
 from builder.types.shape import ArrayShape, Shape, leaves
 
 __all__ = ["stats_of"]
@@ -138,7 +139,11 @@ def stats_of(computation: XlaComputation) -> ComputationStats:
         bytes_accessed=cost.bytes_accessed,
         loops=tuple(sorted(counter.loops, key=lambda loop: loop.trip_count is not None)),
         uncounted=MappingProxyType(
-            {opcode: count for opcode, count in counter.recorded.items() if opcode in CUSTOM}
+            {
+                opcode: count
+                for opcode, count in counter.recorded.items()
+                if SCHEMAS[opcode].cost is CostClass.CUSTOM
+            }
         ),
     )
 

@@ -63,18 +63,18 @@ def may_flush(op: XlaOp) -> bool:
 _LOOP_STEPS: Final = 64
 """The assumed number of iterations of a loop, which is unknown before it runs."""
 
-_SUMS: Final = frozenset(
+_APPLYING_SUMS: Final = frozenset(
     (
-        *(opcode for opcode, schema in SCHEMAS.items() if schema.ulps_per_term),
         *("reduce", "reduce_window", "scatter", "select_and_scatter"),
         *("call", "composite", "while", "conditional", "scan"),
     )
 )
+"""Opcodes whose computations may add up terms."""
 
 
 def is_sum(op: XlaOp) -> bool:
     """Return whether distances are counted in ulps of the largest term of a sum."""
-    return op.opcode in _SUMS
+    return op.opcode in _APPLYING_SUMS or SCHEMAS[op.opcode].ulps_per_term > 0
 
 
 def of_op(op: XlaOp) -> float:

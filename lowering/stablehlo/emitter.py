@@ -21,7 +21,7 @@ import numpy as np
 
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp, resolve_position
-from builder.schema import SCHEMAS
+from builder.schema import SCHEMAS, Schema
 from builder.sharding.text import as_per_value, join_leaf_texts, leaf_texts
 from builder.types.constant import is_splat
 from builder.types.primitive_type import PrimitiveType
@@ -56,10 +56,10 @@ from lowering.sharding.attributes import SHARDY, sharding_attribute
 from lowering.stablehlo.rules.registry import (
     CHECKS,
     EXCEPTIONS,
-    ONE_TO_ONE,
     RULES,
     Region,
     RegionLike,
+    Rule,
     Value,
     attributes_of,
 )
@@ -356,19 +356,23 @@ class Emitter:
     def _emit_uncached(self, op: XlaOp, key: Any, operands: list[Value]) -> Value:
         """Emit an op whose head is not cached, or that needs more than a head and operands."""
         opcode = op.opcode
-        name = ONE_TO_ONE.get(opcode)
-        if name is None or (opcode in EXCEPTIONS and EXCEPTIONS[opcode](op)):
-            return self._emit_by_rule(op, operands)
+        rule = RULES.get(opcode)
+        if rule is not None and (opcode not in EXCEPTIONS or EXCEPTIONS[opcode](op)):
+            return self._emit_by_rule(rule, op, operands)
+        # Not a table made by an import: schemas may be defined later.
+        schema = SCHEMAS.get(opcode)
+        if schema is None:
+            raise LoweringError(f"{opcode}: no lowering rule, got {op!r}", op=opcode)
         if opcode == "constant":
             array = op.attributes["value"]
             is_large = array.nbytes >= _LARGE_BYTES and not is_splat(array)
             if self._large is not None and is_large:
                 return self._emit_large_constant(op, self._large)
-        if op.shape.is_tuple or SCHEMAS[opcode].computations:
-            return self._emit_region_op(op, key, operands)
+        if op.shape.is_tuple or schema.computations:
+            return self._emit_region_op(op, schema, key, operands)
         if opcode in CHECKS:
             CHECKS[opcode](op)
-        head = self._one_to_one_head(op, name, HAS_OPERANDS if operands else 0)
+        head = self._one_to_one_head(op, schema.stablehlo, HAS_OPERANDS if operands else 0)
         if operands:
             head += reference(len(operands))
         if op.metadata is None:
@@ -445,16 +449,16 @@ class Emitter:
             entered = b"" if op.attributes is NO_ATTRIBUTES else self._dictionary_of(op)
         return self._head(name, self.types(op.shape), entered, flags)
 
-    def _emit_region_op(self, op: XlaOp, key: Any, operands: list[Value]) -> Value:
-        """Emit the operation of `ONE_TO_ONE` for an op with regions or with several results."""
+    def _emit_region_op(self, op: XlaOp, schema: Schema, key: Any, operands: list[Value]) -> Value:
+        """Emit the operation of the schema for an op with regions or with several results."""
         opcode, shape = op.opcode, op.shape
         region_op = self._region_ops.get(key)
         if region_op is None or op.metadata is not None:
             if opcode in CHECKS:
                 CHECKS[opcode](op)
-            names = SCHEMAS[opcode].computations
+            names = schema.computations
             flags = HAS_OPERANDS | (HAS_REGIONS if names else 0)
-            head = self._one_to_one_head(op, ONE_TO_ONE[opcode], flags)
+            head = self._one_to_one_head(op, schema.stablehlo, flags)
             region_op = _RegionOp(head, tuple([op.attributes[name] for name in names]))
             if op.metadata is None:
                 if names and shape.is_array and all(o.shape.is_array for o in op.operands):
@@ -483,10 +487,7 @@ class Emitter:
             self._dictionaries[id(op.attributes)] = entered
         return entered
 
-    def _emit_by_rule(self, op: XlaOp, operands: list[Value]) -> Value:
-        rule = RULES.get(op.opcode)
-        if rule is None:
-            raise LoweringError(f"{op.opcode}: no lowering rule, got {op!r}", op=op.opcode)
+    def _emit_by_rule(self, rule: Rule, op: XlaOp, operands: list[Value]) -> Value:
         self._location = self.location(op)
         annotations = self.annotations(op)
         if not annotations:

@@ -1,6 +1,5 @@
 """Lowering rules for the opcodes that need more than a schema; importing this registers them."""
 
-from builder.schema import SCHEMAS
 from lowering.stablehlo.rules import (
     collectives as collectives,
     control_flow as control_flow,
@@ -9,13 +8,4 @@ from lowering.stablehlo.rules import (
     host as host,
     random as random,
     reduction as reduction,
-)
-from lowering.stablehlo.rules.registry import EXCEPTIONS, ONE_TO_ONE, RULES
-
-ONE_TO_ONE.update(
-    {
-        opcode: schema.stablehlo
-        for opcode, schema in SCHEMAS.items()
-        if opcode != "parameter" and (opcode not in RULES or opcode in EXCEPTIONS)
-    }
 )

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CHECKS",
     "EXCEPTIONS",
-    "ONE_TO_ONE",
     "RULES",
     "Region",
     "RegionLike",
@@ -57,16 +56,13 @@ class Region(NamedTuple):
 RegionLike = XlaComputation | Region
 """A computation is the block whose arguments are its parameters."""
 
-ONE_TO_ONE: Final[dict[str, str]] = {}
-"""The operation of an opcode, with its dialect; filled by `lowering.stablehlo.rules`."""
-
 RULES: Final[dict[str, Rule]] = {}
 
 EXCEPTIONS: Final[dict[str, Callable[[XlaOp], bool]]] = {}
-"""For an opcode of `ONE_TO_ONE` that has a rule: the ops that need the rule."""
+"""For an opcode whose rule is only for some ops: the ops that need the rule."""
 
 CHECKS: Final[dict[str, Callable[[XlaOp], None]]] = {}
-"""For an opcode of `ONE_TO_ONE`: a function that raises if StableHLO can't express an op."""
+"""For an opcode that needs no rule: a function that raises if StableHLO can't express an op."""
 
 
 def attributes_of(op: XlaOp) -> Mapping[str, Attribute]:

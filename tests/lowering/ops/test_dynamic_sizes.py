@@ -10,10 +10,10 @@ from jaxlib.mlir import ir
 
 import builder as xb
 import lowering
+from builder.schema import SCHEMAS
 from builder.types.shape import leaves
 from lowering import LoweringError
 from lowering.mlir.types import shape_of_type
-from lowering.stablehlo.rules.registry import ONE_TO_ONE
 
 BOUNDED = xb.f32[xb.bounded(5), 3]
 UNBOUNDED = xb.parse_shape("f32[?,3]")
@@ -184,7 +184,7 @@ def test_where_a_bound_meets_a_fixed_size(
 
 
 def test_dynamic_sizes_that_the_verifier_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ONE_TO_ONE, "add", "stablehlo.and")
+    monkeypatch.setattr(SCHEMAS["add"], "stablehlo", "stablehlo.and")
     with pytest.raises(LoweringError) as caught:
         lowering.lower(build(lambda x: xb.reduce(x + x, 0.0, xb.max, [0, 1]), BOUNDED))
     text = str(caught.value)

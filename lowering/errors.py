@@ -1,6 +1,6 @@
 """The errors that `lowering` raises, below `builder.XlaError`.
 
-A message has the rule that was broken, the values that were got, and the fix, in a line or two.
+A message has the rule that was violated, the actual values, and the fix, in a line or two.
 `detail` has the original report of MLIR or XLA.
 """
 

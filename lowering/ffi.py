@@ -2,7 +2,7 @@
 
 `build` compiles, loads and registers them; the result is called like an op. XLA can't unregister a
 function, so it is registered under its name and a hash of the source. A changed source has another
-hash, and a cell of a notebook can be run again any number of times.
+hash, so a notebook cell can be run again any number of times.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def build(
         flags: for the compiler, after ``-std=c++17 -O2 -shared -fPIC -pthread``: "-O0", "-lz".
         compiler: its name or path; None for the value of CXX (CC for C) in the environment, or
             g++, c++ or clang++ (gcc, cc or clang).
-        language: "c" or "c++"; None for the language of the suffix, and C++ for a text.
+        language: "c" or "c++"; None for the language of the suffix, and C++ for source text.
         folder: the folder of libraries; None for xlabuilder/ffi in XDG_CACHE_HOME, or ~/.cache.
 
     Returns:
@@ -202,7 +202,7 @@ def build(
         raise operand_error(f"api must be 'typed' or 'untyped', got {brief(api)}")
     if isinstance(flags, str) or not isinstance(flags, Sequence):
         raise operand_error(
-            f"flags must be a sequence of strings, got {brief(flags)}", "give flags=['-O0', '-lz']"
+            f"flags must be a sequence of strings, got {brief(flags)}", "pass flags=['-O0', '-lz']"
         )
     for flag in flags:
         if not isinstance(flag, str) or "\0" in flag:
@@ -272,8 +272,8 @@ def _register(target: str, function: Any, platform: str, api: str) -> None:
         raise operand_error(
             f"the target name {brief(target)} belongs to another source on {platform} already, and "
             f"XLA can't unregister it",
-            "give names instead of a mapping, which are registered with a hash of the source; or "
-            "another target name; or restart the process",
+            "pass names instead of a mapping: they are registered with a hash of the source; or "
+            "pass another target name; or restart the process",
         ) from None
 
 
@@ -322,9 +322,9 @@ def _defined_functions(library: ctypes.CDLL, code: NativeSource, api: str) -> li
         message = f"the source defines {', '.join(defined)}, which the library does not export"
         raise operand_error(message, _export_fix(code))
     other = _OTHER_API[api]
-    fix = f"{_DEFINE_FIX[api]}; or give targets=[...] if a macro defines it"
+    fix = f"{_DEFINE_FIX[api]}; or pass targets=[...] if a macro defines it"
     if any(hasattr(library, name) for name in _definitions(code, other)):
-        fix = f"give api={other!r} for the functions that are there"
+        fix = f"pass api={other!r} for these functions"
     kind = "handler" if api == "typed" else "function"
     raise operand_error(f"no {kind} is found in the source", fix)
 
@@ -336,7 +336,7 @@ def _export_fix(code: NativeSource) -> str:
 
 
 def _check_symbol(library: ctypes.CDLL, symbol: str, code: NativeSource, api: str) -> None:
-    """Refuse a function that the library does not have, or that the source defines otherwise.
+    """Refuse a function that the library does not have, or defines for the other API.
 
     XLA calls a handler when it is registered, and crashes if the function is not a handler.
     """
@@ -344,9 +344,9 @@ def _check_symbol(library: ctypes.CDLL, symbol: str, code: NativeSource, api: st
         other = _OTHER_API[api]
         if symbol in _definitions(code, other) and symbol not in _definitions(code, api):
             raise operand_error(
-                f"the function {symbol} is {other} in the source", f"give api={other!r}"
+                f"the function {symbol} is {other} in the source", f"pass api={other!r}"
             )
         return
     exported = [name for name in _definitions(code, api) if hasattr(library, name)]
-    fix = f"give one of {', '.join(exported)}" if exported else _export_fix(code)
+    fix = f"pass one of {', '.join(exported)}" if exported else _export_fix(code)
     raise operand_error(f"the library has no function {brief(symbol)}", fix)

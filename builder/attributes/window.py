@@ -87,7 +87,7 @@ def padding_argument(
 
 
 def dilated(size: int, dilation: int) -> int:
-    """Return a size with ``dilation - 1`` holes between each two elements; 0 stays 0."""
+    """Return a size after adding ``dilation - 1`` holes between adjacent elements; 0 remains 0."""
     return 0 if size == 0 else (size - 1) * dilation + 1
 
 

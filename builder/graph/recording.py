@@ -162,7 +162,7 @@ def shared_attributes(**attributes: Any) -> Mapping[str, Any]:
 def record_with_sharding(
     builder: XlaBuilder, sharding: str, record_op: Callable[[], XlaOp]
 ) -> XlaOp:
-    """Call `record_op` and set the sharding of the op it records, instead of the block's."""
+    """Call `record_op`, and set this sharding on the op it records instead of the block's."""
     metadata = builder.current_metadata
     builder.current_metadata = with_metadata(metadata, sharding=None)
     try:

@@ -831,8 +831,8 @@ class XlaBuilder:
                 raise BuilderError(
                     f"build: parameter numbers must run from 0 to {count - 1} without a gap; "
                     f"number {number} is missing from builder {self.name!r}, got {existing}\n"
-                    f"fix: record parameter(..., number={number}), or omit numbers, and "
-                    f"parameters are numbered in order",
+                    f"fix: record parameter(..., number={number}), or omit the numbers, and "
+                    "parameters are numbered in order",
                     op="build",
                     shapes={str(p.name): p.shape for p in self.parameters.values()},
                 )

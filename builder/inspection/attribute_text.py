@@ -64,7 +64,7 @@ class AttributePrinter(Printer):
 
 
 def constant_text(value: np.ndarray[Any, Any], element_type: PrimitiveType) -> str:
-    """Return the value of a constant, of a large one only the first elements.
+    """Return the value of a constant as text; for a large constant, only the first elements.
 
     Example:
         >>> import builder as xb, numpy as np

@@ -32,7 +32,7 @@ def _draw(
 ) -> XlaOp:
     """Record an rng op of a distribution with two scalar parameters, one of which may be a number.
 
-    The opcode's distribution is the name of the op.
+    The attribute `distribution` is the name of the op.
     """
     first, second = arguments.values()
     beside = second if type(second) is XlaOp else need_op(op, next(iter(arguments)), first)

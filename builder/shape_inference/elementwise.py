@@ -286,7 +286,7 @@ def bitcast_convert_type(operand: Shape, new_element_type: PrimitiveType) -> Arr
         )
     if old.bits > new_element_type.bits:
         return intern_array(new_element_type, (*sizes, ratio), (*dynamic, False))
-    # As in XLA, a bounded last dimension counts with its bound.
+    # As in XLA, the bound of a bounded last dimension is compared.
     # StableHLO bitcast_convert (C1)
     if not sizes or sizes[-1] not in (ratio, UNBOUNDED):
         last = array.dimension_text(array.rank - 1) if sizes else "none"

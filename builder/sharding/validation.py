@@ -120,7 +120,7 @@ def sharding_text(op: str, name: str, shape: Shape, sharding: ShardingLike) -> s
     text = _on_shape(sharding, shape, True)
     if isinstance(text, ShardingFault):
         raise error_of(ShapeInferenceError, op, f"{text.rule}", f"{text.fix}", shapes={name: shape})
-    assert text is not None  # only a block leaves scalars without a sharding
+    assert text is not None  # only a `sharding` block skips scalars
     return text
 
 

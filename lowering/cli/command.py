@@ -1,4 +1,4 @@
-"""The command itself: its group of subcommands, and the handling of errors."""
+"""The command `xlabuilder`: the group of its subcommands, and error handling."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _status_of(error: BaseException, *, with_traceback: bool) -> int:
 
 
 _OPTIONS_FOR: Final = {"to_computation(module, argument_shapes=[...])": "--shape NAME=SHAPE"}
-"""The command line options for Python code in the fixes of messages."""
+"""The command line options that replace Python code in the fixes of messages."""
 
 
 def _message(error: Exception) -> str:

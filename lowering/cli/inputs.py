@@ -108,7 +108,7 @@ def _nested(shape: Shape, name: str, arrays: dict[str, Any]) -> Any:
 
 
 def _random(random: np.random.Generator, shape: ArrayShape) -> np.ndarray[Any, Any]:
-    """Return 64-bit numbers for most programs, rounded to the element type."""
+    """Return random numbers of the element type, generated in 64 bits and rounded."""
     import numpy as np
 
     element_type, sizes = shape.element_type, shape.dimensions
@@ -137,7 +137,7 @@ def _read(inputs: Sequence[str], shapes: dict[str, ArrayShape]) -> dict[str, Any
             in_file = _file_arrays(option)
             if not isinstance(in_file, dict):
                 raise click.UsageError(
-                    f"--input: expected NAME=FILE, or a file .npz alone, got {option!r}"
+                    f"--input: expected NAME=FILE, or an .npz file alone, got {option!r}"
                 )
             selected = {key: array for key, array in in_file.items() if key in shapes}
             if not selected:
@@ -185,7 +185,7 @@ def _array(text: str, name: str) -> Any:
 
 
 def _file_arrays(file: str) -> Any:
-    """Return the array of a file .npy, or a dict of the arrays of a file .npz."""
+    """Return the array of an .npy file, or a dict of the arrays of an .npz file."""
     import zipfile
     from pathlib import Path
 
@@ -195,7 +195,7 @@ def _file_arrays(file: str) -> Any:
         with Path(file).open("rb") as content:
             beginning = content.read(6)
         if not beginning.startswith((b"\x93NUMPY", b"PK")):  # NumPy's error would be about pickles
-            raise FailedError(f"{file}: is neither a file .npy nor a file .npz")
+            raise FailedError(f"{file}: is neither an .npy file nor an .npz file")
         loaded = np.load(file, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             return loaded
@@ -215,7 +215,7 @@ def _as_type(array: Any, shape: ArrayShape, name: str, file: str) -> Any:
     dtype = shape.element_type.dtype
     if array.dtype.itemsize != dtype.itemsize:
         raise FailedError(
-            f"{file}: {name} is {shape}, with {dtype.itemsize} bytes an element, got "
+            f"{file}: {name} is {shape}, with {dtype.itemsize} bytes per element, got "
             f"{array.dtype.itemsize}"
         )
     return array.view(dtype)

@@ -119,7 +119,7 @@ def _unimported_summary(program: Program, error: XlaError) -> dict[str, Any] | N
     try:
         module = program.module()
     except Exception:
-        # MLIR can't parse types of unregistered dialects; count the operations in the text.
+        # MLIR can't parse types of unregistered dialects, so operations are counted in the text.
         text = program.data.decode(errors="replace")
         main = re.search(r"func\.func (?:public )?@main(.*?)\{\s*$", text, re.MULTILINE)
         if main is None or not _FOREIGN.search(reason):

@@ -1,4 +1,4 @@
-"""Read the files of the commands."""
+"""Read the input files of the commands."""
 
 from __future__ import annotations
 
@@ -90,7 +90,9 @@ class Program(NamedTuple):
             from lowering.importer.hlo import from_hlo
 
             if self.shapes:
-                raise click.UsageError("--shape is for StableHLO: HLO has static sizes")
+                raise click.UsageError(
+                    "--shape is for StableHLO only, because HLO has static sizes"
+                )
             is_file = self.name != STDIN
             return from_hlo(Path(self.name) if is_file else self.data)
         from lowering.errors import LoweringError

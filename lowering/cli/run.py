@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def _check_output(_: click.Context, __: click.Parameter, path: str | None) -> str | None:
     if path is not None and not path.endswith(".npz"):
-        raise click.UsageError(f"--output: expected a file .npz, got {path!r}")
+        raise click.UsageError(f"--output: expected an .npz file, got {path!r}")
     return path
 
 
@@ -161,7 +161,7 @@ def _lines(figures: dict[str, Any]) -> list[tuple[str, str]]:
         ("compile", seconds_text(figures["compile_seconds"])),
         ("first call", seconds_text(figures["first_call_seconds"])),
         ("call", f"{seconds_text(figures['median_call_seconds'])} (median; {spread})"),
-        ("speed", f"{speed}/s ({count:,} FLOP a call{once})" if count and rate else "-"),
+        ("speed", f"{speed}/s ({count:,} FLOP per call{once})" if count and rate else "-"),
         ("memory", parts or "-"),
     ]
 

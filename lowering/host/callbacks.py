@@ -65,7 +65,7 @@ class PythonFunction:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Equal for calls of one function with the same shapes."""
+        """A key that is equal for calls of one function with the same shapes."""
         return id(self.function), self.operands, self.result
 
     @property
@@ -88,7 +88,7 @@ class _FailureError(Exception):
 
 
 def guarded(function: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
-    """Return a function for XLA to call; `raise_failure` raises what `function` raised."""
+    """Return a function for XLA to call, whose exceptions `raise_failure` raises again."""
 
     def call(*arguments: Any) -> tuple[Any, ...]:
         try:
@@ -108,11 +108,11 @@ _MAX_WAIT: Final = 30.0
 
 
 class WaitTimes:
-    """How long the devices of a program have waited for the host while others may wait for them.
+    """How long each device of a program has waited for the host while others may wait for it.
 
-    A device that has called nothing for a while may be waiting for the others, in an operation
-    across them. So the time counts that one device has waited, in total, since another device
-    called its last function. A run on one device is not bounded.
+    A device that has not called a function for a while may be waiting for the others in a
+    collective operation. So the limit applies to the total time that a device has waited since
+    another device called its last function. A run on one device has no limit.
     """
 
     def __init__(self) -> None:
@@ -168,7 +168,7 @@ class SharedFailure:
     def raised_by(self, run: Callable[[], R]) -> R:
         """Return the result of `run`, which waits for the end of the program; raise its failure.
 
-        There is one run at a time, so that the failure is certainly of this run.
+        There is one run at a time, so the failure belongs to this run.
         """
         with self.running:
             try:
@@ -186,7 +186,7 @@ class SharedFailure:
 
 
 _MAX_CALLS: Final = 100_000
-"""So many calls after a failure are those of a loop that ends with the right values only."""
+"""More calls than this after a failure indicate a loop that only the right values would end."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -265,7 +265,7 @@ def _array_of(value: Any, shape: ArrayShape) -> np.ndarray[Any, Any] | str:
 
 
 def _result_leaves(value: Any, shape: Shape) -> list[Any] | str:
-    """Return a function's result as flat arrays, None for tokens; or the rule that it breaks."""
+    """Return a function's result as flat arrays, None for tokens; or the rule that it violates."""
     try:
         flat = flatten_value(value, shape)
     except NestingError as error:
@@ -316,7 +316,7 @@ def python_callback(
         except Exception as error:
             raise fail(
                 f"raised {type(error).__name__}{_line_of(error)}: {_text_of(error)}",
-                "see the error that this one comes from",
+                "see the exception that caused this error",
                 error,
             ) from error
         try:
@@ -328,7 +328,9 @@ def python_callback(
                 error,
             ) from error
         if isinstance(leaves, str):
-            raise fail(f"returned another result than declared: {leaves}", _RESULT_FIX)
+            raise fail(
+                f"returned a result that differs from its declaration: {leaves}", _RESULT_FIX
+            )
         return tuple(leaves)
 
     return call
@@ -345,7 +347,7 @@ def _text_of(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:
-        return "(it can't be written)"
+        return "(it can't be printed)"
 
 
 def _line_of(error: BaseException) -> str:

@@ -59,7 +59,7 @@ def register_custom_call_target(
     """
     if not isinstance(name, str) or not name or name.startswith("$") or "\0" in name:
         raise _error(
-            f"name must be a string, not empty and not beginning with '$', got {brief(name)}"
+            f"name must be a non-empty string that does not begin with '$', got {brief(name)}"
         )
     if not isinstance(platform, str) or platform not in ("cpu", "gpu", "tpu"):
         raise _error(f"platform must be 'cpu', 'gpu' or 'tpu', got {brief(platform)}")
@@ -99,9 +99,9 @@ def _capsule(function: Any) -> tuple[Any, int]:
             return capsule, address
     elif type(function).__name__ == "PyCapsule":
         return function, _address(function)
-    fix = "load the library with ctypes.CDLL and give its function: library.myfunc"
+    fix = "load the library with ctypes.CDLL and pass its function: library.myfunc"
     if callable(function) and not isinstance(function, CFuncPtr):
-        fix = "call a Python function with xb.python_call, or make a C function of it: CFUNCTYPE"
+        fix = "call a Python function with xb.python_call, or make a C function with CFUNCTYPE"
     raise _error(
         f"function must be a C function of ctypes or a capsule, got {brief(function)}", fix
     )
@@ -128,7 +128,7 @@ _DIALECTS: Final = ("mhlo.", "chlo.", "stablehlo.", "xla.")
 
 
 def is_reserved_target(name: str) -> bool:
-    """Whether XLA interprets calls of a target itself, and calls no function."""
+    """Whether XLA interprets calls of a target itself instead of calling a function."""
     return name in _RESERVED or name.startswith(_DIALECTS)
 
 
@@ -166,7 +166,7 @@ def check_registered(report: str, computation: str, platform: str, module: ir.Op
         other = "untyped" if is_typed else "typed"
         api = "API_VERSION_ORIGINAL" if is_typed else "API_VERSION_TYPED_FFI"
         reason = f"the function registered for {platform} under that name is {other}"
-        fix = f"give api_version={api!r} to custom_call"
+        fix = f"pass api_version={api!r} to custom_call"
     elif others:
         reason += f", but for {others[0]}"
         fix = f"compile for {others[0]!r}, or register a function for {platform!r} too"

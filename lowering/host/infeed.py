@@ -124,9 +124,9 @@ def _collect(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Shape:
         return TupleShape([_collect(v, arrays) for v in value])
     array = read_array("transfer_to_infeed", value)
     if array is None:
-        fix = "give numpy.asarray(value, dtype), which has an element type"
+        fix = "pass numpy.asarray(value, dtype), which has an element type"
         if not isinstance(value, (bool, int, float, complex)):
-            fix = "give a NumPy array, a jax.Array, a dlpack object, or a tuple of such"
+            fix = "pass a NumPy array, a jax.Array, a dlpack object, or a tuple of these"
         rule = f"expected arrays, got {type(value).__name__}: {brief(value, 80)}"
         raise error_of(ArgumentError, "transfer_to_infeed", rule, fix)
     try:
@@ -183,7 +183,7 @@ def transfer_from_outfeed(
                 op,
                 f"waited for {expected} on {target} for {seconds:g} seconds, and no program wrote "
                 f"anything",
-                "call the program before, or in another thread; or wait longer: timeout=",
+                "call the program first, or in another thread; or wait longer: timeout=",
                 shapes={"shape": expected},
             )
         actual, arrays = queues.from_device[0]
@@ -191,8 +191,9 @@ def transfer_from_outfeed(
             raise error_of(
                 ExecutionError,
                 op,
-                f"the next value on {target} is of {actual}, got {expected}",
-                f"receive {actual}; or discard what is waiting: lowering.clear_transfers()",
+                f"the next value on {target} is of shape {actual}, not of the requested shape "
+                f"{expected}",
+                f"receive {actual}; or discard the waiting values: lowering.clear_transfers()",
                 shapes={"shape": expected, "value": actual},
             )
         queues.from_device.popleft()
@@ -203,10 +204,10 @@ def _seconds(op: str, value: Any) -> float:
     seconds = timeout if value is None else value
     longest = threading.TIMEOUT_MAX
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        rule = f"timeout is a number of seconds, got {brief(seconds)}"
+        rule = f"timeout must be a number of seconds, got {brief(seconds)}"
         raise error_of(ArgumentError, op, rule)
     if not 0 <= seconds <= longest:
-        rule = f"timeout is a number of seconds, from 0 to {longest:.0f}, got {brief(seconds)}"
+        rule = f"timeout must be a number of seconds, from 0 to {longest:.0f}, got {brief(seconds)}"
         raise error_of(ArgumentError, op, rule)
     return float(seconds)
 
@@ -277,7 +278,7 @@ def read(
     seconds = _seconds("infeed", None)
     note, fix = "", "; to wait longer, set lowering.infeed.timeout"
     if most < seconds:
-        seconds, note, fix = most, ", no longer as other devices may wait for it", ""
+        seconds, note, fix = most, ", the limit while other devices may be waiting for it", ""
     expected = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
     with queues.changed:
         if not queues.changed.wait_for(lambda: queues.to_device, seconds):

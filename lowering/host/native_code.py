@@ -1,4 +1,4 @@
-"""Compile C and C++ source to shared libraries, cached in a folder of the user's.
+"""Compile C and C++ source to shared libraries, cached in a folder of the user.
 
 The key of an entry is a hash of everything that determines the library: the source and the files
 that it includes, the flags, the compiler and its version, jaxlib's version. An entry consists of
@@ -92,7 +92,7 @@ def read_source(source: Any, language: Any) -> NativeSource:
     """Return the source that a user passed as text, or as the path of a file.
 
     Raises:
-        OperandError: neither a text nor a path, or an unsupported language.
+        OperandError: the source is neither text nor a path, or its language is unsupported.
         CompileError: the file can't be read.
     """
     if language is not None and (not isinstance(language, str) or language not in _COMPILERS):
@@ -100,17 +100,17 @@ def read_source(source: Any, language: Any) -> NativeSource:
     if isinstance(source, str):
         if "\n" in source or Path(source).suffix not in _LANGUAGES:
             if not source.strip():
-                raise operand_error("source must be C or C++, got an empty text")
+                raise operand_error("source must be C or C++ code, got an empty string")
             if "\0" in source:
                 raise operand_error("source must not contain the character NUL")
             return NativeSource(source, language or "c++")
     elif not isinstance(source, os.PathLike):
-        raise operand_error(f"source must be the text of C or C++, or a path, got {brief(source)}")
+        raise operand_error(f"source must be C or C++ code or a path, got {brief(source)}")
     path: Any = os.fspath(source)
     file = Path(os.fsdecode(path))
     if file.suffix not in _LANGUAGES:
         suffixes = ", ".join(_LANGUAGES)
-        raise operand_error(f"a file of C or C++ ends in {suffixes}, got {brief(str(file))}")
+        raise operand_error(f"a C or C++ file must end in {suffixes}, got {brief(str(file))}")
     try:
         text = file.read_text()
     except (OSError, ValueError) as error:
@@ -121,13 +121,13 @@ def read_source(source: Any, language: Any) -> NativeSource:
 def shared_library(
     source: NativeSource, flags: Sequence[str], compiler: Any, folder: Any
 ) -> SharedLibrary:
-    """Return the library of a source, from the folder or compiled.
+    """Return the library of a source: the cached one, or a new one.
 
     Args:
         source: the source.
         flags: flags for the compiler, appended to the default ones.
-        compiler: its name or path; None for that of the environment.
-        folder: a path; None for that of the user.
+        compiler: its name or path; None for the compiler that the environment names.
+        folder: a path; None for the user's cache folder.
 
     Raises:
         CompileError: there is no compiler, it refuses the source, or the folder can't be used.
@@ -172,7 +172,7 @@ _FLAGS: Final = {
 
 _SCRATCH: Final = ".building-"
 _ABANDONED_SECONDS: Final = 24 * 3600.0
-"""The age of a scratch folder at which its process was certainly killed."""
+"""A scratch folder of this age belongs to a process that was killed."""
 
 
 def _remove_abandoned(cache: Path) -> None:
@@ -200,7 +200,7 @@ def _compiler_command(language: str, compiler: Any) -> tuple[str, ...]:
     if compiler is not None:
         if not isinstance(compiler, (str, os.PathLike)) or not os.fspath(compiler):
             raise operand_error(
-                f"compiler must be the name or the path of one, got {brief(compiler)}"
+                f"compiler must be the name or the path of a compiler, got {brief(compiler)}"
             )
         candidates, origin = [[os.fspath(compiler)]], "compiler"
     elif os.environ.get(variable, "").strip():
@@ -215,11 +215,11 @@ def _compiler_command(language: str, compiler: Any) -> tuple[str, ...]:
         path = shutil.which(name)
         if path is not None:
             return path, *arguments
-    reason = f"none of {', '.join(defaults)} is found"
+    reason = f"none of {', '.join(defaults)} exists"
     if origin:
-        reason = f"the one that {origin} names is not: {brief(candidates[0][0])}"
+        reason = f"{origin} names {brief(candidates[0][0])}, which does not exist"
     raise compile_error(
-        f"no compiler for {language.upper()} is here: {reason}",
+        f"no compiler for {language.upper()} was found: {reason}",
         f"install one (apt install g++, dnf install gcc-c++, xcode-select --install), or name "
         f"it: compiler=..., or {variable} in the environment",
     )
@@ -263,7 +263,7 @@ def _compile(
         file = Path("source.c" if source.language == "c" else "source.cc")
         (scratch / file).write_text(source.text)
     outputs = ["-o", "library.so", "-MMD", "-MF", "included.d"]
-    # Libraries follow the source that uses them.
+    # The linker requires libraries after the source that uses them.
     libraries = [word for word in command if word.startswith("-l")]
     others = [word for word in command if not word.startswith("-l")]
     try:
@@ -277,7 +277,7 @@ def _compile(
     if done.returncode != 0 or not library.is_file():
         raise compile_error(
             f"{Path(command[0]).name} can't compile the source:\n{_first_errors(done.stdout)}",
-            "mend these lines; the full report is the error's `detail`",
+            "correct these lines; the full report is the error's `detail`",
             detail=f"{shlex.join(done.args)}\n{done.stdout}",
         )
     try:
@@ -316,7 +316,7 @@ def _folder(folder: Any) -> Path:
     elif isinstance(folder, (str, os.PathLike)) and os.fspath(folder):
         cache = Path(os.fsdecode(folder)).absolute()
     else:
-        raise operand_error(f"folder must be the path of one, got {brief(folder)}")
+        raise operand_error(f"folder must be the path of a folder, got {brief(folder)}")
     try:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (OSError, ValueError) as error:

@@ -91,7 +91,7 @@ def annotate(
 
 
 def _sharding_text(attribute: ir.Attribute | str) -> str:
-    """Return the text of a sharding of GSPMD or Shardy; of one leaf, that of the leaf."""
+    """Return the text of a sharding of GSPMD or Shardy; for a single leaf, the leaf's sharding."""
     text = attribute if isinstance(attribute, str) else attribute_text(attribute) or str(attribute)
     texts = leaf_texts(text, 1) if is_shardy(text) else [text]
     return texts[0] if len(texts) == 1 else text

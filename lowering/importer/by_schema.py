@@ -47,7 +47,7 @@ _PARAMETERS: Final = {
     "slice_sizes": ("size_indices",),
     "to_apply": ("computation", "comparator", "update_computation"),
 }
-"""The parameters for an attribute of a schema, if their name is another."""
+"""The parameters for attributes of a schema that have another name."""
 
 _CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
     # None is the default of the public ops, which need not check it.

@@ -36,7 +36,7 @@ IMPORTERS["chlo.constant"] = constant
     )
 )
 def broadcasting(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record a binary operation, whose public op broadcasts its operands as this one does."""
+    """Record a binary operation by its public op, which broadcasts operands in the same way."""
     record: Any = importer_of(f"stablehlo.{operation.name.removeprefix('chlo.broadcast_')}")
     dimensions = _broadcast_dimensions(scope, operation, operands)
     op: XlaOp = record(scope, operation, operands, broadcast_dimensions=dimensions)

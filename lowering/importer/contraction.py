@@ -78,7 +78,7 @@ def _converted(operands: list[XlaOp], result: PrimitiveType) -> list[XlaOp]:
 
 
 def _is_exact(source: PrimitiveType, target: PrimitiveType) -> bool:
-    """Return whether `target` has all numbers of `source`."""
+    """Return whether `target` represents all numbers of `source`."""
     if target.is_complex and not source.is_complex:
         target = target.real_type
     if source.is_integral and target.is_floating:

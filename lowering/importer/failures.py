@@ -13,7 +13,7 @@ __all__ = ["failure", "unsupported"]
 _REASONS: Final = {
     "sdy.manual_computation": ": each device runs its body on its shards of the arrays, and no op "
     "of XLA has such a computation",
-    "stablehlo.async_start": ": XLA's compiler makes asynchronous operations itself",
+    "stablehlo.async_start": ": XLA's compiler creates asynchronous operations itself",
 }
 """Why some operations have no op."""
 

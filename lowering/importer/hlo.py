@@ -166,7 +166,7 @@ def _content(source: Any) -> tuple[bytes, str | None]:
 
 
 def _check_beginning(file: BinaryIO, size: int, name: str, path: str) -> None:
-    """Refuse a large file that is not HLO by its beginning, without reading all of it."""
+    """Refuse a large file by its first bytes if it is not HLO."""
     if size < LARGE:
         return
     beginning = file.read(BEGINNING)
@@ -266,7 +266,7 @@ def _text(data: bytes, name: str, path: str | None) -> str:
         before = text[: elided.start()]
         line, column = before.count("\n") + 1, elided.start() - before.rfind("\n")
         raise ModuleFileError(
-            f"{name}: line {line}, column {column}: the elements of a constant are left out\n"
+            f"{name}: line {line}, column {column}: the elements of a constant are omitted\n"
             f"fix: print them (XLA_FLAGS=--xla_dump_large_constants), or dump a protocol buffer "
             f"(--xla_dump_hlo_as_proto)",
             path=path,

@@ -46,7 +46,7 @@ _CALLEES = {
     "stablehlo.composite": "decomposition",
     "stablehlo.custom_call": "called_computations",
 }
-"""The attribute that names functions, of operations with such an attribute."""
+"""The attribute by which an operation refers to functions, for operations that have one."""
 
 _BESIDE_FUNCTIONS: Final = frozenset(("sdy.mesh",))
 """The operations that a module may have besides functions."""
@@ -79,7 +79,7 @@ def to_computation(
         the rest in `XlaComputation.annotations`.
 
         The import of a lowered computation is that computation, except for what StableHLO cannot
-        express: tuples are created and taken apart only where ops need them; parameters of applied
+        express: tuples are created and unpacked only where ops need them; parameters of applied
         computations are not nested tuples; the operand of a branch is the values that it uses; and
         ops that are lowered to several operations are imported as several ops.
 
@@ -218,7 +218,7 @@ def _in_order(module: ir.Module) -> Iterator[tuple[str, list[RegionOperation]]]:
             if name in entered and name not in done:  # `load` refuses recursion in files
                 raise failure(
                     functions[name],
-                    f"@{name} calls itself, by way of @{caller}: XLA has no recursion",
+                    f"@{name} calls itself, through @{caller}: XLA does not support recursion",
                 )
             if name not in done:
                 entered.add(name)

@@ -38,7 +38,7 @@ Array = np.ndarray[Any, Any]
 Values = dict[XlaOp, Any]
 
 _MAX_GROUP: Final = 256
-"""The number of ops that are compiled for the device in one program, each separately."""
+"""The number of ops in one program for the device, which computes each op independently."""
 
 _NOT_COMPUTED: Final = frozenset(("parameter", "constant", "tuple", "get_tuple_element"))
 """Opcodes whose values are not computed."""
@@ -62,7 +62,7 @@ def compare(
 
     - `from_reference=True`: on the device, each op gets the operands that the interpreter computed.
       An error is attributed to the op that causes it, not to its users; the first op that differs
-      computes something else than the specification defines. Errors that only occur when XLA fuses
+      computes a value that differs from the specification. Errors that only occur when XLA fuses
       ops appear in the result only.
     - `from_reference=False`: the program runs on the device with the values of all its ops as
       additional results. Rounding errors accumulate. XLA fuses less than in the original program,
@@ -160,7 +160,7 @@ def compare(
     tolerance = _tolerance(ulps, None, accumulated[root.id])
     results = _differences(root, device_result, reference_values[root], tolerance, None)
     if any(op.opcode == "rng" for op in left_out):
-        results = []  # each run has other random numbers
+        results = []  # each run has different random numbers
     return Comparison(
         reference.name,
         f"{target.platform}:{target.id}",

@@ -176,7 +176,7 @@ def flat_arguments(
 ) -> list[Array]:
     """Return the arrays for `@main`, checked like the arguments of a compiled computation.
 
-    Tokens are left out.
+    Tokens are omitted.
 
     Raises:
         ArgumentError: the arguments do not match the parameters.

@@ -76,7 +76,7 @@ class _Helper:
                 "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
                 "TF_CPP_MIN_LOG_LEVEL": "3",
             },
-            start_new_session=True,  # without Ctrl-C from the terminal
+            start_new_session=True,  # so that Ctrl-C in the terminal does not end it
         )
         stdin.close()
         stdout.close()
@@ -216,7 +216,7 @@ def _end() -> None:
 
 
 def _detach() -> None:
-    """Leave the helper to the parent, in a fork."""
+    """Forget the helper in a forked process: it belongs to the parent."""
     helper, _STATE.helper = _STATE.helper, None
     _STATE.lock = threading.Lock()
     if helper is not None:

@@ -40,7 +40,7 @@ def _new_op(
 
 
 def with_results(computation: XlaComputation, ops: Sequence[XlaOp]) -> XlaComputation:
-    """Return the computation with a tuple of its result and the values of some ops as result.
+    """Return a computation whose result is a tuple of the result and the values of some ops.
 
     The ops are not copied.
     """

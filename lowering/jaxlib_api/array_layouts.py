@@ -41,7 +41,7 @@ def parameter_layouts(loaded: Any) -> list[Any] | None:
     """Return the layouts of an executable's parameters, or None if they are not available."""
     try:
         return list(loaded.get_parameter_layouts())
-    except RuntimeError:  # 0.10, where an argument is a token
+    except RuntimeError:  # jaxlib 0.10, if an argument is a token
         return None
 
 
@@ -49,7 +49,7 @@ def result_layouts(loaded: Any) -> list[Any] | None:
     """Return the layouts of an executable's results, or None if they are not available."""
     try:
         return list(loaded.get_output_layouts())
-    except RuntimeError:  # 0.10, where a result is a token
+    except RuntimeError:  # jaxlib 0.10, if a result is a token
         return None
 
 

@@ -1,4 +1,4 @@
-"""Execute a LoadedExecutable, on one device or several, with or without Python."""
+"""Execute a LoadedExecutable, on one device or several, with or without running Python code."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ _ONLY_LEAVES: Final[Any] = jax_extension.pytree.PyTreeRegistry(
     enable_list=False,
     enable_dict=False,
 )
-"""Flattens no argument, not even a tuple: the Python function gets what is not an array."""
+"""Flattens no argument, not even a tuple: the Python function receives other values."""
 
 _MAX_SIGNATURES: Final = 16
 """The number of argument signatures that a function caches."""

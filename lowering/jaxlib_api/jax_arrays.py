@@ -48,7 +48,7 @@ aval_of: Final[Callable[[Any], Any]] = array_type.aval.fget
 def sharding_getter() -> Callable[[Any], Any]:
     """Return the getter of a jax.Array's sharding.
 
-    jax defines the property, so jax must be imported, which it is not in helper processes.
+    The property exists only after `import jax`, which helper processes avoid.
     """
     getter: Callable[[Any], Any] = array_type.sharding.fget
     return getter

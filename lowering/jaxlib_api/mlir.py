@@ -28,7 +28,7 @@ _REGISTRY: Final = ir.DialectRegistry()
 _jax_mlir_ext.register_dialects(_REGISTRY)
 
 BYTECODE_MAGIC: Final = b"ML\xefR"
-"""What MLIR bytecode, and so a portable artifact, starts with."""
+"""The first bytes of MLIR bytecode, and so of a portable artifact."""
 
 
 def new_context(*, loads_all: bool = False) -> ir.Context:

@@ -1,7 +1,7 @@
 """Rewrites of collective operations that XLA's backends do not support, or get wrong.
 
 The CPU backend does not support collective_broadcast. The CPU and GPU backends reduce only with
-add, multiply, maximum and minimum, and preds also with and and or. Rewrites express the other
+add, multiply, maximum and minimum; preds also with `and` and `or`. Rewrites express the other
 operations by gathering, and by sums of bits of which only one device contributes nonzero bits.
 """
 
@@ -49,7 +49,8 @@ def collectives_of_short_elements(b: OpBuilder, operation: ir.Operation) -> list
 
     XLA converts f8e5m2, f8e4m3, f8e3m4 and bf16 to larger floats and back, which replaces the
     payloads of NaNs. A device that is the target of no other device should receive zero bits, but
-    receives NaNs in f8e8m0fnu, which has no zero. XLA gathers wrong 2-bit elements, or aborts.
+    receives NaNs in f8e8m0fnu, which has no zero. XLA gathers 2-bit elements incorrectly, or
+    aborts.
 
     Shown by: all_gather_s2, all_gather_f8e5m2_nan, all_to_all_bf16_nan,
     collective_permute_bf16_nan.
@@ -112,8 +113,9 @@ def all_to_all_of_short_elements(b: OpBuilder, operation: ir.Operation) -> list[
 def all_reduce_with_other_reducers(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Gather the operands of a group, and combine them with the reducer.
 
-    XLA supports the reducers add, multiply, maximum and minimum, and, for preds, and and or. With
-    other reducers its compiler fails on CPU, and aborts on GPU. It does not reduce 2-bit elements.
+    XLA supports the reducers add, multiply, maximum and minimum; for preds, also `and` and `or`.
+    With other reducers its compiler fails on CPU, and aborts on GPU. It does not reduce 2-bit
+    elements.
 
     Shown by: all_reduce_with_subtraction, all_reduce_with_a_conditional.
     """
@@ -138,9 +140,9 @@ def all_reduce_of_pairs(b: OpBuilder, operation: ir.Operation) -> list[Value] | 
 def reduce_scatter_with_other_reducers(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Gather the operands of a group, combine them with the reducer, and slice the device's block.
 
-    XLA's CPU and GPU backends support the reducers add, multiply, maximum and minimum, and, for
-    preds, and and or. A TPU represents 64-bit and complex elements as pairs of 32-bit numbers, and
-    can only add integers.
+    XLA's CPU and GPU backends support the reducers add, multiply, maximum and minimum; for preds,
+    also `and` and `or`. A TPU represents 64-bit and complex elements as pairs of 32-bit numbers,
+    and can only add integers.
 
     Shown by: reduce_scatter_with_subtraction.
     """
@@ -266,7 +268,7 @@ def _uniform_group_size(target: Target, operation: ir.Operation) -> int:
     raise CompileError(
         f"compile: {target.name}: {kind}{recorded_at(operation.location)} can't run on "
         f"{target.platform}: in groups of different sizes XLA reduces only with add, mul, min and "
-        f"max, and preds with and and or, got groups of {sorted(sizes)} devices\n"
+        f"max, and preds also with and_ and or_, got groups of {sorted(sizes)} devices\n"
         f"fix: use groups of the same size",
         op=kind,
     )

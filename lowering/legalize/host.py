@@ -183,7 +183,7 @@ def _recorded_function(target: Target, operation: ir.Operation, place: str) -> P
         name = (re.search(r'name = "([^"]*)"', text) or ["", "?"])[1]
         raise CompileError(
             f"compile: {target.name}: python_call{place} requires the Python function {name}, "
-            f"which a module that is read from a file or a text does not contain\n"
+            f"which a module that was read from a file or from text does not contain\n"
             f"fix: compile the computation itself, in the program that records it",
             op="python_call",
         )

@@ -23,7 +23,7 @@ class Scatter:
         operation: the operation.
         arrays: the arrays to update.
         indices: the index vectors.
-        updates: as many as arrays.
+        updates: the updates of each array.
         numbers: the dimension numbers.
         shape: the shape of the first array.
         dynamic: for each dimension of the arrays whether one of them has a bounded size there.
@@ -208,7 +208,7 @@ def _is_in_bounds(scatter: Scatter, overhang: Sequence[int]) -> bool:
 
 
 def _part(value: Value, dimension: int, position: int) -> Value:
-    """The operand at a position of a concatenation along the dimension; else the value itself."""
+    """The operand at a position of a concatenation along the dimension; other values unchanged."""
     while not isinstance(value.owner, ir.Block):
         operation = value.owner.operation
         if operation.name != "stablehlo.concatenate":
@@ -360,7 +360,7 @@ refuse(
     reason="XLA uses the bound instead of a bounded size, or aborts: on bounded sizes of several "
     "operands, or of their indices or updates; on windows of bounded size in an operand of fixed "
     "size; and on empty index vectors of bounded number",
-    fix="move updates to ignore to an index out of bounds, and make the sizes fixed with "
+    fix="move the updates that are to be ignored out of bounds, and make the sizes fixed with "
     "xb.remove_dynamic_dimension",
     unless=_is_supported,
 )

@@ -39,7 +39,7 @@ class ValueKinds(NamedTuple):
     Constants, and values computed from constants alone, have neither kind.
 
     Attributes:
-        manual: values of which each partition has its own.
+        manual: values that each partition has separately.
         full: full arrays, which XLA may shard.
     """
 
@@ -121,7 +121,7 @@ def check_manual_values(module: ir.Operation, name: str) -> None:
                 or participants(operation).mode is Mode.REPLICAS
             ):
                 message = (
-                    "requires an operand of which each partition has its own, got a full array, "
+                    "requires a manual operand, one for each partition, got a full array, "
                     "for which XLA chooses a sharding\nfix: pass "
                     "xb.spmd_full_to_shard_shape(x, tiling), and convert the result back with "
                     "xb.spmd_shard_to_full_shape; or remove all shardings: each partition then "
@@ -129,8 +129,8 @@ def check_manual_values(module: ir.Operation, name: str) -> None:
                 )
         elif _has_mixed_operands_inside(operation, kinds):
             message = (
-                "requires operands of one kind inside a loop or a branch, got a full array beside "
-                "a value of which each partition has its own\nfix: convert the full array with "
+                "requires operands of one kind inside a loop or a branch, got a full array and a "
+                "manual value, one for each partition\nfix: convert the full array with "
                 "xb.spmd_full_to_shard_shape(value, '{replicated}') before the loop or branch"
             )
         if message:

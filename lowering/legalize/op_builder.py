@@ -297,7 +297,7 @@ class OpBuilder:
     # Arrays
 
     def converted(self, value: Value, to: PrimitiveType) -> Value:
-        """Convert the elements to another type, if they have not this type already."""
+        """Convert the elements to another type, unless they already have this type."""
         shape = self.array_of(value)
         if shape.element_type is to:
             return value
@@ -381,7 +381,7 @@ class OpBuilder:
 
         Args:
             shape: the shape of the array.
-            ranges: at least one dimension, with the first index and the index behind the last one,
+            ranges: at least one dimension, with the first index and the index after the last one,
                 scalars of s32; None for a range from 0 on.
         """
         indices = shape.with_element_type(pt.s32)
@@ -394,7 +394,7 @@ class OpBuilder:
         return functools.reduce(functools.partial(self.elementwise, "and"), conditions)
 
     def reshaped(self, value: Value, dimensions: Sequence[int]) -> Value:
-        """Reshape a value to other fixed sizes, if it has not these sizes already."""
+        """Reshape a value to other fixed sizes, unless it already has these sizes."""
         shape = self.array_of(value)
         if shape.dimensions == tuple(dimensions):
             return value
@@ -480,7 +480,7 @@ class OpBuilder:
         return value
 
     def sized(self, value: Value, sizes: Sequence[Value | None]) -> Value:
-        """Set the size of each dimension, scalars of s32; None leaves a dimension alone."""
+        """Set the size of each dimension, scalars of s32; None leaves a dimension unchanged."""
         for dimension, size in enumerate(sizes):
             if size is not None:
                 value = self._resized(value, dimension, size, True)

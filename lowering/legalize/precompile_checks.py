@@ -195,7 +195,8 @@ class _Checker:
             origins.append(value)
         if len(set(origins)) != len(origins):
             raise self.error(
-                "the result contains each token once, because XLA's compiler aborts on a "
+                "the result must contain each token at most once, because XLA's compiler aborts "
+                "on a "
                 "repeated token, got a token twice",
                 "return the token once",
             )
@@ -278,7 +279,7 @@ def _enclosing_reducer(operation: ir.Operation) -> str | None:
 
 
 def _callees_first(calls: dict[str, set[str]]) -> list[str]:
-    """Sort functions: each after the functions that it calls. Earlier checks refuse cycles."""
+    """Sort functions so that callees precede callers. Earlier checks refuse cycles."""
     order: dict[str, None] = {}
     entered: set[str] = set()
     stack = list(calls)

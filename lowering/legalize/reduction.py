@@ -1,4 +1,4 @@
-"""Rewrites of windows that XLA compiles incorrectly or aborts on, or that a platform lacks."""
+"""Rewrites of windows that XLA compiles incorrectly, aborts on, or does not support."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write MLIR bytecode, by which a module is created in MLIR in one step.
+"""Write MLIR bytecode, from which MLIR creates a module in one step.
 
 Parsing bytecode is several times faster than creating the operations through the Python bindings,
 and attributes and types are uniqued once for the module instead of once for each operation.
@@ -205,7 +205,7 @@ class BytecodeWriter:
         return entry
 
     def _new(self, encoding: bytes) -> Reference:
-        """An encoded attribute that the table does not have."""
+        """Add an encoded attribute that the table does not have yet."""
         number = reference(len(self._offsets))
         self._entries.append(encoding)
         self._offsets.append(reference(len(encoding) << 1 | 1))
@@ -320,7 +320,7 @@ class BytecodeWriter:
             dialect, _, bare = name.partition(".")
             number = numbers.setdefault(dialect, len(numbers))
             operations += reference(number), reference(1), self._strings[bare]
-        # Each dialect without a version, which the lowest bit would announce.
+        # No dialect has a version, so the lowest bit is 0.
         unversioned = [reference(number_of(self._strings[dialect]) << 1) for dialect in numbers]
         return [reference(len(numbers)), *unversioned, *operations]
 

@@ -1,7 +1,7 @@
 """Devices, and arrays on them.
 
-Arrays are copied to a device bit for bit: 64-bit elements stay 64-bit whatever jax's x64 flag, and
-the array on the device never shares the memory of the caller's.
+Arrays are copied to a device bit for bit. 64-bit elements remain 64-bit, whatever jax's x64 flag
+is. The array on the device never shares memory with the caller's array.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def device(which: DeviceLike = None) -> jax.Device:
             return devices()[0]
     if isinstance(which, jax.Device):
         if topologies.is_absent(which):
-            reason = "belongs to a topology, which only lowering.compile takes"
+            reason = "belongs to a topology, which only lowering.compile accepts"
             raise _unavailable(f"device: {which} {reason}")
         if which.process_index != jax.process_index():
             raise _foreign_device("device", which)
@@ -185,7 +185,7 @@ def devices_for(
         fix = _more_devices(start, count)
         raise error(f"{need}, {start.platform} has {len(chosen)}{after}", fix)
     if first is not None:
-        raise error("device and devices were both given", "give one of them")
+        raise error("device and devices must not both be passed", "pass one of them")
     if isinstance(listed, (str, jax.Device)) or not isinstance(listed, Sequence):
         raise error(f"devices must be a sequence of devices, got {brief(listed)}")
     # `device` would refuse devices of other processes.
@@ -193,7 +193,7 @@ def devices_for(
     if len(chosen) != count:
         raise error(f"{need}, got {len(chosen)} in devices")
     if len(set(chosen)) != len(chosen):
-        raise error("devices must be different ones, got one twice")
+        raise error("devices must be unique, got a device twice")
     if len({target.client for target in chosen}) > 1:
         platforms = ", ".join(sorted({target.platform for target in chosen}))
         raise error(f"devices must be of one platform, got {platforms}")
@@ -206,11 +206,11 @@ def _more_devices(target: jax.Device, count: int) -> str:
     """Return the fix for too few devices."""
     if jax.process_count() > 1:
         return (
-            "ask for as many as all processes have, or list them: "
+            "request as many as all processes have, or list them: "
             "devices=lowering.devices(all_processes=True)[:n]"
         )
     if target.platform != "cpu":
-        return f"ask for fewer, or for devices of another platform: {_available()}"
+        return f"request fewer, or devices of another platform: {_available()}"
     return (
         f"split the host into {brief(count)} devices, before jax is first used: set "
         f"XLA_FLAGS=--xla_force_host_platform_device_count={brief(count)} in the environment, or "
@@ -232,7 +232,7 @@ class Target:
     Attributes:
         shape: the array shape.
         sharding: the sharding.
-        device: the device; of several the first of this process.
+        device: the device; if there are several, the first one of this process.
         aval: jax's description of shape and dtype.
         dtype, dimensions: the dtype and shape of NumPy arrays.
         default: the default memory layout.

@@ -172,7 +172,7 @@ def _read(
 
     leaf_text = f"{leaf} in layout {attribute}"
     if text is None or not isinstance(leaf, ArrayShape):
-        raise refuse(f"{LAYOUT_MODE} must be the layout of an array", "drop the attribute")
+        raise refuse(f"{LAYOUT_MODE} must be the layout of an array", "remove the attribute")
     plain = leaf.with_layout(None)
     leaf_text = f"{plain} in layout {text}"
     try:
@@ -183,7 +183,7 @@ def _read(
         reason = str(error).splitlines()[0]
         for prefix in (f"compile: {place}: ", "layout text: ", "layout: "):
             reason = reason.removeprefix(prefix)
-        raise refuse(reason, "write a layout as XLA does: {1,0}, {0,1}") from None
+        raise refuse(reason, "write a layout in XLA's syntax: {1,0}, {0,1}") from None
     default = layout_from(
         array_layouts.layout_text(
             array_layouts.default_layout(device, plain.element_type.dtype, plain.dimensions)
@@ -227,7 +227,7 @@ def parameter_layouts(layouts: EntryLayouts, loaded: Any) -> list[Any]:
     Raises:
         CompileError: XLA chose another layout than a requested one.
     """
-    # None where jaxlib 0.10 does not report them: beside tokens.
+    # None where jaxlib 0.10 does not report them: in programs with tokens.
     parameters = array_layouts.parameter_layouts(loaded)
     results = array_layouts.result_layouts(loaded)
     for request in layouts.requests:
@@ -235,19 +235,23 @@ def parameter_layouts(layouts: EntryLayouts, loaded: Any) -> list[Any]:
         if request.shape is None:
             # A result is a jax.Array, which has its layout.
             if actual is None and request.is_parameter:
-                raise _refused(layouts, request, "jaxlib does not report which one XLA has chosen")
+                raise _refused(
+                    layouts, request, "jaxlib does not report the layout that XLA has chosen"
+                )
             continue
         requested = request.shape.layout
         assert requested is not None  # a request has a layout, or no shape
         if actual is None:
             if requested.element_size_in_bits:
-                raise _refused(layouts, request, "jaxlib does not report what XLA has made of it")
+                raise _refused(
+                    layouts, request, "jaxlib does not report the layout that XLA has chosen"
+                )
             continue
         layout = layout_from(array_layouts.layout_text(actual[request.position]))
         if not requested.tiles:  # an order only; the platform determines the tiles
             requested = requested.replace(tiles=layout.tiles)
         if not is_same(request.shape, requested, layout):
-            raise _refused(layouts, request, f"XLA makes {layout} of it")
+            raise _refused(layouts, request, f"XLA changes it to {layout}")
     if parameters is not None:
         return parameters
     # The layouts of arrays that are copied to the device and laid out as requested.

@@ -50,6 +50,6 @@ def transfer_error(
         ExecutionError,
         "device_put",
         f"there is no memory for {shape} ({size}) on {on}",
-        "delete arrays that are not needed any more (array.delete(), del array), or put less",
+        "delete arrays that are no longer needed (array.delete(), del array), or copy less",
         detail=str(error),
     )

@@ -58,14 +58,14 @@ def host_array(value: Any) -> np.ndarray[Any, Any] | None:
 
 
 def copy_numpy(values: Sequence[Any]) -> Sequence[Any] | None:
-    """Copy the NumPy arrays among values that jaxlib transfers on the way to executing.
+    """Copy the NumPy arrays among values that jaxlib transfers when it executes a program.
 
-    That is the fastest way, but jaxlib may read their memory while the program runs, when the
-    caller may already write to it.
+    This is the fastest way to transfer them. But jaxlib may still read their memory while the
+    program runs, when the caller may already write to it.
 
     Returns:
-        The arrays; `values` itself if none is of NumPy; None if there is a value of another type,
-        an array that jaxlib would convert, or not enough memory.
+        The arrays; `values` itself if none is a NumPy array; None if there is a value of another
+        type, an array that jaxlib would convert, or not enough memory.
     """
     arrays = []
     is_same = True

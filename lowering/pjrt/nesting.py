@@ -20,7 +20,7 @@ def named_leaves(name: str, shape: Shape) -> list[tuple[str, ArrayShape | TokenS
 
 
 class NestingError(Exception):
-    """A value is not nested as its shape.
+    """A value is not nested like its shape.
 
     Attributes:
         path: the position of the mismatch: "[0][1]".

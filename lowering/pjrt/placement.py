@@ -56,7 +56,7 @@ def device_put(value: Any, to: PlaceLike = None) -> jax.Array:
     if isinstance(to, (PartitionSpec, Mesh)):
         raise _error(
             f"to must be a device or a sharding, got {brief(to)}",
-            "give jax.sharding.NamedSharding(mesh, spec)",
+            "pass jax.sharding.NamedSharding(mesh, spec)",
         )
     sharding = _check_complete(to) if isinstance(to, Sharding) else sharding_of(device(to))
     if isinstance(value, jax.core.Tracer):
@@ -72,7 +72,7 @@ def device_put(value: Any, to: PlaceLike = None) -> jax.Array:
             raise _error(
                 f"expected a NumPy array, a jax.Array or a dlpack object, "
                 f"got {type(value).__name__}",
-                "give array.filled(value)" if is_masked else "give numpy.asarray(value, dtype)",
+                "pass array.filled(value)" if is_masked else "pass numpy.asarray(value, dtype)",
             )
     else:
         check_readable("device_put", value)
@@ -80,7 +80,7 @@ def device_put(value: Any, to: PlaceLike = None) -> jax.Array:
         element_type = pt.from_dtype(array.dtype)
     except ValueError as error:
         is_key = isinstance(value, jax.Array)
-        fix = "give jax.random.key_data(value) for random keys" if is_key else ""
+        fix = "pass jax.random.key_data(value) for random keys" if is_key else ""
         raise _error(str(error), fix) from None
     parts = _parts(sharding, array.shape)
     if isinstance(array, jax.Array):
@@ -110,7 +110,7 @@ def _check_complete(sharding: Sharding) -> Sharding:
         reason = "leaves a dimension open" if devices else "is of a mesh without devices"
         raise _error(
             f"the sharding {reason}: {brief(sharding)}",
-            "give a NamedSharding of a jax.sharding.Mesh that names each dimension's axes",
+            "pass a NamedSharding of a jax.sharding.Mesh that names each dimension's axes",
         )
     return sharding
 

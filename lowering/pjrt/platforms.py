@@ -41,9 +41,7 @@ def missing_platform(platform: str | None, known: str, report: str) -> DeviceErr
         if not enabled:
             return _error(f"jax can't start: {first}", "see the error's `detail`", report)
         reason = f"jax can't start on the platforms that are enabled, {enabled}: {first}"
-        return _error(
-            reason, f"{_install(enabled)}take JAX_PLATFORMS out of the environment", report
-        )
+        return _error(reason, f"{_install(enabled)}unset JAX_PLATFORMS in the environment", report)
     problem = f"there is no platform {brief(platform)} here"
     if platform not in _PLUGINS:
         return _error(problem, f"use one of {known}", report)

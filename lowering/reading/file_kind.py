@@ -1,4 +1,4 @@
-"""Refuse a large file that is not a module by its beginning, without reading all of it."""
+"""Refuse a large file by its first bytes if it is not a module."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _BEGINNINGS: Final = (
     (b"BZh", "a bzip2 file", "unpack it: bunzip2"),
     (b"\xfd7zXZ\0", "an xz file", "unpack it: unxz"),
     (b"\x28\xb5\x2f\xfd", "a zstd file", "unpack it: unzstd"),
-    (b"PK\x03\x04", "a zip archive", "take the module out of it: unzip"),
+    (b"PK\x03\x04", "a zip archive", "extract the module from it with unzip"),
     (b"\xff\xfe\0\0", "text in UTF-32", "save it in UTF-8"),
     (b"\xff\xfe", "text in UTF-16", "save it in UTF-8"),
     (b"\xfe\xff", "text in UTF-16", "save it in UTF-8"),

@@ -134,7 +134,7 @@ def _checksum_matches(data: bytes) -> bool | None:
         return None
     start, end = span
     if data.find(b"\0") < start and CHECKSUM_ATTRIBUTE.encode() not in data:
-        return None  # neither after the producer's name nor in the attribute: constant data
+        return None  # not after the producer's name or in the attribute, so it is constant data
     view = memoryview(data)  # its slices are not copies
     checksum = zlib.crc32(view[end:], zlib.crc32(_EMPTY_SEAL, zlib.crc32(view[:start])))
     return data[end - 8 : end] == b"%08x" % checksum
@@ -216,7 +216,7 @@ def _damaged(size: int, name: str, path: str | None) -> ModuleFileError:
     return file_error(
         name,
         path,
-        f"is truncated or damaged: its {size} bytes of bytecode do not add up\n"
+        f"is truncated or damaged: its {size} bytes of bytecode are inconsistent\n"
         f"fix: copy or save the module again",
     )
 
@@ -302,7 +302,7 @@ def _refused(
         else:
             message = (
                 f"is not readable StableHLO: {reason}\n"
-                f"fix: it is truncated, damaged or of another program; save it again"
+                f"fix: save it again; it is truncated, damaged or from another program"
             )
         # Positions in bytecode mean nothing to the user.
         return file_error(name, path, message, detail=error.detail)
@@ -314,7 +314,7 @@ def _refused(
         operations = _OPERATION.findall("\n".join([*above, last[: error.column]]))
         operation = f"{operations[-1]}: " if operations else ""
         message = (
-            f"{operation}quantized types are not supported, XLA has none: "
+            f"{operation}quantized types are not supported, because XLA has none: "
             f"{quantized[1] or quantized[2]}\n"
             f"fix: save the program with dequantized values, or in integers"
         )
@@ -437,7 +437,7 @@ def _read_in_helper(
     if not sys.executable:
         return
     task = mlir.try_bytecode if isinstance(source, bytes) else mlir.try_text
-    crash_reason = "the bytecode contradicts itself" if problem is None else problem.reason
+    crash_reason = "the bytecode is inconsistent" if problem is None else problem.reason
     data = source if isinstance(source, bytes) else source.encode()
     try:
         in_helper(task, data, crash_reason=crash_reason)

@@ -22,7 +22,7 @@ _PREFIX_LENGTH: Final = 12
 """Longer than the names of all dialects of StableHLO modules."""
 
 _MAX_PREFIXES: Final = 4096
-"""Numbers have dots too; in a text with more than this, the check would not be faster."""
+"""Numbers have dots too; in text with more dots than this, the check would not be faster."""
 
 _LAST_WORD: Final = r"(?a:\w*$)"
 

@@ -95,7 +95,7 @@ def crash_risk(text: str) -> TextProblem | None:
     tensors; other regions may return tokens. MLIR's Python bindings abort on names that are not
     UTF-8.
     """
-    checked: set[str] = set()  # the same line ends occur repeatedly
+    checked: set[str] = set()  # many lines end in the same way
     for match in re.finditer(_RETURN, text):
         types = match[1].partition(":")[2]
         if types not in checked:

@@ -34,7 +34,9 @@ from lowering.running.program import ProgramInfo
 __all__ = ["DELETED", "DELETED_FIX", "Arguments", "Leaf", "passed_shape", "target_of"]
 
 DELETED: Final = "a jax.Array that has been deleted"
-DELETED_FIX: Final = "give one that was neither donated to another program nor deleted, or a copy"
+DELETED_FIX: Final = (
+    "pass an array that was neither donated to another program nor deleted, or a copy"
+)
 
 _JaxArray: Final = jax_arrays.array_type
 _layout_of: Final = array_layouts.layout_of
@@ -76,7 +78,7 @@ class Leaf:
         self.path: Final = path
 
     def request_layout(self, layout: Any) -> None:
-        """Require a layout of the runtime's for the arrays of this leaf."""
+        """Require the arrays of this leaf to have this layout of the runtime."""
         requested, default = _parsed(layout), _parsed(self.target.default)
         if not is_same(self.target.shape, requested, default):
             self.layout, self.requested_layout = layout, requested
@@ -153,9 +155,9 @@ class Arguments:
             number = names.index(name)
             reason = ""
             if number < len(args):
-                reason = f"is given by position ({number}) and by name\nfix: give it once"
+                reason = f"is passed by position ({number}) and by name\nfix: pass it once"
             elif names.count(name) > 1:
-                reason = "is the name of several parameters\nfix: give all by position"
+                reason = "is the name of several parameters\nfix: pass all by position"
             if reason:
                 raise self.error(f"parameter {name!r} {reason}", number, name)
         missing = [name for name in names[len(args) :] if name not in by_name]
@@ -163,7 +165,7 @@ class Arguments:
             number = names.index(missing[0])
             raise self.error(
                 f"argument {number} ({missing[0]}) {self.program_shape.parameters[number]} is "
-                f"missing\nfix: give {', '.join(missing)}, by position or by name",
+                f"missing\nfix: pass {', '.join(missing)}, by position or by name",
                 number,
                 missing[0],
             )
@@ -186,7 +188,7 @@ class Arguments:
                     self.leaves[second],
                     f"the array of argument {leaf.number} ({leaf.name}){leaf.path}, whose memory "
                     f"the program takes over",
-                    "give a copy of it: array.copy()",
+                    "pass a copy of it: array.copy()",
                 )
 
     def error(
@@ -218,9 +220,9 @@ class Arguments:
         count = len(takes)
         fix = "call it without arguments"
         if passed < count:
-            fix = f"give {', '.join(takes[passed:])} as well"
+            fix = f"pass {', '.join(takes[passed:])} as well"
         elif count:
-            fix = f"leave out the last {passed - count}"
+            fix = f"omit the last {passed - count}"
         listed = f" ({', '.join(takes)})" if takes else ""
         return self.error(
             f"takes {count} argument{'s' * (count != 1)}{listed}, got {passed}\nfix: {fix}"
@@ -247,7 +249,7 @@ class Arguments:
             raise self.error(
                 f"argument {number} ({name}){error.path}{self.place} must be a tuple "
                 f"{error.shape}, got {error.got}\n"
-                f"fix: give a tuple or list of {len(error.shape.elements)}",
+                f"fix: pass a tuple or list of {len(error.shape.elements)}",
                 number,
                 name,
             ) from None
@@ -294,7 +296,7 @@ class Arguments:
             if isinstance(leaf.shape, ArrayShape):
                 return self._padded(value, leaf, leaf.shape)
             if value is not None:
-                raise self.refusal(leaf, describe(value), "give None for a token")
+                raise self.refusal(leaf, describe(value), "pass None for a token")
             return target.put(np.zeros((0,), np.bool_))
         if isinstance(value, jax.Array):
             return self._check_array(value, leaf)
@@ -313,7 +315,7 @@ class Arguments:
             if isinstance(value, np.ma.MaskedArray):
                 fix = "fill the masked elements: array.filled(value)"
             elif isinstance(value, XlaOp):
-                fix = "give an array; an op has no value before its computation is called"
+                fix = "pass an array; an op has no value before its computation is called"
             raise self.refusal(leaf, describe(value), fix)
         self._check_type(array, leaf)
         put = target.put(array)
@@ -414,8 +416,8 @@ class Arguments:
             raise self.refusal(leaf, got, fix, expected=f"in memory of kind {expected!r}")
 
 
-_RETRANSFER: Final = "give numpy.asarray(array), or lowering.device_put(array, device)"
+_RETRANSFER: Final = "pass numpy.asarray(array), or lowering.device_put(array, device)"
 
 
 def _numpy_fix(leaf: Leaf) -> str:
-    return f"give a NumPy array: numpy.asarray(value, {pt.dtype_text(leaf.target.dtype)})"
+    return f"pass a NumPy array: numpy.asarray(value, {pt.dtype_text(leaf.target.dtype)})"

@@ -1,6 +1,6 @@
 """Arrays of bounded sizes, as a program takes and returns them.
 
-A program takes and returns arrays of the largest sizes, and the actual sizes beside them: see
+A program takes and returns arrays of the largest sizes, together with the actual sizes: see
 `lowering.legalize.dynamic`. The caller passes and gets arrays of the actual sizes.
 """
 
@@ -39,7 +39,7 @@ class Padded:
 def too_large(shape: ArrayShape, sizes: Sequence[int]) -> str | None:
     """Return the fix for an array of `sizes` that does not fit `shape`; None if it fits."""
     if len(sizes) != shape.rank:
-        return f"give an array of {shape.rank} dimension{'s' * (shape.rank != 1)}"
+        return f"pass an array of {shape.rank} dimension{'s' * (shape.rank != 1)}"
     for dimension, (size, bound) in enumerate(zip(sizes, shape.dimensions, strict=True)):
         is_bounded = shape.dynamic_dimensions[dimension]
         if size > bound and is_bounded:

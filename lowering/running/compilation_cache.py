@@ -3,7 +3,7 @@
 An entry is a file as `executable.save` writes it. Its name is a checksum of everything that the
 compiler's output depends on: the module, the options (those of XLA_FLAGS too), the kind, numbers
 and arrangement of the devices, the features of a CPU, and the versions of jaxlib and of the
-platform's software. Source locations are left out, so that adding a line above does not invalidate
+platform's software. Source locations are omitted, so that adding a line above does not invalidate
 an entry. The locations in `hlo_text` are therefore those of the program that was compiled first.
 
 Several processes may use a folder at the same time. Entries are written atomically; one that can't
@@ -143,8 +143,8 @@ class _Cache:
                 ("<unknown>", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
             )
             warnings.warn_explicit(
-                f"the compilation cache {self.folder} can't be used, programs are compiled each "
-                f"time: {reason}",
+                f"the compilation cache {self.folder} can't be used, so programs are compiled "
+                f"each time: {reason}",
                 RuntimeWarning,
                 file,
                 line,
@@ -195,7 +195,7 @@ def use_compilation_cache(
         if number < 0:
             raise _error(
                 f"max_bytes must be an integer, 0 or more, or None, got {brief(max_bytes)}",
-                "give max_bytes=1 << 30 for 1 GiB",
+                "pass max_bytes=1 << 30 for 1 GiB",
             )
         max_bytes = number
     cache = None
@@ -203,7 +203,7 @@ def use_compilation_cache(
         text = path_text(folder, "use_compilation_cache")
         if not text or "\0" in text:
             raise _error(
-                f"folder must be the path of one, got {brief(text)}", "give None for no cache"
+                f"folder must be the path of a folder, got {brief(text)}", "pass None for no cache"
             )
         cache = _Cache(Path(text).absolute(), max_bytes)
     with _LOCK:

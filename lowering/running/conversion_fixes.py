@@ -18,12 +18,12 @@ def conversion_fix(array: Any, target: Target) -> str:
         pt.from_dtype(array.dtype)
     except ValueError:
         return (
-            f"give an array of numbers: numpy.asarray(values, {dtype}), "
+            f"pass an array of numbers: numpy.asarray(values, {dtype}), "
             f"of sizes {target.dimensions}"
         )
     verb, code = _rearrangement(array.shape, target.dimensions)
     if code is None:
-        return f"give an array of the parameter's sizes: {target.dimensions}"
+        return f"pass an array of the parameter's sizes: {target.dimensions}"
     if array.dtype != target.dtype:
         verb = f"convert and {verb}" if verb else "convert"
         code += f".astype({dtype})"
@@ -31,7 +31,7 @@ def conversion_fix(array: Any, target: Target) -> str:
 
 
 def _rearrangement(sizes: tuple[int, ...], expected: tuple[int, ...]) -> tuple[str, str | None]:
-    """Return the verb and the code that change the sizes of an array; None for ambiguous code."""
+    """Return the verb and the code that change the sizes of an array; None if that is ambiguous."""
     if sizes == expected:
         return "", ""
     if sorted(sizes) == sorted(expected):

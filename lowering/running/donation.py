@@ -59,13 +59,14 @@ def with_donors(module: ir.Module, name: str, shape: ProgramShape, donate: Param
             if not isinstance(leaf, ArrayShape) or not leaf.is_static:
                 lack = "bounded sizes" if isinstance(leaf, ArrayShape) else "no memory"
                 reason = (
-                    f"only arrays of fixed sizes are donated, got {place} {leaf} of {name}, which "
+                    f"only arrays of fixed sizes can be donated, got {place} {leaf} of {name}, "
+                    "which "
                     f"has {lack}"
                 )
             elif position in donated_before:
                 reason = f"{place} of {name} is donated already, by the computation itself"
             if reason:
-                fix = f"leave {parameter_name!r} out of donate"
+                fix = f"remove {parameter_name!r} from donate"
                 shapes = {parameter_name: parameter}
                 raise error_of(OperandError, "compile", reason, fix, shapes=shapes)
             positions.append(position)
@@ -89,11 +90,11 @@ def parameter_numbers(
         OperandError: a parameter does not exist or is listed twice, or an entry is neither a name
             nor a number.
     """
-    listed = f"use one of {', '.join(names)}" if names else f"leave out {role}"
+    listed = f"use one of {', '.join(names)}" if names else f"omit {role}"
     if isinstance(parameters, str) or hasattr(parameters, "__index__"):
         parameters = [parameters]
     if not isinstance(parameters, (list, tuple, set, frozenset)):
-        example = f"{role}=[{names[0]!r}]" if names else "leave it out"
+        example = f"{role}=[{names[0]!r}]" if names else "omit it"
         rule = f"{role} must be a list of parameters' names or numbers, got {brief(parameters)}"
         raise error_of(OperandError, op, rule, example)
     numbers: set[int] = set()
@@ -106,7 +107,7 @@ def parameter_numbers(
                 number = names.index(parameter)
             elif count:
                 reason = f"{brief(parameter)} is the name of {count} parameters of {name}"
-                fix = "give the numbers of those that are meant"
+                fix = "pass the numbers of the intended parameters"
             else:
                 reason = f"there is no parameter {brief(parameter)} in {name}"
         else:

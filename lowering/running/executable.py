@@ -129,7 +129,7 @@ class Executable(CompiledProgram):
         )
 
     def raise_translated(self, error: RuntimeError | ValueError, arrays: Sequence[Any]) -> None:
-        """Raise the error that an error of jaxlib's means, if it is known."""
+        """Raise the library's error for an error of jaxlib, if there is one."""
         self._steps.raise_translated(error, arrays)
 
     def __repr__(self) -> str:

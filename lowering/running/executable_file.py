@@ -132,14 +132,14 @@ def unpacked(data: bytes) -> Content:
     _, version, length = _PREFIX.unpack_from(data)
     if version != _VERSION:
         raise UnusableError(
-            f"is of format {version}, and this version of the library reads format {_VERSION}",
+            f"is of format {version}, but this version of the library reads format {_VERSION}",
             "load it with the version that saved it, or save it again",
         )
     view = memoryview(data)
     rest = view[begin:]
     if _digest(view[: _PREFIX.size], rest) != view[_PREFIX.size : begin]:
         raise UnusableError(
-            f"is truncated or damaged: its checksum does not fit its {len(data)} bytes", fix
+            f"is truncated or damaged: its checksum does not match its {len(data)} bytes", fix
         )
     try:
         header = json.loads(bytes(rest[:length]))
@@ -152,7 +152,7 @@ def unpacked(data: bytes) -> Content:
 
 
 def check_magic(data: bytes) -> None:
-    """Raise UnusableError for a file that does not begin as an executable."""
+    """Raise UnusableError for a file that does not begin like an executable."""
     if data.startswith(EXECUTABLE_MAGIC):
         return
     if data.startswith(mlir.BYTECODE_MAGIC):
@@ -162,7 +162,7 @@ def check_magic(data: bytes) -> None:
     kind = other_kind(data) if data else ("empty", None)
     but = f", but {kind[0]}" if kind is not None else ""
     raise UnusableError(
-        f"is not an executable{but}", "give a file that executable.save(path) wrote"
+        f"is not an executable{but}", "pass a file that executable.save(path) wrote"
     )
 
 
@@ -180,7 +180,7 @@ def save_executable(path: Any, loaded: Any, info: ProgramInfo, devices: Sequence
         raise refuse(
             f"contains an operation across devices in {checks[0].op}; a Python function, which "
             f"can't be saved to a file, checks that the devices agree about it",
-            "take the operations across devices out of the branch or loop",
+            "move the operations across devices out of the branch or loop",
         )
     if info.callbacks:
         raise refuse(
@@ -194,7 +194,9 @@ def save_executable(path: Any, loaded: Any, info: ProgramInfo, devices: Sequence
         raise refuse("runs on devices of several processes, each with only a part", save_module)
     if info.layouts is not None and array_layouts.parameter_layouts(loaded) is None:
         raise refuse(
-            "takes tokens besides arrays in layouts, which jaxlib then does not report", save_module
+            "has tokens and arrays with layouts among its arguments, and jaxlib then does not "
+            "report the layouts",
+            save_module,
         )
     try:
         payload = executables.serialized(loaded)

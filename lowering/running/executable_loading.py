@@ -97,7 +97,7 @@ def _load(content: Content, device: DeviceLike, devices: Sequence[DeviceLike] | 
     if header.get("program", "") is None:
         raise UnusableError(
             "is an entry of the compilation cache, which has no description of the parameters",
-            "give a file that executable.save(path) wrote",
+            "pass a file that executable.save(path) wrote",
         )
     try:
         _check_types(header)
@@ -124,7 +124,8 @@ def _load(content: Content, device: DeviceLike, devices: Sequence[DeviceLike] | 
         missing = unregistered(report)
         if missing is not None:
             raise CompileError(
-                f"load_executable: {info.name} calls the custom call {missing!r}, and no function "
+                f"load_executable: {info.name} contains a custom call of {missing!r}, and no "
+                "function "
                 f"of that name is registered for {platform}\n"
                 f"fix: register it before loading, as before compiling: "
                 f"lowering.register_custom_call_target, or jax.ffi.register_ffi_target",
@@ -192,7 +193,7 @@ def _check_version(header: Mapping[str, Any]) -> None:
     version, installed = header["jaxlib"], versions.jaxlib_version()
     if version != installed:
         raise UnusableError(
-            f"was compiled with jaxlib {version}, and here is jaxlib {installed}",
+            f"was compiled with jaxlib {version}, but jaxlib {installed} is installed",
             f"install jaxlib=={version}, or {_RECOMPILE}",
         )
 
@@ -223,12 +224,12 @@ def _check_device(header: Mapping[str, Any], device: jax.Device) -> None:
     if topologies.is_absent(device):
         raise UnusableError(
             f"can't be loaded for {device}, which is a device of a topology",
-            "give a device of this machine",
+            "pass a device of this machine",
         )
     if device.platform != platform:
         raise UnusableError(
             f"was compiled for {platform}, and {device} is of platform {device.platform}",
-            f"give a device of {platform}, or compile and save it for {device.platform}",
+            f"pass a device of {platform}, or compile and save it for {device.platform}",
         )
     if device.device_kind != kind:
         raise UnusableError(

@@ -118,7 +118,7 @@ def raise_execution_error(
         fix = ""
         if re.search("attributes|decode|Wrong number of", report):
             fix = (
-                "\nfix: give the attributes, operands and results of the handler's binding, of "
+                "\nfix: pass the attributes, operands and results of the handler's binding, of "
                 "exactly its types: numpy.float32(2.5) for a float, 2.5 for a double, 2 for an "
                 "int64_t"
             )

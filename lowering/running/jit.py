@@ -74,7 +74,7 @@ class JittedFunction:
     A call with arrays, in any trees of jax.tree_util, executes on a device what the function
     records for them, and returns arrays in the tree that the function returns. A call with XlaOps,
     while a computation is being recorded, records a call of what the function records for them;
-    NumPy arrays beside the XlaOps become constants.
+    NumPy arrays among the arguments become constants.
 
     Attributes:
         function: the Python function.
@@ -174,7 +174,7 @@ class JittedFunction:
     def _raise_translated(
         self, error: Exception, args: tuple[Any, ...], by_name: Mapping[str, Any]
     ) -> None:
-        """Raise the error that an error of jaxlib's means, if it is known."""
+        """Raise the library's error for an error of jaxlib, if there is one."""
         bound, _, static_key = self._signature.bind(args, by_name)
         _, leaves, tree = self._flatten(bound)
         try:
@@ -271,12 +271,12 @@ class JittedFunction:
     def _flat_caller(
         self, static: tuple[Any, ...], key: tuple[Any, ...], tree: Any
     ) -> Callable[..., Any]:
-        """Return a function of jaxlib's of the arrays in arguments of one structure.
+        """Return a function of jaxlib, of the arrays in arguments of one structure.
 
-        It takes the calls that jaxlib can't flatten, because of dataclasses, and those with NumPy
-        arrays. jaxlib transfers NumPy arrays fastest on the way to executing. But it may read their
-        memory while the program runs, and converts 64-bit elements to 32 bits where jax's x64 flag
-        is off. So it gets copies, and no 64-bit elements: `copy_numpy`.
+        It is used for arguments that jaxlib can't flatten, because of dataclasses, and for NumPy
+        arrays. jaxlib transfers NumPy arrays fastest when it executes a program. But it may read
+        their memory while the program runs, and converts 64-bit elements to 32 bits if jax's x64
+        flag is off. So it receives copies, and no 64-bit elements (`copy_numpy`).
         """
 
         def on_miss(*arrays: Any) -> tuple[Any, Any]:
@@ -531,10 +531,13 @@ class JittedFunction:
                 return builder.constant(leaf)
             except ConstantError as error:
                 reason, _, fix = str(error).partition("\nfix: ")
-                rule = f"one of numbers beside XlaOps: {reason}"
-                fix = fix or "give a NumPy array of numbers"
+                rule = f"an array of numbers if other arguments are XlaOps: {reason}"
+                fix = fix or "pass a NumPy array of numbers"
         elif isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
-            rule = f"an XlaOp or a NumPy array beside XlaOps, got the jax.Array {describe(leaf)}"
+            rule = (
+                "an XlaOp or a NumPy array if other arguments are XlaOps, "
+                f"got the jax.Array {describe(leaf)}"
+            )
             fix = "pass numpy.asarray(array), which becomes a constant"
         else:
             rule, fix = self._mismatch(call, number)

@@ -142,8 +142,8 @@ class JitCache:
     def add_quick(self, quick_key: Any, key: Any, entry: Entry) -> None:
         """Add the entry of `key` to `quick`."""
         with self._lock:
-            # jax and NumPy distinguish more arrays than XLA, so that there may be more of these
-            # keys than entries.
+            # jax and NumPy distinguish more arrays than XLA, so there may be more of these keys
+            # than entries.
             if len(self.quick) >= 4 * MOST_KEPT:
                 self.quick.clear()
             if self._entries.get(key) is entry:
@@ -179,7 +179,7 @@ class JitCache:
         if entry.recording is not None:
             return entry.recording
         if any(other is entry for other in _IN_PROGRESS.entries):
-            rule = f"{self.name} calls itself with arguments of the same shapes, without end"
+            rule = f"{self.name} calls itself endlessly with arguments of the same shapes"
             fix = "pass the depth as a static argument, or write a loop: xb.while_"
             raise error_of(BuilderError, "jit", rule, fix)
         with _locked(entry):

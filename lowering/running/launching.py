@@ -22,7 +22,7 @@ Execute = Callable[[Any], tuple[list[Any], Callable[[], None]]]
 """Executes a program: from arrays to results, and a function that waits for the end."""
 
 _LAUNCH: Final = threading.Lock()
-"""Programs reach all devices in one order: two that wait for each other would never end."""
+"""Programs are launched in the same order on all devices, so that no two wait for each other."""
 
 _aval_of: Final = jax_arrays.aval_of
 _is_deleted: Final = jax_arrays.is_deleted
@@ -116,7 +116,7 @@ class AcceptedArrays:
         return not self._layouts or [*map(_layout_of, chosen)] == self._layouts
 
     def expect(self, arrays: Sequence[jax.Array]) -> None:
-        """Accept arrays like these quickly.
+        """Make `accept` fast for arrays with these avals and shardings.
 
         jax describes an array in several ways, and NamedShardings of different meshes can be equal.
         """

@@ -64,7 +64,7 @@ def _array_shape(array: Any) -> ArrayShape | None:
 
 
 def mismatch(leaf: Any, name: str, *, is_argument: bool) -> tuple[str, str]:
-    """Return the rule that a leaf breaks, with the value, and the fix.
+    """Return the rule that a leaf violates, with the actual value, and the fix.
 
     Args:
         leaf: not an array.
@@ -81,7 +81,7 @@ def mismatch(leaf: Any, name: str, *, is_argument: bool) -> tuple[str, str]:
         )
     if type(leaf) in _NUMBERS:
         got = f"the Python number {brief(leaf)}, which has no element type"
-        return f"an array, got {got}", f"give a NumPy scalar: {_with_type(leaf)}{alternative}"
+        return f"an array, got {got}", f"pass a NumPy scalar: {_with_type(leaf)}{alternative}"
     if isinstance(leaf, jax.core.Tracer):
         fix = "call it outside of jax.jit, jax.grad and other transformations"
         return "an array, got a tracer of jax", fix
@@ -89,11 +89,11 @@ def mismatch(leaf: Any, name: str, *, is_argument: bool) -> tuple[str, str]:
         fix = "fill the masked elements: array.filled(value)"
         return "an array, got a masked array", fix
     if declared_shape(leaf) is not None:
-        fix = "give an array; computation, lower and compile take shapes"
+        fix = "pass an array; computation, lower and compile take shapes"
         return f"an array, got the shape {leaf}", fix
-    fix = f"give a NumPy array or a jax.Array{alternative}"
+    fix = f"pass a NumPy array or a jax.Array{alternative}"
     if isinstance(leaf, jax.Array):
-        fix = "give the numbers in it: jax.random.key_data(key)"
+        fix = "pass the numbers in it: jax.random.key_data(key)"
     return f"an array of numbers, got {describe(leaf)}", fix
 
 

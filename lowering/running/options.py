@@ -1,9 +1,9 @@
 """Check the options of `lowering.compile`.
 
-Two options are of this library, and the same for every platform. The others are XLA's flags, which
-begin with `xla_`. XLA does not publish a list of its flags. jaxlib lists most of them with their
-default values, from which the type of a value is derived here. Others, such as those of a TPU's
-compiler, are checked by XLA itself; its errors are translated here.
+Two options belong to this library, and are the same for every platform. The others are XLA's flags,
+which begin with `xla_`. XLA does not publish a list of its flags. jaxlib lists most of them with
+their default values, from which the type of a value is derived here. Others, such as those of a
+TPU's compiler, are checked by XLA itself; its errors are translated here.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ default_precision='DEFAULT')
     if not isinstance(options, Mapping):
         raise _error(
             f"options must be a mapping of names to values, got {brief(options)}",
-            'give options={"optimization_level": 1}',
+            'pass options={"optimization_level": 1}',
         )
     flags: dict[str, Flag] = {}
     level, precision = None, "DEFAULT"
@@ -96,7 +96,7 @@ _NOT_PER_PROGRAM: Final = {
         "is read when XLA detects the CPU, and has no effect on one program",
         "set XLA_FLAGS=--xla_cpu_max_isa=AVX2 in the environment",
     ),
-    "xla_flags_reset": ("has an effect in the environment only", "leave it out"),
+    "xla_flags_reset": ("has an effect in the environment only", "omit it"),
 }
 """Flags that XLA accepts for a single program and ignores."""
 
@@ -128,7 +128,7 @@ def _unknown(name: str, value: Any) -> OperandError:
 def _read_level(value: Any) -> int:
     level = _integer(value)
     if level is None or not 0 <= level <= 3:
-        fix = "give 0 to compile quickest, 3 to optimize most; leave it out for XLA's own choice"
+        fix = "pass 0 to compile quickest, 3 to optimize most; omit it for XLA's own choice"
         raise _wrong(_LEVEL, "must be an integer from 0 to 3", fix, value)
     return level
 
@@ -198,12 +198,12 @@ _INVALID_VALUE: Final = re.compile(
 _INVALID_TPU_VALUE: Final = re.compile(r"Failed to parse '.*?' into flag (\w+)", re.DOTALL)
 _TYPES: Final = {
     "bool": "True or False",
-    "float": "a number with a point, such as 1.0",
-    "double": "a number with a point, such as 1.0",
-    "int32": "a 32-bit integer",
-    "int64": "a 64-bit integer",
-    "uint32": "an unsigned 32-bit integer",
-    "uint64": "an unsigned 64-bit integer",
+    "float": "a number with a decimal point, such as 1.0",
+    "double": "a number with a decimal point, such as 1.0",
+    "int32": "an integer of 32 bits",
+    "int64": "an integer of 64 bits",
+    "uint32": "an unsigned integer of 32 bits",
+    "uint64": "an unsigned integer of 64 bits",
     "string": "a string",
     "enum": "one of the names that XLA has for it",
     "message": "set in the environment (XLA_FLAGS): it has several fields",
@@ -227,7 +227,7 @@ def refused_option(report: str, options: CompileOptions) -> OperandError | None:
     if of_tpu is None or of_tpu[1] not in flags:
         return None
     name = of_tpu[1]
-    return _error(f"option {name} can't be {brief(flags[name])}", "give a bool, a number or a name")
+    return _error(f"option {name} can't be {brief(flags[name])}", "pass a bool, a number or a name")
 
 
 # Precision

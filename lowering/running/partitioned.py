@@ -167,7 +167,7 @@ class _ShardedArguments(Arguments):
     def check_place(self, value: jax.Array, leaf: Leaf) -> None:
         sharding = leaf.target.sharding
         shardings = f"executable.parameter_shardings[{leaf.name!r}]{leaf.path}"
-        fix = f"give jax.device_put(array, {shardings}), or a NumPy array"
+        fix = f"pass jax.device_put(array, {shardings}), or a NumPy array"
         self.check_memory_kind(value, leaf, sharding.memory_kind, fix)
         if not is_equivalent(value.sharding, sharding, value.ndim):
             got = f"one {_placement(value.sharding)}"
@@ -276,10 +276,10 @@ def _check_tilings(
         counts = partition_counts(tiling)
         if counts is None:
             if tiling.kind == "manual":
-                fix = "put the parts together: xb.spmd_shard_to_full_shape(x, full_shape, tiling)"
+                fix = "combine the shards: xb.spmd_shard_to_full_shape(x, full_shape, tiling)"
             reason = "which an argument or result can't have"
         elif any(size % n for size, n in zip(shape.dimensions, counts, strict=False)):
-            reason = "whose shards are not all of one size"
+            reason = "whose shards differ in size"
         else:
             continue
         rule = f"{place} of {info.name}, {shape}, has the sharding {tiling.text}, {reason}"
@@ -287,7 +287,7 @@ def _check_tilings(
 
 
 def _nested(shape: Shape, shardings: Any) -> Any:
-    """Return the next shardings, nested as a parameter or the result is."""
+    """Return the next shardings, nested like a parameter or the result."""
     if isinstance(shape, TupleShape):
         return tuple(_nested(element, shardings) for element in shape.elements)
     sharding = next(shardings)

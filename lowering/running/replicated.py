@@ -220,7 +220,7 @@ class ReplicatedExecutable(CompiledProgram):
         )
 
     def _values(self, args: Sequence[Any]) -> Iterator[tuple[Any, Leaf]]:
-        """Yield what the caller passed for each leaf of the parameters."""
+        """Yield the value that the caller passed for each leaf of the parameters."""
         common = self._common
         position = 0
         for number, (argument, parameter) in enumerate(
@@ -242,7 +242,7 @@ class ReplicatedExecutable(CompiledProgram):
                     for leaf, value in zip(common.leaves[position:], values, strict=False):
                         # A tuple nests the parameter; a list has a value for each device.
                         if isinstance(value, tuple):
-                            fix = "give a list for the devices"
+                            fix = "pass a list with a value for each device"
                             raise common.refusal(leaf, describe(value), fix)
             for value in values:
                 yield value, common.leaves[position]
@@ -322,7 +322,7 @@ class ReplicatedExecutable(CompiledProgram):
         return self._common.error(
             f"argument {number} ({name}){path} must be a list with a value for each of {count} "
             f"devices{here}, got a {type(value).__name__} of {len(value)}\n"
-            f"fix: give {count} values, or one array for all",
+            f"fix: pass {count} values, or one array for all",
             number,
             name,
         )

@@ -162,7 +162,7 @@ def _common_axes(all_parts: Sequence[np.ndarray[Any, Any]], count: int) -> _Axes
 def _strides(parts: np.ndarray[Any, Any]) -> set[int]:
     """Return the distances between partitions at which the part changes; empty if irregular.
 
-    Of eight partitions whose first four have one half of an array: 4 and 8.
+    For example 4 and 8, if the first four of eight partitions have one half of an array.
     """
     count, rank = len(parts), parts.shape[1] - 1
     strides: set[int] = set()

@@ -54,7 +54,7 @@ class Signature:
             if self._kinds[number] in _VARIADIC:
                 raise _error(
                     f"static: {parameter} takes any number of arguments",
-                    "give those that are static parameters of their own",
+                    "declare a separate parameter for each static argument",
                 )
             if number in donated:
                 raise _error(
@@ -114,7 +114,7 @@ class Signature:
                 raise ArgumentError(
                     f"{self.name}: the static argument {name} must be hashable, as it is a key of "
                     f"the cache, got {type(value).__name__}: {brief(value)}\n"
-                    f"fix: give a tuple for a list, or leave {name!r} out of static",
+                    f"fix: pass a tuple instead of a list, or remove {name!r} from static",
                     computation=self.name,
                     argument=number,
                     name=name,
@@ -161,7 +161,7 @@ _error: Final = functools.partial(error_of, OperandError, "jit")
 
 
 def _key(value: Any) -> Any:
-    """Return a key that distinguishes static values: 1, 1.0 and True are equal, but differ."""
+    """Return a key that distinguishes equal values of different types, such as 1, 1.0 and True."""
     if type(value) is float:
         return float, value.hex()  # distinguishes 0.0 and -0.0, and equates NaNs
     if type(value) is tuple:

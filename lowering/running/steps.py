@@ -94,7 +94,7 @@ class Steps:
         return self.pack(results)
 
     def raise_translated(self, error: RuntimeError | ValueError, values: Sequence[Any]) -> None:
-        """Raise the error that an error of jaxlib's means, if it is known.
+        """Raise the library's error for an error of jaxlib, if there is one.
 
         Args:
             error: raised by executing the program.

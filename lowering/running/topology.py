@@ -57,7 +57,7 @@ def topology(
     """Return devices to compile for that need not be on this machine.
 
     A TPU's compiler (libtpu) needs no TPU. A GPU's compiler (jax's CUDA plugin) needs either a GPU
-    of that kind on this machine, or a description of one. jaxlib compiles for no other CPU than the
+    of that kind on this machine, or a description of one. For CPUs, jaxlib compiles only for the
     machine's own.
 
     Args:
@@ -78,7 +78,7 @@ def topology(
         ...     lowering.topology("cpu", "2")
         ... except lowering.DeviceError as error:
         ...     print(str(error).splitlines()[0])
-        topology: jaxlib compiles for no other CPU than the one that it runs on, got 'cpu'
+        topology: jaxlib compiles only for the CPU that it runs on, got 'cpu'
     """
     for argument, value in (("platform", platform), ("name", name)):
         if not isinstance(value, str):
@@ -87,9 +87,9 @@ def topology(
     key = platform.strip().lower()
     if key == "cpu":
         raise _error(
-            f"jaxlib compiles for no other CPU than the one that it runs on, got {brief(platform)}",
+            f"jaxlib compiles only for the CPU that it runs on, got {brief(platform)}",
             'compile for "cpu"; with XLA_FLAGS=--xla_cpu_max_isa=AVX2 in the environment the code '
-            'runs on all CPUs that have that; jax.config.update("jax_num_cpu_devices", n) makes '
+            'runs on all CPUs with AVX2; jax.config.update("jax_num_cpu_devices", n) makes '
             "n devices of this one",
         )
     if key not in _PLUGINS:
@@ -105,7 +105,7 @@ def topology(
         if target_config is not None:
             settings["target_config"] = _read_target_config(target_config)
     elif target_config is not None:
-        raise _error("a TPU has no target_config", "leave it out")
+        raise _error("a TPU has no target_config", "omit it")
     devices = _devices(key, name, settings)
     return Topology(devices[0].platform, name, devices[0].device_kind, devices)
 
@@ -151,12 +151,12 @@ def _devices(platform: str, name: str, settings: Mapping[str, str]) -> tuple[jax
                 "process can use at a time"
             )
             fix = (
-                "wait for its end; or, where none of them uses a TPU, put "
-                "ALLOW_MULTIPLE_LIBTPU_LOAD=1 into the environment of each"
+                "wait until it ends; or, if none of them uses a TPU, set "
+                "ALLOW_MULTIPLE_LIBTPU_LOAD=1 in the environment of each"
             )
         elif platform != "tpu" and "target_config" not in settings:
             reason = f"this machine has no GPU for {brief(name)}: {first}"
-            fix = 'give target_config="h100_sxm.txtpb", the file in which XLA describes the GPU'
+            fix = 'pass target_config="h100_sxm.txtpb", the file in which XLA describes the GPU'
         elif "GpuTargetConfigProto" in report:
             reason, fix = "target_config does not describe a GPU", _TARGET_CONFIG_FIX
     raise _error(reason, fix, detail=report)

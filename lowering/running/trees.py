@@ -39,7 +39,7 @@ class _OpenDataclass:
 
     def __init__(self, value: Any) -> None:
         self.kind = type(value)
-        # A field that is never set (`field(init=False)`) is left out.
+        # A field that is never set (`field(init=False)`) is omitted.
         self.names = tuple(f.name for f in dataclasses.fields(value) if hasattr(value, f.name))
         self.values = [getattr(value, name) for name in self.names]
 
@@ -113,7 +113,9 @@ def flatten_dataclasses(tree: Any) -> tuple[Any, list[Any], Any]:
             f"fix: use keys of one type in a dict, and hashable metadata (meta_fields) of a "
             f"registered class"
         ) from error
-    raise TreeError("it contains itself, or is nested too deep\nfix: give a flatter one")
+    raise TreeError(
+        "it contains itself, or is nested too deep\nfix: pass a value that is nested less deeply"
+    )
 
 
 def _check_rebuildable(kind: type) -> None:

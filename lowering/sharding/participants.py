@@ -173,7 +173,7 @@ def _check_operation(
         if parties.mode is Mode.PARTITIONS:
             fix = f"call lowering.compile(computation, num_partitions={needed})"
         elif parties.mode is Mode.DEVICES:
-            fix += f", or compile for replicas and partitions that make {needed} devices"
+            fix += f", or compile for replicas and partitions on {needed} devices"
         elif needed == num_replicas * num_partitions and num_partitions > 1:
             channel = "channel_id=1, " if parties.mode is Mode.REPLICAS else ""
             fix = f"pass {channel}use_global_device_ids=True if these are numbers of devices"
@@ -186,7 +186,7 @@ def _check_operation(
     if "source_target_pairs" in operation.attributes:
         largest = int(np.array(operation.attributes["source_target_pairs"]).max(initial=-1))
         if largest >= available:
-            raise error(f"requires {parties.mode.value} up to number {largest}", largest + 1)
+            raise error(f"requires {parties.mode.value} numbered up to {largest}", largest + 1)
         return
     listed = sum(map(len, parties.groups))
     if parties.groups and listed != available:

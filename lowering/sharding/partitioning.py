@@ -3,7 +3,7 @@
 A module has shardings in one of two forms. GSPMD's form is text, such as
 ``mhlo.sharding = "{devices=[2,4]<=[8]}"``, on arguments, results and operations. Shardy's form
 names the axes of a mesh, such as ``sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>``, and has
-further operations. XLA has a partitioner for each, and neither reports errors: XLA ignores a text
+further operations. XLA has a partitioner for each, and neither reports errors: XLA ignores text
 that it can't parse, drops axes or pads if sizes are not divisible, and jaxlib 0.12 aborts on a
 module with both forms. So all shardings are checked here before XLA compiles the module.
 """
@@ -91,12 +91,13 @@ def read_partitioning(
         return None
     if tilings and shardy:
         raise CompileError(
-            f"compile: {name}: a module has shardings of one form, got {GSPMD}{tilings[0]} and "
+            f"compile: {name}: a module must have shardings of one form only, got "
+            f"{GSPMD}{tilings[0]} and "
             f"{SHARDY}{shardy[0]}\nfix: write all shardings as tilings, or all with a mesh"
         )
     if num_replicas > 1:
         raise CompileError(
-            f"compile: {name}: a program with shardings runs on one replica, got "
+            f"compile: {name}: a program with shardings must run on one replica, got "
             f"num_replicas={num_replicas}\n"
             f"fix: pass num_partitions={num_replicas * num_partitions}, and shard over as many "
             f"devices, with one more axis along which arrays are replicated"
@@ -179,7 +180,7 @@ def _read_shardings(
 
 
 def _check_tiling(attribute: ir.Attribute, where: str, name: str, num_partitions: int) -> None:
-    """Raise CompileError for a text that XLA would ignore."""
+    """Raise CompileError for a tiling that XLA would ignore."""
     try:
         tilings = parse_tilings(attribute_text(attribute) or "")
     except ShapeTextError as error:
@@ -291,7 +292,8 @@ def _shard_counts(
         if "manual" in text:
             fix = "remove all shardings: each partition then has its own arrays"
         raise CompileError(
-            f"compile: {place}: arguments and results are replicated or tiled, got {shape} with "
+            f"compile: {place}: arguments and results must be replicated or tiled, got {shape} "
+            "with "
             f"the sharding {text}\nfix: {fix}",
             shapes={place: shape},
         )
@@ -299,7 +301,7 @@ def _shard_counts(
         return (1,) * shape.rank
     if len(counts) != shape.rank:
         raise CompileError(
-            f"compile: {place}: a sharding has a number for each dimension, got {shape} with "
+            f"compile: {place}: a sharding must have a number for each dimension, got {shape} with "
             f"{text}\n"
             f"fix: write {shape.rank} numbers, 1 for each dimension that is not sharded",
             shapes={place: shape},

@@ -55,7 +55,7 @@ def broadcast_sizes(op: XlaOp) -> dict[int, int | None]:
 
 @dataclass(frozen=True, slots=True)
 class ReshapedSize:
-    """A size of a reshape's result: a product of operand sizes, times `factor` by `divisor`.
+    """A size of a reshape's result: a product of operand sizes, times `factor` / `divisor`.
 
     Attributes:
         dimensions: the bounded dimensions of the operand whose sizes are multiplied.

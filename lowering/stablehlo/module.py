@@ -324,7 +324,7 @@ def path_text(path: Any, op: str) -> str:
         fix = "\nfix: use os.fsdecode(path)"
     elif op == "load" and isinstance(text, (bytearray, memoryview)):
         fix = "\nfix: use lowering.load_bytes for content in memory"
-    rule = f"a path is a string or a pathlib.Path, got {type(path).__name__}{fix}"
+    rule = f"a path must be a string or a pathlib.Path, got {type(path).__name__}{fix}"
     raise error_of(OperandError, op, rule)
 
 
@@ -370,7 +370,7 @@ def write_atomically(name: str, pieces: list[bytes]) -> None:
         with contextlib.suppress(FileNotFoundError):
             mode = target.stat().st_mode
         if mode is not None and not stat.S_ISREG(mode):
-            reason = "is not a regular file\nfix: name another"
+            reason = "is not a regular file\nfix: pass another path"
             if stat.S_ISDIR(mode):
                 reason = f"is a folder\nfix: {_NAME_A_FILE}"
             raise ModuleFileError(f"{name}: can't be written: {reason}", path=name, op="save")
@@ -416,7 +416,7 @@ def write_atomically(name: str, pieces: list[bytes]) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a renaming durable, if the system supports it."""
+    """Make a rename durable, if the system supports it."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -481,7 +481,7 @@ def read_file(path: Any, op: str, check: PrefixCheck) -> tuple[bytes, str]:
     except ModuleFileError:  # a ValueError
         raise
     except ValueError as error:  # a zero byte in the name
-        raise _unreadable(path, str(error), "name a file that can exist") from None
+        raise _unreadable(path, str(error), "use a valid file name") from None
     return data, path
 
 
@@ -503,7 +503,7 @@ def _check_regular(status: os.stat_result, path: str) -> None:
             fix = "this is a TensorFlow SavedModel: export StableHLO with the program that wrote it"
         raise _unreadable(path, "is a directory", fix)
     if not stat.S_ISREG(status.st_mode):
-        raise _unreadable(path, "it is not a regular file", "copy it into one")
+        raise _unreadable(path, "it is not a regular file", "copy it into a regular file")
 
 
 def load_bytes(data: Buffer | str) -> StablehloModule:
@@ -634,12 +634,12 @@ def _shape(attribute: ir.Attribute, refuse: Callable[[str], ModuleFileError]) ->
     text = attribute_text(attribute)
     if text is None:
         raise refuse(
-            f"its attribute xlabuilder.* must hold shapes, got {attribute}\n{_DROP_ATTRIBUTE}"
+            f"its attribute xlabuilder.* must contain shapes, got {attribute}\n{_DROP_ATTRIBUTE}"
         )
     try:
         return parse_shape(text)
     except ShapeTextError as error:
-        raise refuse(f"its attribute xlabuilder.* must hold shapes: {error}") from None
+        raise refuse(f"its attribute xlabuilder.* must contain shapes: {error}") from None
 
 
 def _check_leaves(

@@ -45,7 +45,7 @@ def _check(computation: XlaComputation, stream: str, with_stream: set[XlaComputa
             if depends_on != count:
                 assert previous is not None
                 raise LoweringError(
-                    f"lower: {computation.name}: {stream}s must be in one order, got "
+                    f"lower: {computation.name}: {stream}s must be totally ordered, got "
                     f"{_op_text(op)} that does not depend on {_op_text(previous)}\n"
                     f"fix: pass it the token of the previous one: xb.{stream}_with_token; a loop "
                     f"carries the token in its state",

@@ -53,7 +53,7 @@ Plan = tuple[ArrayShape, Broadcast | None, Broadcast | None]
 def _broadcasts(
     name: str, lhs: Shape, rhs: Shape, result: ArrayShape, dimensions: Any
 ) -> tuple[Broadcast | None, Broadcast | None]:
-    """Return for each operand its broadcast to the result's sizes; None if it has these sizes."""
+    """Return each operand's broadcast to the result's sizes; None if it already has these sizes."""
     broadcasts: list[Broadcast | None] = []
     for operand in (lhs, rhs):
         assert isinstance(operand, ArrayShape)  # checked by inference

@@ -50,7 +50,7 @@ def _need_same(
             LoweringError,
             op.opcode,
             f"{what} must be {expected} for {computation.name!r}, got {shape}: in StableHLO both "
-            f"sizes are bounded, or both are static",
+            "sizes must be bounded, or both static",
             f"use values of shape {expected}",
             shapes={"got": shape, "expected": expected},
         )

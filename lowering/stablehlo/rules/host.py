@@ -131,8 +131,8 @@ def custom_call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     if "to_apply" in recorded:
         attributes["called_computations"] = array([symbol(ctx.functions[recorded["to_apply"]])])
     shape = recorded.get("shape_with_layout", op.shape)
-    # The result buffer of a tuple of one leaf is an array of one pointer. In StableHLO one result
-    # is not a tuple, so the result type is a tuple type.
+    # A function returns a tuple of one leaf as an array of one pointer. A single StableHLO result
+    # is not such a tuple, so the operation has one result of a tuple type.
     is_tuple_of_one = isinstance(shape, TupleShape) and leaf_count(shape) == 1
     _add_layouts(op, shape, attributes, is_tuple_of_one=is_tuple_of_one)
     if recorded["output_operand_aliasing"]:

@@ -25,6 +25,7 @@ def need_orders(op: XlaOp, *shapes: Shape) -> None:
                 order = ",".join(map(str, layout.minor_to_major))
                 raise error(
                     op,
-                    f"a layout in StableHLO is an order of dimensions, got layout {layout}, {leaf}",
+                    f"a layout in StableHLO must be an order of dimensions, got layout {layout}, "
+                    f"{leaf}",
                     f"pass the order alone, {{{order}}}; HLO text has the full layout",
                 )

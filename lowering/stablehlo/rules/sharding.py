@@ -16,6 +16,6 @@ __all__ = ["sharding_constraint"]
 
 
 def sharding_constraint(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    """Emit a custom call of Sharding whose sharding is Shardy's."""
+    """Emit the custom call @Sharding with a sharding of Shardy."""
     (text,) = leaf_texts(op.sharding or "", 1)
     return ctx.value("sdy.sharding_constraint", op.shape, flatten(operands), {"sharding": text})

@@ -84,7 +84,7 @@ class TestParameters:
         assert str(caught.value) == (
             "build: parameter numbers must run from 0 to 1 without a gap; number 1 is missing "
             "from builder 'gap', got 0 ('x'), 2 ('z')\n"
-            "fix: record parameter(..., number=1), or omit numbers, and parameters are "
+            "fix: record parameter(..., number=1), or omit the numbers, and parameters are "
             "numbered in order"
         )
         assert caught.value.shapes == {"x": xb.f32[2], "z": xb.f32[2]}

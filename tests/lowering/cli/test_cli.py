@@ -403,14 +403,14 @@ def test_run_with_wrong_arguments(files, tmp_path):
     assert f"x has two files: {path} and {both}:a" in refusal(*twice, status=2)
     assert "expected a file after 'x='" in refusal("--input", "x=", status=2)
     path.write_text("hello")
-    assert "a.npy: is neither a file .npy nor a file .npz" in refusal("--input", f"x={path}")
+    assert "a.npy: is neither an .npy file nor an .npz file" in refusal("--input", f"x={path}")
     np.save(path, np.zeros(1000))
     path.write_bytes(path.read_bytes()[:100])
     assert "a.npy: is not a NumPy array" in refusal("--input", f"x={path}")
     np.save(path, np.zeros(3, ml_dtypes.int4))
-    assert "bias is bf16[3], with 2 bytes an element, got 1" in refusal("--input", f"bias={path}")
+    assert "bias is bf16[3], with 2 bytes per element, got 1" in refusal("--input", f"bias={path}")
     assert "there is no platform 'abacus' here" in refusal("--random", "0", "--device", "abacus")
-    assert "expected a file .npz" in refusal("--random", "0", "--output", "a.npy", status=2)
+    assert "expected an .npz file" in refusal("--random", "0", "--output", "a.npy", status=2)
 
 
 def test_donated_arguments(tmp_path):

@@ -352,9 +352,9 @@ def test_a_name_is_registered_once(library: ctypes.CDLL) -> None:
 @pytest.mark.parametrize(
     ("arguments", "named", "message"),
     [
-        (("", None), {}, "name must be a string, not empty and not beginning with '$', got ''"),
-        (("$x", None), {}, "not beginning with '$', got '\\$x'"),
-        ((3, None), {}, "name must be a string"),
+        (("", None), {}, "name must be a non-empty string that does not begin with '$', got ''"),
+        (("$x", None), {}, "does not begin with '$', got '\\$x'"),
+        ((3, None), {}, "name must be a non-empty string"),
         (("x", None, "tpu9"), {}, "platform must be 'cpu', 'gpu' or 'tpu', got 'tpu9'"),
         (("x", None, ["cpu"]), {}, r"platform must be 'cpu', 'gpu' or 'tpu', got \['cpu'\]"),
         (("x", None), {"api": []}, r"api must be 'untyped' or 'typed', got \[\]"),
@@ -620,9 +620,9 @@ def test_unprintable_results_and_exceptions() -> None:
 )
 def test_a_wrong_result(function: Any, shape: str, message: str) -> None:
     error = fails(function, shape)
-    assert f"returned another result than declared: {message}" in str(error) or message in str(
+    assert f"returned a result that differs from its declaration: {message}" in str(
         error
-    )
+    ) or message in str(error)
     assert "fix: return NumPy arrays of exactly these types and sizes" in str(error)
 
 
@@ -645,7 +645,9 @@ def test_one_of_several_replicas_fails() -> None:
         program()
     assert isinstance(caught.value.__cause__, ValueError)
     fail[0] = False
-    with pytest.raises(lowering.ExecutionError, match="returned another result than declared"):
+    with pytest.raises(
+        lowering.ExecutionError, match="returned a result that differs from its declaration"
+    ):
         program()
 
 
@@ -786,7 +788,7 @@ def test_text_does_not_contain_python_functions() -> None:
         with pytest.raises(lowering.CompileError) as caught:
             lowering.compile(one)
         assert "python_call" in str(caught.value)
-        assert "requires the Python function divides, which a module that is read" in str(
+        assert "requires the Python function divides, which a module that was read" in str(
             caught.value
         )
 

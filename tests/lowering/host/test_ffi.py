@@ -152,9 +152,9 @@ def test_errors_of_a_handler(library: lowering.ffi.FfiLibrary, replicas: int) ->
     assert str(error).endswith(" failed: nothing is left")
     wrong = str(fails("wrong", alpha=2.5))
     assert "expected F32 but got F64" in wrong
-    assert "fix: give the attributes, operands and results of the handler's binding" in wrong
+    assert "fix: pass the attributes, operands and results of the handler's binding" in wrong
     many = str(fails("many", operands=2, alpha=np.float32(3)))
-    assert "expected 1 but got 2\nfix: give the attributes, operands and results" in many
+    assert "expected 1 but got 2\nfix: pass the attributes, operands and results" in many
     right = program("right", alpha=np.float32(3))(np.ones(1, np.float32))
     assert [np.asarray(r).tolist() for r in (right if replicas > 1 else [right])] == (
         [[3.0]] * replicas
@@ -299,10 +299,10 @@ UNTYPED = 'extern "C" void f(void* out, const void** in) {}'
 @pytest.mark.parametrize(
     ("source", "more", "message"),
     [
-        (3, {}, "source must be the text of C or C++, or a path, got 3"),
-        (" ", {}, "source must be C or C++, got an empty text"),
+        (3, {}, "source must be C or C++ code or a path, got 3"),
+        (" ", {}, "source must be C or C++ code, got an empty string"),
         ("int x;\0", {}, "source must not contain the character NUL"),
-        (Path("x.py"), {}, "a file of C or C++ ends in .c, .cc, .cpp, .cxx, .cu, got 'x.py'"),
+        (Path("x.py"), {}, "a C or C++ file must end in .c, .cc, .cpp, .cxx, .cu, got 'x.py'"),
         ("int x;", {"language": "rust"}, "language must be 'c' or 'c++', got 'rust'"),
         ("int x;", {"platform": "tpu"}, "platform must be 'cpu' or 'gpu', got 'tpu'\nfix: record"),
         ("int x;", {"platform": np.ones(2)}, "platform must be 'cpu' or 'gpu', got array(["),
@@ -310,18 +310,18 @@ UNTYPED = 'extern "C" void f(void* out, const void** in) {}'
         ("int x;", {"api": "both"}, "api must be 'typed' or 'untyped', got 'both'"),
         ("int x;", {"flags": "-O0"}, "flags must be a sequence of strings, got '-O0'\nfix: "),
         ("int x;", {"flags": [3]}, "a flag must be a string, got 3"),
-        ("int x;", {"compiler": 3}, "compiler must be the name or the path of one, got 3"),
-        ("int x;", {"folder": 3}, "folder must be the path of one, got 3"),
+        ("int x;", {"compiler": 3}, "compiler must be the name or the path of a compiler, got 3"),
+        ("int x;", {"folder": 3}, "folder must be the path of a folder, got 3"),
         ("int x;", {"targets": 3}, "targets must be names of functions, or a mapping from "),
         ("int x;", {"targets": []}, "targets must be names of functions, or a mapping from "),
         ("int x;", {"targets": {"a": 3}}, "targets must be names of functions, or a mapping from "),
         ("int x;", {}, "no handler is found in the source\nfix: define a handler with XLA_FFI"),
-        (UNTYPED, {}, "no handler is found in the source\nfix: give api='untyped' for the"),
+        (UNTYPED, {}, "no handler is found in the source\nfix: pass api='untyped' for these"),
         (UNTYPED, {"targets": "f"}, "the function f is untyped in the source\nfix: "),
         (
             UNTYPED,
             {"api": "untyped", "targets": "g"},
-            "the library has no function 'g'\nfix: give one ",
+            "the library has no function 'g'\nfix: pass one ",
         ),
         (
             UNTYPED[11:],
@@ -348,7 +348,7 @@ def test_sources_that_do_not_compile(folder: Path, tmp_path: Path) -> None:
     error = refused("int f() {\n  retrun 1;\n}\n" + "int g() { return h; }\n" * 8)
     assert str(error).startswith("ffi.build: ")
     assert " can't compile the source:\n  source.cc:2:3: error: " in str(error)
-    assert "more\nfix: mend these lines" in str(error)
+    assert "more\nfix: correct these lines" in str(error)
     assert "retrun" in error.detail
     assert sorted(folder.iterdir()) == before
     nowhere = f'extern "C" int nowhere(); {UNTYPED[:-1]} nowhere(); }}'
@@ -357,7 +357,7 @@ def test_sources_that_do_not_compile(folder: Path, tmp_path: Path) -> None:
     )
     assert "/missing.cc can't be read: No such file" in str(refused(tmp_path / "missing.cc"))
     no_compiler = str(refused("int x;", compiler="no-such-compiler"))
-    assert "no compiler for C++ is here: the one that compiler names" in no_compiler
+    assert "no compiler for C++ was found: compiler names" in no_compiler
     assert "fix: install one (apt install g++" in no_compiler
     (tmp_path / "file").write_text("")
     message = str(refused("int x;", folder=tmp_path / "file" / "folder"))
@@ -368,11 +368,11 @@ def test_sources_that_do_not_compile(folder: Path, tmp_path: Path) -> None:
 
 def test_the_compiler_of_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler -x")
-    with pytest.raises(lowering.CompileError, match="the one that CXX names is not: 'no-such-"):
+    with pytest.raises(lowering.CompileError, match="CXX names 'no-such-"):
         plain(folder, "1")
     monkeypatch.delenv("CXX")
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(lowering.CompileError, match=r"none of g\+\+, c\+\+, clang\+\+ is found"):
+    with pytest.raises(lowering.CompileError, match=r"none of g\+\+, c\+\+, clang\+\+ exists"):
         plain(folder, "1")
 
 

@@ -316,7 +316,7 @@ def test_unordered_ops_are_refused(kind: str, later: str, before: str) -> None:
     with pytest.raises(lowering.LoweringError) as caught:
         lowering.lower(unordered(kind))
     message = str(caught.value)
-    assert f"{stream}s must be in one order, got {later} at {__file__}:" in message
+    assert f"{stream}s must be totally ordered, got {later} at {__file__}:" in message
     assert f" that does not depend on {before} at {__file__}:" in message
     assert f"fix: pass it the token of the previous one: xb.{stream}_with_token" in message
     assert caught.value.op == stream
@@ -483,7 +483,14 @@ def test_a_program_on_several_devices_waits_for_half_a_minute(
     device = lowering.devices("cpu")[0]
     for most, text in (
         (math.inf, "for 60 seconds, and nothing was sent\n"),
-        (30.0, "for 30 seconds, no longer as other devices may wait for it, and nothing was sent"),
+        (
+            30.0,
+            (
+                "for 30 seconds, the limit while other devices may be waiting for it, and nothing "
+                "was "
+                "sent"
+            ),
+        ),
     ):
         with pytest.raises(lowering.ExecutionError, match=text) as caught:
             lowering.host.infeed.read(device, shapes, "program", "", most=most)
@@ -540,9 +547,9 @@ def test_the_default_timeout_is_60_seconds() -> None:
 @pytest.mark.parametrize("seconds", [None, "1", float("nan"), -1, float("inf"), True, 10**30])
 def test_invalid_timeouts(seconds: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lowering.host.infeed, "timeout", seconds)
-    with pytest.raises(lowering.ArgumentError, match="timeout is a number of seconds"):
+    with pytest.raises(lowering.ArgumentError, match="timeout must be a number of seconds"):
         lowering.transfer_from_outfeed(s32)
-    with pytest.raises(lowering.ArgumentError, match="infeed: timeout is a number of seconds"):
+    with pytest.raises(lowering.ArgumentError, match="infeed: timeout must be a number of seconds"):
         reads(s32)()
 
 
@@ -585,8 +592,8 @@ def endless() -> list[Any]:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (1.5, "expected arrays, got float: 1.5\nfix: give numpy.asarray(value, dtype)"),
-        ((np.int32(1), "x"), "expected arrays, got str: 'x'\nfix: give a NumPy array"),
+        (1.5, "expected arrays, got float: 1.5\nfix: pass numpy.asarray(value, dtype)"),
+        ((np.int32(1), "x"), "expected arrays, got str: 'x'\nfix: pass a NumPy array"),
         (None, "expected arrays, got NoneType"),
         (np.array(["a"]), "dtype"),
         (np.ma.masked_array([1], [True]), "expected arrays, got MaskedArray"),
@@ -613,7 +620,7 @@ def test_an_outfeed_without_a_value(short_timeout: None) -> None:
         message = str(caught.value)
         assert message.startswith("transfer_from_outfeed: waited for (s32[2], f32[]) on ")
         assert f"for {0.02 if seconds is None else seconds:g} seconds, and no program" in message
-        assert "fix: call the program before, or in another thread" in message
+        assert "fix: call the program first, or in another thread" in message
 
 
 def test_a_received_value_of_another_shape() -> None:
@@ -621,7 +628,9 @@ def test_a_received_value_of_another_shape() -> None:
     xb.outfeed(b.parameter(xb.s32[2]))
     lowering.compile(b.build())(np.array([1, 2], np.int32))
     for shape in (s32, xb.f32[2], "(s32[2], s32[2])"):
-        with pytest.raises(lowering.ExecutionError, match=r"is of s32\[2\], got .*\nfix: receive"):
+        with pytest.raises(
+            lowering.ExecutionError, match=r"is of shape s32\[2\], not .*\nfix: receive"
+        ):
             lowering.transfer_from_outfeed(shape)
     assert lowering.transfer_from_outfeed(xb.s32[2]).tolist() == [1, 2]
 

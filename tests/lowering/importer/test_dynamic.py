@@ -364,7 +364,7 @@ def test_quantized_types_are_refused() -> None:
     with pytest.raises(
         ModuleFileError,
         match=r"line 4, column \d+: stablehlo\.uniform_quantize: quantized types are not "
-        r"supported, XLA has none: uniform<i8:f32, 0\.5:-128>",
+        r"supported, because XLA has none: uniform<i8:f32, 0\.5:-128>",
     ):
         of_text("""func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
           %a = stablehlo.add %x, %x : tensor<2xf32>

@@ -203,7 +203,7 @@ def test_hlo_text_has_constants_in_full_and_any_number_of_results():
 
     short = program.hlo_text(large_constants=False)
     assert " constant({...})" in short
-    with pytest.raises(lowering.ModuleFileError, match="elements of a constant are left out"):
+    with pytest.raises(lowering.ModuleFileError, match="elements of a constant are omitted"):
         lowering.from_hlo(short)
     with pytest.raises(xb.ShapeInferenceError, match="large_constants must be True or False"):
         program.hlo_text(large_constants=5)
@@ -446,7 +446,7 @@ def test_refused_texts():
     assert refusal("hello").startswith("the HLO: line 1, column 5: not HLO: expects '='")
     left_out = text("ROOT x = f32[2000] constant({...})")
     assert refusal(left_out, line=4, column=20).startswith(
-        "the HLO: line 4, column 20: the elements of a constant are left out\nfix: print them"
+        "the HLO: line 4, column 20: the elements of a constant are omitted\nfix: print them"
     )
     assert "line 5, column 34: not HLO: computation does not exist: g" in refusal(
         text("x = f32[] parameter(0)\nROOT y = f32[] call(x), to_apply=g")

@@ -59,7 +59,7 @@ class TestErrors:
         read = mlir.read_module(mlir.new_context(), module(body, more))
         shape = xb.ProgramShape((xb.f32[2],), xb.f32[2], ("x",))
         with pytest.raises(
-            lowering.LoweringError, match=r"func.func.*: @f calls itself, by way of @f"
+            lowering.LoweringError, match=r"func.func.*: @f calls itself, through @f"
         ):
             lowering.to_computation(lowering.StablehloModule(read, shape))
 

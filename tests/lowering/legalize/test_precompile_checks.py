@@ -104,14 +104,15 @@ REFUSED = {
     "a token twice": (
         lambda: lowering.load_bytes(TOKENS.format("%t, %t").encode()),
         (
-            "the result contains each token once, because XLA's compiler aborts on a repeated "
+            "the result must contain each token at most once, because XLA's compiler aborts on a "
+            "repeated "
             "token, got a token twice\n"
             "fix: return the token once"
         ),
     ),
     "a token and its barrier": (
         lambda: lowering.load_bytes(TOKENS.format("%t, %b").encode()),
-        "the result contains each token once",
+        "the result must contain each token at most once",
     ),
 }
 

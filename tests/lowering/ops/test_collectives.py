@@ -705,7 +705,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], xb.XlaOp], dict[str, int], str, st
         {"num_replicas": 4},
         "collective_permute",
         (
-            "requires replicas up to number 5, got "
+            "requires replicas numbered up to 5, got "
             "num_replicas=4\nfix: call lowering.compile(computation, num_replicas=6)"
         ),
     ),
@@ -714,7 +714,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], xb.XlaOp], dict[str, int], str, st
         {"num_replicas": 8},
         "collective_permute",
         (
-            "requires partitions up to number 1, got num_replicas=8, num_partitions=1\n"
+            "requires partitions numbered up to 1, got num_replicas=8, num_partitions=1\n"
             "fix: call lowering.compile(computation, num_partitions=2)"
         ),
     ),

@@ -311,7 +311,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         np.zeros(4, np.float32),
         (
             "dynamic: argument 0 (p0) must be f32[2,<=4], got f32[4]\n"
-            "fix: give an array of 2 dimensions"
+            "fix: pass an array of 2 dimensions"
         ),
     ),
     "type": (
@@ -332,7 +332,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         1.0,
         (
             "dynamic: argument 0 (p0) must be f32[2,<=4], got a float\n"
-            "fix: give a NumPy array: numpy.asarray(value, numpy.float32)"
+            "fix: pass a NumPy array: numpy.asarray(value, numpy.float32)"
         ),
     ),
     "None": (None, "dynamic: argument 0 (p0) must be f32[2,<=4], got None"),

@@ -318,8 +318,8 @@ REFUSED = {
     "aligned": ("f32[3,5]{1,0:L(4)}", "arrays there have no padding at their end"),
     "memory": ("f32[3,5]{1,0:S(1)}", "arrays are passed in the device's main memory, S(0)"),
     "memory of the host": ("f32[3,5]{0,1:S(5)}", "arrays are passed in the device's main memory"),
-    "wide elements": ("f32[3,5]{0,1:E(64)}", "XLA makes {0,1} of it"),
-    "wide small elements": ("s4[3,5]{0,1:E(8)}", "XLA makes {0,1:E(4)} of it"),
+    "wide elements": ("f32[3,5]{0,1:E(64)}", "XLA changes it to {0,1}"),
+    "wide small elements": ("s4[3,5]{0,1:E(8)}", "XLA changes it to {0,1:E(4)}"),
 }
 
 
@@ -367,7 +367,9 @@ def test_element_sizes_are_refused_beside_tokens() -> None:
     for text in ("s4[2,3]{0,1:E(8)}", "f32[2,3]{0,1:E(64)}"):
         b = xb.XlaBuilder("token")
         token, x = b.parameter(xb.TOKEN_SHAPE), b.parameter(text)
-        with pytest.raises(CompileError, match=r"can't be .* on cpu: (XLA makes|jaxlib does not)"):
+        with pytest.raises(
+            CompileError, match=r"can't be .* on cpu: (XLA changes it to|jaxlib does not)"
+        ):
             lowering.compile(b.build(xb.tuple(token, x)), "cpu")
 
 
@@ -863,5 +865,5 @@ def test_a_tiled_array_is_refused() -> None:
         assert str(caught.value) == (
             f"negated: argument 0 (x) must be in layout {expected}, "
             "got one in layout {1,0:T(2,2)}\n"
-            "fix: give numpy.asarray(array), or lowering.device_put(array, device)"
+            "fix: pass numpy.asarray(array), or lowering.device_put(array, device)"
         )

@@ -157,7 +157,7 @@ def test_refused_values(value: Any, to: Any, message: str) -> None:
 
 
 def test_refused_jax_arrays() -> None:
-    with pytest.raises(ArgumentError, match=r"device_put: .*\nfix: give jax.random.key_data"):
+    with pytest.raises(ArgumentError, match=r"device_put: .*\nfix: pass jax.random.key_data"):
         lowering.device_put(jax.random.key(0))
     with pytest.raises(ArgumentError, match="device_put: expected an array, got a tracer of jax"):
         jax.jit(lowering.device_put)(np.ones(2))

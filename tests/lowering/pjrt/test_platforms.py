@@ -76,7 +76,7 @@ def test_other_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
     alone = message(monkeypatch, None, chosen="tpu", known="", report="No libtpu. (set JAX_PL")
     assert alone == (
         "device: jax can't start on the platforms that are enabled, tpu: No libtpu. (set "
-        'JAX_PL\nfix: pip install "xlabuilder[tpu]", or take JAX_PLATFORMS out of the environment'
+        'JAX_PL\nfix: pip install "xlabuilder[tpu]", or unset JAX_PLATFORMS in the environment'
     )
 
 

@@ -34,7 +34,10 @@ def refused(path):
             b"module {\n" * 1000,
             "is not StableHLO text, MLIR bytecode or a portable artifact: byte 9",
         ),
-        (BYTECODE_MAGIC, f"is truncated or damaged: its {SIZE} bytes of bytecode do not add up\n"),
+        (
+            BYTECODE_MAGIC,
+            f"is truncated or damaged: its {SIZE} bytes of bytecode are inconsistent\n",
+        ),
         (
             b"\x1f\x8b\x08",
             "portable artifact: byte 1 (0x8b) is not text; it seems to be a gzip file",
@@ -129,7 +132,7 @@ def test_a_file_that_changes_while_it_is_read(tmp_path, monkeypatch):
 
 def test_devices_and_folders_are_refused(tmp_path):
     assert refused(Path("/dev/zero")) == (
-        "can't be read: it is not a regular file\nfix: copy it into one"
+        "can't be read: it is not a regular file\nfix: copy it into a regular file"
     )
     (tmp_path / "saved_model.pb").write_bytes(b"")
     assert refused(tmp_path) == (

@@ -95,7 +95,9 @@ def test_more_sizes_than_attributes(monkeypatch):
     (begin,) = (one.begin for one in sections if one.kind == SIZES_OF_ATTRIBUTES)
     count = begin + 3  # after the numbers of attributes and types, and the first dialect
     damaged = code[:count] + bytes((127 << 1 | 1,)) + code[count + 1 :]
-    with pytest.raises(ModuleFileError, match=f"its {len(code)} bytes of bytecode do not add up"):
+    with pytest.raises(
+        ModuleFileError, match=f"its {len(code)} bytes of bytecode are inconsistent"
+    ):
         lowering.load_bytes(damaged)
 
 

@@ -184,7 +184,7 @@ class TestFolder:
         lowering.use_compilation_cache(tmp_path / "file" / "cache")
         try:
             with pytest.warns(
-                RuntimeWarning, match="can't be used, programs are .*: Not a direc"
+                RuntimeWarning, match="can't be used, so programs are .*: Not a direc"
             ) as caught:
                 assert np.array_equal(lowering.compile(adding(), "cpu")(X), X + 1)
             assert caught[0].filename == __file__
@@ -233,12 +233,12 @@ class TestArguments:
     @pytest.mark.parametrize(
         ("arguments", "more", "message"),
         [
-            ((3,), {}, "a path is a string or a pathlib.Path, got int"),
-            (("",), {}, "folder must be the path of one, got ''\nfix: give None for no cache"),
-            (("a\0b",), {}, "folder must be the path of one, got"),
+            ((3,), {}, "a path must be a string or a pathlib.Path, got int"),
+            (("",), {}, "folder must be the path of a folder, got ''\nfix: pass None for no cache"),
+            (("a\0b",), {}, "folder must be the path of a folder, got"),
             (("a",), {"max_bytes": -1}, "max_bytes must be an integer, 0 or more, or None"),
             (("a",), {"max_bytes": True}, "max_bytes must be an integer"),
-            (("a",), {"max_bytes": "1G"}, "max_bytes must be a whole .* got '1G'\nfix: "),
+            (("a",), {"max_bytes": "1G"}, "max_bytes must be an integer.* got '1G'\nfix: "),
         ],
     )
     def test_refused(self, arguments: Any, more: Any, message: str) -> None:

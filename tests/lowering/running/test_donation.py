@@ -140,7 +140,7 @@ class TestText:
         [
             ("tf.aliasing_output = 1 : i32", "there is no such result"),
             ('tf.aliasing_output = "x"', "there is no such result"),
-            ("tf.aliasing_output = 0 : i32", "must have one shape"),
+            ("tf.aliasing_output = 0 : i32", "must have the same shape"),
         ],
     )
     def test_invalid_attributes_in_files(self, attribute: str, message: str) -> None:

@@ -174,18 +174,18 @@ def test_tuples():
         assert (two.item(), three.item()) == (1.5, True)
     start = "nested: argument 0 (state)"
     assert refused(run, (1.5, b), True) == (
-        f"{start}[1] must be a tuple (s32[2], ()), got s32[2]\nfix: give a tuple or list of 2"
+        f"{start}[1] must be a tuple (s32[2], ()), got s32[2]\nfix: pass a tuple or list of 2"
     )
     assert refused(run, (1.5,), True) == (
         f"{start} must be a tuple (f32[], (s32[2], ())), got a tuple of 1\n"
-        "fix: give a tuple or list of 2"
+        "fix: pass a tuple or list of 2"
     )
     assert refused(run, (1.5, (b.astype(np.int8), ())), True) == (
         f"{start}[1][0] must be s32[2], got s8[2]\nfix: convert it: array.astype(numpy.int32)"
     )
     assert refused(run, 1.5) == (
         "nested: takes 2 arguments (state (f32[], (s32[2], ())), flag pred[]), got 1\n"
-        "fix: give flag pred[] as well"
+        "fix: pass flag pred[] as well"
     )
 
 
@@ -208,7 +208,7 @@ def test_tokens():
     assert token is None
     assert value.item() == 2.0
     assert refused(run, 1, 2.0) == (
-        "t: argument 0 (arg0) must be token[], got an int\nfix: give None for a token"
+        "t: argument 0 (arg0) must be token[], got an int\nfix: pass None for a token"
     )
     alone = compiled(
         "func.func @main() -> !stablehlo.token {"
@@ -222,15 +222,15 @@ def test_tokens():
 
 def test_wrong_counts_and_names(affine):
     takes = "affine: takes 2 arguments (x f32[2,3], w f32[3])"
-    assert refused(affine, X) == f"{takes}, got 1\nfix: give w f32[3] as well"
-    assert refused(affine) == f"{takes}, got 0\nfix: give x f32[2,3], w f32[3] as well"
-    assert refused(affine, X, W, W) == f"{takes}, got 3\nfix: leave out the last 1"
+    assert refused(affine, X) == f"{takes}, got 1\nfix: pass w f32[3] as well"
+    assert refused(affine) == f"{takes}, got 0\nfix: pass x f32[2,3], w f32[3] as well"
+    assert refused(affine, X, W, W) == f"{takes}, got 3\nfix: omit the last 1"
     assert refused(affine, X, W, w=W) == (
-        "affine: parameter 'w' is given by position (1) and by name\nfix: give it once"
+        "affine: parameter 'w' is passed by position (1) and by name\nfix: pass it once"
     )
-    assert refused(affine, X, W, W, w=W) == f"{takes}, got 3\nfix: leave out the last 1"
+    assert refused(affine, X, W, W, w=W) == f"{takes}, got 3\nfix: omit the last 1"
     assert refused(affine, w=W) == (
-        "affine: argument 0 (x) f32[2,3] is missing\nfix: give x, by position or by name"
+        "affine: argument 0 (x) f32[2,3] is missing\nfix: pass x, by position or by name"
     )
     assert refused(affine, X, b=W) == ("affine: there is no parameter 'b'\nfix: use one of x, w")
 
@@ -246,19 +246,19 @@ def test_wrong_shapes_and_types(affine):
 
     assert message(W.astype(np.float64)) == ("f64[3]\nfix: convert it: array.astype(numpy.float32)")
     assert message(W.reshape(3, 1)) == "f32[3,1]\nfix: reshape it: array.reshape((3,))"
-    sizes_fix = "\nfix: give an array of the parameter's sizes: (3,)"
+    sizes_fix = "\nfix: pass an array of the parameter's sizes: (3,)"
     assert message(np.zeros(4, np.float32)) == f"f32[4]{sizes_fix}"
     assert message(W.astype(np.int32)).startswith("s32[3]\nfix: convert it")
     assert message(lowering.device_put(W.astype(np.float64))).startswith("f64[3]\nfix: convert it")
     assert message(lowering.device_put(np.zeros(4, np.float32))) == f"f32[4]{sizes_fix}"
     assert message(DlpackOnly(W.astype(np.int8))).startswith("s8[3]")
     struct = jax.ShapeDtypeStruct((3,), np.float32)
-    assert message(struct).startswith("a ShapeDtypeStruct of f32[3]\nfix: give a NumPy array")
+    assert message(struct).startswith("a ShapeDtypeStruct of f32[3]\nfix: pass a NumPy array")
     kind_fix = (
-        "\nfix: give an array of numbers: numpy.asarray(values, numpy.float32), of sizes (3,)"
+        "\nfix: pass an array of numbers: numpy.asarray(values, numpy.float32), of sizes (3,)"
     )
     assert message(np.array(["a", "b", "c"])) == f"an array <U1[3]{kind_fix}"
-    numpy_fix = "\nfix: give a NumPy array: numpy.asarray(value, numpy.float32)"
+    numpy_fix = "\nfix: pass a NumPy array: numpy.asarray(value, numpy.float32)"
     assert message(1.0) == f"the Python number 1.0{numpy_fix}"
     assert message([1, 2, 3]) == f"a list{numpy_fix}"
     assert message(None) == f"None{numpy_fix}"
@@ -269,7 +269,7 @@ def test_wrong_shapes_and_types(affine):
     assert message(jax.random.key(0)) == f"an array key<fry>[]{kind_fix}"
     b = xb.XlaBuilder("other")
     assert message(b.parameter(xb.f32[3], "p")).endswith(
-        "\nfix: give an array; an op has no value before its computation is called"
+        "\nfix: pass an array; an op has no value before its computation is called"
     )
 
 
@@ -282,9 +282,9 @@ def test_wrong_shapes_and_types(affine):
         ((6,), "2x3", "reshape it: array.reshape((2, 3))"),
         ((4, 3, 2), "4x6", "reshape it: array.reshape((4, 6))"),
         ((1, 2, 3), "2x3", "reshape it: array.reshape((2, 3))"),
-        ((4, 3), "2x6", "give an array of the parameter's sizes: (2, 6)"),
-        ((0,), "0x3", "give an array of the parameter's sizes: (0, 3)"),
-        ((5,), "2x3", "give an array of the parameter's sizes: (2, 3)"),
+        ((4, 3), "2x6", "pass an array of the parameter's sizes: (2, 6)"),
+        ((0,), "0x3", "pass an array of the parameter's sizes: (0, 3)"),
+        ((5,), "2x3", "pass an array of the parameter's sizes: (2, 3)"),
     ],
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -332,7 +332,8 @@ def test_deleted_arrays(affine):
             arguments[number].delete()
             assert refused(affine, *arguments).endswith(
                 "got a jax.Array that has been deleted\n"
-                "fix: give one that was neither donated to another program nor deleted, or a copy"
+                "fix: pass an array that was neither donated to another program nor deleted, or a "
+                "copy"
             )
 
 
@@ -388,7 +389,7 @@ def test_unbounded_sizes_at_the_entry():
         lowering.compile(module)
     assert str(caught.value) == (
         "compile: parameter arg0 of main must have sizes that are fixed or bounded, got f32[?]\n"
-        "fix: give each size a bound: f32[<=n] instead of f32[?]"
+        "fix: pass each size a bound: f32[<=n] instead of f32[?]"
     )
 
 

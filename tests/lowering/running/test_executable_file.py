@@ -117,7 +117,7 @@ class TestRoundTrip:
         path = tmp_path / "program.executable"
         with pytest.raises(DeviceError, match=r"num_replicas=2 and .* got 1 in"):
             lowering.load_executable(path, devices=devices[:1])
-        with pytest.raises(DeviceError, match=r"^load_executable: device and devices were"):
+        with pytest.raises(DeviceError, match=r"^load_executable: device and devices must"):
             lowering.load_executable(path, "cpu", devices=devices)
 
     @pytest.mark.parametrize("is_shardy", [False, True])
@@ -175,7 +175,7 @@ class TestRefusedFiles:
         module = lowering.lower(twice)
         for content, message in (
             (b"", "is not an executable, but empty"),
-            (b"hello", "is not an executable\nfix: give a file that executable.save"),
+            (b"hello", "is not an executable\nfix: pass a file that executable.save"),
             (b"PK\x03\x04" + bytes(40), "is not an executable, but a zip archive"),
             (
                 module.bytecode,
@@ -185,7 +185,7 @@ class TestRefusedFiles:
             (module.text.encode(), "is not an executable"),
             (saved.replace(b"\n", b"\r\n"), "is not an executable"),
             (MAGIC, "is truncated: it has 8 bytes"),
-            (MAGIC + b"\2" + saved[9:], "is of format 2, and this version .* reads format 1"),
+            (MAGIC + b"\2" + saved[9:], "is of format 2, but this version .* reads format 1"),
         ):
             refused(path, content, message)
         path.write_bytes(saved)
@@ -201,7 +201,7 @@ class TestRefusedFiles:
             refused(path, content, "is not an executable|is of format|is truncated or damaged")
         for length in [*range(0, 60, 7), *random.integers(60, len(saved), 20)]:
             refused(path, saved[:length], "is not an executable|is truncated")
-        refused(path, saved + b"\0", "is truncated or damaged: its checksum does not fit")
+        refused(path, saved + b"\0", "is truncated or damaged: its checksum does not match")
 
     def test_files_of_other_machines_and_versions(
         self, tmp_path: Path, saved: bytes, monkeypatch: Any
@@ -209,7 +209,10 @@ class TestRefusedFiles:
         path = tmp_path / "file"
         version = versions.jaxlib_version()
         for changes, message in (
-            ({"jaxlib": "0.9.0"}, f"compiled with jaxlib 0.9.0, and here is jaxlib {version}\nfix"),
+            (
+                {"jaxlib": "0.9.0"},
+                f"compiled with jaxlib 0.9.0, but jaxlib {version} is installed\nfix",
+            ),
             ({"platform": "tpu"}, "was compiled for tpu, and there is no such platform here"),
             ({"device_kind": "abacus"}, "was compiled for 'abacus', and cpu:0 is 'cpu'"),
             ({"platform_version": "cuda 1"}, "another version of cpu's software: 'cuda 1', and"),
@@ -272,7 +275,7 @@ class TestRefusedFiles:
         with pytest.raises(ModuleFileError, match=r"there is no folder .*\nfix: create it"):
             executable.save(tmp_path / "none" / "file")
         for call in (lowering.load_executable, executable.save):
-            with pytest.raises(xb.OperandError, match="a path is a string or a pathlib"):
+            with pytest.raises(xb.OperandError, match="a path must be a string or a pathlib"):
                 call(3)  # type: ignore[operator]  # what is refused
 
 
@@ -309,7 +312,7 @@ class TestRefusedPrograms:
         executable = lowering.compile(twice, "cpu")
         info = dataclasses.replace(executable._info, layouts=[])
         monkeypatch.setattr(array_layouts, "parameter_layouts", lambda _: None)
-        with pytest.raises(ModuleFileError, match="takes tokens besides arrays in layouts"):
+        with pytest.raises(ModuleFileError, match="has tokens and arrays with layouts"):
             save_executable(tmp_path / "file", executable._loaded, info, executable.devices)
 
 
@@ -354,7 +357,7 @@ def test_another_process_loads_it_and_is_killed_while_it_saves(tmp_path: Path) -
     numbers, error = done.stdout.splitlines()
     assert json.loads(numbers) == (X + X).tolist()
     assert error.startswith(
-        "custom_call load_executable: calling calls the custom call 'test.seven', and no "
+        "custom_call load_executable: calling contains a custom call of 'test.seven', and no "
         "function of that name is registered for cpu"
     )
     assert path.read_bytes() == before

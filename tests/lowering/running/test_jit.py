@@ -560,7 +560,7 @@ class TestNested:
             return endless(x)
 
         with pytest.raises(
-            xb.BuilderError, match="endless calls itself with arguments of the same"
+            xb.BuilderError, match="endless calls itself endlessly with arguments of the same"
         ):
             endless(X)
 

@@ -85,7 +85,7 @@ def test_an_array_that_is_too_large() -> None:
         lowering.device_put(array, "cpu")
     message = str(caught.value)
     assert message.startswith(f"device_put: there is no memory for f32[{TOO_MANY}] (90.95 TiB) on ")
-    assert "\nfix: delete arrays that are not needed any more" in message
+    assert "\nfix: delete arrays that are no longer needed" in message
     mesh = Mesh(np.array(lowering.devices("cpu")[:2]), ("x",))
     with pytest.raises(lowering.ExecutionError, match=r"no memory for f32\[12500000000000\]"):
         lowering.device_put(array, NamedSharding(mesh, PartitionSpec("x")))

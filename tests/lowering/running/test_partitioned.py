@@ -210,7 +210,7 @@ func.func @main(%x: tensor<8x3xf64>, %t: !stablehlo.token, %n: tensor<i64>)
         (lambda x: None, "got None"),
         (lambda x: 1.0, "got the Python number 1.0"),
         (lambda x: [x] * N, "got a list"),
-        (lambda x: jnp.asarray(x), "got one on .*\nfix: give jax.device_put"),
+        (lambda x: jnp.asarray(x), "got one on .*\nfix: pass jax.device_put"),
         (lambda x: jax.device_put(x, devices()[3]), "got one on"),
         (
             lambda x: jax.device_put(x, with_axes().result_shardings[0]),
@@ -559,16 +559,19 @@ MESH = 'sdy.mesh @mesh = <["x"=2, "y"=4]>'
             doubling(axes('[{}, {"y"}]'), "", MESH.replace("4", "8")),
             r"the mesh is over 16 devices.*\nfix: .*num_partitions=16",
         ),
-        (doubling(tiles("{devices=[8]<=[8]}")), "a sharding has a number for each dimension, got"),
+        (
+            doubling(tiles("{devices=[8]<=[8]}")),
+            "a sharding must have a number for each dimension, got",
+        ),
         (doubling(tiles("{manual}")), "remove all shardings"),
         (doubling("", tiles("{maximal device=3}")), "got .* with the sharding {maximal device=3}"),
         (
             doubling(tiles("{devices=[1,4,2]<=[8] last_tile_dims={manual}}")),
-            "are replicated or tiled",
+            "must be replicated or tiled",
         ),
         (
             doubling(axes('[{}, {"y"}]'), tiles("{replicated}"), MESH),
-            "a module has shardings of one form, got mhlo.sharding and sdy.sharding",
+            "a module must have shardings of one form only, got mhlo.sharding and sdy.sharding",
         ),
         (
             doubling(
@@ -592,7 +595,7 @@ def test_shardings_that_are_refused(text: str, message: str | None) -> None:
 
 def test_replicas_are_refused() -> None:
     text = doubling(tiles("{devices=[1,4]<=[4]}"))
-    with pytest.raises(CompileError, match=r"runs on one replica.*\nfix: .*num_partitions=8"):
+    with pytest.raises(CompileError, match=r"must run on one replica.*\nfix: .*num_partitions=8"):
         compiled(text, num_partitions=4, num_replicas=2)
 
 

@@ -183,16 +183,16 @@ def test_a_parameter_with_a_layout() -> None:
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "none": ((), "takes 1 argument (x f64[2]), got 0\nfix: give x f64[2] as well"),
+    "none": ((), "takes 1 argument (x f64[2]), got 0\nfix: pass x f64[2] as well"),
     "too many": (
         (ROWS, ROWS),
-        "takes 1 argument (x f64[2]), got 2\nfix: leave out the last 1",
+        "takes 1 argument (x f64[2]), got 2\nfix: omit the last 1",
     ),
     "too few values": (
         (list(ROWS[:3]),),
         (
             "argument 0 (x) must be a list with a value for each of 4 devices, got a list of 3\n"
-            "fix: give 4 values, or one array for all"
+            "fix: pass 4 values, or one array for all"
         ),
     ),
     "too few rows": (
@@ -222,9 +222,9 @@ REFUSED: dict[str, tuple[Any, str]] = {
     ),
     "numbers": (
         ([1, 2, 3, 4],),
-        "argument 0 (x) for replica 0 must be f64[2], got the Python number 1\nfix: give a NumPy",
+        "argument 0 (x) for replica 0 must be f64[2], got the Python number 1\nfix: pass a NumPy",
     ),
-    "None": ((None,), "argument 0 (x) for replica 0 must be f64[2], got None\nfix: give a NumPy"),
+    "None": ((None,), "argument 0 (x) for replica 0 must be f64[2], got None\nfix: pass a NumPy"),
     "text": (("abcd",), "argument 0 (x) for replica 0 must be f64[2], got a str\n"),
     "masked": (
         (np.ma.masked_array(ROWS),),
@@ -288,7 +288,7 @@ def test_a_tracer(doubled: Any) -> None:
 def test_names(doubled: Any) -> None:
     with pytest.raises(ArgumentError, match="there is no parameter 'y'"):
         doubled(y=ROWS)
-    with pytest.raises(ArgumentError, match="parameter 'x' is given by position"):
+    with pytest.raises(ArgumentError, match="parameter 'x' is passed by position"):
         doubled(ROWS, x=ROWS)
 
 
@@ -301,7 +301,7 @@ def test_refused_tuples() -> None:
         ([(x, x)], "argument 0 (p) must be a list with a value for each of 2 devices, got a list"),
         ([(x, x), (x,)], "argument 0 (p) for replica 1 must be a tuple (f32[2], f32[2]), got a"),
         # A tuple for each device, or a tuple of values for each device? Lists are the former.
-        (((x, x), (x, x)), "argument 0 (p)[0] must be f32[2], got a tuple\nfix: give"),
+        (((x, x), (x, x)), "argument 0 (p)[0] must be f32[2], got a tuple\nfix: pass"),
         (x, "argument 0 (p) must be a tuple (f32[2], f32[2]), got f32[2]"),
         ((x, [x]), "argument 0 (p)[1] must be a list with a value for each of 2 devices"),
     ):
@@ -376,9 +376,9 @@ def test_one_device_in_the_list() -> None:
         (
             {"num_replicas": 2, "devices": ["cpu:0", "cpu:0"]},
             DeviceError,
-            "devices must be different ones, got one twice",
+            "devices must be unique, got a device twice",
         ),
-        ({"devices": ["cpu:0"], "device": "cpu"}, DeviceError, "device and devices were both"),
+        ({"devices": ["cpu:0"], "device": "cpu"}, DeviceError, "device and devices must not both"),
         ({"devices": "cpu"}, DeviceError, "devices must be a sequence of devices, got 'cpu'"),
         ({"devices": ["cpu:99"]}, DeviceError, "there is no device 'cpu:99'"),
         ({"num_replicas": 0}, xb.OperandError, "num_replicas must be an integer, 1 or more"),

@@ -27,7 +27,7 @@ def product(x: xb.XlaOp) -> xb.XlaOp:
 @pytest.mark.parametrize(
     ("arguments", "more", "message"),
     [
-        (("cpu", "2"), {}, "jaxlib compiles for no other CPU than .*\nfix: .*xla_cpu_max_isa"),
+        (("cpu", "2"), {}, "jaxlib compiles only for the CPU .*\nfix: .*xla_cpu_max_isa"),
         (("abacus", "2"), {}, "there is no compiler for platform 'abacus'\nfix: use one of tpu, g"),
         (("tpu", " "), {}, "name must not be empty, got ' '\nfix: .* such as \"v5e:2x2\""),
         (("gpu", ""), {}, "name must not be empty, got ''\nfix: .* such as \"1x1x8\""),
@@ -61,12 +61,12 @@ def test_not_strings() -> None:
         (
             "tpu",
             ValueError("run rm /tmp/x_lockfile"),
-            "another process .*\nfix: wait for .*MULTIPLE",
+            "another process .*\nfix: wait until .*MULTIPLE",
         ),
         (
             "gpu",
             ValueError("FAILED: No visible GPU"),
-            "this machine has no GPU for .*: No.*\nfix: give target_",
+            "this machine has no GPU for .*: No.*\nfix: pass target_",
         ),
     ],
 )
@@ -163,7 +163,7 @@ class TestTpu:
     def test_device_put_is_refused(self) -> None:
         (one, *_) = lowering.topology("tpu", "v5e:2x2").devices
         with pytest.raises(
-            DeviceError, match=r"belongs to a topology, which only lowering.compile takes\nfix: "
+            DeviceError, match=r"belongs to a topology, which only lowering.compile accepts\nfix: "
         ):
             lowering.device_put(np.ones(3), one)
 

@@ -261,7 +261,7 @@ def test_paths_that_cannot_be_written(affine, tmp_path):
         f"{long}: can't be written: file name too long\nfix: use a shorter name"
     )
     os.mkfifo(tmp_path / "pipe.mlir")
-    assert message(tmp_path / "pipe.mlir").endswith("is not a regular file\nfix: name another")
+    assert message(tmp_path / "pipe.mlir").endswith("is not a regular file\nfix: pass another path")
     assert message(str(tmp_path / "a\0.mlir")).endswith("fix: use a name without it")
 
 
@@ -645,7 +645,7 @@ def test_values_that_are_neither_paths_nor_bytes(affine, tmp_path):
 
     assert refusal(lowering.load_bytes, 7) == "load_bytes: expected bytes or text, got int"
     assert refusal(lowering.load_bytes, tmp_path).endswith("\nfix: use lowering.load for a file")
-    a_path = "a path is a string or a pathlib.Path, got"
+    a_path = "a path must be a string or a pathlib.Path, got"
     assert refusal(lowering.load, 3) == f"load: {a_path} int"
     assert refusal(lowering.load, b"a.mlir") == f"load: {a_path} bytes\nfix: use os.fsdecode(path)"
     assert "fix: use lowering.load_bytes" in refusal(lowering.load, bytearray(b"module {}"))
@@ -694,13 +694,13 @@ def test_syntax_errors_have_a_position(tmp_path):
         ("{" * 5000, "brackets may nest at most 1000 deep, got 5000"),
         (NESTED.replace("(f32[], (", "(f64[], ("), "xlabuilder.parameters does not match @main"),
         (NESTED.replace('"((s32[2])', '"((s32[3])'), "xlabuilder.result does not match @main"),
-        (NESTED.replace('"((s32[2])', '"((s32[2]'), "xlabuilder.* must hold shapes: shape text"),
-        (NESTED.replace('"pred[]"]', "3]"), "xlabuilder.* must hold shapes, got 3"),
+        (NESTED.replace('"((s32[2])', '"((s32[2]'), "xlabuilder.* must contain shapes: shape text"),
+        (NESTED.replace('"pred[]"]', "3]"), "xlabuilder.* must contain shapes, got 3"),
     ],
 )
 def test_text_that_is_not_a_module(text, message, capfd):
     data = text if isinstance(text, bytes) else text.encode()
-    if "must hold shapes: " in message:
+    if "must contain shapes: " in message:
         with pytest.raises(ModuleFileError) as caught:
             lowering.load_bytes(data)
         assert message in str(caught.value)
@@ -774,7 +774,9 @@ def test_foreign_bytecode(affine, capfd):
     # All sizes are unchanged, but the name of the function is invalid.
     message = refused(code.replace(b"stablehlo", b"stablehli"))
     assert message.startswith("the module: is not readable StableHLO: ")
-    assert message.endswith("\nfix: it is truncated, damaged or of another program; save it again")
+    assert message.endswith(
+        "\nfix: save it again; it is truncated, damaged or from another program"
+    )
     newer = artifact.replace(b"StableHLO_v1.9.5", b"StableHLO_v9.9.5")
     assert lowering.load_bytes(newer).text == AFFINE  # it uses nothing new
     newest = versions.current_version()
@@ -802,7 +804,7 @@ def test_data_that_look_like_a_checksum_and_its_attribute():
 def test_a_helper_that_crashes_or_hangs(affine, monkeypatch, capfd):
     code = mlir.bytecode(affine.module)
     monkeypatch.setattr(helper_process, "HELPER", "import os; os.abort()")
-    assert "is not readable StableHLO: the bytecode contradicts itself" in refused(code)
+    assert "is not readable StableHLO: the bytecode is inconsistent" in refused(code)
     monkeypatch.setattr(helper_process, "HELPER_SECONDS", 0.3)
     monkeypatch.setattr(helper_process, "HELPER", "import time; time.sleep(30)")
     assert "reading it takes more than 0 seconds" in refused(code)
@@ -885,7 +887,9 @@ def test_a_module_name_that_is_not_utf_8() -> None:
 
 def test_a_pipe_is_refused_without_waiting(tmp_path):
     os.mkfifo(tmp_path / "pipe.mlir")
-    with pytest.raises(ModuleFileError, match="it is not a regular file\nfix: copy it into one"):
+    with pytest.raises(
+        ModuleFileError, match="it is not a regular file\nfix: copy it into a regular file"
+    ):
         lowering.load(tmp_path / "pipe.mlir")
 
 

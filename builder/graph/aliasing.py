@@ -112,8 +112,7 @@ class Donations:
             if result is not argument:
                 raise ShapeInferenceError(
                     "setup_alias: a result and the argument that it aliases must have the same "
-                    "shape, "
-                    f"got\n"
+                    f"shape, got\n"
                     f"  output {_braces(alias.output_index)} {result}\n"
                     f"  {_argument(alias.param_number, alias.param_index)} {argument}",
                     op="setup_alias",

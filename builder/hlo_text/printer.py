@@ -131,7 +131,7 @@ class Printer:
         attributes = dict(op.frontend_attributes or {})
         if op.sharding is not None:
             sharding = str(op.sharding)
-            if is_shardy(sharding):  # HLO has frontend attributes for Shardy
+            if is_shardy(sharding):  # HLO represents Shardy's shardings as frontend attributes
                 is_value = op.opcode == "parameter"
                 attributes["xla.sdy.sharding"] = sharding if is_value else as_per_value(sharding)
             else:

@@ -612,7 +612,7 @@ def _indexed(branch_index: Any, branch_computations: Any, branch_operands: Any) 
 def _conditional_arguments(
     arguments: Sequence[Any], named: dict[str, Any]
 ) -> builtins.tuple[bool, Any, Sequence[Any], Sequence[Any]]:
-    """Return whether the form is predicated, the selector, the computations and the operands."""
+    """Return four values: is the form predicated; the selector; the computations; the operands."""
     is_predicated = len(arguments) + len(named) == 5
     try:
         form = _predicated if is_predicated else _indexed

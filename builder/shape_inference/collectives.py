@@ -269,7 +269,7 @@ def collective_broadcast(
     replica_groups: ReplicaGroupsLike,
     channel_id: ChannelHandleLike | None = None,
 ) -> ArrayShape:
-    """Return the shape of the array of the first replica of each group: the operand's.
+    """Return the shape of an array broadcast from the first replica of each group: the operand's.
 
     Example:
         >>> import builder as xb

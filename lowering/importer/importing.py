@@ -191,7 +191,7 @@ def imported(module: StablehloModule, *, may_refine: bool = False) -> XlaComputa
                 functions[name] = _function(regions, name, function, body)
     except LoweringError:
         raise
-    except XlaError as error:  # not of an operation, whose errors `Scope.record` completes
+    except XlaError as error:  # not an error of an operation, which `Scope.record` completes
         raise _error(f"in @{tables.function}: {error}") from error
     except RecursionError:  # of a nested tuple or list
         reason = "types or attributes are nested too deep"

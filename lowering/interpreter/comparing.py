@@ -184,8 +184,8 @@ def _check_ulps(ulps: Any) -> None:
     for value in ulps.values() if isinstance(ulps, Mapping) else [ulps]:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
             raise OperandError(
-                f"compare: ulps must be a number that is at least 0, or such numbers by opcode, "
-                f"got {brief(ulps)}",
+                "compare: ulps must be a number that is at least 0, or a mapping from opcodes to "
+                f"such numbers, got {brief(ulps)}",
                 op="compare",
             )
 

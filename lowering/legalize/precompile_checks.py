@@ -127,8 +127,8 @@ class _Checker:
                 self.check_type("an argument", argument.type)
         if name in _WITH_REGIONS and _region_depth(operation) > _MAX_REGION_DEPTH:
             raise self.error(
-                f"computations can be nested {_MAX_REGION_DEPTH} deep, because XLA's compiler may "
-                f"abort on more, got more",
+                f"computations can be nested at most {_MAX_REGION_DEPTH} deep, because XLA's "
+                "compiler may abort on more, got more",
                 "apply the computations one after the other, or write a loop with xb.while_",
             )
         if name in CALLS:
@@ -196,8 +196,7 @@ class _Checker:
         if len(set(origins)) != len(origins):
             raise self.error(
                 "the result must contain each token at most once, because XLA's compiler aborts "
-                "on a "
-                "repeated token, got a token twice",
+                "on a repeated token, got a token twice",
                 "return the token once",
             )
 

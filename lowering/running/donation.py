@@ -60,8 +60,7 @@ def with_donors(module: ir.Module, name: str, shape: ProgramShape, donate: Param
                 lack = "bounded sizes" if isinstance(leaf, ArrayShape) else "no memory"
                 reason = (
                     f"only arrays of fixed sizes can be donated, got {place} {leaf} of {name}, "
-                    "which "
-                    f"has {lack}"
+                    f"which has {lack}"
                 )
             elif position in donated_before:
                 reason = f"{place} of {name} is donated already, by the computation itself"

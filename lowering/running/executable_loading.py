@@ -125,8 +125,7 @@ def _load(content: Content, device: DeviceLike, devices: Sequence[DeviceLike] | 
         if missing is not None:
             raise CompileError(
                 f"load_executable: {info.name} contains a custom call of {missing!r}, and no "
-                "function "
-                f"of that name is registered for {platform}\n"
+                f"function of that name is registered for {platform}\n"
                 f"fix: register it before loading, as before compiling: "
                 f"lowering.register_custom_call_target, or jax.ffi.register_ffi_target",
                 op="custom_call",

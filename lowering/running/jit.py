@@ -524,7 +524,7 @@ class JittedFunction:
             )
 
     def _constant(self, builder: XlaBuilder, call: _Call, number: int) -> XlaOp:
-        """Return the constant of an array among XlaOps."""
+        """Return the constant for an array that is passed together with XlaOps."""
         leaf = call.leaves[number]
         if isinstance(leaf, (np.ndarray, np.generic)):
             try:

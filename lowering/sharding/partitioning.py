@@ -293,8 +293,7 @@ def _shard_counts(
             fix = "remove all shardings: each partition then has its own arrays"
         raise CompileError(
             f"compile: {place}: arguments and results must be replicated or tiled, got {shape} "
-            "with "
-            f"the sharding {text}\nfix: {fix}",
+            f"with the sharding {text}\nfix: {fix}",
             shapes={place: shape},
         )
     if not counts and "devices" not in text:

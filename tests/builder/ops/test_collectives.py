@@ -197,8 +197,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
         lambda x: xb.all_reduce(x, xb.add, [[0, 1], [1, 2]]),
         (
             "all_reduce: replica_groups must contain each replica once, got 1 twice in [[0, 1], "
-            "[1, "
-            "2]]\n"
+            "[1, 2]]\n"
         ),
     ),
     "id missing": (
@@ -444,8 +443,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
         lambda x: xb.all_to_all_tuple([x, x < x]),
         (
             "all_to_all_tuple: operands must have the same shape; operand 1 differs from operand "
-            "0, "
-            "got\n"
+            "0, got\n"
         ),
     ),
     "several for one": (

@@ -408,8 +408,7 @@ class TestWhile:
                 xb.neg,
                 (
                     "while_: condition must be of signature (f32[2,3]) -> pred[], for "
-                    "init f32[2,3], "
-                    "got (v: f32[2,3]) -> f32[2,3]\n  init f32[2,3]\n"
+                    "init f32[2,3], got (v: f32[2,3]) -> f32[2,3]\n  init f32[2,3]\n"
                     "fix: return one pred: compare, and reduce an array of preds with xb.and_"
                 ),
             ),
@@ -418,8 +417,7 @@ class TestWhile:
                 xb.neg,
                 (
                     "while_: condition must be of signature (f32[2,3]) -> pred[], for "
-                    "init f32[2,3], "
-                    "got (v: f32[2,3]) -> pred[2,3]\n  init f32[2,3]\n"
+                    "init f32[2,3], got (v: f32[2,3]) -> pred[2,3]\n  init f32[2,3]\n"
                     "fix: return one pred: compare, and reduce an array of preds with xb.and_"
                 ),
             ),

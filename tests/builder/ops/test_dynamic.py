@@ -254,8 +254,7 @@ REFUSED = {
         lambda b: xb.dynamic_reshape(of(b, "f32[2]"), [2], [-2], [True]),
         (
             "dynamic_reshape: new_size_bounds must contain sizes, which are not negative, got -2 "
-            "in "
-            "[-2]"
+            "in [-2]"
         ),
     ),
     "reshape: count of marks": (

@@ -627,8 +627,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         SHAPE,
         (
             "custom_call: output_operand_aliasing's operand_number must be the number of an "
-            "operand, "
-            "got 1"
+            "operand, got 1"
         ),
     ),
     "custom_call: alias of a missing element": (
@@ -646,8 +645,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         SHAPE,
         (
             "custom_call: output_operand_aliasing must name each part of the result at most once, "
-            "got "
-            "() twice"
+            "got () twice"
         ),
     ),
     "custom_call: alias of another form": (

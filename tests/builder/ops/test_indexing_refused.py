@@ -404,8 +404,7 @@ REFUSED: dict[str, list[Refusal]] = {
             gathered(replace(BATCHED, start_indices_batching_dims=[]), [1, 11]),
             (
                 "operand_batching_dims and start_indices_batching_dims must have the same length, "
-                "got "
-                "1 and 0"
+                "got 1 and 0"
             ),
         ),
         (
@@ -618,8 +617,7 @@ REFUSED: dict[str, list[Refusal]] = {
             scattered(replace(SCATTER, scatter_dims_to_operand_dims=[1])),
             (
                 "scatter_dims_to_operand_dims must have one entry for each number of "
-                "an index vector: "
-                "2, got 1: [1]"
+                "an index vector: 2, got 1: [1]"
             ),
         ),
         (
@@ -666,8 +664,7 @@ REFUSED: dict[str, list[Refusal]] = {
             scattered(replace(SCATTER_BATCHED, scatter_indices_batching_dims=[])),
             (
                 "input_batching_dims and scatter_indices_batching_dims must have the same length, "
-                "got "
-                "1 and 0"
+                "got 1 and 0"
             ),
         ),
         (
@@ -688,8 +685,7 @@ REFUSED: dict[str, list[Refusal]] = {
             lambda x, i, u: xb.scatter(x, i, u, lambda a, b: a > b, SCATTER),
             (
                 "update_computation must be of signature (f32[], f32[]) -> f32[] "
-                "(current, update), "
-                "got (a: f32[], b: f32[]) -> pred[]\n"
+                "(current, update), got (a: f32[], b: f32[]) -> pred[]\n"
                 "  operand         f32[16,11]\n"
                 "  scatter_indices s64[5,2]\n"
                 "  updates         f32[5,8,6]\n"

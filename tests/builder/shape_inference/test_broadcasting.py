@@ -160,8 +160,7 @@ class TestRefused:
                 (0, 1),
                 (
                     "broadcast_dimensions must have one entry for each dimension of rhs, "
-                    "the operand "
-                    "of lower rank: 1, got 2: [0, 1]\n  lhs f32[2,3]\n  rhs f32[3]\n"
+                    "the operand of lower rank: 1, got 2: [0, 1]\n  lhs f32[2,3]\n  rhs f32[3]\n"
                     "fix: give the dimension of lhs for each dimension of rhs, "
                     "for instance broadcast_dimensions=[1]"
                 ),

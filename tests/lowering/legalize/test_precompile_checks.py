@@ -105,8 +105,7 @@ REFUSED = {
         lambda: lowering.load_bytes(TOKENS.format("%t, %t").encode()),
         (
             "the result must contain each token at most once, because XLA's compiler aborts on a "
-            "repeated "
-            "token, got a token twice\n"
+            "repeated token, got a token twice\n"
             "fix: return the token once"
         ),
     ),

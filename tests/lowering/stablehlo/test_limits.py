@@ -120,7 +120,8 @@ def test_computations_nested_too_deep() -> None:
     lowering.compile(nested(200))
     for depth in (202, 1000):
         with pytest.raises(
-            lowering.CompileError, match="computations can be nested 200 deep, because XLA's comp"
+            lowering.CompileError,
+            match="computations can be nested at most 200 deep, because XLA's comp",
         ):
             lowering.compile(nested(depth))
     # The suggested fix works.

@@ -1,7 +1,7 @@
-"""Packages import only packages below them, and import cycles of modules are small.
+"""Packages import only packages below them, and no circle of modules is large.
 
-Imports inside functions count. Imports under TYPE_CHECKING and calls of `extension`, which are
-listed here, do not.
+Imports inside functions count as well; those under TYPE_CHECKING do not, nor do calls of
+`extension`, which are listed here. Modules are not imported by other means.
 """
 
 from __future__ import annotations
@@ -69,9 +69,19 @@ EXTENSIONS = {
     "builder.types.shape": {"_repr_svg_": "builder.layout.drawing"},
     "lowering.stablehlo.module": {"_prepare_artifact": "lowering.legalize"},
 }
-"""The methods that are implemented in a package above, by module."""
+"""The methods whose code is in a package above, by module."""
 
 MAX_CYCLE_SIZE = 8
+
+TYPE_CHECKING = ("TYPE_CHECKING", "typing.TYPE_CHECKING", "_typing.TYPE_CHECKING")
+
+BY_NAME = {"import_module", "__import__", "reload", "run_module", "spec_from_file_location"}
+
+IMPORTERS_BY_NAME = {"builder.support.extensions", "builder.support.lazy"}
+"""The modules that import other modules by name, besides `lowering.jaxlib_api`."""
+
+LAZY_PACKAGES = {"builder", "builder.layout", "lowering"}
+"""The packages whose names are imported when they are first used."""
 
 
 def module_name(path: Path) -> str:
@@ -90,55 +100,113 @@ def package_of(module: str) -> str:
     return ".".join(module.split(".")[:2])
 
 
-def statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield all nodes except those under `if TYPE_CHECKING:`."""
+def nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those under `if TYPE_CHECKING:`."""
     pending = [tree]
     while pending:
         node = pending.pop()
         yield node
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        if isinstance(node, ast.If) and ast.unparse(node.test) in TYPE_CHECKING:
             pending.extend(node.orelse)
         else:
             pending.extend(ast.iter_child_nodes(node))
 
 
-def imported_by(path: Path) -> set[str]:
-    """Return the modules of this project that a module imports anywhere."""
-    modules = set()
-    for node in statements(ast.parse(path.read_text())):
+def imported_by(tree: ast.AST) -> set[str]:
+    """The modules of this project that a module imports anywhere."""
+    found = set()
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
-            modules.update(alias.name for alias in node.names)
+            found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: imports are absolute"
+            assert node.level == 0, f"imports are absolute: {ast.unparse(node)}"
             assert node.module is not None
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
-                modules.add(full if full in MODULES else node.module)
-    return modules & MODULES.keys()
+                found.add(full if full in MODULES else node.module)
+    return found & MODULES.keys()
 
 
-EDGES = {module: imported_by(path) - {module} for module, path in MODULES.items()}
+TREES = {module: ast.parse(path.read_text()) for module, path in MODULES.items()}
+EDGES = {module: imported_by(tree) - {module} for module, tree in TREES.items()}
 
 
-def cycles(edges: Mapping[str, Iterable[str]]) -> list[set[str]]:
-    """Return the strongly connected components that have a cycle."""
+def imports_by_name(tree: ast.AST) -> set[str]:
+    """The ways in which a module may import modules other than by an import statement."""
+    found = set()
+    for node in nodes(tree):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Constant(value=name):
+                found |= {name} & BY_NAME if isinstance(name, str) else set()
+            case ast.alias(name=name, asname=asname):
+                found |= {*name.split(".")} & BY_NAME
+                if asname and name.split(".")[0] == "importlib":
+                    found.add(f"{name} as {asname}")
+    return found
 
-    def reachable_from(start: str) -> set[str]:
-        visited: set[str] = set()
+
+def extension_calls(tree: ast.Module) -> list[tuple[str, str]]:
+    """The method and the module of each call of `extension`.
+
+    Raises:
+        AssertionError: `extension` is used other than by a call of its name in a method.
+    """
+    in_methods: dict[ast.AST, str] = {}
+    for parent in ast.walk(tree):
+        if isinstance(parent, ast.ClassDef):
+            for method in parent.body:
+                if isinstance(method, ast.FunctionDef):
+                    in_methods.update(dict.fromkeys(ast.walk(method), method.name))
+    found = []
+    called = set()
+    for node in ast.walk(tree):
+        text = ast.unparse(node) if isinstance(node, ast.expr | ast.stmt) else ""
+        match node:
+            case ast.Call(func=ast.Name(id="extension") as function):
+                assert node in in_methods, f"not in a method: {text}"
+                target, name = (ast.literal_eval(argument) for argument in node.args)
+                assert name in {
+                    getattr(defined, "name", None) for defined in TREES[target].body
+                } | {alias.name for alias in exported(TREES[target])}, text
+                found.append((in_methods[node], target))
+                called.add(function)
+            case ast.alias(name="extension", asname=asname):
+                assert asname is None, f"extension is imported as {asname}"
+            case ast.alias(name=name):
+                assert name.split(".")[-1] != "extensions", f"imported: {name}"
+            case ast.Attribute(attr="extension" | "extensions"):
+                raise AssertionError(f"an attribute: {text}")
+    used = {n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == "extension"}
+    assert used == called, "extension is not called"
+    return found
+
+
+def exported(tree: ast.Module) -> Iterator[ast.alias]:
+    """The names that a module imports from another."""
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            yield from node.names
+
+
+def circles(edges: Mapping[str, Iterable[str]]) -> list[set[str]]:
+    """The sets of nodes of which each reaches each other."""
+
+    def reached_from(start: str) -> set[str]:
+        found: set[str] = set()
         pending = [start]
         while pending:
             for target in edges[pending.pop()]:
-                if target not in visited:
-                    visited.add(target)
+                if target not in found:
+                    found.add(target)
                     pending.append(target)
-        return visited
+        return found
 
-    reachable = {node: reachable_from(node) for node in edges}
-    components: list[set[str]] = []
-    for node, targets in reachable.items():
-        if node in targets and not any(node in component for component in components):
-            components.append({other for other in targets if node in reachable[other]})
-    return components
+    reached = {node: reached_from(node) for node in edges}
+    found: list[set[str]] = []
+    for node, targets in reached.items():
+        if node in targets and not any(node in circle for circle in found):
+            found.append({other for other in targets if node in reached[other]})
+    return found
 
 
 def test_every_package_has_a_layer() -> None:
@@ -158,41 +226,99 @@ def test_imports_point_down(package: str) -> None:
     assert not upward
 
 
-def test_cycles_of_modules_are_small() -> None:
-    assert all(len(cycle) <= MAX_CYCLE_SIZE for cycle in cycles(EDGES)), cycles(EDGES)
+def test_circles_of_modules_are_small() -> None:
+    assert all(len(circle) <= MAX_CYCLE_SIZE for circle in circles(EDGES)), circles(EDGES)
 
 
-def test_cycles() -> None:
-    assert cycles({"a": ["b"], "b": ["c"], "c": ["b"], "d": ["a"]}) == [{"b", "c"}]
+def test_a_circle_is_found() -> None:
+    assert circles({"a": ["b"], "b": ["c"], "c": ["b"], "d": ["a"]}) == [{"b", "c"}]
 
 
 def test_extensions_are_those_listed() -> None:
-    found: dict[str, dict[str, str]] = {}
-    for module, path in MODULES.items():
-        for function in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(function, ast.FunctionDef):
-                continue
-            for node in ast.walk(function):
-                if (
-                    isinstance(node, ast.Call)
-                    and isinstance(node.func, ast.Name)
-                    and node.func.id == "extension"
-                ):
-                    target, name = (ast.literal_eval(argument) for argument in node.args)
-                    assert name in MODULES[target].read_text()
-                    found.setdefault(module, {})[function.name] = target
-    assert found == EXTENSIONS
+    found = {
+        module: sorted(calls)
+        for module, tree in TREES.items()
+        if module != "builder.support.extensions" and (calls := extension_calls(tree))
+    }
+    assert found == {module: sorted(calls.items()) for module, calls in EXTENSIONS.items()}
     layers = {package: index for index, package in enumerate(LAYERS)}
     for module, methods in EXTENSIONS.items():
-        for target in methods.values():  # otherwise a plain import suffices
+        for target in methods.values():  # else an import would do
             assert layers[package_of(target)] > layers[package_of(module)]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from builder.support.extensions import extension as later",
+        "import builder.support.extensions as later",
+        "from builder.support import extensions",
+        "extensions.extension('builder.layout.drawing', 'draw')",
+        "extension('builder.layout.drawing', 'draw')",
+        "def draw(): return extension('builder.layout.drawing', 'draw')",
+        "class A:\n def f(self): later = extension",
+        "class A:\n def f(self): return extension('builder.layout.drawing', 'nothing')",
+    ],
+)
+def test_other_uses_of_extension_are_found(text: str) -> None:
+    with pytest.raises(AssertionError):
+        extension_calls(ast.parse(text))
+
+
+def test_each_call_of_extension_in_a_method_is_found() -> None:
+    call = "extension('builder.layout.drawing', 'draw')"
+    tree = ast.parse(f"class A:\n def f(self):\n  def g(): {call}\n  {call}")
+    assert extension_calls(tree) == [("f", "builder.layout.drawing")] * 2
+
+
+def test_modules_are_imported_by_statements() -> None:
+    by_name = {
+        module: ways
+        for module, tree in TREES.items()
+        if package_of(module) != "lowering.jaxlib_api" and (ways := imports_by_name(tree))
+    }
+    assert by_name.keys() == IMPORTERS_BY_NAME, by_name
+    lazy = {module for module, targets in EDGES.items() if "builder.support.lazy" in targets}
+    assert lazy == LAZY_PACKAGES
+    assert all(MODULES[module].name == "__init__.py" for module in lazy)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "importlib.import_module('builder.inspection.table')",
+        "from importlib import import_module as load",
+        "import importlib as load",
+        "import importlib.util as load",
+        "__import__('builder.inspection.table')",
+        "load = builtins.__import__",
+        "getattr(importlib, 'import_module')",
+    ],
+)
+def test_an_import_by_name_is_found(text: str) -> None:
+    assert imports_by_name(ast.parse(text))
+
+
+@pytest.mark.parametrize(
+    ("condition", "counts"),
+    [
+        ("TYPE_CHECKING", False),
+        ("typing.TYPE_CHECKING", False),
+        ("not TYPE_CHECKING", True),
+        ("TYPE_CHECKING or True", True),
+        ("sys.TYPE_CHECKING", True),
+    ],
+)
+def test_only_imports_for_type_checkers_are_left_out(condition: str, counts: bool) -> None:
+    tree = ast.parse(f"if {condition}:\n import builder.errors")
+    assert imported_by(tree) == ({"builder.errors"} if counts else set())
+
+
 @pytest.mark.parametrize("package", ["builder", "lowering"])
-def test_few_modules_are_outside_packages(package: str) -> None:
-    """A module directly in `builder` or `lowering` is public, or every package needs it."""
-    modules = {m for m, path in MODULES.items() if path.parent == ROOT / package} - {package}
-    assert modules <= {"builder.errors", "builder.check", "builder.unknown_names"} | {
+def test_few_modules_stand_outside_packages(package: str) -> None:
+    """A module directly in `builder` or `lowering` is for users, or every package needs it."""
+    found = {m for m, path in MODULES.items() if path.parent == ROOT / package} - {package}
+    assert found <= {"builder.errors", "builder.check", "builder.unknown_names"} | {
         "lowering.errors",
         "lowering.ffi",
     }

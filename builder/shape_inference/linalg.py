@@ -72,7 +72,7 @@ def triangular_solve(a: Shape, b: Shape, left_side: bool) -> ArrayShape:
                 f"{matrix.dimension_text(dimension)}) and of b (size "
                 f"{right.dimension_text(dimension)})",
                 dimension=dimension,
-                fix="batch dimensions are not broadcast; use xb.broadcast_in_dim",
+                fix="broadcast the batch dimensions with xb.broadcast_in_dim",
             )
     return right.with_layout(None)
 

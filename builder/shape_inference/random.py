@@ -85,7 +85,11 @@ def rng_bit_generator(initial_state: Shape, shape: Shape) -> TupleShape:
     # Operation Semantics: RngBitGenerator
     element_type = shape.element_type if isinstance(shape, ArrayShape) else None
     if element_type is pt.pred or (element_type and element_type.is_complex):
-        fix = "compare bits: bits < n" if element_type is pt.pred else "draw the bits of both parts"
+        fix = (
+            "draw integers, and compare them: bits < n"
+            if element_type is pt.pred
+            else "draw the bits of both parts"
+        )
         check.fail(f"shape must be of integral or floating-point type, got {shape}", fix=fix)
     result = _result(check, shape)
     bits = pt.from_name(f"u{result.element_type.bits}")

@@ -140,9 +140,10 @@ class PrimitiveType:
 
     def __iter__(self) -> Any:
         # Without this, `list(f32)` would index f32[0], f32[1], ... without end.
+        # Without `op`: ops replace an error that no op has raised by one of their own.
         raise OperandError(
-            f"the primitive type {self.name} is not iterable\n"
-            f"fix: pass a list of values; write {self.name}[()] for the shape of a scalar"
+            f"iter: a primitive type is not iterable, got {self.name}\n"
+            f"fix: pass a list of values, or write {self.name}[()] for the shape of a scalar"
         )
 
     def __repr__(self) -> str:
@@ -290,7 +291,8 @@ def from_dtype(dtype: Any) -> PrimitiveType:
             resolved = resolved.newbyteorder("=")
             element_type = _BY_DTYPE.get(resolved)
     except Exception:  # NumPy raises various exceptions
-        raise PrimitiveTypeError(f"{brief(dtype)} is not a NumPy data type") from None
+        rule = "expected a primitive type, its name or a NumPy data type"
+        raise PrimitiveTypeError(f"{rule}, got {brief(dtype)}") from None
     if element_type is None:
         _load_ml_dtypes()
         element_type = _BY_DTYPE.get(resolved)
@@ -313,14 +315,14 @@ def as_primitive_type(value: PrimitiveTypeLike) -> PrimitiveType:
         >>> xb.as_primitive_type(np.float32), xb.as_primitive_type("pred")
         (f32, pred)
     """
-    if isinstance(value, PrimitiveType):
-        return value
-    return from_name(value) if isinstance(value, str) else from_dtype(value)
+    return element_type_argument("as_primitive_type", "value", value)
 
 
 def element_type_argument(op: str, name: str, value: Any) -> PrimitiveType:
     """Convert argument `name` of `op`; errors name the op and the argument."""
+    if isinstance(value, PrimitiveType):
+        return value
     try:
-        return as_primitive_type(value)
+        return from_name(value) if isinstance(value, str) else from_dtype(value)
     except XlaError as error:
         raise error.in_argument(op, name) from None

@@ -557,7 +557,7 @@ def array_shape(
         f32[2,<=3]{0,1}
     """
     is_plain = dynamic_dimensions is None and layout is None
-    element = pt.as_primitive_type(element_type)
+    element = pt.element_type_argument("shape", "element_type", element_type)
     if is_plain and type(dimensions) is tuple and all(type(size) is int for size in dimensions):
         # The common case: the shape exists already.
         interned = _INTERNED.find((element, dimensions, static(len(dimensions)), None))
@@ -609,10 +609,16 @@ def tuple_shape(elements: Iterable[ShapeLike]) -> TupleShape:
         >>> xb.tuple_shape([xb.s32[()], "f32[2]"])
         (s32[], f32[2])
     """
-    values = in_order(elements)
-    if values is None:
-        raise OperandError(f"tuple_shape: expected a sequence of shapes, got {brief(elements)}")
-    return TupleShape(map(shape_of, values))
+    return TupleShape(_shapes("tuple_shape", "element", elements))
+
+
+def _shapes(op: str, name: str, values: Iterable[ShapeLike]) -> list[Shape]:
+    """Convert each value to a shape; `name` is the singular name of the argument."""
+    entries = in_order(values)
+    if entries is None:
+        rule = f"{name}s must be a sequence of shapes"
+        raise OperandError(f"{op}: {rule}, got {brief(values)}", op=op)
+    return [shape_argument(op, f"{name} {i}", value) for i, value in enumerate(entries)]
 
 
 def leaves(shape: Shape) -> Iterator[ArrayShape | TokenShape]:
@@ -729,24 +735,26 @@ class ProgramShape:
     def __init__(
         self, parameters: Iterable[Shape], result: Shape, parameter_names: Iterable[str] = ()
     ) -> None:
-        self.parameters = tuple_shape(parameters).elements
+        self.parameters = tuple(_shapes("ProgramShape", "parameter", parameters))
         try:
             names = None if isinstance(parameter_names, str) else tuple(parameter_names)
         except TypeError:
             names = None
         if names is None or not all(isinstance(n, str) for n in names):
             raise OperandError(
-                f"program shape: parameter_names must be a sequence of strings, "
-                f"got {brief(parameter_names)}"
+                f"ProgramShape: parameter_names must be a sequence of strings, "
+                f"got {brief(parameter_names)}",
+                op="ProgramShape",
             )
         self.parameter_names = names or tuple(f"p{i}" for i in range(len(self.parameters)))
-        self.result = shape_of(result)
+        self.result = shape_argument("ProgramShape", "result", result)
         # Computed once, because signatures are keys of caches.
         self._hash = hash((self.parameters, self.result))
         if len(self.parameter_names) != len(self.parameters):
             raise ShapeInferenceError(
-                f"program shape: the number of names must equal the number of parameters, "
-                f"got {len(self.parameter_names)} names for {len(self.parameters)} parameters"
+                f"ProgramShape: the number of names must equal the number of parameters, "
+                f"got {len(self.parameter_names)} names for {len(self.parameters)} parameters",
+                op="ProgramShape",
             )
         default = tuple(map(without_layout, self.parameters)), without_layout(self.result)
         self.without_layouts = (

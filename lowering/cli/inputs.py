@@ -143,7 +143,7 @@ def _read(inputs: Sequence[str], shapes: dict[str, ArrayShape]) -> dict[str, Any
             if not selected:
                 raise FailedError(
                     f"{option}: none of its arrays has a parameter's name: {', '.join(in_file)}\n"
-                    f"fix: use names of parameters: {', '.join(shapes)}"
+                    f"fix: name the arrays after the parameters: {', '.join(shapes)}"
                 )
             for key, array in selected.items():
                 arrays[key] = _as_type(array, shapes[key], key, option)

@@ -107,7 +107,11 @@ def _named(name: str, operations: dict[str, OpInfo]) -> list[OpInfo]:
     listed = ", ".join(dict.fromkeys(names[alias] for alias in near))
     raise FailedError(
         f"ops: there is no operation {name!r}\n"
-        + (f"fix: the nearest are {listed}" if listed else "fix: `xlabuilder ops` lists them")
+        + (
+            f"fix: use a similar name: {listed}"
+            if listed
+            else "fix: list all with `xlabuilder ops`"
+        )
     )
 
 

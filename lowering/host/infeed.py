@@ -26,7 +26,7 @@ from builder.types.shape import (
     TupleShape,
     intern_array,
     leaves,
-    shape_of,
+    shape_argument,
 )
 from lowering.errors import ArgumentError, DeviceError, ExecutionError, error_of
 from lowering.pjrt.devices import DeviceLike, device as find_device
@@ -166,7 +166,7 @@ def transfer_from_outfeed(
     """
     op = "transfer_from_outfeed"
     target, queues = _queues_of(op, device)
-    expected = shape_of(shape)
+    expected = shape_argument(op, "shape", shape)
     parts = list(leaves(expected))
     for part in parts:
         if isinstance(part, TokenShape) or not part.is_static:

@@ -51,7 +51,7 @@ def missing_platform(platform: str | None, known: str, report: str) -> DeviceErr
         variable = "JAX_PLATFORMS" if "JAX_PLATFORMS" in os.environ else "jax_platforms"
         name = "cuda" if platform == "gpu" else platform
         problem += f": only {enabled} is enabled in jax"
-        return _error(problem, f"{variable}={name},{enabled}, or use one of {known}", report)
+        return _error(problem, f"set {variable}={name},{enabled}, or use one of {known}", report)
     if any(map(importlib.util.find_spec, packages)):
         driver = ", and the driver (nvidia-smi)" if "NVIDIA" in devices else ""
         problem += f": the plugin for {devices} is installed, and finds none"

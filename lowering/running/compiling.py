@@ -218,8 +218,8 @@ def compile(
 
 
 _SIZES_FIX: Final = (
-    "XLA may have no rule for bounded sizes there; remove them before the operation "
-    "with xb.remove_dynamic_dimension, and set them after it with xb.set_dimension_size"
+    "remove bounded sizes before the operation with xb.remove_dynamic_dimension, and set them "
+    "after it with xb.set_dimension_size; XLA may have no rule for them there"
 )
 
 

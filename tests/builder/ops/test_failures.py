@@ -173,14 +173,14 @@ def convolution(x: xb.XlaOp, **more: Any) -> xb.XlaOp:
 BEGINNINGS: dict[str, Callable[[xb.XlaOp], object]] = {
     "parameter: shape: shape text: expected": lambda x: x.builder.parameter("f32[2"),
     "iota: shape: expected a shape": lambda x: x.builder.iota(3, 0),
-    "constant: element_type: 256 is not": lambda x: x.builder.constant(1, 256),
+    "constant: element_type: expected a primitive type": lambda x: x.builder.constant(1, 256),
     "computation: shape 1: expected a shape, got the element type f32": lambda x: xb.computation(
         "f32[]", xb.f32
     ),
     "rng_normal: shape: expected": lambda x: xb.rng_normal(x, x, x),
     "rng_uniform: shape: shape text": lambda x: xb.rng_uniform(x, x, "f32"),
     "rng_bit_generator: shape: expected": lambda x: xb.rng_bit_generator("RNG_DEFAULT", x, None),
-    "convert_element_type: new_element_type: None is": lambda x: xb.convert_element_type(x, None),
+    "convert_element_type: new_element_type: expected": lambda x: xb.convert_element_type(x, None),
     "bitcast_convert_type: new_element_type: unknown": lambda x: xb.bitcast_convert_type(x, "f33"),
     "stochastic_convert_type: new_element_type: ": lambda x: xb.stochastic_convert_type(x, x, 3),
     "dot: preferred_element_type: unknown": lambda x: xb.dot(x, x, preferred_element_type="f3"),

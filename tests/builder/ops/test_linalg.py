@@ -204,7 +204,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
             "got dimension 1 of a (size 2) and of b (size 5)\n"
             "  a f32[1,2,3,3]\n"
             "  b f32[1,5,3,3]\n"
-            "fix: batch dimensions are not broadcast; use xb.broadcast_in_dim"
+            "fix: broadcast the batch dimensions with xb.broadcast_in_dim"
         ),
     ),
     "triangular_solve: unbounded batch": (

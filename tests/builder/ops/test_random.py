@@ -215,7 +215,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         (
             "rng_bit_generator: shape must be of integral or floating-point type, got pred[2]\n"
             "  initial_state u64[2]\n"
-            "fix: compare bits: bits < n"
+            "fix: draw integers, and compare them: bits < n"
         ),
     ),
     "rng_bit_generator: a tuple's shape": (

@@ -134,12 +134,15 @@ def test_dtype_without_primitive_type(dtype: Any) -> None:
 
 @pytest.mark.parametrize("value", [None, 3, 1.5, [], xb.f32[2]])
 def test_not_a_type(value: Any) -> None:
-    with pytest.raises(ValueError, match=r"is not a NumPy data type|has no primitive type"):
+    message = r"as_primitive_type: value: (expected a primitive type, .*, got|NumPy dtype)"
+    with pytest.raises(xb.PrimitiveTypeError, match=message):
         xb.as_primitive_type(value)
+    with pytest.raises(xb.PrimitiveTypeError, match=r"shape: element_type: (expected|NumPy dtype)"):
+        xb.array_shape(value, [2])
 
 
 def test_iterating_ends() -> None:
-    with pytest.raises(TypeError, match="f32 is not iterable"):
+    with pytest.raises(TypeError, match="iter: a primitive type is not iterable, got f32\nfix"):
         list(xb.f32)
 
 

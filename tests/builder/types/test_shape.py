@@ -332,13 +332,13 @@ class TestTupleShape:
 
     @pytest.mark.parametrize("elements", [3, "f32[2]", np.array(3)])
     def test_not_a_sequence(self, elements: Any) -> None:
-        with pytest.raises(xb.OperandError, match="expected a sequence of shapes"):
+        with pytest.raises(xb.OperandError, match="elements must be a sequence of shapes"):
             xb.tuple_shape(elements)
 
     def test_not_a_sequence_of_shapes(self) -> None:
         x = xb.XlaBuilder().parameter(xb.f32[2])
         pair: Any = xb.tuple(x, x)
-        with pytest.raises(xb.OperandError, match="expected a sequence of shapes"):
+        with pytest.raises(xb.OperandError, match="elements must be a sequence of shapes"):
             xb.tuple_shape(pair)
         assert len(x.builder.ops) == 2
 
@@ -363,6 +363,16 @@ class TestShapeArguments:
 
 
 class TestProgramShape:
+    def test_tuple_elements(self) -> None:
+        elements: Any
+        for elements, message in (
+            (3, "tuple_shape: elements must be a sequence of shapes, got 3"),
+            ([xb.f32[2], 3], "tuple_shape: element 1: expected a shape such as .*, got 3"),
+        ):
+            with pytest.raises(xb.OperandError, match=message) as caught:
+                xb.tuple_shape(elements)
+            assert caught.value.op == "tuple_shape"
+
     def test_names_do_not_count(self) -> None:
         one = xb.ProgramShape([xb.f32[2]], xb.f32[()], ["x"])
         other = xb.ProgramShape([xb.f32[2]], xb.f32[()], ["y"])
@@ -384,9 +394,9 @@ class TestProgramShape:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            ((3, xb.f32[2]), "expected a sequence of shapes, got 3"),
-            (([3], xb.f32[2]), "expected a shape such as .* got 3"),
-            (([], [[10**5000]]), "expected a shape such as"),
+            ((3, xb.f32[2]), "^ProgramShape: parameters must be a sequence of shapes, got 3"),
+            (([3], xb.f32[2]), "^ProgramShape: parameter 0: expected a shape such as .* got 3"),
+            (([], [[10**5000]]), "^ProgramShape: result: expected a shape such as"),
             (([xb.f32[2]], xb.f32[2], 3), "parameter_names must be a sequence of strings, got 3"),
             (
                 ([xb.f32[2]], xb.f32[2], "x"),

@@ -477,7 +477,7 @@ def test_ops():
         assert "Args:" in output
         assert "    dimensions: the dimensions to reverse, each once." in output
     assert call("ops", "infeed").stdout.startswith("XlaBuilder.infeed(")
-    assert "fix: the nearest are rev" in call("ops", "revv", status=1).stderr
+    assert "fix: use a similar name: rev" in call("ops", "revv", status=1).stderr
     (row,) = json.loads(call("ops", "abs", "--json").stdout)
     assert row["documentation"].splitlines()[0] == (xb.abs.__doc__ or "").splitlines()[0]
     assert row["stablehlo"] == "stablehlo.abs"

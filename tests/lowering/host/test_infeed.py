@@ -642,7 +642,7 @@ def test_a_received_value_of_another_shape() -> None:
         ("(s32[<=2])", lowering.ArgumentError, "must consist of arrays of static sizes, got"),
         ("s32[?]", lowering.ArgumentError, "must consist of arrays of static sizes, got"),
         ("s32[", xb.ShapeTextError, "shape text"),
-        (3, xb.OperandError, "expected a shape"),
+        (3, xb.OperandError, "transfer_from_outfeed: shape: expected a shape"),
     ],
 )
 def test_refused_shapes(shape: Any, error: type[Exception], message: str) -> None:

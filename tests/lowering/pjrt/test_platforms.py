@@ -64,10 +64,10 @@ def test_other_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     assert message(monkeypatch, "gpu", chosen="cpu").splitlines() == [
         "device: there is no platform 'gpu' here: only cpu is enabled in jax",
-        "fix: JAX_PLATFORMS=cuda,cpu, or use one of cpu:0",
+        "fix: set JAX_PLATFORMS=cuda,cpu, or use one of cpu:0",
     ]
     monkeypatch.delenv("JAX_PLATFORMS")
-    assert "fix: jax_platforms=tpu,cpu, or" in message(monkeypatch, "tpu", chosen="cpu")
+    assert "fix: set jax_platforms=tpu,cpu, or" in message(monkeypatch, "tpu", chosen="cpu")
     actual = message(monkeypatch, "cuda", installed=("jax_cuda12_plugin",))
     assert "the plugin for GPUs of NVIDIA is installed, and finds none\nfix: see the" in actual
     # The plugin is requested but not installed.

@@ -32,7 +32,9 @@ IMPORTERS["chlo.constant"] = constant
     *(
         f"chlo.broadcast_{info.opcode}"
         for info in xb.OPERATIONS.values()
-        if "broadcast_dimensions" in inspect.signature(info.function).parameters
+        if info.schema.operands == "lhs rhs"
+        and info.schema.stablehlo.startswith("stablehlo.")
+        and "broadcast_dimensions" in inspect.signature(info.function).parameters
     )
 )
 def broadcasting(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:

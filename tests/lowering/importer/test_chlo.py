@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 from imported import results_and_jax_results
 from jax import lax
+from jaxlib.mlir.dialects import chlo
 from support import assert_identical, compiled_once
 
 import builder as xb
 import lowering
 from lowering import LoweringError
+from lowering.importer.registry import DECOMPOSITIONS, IMPORTERS
 
 FLOAT_TYPES = {
     "f64": np.float64,
@@ -267,3 +269,12 @@ def test_the_error_names_an_unsupported_operation() -> None:
         LoweringError, match=r"chlo\.zeta, recorded at -:3: in its decomposition: .*dynamic"
     ):
         imported(source)
+
+
+def test_importers_are_of_operations_of_the_dialect() -> None:
+    dialect = {getattr(view, "OPERATION_NAME", None) for view in vars(chlo).values()}
+    broadcasting = {name for name in dialect if name and name.startswith("chlo.broadcast_")}
+    names = {name for name in (*IMPORTERS, *DECOMPOSITIONS) if name.startswith("chlo.")}
+    assert len(broadcasting) > 15
+    assert {name for name in names if name.startswith("chlo.broadcast_")} == broadcasting
+    assert names <= dialect

@@ -7,6 +7,7 @@ records, and lowering/importer/test_schema_import.py imports them.
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 import pytest
@@ -14,7 +15,9 @@ from scripts import ROOT, load_script
 
 import builder as xb
 import lowering
-from builder.schema import SCHEMAS
+from builder.inspection.costs import Cost, cost_of
+from builder.schema import SCHEMAS, CostClass
+from builder.types.shape import leaves
 from lowering.interpreter import tolerances
 from lowering.jaxlib_api import hlo_conversion
 from lowering.stablehlo.rules.registry import CHECKS, EXCEPTIONS, RULES
@@ -26,6 +29,21 @@ platforms = load_script("tools/write_platforms.py")
 def computations(name: str) -> list[xb.XlaComputation]:
     """Return the computations that the example in an operation's docstring records."""
     return platforms.computations_of_example(xb.OPERATIONS[name])
+
+
+def ops(name: str) -> list[xb.XlaOp]:
+    """The ops of the examples, and of the computations that they apply."""
+    return [
+        op
+        for computation in computations(name)
+        for each in (computation, *computation.called_computations())
+        for op in each.ops
+    ]
+
+
+def elements_of(shape: xb.Shape) -> int:
+    """The number of elements of an array; 0 for a token."""
+    return math.prod(shape.dimensions) if shape.is_array else 0
 
 
 @pytest.mark.parametrize("name", xb.OPERATIONS)
@@ -42,13 +60,37 @@ class TestEveryOperation:
         for computation in computations(name):
             assert lowering.lower(computation).module.operation.verify()
 
-    def test_cost_is_known(self, name: str) -> None:
-        for computation in computations(name):
-            assert computation.stats().bytes_accessed >= 0
+    def test_cost_is_that_of_the_schema(self, name: str) -> None:
+        for op in ops(name):
+            elements = sum(elements_of(leaf) for leaf in leaves(op.shape))
+            moved = elements + sum(
+                elements_of(leaf) for o in op.operands for leaf in leaves(o.shape)
+            )
+            cost = cost_of(op, lambda applied: Cost(flops=1))
+            operations = cost.flops, cost.transcendentals
+            match SCHEMAS[op.opcode].cost:
+                case CostClass.FREE:
+                    assert cost == Cost()
+                case CostClass.ELEMENTWISE:
+                    assert operations == (elements, 0)
+                case CostClass.TRANSCENDENTAL:
+                    assert operations == (0, elements)
+                case CostClass.DATA_MOVEMENT | CostClass.CUSTOM:
+                    assert operations == (0, 0)
+                case CostClass.RULE:
+                    assert any(cost)
+            if SCHEMAS[op.opcode].cost not in (CostClass.FREE, CostClass.RULE):
+                assert (cost.bytes_accessed > 0) == (moved > 0)
 
-    def test_tolerance_is_known(self, name: str) -> None:
-        for computation in computations(name):
-            assert all(tolerances.of_op(op) >= 0 for op in computation.ops)
+    def test_only_exact_ops_have_no_tolerance(self, name: str) -> None:
+        for op in ops(name):
+            schema = SCHEMAS[op.opcode]
+            applied = () if op.opcode == "sort" else op.called_computations  # sort only compares
+            is_exact = not (schema.ulps or schema.ulps_per_term) and not any(
+                tolerances.of_op(inner) for computation in applied for inner in computation.ops
+            )
+            assert (tolerances.of_op(op) == 0) == is_exact
+            assert tolerances.of_op(op) >= max(schema.ulps, schema.ulps_per_term)
 
     def test_is_documented(self, name: str) -> None:
         info = xb.OPERATIONS[name]

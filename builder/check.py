@@ -30,21 +30,6 @@ from builder.types.shape import (
     shapes_text,
 )
 
-__all__ = [
-    "COMPLEX",
-    "CONVERT",
-    "FLOATING",
-    "INTEGRAL",
-    "Check",
-    "first_duplicate",
-    "flag",
-    "flags",
-    "integer",
-    "integers",
-    "refusal",
-    "sizes_differ",
-]
-
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 FLOATING: Final = frozenset(t for t in pt.ALL if t.is_floating)

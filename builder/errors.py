@@ -12,20 +12,6 @@ from typing import Any, Final, Self, TypeVar
 
 from builder.support.caller import caller_frame
 
-__all__ = [
-    "BuilderError",
-    "ConstantError",
-    "OperandError",
-    "PrimitiveTypeError",
-    "ShapeInferenceError",
-    "ShapeTextError",
-    "SignatureError",
-    "UnknownNameError",
-    "XlaError",
-    "error_of",
-]
-
-
 _CONTEXT: Final = 100
 """The number of characters of a text that a message shows on each side of an error."""
 

@@ -10,8 +10,6 @@ from builder.graph.registry import OPERATIONS
 from builder.graph.xla_builder import XlaBuilder
 from builder.support.suggestions import did_you_mean
 
-__all__ = ["missing_name"]
-
 
 def missing_name(name: str, package: Mapping[str, object]) -> AttributeError:
     """Return the error for ``xb.name``, which does not exist.

@@ -10,19 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from builder.errors import XlaError, error_of
-
-__all__ = [
-    "ArgumentError",
-    "CompileError",
-    "DeviceError",
-    "ExecutionError",
-    "LoweringError",
-    "ModuleFileError",
-    "VersionError",
-    "error_of",
-    "recorded_at",
-]
+from builder.errors import XlaError
 
 
 class _DetailedError(XlaError):

@@ -16,8 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import builder as xb
-from builder.errors import OperandError, brief
-from lowering.errors import error_of
+from builder.errors import OperandError, brief, error_of
 from lowering.host.custom_calls import register_custom_call_target
 from lowering.host.native_code import (
     NativeSource,
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
     from builder.types.shape import ShapeLike
 
-__all__ = ["FfiFunction", "FfiLibrary", "build"]
 
 _LOCK: Final = threading.Lock()
 _LOADED: Final[dict[str, ctypes.CDLL]] = {}

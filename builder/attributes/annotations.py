@@ -16,16 +16,6 @@ from builder.errors import BuilderError, error_of
 if TYPE_CHECKING:
     from builder.graph.computation import XlaComputation
 
-__all__ = [
-    "NO_ATTRIBUTES",
-    "NO_MESHES",
-    "ONE_MESH",
-    "ONE_SHARDING_FORM",
-    "Annotations",
-    "AttributeTexts",
-    "Meshes",
-    "meshes",
-]
 
 ONE_SHARDING_FORM: Final = (
     "a program can't have both GSPMD's tilings and shardings by the axes of a mesh"

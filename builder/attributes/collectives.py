@@ -11,15 +11,6 @@ from builder.attributes.fields import NamedEnum, sequence_or_none
 from builder.check import integer, integers, refusal
 from builder.errors import brief
 
-__all__ = [
-    "ChannelHandle",
-    "ChannelHandleLike",
-    "ChannelType",
-    "ReplicaGroups",
-    "ReplicaGroupsLike",
-    "channel_of",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ReplicaGroups:

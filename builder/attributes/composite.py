@@ -13,8 +13,6 @@ from builder.attributes.mlir_text import float_text, quoted
 from builder.check import refusal
 from builder.errors import ShapeInferenceError, error_of
 
-__all__ = ["composite_attributes_text"]
-
 _BARE_NAME = r"[A-Za-z_][A-Za-z0-9_$.]*"
 _DEEPEST = 50
 _refusal = partial(refusal, "composite_call")

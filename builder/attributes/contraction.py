@@ -9,13 +9,6 @@ from typing import Any
 from builder.attributes.fields import set_integers, unpackable
 from builder.check import refusal
 
-__all__ = [
-    "DotDimensionNumbers",
-    "DotDimensionNumbersLike",
-    "RaggedDotDimensionNumbers",
-    "RaggedDotDimensionNumbersLike",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class DotDimensionNumbers:

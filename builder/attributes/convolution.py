@@ -11,8 +11,6 @@ from builder.attributes.fields import set_integers
 from builder.check import integer, refusal
 from builder.errors import ShapeInferenceError, error_of
 
-__all__ = ["ConvolutionDimensionNumbers", "ConvolutionDimensionNumbersLike"]
-
 _OP: Final = "conv_general_dilated"
 _TEXT: Final = r"([bf0-9]+)_([io0-9]+)->([bf0-9]+)"
 

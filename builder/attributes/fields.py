@@ -11,8 +11,6 @@ import numpy as np
 
 from builder.check import integer, integers, refusal
 
-__all__ = ["NamedEnum", "sequence_or_none", "set_integers", "unpackable"]
-
 _MOST: Final = 2**20
 """More entries than any argument has, so that an infinite iterator is not read further."""
 

@@ -15,14 +15,6 @@ from builder.attributes.mlir_text import float_text, quoted
 from builder.check import refusal
 from builder.errors import ShapeInferenceError, brief
 
-__all__ = [
-    "CustomCallApiVersion",
-    "CustomCallSchedule",
-    "OutputOperandAliasing",
-    "OutputOperandAliasingLike",
-    "ffi_dictionary",
-]
-
 
 class CustomCallApiVersion(NamedEnum, enum.IntEnum, op="custom_call", argument="api_version"):
     """The signature of a custom call's target, with the numbers of XLA's CustomCallApiVersion.

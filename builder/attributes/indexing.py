@@ -10,13 +10,6 @@ from builder.attributes.fields import set_integers
 from builder.check import refusal
 from builder.errors import ShapeInferenceError, brief, error_of
 
-__all__ = [
-    "GatherDimensionNumbers",
-    "GatherDimensionNumbersLike",
-    "ScatterDimensionNumbers",
-    "ScatterDimensionNumbersLike",
-]
-
 
 class _DimensionNumbers:
     """The base of the dimension numbers of gathers and scatters."""

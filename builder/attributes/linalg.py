@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from builder.attributes.fields import NamedEnum
 
-__all__ = ["FftType", "FftTypeLike", "Transpose", "TransposeLike"]
-
 
 class Transpose(NamedEnum, op="triangular_solve", argument="transpose_a"):
     """How `triangular_solve` uses its matrix: XLA's TriangularSolveOptions.

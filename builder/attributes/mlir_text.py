@@ -6,8 +6,6 @@ import math
 import re
 import struct
 
-__all__ = ["float_text", "quoted"]
-
 
 def float_text(value: float, bits: int) -> str:
     """Return the text of a float; infinities and NaNs are printed as hexadecimal bit patterns.

@@ -9,8 +9,6 @@ from typing import Any
 from builder.attributes.fields import sequence_or_none, set_integers
 from builder.check import refusal
 
-__all__ = ["PaddingConfig", "PaddingConfigDimension", "PaddingConfigLike"]
-
 
 @dataclass(frozen=True, slots=True)
 class PaddingConfigDimension:

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from builder.check import refusal
 
-__all__ = ["DotAlgorithm", "Precision", "PrecisionLike"]
-
 
 class Precision(enum.Enum):
     """How exactly a device multiplies f32 operands, if it has a choice: XLA's PrecisionConfig.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from builder.attributes.fields import NamedEnum
 
-__all__ = ["RandomAlgorithm", "RandomAlgorithmLike"]
-
 
 class RandomAlgorithm(NamedEnum, op="rng_bit_generator", argument="algorithm"):
     """The algorithm by which `rng_bit_generator` computes bits from its state.

@@ -10,8 +10,6 @@ from typing import Any, Final
 from builder.attributes.fields import unpackable
 from builder.check import integer, refusal
 
-__all__ = ["Padding", "PaddingLike", "dilated", "explicit_padding", "padding_argument"]
-
 _MOST: Final = 2**63
 _MOST_PAIRS: Final = 1000
 """More than the rank of any window, so that an infinite iterator is not read further."""

@@ -15,8 +15,6 @@ from builder.errors import BuilderError, ShapeInferenceError, error_of
 from builder.graph.xla_op import XlaOp
 from builder.types.shape import ArrayShape, Shape, TupleShape, element_at
 
-__all__ = ["BufferDonor", "Donations", "InputOutputAlias", "leaf_indices"]
-
 Index = tuple[int, ...]
 """The index of a value in a nested tuple; () is the tuple or array itself."""
 

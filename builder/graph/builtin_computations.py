@@ -15,8 +15,6 @@ from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import intern_array
 
-__all__ = ["default_comparator"]
-
 _PRED = intern_array(pt.pred, ())
 
 

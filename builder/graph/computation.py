@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from builder.inspection.table import OpTable
     from builder.rewriting.replacing import Replacement
 
-__all__ = ["XlaComputation"]
 
 P = TypeVar("P")
 

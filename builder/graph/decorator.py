@@ -11,8 +11,6 @@ from builder.graph.subcomputations import ReusableFunction, record_callable
 from builder.layout.program_layouts import result_shape
 from builder.types.shape import ShapeLike, shape_argument
 
-__all__ = ["computation"]
-
 
 @overload
 def computation(function: Callable[..., Any], /) -> ReusableFunction: ...

@@ -22,15 +22,6 @@ from builder.types.shape import Shape
 if TYPE_CHECKING:
     from builder.graph.xla_builder import XlaBuilder
 
-__all__ = [
-    "append",
-    "metadata_for",
-    "record",
-    "record_with_sharding",
-    "resolve_builder",
-    "rollback_on_error",
-    "shared_attributes",
-]
 
 _new: Final = object.__new__
 

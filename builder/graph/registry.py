@@ -11,8 +11,6 @@ from typing import Any, Final, TypeVar
 
 from builder.schema import Schema
 
-__all__ = ["OPERATIONS", "OpInfo", "op"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -36,19 +36,6 @@ from builder.types.shape import (
     shape_argument,
 )
 
-__all__ = [
-    "Recorded",
-    "ReusableFunction",
-    "as_computation",
-    "available_computation",
-    "build_all",
-    "computation_or_recorded",
-    "is_library_function",
-    "lift_captures",
-    "record_callable",
-    "signature",
-]
-
 
 class Recorded:
     """A callable recorded into a builder of its own, which is not built yet.

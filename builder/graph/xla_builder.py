@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from builder.attributes import ChannelHandleLike
     from builder.sharding.validation import ShardingLike, ShardingTree
 
-__all__ = ["XlaBuilder"]
 
 # An attribute name in HLO's lexer, which has no quoted names.
 _KEY: Final = r"[A-Za-z_][A-Za-z0-9_.\-]*"

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from builder.graph.computation import XlaComputation
     from builder.graph.xla_builder import XlaBuilder
 
-__all__ = ["OpMetadata", "SourceLocation", "XlaOp", "with_metadata"]
 
 NO_ATTRIBUTES: Final[Mapping[str, Any]] = MappingProxyType({})
 

@@ -9,8 +9,6 @@ from builder.graph.xla_op import XlaOp
 from builder.schema import MISSING, Group, Schema
 from builder.schema.kinds import COMPUTATION
 
-__all__ = ["attributes_text"]
-
 
 def attributes_text(schema: Schema, op: XlaOp, called: Callable[[XlaComputation], str]) -> str:
     """Return the text after the operands of an instruction.

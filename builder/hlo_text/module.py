@@ -8,8 +8,6 @@ from builder.hlo_text.printer import ModuleNames, Printer
 from builder.hlo_text.syntax import identifier, quoted, with_layout
 from builder.schema.kinds import braces
 
-__all__ = ["module_text"]
-
 
 def module_text(computation: XlaComputation, *, metadata: bool = False) -> str:
     """Return the text of a module with this entry; see `XlaComputation.to_hlo_text`."""

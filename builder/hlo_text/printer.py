@@ -20,16 +20,6 @@ from builder.support.registration import registrar
 from builder.support.unique_names import UniqueNames
 from builder.types.shape import Shape, TupleShape
 
-__all__ = [
-    "FRONTEND_ATTRIBUTES",
-    "RULES",
-    "Instruction",
-    "ModuleNames",
-    "Printer",
-    "Rule",
-    "rule",
-]
-
 Instruction = tuple[str, str, str]
 """The opcode of an instruction, its operands, and its attributes with a leading comma."""
 

@@ -9,8 +9,6 @@ from builder.schema.kinds import braces
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, TokenShape, nested_text
 
-__all__ = ["RESERVED", "identifier", "quoted", "with_layout"]
-
 # The keywords of HLO's lexer.
 RESERVED: Final = {t.name for t in pt.ALL} | {
     *("token", "opaque", "tuple", "HloModule", "ENTRY", "ROOT", "true", "false", "inf", "nan"),

@@ -16,8 +16,6 @@ from builder.schema.kinds import braces
 from builder.types.literal_text import literal_text
 from builder.types.primitive_type import PrimitiveType
 
-__all__ = ["AttributePrinter", "abbreviated", "constant_text", "value_text"]
-
 _MAX_LENGTH: Final = 240
 
 _MAX_ELEMENTS: Final = 8

@@ -16,8 +16,6 @@ from builder.inspection.diff import ComputationDiff, Difference, OpChange
 from builder.inspection.fingerprints import Fingerprints, value_key
 from builder.inspection.matching import match_ops
 
-__all__ = ["diff_of"]
-
 _Pair = tuple[XlaComputation, XlaComputation]
 
 

@@ -35,8 +35,6 @@ from builder.support.registration import registrar
 from builder.support.signatures import per_signature
 from builder.types.shape import ArrayShape, Shape, TupleShape, leaves
 
-__all__ = ["Cost", "cost_of", "size_in_bytes"]
-
 
 class Cost(NamedTuple):
     """The cost of an op or a computation.

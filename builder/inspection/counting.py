@@ -15,8 +15,6 @@ from builder.inspection.trip_count import trip_count
 from builder.schema import SCHEMAS, CostClass
 from builder.types.shape import ArrayShape, Shape, leaves
 
-__all__ = ["stats_of"]
-
 _Row = tuple[int, ...]
 """Executions, FLOPs, transcendentals and bytes."""
 

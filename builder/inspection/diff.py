@@ -13,8 +13,6 @@ from builder.inspection.rendering import colored_lines, printable
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["ComputationDiff", "Difference", "OpChange"]
-
 
 class Difference(NamedTuple):
     """A property with different values.

@@ -15,8 +15,6 @@ from builder.schema import SCHEMAS
 from builder.support.suggestions import did_you_mean
 from builder.types.shape import Shape, ShapeLike, shape_argument, without_layout
 
-__all__ = ["find_ops"]
-
 Predicate = Callable[[XlaOp], bool]
 
 

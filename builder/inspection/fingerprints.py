@@ -16,8 +16,6 @@ from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.types.literal_text import splat_value
 
-__all__ = ["Fingerprints", "graph_numbers", "value_key"]
-
 _MAX_UNHASHED_BYTES: Final = 4096
 
 

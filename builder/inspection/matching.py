@@ -15,8 +15,6 @@ from typing import Final
 from builder.graph.computation import XlaComputation
 from builder.inspection.fingerprints import Fingerprints, graph_numbers
 
-__all__ = ["match_ops"]
-
 
 def match_ops(
     before: XlaComputation, after: XlaComputation, fingerprints: Fingerprints

@@ -14,15 +14,6 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.text import Text
 
-__all__ = [
-    "Column",
-    "Printable",
-    "TextTable",
-    "bytes_text",
-    "colored_lines",
-    "flops_text",
-    "printable",
-]
 
 _WIDTH_WITHOUT_TERMINAL: Final = 120
 

@@ -8,8 +8,6 @@ from typing import Any, Final, NamedTuple
 
 from builder.inspection.rendering import Column, Printable, TextTable, bytes_text, flops_text
 
-__all__ = ["ArrayTotals", "ComputationStats", "LoopStats", "OpcodeStats"]
-
 
 @dataclass(frozen=True, slots=True)
 class ArrayTotals:

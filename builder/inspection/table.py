@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from builder.graph.computation import XlaComputation
     from builder.inspection.attribute_text import AttributePrinter
 
-__all__ = ["OpRow", "OpTable", "table_of"]
 
 _COLUMNS: Final = (
     Column("number", is_number=True, no_wrap=True),

@@ -12,8 +12,6 @@ from typing import Final
 from builder.graph.xla_op import XlaOp
 from builder.types.shape import ArrayShape
 
-__all__ = ["trip_count"]
-
 _Path = tuple[int, ...]
 """The indices of an element in a nested tuple."""
 

@@ -12,8 +12,6 @@ from typing import Any
 
 from builder.types.physical_layout import Tiling
 
-__all__ = ["Number", "combined", "divided", "ravel", "tiled", "unravel"]
-
 # An int or an int64 array; the typing module has no name for their common operations.
 Number = Any
 

@@ -23,17 +23,6 @@ from builder.types.layout import Layout, in_order, int_or_none
 from builder.types.physical_layout import Physical, physical
 from builder.types.shape import ArrayShape, ShapeLike, shape_of
 
-__all__ = [
-    "bounded_array",
-    "buffer_size",
-    "is_padding",
-    "layout_of",
-    "linear_index",
-    "multi_index",
-    "physical_dimensions",
-    "physical_of",
-]
-
 Integer = int | np.integer[Any]
 
 _MAX_NUMBER = 2**63 - 1

@@ -18,8 +18,6 @@ from builder.types.layout import PaddingValue
 from builder.types.primitive_type import PrimitiveType, dtype_text
 from builder.types.shape import ArrayShape, ShapeLike
 
-__all__ = ["pack", "unpack"]
-
 Array = npt.NDArray[Any]
 
 _MAX_BYTES: Final = 2**63 - 1

@@ -14,8 +14,6 @@ from builder.errors import ShapeInferenceError, XlaError, error_of
 from builder.types.layout import Layout, PaddingValue
 from builder.types.shape import ArrayShape, Shape, leaves, shape_argument, without_layout
 
-__all__ = ["check_supported_layout", "result_shape"]
-
 
 def check_supported_layout(op: str, name: str, shape: Shape) -> None:
     """Raise if argument `name` of `op` has a layout with padded dimensions or a padding value.

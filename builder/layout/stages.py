@@ -22,8 +22,6 @@ from math import prod
 
 from builder.types.physical_layout import Physical
 
-__all__ = ["Block", "Stage", "stages"]
-
 Range = tuple[int, int]
 """The first value of a digit, and the number of values."""
 

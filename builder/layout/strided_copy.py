@@ -10,8 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
-__all__ = ["strided_copy", "words"]
-
 Array = npt.NDArray[Any]
 Axis = tuple[int, int, int]
 """A size, and the strides in bytes of the target and of the source."""

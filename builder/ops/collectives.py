@@ -39,19 +39,6 @@ from builder.types.shape import (
     shape_argument,
 )
 
-__all__ = [
-    "all_gather",
-    "all_reduce",
-    "all_to_all",
-    "all_to_all_tuple",
-    "collective_broadcast",
-    "collective_permute",
-    "cross_replica_sum",
-    "multi_collective_permute",
-    "reduce_scatter",
-]
-
-
 Reducer = XlaComputation | Callable[..., Any]
 
 _all_reduce_shape = per_signature(shape_inference.collectives.all_reduce.strict)

@@ -35,18 +35,6 @@ from builder.schema import SCHEMAS
 from builder.support.signatures import per_signature
 from builder.types.shape import Shape
 
-__all__ = [
-    "call",
-    "call_reusable",
-    "composite_call",
-    "conditional",
-    "get_tuple_element",
-    "optimization_barrier",
-    "scan",
-    "tuple",
-    "while_",
-]
-
 Applied = XlaComputation | Callable[..., Any]
 _SEQUENCES = (list, builtins.tuple)
 

@@ -19,13 +19,6 @@ from builder.shape_inference import dynamic as infer
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
 
-__all__ = [
-    "dynamic_reshape",
-    "get_dimension_size",
-    "remove_dynamic_dimension",
-    "set_dimension_size",
-]
-
 _get_shape = per_signature(infer.get_dimension_size.strict)
 _set_shape = per_signature(infer.set_dimension_size.strict)
 _reshape_shape = per_signature(infer.dynamic_reshape.strict)

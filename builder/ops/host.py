@@ -34,20 +34,6 @@ from builder.types.shape import TOKEN_SHAPE, Shape, ShapeLike, TupleShape, shape
 if TYPE_CHECKING:
     from builder.graph.xla_builder import XlaBuilder
 
-__all__ = [
-    "after_all",
-    "custom_call",
-    "infeed_with_token",
-    "outfeed",
-    "outfeed_with_token",
-    "python_call",
-    "recv_from_host",
-    "recv_with_token",
-    "send",
-    "send_to_host",
-    "send_with_token",
-]
-
 
 @op(SCHEMAS["after_all"])
 def after_all(*operands: XlaOp | Sequence[XlaOp]) -> XlaOp:

@@ -33,8 +33,6 @@ from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape, intern_array
 
-__all__ = ["dynamic_slice", "dynamic_update_slice", "gather", "scatter"]
-
 StartIndices = XlaOp | Sequence[XlaOp | int]
 """A scalar op or a number for each dimension, or one vector."""
 

@@ -17,8 +17,6 @@ from builder.schema import SCHEMAS
 from builder.shape_inference import linalg as infer
 from builder.support.signatures import per_signature
 
-__all__ = ["cholesky", "fft", "triangular_solve"]
-
 _cholesky_shape = per_signature(infer.cholesky.strict)
 _triangular_solve_shape = per_signature(infer.triangular_solve.strict)
 _fft_shape = per_signature(infer.fft.strict)

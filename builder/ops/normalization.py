@@ -25,8 +25,6 @@ from builder.shape_inference import normalization as infer
 from builder.support.signatures import per_signature
 from builder.types.shape import Shape
 
-__all__ = ["batch_norm_grad", "batch_norm_inference", "batch_norm_training"]
-
 _grad_shape = per_signature(infer.batch_norm_grad.strict)
 _inference_shape = per_signature(infer.batch_norm_inference.strict)
 _training_shape = per_signature(infer.batch_norm_training.strict)

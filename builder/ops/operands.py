@@ -17,21 +17,6 @@ from builder.types.constant import as_constant_array, scalar_constant
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape
 
-__all__ = [
-    "Dimensions",
-    "Number",
-    "Operand",
-    "broadcast_to",
-    "check_broadcast",
-    "dimensions_attribute",
-    "integer_key",
-    "is_number",
-    "need_op",
-    "need_ops",
-    "number_as",
-    "number_constant",
-]
-
 _NUMBERS = (int, float, complex, np.generic)
 
 Number = int | float | complex | np.generic

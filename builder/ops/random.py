@@ -17,8 +17,6 @@ from builder.shape_inference import random as infer
 from builder.support.signatures import per_signature
 from builder.types.shape import ArrayShape, Shape, ShapeLike, shape_argument
 
-__all__ = ["rng_bit_generator", "rng_normal", "rng_uniform"]
-
 _normal_shape = per_signature(infer.rng_normal.strict)
 _uniform_shape = per_signature(infer.rng_uniform.strict)
 _bits_shape = per_signature(infer.rng_bit_generator.strict)

@@ -29,21 +29,6 @@ from builder.shape_inference import reshaping as infer
 from builder.support.signatures import per_signature
 from builder.types.shape import ArrayShape, Shape
 
-__all__ = [
-    "broadcast",
-    "broadcast_in_dim",
-    "collapse",
-    "concatenate",
-    "pad",
-    "pad_in_dim",
-    "reshape",
-    "reshape_with_inferred_dimension",
-    "rev",
-    "slice",
-    "slice_in_dim",
-    "transpose",
-]
-
 Attributes = Mapping[str, Any]
 
 

@@ -19,7 +19,6 @@ from builder.types.shape import ArrayShape, Shape, ShapeLike, shape_argument
 if TYPE_CHECKING:
     from builder.sharding.validation import ShardingLike
 
-__all__ = ["spmd_full_to_shard_shape", "spmd_shard_to_full_shape", "with_sharding"]
 
 _MANUAL = "{manual}"
 

@@ -6,8 +6,6 @@ from builder.graph.registry import op
 from builder.graph.xla_builder import XlaBuilder
 from builder.schema import SCHEMAS
 
-__all__: list[str] = []
-
 for _method, _family in (
     (XlaBuilder.parameter, "control_flow"),
     (XlaBuilder.constant, "elementwise"),

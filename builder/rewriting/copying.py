@@ -8,8 +8,6 @@ from typing import Any, Final
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import OpMetadata, XlaOp
 
-__all__ = ["copy_op", "merge_metadata"]
-
 _new: Final = object.__new__
 
 

@@ -13,8 +13,6 @@ from builder.ops.operands import need_ops
 from builder.rewriting.copying import copy_op
 from builder.support.unique_names import UniqueNames
 
-__all__ = ["extract"]
-
 
 def extract(
     computation: XlaComputation,

@@ -12,8 +12,6 @@ from builder.ops.operands import need_ops
 from builder.rewriting.copying import copy_op, merge_metadata
 from builder.shape_inference import control_flow
 
-__all__ = ["inline", "inline_into"]
-
 
 def inline(computation: XlaComputation | ReusableFunction, *operands: XlaOp) -> XlaOp:
     """Record the ops of a computation in the builder of the operands, instead of a call.

@@ -13,8 +13,6 @@ from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp, with_metadata
 from builder.rewriting.copying import copy_op, merge_metadata
 
-__all__ = ["Operands", "Replacement", "replace"]
-
 
 class Operands(tuple[XlaOp, ...]):
     """The operands of the op to replace, in the new computation.

@@ -10,19 +10,6 @@ from typing import Any, Final, NamedTuple, ParamSpec
 from builder.schema.element_types import ElementTypes
 from builder.schema.kinds import COMPUTATION, AttributeKind
 
-__all__ = [
-    "BUILDER_H",
-    "MATH_H",
-    "MISSING",
-    "SCHEMAS",
-    "Attribute",
-    "CostClass",
-    "Group",
-    "ResultType",
-    "Schema",
-    "define",
-]
-
 P = ParamSpec("P")
 
 BUILDER_H: Final = "xla_builder.h (not in the document)"

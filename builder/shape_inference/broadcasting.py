@@ -12,8 +12,6 @@ from __future__ import annotations
 from builder.check import Check
 from builder.types.shape import UNBOUNDED, ArrayShape
 
-__all__ = ["broadcast_sizes"]
-
 Sizes = tuple[tuple[int, ...], tuple[bool, ...]]
 """The size of each dimension, and whether it is dynamic."""
 

@@ -30,18 +30,6 @@ from builder.types.shape import (
     without_layout,
 )
 
-__all__ = [
-    "all_gather",
-    "all_reduce",
-    "all_to_all",
-    "all_to_all_tuple",
-    "collective_broadcast",
-    "collective_permute",
-    "partition_id",
-    "reduce_scatter",
-    "replica_id",
-]
-
 _ID = intern_array(pt.u32, ())
 
 

@@ -22,19 +22,6 @@ from builder.types.shape import (
     without_layout,
 )
 
-__all__ = [
-    "call",
-    "composite_call",
-    "conditional",
-    "get_tuple_element",
-    "optimization_barrier",
-    "same_shape",
-    "scan",
-    "scan_arguments",
-    "tuple",
-    "while_",
-]
-
 _PRED = intern_array(pt.pred, ())
 _INDEX = intern_array(pt.s32, ())
 

@@ -10,13 +10,6 @@ from builder.shape_inference.public import public
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, intern_array
 
-__all__ = [
-    "dynamic_reshape",
-    "get_dimension_size",
-    "remove_dynamic_dimension",
-    "set_dimension_size",
-]
-
 _MOST: Final = pt.s32.max
 
 

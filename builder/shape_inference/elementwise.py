@@ -27,19 +27,6 @@ from builder.types.shape import (
     intern_array,
 )
 
-__all__ = [
-    "binary",
-    "bitcast_convert_type",
-    "clamp",
-    "compare",
-    "convert_element_type",
-    "map",
-    "reduce_precision",
-    "select",
-    "stochastic_convert_type",
-    "unary",
-]
-
 COMPARISON_DIRECTIONS: Final = ("EQ", "NE", "GE", "GT", "LE", "LT")
 
 

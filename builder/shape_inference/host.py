@@ -23,22 +23,6 @@ from builder.types.shape import (
     without_layout,
 )
 
-__all__ = [
-    "after_all",
-    "custom_call",
-    "infeed",
-    "infeed_with_token",
-    "outfeed",
-    "outfeed_with_token",
-    "python_call",
-    "recv",
-    "recv_from_host",
-    "recv_with_token",
-    "send",
-    "send_to_host",
-    "send_with_token",
-]
-
 
 def _need_token(check: Check, name: str) -> None:
     shape = check.shapes[name]

@@ -14,8 +14,6 @@ from builder.check import INTEGRAL, Check, sizes_differ
 from builder.shape_inference.public import public
 from builder.types.shape import UNBOUNDED, ArrayShape, ProgramShape, Shape, TupleShape, intern_array
 
-__all__ = ["dynamic_slice", "dynamic_update_slice", "gather", "scatter"]
-
 
 def _start_indices(check: Check, start_indices: Sequence[Shape], rank: int) -> None:
     """Check that there is one start index for each dimension.

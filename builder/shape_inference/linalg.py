@@ -14,8 +14,6 @@ from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape
 
-__all__ = ["cholesky", "fft", "triangular_solve"]
-
 
 def _square(check: Check, name: str) -> ArrayShape:
     """Return operand `name`, which must consist of square floating-point or complex matrices."""

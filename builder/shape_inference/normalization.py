@@ -9,8 +9,6 @@ from builder.check import CONVERT, FLOATING, Check, sizes_differ
 from builder.shape_inference.public import public
 from builder.types.shape import ArrayShape, Shape, TupleShape, intern_array
 
-__all__ = ["batch_norm_grad", "batch_norm_inference", "batch_norm_training"]
-
 
 def _feature(check: Check, feature_index: int, *names: str) -> tuple[ArrayShape, ArrayShape]:
     """Return the result's shape, and the shape of vectors with one number for each feature."""

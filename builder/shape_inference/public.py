@@ -31,8 +31,6 @@ from builder.errors import OperandError, XlaError, brief, error_of
 from builder.types.primitive_type import PrimitiveType, as_primitive_type
 from builder.types.shape import ProgramShape, Shape, shape_of
 
-__all__ = ["public"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -10,8 +10,6 @@ from builder.shape_inference.public import public
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, TupleShape
 
-__all__ = ["rng_bit_generator", "rng_normal", "rng_uniform"]
-
 
 def _result(check: Check, shape: Shape, *scalars: str) -> ArrayShape:
     """Return the result's shape, whose element type the scalar operands must have."""

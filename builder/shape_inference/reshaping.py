@@ -15,20 +15,6 @@ from builder.check import COMPLEX, FLOATING, INTEGRAL, Check, integer
 from builder.shape_inference.public import public
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape, intern_array
 
-__all__ = [
-    "broadcast",
-    "broadcast_in_dim",
-    "collapse",
-    "concatenate",
-    "iota",
-    "pad",
-    "reshape",
-    "rev",
-    "slice",
-    "slice_in_dim",
-    "transpose",
-]
-
 
 @public
 def broadcast(operand: Shape, broadcast_sizes: Sequence[int]) -> ArrayShape:

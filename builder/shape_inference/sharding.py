@@ -12,8 +12,6 @@ from builder.shape_inference.public import public
 from builder.sharding.mesh import MeshSharding
 from builder.types.shape import ArrayShape, Shape
 
-__all__ = ["spmd_full_to_shard_shape", "spmd_shard_to_full_shape", "with_sharding"]
-
 
 @public
 def with_sharding(operand: Shape, sharding: str | MeshSharding) -> ArrayShape:

@@ -8,8 +8,6 @@ from builder.attributes.window import Padding, dilated, explicit_padding
 from builder.check import Check
 from builder.types.shape import MAX_ELEMENTS, UNBOUNDED
 
-__all__ = ["window_list", "window_padding", "windows_along"]
-
 
 def window_list(
     check: Check, values: Sequence[int], count: int, *, of: str, name: str

@@ -14,8 +14,6 @@ from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.sharding.tiling import shard_shape, sharded_array, transposed
 from builder.types.shape import ArrayShape, ShapeLike
 
-__all__ = ["Mesh", "MeshSharding"]
-
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_.$\-]*"
 _MAX_DEVICES: Final = 1 << 24
 

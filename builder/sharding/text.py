@@ -12,8 +12,6 @@ from typing import Final
 
 from builder.types.text_reader import outside_quotes
 
-__all__ = ["as_per_value", "is_shardy", "join_leaf_texts", "leaf_texts"]
-
 _SHARDY: Final = "#sdy."
 _SHARDING: Final = "#sdy.sharding"
 _PER_VALUE: Final = "#sdy.sharding_per_value<["

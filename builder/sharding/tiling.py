@@ -17,15 +17,6 @@ from builder.errors import OperandError, ShapeInferenceError, brief
 from builder.types.shape import UNBOUNDED, ArrayShape, ShapeLike, intern_array, shape_argument
 from builder.types.text_reader import TextReader, outside_quotes
 
-__all__ = [
-    "Tiling",
-    "parse_tiling",
-    "parse_tilings",
-    "shard_shape",
-    "sharded_array",
-    "transposed",
-]
-
 _UNTILED: Final = ("replicated", "manual", "unknown", "unreduced")
 _SUBGROUPS: Final = ("replicated", "manual", "unreduced")
 _MAX_DEVICES: Final = 1 << 24

@@ -23,19 +23,6 @@ from builder.types.shape import ArrayShape, Shape, TupleShape, leaves
 if TYPE_CHECKING:
     from builder.graph.xla_builder import XlaBuilder
 
-__all__ = [
-    "ShardingFault",
-    "ShardingLike",
-    "ShardingTree",
-    "block_sharding",
-    "check_sharding_type",
-    "full_array_tiling",
-    "leaf_shardings",
-    "register_meshes",
-    "register_sharding",
-    "register_sharding_dialect",
-    "sharding_text",
-]
 
 ShardingLike = str | MeshSharding
 """A tiling in GSPMD's text form, or a sharding along the axes of a mesh."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from types import FrameType
 from typing import Final
 
-__all__ = ["INSIDE", "caller_frame"]
-
 
 class _Inside(dict[str, bool]):
     """Whether a source file belongs to `builder` or `lowering`, cached by file name.

@@ -18,8 +18,6 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-__all__ = ["extension"]
-
 
 def extension(module: str, function: str) -> Callable[..., Any]:
     """Import a module, and return one of its functions.

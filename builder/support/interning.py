@@ -13,8 +13,6 @@ from weakref import ref
 
 from builder.support.signatures import SignatureTable
 
-__all__ = ["InternTable"]
-
 T = TypeVar("T")
 
 

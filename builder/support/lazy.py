@@ -27,8 +27,6 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-__all__ = ["lazy_name"]
-
 
 def lazy_name(package: dict[str, Any], modules: Mapping[str, str], name: str) -> Any:
     """Import a name of a package and store it there, so that `__getattr__` runs once per name.

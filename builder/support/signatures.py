@@ -16,8 +16,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
-__all__ = ["MAX_SIGNATURES", "SignatureTable", "per_signature"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from difflib import get_close_matches
 
-__all__ = ["did_you_mean"]
-
 
 def did_you_mean(name: str, spellings: Mapping[str, str], cutoff: float) -> str:
     r"""Return the line of a message that suggests similar names, or "" if there are none.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["UniqueNames"]
-
 
 class UniqueNames:
     """Returns each name once: "add", "add.1", "add.2", ...

@@ -21,16 +21,6 @@ from builder.types import primitive_type as pt
 from builder.types.primitive_type import Kind, PrimitiveType
 from builder.types.shape import ArrayShape, intern_array
 
-__all__ = [
-    "as_constant_array",
-    "check_number",
-    "constant_plan",
-    "is_splat",
-    "scalar_array",
-    "scalar_constant",
-    "splat_or_array",
-]
-
 
 def check_number(value: Any, element_type: PrimitiveType, op: str = "constant") -> None:
     """Raise ConstantError unless `element_type` represents the Python number `value`.

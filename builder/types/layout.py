@@ -13,17 +13,6 @@ from typing import Any, Final
 
 from builder.errors import ShapeInferenceError, brief
 
-__all__ = [
-    "COMBINE",
-    "MAX_DIMENSIONS",
-    "Layout",
-    "PaddingValue",
-    "Tile",
-    "in_order",
-    "int_or_none",
-    "tiled_rank",
-]
-
 MAX_DIMENSIONS: Final = 65536
 """An exclusive limit on the number of dimensions, so that infinite iterators are refused."""
 

@@ -11,8 +11,6 @@ from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, br
 from builder.types.layout import COMBINE, Layout, PaddingValue, Tile, tiled_rank
 from builder.types.text_reader import TextReader
 
-__all__ = ["Places", "parse_layout", "read_layout"]
-
 Places = dict[str, list[int]]
 """The positions in the text of each `Layout` argument: one for each tile and each padded dimension,
 one for each other argument; for "minor_to_major" the position of the "{"."""

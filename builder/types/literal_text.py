@@ -15,8 +15,6 @@ from builder.types import primitive_type as pt
 from builder.types.constant import is_splat, splat_or_array
 from builder.types.primitive_type import PrimitiveType
 
-__all__ = ["literal_text", "splat_value"]
-
 # The types whose NaN payload the parser reads, with the width of the mantissa.
 _PAYLOAD_BITS = {
     "f8e3m4": 4,

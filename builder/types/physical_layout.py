@@ -19,8 +19,6 @@ from math import prod
 
 from builder.types.layout import COMBINE, Layout, Tile
 
-__all__ = ["Physical", "Tiling", "physical"]
-
 
 @dataclass(frozen=True, slots=True)
 class Tiling:

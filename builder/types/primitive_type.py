@@ -19,17 +19,6 @@ from builder.errors import OperandError, PrimitiveTypeError, XlaError, brief
 if TYPE_CHECKING:
     from builder.types.shape import ArrayShape, DimensionLike
 
-__all__ = [
-    "Kind",
-    "PrimitiveType",
-    "as_primitive_type",
-    "dtype_text",
-    "element_type_argument",
-    "float_info",
-    "from_dtype",
-    "from_name",
-]
-
 
 class Kind(enum.Enum):
     """The kind of values of a primitive type."""

@@ -28,28 +28,6 @@ from builder.types.physical_layout import physical
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
 from builder.types.text_reader import TextReader
 
-__all__ = [
-    "TOKEN_SHAPE",
-    "UNBOUNDED",
-    "ArrayShape",
-    "Bounded",
-    "ProgramShape",
-    "Shape",
-    "ShapeLike",
-    "TokenShape",
-    "TupleShape",
-    "array_shape",
-    "bounded",
-    "element_at",
-    "fold",
-    "leaves",
-    "parse_shape",
-    "shape_argument",
-    "shape_of",
-    "tuple_shape",
-    "without_layout",
-]
-
 T = TypeVar("T")
 
 UNBOUNDED: Final = -1

@@ -9,8 +9,6 @@ from typing import Final
 
 from builder.errors import ShapeInferenceError, ShapeTextError, brief
 
-__all__ = ["TextReader", "outside_quotes"]
-
 _TOKENS: Final = re.compile(
     r"(?:\s|/\*.*?\*/)*+(?:([A-Za-z_][A-Za-z0-9_]*)|(<=)|(\d+)|(\S))", re.DOTALL
 )

@@ -13,8 +13,6 @@ from typing import Any, Final, NoReturn
 
 import click
 
-__all__ = ["NAME", "FailedError", "ended_by_interrupt", "json_option", "main", "subcommand"]
-
 NAME: Final = "xlabuilder"
 
 FAILED: Final = 1

@@ -8,8 +8,6 @@ from typing import Any
 from lowering.cli.command import NAME, json_option, subcommand
 from lowering.cli.output import print_json, show, table
 
-__all__ = ["versions"]
-
 
 @subcommand("devices")
 @json_option

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from builder.graph.computation import XlaComputation
     from builder.types.shape import ArrayShape, Shape
 
-__all__ = ["arguments_of", "execution_options"]
-
 
 def execution_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the file argument and the options of a command that executes a program.

@@ -12,7 +12,6 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["print_json", "seconds_text", "show", "table"]
 
 _DEFAULT_WIDTH: Final = 160
 """The width of tables in files and pipes, if COLUMNS is not set."""

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from builder.graph.computation import XlaComputation
     from lowering.stablehlo.module import StablehloModule
 
-__all__ = ["Program", "file_argument", "opened", "shape_fix", "shape_option"]
 
 file_argument: Final = click.argument("file", metavar="FILE", type=click.Path(allow_dash=True))
 

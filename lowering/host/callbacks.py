@@ -29,18 +29,6 @@ from lowering.errors import ExecutionError
 from lowering.pjrt.host_arrays import describe, host_array
 from lowering.pjrt.nesting import NestingError, flatten_value, result_packer
 
-__all__ = [
-    "PYTHON_CALL",
-    "PythonFunction",
-    "SharedCallback",
-    "SharedFailure",
-    "WaitTimes",
-    "guarded",
-    "python_callback",
-    "raise_failure",
-    "shared_failure",
-]
-
 R = TypeVar("R")
 
 PYTHON_CALL: Final = "xlabuilder.python_call"

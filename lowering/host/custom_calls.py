@@ -11,13 +11,11 @@ from typing import Any, Final
 import jax
 from jaxlib.mlir import ir
 
-from builder.errors import OperandError, brief
-from lowering.errors import CompileError, error_of, recorded_at
+from builder.errors import OperandError, brief, error_of
+from lowering.errors import CompileError, recorded_at
 from lowering.jaxlib_api import compilation
 from lowering.mlir.operations import call_target, operations_in
 from lowering.reading.bytecode_tables import module_strings
-
-__all__ = ["check_registered", "failing_calls", "is_reserved_target", "register_custom_call_target"]
 
 _APIS: Final = {"untyped": 0, "typed": 1}
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from builder.errors import brief
+from builder.errors import brief, error_of
 from builder.types import primitive_type as pt
 from builder.types.shape import (
     ArrayShape,
@@ -28,17 +28,10 @@ from builder.types.shape import (
     leaves,
     shape_argument,
 )
-from lowering.errors import ArgumentError, DeviceError, ExecutionError, error_of
+from lowering.errors import ArgumentError, DeviceError, ExecutionError
 from lowering.pjrt.devices import DeviceLike, device as find_device
 from lowering.pjrt.host_arrays import read_array
 from lowering.pjrt.nesting import result_packer
-
-__all__ = [
-    "clear_transfers",
-    "timeout",
-    "transfer_from_outfeed",
-    "transfer_to_infeed",
-]
 
 timeout: float = 60.0
 """How many seconds a program waits for a value that it reads, and `transfer_from_outfeed` for one

@@ -31,17 +31,8 @@ from typing import Any, Final
 import jax
 import jaxlib.version
 
-from builder.errors import OperandError, brief
-from lowering.errors import CompileError, error_of
-
-__all__ = [
-    "NativeSource",
-    "SharedLibrary",
-    "compile_error",
-    "operand_error",
-    "read_source",
-    "shared_library",
-]
+from builder.errors import OperandError, brief, error_of
+from lowering.errors import CompileError
 
 _LANGUAGES: Final = {".c": "c", ".cc": "c++", ".cpp": "c++", ".cxx": "c++", ".cu": "c++"}
 """The language of a file by its suffix."""

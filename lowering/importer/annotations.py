@@ -24,13 +24,6 @@ from lowering.mlir.operations import argument_attributes, attribute_text, entry_
 from lowering.pjrt.entry_layouts import LAYOUT_MODE
 from lowering.sharding.attributes import GSPMD, SHARDINGS, SHARDY
 
-__all__ = [
-    "annotate",
-    "annotations_of",
-    "foreign_names",
-    "of_all_leaves",
-]
-
 _FRONTEND: Final = "mhlo.frontend_attributes"
 
 _READ: Final = {

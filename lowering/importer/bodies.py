@@ -8,8 +8,6 @@ from jaxlib.mlir import ir
 
 from lowering.importer.registry import Value
 
-__all__ = ["Body", "RegionOperation", "region_operations"]
-
 
 class Body:
     """The one block of a region.

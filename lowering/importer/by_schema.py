@@ -26,7 +26,6 @@ from lowering.stablehlo.attribute_codecs import attribute_names, read_attributes
 if TYPE_CHECKING:
     from lowering.importer.scope import Scope
 
-__all__ = ["SchemaImporter", "derived_importer", "importer_of", "schema_importer"]
 
 _SYNONYMS: Final = {
     "chlo.tan": "tan",

@@ -21,8 +21,6 @@ from lowering.jaxlib_api import mlir
 from lowering.mlir.operations import main_function
 from lowering.stablehlo.module import StablehloModule
 
-__all__ = ["call_decomposition"]
-
 
 def call_decomposition(
     scope: Scope,

@@ -8,8 +8,6 @@ from jaxlib.mlir import ir
 
 from lowering.errors import LoweringError, recorded_at
 
-__all__ = ["failure", "unsupported"]
-
 _REASONS: Final = {
     "sdy.manual_computation": ": each device runs its body on its shards of the arrays, and no op "
     "of XLA has such a computation",

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Final
 
 from jaxlib.mlir import ir
 
-from builder.errors import OperandError, ShapeTextError, brief
+from builder.errors import OperandError, ShapeTextError, brief, error_of
 from builder.graph.aliasing import leaf_indices
 from builder.graph.computation import XlaComputation
 from builder.support.unique_names import UniqueNames
@@ -29,7 +29,7 @@ from builder.types.shape import (
     parse_shape,
     without_layout,
 )
-from lowering.errors import LoweringError, ModuleFileError, error_of
+from lowering.errors import LoweringError, ModuleFileError
 from lowering.importer.importing import to_computation
 from lowering.importer.tables import decoded, name_of
 from lowering.jaxlib_api import hlo_conversion, mlir
@@ -46,8 +46,6 @@ from lowering.reading.file_kind import BEGINNING, LARGE, complete_characters
 from lowering.reading.helper_process import HelperError, in_helper
 from lowering.sharding.frontend_shardings import read_shardings
 from lowering.stablehlo.module import Buffer, StablehloModule, read_file
-
-__all__ = ["from_hlo", "is_hlo"]
 
 
 def from_hlo(source: str | Buffer | os.PathLike[str]) -> XlaComputation:

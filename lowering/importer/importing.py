@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jaxlib.mlir import ir
 
-from builder.errors import OperandError, XlaError, brief
+from builder.errors import OperandError, XlaError, brief, error_of
 from builder.graph.aliasing import leaf_indices
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.support.unique_names import UniqueNames
 from builder.types.shape import ProgramShape, Shape, ShapeLike, TupleShape, leaves, without_layout
-from lowering.errors import LoweringError, error_of
+from lowering.errors import LoweringError
 from lowering.importer.annotations import (
     annotate,
     annotations_of,
@@ -39,7 +39,6 @@ from lowering.stablehlo.module import StablehloModule, load, load_bytes
 if TYPE_CHECKING:
     from jax.export import Exported
 
-__all__ = ["imported", "to_computation", "with_file_name"]
 
 _CALLEES = {
     "func.call": "callee",

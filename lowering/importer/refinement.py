@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from jaxlib.mlir import ir
 
-from builder.errors import OperandError, brief
+from builder.errors import OperandError, brief, error_of
 from builder.types.shape import (
     UNBOUNDED,
     ArrayShape,
@@ -27,14 +27,12 @@ from builder.types.shape import (
     parse_shape,
     shape_argument,
 )
-from lowering.errors import ArgumentError, LoweringError, error_of
+from lowering.errors import ArgumentError, LoweringError
 from lowering.importer.failures import failure
 from lowering.jaxlib_api import artifacts, mlir
 from lowering.mlir.operations import main_function, operations_in
 from lowering.mlir.types import mlir_type, shape_of_type
 from lowering.stablehlo.module import StablehloModule
-
-__all__ = ["has_unbounded_sizes", "refined", "with_argument_shapes"]
 
 _WRAPPER: Final = "stablehlo.shape_refinement_operand_wrapper"
 """A custom call that returns its first operand, in a type with unbounded sizes."""

@@ -24,8 +24,6 @@ from lowering.importer.registry import IMPORTERS, Value
 from lowering.importer.scope import Scope
 from lowering.importer.tables import Tables
 
-__all__ = ["Regions"]
-
 _BRANCHING = ("stablehlo.if", "stablehlo.case")
 
 

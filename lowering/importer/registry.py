@@ -14,8 +14,6 @@ from jaxlib.mlir import ir
 from builder.graph.xla_op import XlaOp
 from builder.support.registration import registrar
 
-__all__ = ["DECOMPOSITIONS", "IMPORTERS", "Imported", "Importer", "Value", "importer"]
-
 if TYPE_CHECKING:
     Value = ir.Value[Any]
 else:

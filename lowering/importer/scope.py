@@ -27,8 +27,6 @@ from lowering.importer.registry import Value
 from lowering.importer.tables import Place, Tables
 from lowering.sharding.attributes import SHARDINGS
 
-__all__ = ["Scope", "flat_values", "is_used", "nested_value"]
-
 _NO_OPERATION: Final = frozenset(("tuple", "get_tuple_element"))
 """Opcodes that are lowered to no operation, so their metadata would be lost."""
 

@@ -10,8 +10,6 @@ from lowering.importer.failures import failure
 from lowering.importer.registry import importer
 from lowering.importer.scope import Scope
 
-__all__: list[str] = []
-
 
 @importer("sdy.sharding_constraint")
 def sharding_constraint(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:

@@ -13,8 +13,6 @@ from operator import sub
 from types import CodeType
 from typing import Final
 
-__all__ = ["MOST_PLACES", "WIDTH", "code_of_places"]
-
 MOST_PLACES: Final = 64
 """The most lines in one code object: to look up one line, Python decodes all of them."""
 

@@ -18,8 +18,6 @@ from lowering.importer.source_lines import MOST_PLACES, WIDTH, code_of_places
 from lowering.mlir.operations import attribute_text, dictionary
 from lowering.mlir.types import shape_of_type
 
-__all__ = ["Place", "Tables", "UnboundedSizeError", "decoded", "name_of"]
-
 
 class Place(NamedTuple):
     """The location of an operation.

@@ -13,8 +13,6 @@ from jaxlib.mlir import ir
 
 from lowering.mlir.operations import operations_where
 
-__all__ = ["replace_conditionals"]
-
 _CONDITIONALS: Final = ("stablehlo.if", "stablehlo.case")
 _TOKEN: Final = "!stablehlo.token"
 

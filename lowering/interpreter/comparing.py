@@ -32,8 +32,6 @@ from lowering.pjrt.devices import DeviceLike, device as find_device
 from lowering.running.compiling import compile
 from lowering.stablehlo.module import StablehloModule
 
-__all__ = ["compare"]
-
 Array = np.ndarray[Any, Any]
 Values = dict[XlaOp, Any]
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from builder.graph.xla_op import XlaOp
 
-__all__ = ["Comparison", "Difference"]
-
 
 @dataclass(frozen=True, slots=True)
 class Difference:

@@ -11,11 +11,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from builder.errors import BuilderError, OperandError, brief
+from builder.errors import BuilderError, OperandError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.types.shape import ArrayShape, Shape, leaves
-from lowering.errors import DeviceError, ExecutionError, LoweringError, error_of
+from lowering.errors import DeviceError, ExecutionError, LoweringError
 from lowering.importer import to_computation
 from lowering.interpreter import helper
 from lowering.interpreter.instrumentation import with_probes, with_results
@@ -26,8 +26,6 @@ from lowering.running.arguments import DELETED, DELETED_FIX, Arguments
 from lowering.running.program import ProgramInfo
 from lowering.stablehlo.lower import lower
 from lowering.stablehlo.module import StablehloModule, load
-
-__all__ = ["Interpretation", "Program", "interpret", "program_of", "run"]
 
 Program = StablehloModule | XlaComputation
 Probe = bool | XlaOp | int | str | Iterable[XlaOp | int | str] | None

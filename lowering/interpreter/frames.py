@@ -9,8 +9,6 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["Frame", "receive", "send"]
-
 Frame = tuple[dict[str, Any], list[bytes]]
 
 

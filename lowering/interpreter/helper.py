@@ -24,8 +24,6 @@ from typing import Any, Final
 from lowering.errors import ExecutionError
 from lowering.interpreter import frames
 
-__all__ = ["HelperCrashError", "HelperTimeoutError", "ask", "helper_id"]
-
 # Empty modules replace the packages, whose __init__ would import jax, which is slow.
 _PROGRAM: Final = """
 import sys, types

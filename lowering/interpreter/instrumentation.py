@@ -10,8 +10,6 @@ from builder.graph.xla_op import NO_ATTRIBUTES, OpMetadata, XlaOp
 from builder.types.shape import Shape, TokenShape, TupleShape
 from lowering.interpreter.probes import PROBE
 
-__all__ = ["extract", "with_probes", "with_results"]
-
 _new: Final = object.__new__
 
 

@@ -23,8 +23,6 @@ from lowering.mlir.types import shape_of_type
 from lowering.reading.bytecode_tables import module_strings
 from lowering.stablehlo.module import StablehloModule
 
-__all__ = ["UNSUPPORTED", "interpreter_bytecode", "is_unsupported"]
-
 _NO_DEVICES: Final = "it runs on one device, without communication"
 _NO_HOST: Final = "it has no host to exchange data with"
 _RANDOM: Final = "the specification does not define the random numbers"

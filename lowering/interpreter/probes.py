@@ -10,8 +10,6 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
-__all__ = ["PROBE", "barrier_name", "probe_name"]
-
 PROBE: Final = "xlabuilder.probe"
 """The frontend attribute of a barrier that is a probe, and the target of the custom call."""
 

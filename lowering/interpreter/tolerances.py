@@ -29,16 +29,6 @@ from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape, leaves
 
-__all__ = [
-    "accumulated",
-    "is_sum",
-    "largest",
-    "largest_term",
-    "may_flush",
-    "of_op",
-    "smallest_normal",
-]
-
 Array = np.ndarray[Any, Any]
 
 _F64_TOLERANCES: Final[dict[str, float]] = dict.fromkeys(("log_plus_one", "atanh"), 256)

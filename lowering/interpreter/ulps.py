@@ -15,8 +15,6 @@ import numpy as np
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 
-__all__ = ["FAR", "distances", "in_units_of"]
-
 Array = np.ndarray[Any, Any]
 
 FAR: Final = float("inf")

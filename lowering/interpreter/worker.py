@@ -28,8 +28,6 @@ from lowering.interpreter.probes import probe_name
 from lowering.jaxlib_api import interpreter, mlir
 from lowering.mlir.operations import main_function, operations_where
 
-__all__ = ["serve"]
-
 _TOKEN: Final = "!stablehlo.token"
 _EXCHANGEABLE: Final = re.compile(r"u?i(?:8|16|32|64)|f16|f32|f64")
 _NARROW: Final = re.compile(r"(u?i)[24]")

@@ -10,17 +10,6 @@ from typing import Any, Final
 from lowering.jaxlib_api.jax_arrays import array_type
 from lowering.jaxlib_api.native import xla_client
 
-__all__ = [
-    "default_layout",
-    "layout_of",
-    "layout_text",
-    "parameter_layouts",
-    "parameter_tilings",
-    "put_in_layout",
-    "result_layouts",
-    "result_tilings",
-]
-
 layout_of: Final[Callable[[Any], Any]] = array_type._pjrt_layout.fget
 """Return the memory layout of a jax.Array, to compare with `default_layout`.
 

@@ -12,12 +12,6 @@ from lowering.jaxlib_api.mlir import bytecode, new_context
 from lowering.jaxlib_api.native import jax_extension
 from lowering.jaxlib_api.versions import current_version
 
-__all__ = [
-    "decomposed",
-    "refined",
-    "serialize_artifact",
-]
-
 _OTHER_DIALECTS: Final = (b"chlo\0", b"mhlo\0", b"sdy\0")
 """Strings in bytecode with operations of these dialects; other bytecode may have them too."""
 

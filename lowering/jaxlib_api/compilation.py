@@ -14,15 +14,6 @@ from lowering.jaxlib_api.mlir import new_context
 from lowering.jaxlib_api.native import jax_extension, xla_client
 from lowering.jaxlib_api.topologies import is_absent
 
-__all__ = [
-    "CALLBACK_TARGET",
-    "compile_and_load",
-    "compile_options",
-    "known_flags",
-    "options_bytes",
-    "registered_targets",
-]
-
 
 def registered_targets(platform: str) -> dict[str, Any]:
     """The functions registered for custom calls on a platform, by name."""

@@ -11,16 +11,6 @@ from typing import Any, Final
 from lowering.jaxlib_api.compilation import compile_and_load
 from lowering.jaxlib_api.native import jax_extension, xla_client
 
-__all__ = [
-    "compiled_cost",
-    "compiled_memory",
-    "cpu_features",
-    "deserialize",
-    "host_cpu_features",
-    "optimized_hlo_text",
-    "serialized",
-]
-
 
 def serialized(loaded: Any) -> bytes:
     """Serialize an executable for `deserialize` in another process.

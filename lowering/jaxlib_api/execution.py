@@ -8,16 +8,6 @@ from typing import Any, Final, NamedTuple
 from lowering.jaxlib_api.native import jax_extension
 from lowering.jaxlib_api.versions import jaxlib_version
 
-__all__ = [
-    "call_data",
-    "direct_caller",
-    "result_handler",
-    "rows_runner",
-    "runner",
-    "sharded_runner",
-    "tree_caller",
-]
-
 
 def result_handler(aval: Any, sharding: Any) -> Any:
     """Return a handler for `runner` that creates the jax.Array of one result."""

@@ -9,15 +9,6 @@ from typing import Any, Final
 from lowering.jaxlib_api.mlir import UnreadableModuleError
 from lowering.jaxlib_api.native import jax_extension, xla_client
 
-__all__ = [
-    "hlo_program",
-    "hlo_proto",
-    "hlo_text_to_stablehlo",
-    "is_hlo_proto",
-    "parsed_hlo_text",
-    "stablehlo_to_hlo_text",
-]
-
 
 def hlo_text_to_stablehlo(text: str) -> bytes:
     """Convert HLO text to a StableHLO module in MLIR bytecode.

@@ -12,12 +12,6 @@ from jaxlib.mlir.dialects import stablehlo
 from lowering.jaxlib_api.mlir import new_context
 from lowering.jaxlib_api.versions import current_version
 
-__all__ = [
-    "interpreted",
-    "interpreter_context",
-    "interprets_fft",
-]
-
 
 def interpreter_context() -> ir.Context:
     """Return a new MLIR context that includes the interpreter's own operations.

@@ -7,16 +7,6 @@ from typing import Any, Final
 
 from lowering.jaxlib_api.native import jax_extension, xla_client
 
-__all__ = [
-    "array_type",
-    "assemble",
-    "aval_of",
-    "is_deleted",
-    "memory_of",
-    "put",
-    "sharding_getter",
-]
-
 
 def put(array: Any, aval: Any, sharding: Any, device: Any) -> Any:
     """Copy a NumPy array to `device`; it may be modified right afterwards.

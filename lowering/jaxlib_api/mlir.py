@@ -10,19 +10,6 @@ from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext, _mlirHlo
 from jaxlib.mlir.dialects import chlo, sdy, stablehlo
 
-__all__ = [
-    "BYTECODE_MAGIC",
-    "UnreadableModuleError",
-    "bytecode",
-    "bytecode_pieces",
-    "elements_attribute",
-    "new_context",
-    "read_module",
-    "try_bytecode",
-    "try_text",
-    "without_locations",
-]
-
 _REGISTRY: Final = ir.DialectRegistry()
 
 _jax_mlir_ext.register_dialects(_REGISTRY)

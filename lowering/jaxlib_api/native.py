@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import Any, Final
 
-__all__ = ["jax_extension", "xla_client"]
-
 # Imported by name, since jaxlib has no type stubs for them.
 jax_extension: Final[Any] = importlib.import_module("jaxlib._jax")
 xla_client: Final[Any] = importlib.import_module("jaxlib.xla_client")

@@ -8,12 +8,6 @@ from typing import Any
 
 from lowering.jaxlib_api.native import jax_extension
 
-__all__ = [
-    "devices_of_topology",
-    "is_absent",
-    "topology_devices",
-]
-
 
 def is_absent(device: Any) -> bool:
     """Return whether a device belongs to a topology and is not present."""

@@ -7,14 +7,6 @@ from typing import Any
 
 from jaxlib.mlir.dialects import stablehlo
 
-__all__ = [
-    "compatible_version",
-    "current_version",
-    "jaxlib_version",
-    "minimum_version",
-    "platform_version",
-]
-
 
 def current_version() -> str:
     """Return the newest StableHLO version that this jaxlib writes ("1.17.0" in 0.10.2)."""

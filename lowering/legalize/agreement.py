@@ -30,8 +30,6 @@ from lowering.mlir.operations import (
 from lowering.sharding.participants import COLLECTIVES
 from lowering.sharding.partitioning import Partitioning
 
-__all__ = ["Disagreement", "compare_conditions"]
-
 _CONDITIONAL: Final = ("stablehlo.if", "stablehlo.case", "stablehlo.while")
 
 

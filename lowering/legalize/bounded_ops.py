@@ -26,8 +26,6 @@ from lowering.legalize.registry import ALL_PLATFORMS, Apply, Rewrite, Value
 from lowering.legalize.windows import window_count, window_dimension
 from lowering.stablehlo.bounded_sizes import ReshapedSize, reshaped_sizes
 
-__all__ = ["BOUNDED"]
-
 BOUNDED: Final[list[Rewrite]] = []
 """The rewrites of operations on bounded sizes."""
 

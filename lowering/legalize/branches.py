@@ -15,8 +15,6 @@ from lowering.legalize.registry import Target, Value
 from lowering.mlir.operations import operations_in
 from lowering.sharding.attributes import SHARDINGS
 
-__all__ = ["separate_branch_shardings"]
-
 _BRANCHING: Final = ("stablehlo.if", "stablehlo.case")
 
 

@@ -14,8 +14,6 @@ from lowering.legalize.registry import ALL_PLATFORMS, Value, rewrite
 from lowering.mlir.types import dense_attribute
 from lowering.reading.constants import elements_in_bytecode
 
-__all__ = ["known_elements"]
-
 
 def known_elements(value: Value) -> np.ndarray[Any, Any] | None:
     """The elements of a constant, or of a broadcast constant.

@@ -10,8 +10,6 @@ from builder.types import primitive_type as pt
 from lowering.legalize.op_builder import OpBuilder
 from lowering.legalize.registry import Value, rewrite
 
-__all__ = ["CARRIERS", "TWO_BITS"]
-
 TWO_BITS: Final = {pt.s2: pt.s8, pt.u2: pt.u8}
 """The types in which XLA moves 2-bit elements correctly."""
 

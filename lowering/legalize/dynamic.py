@@ -23,8 +23,6 @@ from lowering.mlir.operations import argument_attributes, main_function, set_arg
 from lowering.mlir.types import shape_of_type
 from lowering.stablehlo.bounded_sizes import loses_a_size
 
-__all__ = ["bounded_dimensions", "has_bounded_sizes", "legalize_bounded"]
-
 
 def bounded_dimensions(shapes: Iterable[Shape]) -> list[tuple[int, int]]:
     """List the bounded dimensions of all leaves as pairs: number of the leaf, dimension.

@@ -13,8 +13,6 @@ from builder.types.shape import intern_array
 from lowering.legalize.op_builder import Attributes, OpBuilder, array_of, integer_of, is_static
 from lowering.legalize.registry import ALL_PLATFORMS, Value, refuse, rewrite
 
-__all__ = ["Scatter"]
-
 
 class Scatter:
     """The operands and the dimension numbers of a scatter.

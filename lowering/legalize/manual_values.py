@@ -27,8 +27,6 @@ from lowering.mlir.operations import (
 )
 from lowering.sharding.participants import COLLECTIVES, Mode, participants
 
-__all__ = ["ValueKinds", "check_manual_values", "value_kinds"]
-
 _TERMINATORS: Final = ("stablehlo.return", "func.return", "sdy.return")
 _BRANCHING: Final = ("stablehlo.if", "stablehlo.case")
 

@@ -18,17 +18,6 @@ from lowering.legalize.registry import Target, Value
 from lowering.mlir.types import dense_attribute, mlir_type, shape_of_type
 from lowering.sharding.attributes import GSPMD
 
-__all__ = [
-    "F32_FOR_NARROW_FLOATS",
-    "Attributes",
-    "OpBuilder",
-    "array_of",
-    "attributes_of",
-    "integer_of",
-    "integers_of",
-    "is_static",
-]
-
 Attributes = Mapping[str, "ir.Attribute | str | int | bool | Sequence[int]"]
 """Attributes by name. A str is MLIR text, an int an i64, a sequence of ints a dense i64 array."""
 

@@ -29,15 +29,6 @@ from lowering.mlir.operations import (
 from lowering.sharding.attributes import GSPMD, SHARDINGS, SHARDY
 from lowering.sharding.partitioning import Partitioning
 
-__all__ = [
-    "complete_shardings",
-    "drop_shardings",
-    "has_shardings",
-    "is_manual",
-    "make_manual",
-    "mark_manual",
-]
-
 _MANUAL: Final = "{manual}"
 _ALL_MANUAL: Final = re.compile(r'"\{manual\}"|"\{(\{manual\}(, ?)?)+\}"')
 _NEVER_SHARDED: Final = ("func.func", "func.return", "stablehlo.return", "builtin.module")

@@ -26,8 +26,6 @@ from lowering.mlir.operations import (
 )
 from lowering.mlir.types import shape_of_type
 
-__all__ = ["check_compilable"]
-
 _REDUCERS: Final = frozenset(
     f"stablehlo.{name}" for name in ("reduce", "reduce_window", "select_and_scatter", "scatter")
 )

@@ -21,21 +21,6 @@ from lowering.host.callbacks import PythonFunction, SharedFailure
 if TYPE_CHECKING:
     from lowering.legalize.op_builder import OpBuilder
 
-__all__ = [
-    "ALL_PLATFORMS",
-    "ARTIFACT",
-    "INTERPRETER",
-    "PUBLIC_NAME",
-    "REFUSALS",
-    "REWRITES",
-    "Refusal",
-    "Rewrite",
-    "Target",
-    "Value",
-    "refuse",
-    "rewrite",
-    "rewrites_for",
-]
 
 Value = Any
 """An SSA value."""

@@ -16,8 +16,6 @@ from lowering.mlir.operations import argument_attributes, attribute_text, main_f
 from lowering.mlir.types import shape_of_type
 from lowering.pjrt.entry_layouts import LAYOUT_MODE
 
-__all__ = ["add_device_dimension"]
-
 
 def add_device_dimension(target: Target, module: ir.Operation) -> None:
     """Add a leading dimension of size 1 to the results of @main, except for tokens.

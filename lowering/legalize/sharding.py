@@ -9,8 +9,6 @@ from jaxlib.mlir import ir
 from lowering.errors import CompileError, recorded_at
 from lowering.legalize.registry import Target, Value
 
-__all__ = ["SHAPE_CONVERSIONS", "replace_shape_conversion"]
-
 SHAPE_CONVERSIONS: Final = {
     "SPMDFullToShardShape": "spmd_full_to_shard_shape",
     "SPMDShardToFullShape": "spmd_shard_to_full_shape",

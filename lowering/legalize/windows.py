@@ -11,8 +11,6 @@ from builder.types import primitive_type as pt
 from lowering.legalize.op_builder import OpBuilder, integers_of
 from lowering.legalize.registry import Value
 
-__all__ = ["WindowDimension", "padding_of", "window_count", "window_dimension"]
-
 
 def padding_of(operation: ir.Operation) -> list[int]:
     """The low and the high padding of each dimension in turn; empty without padding."""

@@ -13,8 +13,6 @@ from lowering.legalize.registry import Rewrite, Target, Value
 from lowering.mlir.operations import attribute_text, enclosing, operations_in
 from lowering.sharding.attributes import SHARDINGS, sharding_attribute
 
-__all__ = ["apply_rewrites", "mentions_any"]
-
 _FRONTEND_ATTRIBUTES: Final = "mhlo.frontend_attributes"
 
 

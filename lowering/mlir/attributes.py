@@ -16,25 +16,6 @@ from builder.types.constant import is_splat, splat_or_array
 from builder.types.shape import ArrayShape, Shape, leaves
 from lowering.mlir.types import type_text
 
-__all__ = [
-    "ARGUMENT_NAME",
-    "UNIT",
-    "Attribute",
-    "DenseElements",
-    "array",
-    "boolean",
-    "dense_elements",
-    "dictionary",
-    "encodable",
-    "i32",
-    "i64",
-    "i64_array",
-    "layouts_text",
-    "order_text",
-    "quoted",
-    "symbol",
-]
-
 
 class DenseElements:
     """The elements of an array.

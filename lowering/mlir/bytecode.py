@@ -25,20 +25,6 @@ from builder.types.shape import ArrayShape
 from lowering.mlir.attributes import Attribute, DenseElements
 from lowering.mlir.types import type_text
 
-__all__ = [
-    "HAS_ATTRIBUTES",
-    "HAS_OPERANDS",
-    "HAS_REGIONS",
-    "HAS_RESULTS",
-    "SMALL_BYTES",
-    "BytecodeWriter",
-    "Pieces",
-    "Reference",
-    "number_of",
-    "reference",
-    "references",
-]
-
 Reference = bytes
 """The encoded number of a value, type, attribute or operation name."""
 

@@ -14,8 +14,6 @@ from jaxlib.mlir import ir
 
 from lowering.jaxlib_api import mlir
 
-__all__ = ["context_for", "shared_context"]
-
 OWN_CONTEXT_BYTES: Final = 1 << 20
 """A module with at least this many bytes of constants gets its own context."""
 

@@ -9,8 +9,6 @@ from jaxlib.mlir import ir
 
 from lowering.mlir.operations import entry, main_function
 
-__all__ = ["ALIASING", "DONOR", "donated_arguments", "is_donated"]
-
 ALIASING: Final = "tf.aliasing_output"
 """The attribute of an argument with the number of the result that aliases it."""
 

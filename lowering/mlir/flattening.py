@@ -11,8 +11,6 @@ from typing import Any
 from builder.graph.aliasing import leaf_indices
 from builder.types.shape import Shape, fold
 
-__all__ = ["flatten", "leaf_paths", "unflatten"]
-
 
 def flatten(values: Sequence[Any]) -> list[Any]:
     """Return the items of nested lists, left to right."""

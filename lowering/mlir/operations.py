@@ -11,27 +11,7 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
-from lowering.errors import error_of
-
-__all__ = [
-    "CALLS",
-    "argument_attributes",
-    "attribute_text",
-    "call_target",
-    "called_function",
-    "checked_dictionary",
-    "dictionary",
-    "enclosing",
-    "enclosing_function_name",
-    "entry",
-    "entry_text",
-    "functions_in",
-    "main_function",
-    "operations_in",
-    "operations_where",
-    "set_argument_attributes",
-    "symbol_name",
-]
+from builder.errors import error_of
 
 CALLS: Final = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 """Operations that call a function, and the attribute that names the function."""

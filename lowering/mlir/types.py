@@ -23,14 +23,6 @@ from builder.types.shape import (
 )
 from lowering.errors import LoweringError
 
-__all__ = [
-    "dense_attribute",
-    "element_type_text",
-    "mlir_type",
-    "shape_of_type",
-    "type_text",
-]
-
 _SMALL_FLOATS: Final = {
     "f4e2m1fn": "f4E2M1FN",
     "f8e3m4": "f8E3M4",

@@ -14,14 +14,12 @@ import jax
 import numpy as np
 from jax.sharding import Sharding, SingleDeviceSharding
 
-from builder.errors import OperandError, brief
+from builder.errors import OperandError, brief, error_of
 from builder.types.shape import ArrayShape
-from lowering.errors import DeviceError, error_of
+from lowering.errors import DeviceError
 from lowering.jaxlib_api import array_layouts, jax_arrays, topologies
 from lowering.pjrt.failures import is_out_of_memory, transfer_error
 from lowering.pjrt.platforms import missing_platform
-
-__all__ = ["device", "devices"]
 
 DeviceLike: TypeAlias = "str | jax.Device | None"
 """A jax.Device, "cpu", "gpu:1", or None for jax's default device."""

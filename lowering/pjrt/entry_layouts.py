@@ -17,12 +17,12 @@ import jax
 import numpy as np
 from jaxlib.mlir import ir
 
-from builder.errors import ShapeInferenceError, ShapeTextError
+from builder.errors import ShapeInferenceError, ShapeTextError, error_of
 from builder.layout.program_layouts import check_supported_layout
 from builder.types.layout import COMBINE, Layout
 from builder.types.layout_text import parse_layout
 from builder.types.shape import ArrayShape, ProgramShape, TokenShape
-from lowering.errors import CompileError, error_of
+from lowering.errors import CompileError
 from lowering.jaxlib_api import array_layouts, mlir
 from lowering.mlir.attributes import quoted
 from lowering.mlir.operations import (
@@ -34,16 +34,6 @@ from lowering.mlir.operations import (
 from lowering.pjrt.devices import Target, sharding_of
 from lowering.pjrt.nesting import named_leaves
 from lowering.reading.bytecode_tables import module_strings
-
-__all__ = [
-    "LAYOUT_MODE",
-    "EntryLayouts",
-    "is_same",
-    "layout_from",
-    "parameter_layouts",
-    "put_in_layout",
-    "requested_layouts",
-]
 
 LAYOUT_MODE: Final = "mhlo.layout_mode"
 

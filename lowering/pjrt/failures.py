@@ -6,11 +6,10 @@ import math
 import re
 from typing import Any, Final
 
+from builder.errors import error_of
 from builder.inspection.rendering import bytes_text
 from builder.types import primitive_type as pt
-from lowering.errors import ExecutionError, error_of
-
-__all__ = ["is_out_of_memory", "requested_bytes_text", "transfer_error", "without_status_code"]
+from lowering.errors import ExecutionError
 
 _REQUEST: Final = re.compile(r"(?:allocating|allocate) (\d+) ?bytes?", re.IGNORECASE)
 _CODES: Final = re.compile(r"^(?:[A-Z_]+: )+")

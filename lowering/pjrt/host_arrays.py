@@ -8,19 +8,11 @@ from typing import Any, Final
 import jax
 import numpy as np
 
+from builder.errors import error_of
 from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
-from lowering.errors import ArgumentError, error_of
+from lowering.errors import ArgumentError
 from lowering.jaxlib_api import jax_arrays
-
-__all__ = [
-    "TRUNCATED_BY_JAX",
-    "check_readable",
-    "copy_numpy",
-    "describe",
-    "host_array",
-    "read_array",
-]
 
 _JaxArray: Final = jax_arrays.array_type
 

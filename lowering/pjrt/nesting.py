@@ -10,8 +10,6 @@ from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leave
 from lowering.mlir.flattening import leaf_paths
 from lowering.pjrt.host_arrays import describe
 
-__all__ = ["NestingError", "flatten_value", "named_leaves", "result_packer"]
-
 
 def named_leaves(name: str, shape: Shape) -> list[tuple[str, ArrayShape | TokenShape]]:
     """Return the leaves of a shape with their paths: "x[0]", "x[1]" for a tuple named "x"."""

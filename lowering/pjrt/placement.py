@@ -9,17 +9,15 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec, Sharding, SingleDeviceSharding
 
-from builder.errors import brief
+from builder.errors import brief, error_of
 from builder.types import primitive_type as pt
 from builder.types.shape import intern_array
-from lowering.errors import ArgumentError, error_of
+from lowering.errors import ArgumentError
 from lowering.jaxlib_api import array_layouts
 from lowering.pjrt.devices import DeviceLike, Target, device, sharding_of
 from lowering.pjrt.entry_layouts import layout_from, put_in_layout
 from lowering.pjrt.failures import is_out_of_memory, transfer_error
 from lowering.pjrt.host_arrays import check_readable, host_array
-
-__all__ = ["device_put"]
 
 PlaceLike: TypeAlias = "DeviceLike | Sharding"
 """A device, or a jax sharding over several."""

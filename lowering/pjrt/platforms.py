@@ -8,10 +8,8 @@ from typing import Any, Final
 
 import jax
 
-from builder.errors import brief
-from lowering.errors import DeviceError, error_of
-
-__all__ = ["missing_platform"]
+from builder.errors import brief, error_of
+from lowering.errors import DeviceError
 
 _CUDA: Final = ("cuda13", "GPUs of NVIDIA", ("jax_cuda13_plugin", "jax_cuda12_plugin"))
 _PLUGINS: Final = {

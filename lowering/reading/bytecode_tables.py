@@ -13,19 +13,6 @@ from typing import Final, NamedTuple
 
 from lowering.jaxlib_api.mlir import BYTECODE_MAGIC
 
-__all__ = [
-    "DIALECTS",
-    "NAMES_HAVE_FLAGS",
-    "STRINGS",
-    "Section",
-    "module_strings",
-    "number_at",
-    "operations_of",
-    "sections_of",
-    "sizes_add_up",
-    "strings_of",
-]
-
 STRINGS: Final = 0
 DIALECTS: Final = 1
 _ENTRIES: Final = 2

@@ -14,8 +14,6 @@ from builder.types.shape import ArrayShape
 from lowering.jaxlib_api.mlir import bytecode_pieces
 from lowering.mlir.bytecode import reference
 
-__all__ = ["Elements", "elements_in_bytecode", "repeated"]
-
 Elements = np.ndarray[Any, Any]
 
 

@@ -12,8 +12,6 @@ from typing import Final
 
 from lowering.jaxlib_api.mlir import BYTECODE_MAGIC
 
-__all__ = ["embedded_artifact", "place_of_module"]
-
 _MODULE: Final = 30
 """The position of the module's entry, the 14th field, in the table of offsets.
 

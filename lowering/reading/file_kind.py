@@ -14,8 +14,6 @@ from lowering.reading.module_reader import (
     text_of,
 )
 
-__all__ = ["BEGINNING", "LARGE", "complete_characters", "reject_by_prefix"]
-
 LARGE: Final = 1 << 20
 """Smaller files are parsed, since MLIR's errors are more precise."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["EXECUTABLE_MAGIC", "other_kind"]
-
 EXECUTABLE_MAGIC: Final = b"\x89XLAEXE\n"
 """The first bytes of the files of `lowering.load_executable`."""
 

@@ -15,8 +15,6 @@ from pathlib import Path
 
 from lowering.jaxlib_api.mlir import UnreadableModuleError
 
-__all__ = ["HelperError", "in_helper"]
-
 HELPER_SECONDS = 20.0
 """The time limit of a helper, plus a second for each megabyte."""
 

@@ -30,8 +30,6 @@ from lowering.reading.helper_process import HelperError, in_helper
 from lowering.reading.operation_names import operation_names, prefixes_before_dots
 from lowering.reading.text_limits import TextProblem, crash_risk, exceeded_limit
 
-__all__ = ["CHECKSUM_ATTRIBUTE", "read", "sealed_artifact", "sealed_bytecode"]
-
 CHECKSUM_ATTRIBUTE: Final = "xlabuilder.checksum"
 """The attribute of a portable artifact with the checksum of the bytes around it."""
 

@@ -16,8 +16,6 @@ from lowering.reading.bytecode_tables import (
     strings_of,
 )
 
-__all__ = ["operation_names", "prefixes_before_dots"]
-
 _PREFIX_LENGTH: Final = 12
 """Longer than the names of all dialects of StableHLO modules."""
 

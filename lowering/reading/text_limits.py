@@ -10,8 +10,6 @@ import re
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-__all__ = ["TextProblem", "crash_risk", "exceeded_limit"]
-
 MAX_NESTING: Final = 1000
 """The maximum nesting of brackets. MLIR's parser overflows the stack at 10,000."""
 

@@ -31,8 +31,6 @@ from lowering.running import bounded_arrays as bounded
 from lowering.running.conversion_fixes import conversion_fix
 from lowering.running.program import ProgramInfo
 
-__all__ = ["DELETED", "DELETED_FIX", "Arguments", "Leaf", "passed_shape", "target_of"]
-
 DELETED: Final = "a jax.Array that has been deleted"
 DELETED_FIX: Final = (
     "pass an array that was neither donated to another program nor deleted, or a copy"

@@ -17,8 +17,6 @@ from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, intern_array
 from lowering.pjrt.devices import Target
 
-__all__ = ["SIZE", "Padded", "pad", "passing_sizes", "slicing_results", "too_large"]
-
 SIZE: Final = intern_array(pt.s32, ())
 """The shape of a size."""
 

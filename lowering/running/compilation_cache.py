@@ -33,15 +33,13 @@ from typing import Any, Final
 
 import jax
 
-from builder.errors import OperandError, brief
+from builder.errors import OperandError, brief, error_of
 from builder.support.caller import caller_frame
-from lowering.errors import ModuleFileError, error_of
+from lowering.errors import ModuleFileError
 from lowering.jaxlib_api import compilation, executables, mlir, topologies, versions
 from lowering.running.executable_file import UnusableError, packed, unpacked
 from lowering.running.interrupts import deferred_interrupts
 from lowering.stablehlo.module import path_text, write_atomically
-
-__all__ = ["compile_or_read", "use_compilation_cache"]
 
 VARIABLE: Final = "XLABUILDER_COMPILATION_CACHE"
 """The environment variable that names the folder, if `use_compilation_cache` is not called."""

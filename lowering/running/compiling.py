@@ -6,13 +6,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, overload
 
-from builder.errors import OperandError, brief
+from builder.errors import OperandError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import ReusableFunction
 from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, ProgramShape, leaves
-from lowering.errors import CompileError, error_of
+from lowering.errors import CompileError
 from lowering.host.custom_calls import check_registered, failing_calls
 from lowering.jaxlib_api import compilation
 from lowering.legalize import legalize
@@ -32,8 +32,6 @@ from lowering.running.replicated import ReplicatedExecutable
 from lowering.sharding.frontend_shardings import with_shardings
 from lowering.sharding.partitioning import read_partitioning
 from lowering.stablehlo.module import StablehloModule
-
-__all__ = ["compile"]
 
 
 @overload

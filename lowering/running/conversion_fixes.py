@@ -8,8 +8,6 @@ from typing import Any
 from builder.types import primitive_type as pt
 from lowering.pjrt.devices import Target
 
-__all__ = ["conversion_fix"]
-
 
 def conversion_fix(array: Any, target: Target) -> str:
     """Return the fix for an array of the wrong dtype or sizes; the sizes if none is certain."""

@@ -14,14 +14,11 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from builder.errors import OperandError, brief
+from builder.errors import OperandError, brief, error_of
 from builder.types.shape import ArrayShape, ProgramShape
-from lowering.errors import error_of
 from lowering.mlir.donations import DONOR, donated_arguments
 from lowering.mlir.operations import argument_attributes, main_function, set_argument_attributes
 from lowering.pjrt.nesting import named_leaves
-
-__all__ = ["Parameters", "parameter_numbers", "with_donors"]
 
 Parameters = str | int | Collection[str | int]
 """Parameters by their names or numbers; a single one needs no list."""

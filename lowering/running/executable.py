@@ -19,8 +19,6 @@ from lowering.running.steps import (
     translating_errors,
 )
 
-__all__ = ["Executable"]
-
 
 class Executable(CompiledProgram):
     """A computation compiled for one device. `lowering.compile` creates it.

@@ -28,7 +28,6 @@ from lowering.stablehlo.module import path_text, write_atomically
 if TYPE_CHECKING:
     from lowering.running.program import ProgramInfo
 
-__all__ = ["Content", "UnusableError", "check_magic", "packed", "save_executable", "unpacked"]
 
 _VERSION: Final = 1
 _PREFIX: Final = struct.Struct("<8sII")

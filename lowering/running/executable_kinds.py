@@ -14,8 +14,6 @@ from lowering.running.program import ProgramInfo
 from lowering.running.replicated import ReplicatedExecutable
 from lowering.running.topology import UnloadedExecutable
 
-__all__ = ["executable_of"]
-
 
 def executable_of(loaded: Any, info: ProgramInfo, devices: Sequence[jax.Device]) -> Any:
     """Return the executable of a compiled program.

@@ -28,8 +28,6 @@ from lowering.running.program import ProgramInfo
 from lowering.sharding.partitioning import Partitioning
 from lowering.stablehlo.module import path_text, read_file
 
-__all__ = ["load_executable"]
-
 
 def _check_start(file: BinaryIO, _size: int, _name: str, _path: str) -> None:
     """Refuse other files by their first bytes, before the rest is read."""

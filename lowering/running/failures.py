@@ -22,8 +22,6 @@ from lowering.jaxlib_api import executables
 from lowering.pjrt.failures import is_out_of_memory, requested_bytes_text, without_status_code
 from lowering.running.program import ProgramInfo
 
-__all__ = ["check_numbers", "may_lack_memory", "must_wait", "raise_execution_error"]
-
 
 def must_wait(info: ProgramInfo, loaded: Any, device: jax.Device) -> bool:
     """Whether a call waits for the end of the program.

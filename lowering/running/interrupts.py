@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final
 
-__all__ = ["deferred_interrupts"]
-
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 """The signals that request the end of a process."""
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, overload
 import jax
 import numpy as np
 
-from builder.errors import ConstantError, OperandError, XlaError, brief
+from builder.errors import ConstantError, OperandError, XlaError, brief, error_of
 from builder.graph.aliasing import leaf_indices
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import resolve_builder, rollback_on_error
@@ -23,7 +23,7 @@ from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.control_flow import call as record_call
 from builder.types.shape import Shape
-from lowering.errors import ArgumentError, error_of
+from lowering.errors import ArgumentError
 from lowering.jaxlib_api import execution, jax_arrays
 from lowering.pjrt.devices import DeviceLike, device as find_device
 from lowering.pjrt.host_arrays import copy_numpy, describe
@@ -44,8 +44,6 @@ from lowering.running.trees import (
 )
 from lowering.stablehlo.lower import lower
 from lowering.stablehlo.module import StablehloModule
-
-__all__ = ["JittedFunction", "jit"]
 
 _JaxArray: Final = jax_arrays.array_type
 

@@ -17,12 +17,9 @@ from typing import Any, Final, NamedTuple
 
 import jax
 
-from builder.errors import BuilderError
+from builder.errors import BuilderError, error_of
 from builder.graph.computation import XlaComputation
-from lowering.errors import error_of
 from lowering.running.executable import Executable
-
-__all__ = ["MOST_KEPT", "Entry", "JitCache", "JitCacheInfo", "Recording"]
 
 MOST_KEPT: Final = 1024
 """The size of the cache of one function; the least recently used computation is removed."""

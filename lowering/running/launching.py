@@ -16,8 +16,6 @@ from lowering.legalize.agreement import Disagreement
 from lowering.running.failures import must_wait, raise_execution_error
 from lowering.running.program import ProgramInfo
 
-__all__ = ["AcceptedArrays", "Execute", "Launcher"]
-
 Execute = Callable[[Any], tuple[list[Any], Callable[[], None]]]
 """Executes a program: from arrays to results, and a function that waits for the end."""
 

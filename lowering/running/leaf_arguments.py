@@ -14,8 +14,6 @@ from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, inter
 from lowering.jaxlib_api import jax_arrays
 from lowering.pjrt.host_arrays import describe, host_array
 
-__all__ = ["declared_shape", "descriptions", "mismatch", "shape_of"]
-
 _JaxArray: Final = jax_arrays.array_type
 _SHAPES: Final = (ArrayShape, TupleShape, TokenShape)
 _NUMBERS: Final = {bool: "bool_", int: "int32", float: "float32", complex: "complex64"}

@@ -20,12 +20,9 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from jaxlib.mlir import ir
 
-from builder.errors import OperandError, brief
-from lowering.errors import error_of
+from builder.errors import OperandError, brief, error_of
 from lowering.jaxlib_api import compilation, mlir
 from lowering.mlir.operations import operations_in
-
-__all__ = ["CompileOptions", "read_options", "refused_option", "with_precision"]
 
 Flag: TypeAlias = "bool | int | float | str"
 

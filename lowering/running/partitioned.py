@@ -14,9 +14,10 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from builder.errors import error_of
 from builder.sharding.tiling import Tiling, parse_tiling
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaves
-from lowering.errors import CompileError, error_of
+from lowering.errors import CompileError
 from lowering.jaxlib_api import array_layouts, execution, jax_arrays
 from lowering.pjrt.devices import is_local, sharding_of
 from lowering.pjrt.nesting import named_leaves, result_packer
@@ -25,8 +26,6 @@ from lowering.running.launching import AcceptedArrays, Execute, Launcher
 from lowering.running.program import CompiledProgram, ProgramInfo
 from lowering.running.shards import ShardedTarget, is_equivalent, named_shardings
 from lowering.sharding.partitioning import Partitioning, partition_counts
-
-__all__ = ["PartitionedExecutable"]
 
 
 class PartitionedExecutable(CompiledProgram):

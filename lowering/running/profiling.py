@@ -10,8 +10,6 @@ from typing import Any
 import jax
 import numpy as np
 
-__all__ = ["Memory", "Profile", "profiled"]
-
 
 @dataclass(frozen=True, slots=True)
 class Memory:

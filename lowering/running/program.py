@@ -18,8 +18,6 @@ from lowering.running.executable_file import save_executable
 from lowering.running.profiling import Memory, Profile, profiled
 from lowering.sharding.partitioning import Partitioning
 
-__all__ = ["CompiledProgram", "ProgramInfo"]
-
 
 @dataclass(frozen=True, slots=True)
 class ProgramInfo:

@@ -25,8 +25,6 @@ from lowering.running.program import CompiledProgram, ProgramInfo
 from lowering.running.rows import Rows, row_of, rows_aval
 from lowering.running.shards import is_equivalent
 
-__all__ = ["ReplicatedExecutable"]
-
 _JaxArray: Final = jax_arrays.array_type
 _layout_of: Final = array_layouts.layout_of
 

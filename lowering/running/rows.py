@@ -17,8 +17,6 @@ from lowering.pjrt.devices import Target
 from lowering.pjrt.entry_layouts import layout_from
 from lowering.running.arguments import Leaf
 
-__all__ = ["Rows", "row_of", "rows_aval"]
-
 
 class Rows:
     """The rows that are passed for one array argument.

@@ -24,8 +24,6 @@ from lowering.jaxlib_api import jax_arrays
 from lowering.pjrt.devices import Target, in_order, is_local, sharding_of
 from lowering.sharding.partitioning import Partitioning, partition_counts
 
-__all__ = ["ShardedTarget", "is_equivalent", "named_shardings"]
-
 _SPEC: Final[Any] = PartitionSpec
 
 

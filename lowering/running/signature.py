@@ -7,11 +7,9 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from builder.errors import OperandError, brief
-from lowering.errors import ArgumentError, error_of
+from builder.errors import OperandError, brief, error_of
+from lowering.errors import ArgumentError
 from lowering.running.donation import Parameters, parameter_numbers
-
-__all__ = ["Signature"]
 
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 

@@ -21,8 +21,6 @@ from lowering.running.arguments import DELETED, DELETED_FIX, Arguments, target_o
 from lowering.running.failures import check_numbers, must_wait, raise_execution_error
 from lowering.running.program import ProgramInfo
 
-__all__ = ["Steps", "accepts_numpy", "are_same", "direct_call", "translating_errors"]
-
 
 class Steps:
     """Check the arguments, put them on the device, execute the program, pack the results.

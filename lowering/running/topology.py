@@ -15,13 +15,11 @@ from typing import Any, Final, NoReturn
 
 import jax
 
-from builder.errors import OperandError, brief
-from lowering.errors import DeviceError, error_of
+from builder.errors import OperandError, brief, error_of
+from lowering.errors import DeviceError
 from lowering.jaxlib_api import topologies
 from lowering.pjrt.failures import without_status_code
 from lowering.running.program import CompiledProgram
-
-__all__ = ["Topology", "UnloadedExecutable", "topology"]
 
 
 @dataclass(frozen=True, slots=True)

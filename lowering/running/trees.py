@@ -16,8 +16,6 @@ from jax.tree_util import GetAttrKey, keystr
 
 from builder.support.unique_names import UniqueNames
 
-__all__ = ["TreeError", "flatten", "flatten_dataclasses", "leaf_names", "leaf_path"]
-
 flatten: Final[Callable[[Any], tuple[list[Any], Any]]] = jax.tree_util.default_registry.flatten
 """Return the leaves of a tree and its structure; an unregistered dataclass is a leaf."""
 

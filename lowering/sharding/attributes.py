@@ -11,8 +11,6 @@ from typing import Final
 from builder.sharding.text import is_shardy
 from lowering.mlir.attributes import quoted
 
-__all__ = ["GSPMD", "SHARDINGS", "SHARDY", "sharding_attribute"]
-
 GSPMD: Final = "mhlo.sharding"
 SHARDY: Final = "sdy.sharding"
 SHARDINGS: Final = (GSPMD, SHARDY)

@@ -11,9 +11,10 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
+from builder.errors import error_of
 from builder.sharding.text import as_per_value, leaf_texts
 from builder.types.shape import Shape, leaf_count
-from lowering.errors import CompileError, LoweringError, error_of
+from lowering.errors import CompileError, LoweringError
 from lowering.jaxlib_api import mlir
 from lowering.mlir.operations import (
     argument_attributes,
@@ -28,8 +29,6 @@ from lowering.mlir.operations import (
 )
 from lowering.reading.bytecode_tables import module_strings
 from lowering.sharding.attributes import SHARDY
-
-__all__ = ["check_meshes", "read_shardings", "with_shardings"]
 
 _FRONTEND: Final = "mhlo.frontend_attributes"
 _MESHES: Final = "xla.sdy.meshes"

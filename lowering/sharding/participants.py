@@ -20,15 +20,6 @@ from jaxlib.mlir.dialects import sdy
 from lowering.errors import CompileError, recorded_at
 from lowering.mlir.operations import enclosing, operations_in, symbol_name
 
-__all__ = [
-    "COLLECTIVES",
-    "Mode",
-    "Participants",
-    "check_participants",
-    "may_contain_collectives",
-    "participants",
-]
-
 COLLECTIVES: Final = frozenset(
     f"stablehlo.{name}"
     for name in (

@@ -18,10 +18,10 @@ from typing import Final, NamedTuple
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
 
-from builder.errors import ShapeTextError
+from builder.errors import ShapeTextError, error_of
 from builder.sharding.tiling import Tiling, parse_tilings
 from builder.types.shape import ArrayShape, ProgramShape, Shape, TokenShape, leaves
-from lowering.errors import CompileError, error_of, recorded_at
+from lowering.errors import CompileError, recorded_at
 from lowering.mlir.donations import ALIASING
 from lowering.mlir.flattening import leaf_paths
 from lowering.mlir.operations import (
@@ -32,8 +32,6 @@ from lowering.mlir.operations import (
     symbol_name,
 )
 from lowering.sharding.attributes import GSPMD, SHARDY
-
-__all__ = ["Partitioning", "partition_counts", "read_partitioning"]
 
 
 @dataclass(frozen=True, slots=True)

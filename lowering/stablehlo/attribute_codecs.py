@@ -50,8 +50,6 @@ from builder.types import primitive_type as pt
 from lowering.mlir.attributes import UNIT, Attribute, i64_array
 from lowering.mlir.types import element_type_text
 
-__all__ = ["attribute_names", "read_attributes", "reader_of", "stablehlo_attributes"]
-
 
 class Codec(NamedTuple):
     """The StableHLO form of a kind of attribute.

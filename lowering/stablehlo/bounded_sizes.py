@@ -16,15 +16,6 @@ from builder.shape_inference.reshaping import equal_products
 from builder.support.signatures import per_signature
 from builder.types.shape import ArrayShape
 
-__all__ = [
-    "ReshapedSize",
-    "broadcast_sizes",
-    "is_bounded_broadcast",
-    "is_bounded_reshape",
-    "loses_a_size",
-    "reshaped_sizes",
-]
-
 
 def is_bounded_broadcast(op: XlaOp) -> bool:
     """Return whether an op broadcasts to several bounded dimensions."""

@@ -64,8 +64,6 @@ from lowering.stablehlo.rules.registry import (
     attributes_of,
 )
 
-__all__ = ["Emitter"]
-
 Attributes = Mapping[str, Attribute] | None
 """The attributes of an operation by name."""
 

@@ -47,8 +47,6 @@ from lowering.stablehlo.emitter import Emitter, LargeConstant
 from lowering.stablehlo.module import StablehloModule, read_name
 from lowering.stablehlo.stream_order import check_order
 
-__all__ = ["lower"]
-
 _CALLING: Final = frozenset(("call", "composite", "custom_call"))
 """Opcodes whose computation becomes a function, called by its symbol."""
 

@@ -29,7 +29,7 @@ from typing import Any, BinaryIO, Final
 from jaxlib.mlir import ir
 
 from builder.check import flag
-from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, brief
+from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, brief, error_of
 from builder.support.extensions import extension
 from builder.types.shape import (
     ArrayShape,
@@ -41,7 +41,7 @@ from builder.types.shape import (
     leaves,
     parse_shape,
 )
-from lowering.errors import LoweringError, ModuleFileError, VersionError, error_of, recorded_at
+from lowering.errors import LoweringError, ModuleFileError, VersionError, recorded_at
 from lowering.host.callbacks import PythonFunction
 from lowering.jaxlib_api import versions
 from lowering.mlir.attributes import ARGUMENT_NAME
@@ -52,17 +52,6 @@ from lowering.pjrt.entry_layouts import LAYOUT_MODE
 from lowering.reading import module_reader
 from lowering.reading.exported import embedded_artifact
 from lowering.reading.file_kind import reject_by_prefix
-
-__all__ = [
-    "Buffer",
-    "StablehloModule",
-    "from_bytes",
-    "load",
-    "load_bytes",
-    "path_text",
-    "read_file",
-    "write_atomically",
-]
 
 PathLike = str | os.PathLike[str]
 Buffer = bytes | bytearray | memoryview

@@ -10,8 +10,6 @@ from builder.graph.computation import XlaComputation, called_in
 from builder.graph.xla_op import XlaOp
 from lowering.errors import LoweringError
 
-__all__ = ["check_order"]
-
 
 def check_order(computation: XlaComputation, called: tuple[XlaComputation, ...]) -> None:
     """Check that the infeeds, and the outfeeds, of each computation are ordered.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from builder.layout.drawing.grid import Axis, Grid
 from builder.layout.indexing import physical_of
 
-__all__ = ["axes_line", "facts", "index_text", "left_out", "legend"]
-
 
 def index_text(grid: Grid, leading: tuple[int, ...], row: str, column: str) -> str:
     """Return an index as text: "0,2,3"."""

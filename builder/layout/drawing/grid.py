@@ -25,8 +25,6 @@ from builder.layout.indexing import layout_of, physical_of
 from builder.types.physical_layout import Physical
 from builder.types.shape import ArrayShape
 
-__all__ = ["COLOURS", "SIDES", "Axis", "Grid", "Panel", "grid_of", "narrowed"]
-
 COLOURS: Final = 6
 """The number of colours of tiles."""
 

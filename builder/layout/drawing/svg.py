@@ -20,8 +20,6 @@ from builder.layout.drawing.caption import facts, index_text, left_out, legend
 from builder.layout.drawing.grid import Axis, Grid, Panel
 from builder.layout.indexing import physical_of
 
-__all__ = ["svg_of"]
-
 _COLOURS: Final = ("#9df", "#ed8", "#e86", "#6c9", "#fab", "#7ad")
 """Fills for black text, distinguishable with colour blindness: based on Paul Tol's light scheme."""
 

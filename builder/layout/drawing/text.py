@@ -10,8 +10,6 @@ import numpy.typing as npt
 from builder.layout.drawing.caption import axes_line, facts, index_text, left_out
 from builder.layout.drawing.grid import Axis, Grid, Panel, narrowed
 
-__all__ = ["text_of"]
-
 _Flags = npt.NDArray[np.bool_]
 
 PADDING: Final = "."

@@ -29,14 +29,6 @@ from builder.support.signatures import per_signature
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
 from builder.types.shape import ArrayShape, Shape
 
-__all__ = [
-    "conv",
-    "conv_general",
-    "conv_general_dilated",
-    "conv_with_general_dimensions",
-    "conv_with_general_padding",
-]
-
 
 @per_signature
 def _plan(

@@ -28,8 +28,6 @@ from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
 from builder.types.shape import ArrayShape, Shape
 
-__all__ = ["dot", "dot_general", "preferred_type"]
-
 
 @per_signature
 def _dot_plan(

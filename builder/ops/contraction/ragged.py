@@ -25,8 +25,6 @@ from builder.support.signatures import per_signature
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
 from builder.types.shape import ArrayShape, Shape
 
-__all__ = ["ragged_dot"]
-
 
 @per_signature
 def _plan(

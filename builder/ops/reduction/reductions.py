@@ -22,8 +22,6 @@ from builder.schema import SCHEMAS
 from builder.support.signatures import per_signature
 from builder.types.shape import ArrayShape, Shape, intern_array
 
-__all__ = ["record_reduction", "reduce", "reduce_all"]
-
 Planned = tuple[Shape, Mapping[str, Any]]
 Plan = Callable[..., Planned]
 

@@ -23,8 +23,6 @@ from builder.support.signatures import per_signature
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape, intern_array
 
-__all__ = ["sort", "top_k"]
-
 _top_k_shape = per_signature(shape_inference.reduction.top_k.strict)
 
 

@@ -24,13 +24,6 @@ from builder.schema import SCHEMAS
 from builder.support.signatures import per_signature
 from builder.types.shape import Shape, intern_array
 
-__all__ = [
-    "reduce_window",
-    "reduce_window_with_general_padding",
-    "select_and_scatter",
-    "select_and_scatter_with_general_padding",
-]
-
 Window = tuple[
     tuple[int, ...],
     tuple[int, ...],

@@ -17,8 +17,6 @@ from builder.shape_inference.window import window_list, window_padding, windows_
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape
 
-__all__ = ["ConvolutionWindow", "conv_general_dilated", "convolution_window"]
-
 _OP = "conv_general_dilated"
 _MOST_SPATIAL = 10
 """HLO text numbers spatial dimensions with one digit each."""

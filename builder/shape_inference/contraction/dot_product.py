@@ -15,8 +15,6 @@ from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape
 
-__all__ = ["dot", "dot_dimension_numbers", "dot_general", "is_promotable"]
-
 Types = frozenset[PrimitiveType]
 
 _F8 = frozenset(t for t in pt.ALL if t.is_floating and t.bits == 8)

@@ -14,8 +14,6 @@ from builder.shape_inference.public import public
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape
 
-__all__ = ["RaggedMode", "ragged_dot", "ragged_mode", "ragged_prefix"]
-
 
 class RaggedMode(enum.Enum):
     """The kind of the ragged dimension of a dot product."""

@@ -11,8 +11,6 @@ from builder.check import Check
 from builder.shape_inference.public import public
 from builder.types.shape import ArrayShape, ProgramShape, Shape, TupleShape, intern_array
 
-__all__ = ["reduce", "reducer", "reduction_operands"]
-
 
 def reduction_operands(
     op: str, operands: Sequence[Shape], init_values: Sequence[Shape]

@@ -13,8 +13,6 @@ from builder.shape_inference.reduction.windows import same_sizes
 from builder.types import primitive_type as pt
 from builder.types.shape import ProgramShape, Shape, TupleShape, intern_array
 
-__all__ = ["sort", "sorted_dimension", "top_k"]
-
 _MOST_INDICES = 2**31
 """The number of elements that s32 indices can address."""
 

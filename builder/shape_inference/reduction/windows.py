@@ -16,8 +16,6 @@ from builder.shape_inference.window import window_list, window_padding, windows_
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, ProgramShape, Shape, TupleShape, intern_array
 
-__all__ = ["Window", "reduce_window", "same_sizes", "select_and_scatter", "window_over"]
-
 
 class Window(NamedTuple):
     """A window and its movement over an array: each field has one entry for each dimension.

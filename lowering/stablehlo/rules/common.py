@@ -16,8 +16,6 @@ from lowering.stablehlo.rules.registry import Value
 if TYPE_CHECKING:
     from lowering.stablehlo.emitter import Emitter
 
-__all__ = ["as_array", "compared", "constant", "error", "filled"]
-
 
 def as_array(shape: Shape) -> ArrayShape:
     """Return a shape that shape inference has checked to be an array."""

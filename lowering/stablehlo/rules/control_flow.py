@@ -6,11 +6,12 @@ import builtins
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from builder.errors import error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, TupleShape, intern_array
-from lowering.errors import LoweringError, error_of
+from lowering.errors import LoweringError
 from lowering.mlir.attributes import i32, i64_array, quoted, symbol
 from lowering.mlir.flattening import flatten
 from lowering.stablehlo.rules.common import as_array, compared, filled

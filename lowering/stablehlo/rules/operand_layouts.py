@@ -9,8 +9,6 @@ from builder.graph.xla_op import XlaOp
 from builder.types.shape import ArrayShape, Shape, leaves
 from lowering.stablehlo.rules.common import error
 
-__all__ = ["need_orders"]
-
 
 def need_orders(op: XlaOp, *shapes: Shape) -> None:
     """Check that the layouts in `shapes` are orders of dimensions.

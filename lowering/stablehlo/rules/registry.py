@@ -21,18 +21,6 @@ from lowering.stablehlo.attribute_codecs import stablehlo_attributes
 if TYPE_CHECKING:
     from lowering.stablehlo.emitter import Emitter
 
-__all__ = [
-    "CHECKS",
-    "EXCEPTIONS",
-    "RULES",
-    "Region",
-    "RegionLike",
-    "Rule",
-    "Value",
-    "attributes_of",
-    "check",
-    "rule",
-]
 
 Value = Any
 """An SSA value (see `emitter`), or for a tuple the list of its elements' values."""

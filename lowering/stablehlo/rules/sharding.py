@@ -12,8 +12,6 @@ from lowering.stablehlo.rules.registry import Value
 if TYPE_CHECKING:
     from lowering.stablehlo.emitter import Emitter
 
-__all__ = ["sharding_constraint"]
-
 
 def sharding_constraint(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     """Emit the custom call @Sharding with a sharding of Shardy."""

@@ -199,6 +199,9 @@ class MeshSharding:
             rule = f"mesh must be an xb.Mesh, got {brief(mesh)}"
             raise error_of(OperandError, "MeshSharding", rule)
         dimensions: tuple[Entry, ...] = self.dimensions
+        if not isinstance(dimensions, (list, tuple)):
+            rule = f"dimensions must be a list or tuple, got {brief(dimensions)}"
+            raise error_of(OperandError, "MeshSharding", rule)
         object.__setattr__(self, "dimensions", tuple([_entry(mesh, d) for d in dimensions]))
         used: set[str] = set()
         for axis in chain.from_iterable(self.dimensions):

@@ -234,7 +234,7 @@ def _check_sizes(name: str, shape: ProgramShape, *, has_rows: bool) -> None:
             fix = "pass the array in its largest size, and the size as a separate s32[]"
         elif not all(leaf.is_bounded for leaf in dynamic):
             rule = f"must have sizes that are fixed or bounded, got {part}"
-            fix = "give each size a bound: f32[<=n] instead of f32[?]"
+            fix = "pass each size a bound: f32[<=n] instead of f32[?]"
         elif any(max(leaf.dimensions) > pt.s32.max for leaf in dynamic):
             rule, fix = f"must have bounded sizes that fit an s32, got {part}", ""
         else:

@@ -54,7 +54,7 @@ def check_devices(process: int) -> None:
     check_raises(lowering.DeviceError, message, lambda: compile_replicas(2, devices=remote))
     check_raises(
         lowering.DeviceError,
-        "need 3 devices, cpu has 2 in this process, 4 in all\nfix: ask for as many as all",
+        "need 3 devices, cpu has 2 in this process, 4 in all\nfix: request as many as all",
         lambda: compile_replicas(3),
     )
     # Two replicas run on the two devices of this process, without the other process.

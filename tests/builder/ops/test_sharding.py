@@ -136,6 +136,7 @@ def test_invalid_meshes() -> None:
     )
     check(xb.OperandError, "Mesh.sharding: dimensions must be names", lambda: MESH.sharding(0))
     check(xb.OperandError, "MeshSharding: mesh must be an xb.Mesh", lambda: xb.MeshSharding("mesh"))
+    check(xb.OperandError, "dimensions must be a list or tuple", lambda: xb.MeshSharding(MESH, 3))
     check(
         xb.ShapeInferenceError,
         "shard_shape: a sharding can't have more entries than the array has dimensions, got 2",

@@ -725,7 +725,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], xb.XlaOp], dict[str, int], str, st
         (
             "requires 4 devices in its groups, got num_replicas=2, "
             "num_partitions=1\nfix: call lowering.compile(computation, num_replicas=4), or compile "
-            "for replicas and partitions that make 4 devices"
+            "for replicas and partitions on 4 devices"
         ),
     ),
     "replicas with partitions": (

@@ -83,7 +83,9 @@ def test_tokens_through_control_flow() -> None:
 def test_a_token_is_returned_at_most_once() -> None:
     b = xb.XlaBuilder("twice")
     token = b.create_token()
-    with pytest.raises(lowering.CompileError, match="the result contains each token once"):
+    with pytest.raises(
+        lowering.CompileError, match="the result must contain each token at most once"
+    ):
         lowering.compile(b.build(xb.tuple(token, token)))
     b = xb.XlaBuilder("joined")
     token = b.create_token()

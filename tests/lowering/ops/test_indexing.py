@@ -836,7 +836,7 @@ def test_bounded_sizes_that_are_refused(kind: str) -> None:
         lowering.compile(on_bounded(kind))
     message = str(caught.value)
     assert "can't run on cpu: XLA uses the bound instead of a bounded size, or aborts" in message
-    assert "fix: move updates to ignore to an index out of bounds" in message
+    assert "fix: move the updates that are to be ignored out of bounds" in message
     assert caught.value.op == "scatter"
 
 

@@ -428,12 +428,16 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> 
 
     Operation Semantics: While.
     """
-    if type(init) is XlaOp:  # without captures and tuples nothing has to be rolled back
-        shapes = (init.shape,)
-        known = _recorded_before(condition, shapes), _recorded_before(body, shapes)
+    ops = need_ops("while_", "init", init)
+    if ops:
+        shape = init.shape if type(init) is XlaOp else _tuple_shape(_shapes_of(ops))
+        known = _recorded_before(condition, (shape,)), _recorded_before(body, (shape,))
         if known[0] is not None and known[1] is not None:
-            return _record_while(known[0], known[1], init)
-    builder = resolve_builder("while_", *need_ops("while_", "init", init))
+            # The rules are checked before the tuple is recorded, so nothing is rolled back.
+            attributes = _while_attributes(known[0], known[1], shape)
+            state = init if type(init) is XlaOp else tuple(*ops)
+            return record("while", shape, (state,), attributes)
+    builder = resolve_builder("while_", *ops)
     with rollback_on_error(builder):
         state = _state("while_", "init", init)
         shapes = (state.shape,)
@@ -441,7 +445,8 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> 
         recorded, has_captures = _record_regions("while_", regions, builder)
         if not has_captures:
             condition, body = build_all(recorded)
-            return _record_while(condition, body, state)
+            attributes = _while_attributes(condition, body, state.shape)
+            return record("while", state.shape, (state,), attributes)
         _while_shape(signature(recorded[0]), signature(recorded[1]), state.shape)
         (condition, body), captured = lift_captures(recorded, give_back=[False, True])
         # The loop carries the captured values along with the state.
@@ -450,13 +455,16 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> 
         return record("while", widened.shape, (widened,), attributes)[0]
 
 
-def _record_while(condition: XlaComputation, body: XlaComputation, state: XlaOp) -> XlaOp:
-    key = ("while", condition, state.shape)
-    attributes = body.planned(key, _while_attributes, condition, body, state.shape)
-    return record("while", state.shape, (state,), attributes, 3)
-
-
 def _while_attributes(
+    condition: XlaComputation, body: XlaComputation, state: Shape
+) -> Mapping[str, Any]:
+    """Check a loop, and return its attributes; both once for each state shape."""
+    key = ("while", condition, state)
+    attributes: Mapping[str, Any] = body.planned(key, _while_plan, condition, body, state)
+    return attributes
+
+
+def _while_plan(
     condition: XlaComputation, body: XlaComputation, state: Shape
 ) -> Mapping[str, XlaComputation]:
     _while_shape(condition.signature, body.signature, state)

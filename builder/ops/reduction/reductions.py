@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from builder import shape_inference
 from builder.check import Check, integers
@@ -110,6 +110,13 @@ def record_reduction(
         plan: ``(name, operand shapes, init shapes, reducer, argument)`` -> shape and attributes.
         argument: the dimensions or the window; a key of caches.
     """
+    if (
+        type(operands) is XlaOp
+        and (type(init_values) is float or type(init_values) is XlaOp)
+        and is_library_function(computation)
+    ):
+        # One array and a function such as xb.add: the usual case, without lists.
+        return _record_single(opcode, name, operands, init_values, computation, plan, argument)
     arrays = need_ops(name, "operand", operands)
     if not arrays:
         Check(name).fail("at least one operand is needed, got none")
@@ -126,6 +133,29 @@ def record_reduction(
     with rollback_on_error(_builder(name, arrays, inits)):
         reducer = as_computation(name, "computation", computation, scalars)
         return _apply(opcode, name, arrays, inits, shapes, reducer, plan, argument)
+
+
+def _record_single(
+    opcode: str,
+    name: str,
+    operand: XlaOp,
+    init: XlaOp | float,
+    function: Callable[..., Any],
+    plan: Plan,
+    argument: Any,
+) -> XlaOp:
+    shapes = (operand.shape,)
+    if isinstance(init, XlaOp):
+        planned = _library_plan(plan, name, shapes, (init.shape,), function, argument)
+    else:
+        scalar = _scalars(name, shapes)[0]
+        init_shape, constant = number_constant(name, init, scalar.element_type, operand.shape)
+        # The rules are checked before the constant is recorded.
+        planned = _library_plan(plan, name, shapes, (init_shape,), function, argument)
+        builder = resolve_builder(name, operand)
+        init = append(builder, "constant", init_shape, (), constant, 4)
+    shape, attributes = planned
+    return record(opcode, shape, (operand, init), attributes, 4)
 
 
 @per_signature
@@ -180,9 +210,6 @@ def _builder(name: str, arrays: tuple[XlaOp, ...], inits: Sequence[Any]) -> XlaB
     return resolve_builder(name, *arrays, *[v for v in inits if type(v) is XlaOp])
 
 
-_NO_CONSTANTS: Final[Mapping[int, Mapping[str, Any]]] = MappingProxyType({})
-
-
 def _init_shapes(
     name: str, shapes: tuple[Shape, ...], inits: Sequence[Any]
 ) -> tuple[tuple[Shape, ...], Mapping[int, Mapping[str, Any]]]:
@@ -190,8 +217,6 @@ def _init_shapes(
 
     Nothing is recorded, because the rules are checked first.
     """
-    if len(inits) == 1 and type(inits[0]) is XlaOp:  # the usual case
-        return (inits[0].shape,), _NO_CONSTANTS
     constants: dict[int, Mapping[str, Any]] = {}
     init_shapes: list[Shape] = []
     for index, value in enumerate(inits):

@@ -260,7 +260,7 @@ def _conditions(figures: dict[str, Any]) -> str:
 
 
 def _shared_ops(figures: dict[str, Any]) -> str:
-    """Return, for graphs of which fewer ops are recorded than written, both numbers."""
+    """Return the numbers of recorded and written ops of graphs that share recorded ops."""
     counts = "; ".join(
         f"{entry['recorded']:,} of the {entry['ops']:,} ops of {name}"
         for name, entry in figures.get("graphs", {}).items()

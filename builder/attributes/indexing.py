@@ -29,7 +29,7 @@ class _DimensionNumbers:
         """
         if isinstance(value, cls):
             return value
-        fields: tuple[str, ...] = cls.__match_args__  # type: ignore[attr-defined]
+        fields: tuple[str, ...] = cls.__match_args__  # type: ignore[attr-defined]  # of dataclasses
         fix = f"write xb.{cls.__name__}({', '.join(fields)})"
         if not isinstance(value, Mapping):
             raise refusal(cls._op, f"dimension_numbers must be {cls.__name__}", value, fix)

@@ -57,6 +57,7 @@ class Printable:
     __slots__ = ()
 
     def _text_tables(self) -> Iterable[TextTable]:
+        """Return the tables to print; each subclass defines them."""
         raise NotImplementedError
 
     def __str__(self) -> str:

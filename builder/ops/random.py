@@ -28,7 +28,7 @@ def _draw(
     shape: Shape,
     infer_shape: Callable[[Shape, Shape, Shape], ArrayShape],
 ) -> XlaOp:
-    """Record an rng op of a distribution with two scalar parameters, one of which may be a number.
+    """Record an rng op of a distribution with two scalar parameters; one may be a number.
 
     The attribute `distribution` is the name of the op.
     """

@@ -224,8 +224,8 @@ def clear_transfers(device: DeviceLike = None) -> tuple[int, int]:
         device: the device; None for jax's default device.
 
     Returns:
-        The number of values that were sent and not read, and of those that were written and not
-        received.
+        The number of values sent to the device but not read, and the number of values written by
+        the device but not received.
 
     Raises:
         DeviceError: the device does not exist, or is not a CPU.

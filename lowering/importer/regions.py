@@ -44,7 +44,7 @@ class Regions:
         self._by_key: dict[Any, XlaComputation] = {}
 
     def record(self, operations: Sequence[RegionOperation]) -> None:
-        """Record the regions of these operations, of which inner ones precede outer ones."""
+        """Record the regions of these operations; inner operations come before outer ones."""
         for operation, bodies in operations:
             if operation.name == "stablehlo.while":
                 self._record_loop(operation, bodies)

@@ -202,7 +202,7 @@ def _elements(operation: ir.Operation, value: XlaOp) -> Sequence[XlaOp | None]:
 
 
 def _principal(recorded: Sequence[XlaOp]) -> XlaOp:
-    """Return the op that performs an operation, of those that it is recorded as."""
+    """Return the op that performs an operation that is recorded as one or more ops."""
     return next((op for op in reversed(recorded) if op.opcode not in _NO_OPERATION), recorded[-1])
 
 

@@ -416,7 +416,7 @@ class JittedFunction:
     def _recording_of(
         self, args: tuple[Any, ...], by_name: dict[str, Any]
     ) -> tuple[_Call, Entry, Recording]:
-        """Return the recording for arguments of which some may be shapes."""
+        """Return the recording for arguments; some may be shapes."""
         dynamic, static, key = self._signature.bind(args, by_name)
         call = _Call(*self._flatten(dynamic), static, key)
         shapes = self._shapes(call, allow_shapes=True)
@@ -612,7 +612,7 @@ def jit(
             `lowering.compile`.
         device: the device to run on; None for the arguments' device.
         static: names or numbers of arguments that are passed to the function unchanged: hashable
-            values, for each of which it is compiled again.
+            values. Each value needs another compilation.
         options: compiler options; see `lowering.compile`.
         name: the name of the computations; None for the function's own name.
 

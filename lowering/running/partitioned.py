@@ -160,7 +160,7 @@ class _ShardedArguments(Arguments):
         sharding: Any = sharding_of(targets[0].device) if targets else None
         super().__init__(info, sharding, targets=targets)
 
-    def is_accepted(self, value: Any, leaf: Leaf) -> bool:  # noqa: ARG002
+    def is_accepted(self, value: Any, leaf: Leaf) -> bool:  # noqa: ARG002  (overrides)
         return False  # `AcceptedArrays` has compared all of them
 
     def check_place(self, value: jax.Array, leaf: Leaf) -> None:

@@ -217,9 +217,9 @@ class CompiledProgram:
         )
 
     def _prepare(self, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> Any:
-        """Check the arguments, and put them on the devices for `_run`."""
+        """Check the arguments, and put them on the devices for `_run`; for subclasses."""
         raise NotImplementedError
 
     def _run(self, prepared: Any) -> Any:
-        """Execute the program, and return the result."""
+        """Execute the program, and return the result; for subclasses."""
         raise NotImplementedError

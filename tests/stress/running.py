@@ -144,8 +144,9 @@ def interrupted(work: Callable[[], Any], after: float) -> float:
     before = signal.signal(signal.SIGALRM, interrupt)
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     began = time.monotonic()
-    signal.setitimer(signal.ITIMER_REAL, after)
     try:
+        # Inside, because a loaded machine may pause the process here until the alarm.
+        signal.setitimer(signal.ITIMER_REAL, after)
         while not raised:
             work()
     except KeyboardInterrupt:

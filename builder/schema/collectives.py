@@ -22,7 +22,13 @@ def _layout(op: Any) -> str:
 
 
 CHANNEL_HANDLE = Attribute(
-    "channel_handle", CHANNEL, "channel_id", omitted=None, absent=None, written=channel_of
+    "channel_handle",
+    CHANNEL,
+    "channel_id",
+    omitted=None,
+    absent=None,
+    written=channel_of,
+    parameter="channel_id",
 )
 _GROUPS = Attribute("replica_groups", GROUPS)
 PARTICIPANTS = (CHANNEL_HANDLE, _GROUPS, Group(_layout))
@@ -35,7 +41,7 @@ DEVICES = (
 )
 """The same for ops whose groups may be numbers of devices."""
 
-_COMPUTATION = Attribute("to_apply", COMPUTATION)
+_COMPUTATION = Attribute("to_apply", COMPUTATION, parameter="computation")
 
 define("replica_id", "")
 define("partition_id", "", section="StableHLO (not in the document)")
@@ -65,6 +71,7 @@ define(
     section=BUILDER_H,
     hlo="all-to-all",
     stablehlo="stablehlo.all_to_all",
+    synonyms=("mhlo.all_to_all",),
 )
 define("collective_permute", "*operands", (CHANNEL_HANDLE, Attribute("source_target_pairs", PAIRS)))
 define("collective_broadcast", "operand", PARTICIPANTS, section=BUILDER_H)

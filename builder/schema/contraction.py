@@ -28,6 +28,8 @@ _PRECISION = Attribute(
     "precision_config",
     omitted=_DEFAULT,
     absent=_DEFAULT,
+    # None is the default of the public ops, which need not check it.
+    argument=lambda pair: None if pair == _DEFAULT else pair,
 )
 
 
@@ -77,6 +79,7 @@ define(
     ),
     section=BUILDER_H,
     stablehlo="chlo.ragged_dot",
+    synonyms=("mhlo.ragged_dot",),
     cost=CostClass.RULE,
     ulps_per_term=2,
 )

@@ -38,6 +38,8 @@ class Attribute(NamedTuple):
         absent: the value that a StableHLO operation without the attribute implies.
         unless: StableHLO has the attribute only if this other attribute is None.
         written: a function of the op's attributes that returns the value to write instead.
+        parameter: the parameter of the public op, if its name differs.
+        argument: a function of the value that returns the argument of the public op.
     """
 
     name: str
@@ -48,6 +50,8 @@ class Attribute(NamedTuple):
     absent: Any = MISSING
     unless: str = ""
     written: Callable[[Mapping[str, Any]], Any] | None = None
+    parameter: str = ""
+    argument: Callable[[Any], Any] | None = None
 
 
 class Group(NamedTuple):
@@ -96,12 +100,14 @@ class Schema:
             `builder.shape_inference.elementwise` infers from the schema; otherwise None.
         hlo: the name of the instruction in HLO text.
         stablehlo: the name of the operation, with its dialect.
+        synonyms: the operations, or targets of custom calls, that differ from it only in name.
         cost: see `CostClass`.
         ulps: how far results of two implementations may differ, in units in the last place; 0 for
             exact.
         ulps_per_term: the same for each term that is added up for an element of the result.
         value_attributes: the attributes that are not computations.
-        computations: the names of the computations, in the order of StableHLO's regions.
+        computation_attributes: the computations, in the order of StableHLO's regions.
+        computations: their names.
     """
 
     opcode: str
@@ -114,10 +120,12 @@ class Schema:
     result: ResultType | None = None
     hlo: str = ""
     stablehlo: str = ""
+    synonyms: tuple[str, ...] = ()
     cost: CostClass = CostClass.DATA_MOVEMENT
     ulps: float = 0
     ulps_per_term: float = 0
     value_attributes: tuple[Attribute, ...] = field(init=False)
+    computation_attributes: tuple[Attribute, ...] = field(init=False)
     computations: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -127,7 +135,8 @@ class Schema:
         self.stablehlo = self.stablehlo or f"stablehlo.{self.opcode}"
         attributes = [a for a in self.attributes if isinstance(a, Attribute)]
         self.value_attributes = tuple(a for a in attributes if a.kind is not COMPUTATION)
-        self.computations = tuple(a.name for a in attributes if a.kind is COMPUTATION)
+        self.computation_attributes = tuple(a for a in attributes if a.kind is COMPUTATION)
+        self.computations = tuple(a.name for a in self.computation_attributes)
 
     def __repr__(self) -> str:
         return f"Schema({self.opcode!r})"

@@ -48,6 +48,7 @@ def _elementwise(
     result: ResultType = ResultType.OPERAND,
     cpp_name: str = "",
     stablehlo: str = "",
+    synonyms: tuple[str, ...] = (),
 ) -> None:
     cost, ulps = computed
     define(
@@ -58,6 +59,7 @@ def _elementwise(
         element_types=dict.fromkeys(operands.split(), element_types),
         result=result,
         stablehlo=stablehlo,
+        synonyms=synonyms,
         cost=cost,
         ulps=ulps,
     )
@@ -66,20 +68,26 @@ def _elementwise(
 _unary = partial(_elementwise, "operand")
 _binary = partial(_elementwise, "lhs rhs")
 
+
+def _chlo(opcode: str, element_types: ElementTypes) -> None:
+    chlo, mhlo = f"chlo.{opcode}", f"mhlo.{opcode}"
+    _unary(opcode, element_types, _STEEP, BUILDER_H, stablehlo=chlo, synonyms=(mhlo,))
+
+
 # The modulus of a complex number needs a square root.
 _unary("abs", SIGNED_NUMBER, _APPROXIMATED, _UNARY, result=ResultType.REAL_PART)
-_unary("acos", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, stablehlo="chlo.acos")
-_unary("acosh", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, stablehlo="chlo.acosh")
-_unary("asin", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, stablehlo="chlo.asin")
-_unary("asinh", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, stablehlo="chlo.asinh")
-_unary("atanh", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, stablehlo="chlo.atanh")
+_chlo("acos", FLOATING_OR_COMPLEX)
+_chlo("acosh", FLOATING_OR_COMPLEX)
+_chlo("asin", FLOATING_OR_COMPLEX)
+_chlo("asinh", FLOATING_OR_COMPLEX)
+_chlo("atanh", FLOATING_OR_COMPLEX)
 # StableHLO's specification admits complex cube roots; no XLA backend compiles them.
 _unary("cbrt", FLOATING, _ROOT, _UNARY)
 _unary("ceil", FLOATING, _EXACT, _UNARY)
-_unary("cosh", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, stablehlo="chlo.cosh")
+_chlo("cosh", FLOATING_OR_COMPLEX)
 _unary("cosine", FLOATING_OR_COMPLEX, _SMOOTH, _UNARY, cpp_name="Cos")
 _unary("count_leading_zeros", INTEGER, _EXACT, BUILDER_H, cpp_name="Clz")
-_unary("erf", FLOATING, _STEEP, BUILDER_H, stablehlo="chlo.erf")
+_chlo("erf", FLOATING)
 _unary("exponential", FLOATING_OR_COMPLEX, _SMOOTH, _UNARY, cpp_name="Exp")
 _unary("exponential_minus_one", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, cpp_name="Expm1")
 _unary("floor", FLOATING, _EXACT, _UNARY)
@@ -97,9 +105,9 @@ _unary("round_nearest_even", FLOATING, _EXACT, _UNARY)
 _unary("rsqrt", FLOATING_OR_COMPLEX, _ROOT, _UNARY)
 _unary("sign", SIGNED_NUMBER, _EXACT, _UNARY)
 _unary("sine", FLOATING_OR_COMPLEX, _SMOOTH, BUILDER_H, cpp_name="Sin")
-_unary("sinh", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, stablehlo="chlo.sinh")
+_chlo("sinh", FLOATING_OR_COMPLEX)
 _unary("sqrt", FLOATING_OR_COMPLEX, _ROOT, _UNARY)
-_unary("tan", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H)
+_unary("tan", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, synonyms=("chlo.tan", "mhlo.tan"))
 _unary("tanh", FLOATING_OR_COMPLEX, _SMOOTH, _UNARY)
 
 _binary("add", ANY, _ROUNDED, _BINARY)
@@ -109,7 +117,14 @@ _binary("complex", PART_OF_COMPLEX, _EXACT, BUILDER_H, result=ResultType.COMPLEX
 _binary("divide", NUMBER, _APPROXIMATED, _BINARY, cpp_name="Div")
 _binary("maximum", ORDERED, _EXACT, _BINARY, cpp_name="Max")
 _binary("minimum", ORDERED, _EXACT, _BINARY, cpp_name="Min")
-_binary("mulhi", INTEGER, _EXACT, BUILDER_H, stablehlo="chlo.mulhi")
+_binary(
+    "mulhi",
+    INTEGER,
+    _EXACT,
+    BUILDER_H,
+    stablehlo="chlo.mulhi",
+    synonyms=("mhlo.mulhi",),
+)
 _binary("multiply", ANY, _ROUNDED, _BINARY, cpp_name="Mul")
 _binary("or", PRED_OR_INTEGER, _EXACT, _BINARY)
 _binary("power", NUMBER, _STEEP, BUILDER_H, cpp_name="Pow")
@@ -130,8 +145,19 @@ define(
     "compare",
     "lhs rhs",
     (
-        Attribute("comparison_direction", Enumeration("comparison_direction"), "direction"),
-        Attribute("compare_type", Enumeration("comparison_type"), None),
+        Attribute(
+            "comparison_direction",
+            Enumeration("comparison_direction"),
+            "direction",
+            parameter="direction",
+        ),
+        Attribute(
+            "compare_type",
+            Enumeration("comparison_type"),
+            None,
+            parameter="total_order",
+            argument=lambda compare_type: compare_type == "TOTALORDER",
+        ),
         Group(_order),
     ),
     section="Element-wise comparison operations",
@@ -153,7 +179,10 @@ define(
 define(
     "map",
     "*operands",
-    (Attribute("dimensions", INTEGERS), Attribute("to_apply", COMPUTATION)),
+    (
+        Attribute("dimensions", INTEGERS),
+        Attribute("to_apply", COMPUTATION, parameter="computation"),
+    ),
     element_types={"operands": ANY},
     cost=CostClass.RULE,
 )

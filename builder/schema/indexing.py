@@ -11,7 +11,7 @@ from builder.schema.kinds import COMPUTATION, FLAG, INTEGERS, DimensionNumbers, 
 define(
     "dynamic_slice",
     "operand *start_indices",
-    (Attribute("slice_sizes", INTEGERS, "dynamic_slice_sizes"),),
+    (Attribute("slice_sizes", INTEGERS, "dynamic_slice_sizes", parameter="size_indices"),),
     cost=CostClass.RULE,
 )
 define("dynamic_update_slice", "operand update *start_indices", cost=CostClass.RULE)
@@ -45,7 +45,7 @@ define(
         ),
         Attribute("indices_are_sorted", FLAG, omitted=False, absent=False),
         Attribute("unique_indices", FLAG, omitted=False, absent=False),
-        Attribute("to_apply", COMPUTATION),
+        Attribute("to_apply", COMPUTATION, parameter="update_computation"),
     ),
     cost=CostClass.RULE,
 )

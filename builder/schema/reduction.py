@@ -11,7 +11,10 @@ from builder.schema.window import window_text
 define(
     "reduce",
     "*operands *init_values",
-    (Attribute("dimensions", INTEGERS), Attribute("to_apply", COMPUTATION)),
+    (
+        Attribute("dimensions", INTEGERS),
+        Attribute("to_apply", COMPUTATION, parameter="computation"),
+    ),
     cost=CostClass.RULE,
 )
 
@@ -36,7 +39,7 @@ define(
         Attribute("window_dilations", INTEGERS, None),
         Attribute("padding", PAIRS, None),
         Group(_window),
-        Attribute("to_apply", COMPUTATION),
+        Attribute("to_apply", COMPUTATION, parameter="computation"),
     ),
     cost=CostClass.RULE,
 )
@@ -59,7 +62,7 @@ define(
     (
         Attribute("dimension", DIMENSION, "dimensions"),
         Attribute("is_stable", FLAG, omitted=False, absent=False),
-        Attribute("to_apply", COMPUTATION),
+        Attribute("to_apply", COMPUTATION, parameter="comparator"),
     ),
     cost=CostClass.RULE,
 )
@@ -70,4 +73,5 @@ define(
     section=BUILDER_H,
     hlo="topk",
     stablehlo="chlo.top_k",
+    synonyms=("mhlo.topk",),
 )

@@ -1,7 +1,7 @@
 """Importers derived from the schemas of opcodes.
 
 The operation of a schema is recorded by a public op of the schema's opcode. Its first parameters
-take the schema's operands, in order; other parameters have the names of the schema's attributes and
+take the schema's operands, in order; the schema names the parameters of its attributes and
 computations. Operations that do not match a public op in this way have an importer by hand.
 """
 
@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jaxlib.mlir import ir
 
-from builder.attributes import Precision
 from builder.graph.computation import XlaComputation
 from builder.graph.registry import OPERATIONS, OpInfo
 from builder.graph.xla_op import XlaOp
-from builder.schema import SCHEMAS, Schema
+from builder.schema import SCHEMAS, Attribute, Schema
 from builder.types.primitive_type import PrimitiveType
 from lowering.importer.registry import DECOMPOSITIONS, IMPORTERS, Importer
 from lowering.stablehlo.attribute_codecs import attribute_names, read_attributes
@@ -27,33 +26,8 @@ if TYPE_CHECKING:
     from lowering.importer.scope import Scope
 
 
-_SYNONYMS: Final = {
-    "chlo.tan": "tan",
-    "mhlo.all_to_all": "all_to_all_tuple",
-    "mhlo.ragged_dot": "ragged_dot",
-    "mhlo.stochastic_convert": "stochastic_convert",
-    **{
-        f"mhlo.{opcode}": opcode
-        for opcode in ("acos", "acosh", "asin", "asinh", "atanh", "cosh", "erf", "sinh")
-    },
-}
-"""The opcodes of operations that differ from the schema's operation only in name."""
-
-_PARAMETERS: Final = {
-    "channel_handle": ("channel_id",),
-    "compare_type": ("total_order",),
-    "comparison_direction": ("direction",),
-    "slice_sizes": ("size_indices",),
-    "to_apply": ("computation", "comparator", "update_computation"),
-}
-"""The parameters for attributes of a schema that have another name."""
-
-_CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
-    # None is the default of the public ops, which need not check it.
-    "precision": lambda pair: None if pair == Precision.pair(None) else pair,
-    "total_order": lambda compare_type: compare_type == "TOTALORDER",
-}
-"""The conversions of attributes, by parameter."""
+def _parameter(attribute: Attribute) -> str:
+    return attribute.parameter or attribute.name
 
 
 def _computation(region: int, scope: Scope, _: ir.Operation) -> XlaComputation:
@@ -89,13 +63,13 @@ class SchemaImporter:
     """
 
     __slots__ = (
-        "_arguments",
         "_attribute_names",
         "_computed",
         "_function",
         "_groups",
         "_is_grouped",
         "_is_method",
+        "_read_attributes",
         "_schema",
         "_splits",
         "info",
@@ -113,17 +87,16 @@ class SchemaImporter:
         if len(for_operands) < len(names):
             raise TypeError(f"{info.name} has too few parameters")
         self.parameters = frozenset(parameter.name for parameter in others)
-        self._arguments: dict[str, str] = {
-            attribute.name: self._parameter(attribute.name)
-            for attribute in schema.value_attributes
-            if attribute.stablehlo is not None
-        }
+        self._read_attributes = [a for a in schema.value_attributes if a.stablehlo is not None]
         self._attribute_names = attribute_names(schema)
         self._computed: list[tuple[str, Callable[[Scope, ir.Operation], Any]]] = [
-            (self._parameter(name), partial(_computation, number))
-            for number, name in enumerate(schema.computations)
+            (_parameter(attribute), partial(_computation, number))
+            for number, attribute in enumerate(schema.computation_attributes)
         ]
-        bound = {*self._arguments.values(), *dict(self._computed), *supplied}
+        bound = {*map(_parameter, self._read_attributes), *dict(self._computed)}
+        if not bound <= self.parameters:
+            raise TypeError(f"{info.name} has no parameters {bound - self.parameters}")
+        bound.update(supplied)
         for parameter in others:
             if parameter.name in _FROM_RESULT and parameter.name not in bound:
                 self._computed.append((parameter.name, _FROM_RESULT[parameter.name]))
@@ -132,13 +105,6 @@ class SchemaImporter:
         self._groups = tuple(zip(names, for_operands, strict=True))
         self._splits: dict[int, list[int | slice]] = {}
         self._is_grouped = info.is_method or "*" in schema.operands
-
-    def _parameter(self, attribute: str) -> str:
-        """The parameter for an attribute or a computation of the schema."""
-        for name in (attribute, *_PARAMETERS.get(attribute, ())):
-            if name in self.parameters:
-                return name
-        raise TypeError(f"{self.info.name} has no parameter for {attribute}")
 
     def __call__(
         self, scope: Scope, operation: ir.Operation, operands: list[XlaOp], **arguments: Any
@@ -173,16 +139,20 @@ class SchemaImporter:
     def accepts(self, names: Iterable[str]) -> bool:
         """Return whether `call` takes attributes of these names."""
         known = {attribute.name for attribute in self._schema.value_attributes}
-        return set(self._arguments) <= set(names) <= known
+        return {attribute.name for attribute in self._read_attributes} <= set(names) <= known
 
     def _read(self, attributes: Iterable[Any]) -> dict[str, Any]:
         """Return the arguments for attributes, which are in the order of `_attribute_names`."""
         pairs = zip(self._attribute_names, attributes, strict=True)
         present = {name: attribute for name, attribute in pairs if attribute is not None}
         values = read_attributes(self._schema, present)
-        arguments = {self._arguments[name]: value for name, value in values.items()}
-        for name in arguments.keys() & _CONVERSIONS.keys():
-            arguments[name] = _CONVERSIONS[name](arguments[name])
+        arguments = {}
+        for attribute in self._read_attributes:
+            if attribute.name in values:
+                value = values[attribute.name]
+                if attribute.argument is not None:
+                    value = attribute.argument(value)
+                arguments[_parameter(attribute)] = value
         return arguments
 
     def _positional(self, scope: Scope, operands: list[XlaOp]) -> list[Any]:
@@ -241,10 +211,10 @@ def schema_importer(opcode: str, *supplied: str) -> SchemaImporter:
 
 def derived_importer(name: str) -> SchemaImporter | None:
     """Return the importer derived from a schema for operations of a name, if there is one."""
-    schema = SCHEMAS.get(_SYNONYMS.get(name, name.rpartition(".")[2]))
-    if name not in _SYNONYMS and (schema is None or schema.stablehlo != name):
-        schema = next((schema for schema in SCHEMAS.values() if schema.stablehlo == name), None)
-    if schema is None:
+    for schema in SCHEMAS.values():
+        if name == schema.stablehlo or name in schema.synonyms:
+            break
+    else:
         return None
     derived = _DERIVED.get(schema)
     # The public op may have been replaced.

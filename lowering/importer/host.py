@@ -195,9 +195,8 @@ def _python_call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -
 
 def _chlo_op(scope: Scope, operation: ir.Operation, operands: list[XlaOp], target: str) -> XlaOp:
     """Record an operation of CHLO that a portable artifact has as a custom call."""
-    name = "chlo.top_k" if target == "mhlo.topk" else target.replace("mhlo.", "chlo.", 1)
     attributes = scope.attribute(operation, _CHLO_ATTRIBUTES)
-    recorder = derived_importer(name)
+    recorder = derived_importer(target)
     if recorder is None or not recorder.accepts(attributes):
         raise failure(operation, f"there is no op for {target}")
     return recorder.call(operands, attributes)

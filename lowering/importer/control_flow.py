@@ -12,7 +12,7 @@ from lowering.importer.by_schema import derived_importer
 from lowering.importer.failures import failure
 from lowering.importer.registry import Imported, importer
 from lowering.importer.scope import Scope
-from lowering.mlir.operations import attribute_text
+from lowering.mlir.operations import BRANCHES, attribute_text
 
 
 @importer("stablehlo.while")
@@ -25,7 +25,7 @@ def while_(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Impo
     return xb.while_(condition, body, scope.tuple_of(state))
 
 
-@importer("stablehlo.if", "stablehlo.case")
+@importer(*BRANCHES)
 def conditional(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     """Record a conditional, whose branches take the values that they use from outside."""
     branches: list[tuple[XlaOp, Any]] = []

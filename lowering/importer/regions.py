@@ -23,8 +23,7 @@ from lowering.importer.failures import failure
 from lowering.importer.registry import IMPORTERS, Value
 from lowering.importer.scope import Scope
 from lowering.importer.tables import Tables
-
-_BRANCHING = ("stablehlo.if", "stablehlo.case")
+from lowering.mlir.operations import BRANCHES
 
 
 class Regions:
@@ -50,7 +49,7 @@ class Regions:
                 self._record_loop(operation, bodies)
                 continue
             for number, body in enumerate(bodies):
-                if operation.name in _BRANCHING:
+                if operation.name in BRANCHES:
                     self._record_branch(body, f"branch_{number}")
                 else:
                     self._record_applied(operation, body)

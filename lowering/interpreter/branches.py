@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from jaxlib.mlir import ir
 
-from lowering.mlir.operations import operations_where
+from lowering.mlir.operations import BRANCHES, operations_where
 
-_CONDITIONALS: Final = ("stablehlo.if", "stablehlo.case")
 _TOKEN: Final = "!stablehlo.token"
 
 
@@ -22,7 +21,7 @@ def replace_conditionals(module: ir.Operation) -> None:
 
     All loops carry the results, which only the loop of the selected branch replaces.
     """
-    for operation in operations_where(module, lambda each: each.name in _CONDITIONALS):
+    for operation in operations_where(module, lambda each: each.name in BRANCHES):
         with operation.location:
             _replace(operation)
 

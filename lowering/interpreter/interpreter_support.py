@@ -11,6 +11,7 @@ from typing import Final
 from jaxlib.mlir import ir
 
 from builder.graph.xla_op import XlaOp
+from builder.schema import SCHEMAS
 from builder.types.shape import ArrayShape
 from lowering.errors import ExecutionError, LoweringError, recorded_at
 from lowering.interpreter import expansions as expansions  # registers its rewrites
@@ -21,6 +22,7 @@ from lowering.legalize.worklist import apply_rewrites, mentions_any
 from lowering.mlir.operations import operations_in, operations_where
 from lowering.mlir.types import shape_of_type
 from lowering.reading.bytecode_tables import module_strings
+from lowering.sharding.participants import COLLECTIVES
 from lowering.stablehlo.module import StablehloModule
 
 _NO_DEVICES: Final = "it runs on one device, without communication"
@@ -28,25 +30,22 @@ _NO_HOST: Final = "it has no host to exchange data with"
 _RANDOM: Final = "the specification does not define the random numbers"
 
 UNSUPPORTED: Final = {
-    **dict.fromkeys(
-        (
-            *("all_gather", "all_reduce", "all_to_all", "collective_broadcast"),
-            *("collective_permute", "cross-replica-sum", "reduce_scatter"),
-            *("partition_id", "replica_id"),
-        ),
-        _NO_DEVICES,
-    ),
-    **dict.fromkeys(("infeed", "outfeed", "recv", "send"), _NO_HOST),
-    "rng": _RANDOM,
-    "rng_bit_generator": _RANDOM,
-    "custom_call": "it has no custom functions",
-    "cholesky": "it is not implemented",
+    **dict.fromkeys(COLLECTIVES, _NO_DEVICES),
+    "stablehlo.cross-replica-sum": _NO_DEVICES,
+    "stablehlo.partition_id": _NO_DEVICES,
+    "stablehlo.replica_id": _NO_DEVICES,
+    "stablehlo.infeed": _NO_HOST,
+    "stablehlo.outfeed": _NO_HOST,
+    "stablehlo.recv": _NO_HOST,
+    "stablehlo.send": _NO_HOST,
+    "stablehlo.rng": _RANDOM,
+    "stablehlo.rng_bit_generator": _RANDOM,
+    "stablehlo.custom_call": "it has no custom functions",
+    "stablehlo.cholesky": "it is not implemented",
     # Before jaxlib 0.12 the interpreter aborts on real operands.
-    **({} if interpreter.interprets_fft() else {"fft": "its implementation fails"}),
+    **({} if interpreter.interprets_fft() else {"stablehlo.fft": "its implementation fails"}),
 }
 """The operations that the interpreter does not support, and the reasons."""
-
-_UNSUPPORTED_OPCODES: Final = frozenset((*UNSUPPORTED, "python_call", "all_to_all_tuple"))
 
 
 def interpreter_bytecode(module: StablehloModule) -> bytes:
@@ -87,7 +86,7 @@ def is_unsupported(op: XlaOp) -> bool:
     for called in op.called_computations:
         for computation in (called, *called.called_computations()):
             opcodes.update(inner.opcode for inner in computation.ops)
-    return not _UNSUPPORTED_OPCODES.isdisjoint(opcodes)
+    return any(SCHEMAS[opcode].stablehlo in UNSUPPORTED for opcode in opcodes)
 
 
 def _with_probe_calls(operation: ir.Operation) -> ir.Operation:
@@ -122,8 +121,7 @@ def _check(operation: ir.Operation, name: str) -> None:
     """
     checked: set[ir.Type] = set()
     for each in operations_in(operation):
-        dialect, _, op = each.name.partition(".")
-        reason = UNSUPPORTED.get(op) if dialect == "stablehlo" else None
+        reason = UNSUPPORTED.get(each.name)
         if reason is not None and probe_name(each) is not None:
             reason = None
         for result_type in {result.type for result in each.results} - checked:
@@ -131,7 +129,7 @@ def _check(operation: ir.Operation, name: str) -> None:
             if reason is None and _is_dynamic(result_type):
                 reason = f"it supports static sizes only, got {result_type}"
         if reason is not None:
-            raise _unsupported(name, op, each, reason)
+            raise _unsupported(name, each.name.partition(".")[2], each, reason)
 
 
 def _is_dynamic(value_type: ir.Type) -> bool:

@@ -22,6 +22,7 @@ from lowering.legalize.partitions import is_manual, mark_manual
 from lowering.legalize.registry import Target, Value
 from lowering.mlir.operations import (
     CALLS,
+    CONTROL_FLOW,
     called_function,
     enclosing,
     enclosing_function_name,
@@ -29,8 +30,6 @@ from lowering.mlir.operations import (
 )
 from lowering.sharding.participants import COLLECTIVES
 from lowering.sharding.partitioning import Partitioning
-
-_CONDITIONAL: Final = ("stablehlo.if", "stablehlo.case", "stablehlo.while")
 
 
 class Disagreement:
@@ -143,7 +142,7 @@ def _find_conditionals(module: ir.Operation) -> tuple[list[ir.Operation], dict[s
         for caller in callers.get(callee, set()) - communicating.keys():
             communicating[caller] = communicating[callee]
             pending.append(caller)
-    return operations_in(module, _CONDITIONAL), communicating
+    return operations_in(module, CONTROL_FLOW), communicating
 
 
 def _collective_in(conditional: ir.Operation, communicating: dict[str, str]) -> str | None:

@@ -6,21 +6,17 @@ shardings differ.
 
 from __future__ import annotations
 
-from typing import Final
-
 from jaxlib.mlir import ir
 
 from lowering.legalize.op_builder import OpBuilder
 from lowering.legalize.registry import Target, Value
-from lowering.mlir.operations import operations_in
+from lowering.mlir.operations import BRANCHES, operations_in
 from lowering.sharding.attributes import SHARDINGS
-
-_BRANCHING: Final = ("stablehlo.if", "stablehlo.case")
 
 
 def separate_branch_shardings(target: Target, module: ir.Operation) -> None:
     """End branches whose shardings differ with an operation that has no sharding."""
-    for operation in operations_in(module, _BRANCHING):
+    for operation in operations_in(module, BRANCHES):
         ends = [region.blocks[0].operations[-1].operation for region in operation.regions]
         for number in range(len(operation.results)):
             texts = [_sharding_of(end.operands[number]) for end in ends]

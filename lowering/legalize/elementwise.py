@@ -19,7 +19,7 @@ from lowering.legalize.registry import (
     refuse,
     rewrite,
 )
-from lowering.mlir.operations import enclosing, symbol_name
+from lowering.mlir.operations import CONTROL_FLOW, enclosing, symbol_name
 from lowering.mlir.types import shape_of_type
 
 
@@ -215,15 +215,12 @@ def _power_by_digits(
     return [b.on_fixed_sizes(operation.operands, power)]
 
 
-_CONTROL_FLOW: Final = ("stablehlo.while", "stablehlo.if", "stablehlo.case")
-
-
 def _can_contain_loop(operation: ir.Operation) -> bool:
     """Whether a loop can replace the operation: XLA aborts on loops in reducers.
 
     A function may be called in a reducer, unless it is @main.
     """
-    outer = next((one for one in enclosing(operation) if one.name not in _CONTROL_FLOW), None)
+    outer = next((one for one in enclosing(operation) if one.name not in CONTROL_FLOW), None)
     if outer is None or outer.name != "func.func":
         return False
     return symbol_name(outer) == "main" or ir.RankedTensorType(operation.results[0].type).rank > 0

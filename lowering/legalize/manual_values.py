@@ -17,7 +17,9 @@ from jaxlib.mlir import ir
 from lowering.errors import CompileError, recorded_at
 from lowering.legalize.partitions import is_manual
 from lowering.mlir.operations import (
+    BRANCHES,
     CALLS,
+    CONTROL_FLOW,
     call_target,
     called_function,
     enclosing,
@@ -28,7 +30,6 @@ from lowering.mlir.operations import (
 from lowering.sharding.participants import COLLECTIVES, Mode, participants
 
 _TERMINATORS: Final = ("stablehlo.return", "func.return", "sdy.return")
-_BRANCHING: Final = ("stablehlo.if", "stablehlo.case")
 
 
 class ValueKinds(NamedTuple):
@@ -144,7 +145,7 @@ def _has_mixed_operands_inside(operation: ir.Operation, kinds: ValueKinds) -> bo
     operands = list(operation.operands)
     if kinds.manual.isdisjoint(operands) or kinds.full.isdisjoint(operands):
         return False
-    return any(outer.name in ("stablehlo.while", *_BRANCHING) for outer in enclosing(operation))
+    return any(outer.name in CONTROL_FLOW for outer in enclosing(operation))
 
 
 def _arguments(operation: ir.Operation, number: int | None = None) -> list[Any]:
@@ -163,7 +164,7 @@ def _returned_as(
         return []
     if parent.name == "func.func":
         return [call.results[number] for call in calls.get(symbol_name(parent.operation), ())]
-    if parent.name in _BRANCHING:
+    if parent.name in BRANCHES:
         return [parent.results[number]]
     if parent.name == "stablehlo.while":
         body = parent.regions[1].blocks[0].operations[-1].operation

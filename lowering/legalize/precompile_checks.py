@@ -19,35 +19,32 @@ from lowering.errors import CompileError, LoweringError, recorded_at
 from lowering.legalize.registry import PUBLIC_NAME, REFUSALS
 from lowering.mlir.operations import (
     CALLS,
+    CONTROL_FLOW,
     called_function,
     enclosing,
     enclosing_function_name,
     operations_in,
 )
 from lowering.mlir.types import shape_of_type
+from lowering.sharding.participants import COLLECTIVES
 
 _REDUCERS: Final = frozenset(
     f"stablehlo.{name}" for name in ("reduce", "reduce_window", "select_and_scatter", "scatter")
 )
 
-_UNSUPPORTED_IN_REDUCERS: Final = frozenset(
+_UNSUPPORTED_IN_REDUCERS: Final = COLLECTIVES | {
     f"stablehlo.{name}"
     for name in (
         *("custom_call", "infeed", "outfeed", "send", "recv"),
         *("replica_id", "partition_id", "rng", "fft"),
-        *("all_gather", "all_reduce", "all_to_all", "collective_broadcast", "collective_permute"),
-        "reduce_scatter",
     )
-)
+}
 """Operations that XLA does not support inside a reducer, map or comparator."""
-
-_CONTROL_FLOW: Final = frozenset(f"stablehlo.{name}" for name in ("while", "if", "case"))
-"""Operations whose regions may contain all operations."""
 
 _SHARDY_REGIONS: Final = frozenset(("sdy.manual_computation", "sdy.named_computation"))
 """Operations of Shardy whose regions may contain all operations."""
 
-_WITH_REGIONS: Final = _REDUCERS | _CONTROL_FLOW | {"stablehlo.map", "stablehlo.sort"}
+_WITH_REGIONS: Final = _REDUCERS | {*CONTROL_FLOW, "stablehlo.map", "stablehlo.sort"}
 """Operations with regions that may contain further operations with regions."""
 
 _MAX_BYTES: Final = 2**48
@@ -265,7 +262,7 @@ def _enclosing_region(operation: ir.Operation) -> str | None:
     for outer in enclosing(operation):
         if outer.name == "func.func":
             return None
-        if outer.name not in _CONTROL_FLOW and outer.name not in _SHARDY_REGIONS:
+        if outer.name not in CONTROL_FLOW and outer.name not in _SHARDY_REGIONS:
             return str(outer.name)
     return None
 

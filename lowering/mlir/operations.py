@@ -16,6 +16,12 @@ from builder.errors import error_of
 CALLS: Final = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 """Operations that call a function, and the attribute that names the function."""
 
+BRANCHES: Final = ("stablehlo.if", "stablehlo.case")
+"""Operations that execute one of their regions."""
+
+CONTROL_FLOW: Final = (*BRANCHES, "stablehlo.while")
+"""Operations whose regions may contain all operations."""
+
 
 def operations_where(
     root: ir.Module | ir.Operation, condition: Callable[[ir.Operation], bool]

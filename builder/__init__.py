@@ -41,7 +41,7 @@ from builder.errors import (
 )
 from builder.graph.computation import XlaComputation as XlaComputation
 from builder.graph.decorator import computation as computation
-from builder.graph.registry import OPERATIONS as OPERATIONS, OpInfo as OpInfo
+from builder.graph.registry import OPERATIONS as OPERATIONS, OpInfo as OpInfo, alias as _alias
 from builder.graph.subcomputations import ReusableFunction as ReusableFunction
 from builder.graph.xla_builder import XlaBuilder as XlaBuilder
 from builder.graph.xla_op import SourceLocation as SourceLocation, XlaOp as XlaOp
@@ -275,10 +275,10 @@ from builder.types.shape import (
 )
 
 # Aliases: the names of xla_builder.h where the document's are different.
-convert = convert_element_type
-concat_in_dim = concatenate
-all_gather_tuple = all_gather
-all_reduce_tuple = all_reduce
+convert = _alias("convert", convert_element_type)
+concat_in_dim = _alias("concat_in_dim", concatenate)
+all_gather_tuple = _alias("all_gather_tuple", all_gather)
+all_reduce_tuple = _alias("all_reduce_tuple", all_reduce)
 
 if _typing.TYPE_CHECKING:
     from builder.inspection.diff import ComputationDiff as ComputationDiff

@@ -61,6 +61,12 @@ class XlaError(Exception):
         self.op = op
         return self
 
+    def renamed(self, op: str) -> Self:
+        """Replace the op that the message starts with by `op`, and return self."""
+        self.args = (f"{op}: {str(self).removeprefix(f'{self.op}: ')}",)
+        self.op = op
+        return self
+
 
 E = TypeVar("E", bound=XlaError)
 

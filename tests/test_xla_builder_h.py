@@ -13,7 +13,7 @@ NAMES = {row.cpp for row in ROWS}
 
 
 def resolved(name: str) -> object:
-    """Return the object that a name in the table refers to."""
+    """Return the object that a name in the table refers to; for an alias, the function itself."""
     owner: object = xb
     for prefix, type_ in (("b.", xb.XlaBuilder), ("op.", xb.XlaOp)):
         if name.startswith(prefix):
@@ -22,7 +22,7 @@ def resolved(name: str) -> object:
         return xb.XlaBuilder().name
     for part in name.split("."):
         owner = getattr(owner, part)
-    return owner
+    return getattr(owner, "__wrapped__", owner)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.cpp)

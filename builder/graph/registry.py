@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from functools import wraps
+from typing import Any, Final, TypeVar, cast
 
+from builder.errors import XlaError
 from builder.schema import Schema
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -24,7 +26,7 @@ class OpInfo:
         cpp_name: the name in the C++ XlaBuilder.
         section: the section of the Operation Semantics document, or another source.
         family: the module that defines it, and its inference and schema, in each package.
-        aliases: other names in `builder` for the same function.
+        aliases: other names in `builder` for the same operation.
     """
 
     function: Callable[..., Any]
@@ -84,3 +86,19 @@ def op(
         return function
 
     return enter
+
+
+def alias(name: str, function: F) -> F:
+    """Return `function` under another name, which its errors begin with."""
+
+    @wraps(function)
+    def renamed(*arguments: Any, **named: Any) -> Any:
+        try:
+            return function(*arguments, **named)
+        except XlaError as error:
+            if error.op == function.__name__:
+                error.renamed(name)
+            raise
+
+    renamed.__name__ = renamed.__qualname__ = name
+    return cast("F", renamed)

@@ -19,7 +19,7 @@ from sys import _getframe
 from types import FunctionType
 from typing import Any, Final
 
-from builder.errors import OperandError, SignatureError, brief, error_of
+from builder.errors import OperandError, SignatureError, XlaError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, rollback_on_error, shared_attributes
 from builder.graph.xla_builder import XlaBuilder
@@ -136,6 +136,10 @@ def record_callable(
                     op=op,
                     shapes={f"argument {i}": s for i, s in enumerate(shapes)},
                 ) from error
+            raise
+        except XlaError as error:
+            if is_library_function(function):  # the user called `op`, not this function
+                error.in_argument(op, role)
             raise
         try:
             root = _as_root(op, role, builder, result)

@@ -247,11 +247,12 @@ class XlaOp:
         )
 
     def _no_value(self, target: str) -> OperandError:
+        converter = target.rpartition(" ")[2]
         return OperandError(
-            f"{target.rpartition(' ')[2]}: an XlaOp has no value while the computation is being "
+            f"{converter}: an XlaOp has no value while the computation is being "
             f"written, so it can't be converted to {target}, got\n  {self!r}\n"
             f"fix: build, compile and run the computation, and convert its result",
-            op=self.opcode,
+            op=converter,
             shapes={"operand": self.shape},
         )
 

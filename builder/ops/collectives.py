@@ -584,8 +584,7 @@ def _layout(name: str, layout: Any) -> Layout | None:
     except ShapeTextError as error:
         raise error.in_argument(name, "layout") from None
     except ShapeInferenceError as error:
-        text = str(error).partition(": ")[2]
-        raise ShapeInferenceError(f"{name}: {text}", op=name) from None
+        raise error.renamed(name) from None
 
 
 @per_signature

@@ -97,7 +97,10 @@ def number_constant(
     is for messages.
     """
     if type(value) is not float and isinstance(value, (np.generic, np.ndarray)):
-        array, shape = as_constant_array(value)
+        try:
+            array, shape = as_constant_array(value)
+        except ConstantError as error:
+            raise error.renamed(op) from None
         return shape, {"value": array}
     try:
         return scalar_constant(value, element_type, op)

@@ -325,6 +325,8 @@ def _from_lists(
 ) -> tuple[np.ndarray[Any, Any], ArrayShape]:
     try:
         array = np.array(value, dtype=object)
+    except OperandError as error:  # an XlaOp in the list, which has no value
+        raise error.renamed("constant") from None
     except ValueError:
         array = np.array(None, dtype=object)
     flat = array.ravel().tolist()

@@ -146,11 +146,6 @@ def test_sums_of_preds_are_or(x: xb.XlaOp) -> None:
     assert xb.cross_replica_sum(x).attributes["to_apply"].root.opcode == "add"
 
 
-def test_the_tuple_forms_are_the_same_functions() -> None:
-    assert xb.all_reduce_tuple is xb.all_reduce
-    assert xb.all_gather_tuple is xb.all_gather
-
-
 def test_layouts_are_in_the_hlo_text(x: xb.XlaOp) -> None:
     b = x.builder
     root = xb.tuple(

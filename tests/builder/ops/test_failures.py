@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -208,6 +210,15 @@ BEGINNINGS: dict[str, Callable[[xb.XlaOp], object]] = {
     "collapse: operand 0 belongs to": lambda x: xb.collapse(built_op(), [0, 1]),
     "rng_uniform: operand 0 belongs": lambda x: xb.rng_uniform(0.0, built_op(xb.f32[()]), "f32[]"),
     "mul: operand 0 belongs to builder 'other'": lambda x: built_op() * x,
+    # Values and functions of the library that an op converts or records:
+    "add: NumPy dtype datetime64[Y] has no": lambda x: xb.add(x, np.datetime64("2026")),
+    "constant: an XlaOp has no value": lambda x: x.builder.constant([1.0, x], xb.f32),
+    "reduce: computation: max: operands must be": lambda x: xb.reduce(
+        xb.complex(x, x), 0j, xb.max, [0]
+    ),
+    "while_: condition: neg: operand must be": lambda x: xb.while_(
+        xb.neg, lambda i: i, x.builder.constant(True)
+    ),
 }
 
 
@@ -223,6 +234,46 @@ def test_the_error_names_the_op_that_was_called(beginning: str) -> None:
         BEGINNINGS[beginning](x)
     assert str(caught.value).startswith(beginning)
     assert caught.value.op == beginning.partition(":")[0]
+
+
+FUNCTIONS = {name: info for info in xb.OPERATIONS.values() for name in (info.name, *info.aliases)}
+
+
+def wrong_argument(draw: random.Random, parameter: inspect.Parameter, x: xb.XlaOp) -> Any:
+    """Return a value for a parameter, mostly a wrong one."""
+    b = x.builder
+    ops = [x, xb.lt(x, x), xb.complex(x, x), xb.tuple(x, x), b.create_token(), b.constant(1, xb.s8)]
+    if "XlaOp" in str(parameter.annotation) and draw.random() < 0.8:
+        return draw.choice([*ops, ops[:1], ops[:2], ops[3:5]])
+    others = [None, "x", 3, -1, 1.5, True, [], [0], [1, 0], [0, 0], [(0, 1)], object(), 2**70]
+    return draw.choice(
+        [*others, *ops[:1], xb.f32, xb.f32[2], xb.TOKEN_SHAPE, np.datetime64("2026")]
+    )
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_error_names_the_function_that_was_called(name: str) -> None:
+    draw = random.Random(name)
+    errors: list[xb.XlaError] = []
+    for _ in range(100):
+        b = xb.XlaBuilder()
+        x = b.parameter(xb.f32[4, 3])
+        function = getattr(b if FUNCTIONS[name].is_method else xb, name)
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        for parameter in inspect.signature(function).parameters.values():
+            value = wrong_argument(draw, parameter, x)
+            if parameter.kind is parameter.KEYWORD_ONLY:
+                named[parameter.name] = value
+            elif parameter.kind is not parameter.VAR_KEYWORD:
+                positional.append(value)
+        try:
+            function(*positional, **named)
+        except xb.XlaError as error:
+            errors.append(error)
+    assert [error for error in errors if not str(error).startswith(f"{name}: ")] == []
+    assert {error.op for error in errors} <= {name}
+    assert errors or not inspect.signature(function).parameters
 
 
 @pytest.mark.parametrize("name", ["choice", "pred", "bound", "init value"])

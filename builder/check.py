@@ -100,6 +100,11 @@ def integers(op: str, name: str, values: Iterable[Any]) -> tuple[int, ...]:
     return tuple(integer(op, f"each of {name}", number) for number in numbers)
 
 
+def optional_integers(op: str, name: str, values: Iterable[Any] | None) -> tuple[int, ...]:
+    """Return `values` as `integers` does; empty for None."""
+    return () if values is None else integers(op, name, values)
+
+
 def flag(op: str, name: str, value: Any) -> bool:
     """Return `value` as a bool; NumPy's bools are accepted, numbers are not.
 

@@ -33,15 +33,14 @@ _training_shape = per_signature(infer.batch_norm_training.strict)
 def _record(
     name: str,
     infer_shape: Callable[..., Shape],
+    ops: tuple[XlaOp, ...],
     epsilon: Any,
     feature_index: Any,
-    names: str,
-    *ops: XlaOp,
 ) -> XlaOp:
-    """Check the rules of a batch normalization and record it on `ops`, named by `names`."""
+    """Check the rules of a batch normalization and record it."""
     for index, operand in enumerate(ops):
         if type(operand) is not XlaOp:
-            need_op(name, names.split()[index], operand)
+            need_op(name, SCHEMAS[name].operands.split()[index], operand)
     number = integer(name, "feature_index", feature_index)
     attributes = _attributes(_epsilon(name, epsilon), number)
     return record(name, infer_shape(*[o.shape for o in ops], number), ops, attributes, 3)
@@ -108,16 +107,8 @@ def batch_norm_training(
 
     Operation Semantics: BatchNormTraining.
     """
-    return _record(
-        "batch_norm_training",
-        _training_shape,
-        epsilon,
-        feature_index,
-        "operand scale offset",
-        operand,
-        scale,
-        offset,
-    )
+    ops = operand, scale, offset
+    return _record("batch_norm_training", _training_shape, ops, epsilon, feature_index)
 
 
 @op(SCHEMAS["batch_norm_inference"])
@@ -157,18 +148,8 @@ def batch_norm_inference(
 
     Operation Semantics: BatchNormInference.
     """
-    return _record(
-        "batch_norm_inference",
-        _inference_shape,
-        epsilon,
-        feature_index,
-        "operand scale offset mean variance",
-        operand,
-        scale,
-        offset,
-        mean,
-        variance,
-    )
+    ops = operand, scale, offset, mean, variance
+    return _record("batch_norm_inference", _inference_shape, ops, epsilon, feature_index)
 
 
 @op(SCHEMAS["batch_norm_grad"])
@@ -208,15 +189,5 @@ def batch_norm_grad(
 
     Operation Semantics: BatchNormGrad.
     """
-    return _record(
-        "batch_norm_grad",
-        _grad_shape,
-        epsilon,
-        feature_index,
-        "operand scale mean variance grad_output",
-        operand,
-        scale,
-        mean,
-        variance,
-        grad_output,
-    )
+    ops = operand, scale, mean, variance, grad_output
+    return _record("batch_norm_grad", _grad_shape, ops, epsilon, feature_index)

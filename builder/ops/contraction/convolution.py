@@ -17,7 +17,7 @@ from builder.attributes import (
     PrecisionLike,
 )
 from builder.attributes.window import padding_argument
-from builder.check import flags, integer, integers
+from builder.check import flags, integer, integers, optional_integers
 from builder.graph.recording import record, shared_attributes
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
@@ -70,12 +70,12 @@ def _plan(
     )
 
 
-def _optional_integers(name: str, argument: str, values: Sequence[int] | None) -> tuple[int, ...]:
-    return () if values is None else integers(name, argument, values)
-
-
 Window = tuple[Sequence[int], PaddingLike, Sequence[int] | None, Sequence[int] | None]
 """The arguments `window_strides`, `padding`, `lhs_dilation` and `rhs_dilation`."""
+
+Options = tuple[int, int, PrecisionLike, PrimitiveTypeLike | None]
+"""The arguments `feature_group_count`, `batch_group_count`, `precision` and
+`preferred_element_type`."""
 
 
 def _record(
@@ -84,15 +84,14 @@ def _record(
     rhs: XlaOp,
     window: Window,
     dimension_numbers: ConvolutionDimensionNumbersLike | None,
-    group_counts: tuple[int, int],
-    precision: PrecisionLike,
-    preferred_element_type: PrimitiveTypeLike | None,
+    options: Options,
     window_reversal: Sequence[bool] | None = None,
 ) -> XlaOp:
     """Convert the arguments of the op `name`, infer its shape, and record it."""
     need_op(name, "lhs", lhs)
     need_op(name, "rhs", rhs)
     window_strides, padding, lhs_dilation, rhs_dilation = window
+    feature_group_count, batch_group_count, precision, preferred_element_type = options
     shape, attributes = _plan(
         name,
         lhs.shape,
@@ -100,8 +99,8 @@ def _record(
         (
             integers(name, "window_strides", window_strides),
             padding_argument(name, padding),
-            _optional_integers(name, "lhs_dilation", lhs_dilation),
-            _optional_integers(name, "rhs_dilation", rhs_dilation),
+            optional_integers(name, "lhs_dilation", lhs_dilation),
+            optional_integers(name, "rhs_dilation", rhs_dilation),
         ),
         ()
         if window_reversal is None
@@ -110,8 +109,8 @@ def _record(
         if dimension_numbers is None
         else ConvolutionDimensionNumbers.of(dimension_numbers, op=name),
         (
-            integer(name, "feature_group_count", group_counts[0]),
-            integer(name, "batch_group_count", group_counts[1]),
+            integer(name, "feature_group_count", feature_group_count),
+            integer(name, "batch_group_count", batch_group_count),
         ),
         Precision.pair(precision, op=name),
         preferred_type(name, preferred_element_type),
@@ -164,8 +163,8 @@ def conv(
     Operation Semantics: Conv.
     """
     window = window_strides, padding, lhs_dilation, rhs_dilation
-    groups = feature_group_count, batch_group_count
-    return _record("conv", lhs, rhs, window, None, groups, precision, preferred_element_type)
+    options = feature_group_count, batch_group_count, precision, preferred_element_type
+    return _record("conv", lhs, rhs, window, None, options)
 
 
 @op(SCHEMAS["convolution"], cpp_name="ConvWithGeneralPadding", section="ConvWithGeneralPadding")
@@ -213,17 +212,8 @@ def conv_with_general_padding(
     Operation Semantics: ConvWithGeneralPadding.
     """
     window = window_strides, padding, lhs_dilation, rhs_dilation
-    groups = feature_group_count, batch_group_count
-    return _record(
-        "conv_with_general_padding",
-        lhs,
-        rhs,
-        window,
-        None,
-        groups,
-        precision,
-        preferred_element_type,
-    )
+    options = feature_group_count, batch_group_count, precision, preferred_element_type
+    return _record("conv_with_general_padding", lhs, rhs, window, None, options)
 
 
 @op(SCHEMAS["convolution"], cpp_name="ConvWithGeneralDimensions")
@@ -265,17 +255,8 @@ def conv_with_general_dimensions(
     Not in the document; XlaBuilder's ConvWithGeneralDimensions.
     """
     window = window_strides, padding, None, None
-    groups = feature_group_count, batch_group_count
-    return _record(
-        "conv_with_general_dimensions",
-        lhs,
-        rhs,
-        window,
-        dimension_numbers,
-        groups,
-        precision,
-        preferred_element_type,
-    )
+    options = feature_group_count, batch_group_count, precision, preferred_element_type
+    return _record("conv_with_general_dimensions", lhs, rhs, window, dimension_numbers, options)
 
 
 @op(SCHEMAS["convolution"], cpp_name="ConvGeneral")
@@ -316,17 +297,8 @@ def conv_general(
     Not in the document; XlaBuilder's ConvGeneral.
     """
     window = window_strides, padding, None, None
-    groups = feature_group_count, batch_group_count
-    return _record(
-        "conv_general",
-        lhs,
-        rhs,
-        window,
-        dimension_numbers,
-        groups,
-        precision,
-        preferred_element_type,
-    )
+    options = feature_group_count, batch_group_count, precision, preferred_element_type
+    return _record("conv_general", lhs, rhs, window, dimension_numbers, options)
 
 
 @op(SCHEMAS["convolution"])
@@ -394,15 +366,7 @@ def conv_general_dilated(
     describes under ConvWithGeneralPadding.
     """
     window = window_strides, padding, lhs_dilation, rhs_dilation
-    groups = feature_group_count, batch_group_count
+    options = feature_group_count, batch_group_count, precision, preferred_element_type
     return _record(
-        "conv_general_dilated",
-        lhs,
-        rhs,
-        window,
-        dimension_numbers,
-        groups,
-        precision,
-        preferred_element_type,
-        window_reversal,
+        "conv_general_dilated", lhs, rhs, window, dimension_numbers, options, window_reversal
     )

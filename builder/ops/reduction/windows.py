@@ -11,7 +11,7 @@ from typing import Any
 
 from builder import shape_inference
 from builder.attributes.window import Padding, PaddingLike, padding_argument
-from builder.check import Check, integers
+from builder.check import Check, integers, optional_integers
 from builder.errors import brief
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder, rollback_on_error
@@ -50,15 +50,11 @@ def _window(
         )
     return (
         integers(name, "window_dimensions", dimensions),
-        _integers(name, "window_strides", strides),
+        optional_integers(name, "window_strides", strides),
         padding_argument(name, padding),
-        _integers(name, "base_dilations", base_dilations),
-        _integers(name, "window_dilations", window_dilations),
+        optional_integers(name, "base_dilations", base_dilations),
+        optional_integers(name, "window_dilations", window_dilations),
     )
-
-
-def _integers(name: str, argument: str, values: Any) -> tuple[int, ...]:
-    return () if values is None else integers(name, argument, values)
 
 
 def _window_attributes(base: Shape, window: Window) -> dict[str, Any]:

@@ -8,6 +8,7 @@ XLA's report then contains.
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 import os
@@ -59,7 +60,7 @@ class PythonFunction:
     @property
     def place(self) -> str:
         """The source location of the function, for messages; empty if unknown."""
-        code = getattr(self.function, "__code__", None)
+        code = getattr(inspect.unwrap(self.function), "__code__", None)
         return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
 
 
@@ -274,7 +275,7 @@ def _result_leaves(value: Any, shape: Shape) -> list[Any] | str:
 
 
 def python_callback(
-    called: PythonFunction, computation: str, place: str
+    called: PythonFunction, computation: str, place: str, op: str = "python_call"
 ) -> Callable[..., tuple[Any, ...]]:
     """Return the function to call for a Python function; not guarded yet.
 
@@ -282,14 +283,14 @@ def python_callback(
         called: the function, with the shapes of its arguments and its result.
         computation: the name of the calling computation, for messages.
         place: where the call was recorded, for messages.
+        op: the operation that calls it, for messages.
     """
 
     def fail(reason: str, fix: str, cause: BaseException | None = None) -> ExecutionError:
         shapes = {f"operand {i}": s for i, s in enumerate(called.operands)}
         return ExecutionError(
-            f"{computation}: python_call{place} function {called.name}{called.place} {reason}\n"
-            f"fix: {fix}",
-            op="python_call",
+            f"{computation}: {op}{place} function {called.name}{called.place} {reason}\nfix: {fix}",
+            op=op,
             shapes={**shapes, "result": called.result},
             detail="" if cause is None else "".join(traceback.format_exception(cause)),
         )

@@ -100,6 +100,17 @@ def known_flags() -> dict[str, str]:
     return flags
 
 
+def initialize_lapack(code: bytes) -> None:
+    """Load LAPACK if a module or a serialized executable may call it.
+
+    jaxlib loads the functions when jax lowers a linear algebra op. A program that was lowered
+    elsewhere would call null pointers.
+    """
+    if b"lapack_" in code:
+        lapack: Any = importlib.import_module("jaxlib.lapack")
+        lapack._lapack.initialize()
+
+
 def compile_and_load(
     devices: Sequence[Any],
     module_bytecode: bytes,
@@ -130,6 +141,7 @@ def compile_and_load(
     """
     if options is None:
         options = compile_options(devices, num_replicas=num_replicas, num_partitions=num_partitions)
+    initialize_lapack(module_bytecode)
     client = devices[0].client
     arguments = jax_extension.DeviceList(tuple(devices)), options
     try:

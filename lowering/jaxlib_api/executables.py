@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from lowering.jaxlib_api.compilation import compile_and_load
+from lowering.jaxlib_api.compilation import compile_and_load, initialize_lapack
 from lowering.jaxlib_api.native import jax_extension, xla_client
 
 
@@ -38,6 +38,7 @@ def deserialize(devices: Sequence[Any], content: bytes, options: Any) -> Any:
     Raises:
         ValueError: jaxlib refuses it; the text is its report.
     """
+    initialize_lapack(content)
     try:
         return devices[0].client.deserialize_executable(
             content, jax_extension.DeviceList(tuple(devices)), options

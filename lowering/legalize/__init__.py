@@ -80,6 +80,7 @@ def legalize(
     *,
     devices: Sequence[Any] = (),
     functions: Sequence[PythonFunction] = (),
+    supplied: Sequence[Callable[..., Any] | None] = (),
     in_rows: bool = False,
     partitioning: Partitioning | None = None,
 ) -> Legalized:
@@ -92,6 +93,8 @@ def legalize(
         num_replicas, num_partitions: the number of devices that the program runs on.
         devices: these devices, the partitions of replica 0, those of replica 1, and so on.
         functions: the Python functions recorded in the module.
+        supplied: the Python functions that a module of jax calls by index; None for one that is
+            never called.
         in_rows: whether to add a leading dimension of size 1 to the results.
         partitioning: how XLA partitions the program; None if each partition has its own arrays.
 
@@ -116,7 +119,7 @@ def legalize(
     if not always_changes and not mentions_any(strings, table):
         return Legalized(module.operation, code, ())
     copy = module.operation.clone()
-    target = Target(name, platform, num_replicas, num_partitions, devices, functions)
+    target = Target(name, platform, num_replicas, num_partitions, devices, functions, supplied)
     changed = apply_rewrites(target, copy.operation, table)
     if not (changed or always_changes or has_collectives):
         return Legalized(module.operation, code, ())

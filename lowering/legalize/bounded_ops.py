@@ -122,7 +122,7 @@ def set_dimension_size_beyond_the_bound(
     if bound < 0:
         return None
     operation.operands[1] = _clamped(b, size, _integer(b, bound))
-    return list(operation.results)
+    return operation.results
 
 
 @_bounded("bitcast_convert")

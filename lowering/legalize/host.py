@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -11,8 +12,8 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from builder.types import primitive_type as pt
-from builder.types.shape import intern_array
-from lowering.errors import CompileError, LoweringError, recorded_at
+from builder.types.shape import TokenShape, TupleShape, intern_array
+from lowering.errors import CompileError, ExecutionError, LoweringError, recorded_at
 from lowering.host import infeed
 from lowering.host.callbacks import (
     PYTHON_CALL,
@@ -142,29 +143,26 @@ def outfeed_as_callback(b: OpBuilder, operation: ir.Operation) -> list[Value]:
 
 
 @rewrite("stablehlo.custom_call", platforms=ALL_PLATFORMS)
-def calls_of_registered_functions(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+def calls_of_registered_functions(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
     """Call a Python function through jaxlib, and set row-major layouts of other registered calls.
 
+    A module of jax refers to Python functions by index, and does not contain them. XLA would crash.
     Without layouts, XLA would choose the layouts of a call, which the called function can't query.
     Conversions between full arrays and shards are removed if there is one partition.
     """
     target = attribute_text(operation.attributes["call_target_name"])
     if target in SHAPE_CONVERSIONS:
         return replace_shape_conversion(b.target, operation, target)
+    if target in _JAX_CALLBACKS:
+        return _supply_function(b, operation, target)
     if target != PYTHON_CALL:
         if target not in compilation.registered_targets(b.target.platform):
             return None
         _set_layouts(operation)
-        return list(operation.results)
+        return operation.results
     place = recorded_at(operation.location)
     function = _recorded_function(b.target, operation, place)
-    if b.target.platform != "cpu":
-        raise CompileError(
-            f"compile: {b.target.name}: python_call{place} can't run on {b.target.platform}: a "
-            f"program can call Python on CPU only, got function {function.name}{function.place}\n"
-            f"fix: compile for 'cpu', or split the computation there",
-            op="python_call",
-        )
+    _check_platform(b.target, "python_call", place, f"{function.name}{function.place}")
     callback = python_callback(function, b.target.name, place)
     types = [result.type for result in operation.results]
     call = _callback(b, types, list(operation.operands), "python_call", callback)
@@ -188,6 +186,108 @@ def _recorded_function(target: Target, operation: ir.Operation, place: str) -> P
             op="python_call",
         )
     return target.functions[int(index[1])]
+
+
+_JAX_CALLBACKS: Final = frozenset(
+    f"xla_{kind}python_{platform}_callback"
+    for kind in ("", "ffi_", "ffi_partitioned_")
+    for platform in ("cpu", "gpu")
+)
+"""The targets of jax's calls of Python functions: pure_callback, io_callback, debug.print."""
+
+_CONFIGURATIONS: Final = ("mhlo.backend_config", "backend_config")
+"""The attributes that may contain the index of a Python function."""
+
+
+def _supply_function(b: OpBuilder, operation: ir.Operation, call_target: str) -> Sequence[Value]:
+    """Let a call of jax's refer to the function that `compile` received for its index."""
+    target, place = b.target, recorded_at(operation.location)
+    index, name = _function_index(operation)
+    if index is None or index >= len(target.supplied):
+        got = f"{len(target.supplied)} functions" if target.supplied else "no functions"
+        fix = "lower the program without callbacks: the functions are not in the module"
+        if index is not None:
+            fix = (
+                f"pass the functions to compile: callbacks=[function], with {index + 1} or more, "
+                f"and None for those that are never called"
+            )
+        raise CompileError(
+            f"compile: {target.name}: custom_call of {call_target!r}{place} requires the Python "
+            f"function{'' if index is None else f' {index}'} of the process that lowered the "
+            f"module, got {got}\nfix: {fix}",
+            op="custom_call",
+        )
+    _check_platform(target, f"custom_call of {call_target!r}", place, f"{index}")
+    if target.num_partitions > 1 and "partitioned" in call_target:
+        raise CompileError(
+            f"compile: {target.name}: custom_call of {call_target!r}{place} can't run on several "
+            f"partitions, got num_partitions={target.num_partitions}\n"
+            f"fix: compile for one partition",
+            op="custom_call",
+        )
+    callback = _without_tokens(operation, target.supplied[index], index, target.name, place)
+    number = _add_callback(target, [r.type for r in operation.results], callback)
+    operation.attributes[name] = ir.Attribute.parse(f"{{index = {number} : ui64}}")
+    operation.attributes["call_target_name"] = ir.StringAttr.get(compilation.CALLBACK_TARGET)
+    _set_layouts(operation)
+    return operation.results
+
+
+def _function_index(operation: ir.Operation) -> tuple[int | None, str]:
+    """Return the index of a Python function in a call of jax's, and the attribute with it."""
+    for name in _CONFIGURATIONS:
+        text = str(operation.attributes[name]) if name in operation.attributes else ""
+        index = re.search(r"\bindex = (\d+)", text)
+        if index is not None:
+            return int(index[1]), name
+    return None, ""
+
+
+def _without_tokens(
+    operation: ir.Operation,
+    function: Callable[..., Any] | None,
+    index: int,
+    computation: str,
+    place: str,
+) -> Callable[..., tuple[Any, ...]]:
+    """Return the function for XLA to call, which passes arrays to `function`, but no tokens."""
+    if function is None:
+        reason = f"calls the Python function {index}, and callbacks[{index}] is None"
+        message = f"{computation}: custom_call{place} {reason}\nfix: pass the function to compile"
+
+        def fail(*_: Any) -> tuple[Any, ...]:
+            raise ExecutionError(message, op="custom_call")
+
+        return fail
+    operands = tuple(shape_of_type(operand.type) for operand in operation.operands)
+    results = [shape_of_type(result.type) for result in operation.results]
+    arrays = [shape for shape in results if not isinstance(shape, TokenShape)]
+
+    @functools.wraps(function, updated=())
+    def call(*arguments: Any) -> Any:
+        result = function(*(a for a in arguments if a is not None))
+        return result if arrays else ()
+
+    shape = arrays[0] if len(arrays) == 1 else TupleShape(arrays)
+    called = PythonFunction(call, getattr(function, "__name__", repr(function)), operands, shape)
+    checked = python_callback(called, computation, place, "custom_call")
+
+    def with_tokens(*arguments: Any) -> tuple[Any, ...]:
+        values = iter(checked(*arguments))
+        return tuple(None if isinstance(s, TokenShape) else next(values) for s in results)
+
+    return with_tokens
+
+
+def _check_platform(target: Target, call: str, place: str, function: str) -> None:
+    """Refuse a call of a Python function on other platforms than CPU."""
+    if target.platform != "cpu":
+        raise CompileError(
+            f"compile: {target.name}: {call}{place} can't run on {target.platform}: a program can "
+            f"call Python on CPU only, got function {function}\n"
+            f"fix: compile for 'cpu', or split the computation there",
+            op=call.partition(" ")[0],
+        )
 
 
 def _call_with_device(
@@ -231,11 +331,7 @@ def _callback(
     function: Callable[..., tuple[Any, ...]],
 ) -> ir.Operation:
     """Create a custom call of a Python function, whose exceptions are stored."""
-    if len(b.target.devices) > 1:
-        shapes = [shape_of_type(t) for t in results]
-        index = b.target.add_callback(SharedCallback(function, shapes, b.target.failure))
-    else:
-        index = b.target.add_callback(guarded(function))
+    index = _add_callback(b.target, results, function)
     attributes: dict[str, ir.Attribute | str] = {
         "call_target_name": ir.StringAttr.get(compilation.CALLBACK_TARGET),
         "api_version": "4 : i32",
@@ -245,6 +341,16 @@ def _callback(
     made = b.create("custom_call", results, operands, attributes)
     _set_layouts(made)
     return made
+
+
+def _add_callback(
+    target: Target, results: Sequence[ir.Type], function: Callable[..., tuple[Any, ...]]
+) -> int:
+    """Add a Python function whose exceptions are stored; return its index."""
+    if len(target.devices) > 1:
+        shapes = [shape_of_type(t) for t in results]
+        return target.add_callback(SharedCallback(function, shapes, target.failure))
+    return target.add_callback(guarded(function))
 
 
 def _set_layouts(call: ir.Operation) -> None:

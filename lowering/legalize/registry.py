@@ -48,6 +48,8 @@ class Target:
         num_replicas, num_partitions: the number of devices that the program runs on.
         devices: these devices, the partitions of replica 0, those of replica 1, and so on.
         functions: the Python functions recorded in the module.
+        supplied: the Python functions that a module of jax calls by index; None for one that is
+            never called.
         callbacks: the Python functions that the module calls, in the order of their indices.
         failure: the errors that these functions raise on several devices.
         created: the operations created by the rewrite that is running.
@@ -62,6 +64,7 @@ class Target:
     num_partitions: int = 1
     devices: Sequence[Any] = ()
     functions: Sequence[PythonFunction] = ()
+    supplied: Sequence[Callable[..., Any] | None] = ()
     callbacks: list[Callable[..., Any]] = field(default_factory=list)
     failure: SharedFailure = field(default_factory=SharedFailure)
     created: list[ir.Operation] = field(default_factory=list)
@@ -79,7 +82,7 @@ Apply = Callable[["OpBuilder", ir.Operation], Sequence[Value] | None]
 """The function of a rewrite: returns the replacing values, or None to leave the operation alone.
 
 It creates operations through the builder, in front of the operation. A rewrite that changes the
-operation in place returns the operation's own results.
+operation in place returns `operation.results`.
 """
 
 

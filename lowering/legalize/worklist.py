@@ -66,7 +66,7 @@ def apply_rewrites(
                 if revisit:
                     created = [new for new in target.created if new.name in table]
                     pending += [(new, lineage) for new in reversed(_nested_first(created))]
-                if list(values) != list(operation.results) or not values:
+                if not isinstance(values, ir.OpResultList) or values.owner != operation:
                     _replace(operation, values, target.created)
                     break
                 # Changed in place: other rewrites may match it as well.

@@ -38,6 +38,10 @@ def host_array(value: Any) -> np.ndarray[Any, Any] | None:
     if not hasattr(value, "__dlpack__"):
         return None
     try:
+        # The memory of a tensor of torch does not reflect a lazy conjugation or negation.
+        for resolve in ("resolve_conj", "resolve_neg"):
+            if hasattr(value, resolve):
+                value = getattr(value, resolve)()
         return np.from_dlpack(value)
     except (BufferError, RuntimeError, TypeError, ValueError):
         pass  # a type that NumPy does not support (bfloat16), or memory of a device

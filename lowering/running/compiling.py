@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, overload
 
 from builder.errors import OperandError, brief, error_of
@@ -40,6 +40,7 @@ def compile(
     device: DeviceLike = None,
     *,
     donate: Parameters = (),
+    callbacks: Sequence[Callable[..., Any] | None] = (),
     options: Mapping[str, Any] | None = None,
 ) -> Executable: ...
 
@@ -54,6 +55,7 @@ def compile(
     devices: Sequence[DeviceLike] | None = None,
     results: Literal["list", "sharded"] = "list",
     donate: Parameters = (),
+    callbacks: Sequence[Callable[..., Any] | None] = (),
     options: Mapping[str, Any] | None = None,
 ) -> Executable | ReplicatedExecutable | PartitionedExecutable: ...
 
@@ -67,6 +69,7 @@ def compile(
     devices: Sequence[DeviceLike] | None = None,
     results: Literal["list", "sharded"] = "list",
     donate: Parameters = (),
+    callbacks: Sequence[Callable[..., Any] | None] = (),
     options: Mapping[str, Any] | None = None,
 ) -> Executable | ReplicatedExecutable | PartitionedExecutable:
     """Compile a computation for a device, or for several.
@@ -92,6 +95,10 @@ def compile(
             arrays of a tuple: XLA writes results of the same size there. A call consumes their
             jax.Arrays. Other arguments are copied first, and an array that no result fits is not
             consumed.
+        callbacks: the Python functions that a module of jax calls by index (pure_callback,
+            io_callback, debug.print), since a module does not contain them. Each takes arrays and
+            returns an array or a tuple of arrays; tokens are not passed. None for a function that
+            is never called.
         options: compiler options by name. "optimization_level": from 0, which compiles quickest,
             to 3, which optimizes most; XLA's choice by default. "default_precision": "default",
             "high" or "highest", for dot products and convolutions without a precision. And the
@@ -145,6 +152,7 @@ def compile(
     if not isinstance(results, str) or results not in ("list", "sharded"):
         rule = f"results must be 'list' or 'sharded', got {brief(results)}"
         raise error_of(OperandError, "compile", rule)
+    _check_callbacks(callbacks)
     checked = read_options(options)
     targets = find_devices(device, devices, num_replicas, num_partitions)
     target = next(filter(is_local, targets))
@@ -165,6 +173,7 @@ def compile(
         num_partitions,
         devices=targets,
         functions=computation.functions,
+        supplied=callbacks,
         in_rows=in_rows,
         partitioning=partitioning,
     )
@@ -219,6 +228,17 @@ _SIZES_FIX: Final = (
     "remove bounded sizes before the operation with xb.remove_dynamic_dimension, and set them "
     "after it with xb.set_dimension_size; XLA may have no rule for them there"
 )
+
+
+def _check_callbacks(callbacks: Any) -> None:
+    """Refuse anything but functions and None in a list or tuple."""
+    if not isinstance(callbacks, (list, tuple)):
+        rule = f"callbacks must be a list of functions, got {brief(callbacks)}"
+        raise error_of(OperandError, "compile", rule)
+    for index, function in enumerate(callbacks):
+        if function is not None and not callable(function):
+            rule = f"callbacks[{index}] must be a function or None, got {brief(function)}"
+            raise error_of(OperandError, "compile", rule)
 
 
 def _check_sizes(name: str, shape: ProgramShape, *, has_rows: bool) -> None:

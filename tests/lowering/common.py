@@ -10,7 +10,7 @@ from support import parameter_like, run
 
 import builder as xb
 
-__all__ = ["DlpackOnly", "aligned", "evaluate", "parameters"]
+__all__ = ["DlpackOnly", "LazyTensor", "aligned", "evaluate", "parameters"]
 
 
 def parameters(b: xb.XlaBuilder, *arrays: np.ndarray) -> list[xb.XlaOp]:
@@ -44,3 +44,13 @@ class DlpackOnly:
 
     def __dlpack_device__(self) -> Any:
         return self.array.__dlpack_device__()
+
+
+class LazyTensor(DlpackOnly):
+    """A tensor of torch with a lazy negation, which its memory does not reflect."""
+
+    def resolve_conj(self) -> LazyTensor:
+        return self
+
+    def resolve_neg(self) -> DlpackOnly:
+        return DlpackOnly(-self.array)

@@ -239,6 +239,20 @@ def test_a_ctypes_function_without_operands_and_in_a_loop() -> None:
     assert len(calls) == 100
 
 
+def test_a_call_without_results_is_executed() -> None:
+    calls: list[int] = []
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+    def note(*_: Any) -> None:
+        calls.append(1)
+
+    lowering.register_custom_call_target("test.note", note)
+    call = "stablehlo.custom_call @test.note() {has_side_effect = true} : () -> ()"
+    module = lowering.load_bytes(f"func.func @main() {{ {call} return }}")
+    assert lowering.compile(module, "cpu")() == ()
+    assert calls == [1]
+
+
 def test_aliased_results(library: ctypes.CDLL) -> None:
     """The result aliases the operand; other users of the operand get its original value."""
     b = xb.XlaBuilder("alias")

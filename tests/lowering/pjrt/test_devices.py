@@ -8,7 +8,7 @@ import builder as xb
 import lowering
 from builder.types import primitive_type as pt
 from lowering import ArgumentError, DeviceError
-from tests.lowering.common import DlpackOnly, aligned
+from tests.lowering.common import DlpackOnly, LazyTensor, aligned
 
 CPU = "use one of cpu:0"
 
@@ -82,6 +82,11 @@ def test_64_bit_types_with_and_without_jax_enable_x64(flag):
                 there = lowering.device_put(value, "cpu")
                 assert there.dtype == array.dtype
                 assert np.asarray(there).tobytes() == array.tobytes()
+
+
+def test_a_lazy_negation_is_resolved():
+    array = np.array([1.5, -2], np.float32)
+    assert np.array_equal(lowering.device_put(LazyTensor(-array), "cpu"), array)
 
 
 def test_the_memory_of_the_caller_is_not_shared():

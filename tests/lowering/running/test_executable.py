@@ -14,7 +14,7 @@ import lowering
 from builder.types import primitive_type as pt
 from lowering import ArgumentError, CompileError
 from lowering.mlir.types import element_type_text
-from tests.lowering.common import DlpackOnly, aligned
+from tests.lowering.common import DlpackOnly, LazyTensor, aligned
 from tests.lowering.pjrt.test_devices import values
 
 AFFINE = """
@@ -74,6 +74,7 @@ def test_kinds_of_arrays(affine):
         affine(X, W) - W,
         DlpackOnly(X),
         DlpackOnly(on_device),
+        LazyTensor(-X),
         np.asfortranarray(X),
         X.astype(">f4"),
         np.broadcast_to(X, X.shape),

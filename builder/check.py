@@ -8,7 +8,7 @@ one exists, the fix.
 from __future__ import annotations
 
 import operator
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, NoReturn
@@ -16,7 +16,6 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from builder.errors import ShapeInferenceError, SignatureError, brief, error_of
-from builder.types import primitive_type as pt
 from builder.types.layout import MAX_DIMENSIONS
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import (
@@ -32,9 +31,8 @@ from builder.types.shape import (
 
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
-FLOATING: Final = frozenset(t for t in pt.ALL if t.is_floating)
-COMPLEX: Final = frozenset(t for t in pt.ALL if t.is_complex)
-INTEGRAL: Final = frozenset(t for t in pt.ALL if t.is_integral)
+TypeSet = tuple[str, Container[PrimitiveType]]
+"""The name of a set of element types in messages, and the set."""
 
 CONVERT: Final = "convert it with xb.convert_element_type"
 """The fix for an operand of another element type."""
@@ -229,14 +227,17 @@ class Check:
                 )
         return first
 
-    def element_type(
-        self, name: str, allowed: Container[PrimitiveType], rule: str, *, fix: str | None = None
-    ) -> PrimitiveType:
-        """Return the element type of operand `name`, which must be one of `allowed`."""
+    def element_type(self, name: str, allowed: TypeSet, *, fix: str | None = None) -> None:
+        """Check that the element type of operand `name` is one of `allowed`."""
+        text, types = allowed
         element_type = self.array(name).element_type
-        if element_type not in allowed:
-            self.fail(f"{name} must be of {rule} type, got {element_type}", fix=fix)
-        return element_type
+        if element_type not in types:
+            self.fail(f"{name} must be of {text} type, got {element_type}", fix=fix)
+
+    def element_types(self, allowed: Mapping[str, TypeSet], *, fix: str | None = None) -> None:
+        """Check the element types of operands, by name."""
+        for name, types in allowed.items():
+            self.element_type(name, types, fix=fix)
 
     def in_rank(self, number: int, rank: int, *, of: str, name: str) -> int:
         """Return `number`, the value of argument `name`: a dimension of `of`, of rank `rank`."""

@@ -46,8 +46,9 @@ Each family has two tables. The first one lists the functions:
 
 The second one is generated from the schemas of the opcodes:
 
-- **Operands**: the names, with the allowed element types where the schema has them. `*name` is any
-  number of operands.
+- **Operands**: the names, with the allowed element types. `*name` is any number of operands. An
+  operand without element types is a token, a tuple or of any shape, or its types depend on the
+  form of the call.
 - **Attributes**: the names and kinds. The computations that an op applies are listed last.
 - **StableHLO**: the operation that the opcode becomes. *(rule)*: emitted by a rule in
   `lowering/stablehlo/rules`, possibly with regions or with other operations; *(exceptions)*: a rule

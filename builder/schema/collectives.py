@@ -8,6 +8,7 @@ from typing import Any
 from builder.attributes import ReplicaGroups
 from builder.attributes.collectives import channel_of
 from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, define
+from builder.schema.element_types import ANY
 from builder.schema.kinds import CHANNEL, COMPUTATION, DIMENSION, GROUPS, INTEGER, PAIRS, UNIT
 
 
@@ -45,12 +46,24 @@ _COMPUTATION = Attribute("to_apply", COMPUTATION, parameter="computation")
 
 define("replica_id", "")
 define("partition_id", "", section="StableHLO (not in the document)")
-define("all_reduce", "*operands", (*DEVICES, _COMPUTATION), cost=CostClass.ELEMENTWISE)
-define("all_gather", "*operands", (*DEVICES, Attribute("all_gather_dim", DIMENSION, "dimensions")))
+define(
+    "all_reduce",
+    "*operands",
+    (*DEVICES, _COMPUTATION),
+    element_types={"operands": ANY},
+    cost=CostClass.ELEMENTWISE,
+)
+define(
+    "all_gather",
+    "*operands",
+    (*DEVICES, Attribute("all_gather_dim", DIMENSION, "dimensions")),
+    element_types={"operands": ANY},
+)
 define(
     "reduce_scatter",
     "*operands",
     (*DEVICES, Attribute("scatter_dimension", DIMENSION, "dimensions"), _COMPUTATION),
+    element_types={"operands": ANY},
 )
 define(
     "all_to_all",
@@ -63,15 +76,28 @@ define(
         Attribute("concat_dimension", INTEGER, None),
         Attribute("split_count", INTEGER, None),
     ),
+    element_types={"operand": ANY},
 )
 define(
     "all_to_all_tuple",
     "*operands",
     PARTICIPANTS,
     section=BUILDER_H,
+    element_types={"operands": ANY},
     hlo="all-to-all",
     stablehlo="stablehlo.all_to_all",
     synonyms=("mhlo.all_to_all",),
 )
-define("collective_permute", "*operands", (CHANNEL_HANDLE, Attribute("source_target_pairs", PAIRS)))
-define("collective_broadcast", "operand", PARTICIPANTS, section=BUILDER_H)
+define(
+    "collective_permute",
+    "*operands",
+    (CHANNEL_HANDLE, Attribute("source_target_pairs", PAIRS)),
+    element_types={"operands": ANY},
+)
+define(
+    "collective_broadcast",
+    "operand",
+    PARTICIPANTS,
+    section=BUILDER_H,
+    element_types={"operand": ANY},
+)

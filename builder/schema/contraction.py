@@ -6,6 +6,7 @@ from typing import Any
 
 from builder.attributes import DotDimensionNumbers, Precision, RaggedDotDimensionNumbers
 from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, define
+from builder.schema.element_types import ANY, INTEGER as INTEGER_TYPES
 from builder.schema.kinds import (
     ALGORITHM,
     CONVOLUTION_DIMENSIONS,
@@ -65,6 +66,7 @@ define(
         _PRECISION._replace(unless="algorithm"),
         Attribute("algorithm", ALGORITHM, omitted=None, absent=None),
     ),
+    element_types={"lhs": ANY, "rhs": ANY},
     hlo="dot",
     cost=CostClass.RULE,
     ulps_per_term=2,
@@ -78,6 +80,7 @@ define(
         _PRECISION._replace(kind=Precisions("chlo")),
     ),
     section=BUILDER_H,
+    element_types={"lhs": ANY, "rhs": ANY, "group_sizes": INTEGER_TYPES},
     stablehlo="chlo.ragged_dot",
     synonyms=("mhlo.ragged_dot",),
     cost=CostClass.RULE,
@@ -115,6 +118,7 @@ define(
     ),
     cpp_name="ConvGeneralDilated",
     section=BUILDER_H,
+    element_types={"lhs": ANY, "rhs": ANY},
     cost=CostClass.RULE,
     ulps_per_term=2,
 )

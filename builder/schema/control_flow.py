@@ -6,6 +6,7 @@ The attributes do not describe most of these completely: HLO text or StableHLO h
 from __future__ import annotations
 
 from builder.schema.definition import BUILDER_H, Attribute, CostClass, define
+from builder.schema.element_types import ANY
 from builder.schema.kinds import COMPUTATION, DIMENSION, FLAG, INTEGER
 
 define("parameter", "", section=BUILDER_H, cost=CostClass.FREE)
@@ -52,5 +53,6 @@ define(
         Attribute("to_apply", COMPUTATION),
     ),
     section=BUILDER_H,
+    element_types={"operands": ANY},
     stablehlo="stablehlo.while",
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from builder.check import COMPLEX as _COMPLEX, FLOATING as _FLOATING, INTEGRAL as _INTEGER
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 
@@ -22,13 +21,18 @@ class ElementTypes(NamedTuple):
 
 
 _PRED = frozenset((pt.pred,))
+_INTEGER = frozenset(t for t in pt.ALL if t.is_integral)
 _SIGNED = frozenset(t for t in _INTEGER if t.is_signed)
+_FLOATING = frozenset(t for t in pt.ALL if t.is_floating)
+_COMPLEX = frozenset(t for t in pt.ALL if t.is_complex)
 
 ANY: Final = ElementTypes("any", frozenset(pt.ALL))
 PRED: Final = ElementTypes("pred", _PRED)
 INTEGER: Final = ElementTypes("integer", _INTEGER)
 UNSIGNED: Final = ElementTypes("unsigned integer", _INTEGER - _SIGNED)
+S32: Final = ElementTypes("s32", frozenset((pt.s32,)))
 FLOATING: Final = ElementTypes("floating-point", _FLOATING)
+COMPLEX: Final = ElementTypes("complex", _COMPLEX)
 PRED_OR_INTEGER: Final = ElementTypes("pred or integer", _PRED | _INTEGER)
 ORDERED: Final = ElementTypes("pred, integer or floating-point", _PRED | _INTEGER | _FLOATING)
 REAL_NUMBER: Final = ElementTypes("integer or floating-point", _INTEGER | _FLOATING)

@@ -6,6 +6,7 @@ HLO text or StableHLO has a rule for most of these, which prints or reads the re
 from __future__ import annotations
 
 from builder.schema.definition import BUILDER_H, Attribute, CostClass, define
+from builder.schema.element_types import ANY
 from builder.schema.kinds import COMPUTATION
 
 define(
@@ -19,7 +20,7 @@ define(
 define("after_all", "*operands", cost=CostClass.FREE)
 define("infeed", "token")
 define("outfeed", "operand token", section=BUILDER_H, cost=CostClass.RULE)
-define("send", "operand token")
+define("send", "operand token", element_types={"operand": ANY})
 define("recv", "token")
 define("custom_call", "*operands", (Attribute("to_apply", COMPUTATION),), cost=CostClass.CUSTOM)
 define(

@@ -6,15 +6,22 @@ from typing import Any
 
 from builder.attributes import GatherDimensionNumbers, ScatterDimensionNumbers
 from builder.schema.definition import Attribute, CostClass, define
+from builder.schema.element_types import ANY, INTEGER
 from builder.schema.kinds import COMPUTATION, FLAG, INTEGERS, DimensionNumbers, Field
 
 define(
     "dynamic_slice",
     "operand *start_indices",
     (Attribute("slice_sizes", INTEGERS, "dynamic_slice_sizes", parameter="size_indices"),),
+    element_types={"operand": ANY, "start_indices": INTEGER},
     cost=CostClass.RULE,
 )
-define("dynamic_update_slice", "operand update *start_indices", cost=CostClass.RULE)
+define(
+    "dynamic_update_slice",
+    "operand update *start_indices",
+    element_types={"operand": ANY, "update": ANY, "start_indices": INTEGER},
+    cost=CostClass.RULE,
+)
 
 
 def _numbers(bundle: type[Any], mnemonic: str) -> DimensionNumbers:
@@ -32,6 +39,7 @@ define(
         Attribute("indices_are_sorted", FLAG, omitted=False, absent=False),
         Attribute("slice_sizes", INTEGERS),
     ),
+    element_types={"operand": ANY, "start_indices": INTEGER},
     cost=CostClass.RULE,
 )
 define(
@@ -47,5 +55,6 @@ define(
         Attribute("unique_indices", FLAG, omitted=False, absent=False),
         Attribute("to_apply", COMPUTATION, parameter="update_computation"),
     ),
+    element_types={"operands": ANY, "scatter_indices": INTEGER, "updates": ANY},
     cost=CostClass.RULE,
 )

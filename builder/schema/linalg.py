@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from builder.attributes import FftType, Transpose
 from builder.schema.definition import Attribute, CostClass, define
+from builder.schema.element_types import FLOATING_OR_COMPLEX
 from builder.schema.kinds import FLAG, INTEGERS, Enumeration
 
 define(
@@ -14,7 +15,12 @@ define(
     ulps_per_term=2,
 )
 define(
-    "cholesky", "a", (Attribute("lower", FLAG, absent=False),), cost=CostClass.RULE, ulps_per_term=2
+    "cholesky",
+    "a",
+    (Attribute("lower", FLAG, absent=False),),
+    element_types={"a": FLOATING_OR_COMPLEX},
+    cost=CostClass.RULE,
+    ulps_per_term=2,
 )
 define(
     "triangular_solve",
@@ -25,6 +31,7 @@ define(
         Attribute("unit_diagonal", FLAG),
         Attribute("transpose_a", Enumeration("transpose", Transpose)),
     ),
+    element_types={"a": FLOATING_OR_COMPLEX, "b": FLOATING_OR_COMPLEX},
     cost=CostClass.RULE,
     ulps_per_term=2,
 )

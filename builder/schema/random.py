@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from builder.attributes import RandomAlgorithm
 from builder.schema.definition import Attribute, CostClass, define
+from builder.schema.element_types import ORDERED, UNSIGNED
 from builder.schema.kinds import Enumeration
 
 define(
@@ -16,6 +17,7 @@ define(
             stablehlo="rng_distribution",
         ),
     ),
+    element_types={"a": ORDERED, "b": ORDERED},
     cost=CostClass.TRANSCENDENTAL,
 )
 define(
@@ -28,5 +30,6 @@ define(
             stablehlo="rng_algorithm",
         ),
     ),
+    element_types={"initial_state": UNSIGNED},
     cost=CostClass.TRANSCENDENTAL,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, define
+from builder.schema.element_types import ANY
 from builder.schema.kinds import COMPUTATION, DIMENSION, FLAG, INTEGER, INTEGERS, PAIRS
 from builder.schema.window import window_text
 
@@ -15,6 +16,7 @@ define(
         Attribute("dimensions", INTEGERS),
         Attribute("to_apply", COMPUTATION, parameter="computation"),
     ),
+    element_types={"operands": ANY, "init_values": ANY},
     cost=CostClass.RULE,
 )
 
@@ -41,6 +43,7 @@ define(
         Group(_window),
         Attribute("to_apply", COMPUTATION, parameter="computation"),
     ),
+    element_types={"operands": ANY, "init_values": ANY},
     cost=CostClass.RULE,
 )
 define(
@@ -54,6 +57,7 @@ define(
         Attribute("select", COMPUTATION),
         Attribute("scatter", COMPUTATION),
     ),
+    element_types={"operand": ANY, "source": ANY, "init_value": ANY},
     cost=CostClass.RULE,
 )
 define(
@@ -64,6 +68,7 @@ define(
         Attribute("is_stable", FLAG, omitted=False, absent=False),
         Attribute("to_apply", COMPUTATION, parameter="comparator"),
     ),
+    element_types={"operands": ANY},
     cost=CostClass.RULE,
 )
 define(
@@ -71,6 +76,7 @@ define(
     "operand",
     (Attribute("k", INTEGER), Attribute("largest", FLAG, stablehlo=None)),
     section=BUILDER_H,
+    element_types={"operand": ANY},
     hlo="topk",
     stablehlo="chlo.top_k",
     synonyms=("mhlo.topk",),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from builder.check import Check
+from builder.schema import SCHEMAS, ElementTypes
 from builder.shape_inference.public import public
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, intern_array
@@ -31,13 +32,11 @@ def _with_dynamic(array: ArrayShape, dimension: int, dynamic: bool) -> ArrayShap
     return intern_array(array.element_type, array.dimensions, tuple(dynamic_dimensions))
 
 
-def _size(check: Check, name: str) -> None:
-    """Check that operand `name` is a size: a scalar s32."""
-    shape = check.array(name)
+def _size(check: Check, name: str, allowed: ElementTypes) -> None:
+    """Check that operand `name` is a size: a scalar of an allowed type."""
     # XLA shape_inference.cc: InferSetDimensionSizeShape, InferDynamicReshapeShape
-    if shape.rank or shape.element_type is not pt.s32:
-        fix = None if shape.rank else "convert it: xb.convert_element_type(size, xb.s32)"
-        check.fail(f"{name} must be a scalar of type s32, got {shape}", fix=fix)
+    check.scalar(name)
+    check.element_type(name, allowed, fix="convert it: xb.convert_element_type(size, xb.s32)")
 
 
 @public
@@ -78,7 +77,7 @@ def set_dimension_size(
     array = check.array("operand")
     # XLA shape_inference.cc: InferSetDimensionSizeShape
     check.dimension(dimension, of="operand", name="dimension")
-    _size(check, "size")
+    _size(check, "size", SCHEMAS["set_dimension_size"].element_types["size"])
     bound = array.dimensions[dimension]
     _fits_s32(check, bound, dimension, "operand")
     # Operation Semantics: SetDimensionSize
@@ -139,7 +138,7 @@ def dynamic_reshape(
     check.one_for_each(dims_are_dynamic, rank, of=of, name="dims_are_dynamic")
     check.one_for_each(dim_sizes, rank, of=of, name="dim_sizes")
     for index in range(rank):
-        _size(check, f"dim size {index}")
+        _size(check, f"dim size {index}", SCHEMAS["dynamic_reshape"].element_types["sizes"])
     # XLA shape_inference.cc: InferDynamicReshapeShape
     if not array.is_bounded:
         check.fail("operand must have a bound in each dimension")

@@ -40,12 +40,6 @@ def _schema_of(check: Check, opcode: str, operands: str) -> Schema:
     return schema
 
 
-def _check_element_types(check: Check, schema: Schema) -> None:
-    # Operation Semantics: Element-wise unary functions; the section of the schema
-    for name, allowed in schema.element_types.items():
-        check.element_type(name, allowed.types, allowed.text)
-
-
 def _result_type(schema: Schema, element_type: PrimitiveType) -> PrimitiveType:
     match schema.result:
         case ResultType.REAL_PART:
@@ -70,7 +64,8 @@ def unary(opcode: str, operand: Shape, op: str = "") -> ArrayShape:
     check = Check(op or opcode, operand=operand)
     array = check.array("operand")
     schema = _schema_of(check, opcode, "operand")
-    _check_element_types(check, schema)
+    # Operation Semantics: Element-wise unary functions; the section of the schema
+    check.element_types(schema.element_types)
     element_type = _result_type(schema, array.element_type)
     return intern_array(element_type, array.dimensions, array.dynamic_dimensions)
 
@@ -155,8 +150,8 @@ def clamp(min: Shape, operand: Shape, max: Shape) -> ArrayShape:
     # StableHLO clamp (C3)
     element_type = check.same_element_type()
     # Operation Semantics: Clamp
-    if element_type.is_complex:
-        check.fail(f"complex numbers have no order, got {element_type}")
+    fix = "clamp the xb.real and xb.imag of complex numbers, which have no order"
+    check.element_types(SCHEMAS["clamp"].element_types, fix=fix)
     result = next((shape for shape in (array, low, high) if shape.rank), array)
     for name, bound in (("min", low), ("max", high)):
         # StableHLO clamp (C1), (C2)
@@ -203,11 +198,8 @@ def select(pred: Shape, on_true: Shape, on_false: Shape) -> Shape:
         return on_true
     which, first, second = check.arrays()
     # StableHLO select (I1)
-    if which.element_type is not pt.pred:
-        check.fail(
-            f"pred must be of pred type, got {which.element_type}",
-            fix="compare it first, for instance with xb.ne(pred, 0)",
-        )
+    fix = "compare it first, for instance with xb.ne(pred, 0)"
+    check.element_types(SCHEMAS["select"].element_types, fix=fix)
     # StableHLO select (C2)
     check.same_element_type("on_true", "on_false")
     result = next((a for a in (first, second, which) if a.rank), first)
@@ -297,8 +289,8 @@ def reduce_precision(operand: Shape, exponent_bits: int, mantissa_bits: int) -> 
     """
     check = Check("reduce_precision", operand=operand)
     array = check.array("operand")
-    _check_element_types(check, SCHEMAS["reduce_precision"])
-    # StableHLO reduce_precision (C2), (C3), (I2), (I3)
+    # StableHLO reduce_precision (I1), (C2), (C3), (I2), (I3)
+    check.element_types(SCHEMAS["reduce_precision"].element_types)
     if exponent_bits < 1:
         check.fail(f"exponent_bits must be at least 1, got {exponent_bits}")
     if mantissa_bits < 0:
@@ -323,9 +315,9 @@ def stochastic_convert_type(
     """
     check = Check("stochastic_convert_type", operand=operand, random=random)
     array, bits = check.arrays()
-    _check_element_types(check, SCHEMAS["stochastic_convert"])
-    width = array.element_type.bits
     # XLA shape_inference.cc: InferStochasticConvertShape
+    check.element_types(SCHEMAS["stochastic_convert"].element_types)
+    width = array.element_type.bits
     if bits.element_type.bits != width:
         check.fail(
             f"random must have as many bits as the operand's elements, {width}, "

@@ -10,7 +10,8 @@ from itertools import pairwise
 from typing import Final
 
 from builder.attributes import GatherDimensionNumbers, ScatterDimensionNumbers
-from builder.check import INTEGRAL, Check, sizes_differ
+from builder.check import Check, sizes_differ
+from builder.schema import SCHEMAS
 from builder.shape_inference.public import public
 from builder.types.shape import UNBOUNDED, ArrayShape, ProgramShape, Shape, TupleShape, intern_array
 
@@ -23,6 +24,7 @@ def _start_indices(check: Check, start_indices: Sequence[Shape], rank: int) -> N
     shown = start_indices[: rank + 1]
     check.shapes.update({f"start index {i}": s for i, s in enumerate(shown)})
     rule = f"start_indices must have one index for each dimension of operand: {rank}"
+    allowed = SCHEMAS[check.op].element_types["start_indices"]
     first = start_indices[0] if start_indices else None
     # Operation Semantics: DynamicSlice, whose start_indices are a vector
     if isinstance(first, ArrayShape) and first.rank == 1:
@@ -31,7 +33,7 @@ def _start_indices(check: Check, start_indices: Sequence[Shape], rank: int) -> N
                 f"start_indices must be scalars, or one vector of them, got {len(start_indices)} "
                 f"arrays"
             )
-        check.element_type("start index 0", INTEGRAL, "integer")
+        check.element_type("start index 0", allowed)
         if first.dimensions[0] != rank:
             check.fail(f"{rule}, got {first}")
         return
@@ -40,7 +42,7 @@ def _start_indices(check: Check, start_indices: Sequence[Shape], rank: int) -> N
         check.fail(f"{rule}, got {len(start_indices)}")
     for number, shape in enumerate(start_indices):
         check.scalar(f"start index {number}")
-        check.element_type(f"start index {number}", INTEGRAL, "integer")
+        check.element_type(f"start index {number}", allowed)
         if shape is not first:
             rule = f"start_indices must be of one type, got {first} and {shape}"
             fix = "convert with xb.convert_element_type; nothing is promoted silently"
@@ -125,7 +127,7 @@ def _index_sizes(check: Check, name: str, index_vector_dim: int) -> tuple[list[i
     """
     indices = check.array(name)
     # StableHLO gather (I2), (C2), scatter (I2), (C22)
-    check.element_type(name, INTEGRAL, "integer")
+    check.element_type(name, SCHEMAS[check.op].element_types[name])
     if not 0 <= index_vector_dim <= indices.rank:
         check.fail(
             f"index_vector_dim must be a dimension of {name} or their number, "

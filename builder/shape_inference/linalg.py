@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from builder.attributes import FftType
-from builder.check import COMPLEX, CONVERT, FLOATING, Check
+from builder.check import CONVERT, Check
+from builder.schema import SCHEMAS
+from builder.schema.element_types import COMPLEX, PART_OF_COMPLEX
 from builder.shape_inference.public import public
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
@@ -16,10 +18,9 @@ from builder.types.shape import UNBOUNDED, ArrayShape, Shape
 
 
 def _square(check: Check, name: str) -> ArrayShape:
-    """Return operand `name`, which must consist of square floating-point or complex matrices."""
+    """Return operand `name`, which must consist of square matrices."""
     array = check.array(name)
-    # StableHLO cholesky (I1), (C2), (C3), triangular_solve (I1), (C2), (C3)
-    check.element_type(name, FLOATING | COMPLEX, "floating-point or complex", fix=CONVERT)
+    # StableHLO cholesky (C2), (C3), triangular_solve (C2), (C3)
     if array.rank < 2:
         check.fail(f"{name} must be a matrix, or a batch of them, of rank 2 or more, got {array}")
     rule = f"{name} must be square in its last two dimensions"
@@ -36,7 +37,10 @@ def cholesky(a: Shape) -> ArrayShape:
         >>> xb.shape_inference.linalg.cholesky(xb.f32[7, 4, 4])
         f32[7,4,4]
     """
-    return _square(Check("cholesky", a=a), "a").with_layout(None)
+    check = Check("cholesky", a=a)
+    # StableHLO cholesky (I1)
+    check.element_types(SCHEMAS["cholesky"].element_types, fix=CONVERT)
+    return _square(check, "a").with_layout(None)
 
 
 @public
@@ -50,8 +54,9 @@ def triangular_solve(a: Shape, b: Shape, left_side: bool) -> ArrayShape:
     """
     check = Check("triangular_solve", a=a, b=b)
     _, right = check.arrays()
-    # StableHLO triangular_solve (C1)
+    # StableHLO triangular_solve (C1), (I1), (I2)
     check.same_element_type()
+    check.element_types(SCHEMAS["triangular_solve"].element_types, fix=CONVERT)
     matrix = _square(check, "a")
     rank = matrix.rank
     # StableHLO triangular_solve (C2)
@@ -128,15 +133,16 @@ def fft(operand: Shape, fft_type: FftType, fft_length: Sequence[int]) -> ArraySh
 def _transformed_type(check: Check, array: ArrayShape, fft_type: FftType) -> PrimitiveType:
     """Return the element type of the result; the operand's must be supported."""
     operand = array.element_type
-    allowed, rule, fix = COMPLEX, "complex type", CONVERT
+    allowed, fix = COMPLEX, CONVERT
     if fft_type is FftType.RFFT:
-        allowed, rule = frozenset((pt.f32, pt.f64)), "type f32 or f64"
+        allowed = PART_OF_COMPLEX
         fix = "transform complex numbers with xb.FftType.FFT" if operand.is_complex else CONVERT
     elif fft_type is FftType.FFT:
         fix = "transform real numbers with xb.FftType.RFFT"
     # StableHLO fft (C2)
-    if operand not in allowed:
-        check.fail(f"operand must be of {rule} for {fft_type.name}, got {operand}", fix=fix)
+    if operand not in allowed.types:
+        rule = f"operand must be of {allowed.text} type for {fft_type.name}"
+        check.fail(f"{rule}, got {operand}", fix=fix)
     if fft_type is FftType.RFFT:
         return pt.c64 if operand is pt.f32 else pt.c128
     return operand.real_type if fft_type is FftType.IRFFT else operand

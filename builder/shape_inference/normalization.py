@@ -5,7 +5,8 @@ Operation Semantics: BatchNormGrad, BatchNormInference, BatchNormTraining.
 
 from __future__ import annotations
 
-from builder.check import CONVERT, FLOATING, Check, sizes_differ
+from builder.check import CONVERT, Check, sizes_differ
+from builder.schema import SCHEMAS
 from builder.shape_inference.public import public
 from builder.types.shape import ArrayShape, Shape, TupleShape, intern_array
 
@@ -13,8 +14,8 @@ from builder.types.shape import ArrayShape, Shape, TupleShape, intern_array
 def _feature(check: Check, feature_index: int, *names: str) -> tuple[ArrayShape, ArrayShape]:
     """Return the result's shape, and the shape of vectors with one number for each feature."""
     operand = check.arrays()[0]
-    # StableHLO batch_norm_training (I1), (C1), (C2)
-    check.element_type("operand", FLOATING, "floating-point", fix=CONVERT)
+    # StableHLO batch_norm_training (I1-I3), (C1), (C2)
+    check.element_types(SCHEMAS[check.op].element_types, fix=CONVERT)
     check.dimension(feature_index, of="operand", name="feature_index")
     check.same_element_type()
     size = operand.dimensions[feature_index]

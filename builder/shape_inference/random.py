@@ -6,17 +6,32 @@ Operation Semantics: RngBitGenerator, RngNormal, RngUniform.
 from __future__ import annotations
 
 from builder.check import CONVERT, Check
+from builder.schema import SCHEMAS, ElementTypes
+from builder.schema.element_types import FLOATING, REAL_NUMBER
 from builder.shape_inference.public import public
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, TupleShape
 
 
-def _result(check: Check, shape: Shape, *scalars: str) -> ArrayShape:
-    """Return the result's shape, whose element type the scalar operands must have."""
-    # StableHLO rng (C1), (C3)
+def _result(
+    check: Check, shape: Shape, allowed: ElementTypes, fix: str, *scalars: str
+) -> ArrayShape:
+    """Return the result's shape, whose element type the scalar operands must have.
+
+    Args:
+        check: the op and its operands.
+        shape: the argument.
+        allowed, fix: its element types, and the fix for others.
+        scalars: the names of the operands.
+    """
+    # StableHLO rng (C3)
     if not isinstance(shape, ArrayShape):
         check.fail(f"shape must be the shape of an array, got {shape}")
     element_type = shape.element_type
+    # StableHLO rng (I1), (C2); Operation Semantics: RngBitGenerator
+    if element_type not in allowed.types:
+        check.fail(f"shape must be of {allowed.text} type, got {shape}", fix=fix)
+    # StableHLO rng (C1)
     for name in scalars:
         if check.scalar(name).element_type is not element_type:
             check.fail(
@@ -41,11 +56,8 @@ def rng_normal(mu: Shape, sigma: Shape, shape: Shape) -> ArrayShape:
         f32[2,3]
     """
     check = Check("rng_normal", mu=mu, sigma=sigma)
-    # StableHLO rng (C2)
-    if isinstance(shape, ArrayShape) and not shape.element_type.is_floating:
-        fix = "draw floating-point numbers, and convert them with xb.convert_element_type"
-        check.fail(f"shape must be of floating-point type, got {shape}", fix=fix)
-    return _result(check, shape, "mu", "sigma")
+    fix = "draw floating-point numbers, and convert them with xb.convert_element_type"
+    return _result(check, shape, FLOATING, fix, "mu", "sigma")
 
 
 @public
@@ -58,11 +70,8 @@ def rng_uniform(a: Shape, b: Shape, shape: Shape) -> ArrayShape:
         s32[2,3]
     """
     check = Check("rng_uniform", a=a, b=b)
-    # StableHLO rng (I1)
-    if isinstance(shape, ArrayShape) and shape.element_type.is_complex:
-        rule = f"shape must be of boolean, integral or floating-point type, got {shape}"
-        check.fail(rule, fix="draw the two parts, and combine them with xb.complex")
-    return _result(check, shape, "a", "b")
+    fix = "draw the two parts, and combine them with xb.complex"
+    return _result(check, shape, SCHEMAS["rng"].element_types["a"], fix, "a", "b")
 
 
 @public
@@ -77,18 +86,10 @@ def rng_bit_generator(initial_state: Shape, shape: Shape) -> TupleShape:
     check = Check("rng_bit_generator", initial_state=initial_state)
     state = check.array("initial_state")
     # StableHLO rng_bit_generator (I2)
-    if not state.element_type.is_integral or state.element_type.is_signed:
-        fix = "reinterpret the bits as unsigned integers with xb.bitcast_convert_type"
-        check.fail(f"initial_state must be of unsigned integral type, got {state}", fix=fix)
-    # Operation Semantics: RngBitGenerator
-    element_type = shape.element_type if isinstance(shape, ArrayShape) else None
-    if element_type is pt.pred or (element_type and element_type.is_complex):
-        fix = (
-            "draw integers, and compare them: bits < n"
-            if element_type is pt.pred
-            else "draw the bits of both parts"
-        )
-        check.fail(f"shape must be of integral or floating-point type, got {shape}", fix=fix)
-    result = _result(check, shape)
+    fix = "reinterpret the bits as unsigned integers with xb.bitcast_convert_type"
+    check.element_types(SCHEMAS["rng_bit_generator"].element_types, fix=fix)
+    is_pred = isinstance(shape, ArrayShape) and shape.element_type is pt.pred
+    fix = "draw integers, and compare them: bits < n" if is_pred else "draw the bits of both parts"
+    result = _result(check, shape, REAL_NUMBER, fix)
     bits = pt.from_name(f"u{result.element_type.bits}")
     return TupleShape([state.with_layout(None), result.with_element_type(bits)])

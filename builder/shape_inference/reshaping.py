@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from builder.attributes import PaddingConfig
-from builder.check import COMPLEX, FLOATING, INTEGRAL, Check, integer
+from builder.check import Check, integer
+from builder.schema.element_types import NUMBER
 from builder.shape_inference.public import public
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape, intern_array
 
@@ -492,9 +493,7 @@ def iota(shape: Shape, iota_dimension: int | None = None) -> tuple[ArrayShape, i
     if not array.is_static:
         check.fail(f"shape must be static, got {array}", fix="use the largest size")
     # StableHLO iota: the type of output; a type without zero has no first element
-    supported = INTEGRAL | FLOATING | COMPLEX
-    rule, fix = "integer, floating-point or complex", "use integers and compare them"
-    check.element_type("shape", supported, rule, fix=fix)
+    check.element_type("shape", NUMBER, fix="use integers and compare them")
     if element_type.is_floating and element_type.min > 0:
         check.fail(f"shape must be of a type with a zero to count from, got {element_type}")
     # StableHLO iota (C1)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import enum
 
 from builder.attributes import RaggedDotDimensionNumbers
-from builder.check import INTEGRAL, Check, sizes_differ
+from builder.check import Check, sizes_differ
+from builder.schema import SCHEMAS
 from builder.shape_inference.contraction.dot_product import dot_general
 from builder.shape_inference.public import public
 from builder.types.primitive_type import PrimitiveType
@@ -126,7 +127,7 @@ def _group_sizes(
 ) -> None:
     """Check the sizes of groups: one row for all, or one for each index of the prefix."""
     # xla_builder.h: RaggedDot, and CHLO ragged_dot
-    check.element_type("group_sizes", INTEGRAL, "integral")
+    check.element_types(SCHEMAS["ragged_dot"].element_types)
     prefix = [lhs.dimensions[d] for d in ragged_prefix.strict(numbers)]
     forms = "[groups]" + (f" or [{', '.join(map(str, prefix))}, groups]" if prefix else "")
     if sizes.rank not in (1, len(prefix) + 1):

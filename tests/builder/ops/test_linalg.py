@@ -265,14 +265,14 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "fft: complex": (
         lambda: xb.fft(*parameters("c64[8]"), RFFT, [8]),
         (
-            "fft: operand must be of type f32 or f64 for RFFT, got c64\n"
+            "fft: operand must be of f32 or f64 type for RFFT, got c64\n"
             "  operand c64[8]\n"
             "fix: transform complex numbers with xb.FftType.FFT"
         ),
     ),
     "fft: half": (
         lambda: xb.fft(*parameters("f16[8]"), RFFT, [8]),
-        "fft: operand must be of type f32 or f64 for RFFT, got f16\n",
+        "fft: operand must be of f32 or f64 type for RFFT, got f16\n",
     ),
     "fft: rank": (
         lambda: xb.fft(*parameters("c64[4]"), FFT, [4, 4]),

@@ -136,11 +136,11 @@ REFUSED: dict[str, tuple[Ragged, str, str, str, dict[str, Any], str]] = {
     ),
     "sizes of floats": (
         *(ROWS, "f32[11,5]", "f32[3,5,7]", "f32[3]", {}),
-        "group_sizes must be of integral type, got f32",
+        "group_sizes must be of integer type, got f32",
     ),
     "sizes of preds": (
         *(ROWS, "f32[11,5]", "f32[3,5,7]", "pred[3]", {}),
-        "group_sizes must be of integral type, got pred",
+        "group_sizes must be of integer type, got pred",
     ),
     "rank of sizes": (
         *(ROWS, "f32[11,5]", "f32[3,5,7]", "s32[]", {}),

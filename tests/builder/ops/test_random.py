@@ -152,7 +152,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "rng_uniform: complex": (
         lambda: xb.rng_uniform(*scalars("c64", "c64"), xb.c64[2]),
         (
-            "rng_uniform: shape must be of boolean, integral or floating-point type, got c64[2]\n"
+            "rng_uniform: shape must be of pred, integer or floating-point type, got c64[2]\n"
             "  a c64[]\n"
             "  b c64[]\n"
             "fix: draw the two parts, and combine them with xb.complex"
@@ -189,14 +189,14 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "rng_bit_generator: signed state": (
         lambda: xb.rng_bit_generator("RNG_PHILOX", *scalars("s64[2]"), xb.u32[2]),
         (
-            "rng_bit_generator: initial_state must be of unsigned integral type, got s64[2]\n"
+            "rng_bit_generator: initial_state must be of unsigned integer type, got s64\n"
             "  initial_state s64[2]\n"
             "fix: reinterpret the bits as unsigned integers with xb.bitcast_convert_type"
         ),
     ),
     "rng_bit_generator: state": (
         lambda: xb.rng_bit_generator("RNG_PHILOX", *scalars("f32[2]"), xb.u32[2]),
-        "rng_bit_generator: initial_state must be of unsigned integral type, got f32[2]\n",
+        "rng_bit_generator: initial_state must be of unsigned integer type, got f32\n",
     ),
     "rng_bit_generator: not an op": (
         lambda: xb.rng_bit_generator("RNG_PHILOX", np.uint64([1, 2]), xb.u32[2]),  # type: ignore[arg-type]
@@ -208,12 +208,12 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "rng_bit_generator: complex": (
         lambda: xb.rng_bit_generator("RNG_THREE_FRY", *scalars("u64[2]"), xb.c64[2]),
-        "rng_bit_generator: shape must be of integral or floating-point type, got c64[2]\n",
+        "rng_bit_generator: shape must be of integer or floating-point type, got c64[2]\n",
     ),
     "rng_bit_generator: pred": (
         lambda: xb.rng_bit_generator("RNG_THREE_FRY", *scalars("u64[2]"), xb.pred[2]),
         (
-            "rng_bit_generator: shape must be of integral or floating-point type, got pred[2]\n"
+            "rng_bit_generator: shape must be of integer or floating-point type, got pred[2]\n"
             "  initial_state u64[2]\n"
             "fix: draw integers, and compare them: bits < n"
         ),

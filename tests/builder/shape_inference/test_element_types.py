@@ -31,7 +31,10 @@ WITHOUT: dict[str, dict[str, str]] = {
     "tuple": {"operands": "any shapes"},
     "while": {"init": COMPUTATIONS},
 }
-"""The operands whose element types are not in the schema, by opcode, and the reasons."""
+"""The operands whose element types are not in the schema, by opcode, and the reasons.
+
+Opcodes without operands have no entry: the shape argument of `iota` is not an operand.
+"""
 
 Infer = Callable[[xb.PrimitiveType], object]
 
@@ -45,7 +48,7 @@ DOT = (([1], [0]), ([], []))
 RAGGED = xb.RaggedDotDimensionNumbers(DOT, [1])
 GATHER = xb.GatherDimensionNumbers([1], [], [0], index_vector_dim=1)
 SCATTER = xb.ScatterDimensionNumbers([1], [], [0], index_vector_dim=1)
-F32, S32 = xb.f32[()], xb.s32[()]
+S32 = xb.s32[()]
 VECTOR = xb.f32[3]
 
 

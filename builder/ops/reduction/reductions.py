@@ -6,8 +6,9 @@ Operation Semantics: Reduce.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from builder import shape_inference
 from builder.check import Check, integers
@@ -23,7 +24,6 @@ from builder.support.signatures import per_signature
 from builder.types.shape import ArrayShape, Shape, intern_array
 
 Planned = tuple[Shape, Mapping[str, Any]]
-Plan = Callable[..., Planned]
 
 
 @op(SCHEMAS["reduce"])
@@ -73,9 +73,7 @@ def reduce(
     Operation Semantics: Reduce.
     """
     numbers = integers("reduce", "dimensions", dimensions)
-    return record_reduction(
-        "reduce", "reduce", operands, init_values, computation, _reduce_plan, numbers
-    )
+    return record_reduction(_REDUCE, operands, init_values, computation, numbers)
 
 
 # The key is the reducer's signature, so that callables that are recorded again share an entry.
@@ -93,30 +91,43 @@ def _reduce_plan(
     return shape, MappingProxyType({"to_apply": reducer, "dimensions": dimensions})
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduction:
+    """A public function that records a reduction.
+
+    Attributes:
+        opcode: the opcode that it records.
+        name: its name.
+        plan: ``(name, operand shapes, init shapes, reducer, argument)`` -> shape and attributes.
+    """
+
+    opcode: str
+    name: str
+    plan: Callable[..., Planned]
+
+
+_REDUCE: Final = Reduction("reduce", "reduce", _reduce_plan)
+_REDUCE_ALL: Final = Reduction("reduce", "reduce_all", _reduce_plan)
+
+
 def record_reduction(
-    opcode: str,
-    name: str,
-    operands: Any,
-    init_values: Any,
-    computation: Any,
-    plan: Plan,
-    argument: Any,
+    reduction: Reduction, operands: Any, init_values: Any, computation: Any, argument: Any
 ) -> XlaOp:
     """Check the rules of a reduction and record it.
 
     Args:
-        opcode, name: the opcode to record, and the op that the user called.
+        reduction: the function that the user called.
         operands, init_values, computation: see `reduce`.
-        plan: ``(name, operand shapes, init shapes, reducer, argument)`` -> shape and attributes.
         argument: the dimensions or the window; a key of caches.
     """
+    name = reduction.name
     if (
         type(operands) is XlaOp
         and (type(init_values) is float or type(init_values) is XlaOp)
         and is_library_function(computation)
     ):
         # One array and a function such as xb.add: the usual case, without lists.
-        return _record_single(opcode, name, operands, init_values, computation, plan, argument)
+        return _record_single(reduction, operands, init_values, computation, argument)
     arrays = need_ops(name, "operand", operands)
     if not arrays:
         Check(name).fail("at least one operand is needed, got none")
@@ -124,73 +135,65 @@ def record_reduction(
     shapes = tuple([array.shape for array in arrays])
     if is_library_function(computation):
         init_shapes, constants = _init_shapes(name, shapes, inits)
-        planned = _library_plan(plan, name, shapes, init_shapes, computation, argument)
-        return _record(opcode, name, arrays, inits, init_shapes, constants, planned)
+        planned = _library_plan(reduction, shapes, init_shapes, computation, argument)
+        return _record(reduction, arrays, inits, init_shapes, constants, planned)
     scalars = _scalars(name, shapes) * 2
     reducer = available_computation(name, "computation", computation, scalars)
     if reducer is not None:
-        return _apply(opcode, name, arrays, inits, shapes, reducer, plan, argument)
+        return _apply(reduction, arrays, inits, reducer, argument)
     with rollback_on_error(_builder(name, arrays, inits)):
         reducer = as_computation(name, "computation", computation, scalars)
-        return _apply(opcode, name, arrays, inits, shapes, reducer, plan, argument)
+        return _apply(reduction, arrays, inits, reducer, argument)
 
 
 def _record_single(
-    opcode: str,
-    name: str,
-    operand: XlaOp,
-    init: XlaOp | float,
-    function: Callable[..., Any],
-    plan: Plan,
-    argument: Any,
+    reduction: Reduction, operand: XlaOp, init: XlaOp | float, function: Any, argument: Any
 ) -> XlaOp:
-    shapes = (operand.shape,)
+    shapes, name = (operand.shape,), reduction.name
     if isinstance(init, XlaOp):
-        planned = _library_plan(plan, name, shapes, (init.shape,), function, argument)
+        planned = _library_plan(reduction, shapes, (init.shape,), function, argument)
     else:
         scalar = _scalars(name, shapes)[0]
         init_shape, constant = number_constant(name, init, scalar.element_type, operand.shape)
         # The rules are checked before the constant is recorded.
-        planned = _library_plan(plan, name, shapes, (init_shape,), function, argument)
+        planned = _library_plan(reduction, shapes, (init_shape,), function, argument)
         builder = resolve_builder(name, operand)
         init = append(builder, "constant", init_shape, (), constant, 4)
     shape, attributes = planned
-    return record(opcode, shape, (operand, init), attributes, 4)
+    return record(reduction.opcode, shape, (operand, init), attributes, 4)
 
 
 @per_signature
 def _library_plan(
-    plan: Plan,
-    name: str,
+    reduction: Reduction,
     shapes: tuple[Shape, ...],
     init_shapes: tuple[Shape, ...],
     function: Callable[..., Any],
     argument: Any,
 ) -> Planned:
     """Return the plan of a reduction by a function of this library, the usual case."""
+    name = reduction.name
     reducer = as_computation(name, "computation", function, _scalars(name, shapes) * 2)
-    return plan(name, shapes, init_shapes, reducer, argument)
+    return reduction.plan(name, shapes, init_shapes, reducer, argument)
 
 
 def _apply(
-    opcode: str,
-    name: str,
+    reduction: Reduction,
     arrays: tuple[XlaOp, ...],
     inits: Sequence[Any],
-    shapes: tuple[Shape, ...],
     reducer: XlaComputation,
-    plan: Plan,
     argument: Any,
 ) -> XlaOp:
+    name = reduction.name
+    shapes = tuple([array.shape for array in arrays])
     init_shapes, constants = _init_shapes(name, shapes, inits)
     key = name, shapes, init_shapes, argument
-    planned = reducer.planned(key, plan, name, shapes, init_shapes, reducer, argument)
-    return _record(opcode, name, arrays, inits, init_shapes, constants, planned)
+    planned = reducer.planned(key, reduction.plan, name, shapes, init_shapes, reducer, argument)
+    return _record(reduction, arrays, inits, init_shapes, constants, planned)
 
 
 def _record(
-    opcode: str,
-    name: str,
+    reduction: Reduction,
     arrays: tuple[XlaOp, ...],
     inits: Sequence[Any],
     init_shapes: tuple[Shape, ...],
@@ -198,12 +201,12 @@ def _record(
     planned: Planned,
 ) -> XlaOp:
     if constants:
-        builder = _builder(name, arrays, inits)
+        builder = _builder(reduction.name, arrays, inits)
         inits = [*inits]
         for index, constant in constants.items():
             inits[index] = append(builder, "constant", init_shapes[index], (), constant, 4)
     shape, attributes = planned
-    return record(opcode, shape, (*arrays, *inits), attributes, 4)
+    return record(reduction.opcode, shape, (*arrays, *inits), attributes, 4)
 
 
 def _builder(name: str, arrays: tuple[XlaOp, ...], inits: Sequence[Any]) -> XlaBuilder:
@@ -266,6 +269,4 @@ def reduce_all(
     source = need_op("reduce_all", "operand", operand)
     rank = Check("reduce_all", operand=source.shape).array("operand").rank
     dimensions = tuple(range(rank))
-    return record_reduction(
-        "reduce", "reduce_all", source, init_value, computation, _reduce_plan, dimensions
-    )
+    return record_reduction(_REDUCE_ALL, source, init_value, computation, dimensions)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from builder import shape_inference
 from builder.attributes.window import Padding, PaddingLike, padding_argument
@@ -19,7 +19,7 @@ from builder.graph.registry import op
 from builder.graph.subcomputations import as_computation
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import Operand, is_number, need_op, number_constant
-from builder.ops.reduction.reductions import record_reduction
+from builder.ops.reduction.reductions import Reduction, record_reduction
 from builder.schema import SCHEMAS
 from builder.support.signatures import per_signature
 from builder.types.shape import Shape, intern_array
@@ -77,6 +77,12 @@ def _reduce_window_plan(
     shape = _reduce_window_shape(operands, init_values, reducer.signature, *window, op=name)
     attributes = _window_attributes(operands[0], window)
     return shape, MappingProxyType({**attributes, "to_apply": reducer})
+
+
+_REDUCE_WINDOW: Final = Reduction("reduce_window", "reduce_window", _reduce_window_plan)
+_WITH_GENERAL_PADDING: Final = Reduction(
+    "reduce_window", "reduce_window_with_general_padding", _reduce_window_plan
+)
 
 
 def _select_and_scatter_plan(
@@ -148,13 +154,10 @@ def reduce_window(
 
     Operation Semantics: ReduceWindow.
     """
-    name = "reduce_window"
-    window = _window(
-        name, window_dimensions, window_strides, padding, base_dilations, window_dilations
-    )
-    return record_reduction(
-        "reduce_window", name, operands, init_values, computation, _reduce_window_plan, window
-    )
+    reduction = _REDUCE_WINDOW
+    arguments = window_dimensions, window_strides, padding, base_dilations, window_dilations
+    window = _window(reduction.name, *arguments)
+    return record_reduction(reduction, operands, init_values, computation, window)
 
 
 @op(
@@ -195,13 +198,10 @@ def reduce_window_with_general_padding(
 
     Operation Semantics: ReduceWindow.
     """
-    name = "reduce_window_with_general_padding"
-    window = _window(
-        name, window_dimensions, window_strides, padding, base_dilations, window_dilations
-    )
-    return record_reduction(
-        "reduce_window", name, operands, init_values, computation, _reduce_window_plan, window
-    )
+    reduction = _WITH_GENERAL_PADDING
+    arguments = window_dimensions, window_strides, padding, base_dilations, window_dilations
+    window = _window(reduction.name, *arguments)
+    return record_reduction(reduction, operands, init_values, computation, window)
 
 
 @op(SCHEMAS["select_and_scatter"])

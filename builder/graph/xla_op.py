@@ -25,26 +25,33 @@ OPERATOR_FUNCTIONS: Final[dict[str, Callable[..., XlaOp]]] = {}
 
 _BinaryMethod = Callable[["XlaOp", Any], "XlaOp"]
 
-# The NumPy names of the operators, for a NumPy scalar on the left.
-_UFUNC_OPERATORS: Final = {
-    "add": "add",
-    "subtract": "sub",
-    "multiply": "mul",
-    "divide": "div",
-    "remainder": "rem",
-    "power": "pow",
-    "bitwise_and": "and_",
-    "bitwise_or": "or_",
-    "bitwise_xor": "xor",
-    "left_shift": "shift_left",
-    "right_shift": "right_shift_operator",
-    "equal": "eq",
-    "not_equal": "ne",
-    "less": "lt",
-    "less_equal": "le",
-    "greater": "gt",
-    "greater_equal": "ge",
+OPERATORS: Final = {
+    "add": ("__add__", "add"),
+    "sub": ("__sub__", "subtract"),
+    "mul": ("__mul__", "multiply"),
+    "div": ("__truediv__", "divide"),
+    "rem": ("__mod__", "remainder"),
+    "pow": ("__pow__", "power"),
+    "dot": ("__matmul__", ""),
+    "and_": ("__and__", "bitwise_and"),
+    "or_": ("__or__", "bitwise_or"),
+    "xor": ("__xor__", "bitwise_xor"),
+    "shift_left": ("__lshift__", "left_shift"),
+    "right_shift_operator": ("__rshift__", "right_shift"),
+    "eq": ("__eq__", "equal"),
+    "ne": ("__ne__", "not_equal"),
+    "lt": ("__lt__", "less"),
+    "le": ("__le__", "less_equal"),
+    "gt": ("__gt__", "greater"),
+    "ge": ("__ge__", "greater_equal"),
+    "neg": ("__neg__", ""),
+    "abs": ("__abs__", ""),
+    "not_": ("__invert__", ""),
 }
+"""By the name in `OPERATOR_FUNCTIONS`: the method of an operator, and the ufunc that NumPy calls
+for it with a scalar of its own on the left."""
+
+_BY_UFUNC: Final = {ufunc: name for name, (_, ufunc) in OPERATORS.items()}
 
 
 # The equivalents of attributes that NumPy arrays have.
@@ -273,7 +280,7 @@ class XlaOp:
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **_kwargs: Any) -> XlaOp:
         """Record ``numpy_value + op`` as ``op.__radd__`` does; refuse other NumPy functions."""
-        name = _UFUNC_OPERATORS.get(ufunc.__name__)
+        name = _BY_UFUNC.get(ufunc.__name__)
         if name is not None and method == "__call__" and len(inputs) == 2 and not _kwargs:
             return OPERATOR_FUNCTIONS[name](*inputs)
         has_op = method == "__call__" and ufunc.__name__ in OPERATOR_FUNCTIONS

@@ -31,26 +31,6 @@ xla_op.OPERATOR_FUNCTIONS.update(
 
 # The functions replace the methods of XlaOp that only call them, which saves a call for each
 # operator. `__pow__` is not replaced, because its third argument is not that of `pow`.
-for _method, _name in {
-    "__add__": "add",
-    "__sub__": "sub",
-    "__mul__": "mul",
-    "__truediv__": "div",
-    "__mod__": "rem",
-    "__matmul__": "dot",
-    "__and__": "and_",
-    "__or__": "or_",
-    "__xor__": "xor",
-    "__lshift__": "shift_left",
-    "__rshift__": "right_shift_operator",
-    "__neg__": "neg",
-    "__abs__": "abs",
-    "__invert__": "not_",
-    "__eq__": "eq",
-    "__ne__": "ne",
-    "__lt__": "lt",
-    "__le__": "le",
-    "__gt__": "gt",
-    "__ge__": "ge",
-}.items():
-    setattr(xla_op.XlaOp, _method, xla_op.OPERATOR_FUNCTIONS[_name])
+for _name, (_method, _) in xla_op.OPERATORS.items():
+    if _name != "pow":
+        setattr(xla_op.XlaOp, _method, xla_op.OPERATOR_FUNCTIONS[_name])

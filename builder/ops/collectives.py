@@ -95,16 +95,8 @@ def all_reduce(
     Operation Semantics: AllReduce.
     """
     shape, arrays = _operand("all_reduce", operand)
-    return _all_reduce(
-        "all_reduce",
-        shape,
-        arrays,
-        computation,
-        replica_groups,
-        channel_id,
-        shape_with_layout,
-        use_global_device_ids,
-    )
+    participants = _participants("all_reduce", replica_groups, channel_id, use_global_device_ids)
+    return _all_reduce("all_reduce", shape, arrays, computation, participants, shape_with_layout)
 
 
 def _all_reduce(
@@ -112,22 +104,18 @@ def _all_reduce(
     operand: Shape,
     arrays: Sequence[XlaOp],
     computation: Reducer,
-    replica_groups: ReplicaGroupsLike = (),
-    channel_id: ChannelHandleLike | None = None,
+    participants: Participants,
     shape_with_layout: ShapeLike | None = None,
-    use_global_device_ids: bool = False,
 ) -> XlaOp:
     """Record an all_reduce on behalf of the op `name`."""
-    groups, channel, use_device_ids = _participants(
-        name, replica_groups, channel_id, use_global_device_ids
-    )
+    groups, channel, use_device_ids = participants
     if shape_with_layout is not None:
         shape_with_layout = shape_argument(name, "shape_with_layout", shape_with_layout)
     reducer = as_computation(name, "computation", computation, _scalars(name, operand))
     _all_reduce_shape(
         operand, reducer.signature, groups, channel, shape_with_layout, use_device_ids, op=name
     )
-    attributes = {"to_apply": reducer, **_group_attributes(groups, channel, use_device_ids)}
+    attributes = {"to_apply": reducer, **_group_attributes(*participants)}
     if shape_with_layout is not None:
         attributes["shape_with_layout"] = shape_with_layout
     return _record_parts("all_reduce", operand, operand, arrays, attributes)
@@ -160,7 +148,8 @@ def cross_replica_sum(
     shape, arrays = _operand("cross_replica_sum", operand)
     scalar, _ = _scalars("cross_replica_sum", shape)
     computation = or_ if scalar.element_type is pt.pred else add
-    return _all_reduce("cross_replica_sum", shape, arrays, computation, replica_groups)
+    participants = _participants("cross_replica_sum", replica_groups, None, False)
+    return _all_reduce("cross_replica_sum", shape, arrays, computation, participants)
 
 
 @op(SCHEMAS["all_gather"], aliases=("all_gather_tuple",))
@@ -202,9 +191,8 @@ def all_gather(
     """
     name = "all_gather"
     source, arrays = _operand(name, operand)
-    groups, channel, use_device_ids = _participants(
-        name, replica_groups, channel_id, use_global_device_ids
-    )
+    participants = _participants(name, replica_groups, channel_id, use_global_device_ids)
+    groups, channel, use_device_ids = participants
     dimension = integer(name, "all_gather_dim", all_gather_dim)
     count = integer(name, "shard_count", shard_count)
     layout = _layout(name, layout)
@@ -262,9 +250,8 @@ def reduce_scatter(
     """
     name = "reduce_scatter"
     source, arrays = _operand(name, operand)
-    groups, channel, use_device_ids = _participants(
-        name, replica_groups, channel_id, use_global_device_ids
-    )
+    participants = _participants(name, replica_groups, channel_id, use_global_device_ids)
+    groups, channel, use_device_ids = participants
     dimension = integer(name, "scatter_dimension", scatter_dimension)
     count = integer(name, "shard_count", shard_count)
     layout = _layout(name, layout)
@@ -276,7 +263,7 @@ def reduce_scatter(
         "to_apply": reducer,
         "scatter_dimension": dimension,
         "shard_count": count,
-        **_group_attributes(groups, channel, use_device_ids),
+        **_group_attributes(*participants),
     }
     return _record_parts(name, source, shape, arrays, _laid_out(attributes, shape, layout))
 
@@ -532,12 +519,13 @@ def _record_parts(
         return record("tuple", shape, (result,))
 
 
+Participants = tuple[ReplicaGroups, ChannelHandle | None, bool]
+"""The groups, the channel, and whether the groups hold numbers of devices."""
+
+
 def _participants(
-    name: str,
-    replica_groups: ReplicaGroupsLike,
-    channel_id: ChannelHandleLike | None,
-    use_global_device_ids: bool,
-) -> tuple[ReplicaGroups, ChannelHandle | None, bool]:
+    name: str, replica_groups: Any, channel_id: Any, use_global_device_ids: bool
+) -> Participants:
     """Convert the arguments that select the participants of a collective."""
     # In XlaBuilder the flag is optional and absent by default, so None is accepted.
     use_device_ids = use_global_device_ids is not None and flag(

@@ -49,10 +49,9 @@ def convert_element_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) ->
 
     Operation Semantics: ConvertElementType.
     """
-    source = need_op("convert_element_type", "operand", operand)
-    element_type = pt.element_type_argument(
-        "convert_element_type", "new_element_type", new_element_type
-    )
+    name = "convert_element_type"
+    source = need_op(name, "operand", operand)
+    element_type = pt.element_type_argument(name, "new_element_type", new_element_type)
     shape = _convert_shape(source.shape, element_type)
     assert isinstance(source.shape, ArrayShape)  # checked by inference
     if element_type is pt.pred and source.shape.element_type.is_complex:
@@ -87,10 +86,9 @@ def bitcast_convert_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) ->
 
     Operation Semantics: BitcastConvertType.
     """
-    source = need_op("bitcast_convert_type", "operand", operand)
-    element_type = pt.element_type_argument(
-        "bitcast_convert_type", "new_element_type", new_element_type
-    )
+    name = "bitcast_convert_type"
+    source = need_op(name, "operand", operand)
+    element_type = pt.element_type_argument(name, "new_element_type", new_element_type)
     shape = _bitcast_shape(source.shape, element_type)
     return record("bitcast_convert", shape, (source,))
 
@@ -133,11 +131,10 @@ def stochastic_convert_type(
 
     Not in the document; XlaBuilder's StochasticConvertType.
     """
-    source = need_op("stochastic_convert_type", "operand", operand)
-    bits = need_op("stochastic_convert_type", "random", random)
-    element_type = pt.element_type_argument(
-        "stochastic_convert_type", "new_element_type", new_element_type
-    )
+    name = "stochastic_convert_type"
+    source = need_op(name, "operand", operand)
+    bits = need_op(name, "random", random)
+    element_type = pt.element_type_argument(name, "new_element_type", new_element_type)
     shape = _stochastic_shape(source.shape, bits.shape, element_type)
     return record("stochastic_convert", shape, (source, bits))
 

@@ -47,6 +47,67 @@ def deserialize(devices: Sequence[Any], content: bytes, options: Any) -> Any:
         raise ValueError(str(error)) from None
 
 
+_LAYOUT: Final = re.compile(r"\{[^}]*\}")
+
+
+def device_shapes(loaded: Any) -> tuple[list[str], list[str]]:
+    """Return the shapes of an executable's arguments and results on one device.
+
+    They are text without layouts: "f32[4]", "token[]". Tuples are flattened.
+    """
+    (module,) = loaded.hlo_modules()
+    computation = xla_client.XlaComputation(module.as_serialized_hlo_module_proto())
+    shape = computation.program_shape()
+
+    def texts(shapes: Sequence[Any]) -> list[str]:
+        flat: list[str] = []
+        for each in shapes:
+            flat += texts(each.tuple_shapes()) if each.is_tuple() else [_LAYOUT.sub("", str(each))]
+        return flat
+
+    return texts(shape.parameter_shapes()), texts([shape.result_shape()])
+
+
+def compiled_counts(content: bytes) -> tuple[int, int] | None:
+    """Return the numbers of replicas and partitions that a serialized executable is for.
+
+    jaxlib writes a header with its length in front, and two messages of protocol buffers in
+    another: the executable, and the options of the compiler.
+
+    Returns:
+        The numbers; None if jaxlib has written another format.
+    """
+    try:
+        length, begin = _varint(content, 0)
+        begin += length
+        while begin < len(content):
+            key, begin = _varint(content, begin)
+            length, begin = _varint(content, begin)
+            if key == _OPTIONS_KEY:
+                options = xla_client.CompileOptions.ParseFromString(content[begin : begin + length])
+                return options.num_replicas, options.num_partitions
+            begin += length
+    except (IndexError, RuntimeError, ValueError):
+        pass
+    return None
+
+
+_OPTIONS_KEY: Final = 2 << 3 | 2
+"""Field 2, which has a length."""
+
+
+def _varint(content: bytes, begin: int) -> tuple[int, int]:
+    """Read a number in 7-bit groups, the lowest first; return it and the position behind it."""
+    value = shift = 0
+    while True:
+        byte = content[begin]
+        begin += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, begin
+        shift += 7
+
+
 _FEATURE: Final = rb"[+-][a-z0-9][a-z0-9._-]{0,40}"
 
 _FEATURES: Final = re.compile(rb",%b(?:,%b){6,}" % (_FEATURE, _FEATURE))

@@ -145,7 +145,7 @@ def unpacked(data: bytes) -> Content:
         payload = bytes(rest[length:])
         if not isinstance(header, dict) or len(payload) != header["payload_bytes"]:
             raise ValueError
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise UnusableError("has a header that can't be read", fix) from None
     return Content(header, payload)
 

@@ -10,8 +10,6 @@ from typing import Any, BinaryIO, Final
 
 import jax
 
-from builder.errors import XlaError
-from builder.types.shape import ProgramShape, parse_shape
 from lowering.errors import CompileError, DeviceError, ModuleFileError
 from lowering.host.custom_calls import unregistered
 from lowering.jaxlib_api import array_layouts, compilation, executables, topologies, versions
@@ -23,9 +21,9 @@ from lowering.pjrt.devices import (
 )
 from lowering.reading.module_reader import display_name
 from lowering.running.executable_file import Content, UnusableError, check_magic, unpacked
+from lowering.running.executable_header import check_counts, check_shapes, read_program
 from lowering.running.executable_kinds import executable_of
 from lowering.running.program import ProgramInfo
-from lowering.sharding.partitioning import Partitioning
 from lowering.stablehlo.module import path_text, read_file
 
 
@@ -97,17 +95,12 @@ def _load(content: Content, device: DeviceLike, devices: Sequence[DeviceLike] | 
             "is an entry of the compilation cache, which has no description of the parameters",
             "pass a file that executable.save(path) wrote",
         )
-    try:
-        _check_types(header)
-        info = _program(header["program"])
-    except (KeyError, TypeError, ValueError, AttributeError, XlaError) as error:
-        raise UnusableError(
-            "has a header that can't be read", "save it again", repr(error)
-        ) from None
+    info = read_program(header)
     platform = header["platform"]
     _check_version(header)
     targets = _devices(platform, info, device, devices)
     _check_device(header, targets[0])
+    check_counts(info, content.payload)
     options = compilation.compile_options(
         targets,
         num_replicas=info.num_replicas,
@@ -131,6 +124,7 @@ def _load(content: Content, device: DeviceLike, devices: Sequence[DeviceLike] | 
             ) from None
         reason = f"is refused by {platform}'s runtime: {report.splitlines()[0][:300]}"
         raise UnusableError(reason, _RECOMPILE, report) from None
+    check_shapes(info, loaded)
     has_layouts = header["program"]["has_layouts"]
     info = dataclasses.replace(
         info,
@@ -138,48 +132,6 @@ def _load(content: Content, device: DeviceLike, devices: Sequence[DeviceLike] | 
         compile_seconds=time.perf_counter() - start,
     )
     return executable_of(loaded, info, targets)
-
-
-def _check_types(header: Mapping[str, Any]) -> None:
-    """Raise KeyError or TypeError if a field of the header is missing or has another type."""
-    program = header["program"]
-    strings = [header[name] for name in ("jaxlib", "platform", "device_kind")]
-    strings += [header["platform_version"] or "", program["name"]]
-    strings += [*header["cpu_features"], *program["parameter_names"], *program["handlers"]]
-    numbers = [program["num_replicas"], program["num_partitions"], *program["donated"]]
-    if not all(isinstance(string, str) for string in strings):
-        raise TypeError("expected a string")
-    # isinstance would accept True. The first two numbers are 1 or more.
-    if not all(type(number) is int and number >= 0 for number in numbers) or 0 in numbers[:2]:
-        raise TypeError("expected a number")
-    if not all(isinstance(program[name], bool) for name in ("has_layouts", "in_rows")):
-        raise TypeError("expected true or false")
-
-
-def _program(program: Mapping[str, Any]) -> ProgramInfo:
-    """Return the program's metadata from its header."""
-    partitioning = program["partitioning"]
-    if partitioning is not None:
-        partitioning = Partitioning(
-            is_shardy=partitioning["is_shardy"],
-            axes=tuple((name, size) for name, size in partitioning["axes"]),
-            device_order=tuple(partitioning["device_order"]),
-            is_free=tuple(partitioning["is_free"]),
-        )
-    return ProgramInfo(
-        name=program["name"],
-        shape=ProgramShape(
-            [parse_shape(text) for text in program["parameters"]],
-            parse_shape(program["result"]),
-            program["parameter_names"],
-        ),
-        num_replicas=program["num_replicas"],
-        num_partitions=program["num_partitions"],
-        donated=frozenset(program["donated"]),
-        handlers=tuple(program["handlers"]),
-        in_rows=program["in_rows"],
-        partitioning=partitioning,
-    )
 
 
 _RECOMPILE: Final = "compile and save it again here"

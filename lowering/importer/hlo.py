@@ -31,9 +31,10 @@ from builder.types.shape import (
 )
 from lowering.errors import LoweringError, ModuleFileError
 from lowering.importer.importing import to_computation
-from lowering.importer.tables import decoded, name_of
+from lowering.importer.tables import name_of
 from lowering.jaxlib_api import hlo_conversion, mlir
 from lowering.jaxlib_api.mlir import BYTECODE_MAGIC, UnreadableModuleError
+from lowering.mlir.attribute_values import attribute_value
 from lowering.mlir.donations import ALIASING, DONOR
 from lowering.mlir.operations import (
     argument_attributes,
@@ -389,7 +390,7 @@ def _set_donations(
         IndexError, ValueError: there is no such argument.
     """
     attributes = module.operation.attributes
-    aliases = decoded(attributes[_ALIASES]) if _ALIASES in attributes else ()
+    aliases = attribute_value(attributes[_ALIASES]) if _ALIASES in attributes else ()
     if not aliases and not donors:
         return
     main = main_function(module.operation)

@@ -69,7 +69,7 @@ class Scope:
         self._start = 0
 
     def attribute(self, operation: ir.Operation, name: str, default: Any = None) -> Any:
-        """Return the value of an attribute of an operation; see `tables.decoded`."""
+        """Return the value of an attribute of an operation; see `attribute_value`."""
         try:
             attribute = operation.attributes.get(name)
             return default if attribute is None else self.tables.value(attribute)

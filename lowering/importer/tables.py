@@ -15,7 +15,7 @@ from builder.types.shape import ArrayShape, Shape, TupleShape
 from lowering.host.callbacks import PythonFunction
 from lowering.importer.registry import Importer
 from lowering.importer.source_lines import MOST_PLACES, WIDTH, code_of_places
-from lowering.mlir.operations import attribute_text, dictionary
+from lowering.mlir.attribute_values import attribute_value
 from lowering.mlir.types import shape_of_type
 
 
@@ -37,7 +37,6 @@ _PLACE: Final = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 # A name is around the place, or fused with it in modules converted from HLO.
 _NAME: Final = re.compile(r'loc\((?:fused\[)?"((?:[^"\\]|\\.)*)"(?:\(|\)$|, ")')
 _LAST_LINE: Final = (1 << 31) - 2
-_CASE: Final = re.compile(r"#(?:stablehlo|chlo|mhlo)<\w+ (\w+)>")
 _ESCAPED: Final = {b"n": b"\n", b"t": b"\t"}
 _ESCAPE: Final = re.compile(rb"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
 
@@ -151,11 +150,11 @@ class Tables:
                 self._places[key] = Place(code, number * WIDTH, name)
 
     def value(self, attribute: ir.Attribute) -> Any:
-        """Return the value of an attribute; see `decoded`."""
+        """Return the value of an attribute; see `attribute_value`."""
         try:
             return self._values[attribute]
         except KeyError:
-            value = self._values[attribute] = decoded(attribute)
+            value = self._values[attribute] = attribute_value(attribute)
             return value
 
 
@@ -179,31 +178,3 @@ def name_of(location: ir.Location) -> str | None:
 def _name_in(location: str) -> str | None:
     match = _NAME.match(location)
     return None if match is None else _unescaped(match[1])
-
-
-def decoded(attribute: ir.Attribute) -> Any:
-    """Return the value of an attribute in Python.
-
-    Numbers, bools and text are themselves, lists tuples, dictionaries dicts, dense elements NumPy
-    arrays, symbols their names, a unit True, enumerations the name of the case. Other attributes
-    are returned unchanged.
-    """
-    if isinstance(attribute, ir.DenseI64ArrayAttr | ir.DenseI32ArrayAttr | ir.DenseBoolArrayAttr):
-        return tuple(attribute)
-    if isinstance(attribute, _HAVE_VALUE):
-        return attribute.value
-    if isinstance(attribute, ir.StringAttr):
-        return attribute_text(attribute)
-    if isinstance(attribute, ir.UnitAttr):
-        return True
-    if isinstance(attribute, ir.ArrayAttr):
-        return tuple([decoded(element) for element in attribute])
-    if isinstance(attribute, ir.DictAttr):
-        return {name: decoded(value) for name, value in dictionary(attribute).items()}
-    if isinstance(attribute, ir.DenseIntElementsAttr):
-        return np.array(attribute)
-    case = _CASE.fullmatch(str(attribute))
-    return attribute if case is None else case[1]
-
-
-_HAVE_VALUE: Final = (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr, ir.FlatSymbolRefAttr)

@@ -47,7 +47,8 @@ from builder.schema.kinds import (
     Unit,
 )
 from builder.types import primitive_type as pt
-from lowering.mlir.attributes import UNIT, Attribute, i64_array
+from lowering.mlir.attribute_values import attribute_value
+from lowering.mlir.attributes import UNIT, Attribute, boolean, i64_array
 from lowering.mlir.types import element_type_text
 
 
@@ -57,11 +58,12 @@ class Codec(NamedTuple):
     Attributes:
         write: a function of the kind and a value that returns the attribute as MLIR text; None for
             a value that StableHLO omits.
-        read: a function of the kind and the attribute that returns the value.
+        read: a function of the kind and the attribute's value in Python (see `attribute_value`)
+            that returns the value; None if they are equal.
     """
 
     write: Callable[[Any, Any], Attribute | None]
-    read: Callable[[Any, Any], Any]
+    read: Callable[[Any, Any], Any] | None = None
 
 
 def _table(rows: tuple[tuple[int, ...], ...], width: int) -> str:
@@ -71,14 +73,15 @@ def _table(rows: tuple[tuple[int, ...], ...], width: int) -> str:
     return f"dense<{padded if rows else ''}> : tensor<{len(rows)}x{width}xi64>"
 
 
-def _pairs(attribute: Any) -> tuple[tuple[int, ...], ...]:
-    return tuple(map(tuple, np.asarray(attribute).tolist()))
+def _pairs(table: Any) -> tuple[tuple[int, ...], ...]:
+    if not isinstance(table, np.ndarray):
+        raise XlaError(f"its pairs must be a table of numbers, got {table}")
+    return tuple(map(tuple, table.tolist()))
 
 
-def _replica_groups(attribute: Any) -> ReplicaGroups:
-    if not isinstance(attribute, ir.DenseIntElementsAttr):
-        raise XlaError(f"its replica_groups must be a table of numbers, got {attribute}")
-    table = np.asarray(attribute)
+def _replica_groups(table: Any) -> ReplicaGroups:
+    if not isinstance(table, np.ndarray):
+        raise XlaError(f"its replica_groups must be a table of numbers, got {table}")
     if not table.size:  # there may be more empty rows than a list can hold
         return ReplicaGroups()
     rows = (tuple(number for number in row if number != -1) for row in table.tolist())
@@ -89,13 +92,6 @@ def _channel(attribute: Any) -> ChannelHandle | None:
     """Return the channel; StableHLO takes numbers below 1 for no channel."""
     handle: int = stablehlo.ChannelHandle(attribute).handle
     return ChannelHandle(handle) if handle > 0 else None
-
-
-def _name(attribute: Any) -> str:
-    """Return the NAME of ``#dialect<mnemonic NAME>``."""
-    match = re.fullmatch(r"#\w+<\w+ (\w+)>", str(attribute))
-    assert match is not None  # verified by MLIR
-    return match[1]
 
 
 def _stablehlo_name(kind: Enumeration, value: Any) -> str:
@@ -223,37 +219,33 @@ def _algorithm_text(algorithm: DotAlgorithm) -> str:
     )
 
 
-_INTEGERS: Final = Codec(lambda _, n: i64_array(n), lambda _, a: tuple(ir.DenseI64ArrayAttr(a)))
-
 CODECS: Final[dict[type[AttributeKind], Codec]] = {
-    Integer: Codec(lambda kind, n: f"{n} : i{kind.bits}", lambda _, a: ir.IntegerAttr(a).value),
-    Dimension: Codec(lambda _, n: f"{n} : i64", lambda _, a: ir.IntegerAttr(a).value),
-    Integers: _INTEGERS,
-    Flag: Codec(lambda _, flag: "true" if flag else "false", lambda _, a: ir.BoolAttr(a).value),
+    Integer: Codec(lambda kind, n: f"{n} : i{kind.bits}"),
+    Dimension: Codec(lambda _, n: f"{n} : i64"),
+    Integers: Codec(lambda _, numbers: i64_array(numbers)),
+    Flag: Codec(lambda _, flag: boolean(flag)),
     Flags: Codec(
-        lambda _, flags: f"array<i1{': ' if flags else ''}{', '.join(map(str, flags)).lower()}>",
-        lambda _, a: tuple(ir.DenseBoolArrayAttr(a)),
+        lambda _, flags: f"array<i1{': ' if flags else ''}{', '.join(map(str, flags)).lower()}>"
     ),
-    Unit: Codec(lambda _, flag: UNIT if flag else None, lambda _, __: True),
-    Float32: Codec(
-        lambda _, number: f"0x{np.float32(number).view(np.uint32):08X} : f32",
-        lambda _, a: ir.FloatAttr(a).value,
-    ),
+    Unit: Codec(lambda _, flag: UNIT if flag else None),
+    Float32: Codec(lambda _, number: f"0x{np.float32(number).view(np.uint32):08X} : f32"),
     Enumeration: Codec(
         lambda kind, value: f"#stablehlo<{kind.mnemonic} {_stablehlo_name(kind, value)}>",
-        lambda kind, a: _member(kind, _name(a)),
+        _member,
     ),
     Precisions: Codec(
         lambda kind, pair: f"[{', '.join(f'#{kind.dialect}<precision {p.value}>' for p in pair)}]",
-        lambda _, a: Precision.pair([_name(precision) for precision in ir.ArrayAttr(a)] or None),
+        lambda _, names: Precision.pair(names or None),
     ),
     Algorithm: Codec(lambda _, algorithm: _algorithm_text(algorithm), lambda _, a: _algorithm(a)),
     DimensionNumbers: Codec(_numbers_text, _numbers),
     ConvolutionDimensions: Codec(
         lambda _, numbers: _convolution_text(numbers), lambda _, a: _convolution_numbers(a)
     ),
-    Pairs: Codec(lambda _, pairs: _table(pairs, 2), lambda _, a: _pairs(a)),
-    Groups: Codec(lambda _, groups: _table(groups.groups, 0), lambda _, a: _replica_groups(a)),
+    Pairs: Codec(lambda _, pairs: _table(pairs, 2), lambda _, table: _pairs(table)),
+    Groups: Codec(
+        lambda _, groups: _table(groups.groups, 0), lambda _, table: _replica_groups(table)
+    ),
     Channel: Codec(
         lambda _, c: f"#stablehlo.channel_handle<handle = {c.handle}, type = {int(c.type)}>",
         lambda _, a: _channel(a),
@@ -290,11 +282,17 @@ def stablehlo_attributes(schema: Schema, attributes: Mapping[str, Any]) -> dict[
     return written
 
 
+def _read(kind: AttributeKind, attribute: ir.Attribute) -> Any:
+    value = attribute_value(attribute)
+    read = CODECS[type(kind)].read
+    return value if read is None else read(kind, value)
+
+
 def reader_of(opcode: str, name: str) -> Callable[[ir.Attribute], Any]:
     """Return a function that reads an attribute of an opcode from an MLIR attribute."""
     attributes = SCHEMAS[opcode].value_attributes
     (kind,) = (attribute.kind for attribute in attributes if attribute.name == name)
-    return partial(CODECS[type(kind)].read, kind)
+    return partial(_read, kind)
 
 
 def attribute_names(schema: Schema) -> tuple[str, ...]:
@@ -321,14 +319,13 @@ def read_attributes(schema: Schema, attributes: Mapping[str, ir.Attribute]) -> d
     for attribute in schema.value_attributes:
         kind, name = attribute.kind, attribute.stablehlo
         if isinstance(kind, Padding):
-            amounts = (ir.DenseI64ArrayAttr(attributes[part]) for part in kind.NAMES)
+            amounts = (attribute_value(attributes[part]) for part in kind.NAMES)
             dimensions = map(PaddingConfigDimension, *amounts)
             values[attribute.name] = PaddingConfig(tuple(dimensions))
         elif name is None:
             continue
         elif (name or attribute.name) in attributes:
-            read = CODECS[type(kind)].read
-            values[attribute.name] = read(kind, attributes[name or attribute.name])
+            values[attribute.name] = _read(kind, attributes[name or attribute.name])
         elif isinstance(kind, Unit):
             values[attribute.name] = False
         elif attribute.absent is not MISSING:

@@ -1,0 +1,44 @@
+"""The values of MLIR attributes in Python."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import numpy as np
+from jaxlib.mlir import ir
+
+from lowering.mlir.operations import attribute_text, dictionary
+
+_CASE: Final = re.compile(r"#(?:stablehlo|chlo|mhlo)<\w+ (\w+)>")
+_LISTS: Final = (ir.DenseI64ArrayAttr, ir.DenseI32ArrayAttr, ir.DenseBoolArrayAttr)
+_HAVE_VALUE: Final = (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr, ir.FlatSymbolRefAttr)
+
+
+def attribute_value(attribute: Any) -> Any:
+    """Return the value of an attribute.
+
+    Numbers, bools and text are themselves, lists tuples, dictionaries dicts, dense integers NumPy
+    arrays, symbols their names, a unit True, enumerations the name of the case. Other attributes
+    are returned unchanged.
+
+    Raises:
+        TypeError: Python has no class for an entry of a dictionary.
+        KeyError: the entries of a dictionary are not sorted.
+    """
+    if isinstance(attribute, _LISTS):
+        return tuple(attribute)
+    if isinstance(attribute, _HAVE_VALUE):
+        return attribute.value
+    if isinstance(attribute, ir.StringAttr):
+        return attribute_text(attribute)
+    if isinstance(attribute, ir.UnitAttr):
+        return True
+    if isinstance(attribute, ir.ArrayAttr):
+        return tuple([attribute_value(element) for element in attribute])
+    if isinstance(attribute, ir.DictAttr):
+        return {name: attribute_value(value) for name, value in dictionary(attribute).items()}
+    if isinstance(attribute, ir.DenseIntElementsAttr):
+        return np.array(attribute)
+    case = _CASE.fullmatch(str(attribute))
+    return attribute if case is None else case[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from builder.attributes import DotDimensionNumbers, Precision, RaggedDotDimensionNumbers
+from builder.attributes import DotDimensionNumbers, Padding, Precision, RaggedDotDimensionNumbers
 from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, define
 from builder.schema.element_types import ANY, INTEGER as INTEGER_TYPES
 from builder.schema.kinds import (
@@ -106,10 +106,10 @@ define(
     "lhs rhs",
     (
         Group(_window),
-        Attribute("window_strides", INTEGERS, None),
-        Attribute("padding", PAIRS, None),
-        Attribute("lhs_dilation", INTEGERS, None),
-        Attribute("rhs_dilation", INTEGERS, None),
+        Attribute("window_strides", INTEGERS, None, absent=()),
+        Attribute("padding", PAIRS, None, absent=Padding.VALID),
+        Attribute("lhs_dilation", INTEGERS, None, absent=None),
+        Attribute("rhs_dilation", INTEGERS, None, absent=None),
         Attribute("window_reversal", FLAGS, None),
         Attribute("dimension_numbers", CONVOLUTION_DIMENSIONS, "dim_labels"),
         Attribute("feature_group_count", INTEGER, omitted=1),

@@ -35,7 +35,8 @@ class Attribute(NamedTuple):
         hlo: the name in HLO text, if it differs; None if a `Group` writes it.
         stablehlo: the name in StableHLO, if it differs; None if StableHLO has no such attribute.
         omitted: the value that HLO text omits.
-        absent: the value that a StableHLO operation without the attribute implies.
+        absent: the value, as the public op takes it, that a StableHLO operation without the
+            attribute implies.
         unless: StableHLO has the attribute only if this other attribute is None.
         written: a function of the op's attributes that returns the value to write instead.
         parameter: the parameter of the public op, if its name differs.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from builder.attributes import Padding
 from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, define
 from builder.schema.element_types import ANY
 from builder.schema.kinds import COMPUTATION, DIMENSION, FLAG, INTEGER, INTEGERS, PAIRS
@@ -36,10 +37,10 @@ define(
     "*operands *init_values",
     (
         Attribute("window_dimensions", INTEGERS, None),
-        Attribute("window_strides", INTEGERS, None),
+        Attribute("window_strides", INTEGERS, None, absent=None),
         Attribute("base_dilations", INTEGERS, None),
         Attribute("window_dilations", INTEGERS, None),
-        Attribute("padding", PAIRS, None),
+        Attribute("padding", PAIRS, None, absent=Padding.VALID),
         Group(_window),
         Attribute("to_apply", COMPUTATION, parameter="computation"),
     ),
@@ -51,8 +52,8 @@ define(
     "operand source init_value",
     (
         Attribute("window_dimensions", INTEGERS, None),
-        Attribute("window_strides", INTEGERS, None),
-        Attribute("padding", PAIRS, None),
+        Attribute("window_strides", INTEGERS, None, absent=None),
+        Attribute("padding", PAIRS, None, absent=Padding.VALID),
         Group(_window),
         Attribute("select", COMPUTATION),
         Attribute("scatter", COMPUTATION),

@@ -1,8 +1,9 @@
 """Importers derived from the schemas of opcodes.
 
-The operation of a schema is recorded by a public op of the schema's opcode. Its first parameters
-take the schema's operands, in order; the schema names the parameters of its attributes and
-computations. Operations that do not match a public op in this way have an importer by hand.
+The operation of a schema is recorded by a public op of the schema's opcode. The parameters with the
+names of the schema's operands, or else the first parameters, take the operands; the schema names
+the parameters of its attributes and computations. Operations that do not match a public op in this
+way have an importer by hand.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from builder.graph.registry import OPERATIONS, OpInfo
 from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS, Attribute, Schema
 from builder.types.primitive_type import PrimitiveType
+from builder.types.shape import Shape
 from lowering.importer.registry import DECOMPOSITIONS, IMPORTERS, Importer
 from lowering.stablehlo.attribute_codecs import attribute_names, read_attributes
 
@@ -30,6 +32,10 @@ def _parameter(attribute: Attribute) -> str:
     return attribute.parameter or attribute.name
 
 
+def _singular(operand: str) -> str:
+    return operand.removeprefix("*")
+
+
 def _computation(region: int, scope: Scope, _: ir.Operation) -> XlaComputation:
     return scope.computation(region)
 
@@ -38,12 +44,16 @@ def _result_element_type(scope: Scope, operation: ir.Operation) -> PrimitiveType
     return scope.result_shape(operation).element_type
 
 
+def _last_shape(scope: Scope, operation: ir.Operation) -> Shape:
+    return scope.result_shape(operation, len(operation.results) - 1)
+
+
 _FROM_RESULT: Final[dict[str, Callable[[Scope, ir.Operation], Any]]] = {
     "new_element_type": _result_element_type,
     "preferred_element_type": _result_element_type,
-    "shape": lambda scope, operation: scope.result_shape(operation),
+    "shape": _last_shape,
 }
-"""The parameters whose arguments follow from the shape of the operation's first result."""
+"""The parameters whose arguments follow from the shapes of the operation's results."""
 
 
 class SchemaImporter:
@@ -69,6 +79,7 @@ class SchemaImporter:
         "_groups",
         "_is_grouped",
         "_is_method",
+        "_keywords",
         "_read_attributes",
         "_schema",
         "_splits",
@@ -83,9 +94,16 @@ class SchemaImporter:
         self._is_method = info.is_method
         names = schema.operands.split()
         parameters = list(inspect.signature(info.function).parameters.values())[info.is_method :]
-        for_operands, others = parameters[: len(names)], parameters[len(names) :]
+        for_operands = parameters[: len(names)]
         if len(for_operands) < len(names):
             raise TypeError(f"{info.name} has too few parameters")
+        by_name = {p.name: p for p in parameters if p.kind is not p.VAR_POSITIONAL}
+        named = [by_name[name] for name in map(_singular, names) if name in by_name]
+        self._keywords: tuple[str, ...] = ()
+        if len(named) == len(names) and named != for_operands:
+            for_operands = named
+            self._keywords = tuple(parameter.name for parameter in named)
+        others = [parameter for parameter in parameters if parameter not in for_operands]
         self.parameters = frozenset(parameter.name for parameter in others)
         self._read_attributes = [a for a in schema.value_attributes if a.stablehlo is not None]
         self._attribute_names = attribute_names(schema)
@@ -130,6 +148,8 @@ class SchemaImporter:
             arguments = {**arguments, **computed}
         if self._is_grouped:
             operands = self._positional(scope, operands)
+        if self._keywords:
+            return self._function(**dict(zip(self._keywords, operands, strict=True)), **arguments)
         return self._function(*operands, **arguments)
 
     def call(self, operands: list[XlaOp], attributes: dict[str, Any]) -> XlaOp:
@@ -156,7 +176,7 @@ class SchemaImporter:
         return arguments
 
     def _positional(self, scope: Scope, operands: list[XlaOp]) -> list[Any]:
-        """Return the positional arguments: the operands, a list for each variadic group."""
+        """Return the arguments for operands: a list for each variadic group."""
         split = self._splits.get(len(operands))
         if split is None:
             split = self._splits[len(operands)] = self._split(len(operands))

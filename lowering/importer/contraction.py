@@ -14,41 +14,29 @@ from lowering.importer.registry import importer
 from lowering.importer.scope import Scope
 from lowering.stablehlo.attribute_codecs import reader_of
 
-_dot_general = schema_importer("dot_general", "preferred_element_type")
-_ragged_dot = schema_importer("ragged_dot", "preferred_element_type")
-_convolution = schema_importer("convolution", "preferred_element_type")
+_dot_general = schema_importer("dot_general")
+_ragged_dot = schema_importer("ragged_dot")
+_convolution = schema_importer("convolution")
 _precision = reader_of("dot_general", "precision")
 
 
 @importer("stablehlo.dot_general")
 def dot_general(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    element_type = scope.result_array(operation).element_type
     if "algorithm" not in operation.attributes:
-        operands = _converted(operands, element_type)
-    return _dot_general(scope, operation, operands, preferred_element_type=element_type)
+        operands = _converted(operands, scope.result_array(operation).element_type)
+    return _dot_general(scope, operation, operands)
 
 
 @importer("chlo.ragged_dot", "mhlo.ragged_dot")
 def ragged_dot(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    element_type = scope.result_array(operation).element_type
-    operands = _converted(operands, element_type)
-    return _ragged_dot(scope, operation, operands, preferred_element_type=element_type)
+    operands = _converted(operands, scope.result_array(operation).element_type)
+    return _ragged_dot(scope, operation, operands)
 
 
 @importer("stablehlo.convolution")
 def convolution(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    result = scope.result_array(operation)
-    return _convolution(
-        scope,
-        operation,
-        _converted(operands, result.element_type),
-        preferred_element_type=result.element_type,
-        # These attributes may be absent:
-        window_strides=(),
-        padding=[(0, 0)] * (result.rank - 2),
-        lhs_dilation=None,
-        rhs_dilation=None,
-    )
+    operands = _converted(operands, scope.result_array(operation).element_type)
+    return _convolution(scope, operation, operands)
 
 
 @importer("stablehlo.dot")

@@ -18,10 +18,3 @@ def rng(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     the result's type has as well."""
     distribution = _DISTRIBUTIONS[scope.attribute(operation, "rng_distribution")]
     return distribution(operands[0], operands[1], scope.result_shape(operation))
-
-
-@importer("stablehlo.rng_bit_generator")
-def rng_bit_generator(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record an rng_bit_generator, whose public op takes the shape of the second result."""
-    algorithm = f"RNG_{scope.attribute(operation, 'rng_algorithm')}"
-    return xb.rng_bit_generator(algorithm, operands[0], scope.result_shape(operation, 1))

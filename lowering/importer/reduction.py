@@ -1,4 +1,4 @@
-"""Windowed reductions, top_k and scans."""
+"""Selections in windows, top_k and scans."""
 
 from __future__ import annotations
 
@@ -6,40 +6,19 @@ from jaxlib.mlir import ir
 
 import builder as xb
 from builder.graph.xla_op import XlaOp
-from builder.types.shape import ArrayShape
 from lowering.importer.by_schema import schema_importer
 from lowering.importer.registry import importer
 from lowering.importer.scope import Scope
 
-_reduce_window = schema_importer("reduce_window")
+_select_and_scatter = schema_importer("select_and_scatter")
 _top_k = schema_importer("top_k")
-
-
-@importer("stablehlo.reduce_window")
-def reduce_window(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record a reduce_window, whose strides and padding may be absent."""
-    padding = [(0, 0)] * len(scope.attribute(operation, "window_dimensions"))
-    return _reduce_window(scope, operation, operands, window_strides=None, padding=padding)
 
 
 @importer("stablehlo.select_and_scatter")
 def select_and_scatter(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record a select_and_scatter: attributes may be absent, and the public op does not take the
-    operands first."""
-    operand, source, init_value = operands
-    assert isinstance(operand.shape, ArrayShape)  # verified by MLIR
-    rank = operand.shape.rank
-    padding = scope.attribute(operation, "padding")
-    return xb.select_and_scatter(
-        operand,
-        scope.computation(0),
-        scope.attribute(operation, "window_dimensions", (1,) * rank),
-        scope.attribute(operation, "window_strides"),
-        [(0, 0)] * rank if padding is None else padding.tolist(),
-        source,
-        init_value,
-        scope.computation(1),
-    )
+    """Record a select_and_scatter, whose window may be absent."""
+    sizes = (1,) * scope.result_array(operation).rank
+    return _select_and_scatter(scope, operation, operands, window_dimensions=sizes)
 
 
 @importer("mhlo.topk")

@@ -59,7 +59,7 @@ def integer(op: str, name: str, value: Any) -> int:
     except TypeError:
         raise refusal(op, f"{name} must be an integer", value) from None
     if not _LOWEST <= number <= _HIGHEST:
-        rule = f"{name} must fit 64 bits, got a number of {number.bit_length()}"
+        rule = f"{name} must fit 64 bits, got an int of {number.bit_length()} bits"
         raise error_of(ShapeInferenceError, op, rule)
     return number
 
@@ -120,7 +120,7 @@ def flags(op: str, name: str, values: Any, of: str = "") -> tuple[bool, ...]:
     Args:
         op, name: the op and the name of the argument, for messages.
         values: any sequence.
-        of: what each value belongs to, for messages.
+        of: the thing that each value describes, such as "dimension", for messages.
 
     Raises:
         ShapeInferenceError: `values` is not a sequence of bools.
@@ -176,7 +176,7 @@ class Check:
         dimension: int | None = None,
         error: type[ShapeInferenceError] = ShapeInferenceError,
     ) -> NoReturn:
-        """Raise an error: the rule that was broken with the value got, the operands, the fix."""
+        """Raise an error: the broken rule, the value that broke it, the operands, the fix."""
         text = f"{self.op}: {rule}"
         if self.shapes:
             text += ("" if ", got" in rule else ", got") + "\n" + shapes_text(self.shapes)
@@ -187,7 +187,7 @@ class Check:
     def fail_along(
         self, dimension: int, rule: str, got: object, *, fix: str | None = None
     ) -> NoReturn:
-        """Raise an error about one dimension: the rule, and the value got for the dimension."""
+        """Raise an error about one dimension, with the value that broke the rule there."""
         self.fail(f"{rule}, got {got} for dimension {dimension}", fix=fix, dimension=dimension)
 
     def that(
@@ -296,12 +296,11 @@ class Check:
         self.one_for_each(values, self.array(of).rank, of=f"dimension of {of}", name=name)
 
     def sizes(self, values: Sequence[int], *, name: str) -> None:
-        """Check that argument `name` holds sizes, which are not negative."""
+        """Check that no size in argument `name` is negative."""
         for index, size in enumerate(values):
             if size < 0:
                 self.fail(
-                    f"{name} must contain sizes, which are not negative, got {size} in "
-                    f"{list(values)}",
+                    f"the sizes in {name} must not be negative, got {size} in {list(values)}",
                     dimension=index,
                     fix="write each size; XLA does not infer a size from -1"
                     if size == -1

@@ -77,7 +77,7 @@ def error_of(kind: type[E], op: str, rule: str, fix: str = "", **facts: Any) -> 
     Args:
         kind: the class.
         op: the name of the function that the user called.
-        rule: the rule that was broken, and the values that were got.
+        rule: the rule that was broken, and the values that broke it.
         fix: an imperative sentence; empty if there is none.
         facts: other arguments of the class.
     """

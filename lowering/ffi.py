@@ -251,11 +251,11 @@ def _load(built: SharedLibrary) -> ctypes.CDLL:
             library = ctypes.CDLL(str(built.path))
         except OSError as error:
             reason = str(error).removeprefix(f"{built.path}: ")
-            fix = "allow this process to run code of that folder, or name another: folder=..."
+            fix = "allow programs to run from that folder, or pass another one: folder=..."
             undefined = re.search(r"undefined symbol: (\S+)", reason)
             if undefined is not None:
                 fix = f"define {undefined[1]}, or name the library that does: flags=['-l...']"
-            message = f"the library that was built can't be loaded: {reason}"
+            message = f"the built library can't be loaded: {reason}"
             raise compile_error(message, fix, detail=str(error)) from None
         _LOADED[built.identity] = library
     return library
@@ -265,7 +265,7 @@ def _register(target: str, function: Any, platform: str, api: str) -> None:
     try:
         register_custom_call_target(target, function, platform, api=api)
     except OperandError as error:
-        if "has another function" not in str(error):
+        if "already registered" not in str(error):
             raise
         raise operand_error(
             f"the target name {brief(target)} belongs to another source on {platform} already, and "

@@ -84,8 +84,9 @@ def meshes(computation: XlaComputation) -> Meshes:
         for name, mesh in part.annotations.meshes.items():
             if by_name.setdefault(name, mesh) != mesh:
                 raise BuilderError(
-                    f"{computation.name}: computations in it must not have two meshes {name!r}, "
-                    f"got\n  {by_name[name]['mesh']}\n  {mesh['mesh']}, in {part.name!r}\n"
+                    f"{computation.name}: its computations must not have different meshes of one "
+                    f"name, {name!r}, got\n  {by_name[name]['mesh']}\n"
+                    f"  {mesh['mesh']}, in {part.name!r}\n"
                     f"fix: {ONE_MESH}",
                     op=computation.name,
                 )

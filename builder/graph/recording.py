@@ -255,7 +255,7 @@ def _target(opcode: str, operands: tuple[XlaOp, ...]) -> XlaBuilder:
 
 
 def _resolve(opcode: str, operands: tuple[XlaOp, ...]) -> tuple[XlaBuilder, tuple[XlaOp, ...]]:
-    """Return the builder that records, and the operands as it may use them."""
+    """Return the builder that records, and the operands with enclosing values captured."""
     target = _target(opcode, operands)
     return target, tuple(target.adopt(opcode, operand) for operand in operands)
 

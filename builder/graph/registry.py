@@ -22,10 +22,10 @@ class OpInfo:
 
     Attributes:
         function: the function, or the method of XlaBuilder.
-        schema: of the op that it records last, whose value is the result.
+        schema: the schema of the op that it records last, whose value is the result.
         cpp_name: the name in the C++ XlaBuilder.
         section: the section of the Operation Semantics document, or another source.
-        family: the module that defines it, and its inference and schema, in each package.
+        family: the name of the modules that contain its function, its inference and its schema.
         aliases: other names in `builder` for the same operation.
     """
 
@@ -53,7 +53,7 @@ class OpInfo:
 
 
 OPERATIONS: Final[dict[str, OpInfo]] = {}
-"""By name."""
+"""The public operations by name."""
 
 
 def op(
@@ -67,10 +67,11 @@ def op(
     """Enter the decorated function into the table, and return it unchanged.
 
     Args:
-        schema: of the op that it records.
-        cpp_name, section: if they differ from the schema's, as several functions record one opcode.
+        schema: the schema of the op that it records.
+        cpp_name, section: see `OpInfo`; by default those of the schema, which several functions
+            may share.
         aliases: other names of the function.
-        family: if it is not the name of the function's module in `builder.ops`.
+        family: see `OpInfo`; by default the name of the function's module in `builder.ops`.
     """
 
     def enter(function: F) -> F:

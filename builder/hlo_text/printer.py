@@ -47,8 +47,8 @@ class Printer:
     """Prints a computation.
 
     Attributes:
-        result_shardings: the shardings of the entry's results that the root does not have, for
-            each array; possibly empty.
+        result_shardings: the sharding of each array of the entry's result, to be printed on an
+            additional root; empty if the root has them or there are none.
     """
 
     def __init__(self, computation: XlaComputation, module: ModuleNames) -> None:

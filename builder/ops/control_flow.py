@@ -152,7 +152,7 @@ Region = builtins.tuple[str, Applied, builtins.tuple[Shape, ...], bool]
 def _recorded_before(
     computation: Applied, shapes: builtins.tuple[Shape, ...]
 ) -> XlaComputation | None:
-    """Return a computation that is already recorded, without captures."""
+    """Return the computation if it is already recorded; it then has no captures. Else None."""
     if type(computation) is ReusableFunction:
         return computation.cached(shapes)
     return computation if isinstance(computation, XlaComputation) else None

@@ -80,7 +80,7 @@ def number_as(op: str, value: Any, element_type: PrimitiveType, operand: XlaOp) 
     Args:
         op: the public op, for messages.
         value: the number. A NumPy scalar keeps its own type, which the op then checks.
-        element_type: of the constant.
+        element_type: the type of the constant.
         operand: another operand of the op, which has the builder.
     """
     builder = resolve_builder(op, operand)

@@ -40,7 +40,7 @@ DEVICES = (
     Attribute("use_global_device_ids", UNIT, omitted=False),
     Group(_layout),
 )
-"""The same for ops whose groups may be numbers of devices."""
+"""The same attributes for ops whose groups may contain device numbers."""
 
 _COMPUTATION = Attribute("to_apply", COMPUTATION, parameter="computation")
 

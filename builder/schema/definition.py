@@ -30,8 +30,8 @@ class Attribute(NamedTuple):
     """An attribute of an opcode.
 
     Attributes:
-        name: in the recorded op.
-        kind: how it is printed, lowered and read.
+        name: the name in the recorded op.
+        kind: the kind, which defines how a value is printed, lowered and read.
         hlo: the name in HLO text, if it differs; None if a `Group` writes it.
         stablehlo: the name in StableHLO, if it differs; None if StableHLO has no such attribute.
         omitted: the value that HLO text omits.
@@ -90,13 +90,13 @@ class Schema:
     """The description of an opcode.
 
     Attributes:
-        opcode: as in `XlaOp.opcode`.
+        opcode: the opcode, as in `XlaOp.opcode`.
         operands: the names of the operands, separated by spaces; ``*name`` is any number of them.
-        attributes: in the order of HLO text.
+        attributes: the attributes, in the order of HLO text.
         cpp_name: the name in the C++ XlaBuilder; by default the opcode in camel case.
         section: the section of the Operation Semantics document; by default `cpp_name`.
         element_types: the element types that operands may have, by the operand's name. For operands
-            that are not listed the inference function has the rule.
+            that are not listed, the inference function checks the type.
         result: the element type of the result, of ops whose shape
             `builder.shape_inference.elementwise` infers from the schema; otherwise None.
         hlo: the name of the instruction in HLO text.
@@ -148,7 +148,7 @@ class Schema:
 
 
 SCHEMAS: Final[dict[str, Schema]] = {}
-"""By opcode."""
+"""The schemas by opcode."""
 
 
 def _by_opcode(opcode: str) -> Schema:

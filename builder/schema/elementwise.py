@@ -137,7 +137,7 @@ _binary("xor", PRED_OR_INTEGER, _EXACT, BUILDER_H)
 
 
 def _order(op: Any) -> str:
-    """The element type implies the other kinds of comparison."""
+    """Print a total order; HLO infers the other comparison types from the element type."""
     return ", type=TOTALORDER" if op.attributes["compare_type"] == "TOTALORDER" else ""
 
 

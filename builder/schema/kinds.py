@@ -24,7 +24,10 @@ def braces(values: Iterable[Any]) -> str:
 
 
 class AttributeKind:
-    """A kind of attribute. Equal kinds are one object; its text is the name in the reference."""
+    """A kind of attribute. Equal kinds are one object.
+
+    The text of a kind is its name in docs/operations.md.
+    """
 
     NAME: ClassVar[str] = ""
 
@@ -104,9 +107,9 @@ class Enumeration(AttributeKind):
     """A member of an enumeration, or one of a fixed set of names: ``fft_type=RFFT``.
 
     Attributes:
-        mnemonic: of the StableHLO attribute, ``#stablehlo<mnemonic NAME>``.
+        mnemonic: the mnemonic of the StableHLO attribute, ``#stablehlo<mnemonic NAME>``.
         members: the enumeration; None for names.
-        prefix: of the members' names, which StableHLO leaves out.
+        prefix: the prefix of the members' names that StableHLO omits.
         is_lower: whether the name is in lower case in HLO text.
     """
 
@@ -139,7 +142,7 @@ class Precisions(AttributeKind):
     """The precision of each operand: ``operand_precision={high,default}``.
 
     Attributes:
-        dialect: of the attribute in StableHLO: "stablehlo" or "chlo".
+        dialect: the dialect of the attribute in MLIR: "stablehlo" or "chlo".
     """
 
     NAME = "pair of Precision"
@@ -164,9 +167,9 @@ class Field(NamedTuple):
     """A field of dimension numbers.
 
     Attributes:
-        name: in the recorded bundle; with dots for a field of a nested bundle.
-        hlo: in HLO text.
-        stablehlo: in StableHLO's text.
+        name: the name in the recorded bundle; with dots for a field of a nested bundle.
+        hlo: the name in HLO text.
+        stablehlo: the name in StableHLO's text.
         is_optional: whether HLO text omits it where it is empty.
     """
 
@@ -181,8 +184,8 @@ class DimensionNumbers(AttributeKind):
 
     Attributes:
         bundle: the class of the recorded value.
-        mnemonic: of the StableHLO attribute, such as "stablehlo.gather".
-        fields: of the bundle, in the order of HLO text.
+        mnemonic: the mnemonic of the StableHLO attribute, such as "stablehlo.gather".
+        fields: the fields of the bundle, in the order of HLO text.
     """
 
     def __init__(self, bundle: type[Any], mnemonic: str, fields: Iterable[Field]) -> None:

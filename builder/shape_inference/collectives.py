@@ -175,7 +175,7 @@ def all_to_all(
     array = check.array("operand")
     # XLA shape_inference.cc: InferAllToAllShape
     if any(d and array.dimensions[i] != UNBOUNDED for i, d in enumerate(array.dynamic_dimensions)):
-        fix = "exchange the array in its largest size, and its size separately"
+        fix = "exchange the array padded to its bound, and its size separately"
         check.fail("operand must not have dynamic sizes with a bound", fix=fix)
     # StableHLO all_to_all (C1), (C3), (C2)
     check.dimension(split_dimension, of="operand", name="split_dimension")
@@ -345,7 +345,7 @@ def _divisible(
     # StableHLO all_to_all (C2), reduce_scatter (C1)
     if size != UNBOUNDED and size % count:
         divisor = "split_count" if check.op == "all_to_all" else "shard_count"
-        rule = f"the size of {of} in {name} must be divisible by {divisor}, {count}, got {size}"
+        rule = f"the size of {of} along {name} must be divisible by {divisor} {count}, got {size}"
         check.fail(rule, dimension=dimension)
 
 
@@ -354,7 +354,7 @@ def _unique_ids(check: Check, ids: Sequence[int], name: str) -> int | None:
     # StableHLO all_reduce (C3), collective_permute (C4)
     for number in ids:
         if number < 0:
-            check.fail(f"{name} must contain ids, which are 0 or more, got {number}")
+            check.fail(f"the ids in {name} must not be negative, got {number}")
     twice: int | None = first_duplicate(ids)
     return twice
 
@@ -381,10 +381,10 @@ def _groups(
     missing = next((n for n in range(len(ids)) if n not in set(ids)), None)
     if missing is not None:
         rule = f"replica_groups must contain every replica; {missing} is missing, got {shown}"
-        check.fail(rule, fix=f"add a group for a replica that works alone: [{missing}]")
+        check.fail(rule, fix=f"add a group [{missing}] if the replica communicates with no other")
     # StableHLO all_gather (I3): a 2-dimensional constant
     if one_size and len({len(group) for group in groups}) > 1:
-        check.fail(f"all of replica_groups must have the same size, got {shown}")
+        check.fail(f"all replica_groups must have the same size, got {shown}")
     return groups
 
 
@@ -406,7 +406,7 @@ def _sized_groups(
     per_partition = channel_id is not None and not of_ids and count % size == 0
     # StableHLO all_to_all (C8), all_gather (C6), reduce_scatter (C8)
     if size != count and not per_partition:
-        check.fail(f"{name} must be the size of each of replica_groups, {size}, got {count}")
+        check.fail(f"{name} must be the size of the replica_groups, {size}, got {count}")
 
 
 def _reducer(check: Check, computation: ProgramShape, array: ArrayShape) -> None:
@@ -423,5 +423,5 @@ def _need_layout(check: Check, laid_out: Shape, operand: Shape) -> None:
         check.fail(f"shape_with_layout must be the operand's shape, {operand}, got {laid_out}")
     for array in laid_out.elements if isinstance(laid_out, TupleShape) else (laid_out,):
         if isinstance(array, ArrayShape) and array.rank and array.layout is None:
-            check.fail(f"shape_with_layout must have a layout throughout, got {laid_out}")
+            check.fail(f"each array of shape_with_layout must have a layout, got {laid_out}")
     check_supported_layout(check.op, "shape_with_layout", laid_out)

@@ -246,7 +246,7 @@ def scan(
         if not isinstance(output, ArrayShape) or output.rank < scan_dimension:
             check.fail(
                 f"output {index} of computation must be an array of at least {scan_dimension} "
-                f"dimensions, to get dimension {scan_dimension} as the scanned one, got {output}"
+                f"dimensions, because the scan inserts dimension {scan_dimension}, got {output}"
             )
         sizes = [*output.dimensions[:scan_dimension], size, *output.dimensions[scan_dimension:]]
         outputs.append(check.result(output.element_type, sizes))

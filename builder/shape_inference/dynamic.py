@@ -26,7 +26,7 @@ def _fits_s32(check: Check, size: int, dimension: int, of: str) -> None:
 
 
 def _with_dynamic(array: ArrayShape, dimension: int, dynamic: bool) -> ArrayShape:
-    """Return the same array with a dimension that is dynamic, or static."""
+    """Return `array` with one dimension made dynamic or static."""
     dynamic_dimensions = list(array.dynamic_dimensions)
     dynamic_dimensions[dimension] = dynamic
     return intern_array(array.element_type, array.dimensions, tuple(dynamic_dimensions))

@@ -304,7 +304,7 @@ def python_call(operands: Sequence[Shape], shape: Shape) -> Shape:
     # Not in XLA: a callback receives and returns NumPy arrays.
     for name, value in check.shapes.items():
         if not value.is_static:
-            fix = "pass the array in its largest size, and the size as a separate s32[]"
+            fix = "pass the array padded to its bound, and the size as a separate s32[]"
             check.fail(f"{name} must have static sizes, got {value}", fix=fix)
     return without_layout(shape)
 

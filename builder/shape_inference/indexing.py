@@ -130,7 +130,7 @@ def _index_sizes(check: Check, name: str, index_vector_dim: int) -> tuple[list[i
     check.element_type(name, SCHEMAS[check.op].element_types[name])
     if not 0 <= index_vector_dim <= indices.rank:
         check.fail(
-            f"index_vector_dim must be a dimension of {name} or their number, "
+            f"index_vector_dim must be a dimension of {name}, or its rank: "
             f"0 to {indices.rank}, got {index_vector_dim}",
             dimension=index_vector_dim,
         )
@@ -297,7 +297,7 @@ def scatter(
             if shape.rank != first.rank or any(
                 map(sizes_differ, shape.dimensions, first.dimensions)
             ):
-                check.fail(f"{label} must have the same sizes, got {shape} after {first}")
+                check.fail(f"{label} must have the same sizes, got {first} and {shape}")
     for array, value in zip(arrays, values, strict=True):
         if value.element_type is not array.element_type:
             check.fail(
@@ -356,5 +356,5 @@ def _scattered(
     places = [d for d in range(rank) if d not in window]
     for place, size in zip(places, scattered, strict=True):
         if sizes_differ(size, update.dimensions[place]):
-            rule = f"{updates} must have the sizes of scatter_indices outside the window, {size}"
+            rule = f"{updates} must have the sizes of scatter_indices outside the window: {size}"
             check.fail_along(place, rule, update.dimension_text(place))

@@ -150,7 +150,7 @@ def _attribute(kind: type[Any]) -> Converter:
 
 
 def _converter(annotation: Any) -> Converter | None:
-    """Return the converter for an annotation; None where the function converts by itself."""
+    """Return the converter for an annotation; None if the function converts the argument itself."""
     kinds = get_args(annotation)
     if NoneType in kinds:
         convert = _converter(reduce(or_, [kind for kind in kinds if kind is not NoneType]))

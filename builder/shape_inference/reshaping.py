@@ -205,8 +205,8 @@ def _dynamic_after_reshape(
 
     A bounded dimension may be combined with others (``[2,<=3] -> [<=6]``), or split if all new
     sizes but one are 1 (``[<=6] -> [<=6,1]``). If it is split otherwise (``[<=6] -> [2,3]``), the
-    inferred dimension is bounded. Without one the result is static, as in XLA. Both at once is
-    refused.
+    inferred dimension is bounded. Without one the result is static, as in XLA. A reshape that
+    both combines and splits a bounded dimension is refused.
     """
     cuts = equal_products(array.dimensions, new_sizes)
     last = array.rank - 1
@@ -220,8 +220,8 @@ def _dynamic_after_reshape(
         if old_end - old_start > 1 and new_end - new_start > 1:
             check.fail_along(
                 dimension,
-                f"a bounded dimension can be split or combined, not both at once, for new_sizes "
-                f"{list(new_sizes)}",
+                f"a bounded dimension can be split, or combined with others, but not both in one "
+                f"reshape to {list(new_sizes)}",
                 array.dimension_text(dimension),
                 fix="reshape in two steps",
             )
@@ -230,7 +230,7 @@ def _dynamic_after_reshape(
         new_end = max(j for i, j in cuts if i == old_end)
         if size == 1 and new_sizes:
             if dimension not in (0, last):
-                rule = "only the first and the last dimension can be reshaped if it is <=1"
+                rule = "a dimension <=1 can be reshaped only if it is the first or the last"
                 check.fail_along(dimension, rule, "<=1")
             bounded.append(len(new_sizes) - 1 if dimension == last else 0)
         elif new_end - new_start == 1:
@@ -470,7 +470,7 @@ def slice_in_dim_indices(
     check.dimension(dimno, of="operand", name="dimno")
     for index, size in enumerate(array.dimensions):
         if size == UNBOUNDED and index != dimno:
-            rule = f"no dimension but dimno may be unbounded, got dimension {index}"
+            rule = f"only dimension dimno may be unbounded, got unbounded dimension {index}"
             check.fail(rule, dimension=index)
     starts, limits, strides = [0] * array.rank, list(array.dimensions), [1] * array.rank
     starts[dimno], limits[dimno], strides[dimno] = start_index, limit_index, stride
@@ -491,7 +491,7 @@ def iota(shape: Shape, iota_dimension: int | None = None) -> tuple[ArrayShape, i
     element_type = array.element_type
     # Not in XLA: an iota of a dynamic size is not supported.
     if not array.is_static:
-        check.fail(f"shape must be static, got {array}", fix="use the largest size")
+        check.fail(f"shape must be static, got {array}", fix="use the bound as the size")
     # StableHLO iota: the type of output; a type without zero has no first element
     check.element_type("shape", NUMBER, fix="use integers and compare them")
     if element_type.is_floating and element_type.min > 0:

@@ -61,12 +61,13 @@ def windows_along(
 
     Args:
         check: the op, for messages.
-        of, dimension: what the dimension belongs to, and its number, for messages.
+        of, dimension: the name of the operand and the number of its dimension, for messages.
         size: the size of the array that the window moves over.
         window: the size of the window; positive.
         stride: the distance between windows; positive.
         padding: the elements added on each side; removed where negative.
-        base_dilation, window_dilation: the distance between elements of each; positive.
+        base_dilation, window_dilation: the distance between the elements of the array, and between
+            those of the window; positive.
     """
     if size == UNBOUNDED:
         return UNBOUNDED

@@ -72,7 +72,8 @@ def register_custom_call_target(
         return
     if registered is not None or name in compilation.registered_targets(platform):
         raise _error(
-            f"{brief(name)} has another function on {platform} already", "use another name"
+            f"another function is already registered as {brief(name)} on {platform}",
+            "use another name",
         )
     try:
         jax.ffi.register_ffi_target(name, capsule, platform, api_version=_APIS[api])

@@ -76,7 +76,7 @@ def _channel(
 ) -> tuple[ChannelHandle, bool]:
     """Return the channel of a transfer, and whether it is a transfer to or from the host."""
     if scope.attribute(operation, "source_target_pairs") is not None:
-        raise failure(operation, "XLA's operation has no source_target_pairs")
+        raise failure(operation, "XLA does not support its source_target_pairs")
     handle = stablehlo.ChannelHandle(operation.attributes["channel_handle"]).handle
     is_host = bool(scope.attribute(operation, "is_host_transfer", False))
     return ChannelHandle(handle, host_type if is_host else ChannelType.DEVICE_TO_DEVICE), is_host
@@ -152,7 +152,7 @@ def _opaque_and_version(scope: Scope, operation: ir.Operation) -> tuple[str, int
 def _called_computation(scope: Scope, operation: ir.Operation) -> XlaComputation | None:
     names = scope.attribute(operation, "called_computations", ())
     if len(names) > 1:
-        raise failure(operation, f"XLA's operation calls one computation, got {len(names)}")
+        raise failure(operation, f"it must call one computation, got {len(names)}")
     return scope.functions[names[0]] if names else None
 
 

@@ -168,7 +168,9 @@ class Scope:
         if not recorded:  # the operation is dropped with its attributes
             lost = [name for name in names if name in SHARDINGS]
             if lost:
-                raise failure(operation, f"no op can carry its {lost[0]}")
+                raise failure(
+                    operation, f"it is removed, and its attribute {lost[0]} can't be represented"
+                )
             return
         try:
             annotate(_principal(recorded), operation.attributes, names, self.tables)

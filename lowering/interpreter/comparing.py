@@ -211,8 +211,8 @@ def _checked_variant(reference: XlaComputation, variant: Any) -> XlaComputation:
         same_parameter = (expected.opcode == "parameter") == (op.opcode == "parameter")
         if expected.shape != op.shape or not same_parameter:
             raise refuse(
-                f"op {expected.id} of device_computation must be {expected.shape}, as "
-                f"{expected.opcode} in the computation is, got {op.opcode} of {op.shape}"
+                f"op {expected.id} of device_computation must have the shape of the "
+                f"computation's {expected.opcode}, {expected.shape}, got {op.opcode} of {op.shape}"
             )
     if variant.root.id != reference.root.id:
         raise refuse(

@@ -336,8 +336,8 @@ def _probed(computation: XlaComputation, probe: Any) -> tuple[list[XlaOp], list[
                 nested[selector] = None
             else:
                 raise BuilderError(
-                    f"interpret: a probed op belongs to another computation than "
-                    f"{computation.name!r} and those that its ops apply, got\n  {selector!r}",
+                    f"interpret: a probed op must belong to {computation.name!r} or to a "
+                    f"computation that its ops apply, got\n  {selector!r}",
                     op="interpret",
                 )
         else:

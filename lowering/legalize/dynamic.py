@@ -135,8 +135,7 @@ def _retains_sizes(operation: ir.Operation) -> bool:
 refuse(
     "stablehlo.reshape",
     *ALL_PLATFORMS,
-    reason="its result has fixed sizes in place of a bounded size, and does not show which "
-    "elements exist",
+    reason="its result has the bound as a fixed size, and the number of valid elements is lost",
     fix="mark the bounded dimension of the result with xb.reshape_with_inferred_dimension, or "
     "remove the bounded size first with xb.remove_dynamic_dimension",
     unless=_retains_sizes,

@@ -355,10 +355,10 @@ refuse(
     "stablehlo.scatter",
     "cpu",
     "gpu",
-    reason="XLA uses the bound instead of a bounded size, or aborts: on bounded sizes of several "
-    "operands, or of their indices or updates; on windows of bounded size in an operand of fixed "
-    "size; and on empty index vectors of bounded number",
-    fix="move the updates that are to be ignored out of bounds, and make the sizes fixed with "
-    "xb.remove_dynamic_dimension",
+    reason="XLA replaces a bounded size by its bound, or aborts, if a scatter with bounded sizes "
+    "has several operands, a window of bounded size in an operand of fixed size, or a bounded "
+    "number of empty index vectors",
+    fix="make the sizes fixed with xb.remove_dynamic_dimension, and set the indices of unused "
+    "updates out of bounds",
     unless=_is_supported,
 )

@@ -251,7 +251,7 @@ def _check_sizes(name: str, shape: ProgramShape, *, has_rows: bool) -> None:
         dynamic = [s for s in leaves(part) if isinstance(s, ArrayShape) and not s.is_static]
         if has_rows:
             rule = f"must have fixed sizes on several devices, got {part}"
-            fix = "pass the array in its largest size, and the size as a separate s32[]"
+            fix = "pass the array padded to its bound, and the size as a separate s32[]"
         elif not all(leaf.is_bounded for leaf in dynamic):
             rule = f"must have sizes that are fixed or bounded, got {part}"
             fix = "pass each size a bound: f32[<=n] instead of f32[?]"

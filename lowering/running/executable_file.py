@@ -177,9 +177,9 @@ def save_executable(path: Any, loaded: Any, info: ProgramInfo, devices: Sequence
     checks = [c for c in info.callbacks if isinstance(c, Disagreement)]
     if checks and len(checks) == len(info.callbacks):
         raise refuse(
-            f"contains an operation across devices in {checks[0].op}; a Python function, which "
-            f"can't be saved to a file, checks that the devices agree about it",
-            "move the operations across devices out of the branch or loop",
+            f"contains a collective inside {checks[0].op}; a Python function, which can't be saved "
+            f"to a file, checks that all devices have the same condition",
+            "move the collectives out of the branch or loop",
         )
     if info.callbacks:
         raise refuse(
@@ -190,7 +190,10 @@ def save_executable(path: Any, loaded: Any, info: ProgramInfo, devices: Sequence
         )
     save_module = "save the module, and compile it there: lowering.lower(computation).save(path)"
     if not all(map(is_local, devices)):
-        raise refuse("runs on devices of several processes, each with only a part", save_module)
+        raise refuse(
+            "runs on devices of several processes, and each process has only a part of it",
+            save_module,
+        )
     if info.layouts is not None and array_layouts.parameter_layouts(loaded) is None:
         raise refuse(
             "has tokens and arrays with layouts among its arguments, and jaxlib then does not "

@@ -156,7 +156,7 @@ def _devices(
             available = devices_of(platform)
         except DeviceError as error:
             raise UnusableError(
-                f"was compiled for {platform}, and there is no such platform here",
+                f"was compiled for {platform}, which is not available here",
                 str(error).partition("\nfix: ")[2],
                 error.detail,
             ) from None
@@ -188,7 +188,7 @@ def _check_device(header: Mapping[str, Any], device: jax.Device) -> None:
     if version is not None and version != here:
         raise UnusableError(
             f"was compiled with another version of {platform}'s software: "
-            f"{' '.join(version.split())[:100]!r}, and here is {' '.join(here.split())[:100]!r}",
+            f"{' '.join(version.split())[:100]!r}, installed is {' '.join(here.split())[:100]!r}",
             f"install that version, or {_RECOMPILE}",
         )
     available = executables.host_cpu_features() if platform == "cpu" else ()
@@ -198,6 +198,6 @@ def _check_device(header: Mapping[str, Any], device: jax.Device) -> None:
         raise UnusableError(
             f"was compiled for a CPU that has {', '.join(missing[:8])}{more}, which this one does "
             f"not have",
-            f"{_RECOMPILE}; or on that machine for more CPUs, with "
+            f"{_RECOMPILE}; or compile it on that machine for all CPUs with AVX2: set "
             f"XLA_FLAGS=--xla_cpu_max_isa=AVX2 in the environment",
         )

@@ -110,7 +110,7 @@ def topology(
 
 _NAMES: Final = {
     True: 'name it by generation and arrangement of chips, such as "v5e:2x2"',
-    False: 'name it by slices, machines in each and GPUs in each, such as "1x1x8"',
+    False: 'name it by the numbers of slices, machines per slice and GPUs per machine: "1x1x8"',
 }
 """The fix for the name of a TPU topology, and of a GPU topology."""
 

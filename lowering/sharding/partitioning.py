@@ -268,7 +268,7 @@ def _check_aliases(
         if len({*counts}) > 1:
             raise CompileError(
                 f"compile: {result.place} of {name} is written to the memory of "
-                f"{parameter.place}: both must have as many shards, got {counts[1]} and "
+                f"{parameter.place}: both must have the same number of shards, got {counts[1]} and "
                 f"{counts[0]}\n"
                 f"fix: give both the same sharding, or remove the sharding of the result",
                 shapes={parameter.place: parameter.shape},

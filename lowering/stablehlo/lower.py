@@ -172,9 +172,10 @@ def _functions(
     if repeated > MAX_REPEATED_OPS:
         largest = max(applied, key=lambda inner: (applied[inner] - 1) * sizes[inner][0])
         raise LoweringError(
-            f"lower: {computation.name!r} applies nested computations repeatedly: at most "
-            f"{MAX_REPEATED_OPS} ops may be emitted again, got {repeated}; {largest.name!r} "
-            f"expands to {sizes[largest][0]} ops and is applied at {applied[largest]} places\n"
+            f"lower: nested computations of {computation.name!r} are emitted again wherever they "
+            f"are applied: at most {MAX_REPEATED_OPS} repeated ops are supported, got {repeated}; "
+            f"{largest.name!r} expands to {sizes[largest][0]} ops and is applied at "
+            f"{applied[largest]} places\n"
             f"fix: apply it at one place, to all operands together; or, except in map, apply a "
             f"computation that passes it to xb.call, since a called computation is emitted once"
         )
@@ -183,8 +184,7 @@ def _functions(
         raise LoweringError(
             f"lower: {computation.name!r} may nest applied computations at most {MAX_DEPTH} deep, "
             f"got {deepest}\n"
-            f"fix: let an op in between apply xb.call of the next computation, which becomes a "
-            f"function"
+            f"fix: pass an inner computation to xb.call, which becomes a function call"
         )
     unique = UniqueNames(["main"], separator="_")
     return {callee: unique.claim(encodable(callee.name)) for callee in called if callee in callees}

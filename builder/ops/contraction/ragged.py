@@ -56,7 +56,8 @@ def ragged_dot(
     - m, neither contracting nor batch: rhs is [g, k, n], a matrix for each group. Each row of lhs
       is multiplied by the matrix of its group. Rows after the last group give zeros.
     - k, contracting: the result is [g, m, n], a product for each group, summed over that group
-    only. - a batch dimension: the result is that of `dot_general`; the groups have no effect.
+      only.
+    - a batch dimension: the result is that of `dot_general`; the groups have no effect.
 
     On CPU, XLA computes the products of all rows with the matrices of all groups, and selects the
     results.

@@ -7,10 +7,10 @@ docs/operations.md.
 Args:
     operand: an array.
     lhs, rhs: arrays of one element type. One of them may be a Python number that this type can
-    represent. broadcast_dimensions: if the operands have different ranks and neither is a scalar:
-    for each dimension of
-        the operand of lower rank the corresponding dimension of the other operand. Sizes must be
-        equal, or one of them 1.
+        represent.
+    broadcast_dimensions: required if the operands have different ranks and neither is a scalar:
+        for each dimension of the operand of lower rank the corresponding dimension of the other
+        operand. Sizes must be equal, or one of them 1.
 
 Returns:
     An array of the operands' sizes, broadcast to each other. Its element type is that of the

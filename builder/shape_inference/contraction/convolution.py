@@ -103,8 +103,8 @@ def _spatial_rank(check: Check, lhs: ArrayShape, rhs: ArrayShape) -> int:
     # XLA shape_inference.cc: InferConvolveShape
     if lhs.rank < 2:
         check.fail(
-            f"lhs must have a batch and a feature dimension, and rhs two for features, besides the "
-            f"spatial ones, got rank {lhs.rank}"
+            f"lhs needs a batch and a feature dimension, and rhs an input and an output feature "
+            f"dimension, got rank {lhs.rank}"
         )
     # Not in XLA: a limit of HLO text.
     if lhs.rank - 2 > _MOST_SPATIAL:

@@ -52,8 +52,8 @@ def sorted_dimension(check: Check, dimension: int) -> int:
         check.fail("a scalar has no dimension to sort along")
     if not -rank <= dimension < rank:
         check.fail(
-            f"dimension must be one of operand 0, 0 to {rank - 1}, or counted from the last, "
-            f"-1 to {-rank}, got {dimension}",
+            f"dimension must be a dimension of operand 0: 0 to {rank - 1}, or counted from the "
+            f"last, -1 to {-rank}, got {dimension}",
             dimension=dimension,
         )
     return dimension % rank

@@ -269,7 +269,7 @@ def test_every_cell_is_where_numpy_puts_it(seed: int) -> None:
     assert drawn.padding <= set(np.flatnonzero(buffer < 0).tolist())
     # The caption reports exactly the padding without a cell.
     without = len(buffer) - len(drawn.cells)
-    counts = re.findall(r"([\d,]+) (?:that a further|at the end)", " ".join(drawn.words))
+    counts = re.findall(r"([\d,]+) (?:added by|at the end)", " ".join(drawn.words))
     assert sum(int(number.replace(",", "")) for number in counts) == without
     drawn_layout = layout.layout_of(shape)
     if len(drawn_layout.tiles) <= 1 and drawn_layout.tail_padding_alignment_in_elements == 1:
@@ -333,7 +333,7 @@ def test_captions_report_padding_without_a_cell() -> None:
     text = str(layout.draw("f32[3,5]{1,0:T(2,2)(3)L(40)}"))
     # Tiles of 2x2 as two rows of 3: 6 instead of 4 for each of 6 tiles; 36, then 40.
     assert (
-        "padding that is in no row or column: 12 that a further tile adds and 4 at the end of "
+        "padding that is not drawn: 12 added by further tiles and 4 at the end of "
         "the buffer" in text
     )
     assert "15 elements in a buffer of 40 (160 bytes): 25 of padding, 62.5%" in text

@@ -179,10 +179,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     # Groups
     "negative id": (
         lambda x: xb.all_reduce(x, xb.add, [[0, -1]]),
-        (
-            "all_reduce: replica_groups must contain ids, which are 0 or more, got -1\n"
-            "  operand f32[8,6]"
-        ),
+        ("all_reduce: the ids in replica_groups must not be negative, got -1\n  operand f32[8,6]"),
     ),
     "empty group": (
         lambda x: xb.all_reduce(x, xb.add, [[0], []]),
@@ -201,24 +198,24 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
             "cross_replica_sum: replica_groups must contain every replica; 2 is missing, "
             "got [[0, 1], [3]]\n"
             "  operand f32[8,6]\n"
-            "fix: add a group for a replica that works alone: [2]"
+            "fix: add a group [2] if the replica communicates with no other"
         ),
     ),
     "groups of several sizes, gathered": (
         lambda x: xb.all_gather(x, 0, 2, [[0, 1], [2]]),
-        "all_gather: all of replica_groups must have the same size, got [[0, 1], [2]]\n",
+        "all_gather: all replica_groups must have the same size, got [[0, 1], [2]]\n",
     ),
     "groups of several sizes, scattered": (
         lambda x: xb.reduce_scatter(x, xb.add, 0, 2, [[0, 1], [2]]),
-        "reduce_scatter: all of replica_groups must have the same size, got [[0, 1], [2]]\n",
+        "reduce_scatter: all replica_groups must have the same size, got [[0, 1], [2]]\n",
     ),
     "groups of several sizes, exchanged": (
         lambda x: xb.all_to_all(x, 0, 0, 2, [[0, 1], [2]]),
-        "all_to_all: all of replica_groups must have the same size, got [[0, 1], [2]]\n",
+        "all_to_all: all replica_groups must have the same size, got [[0, 1], [2]]\n",
     ),
     "groups of several sizes, broadcast": (
         lambda x: xb.collective_broadcast(x, [[0, 1], [2]]),
-        "collective_broadcast: all of replica_groups must have the same size, got [[0, 1], [2]]\n",
+        "collective_broadcast: all replica_groups must have the same size, got [[0, 1], [2]]\n",
     ),
     "not groups": (
         lambda x: xb.all_reduce(x, xb.add, [0, 1]),
@@ -300,7 +297,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     ),
     "shape without layout": (
         lambda x: xb.all_reduce(x, xb.add, shape_with_layout=xb.f32[8, 6]),
-        "all_reduce: shape_with_layout must have a layout throughout, got f32[8,6]\n",
+        "all_reduce: each array of shape_with_layout must have a layout, got f32[8,6]\n",
     ),
     # AllGather
     "gathered dimension": (
@@ -320,11 +317,11 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     ),
     "shard_count of groups": (
         lambda x: xb.all_gather(x, 0, 4, [[0, 1], [2, 3]]),
-        "all_gather: shard_count must be the size of each of replica_groups, 2, got 4\n",
+        "all_gather: shard_count must be the size of the replica_groups, 2, got 4\n",
     ),
     "shard_count of partitions": (
         lambda x: xb.all_gather(x, 0, 3, [[0, 1]], channel_id=1),
-        "all_gather: shard_count must be the size of each of replica_groups, 2, got 3\n",
+        "all_gather: shard_count must be the size of the replica_groups, 2, got 3\n",
     ),
     "too large": (
         lambda x: xb.all_gather(x.builder.parameter("f32[0,8796093022208]"), 0, 2**20 + 1),
@@ -374,8 +371,8 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     "scattered size": (
         lambda x: xb.reduce_scatter(x, xb.add, 1, 4),
         (
-            "reduce_scatter: the size of operand in scatter_dimension must be divisible by "
-            "shard_count, 4, got 6\n"
+            "reduce_scatter: the size of operand along scatter_dimension must be divisible by "
+            "shard_count 4, got 6\n"
         ),
     ),
     "scattered count": (
@@ -384,7 +381,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     ),
     "scattered count of groups": (
         lambda x: xb.reduce_scatter(x, xb.add, 0, 4, [[0, 1]]),
-        "reduce_scatter: shard_count must be the size of each of replica_groups, 2, got 4\n",
+        "reduce_scatter: shard_count must be the size of the replica_groups, 2, got 4\n",
     ),
     "scattered element types": (
         lambda x: xb.reduce_scatter([x, x < x], xb.add, 0, 2),
@@ -406,8 +403,8 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     "split size": (
         lambda x: xb.all_to_all(x, 1, 0, 4),
         (
-            "all_to_all: the size of operand in split_dimension must be divisible by "
-            "split_count, 4, got 6\n"
+            "all_to_all: the size of operand along split_dimension must be divisible by "
+            "split_count 4, got 6\n"
         ),
     ),
     "split count": (
@@ -416,11 +413,11 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     ),
     "split count of groups": (
         lambda x: xb.all_to_all(x, 0, 0, 4, [[0, 1]]),
-        "all_to_all: split_count must be the size of each of replica_groups, 2, got 4\n",
+        "all_to_all: split_count must be the size of the replica_groups, 2, got 4\n",
     ),
     "split count of groups of partitions": (
         lambda x: xb.all_to_all(x, 0, 0, 4, [[0, 1]], channel_id=1),
-        "all_to_all: split_count must be the size of each of replica_groups, 2, got 4\n",
+        "all_to_all: split_count must be the size of the replica_groups, 2, got 4\n",
     ),
     "exchanged tuple": (
         lambda x: xb.all_to_all(xb.tuple(x), 0, 0, 2),
@@ -444,7 +441,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     "several for one": (
         lambda x: xb.all_to_all_tuple([x, x], [[0], [1]]),
         (
-            "all_to_all_tuple: the number of operands must be the size of each of "
+            "all_to_all_tuple: the number of operands must be the size of the "
             "replica_groups, 1, got 2\n"
         ),
     ),
@@ -473,7 +470,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     ),
     "negative source": (
         lambda x: xb.collective_permute(x, [(-1, 1)]),
-        "collective_permute: source_target_pairs must contain ids, which are 0 or more, got -1\n",
+        "collective_permute: the ids in source_target_pairs must not be negative, got -1\n",
     ),
     "no pairs": (
         lambda x: xb.collective_permute(x, [1, 2]),

@@ -303,7 +303,7 @@ class TestScan:
             xb.scan(x, start, lambda e, c: (xb.tuple(e), c), 0)
         y = b.parameter(xb.f32[2, 4])
         with pytest.raises(
-            xb.ShapeInferenceError, match="of at least 1 dimensions, to get dimensi"
+            xb.ShapeInferenceError, match="of at least 1 dimensions, because the scan"
         ):
             xb.scan(y, start, lambda e, c: (e.builder.constant(1.0, xb.f32), c), 1)
         with pytest.raises(xb.BuilderError, match="can't use values of another computation"):

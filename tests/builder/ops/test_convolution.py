@@ -332,8 +332,8 @@ REFUSED: dict[str, tuple[str, str, Callable[[xb.XlaOp, xb.XlaOp], xb.XlaOp], str
         "f32[6]",
         dilated_with(),
         (
-            "lhs must have a batch and a feature dimension, and rhs two for features, besides the "
-            "spatial ones, got rank 1\n"
+            "lhs needs a batch and a feature dimension, and rhs an input and an output feature "
+            "dimension, got rank 1\n"
         ),
     ),
     "many dimensions": (

@@ -252,10 +252,7 @@ REFUSED = {
     ),
     "reshape: negative": (
         lambda b: xb.dynamic_reshape(of(b, "f32[2]"), [2], [-2], [True]),
-        (
-            "dynamic_reshape: new_size_bounds must contain sizes, which are not negative, got -2 "
-            "in [-2]"
-        ),
+        ("dynamic_reshape: the sizes in new_size_bounds must not be negative, got -2 in [-2]"),
     ),
     "reshape: count of marks": (
         lambda b: xb.dynamic_reshape(of(b, "f32[2]"), [2], [2], [True, False]),

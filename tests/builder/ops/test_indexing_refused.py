@@ -101,7 +101,7 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, SCALAR),
             lambda x, i: xb.dynamic_slice(x, [i, i], [2, -1]),
-            "size_indices must contain sizes, which are not negative, got -1 in [2, -1]",
+            "the sizes in size_indices must not be negative, got -1 in [2, -1]",
         ),
         (
             (MATRIX, SCALAR),
@@ -263,12 +263,12 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, STARTS),
             gathered(replace(GATHER, index_vector_dim=3)),
-            "index_vector_dim must be a dimension of start_indices or their number, 0 to 2, got 3",
+            "index_vector_dim must be a dimension of start_indices, or its rank: 0 to 2, got 3",
         ),
         (
             (MATRIX, STARTS),
             gathered(replace(GATHER, index_vector_dim=-1)),
-            "index_vector_dim must be a dimension of start_indices or their number, 0 to 2, got -1",
+            "index_vector_dim must be a dimension of start_indices, or its rank: 0 to 2, got -1",
         ),
         (
             (MATRIX, STARTS),
@@ -344,7 +344,7 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, STARTS),
             gathered(GATHER, [8, -6]),
-            "slice_sizes must contain sizes, which are not negative, got -6 in [8, -6]",
+            "the sizes in slice_sizes must not be negative, got -6 in [8, -6]",
         ),
         (
             (MATRIX, STARTS),
@@ -538,7 +538,7 @@ REFUSED: dict[str, list[Refusal]] = {
             (MATRIX, xb.f32[16, 12], STARTS, WINDOWS),
             lambda x, y, i, u: xb.scatter([x, y], i, [u, u], lambda a, b, c, d: (a, b), SCATTER),
             (
-                "operands must have the same sizes, got f32[16,12] after f32[16,11]\n"
+                "operands must have the same sizes, got f32[16,11] and f32[16,12]\n"
                 "  operand 0       f32[16,11]\n"
                 "  operand 1       f32[16,12]\n"
                 "  scatter_indices s64[5,2]\n"
@@ -549,12 +549,12 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, xb.f32[16], STARTS, WINDOWS),
             lambda x, y, i, u: xb.scatter([x, y], i, [u, u], lambda a, b, c, d: (a, b), SCATTER),
-            "operands must have the same sizes, got f32[16] after f32[16,11]",
+            "operands must have the same sizes, got f32[16,11] and f32[16]",
         ),
         (
             (MATRIX, STARTS, WINDOWS, xb.f32[5, 8, 5]),
             lambda x, i, u, v: xb.scatter([x, x], i, [u, v], lambda a, b, c, d: (a, b), SCATTER),
-            "updates must have the same sizes, got f32[5,8,5] after f32[5,8,6]",
+            "updates must have the same sizes, got f32[5,8,6] and f32[5,8,5]",
         ),
         (
             (MATRIX, STARTS, xb.f64[5, 8, 6]),
@@ -564,10 +564,7 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, STARTS, WINDOWS),
             scattered(replace(SCATTER, index_vector_dim=3)),
-            (
-                "index_vector_dim must be a dimension of scatter_indices or their number, 0 to 2, "
-                "got 3"
-            ),
+            ("index_vector_dim must be a dimension of scatter_indices, or its rank: 0 to 2, got 3"),
         ),
         (
             (MATRIX, STARTS, xb.f32[5, 8]),
@@ -642,7 +639,7 @@ REFUSED: dict[str, list[Refusal]] = {
             (MATRIX, STARTS, xb.f32[6, 8, 6]),
             scattered(SCATTER),
             (
-                "updates must have the sizes of scatter_indices outside the window, 5, got 6 for "
+                "updates must have the sizes of scatter_indices outside the window: 5, got 6 for "
                 "dimension 0"
             ),
         ),

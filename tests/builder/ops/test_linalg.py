@@ -248,7 +248,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "fft: negative": (
         lambda: xb.fft(*parameters("c64[?]"), IRFFT, [-1]),
-        "fft: fft_length must contain sizes, which are not negative, got -1 in [-1]\n",
+        "fft: the sizes in fft_length must not be negative, got -1 in [-1]\n",
     ),
     "fft: real": (
         lambda: xb.fft(*parameters("f32[8]"), FFT, [8]),

@@ -182,7 +182,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "batch_norm_inference: feature_index": (
         lambda: inference(X, V, V, V, V, feature_index=2**70),
-        "batch_norm_inference: feature_index must fit 64 bits, got a number of 71",
+        "batch_norm_inference: feature_index must fit 64 bits, got an int of 71 bits",
     ),
     "batch_norm_grad: sizes": (
         lambda: grad(X, V, V, V, grad_output="f32[2,3,5]", feature_index=1),

@@ -360,7 +360,7 @@ ERRORS = {
         (
             ["f32[2]"],
             ([2, -3],),
-            "broadcast_sizes must contain sizes, which are not negative, got -3",
+            "the sizes in broadcast_sizes must not be negative, got -3",
         ),
         (["f32[?]"], ([2],), "unbounded dimension can't be broadcast"),
         (["f32[2]"], ([2**62, 2],), "more than 2**63 - 1 elements"),
@@ -378,13 +378,13 @@ ERRORS = {
         (["f32[2]"], ([3, 4], [1]), "has size 2, dimension 1 of the result has size 4"),
         (["f32[<=2]"], ([3], [0]), "has size <=2, dimension 0 of the result has size 3"),
         (["f32[<=1]"], ([3], [0]), "a dynamic size <=1 can't be broadcast, got size 3"),
-        (["f32[2]"], ([2, -1], [0]), "out_dim_size must contain sizes"),
+        (["f32[2]"], ([2, -1], [0]), "the sizes in out_dim_size must not be"),
     ],
     "reshape": [
         (["f32[6]"], ([2, -1],), "got -1 in [2, -1]"),
         (["f32[0]"], ([3],), "must stay the same, 0, got 3"),
-        (["f32[5,<=4]"], ([4, 5],), "can be split or combined, not both at once"),
-        (["f32[4,<=1,1]"], ([4],), "only the first and the last dimension can be reshaped if"),
+        (["f32[5,<=4]"], ([4, 5],), "can be split, or combined with others, but not both"),
+        (["f32[4,<=1,1]"], ([4],), "a dimension <=1 can be reshaped only if"),
         (["f32[<=5,?]"], ([5],), "both bounded and unbounded dimensions can't be reshaped"),
         (["token[]"], ([1],), "operand must be an array"),
     ],
@@ -392,7 +392,7 @@ ERRORS = {
         (["f32[6]"], ([2, 4], 0), "the number of elements must stay the same, 6, got 8"),
         (["f32[6]"], ([2, 3], 2), "must be a dimension of the result, 0 to 1, or -1 for none, got"),
         (["f32[6]"], ([2, 3], -2), "must be a dimension of the result, 0 to 1, or -1 for none, go"),
-        (["f32[6]"], ([2, -1], 1), "new_sizes must contain sizes, which are not negative, got -1"),
+        (["f32[6]"], ([2, -1], 1), "the sizes in new_sizes must not be negative, got -1"),
         (["f32[6]"], ([2, 3], 1.5), "inferred_dimension must be an integer, got 1.5"),
         (["(f32[6])"], ([6], 0), "operand must be an array, got a tuple"),
     ],
@@ -446,7 +446,7 @@ ERRORS = {
     "slice_in_dim": [
         (["f32[5]"], (0, 5, 1, 1), "dimno must be a dimension of operand, 0 to 0, got 1"),
         (["f32[5]"], (0, 6, 1, 0), "slice_in_dim: a limit index must be at most"),
-        (["f32[5,?]"], (0, 5, 1, 0), "no dimension but dimno may be unbounded"),
+        (["f32[5,?]"], (0, 5, 1, 0), "only dimension dimno may be unbounded"),
         (["f32[5]"], (0, 5, 1.5, 0), "stride must be an integer, got 1.5"),
     ],
 }

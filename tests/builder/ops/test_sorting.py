@@ -124,14 +124,14 @@ REFUSED: dict[str, Case] = {
         lambda x: xb.sort(x, dimension=2),
         xb.ShapeInferenceError,
         (
-            "sort: dimension must be one of operand 0, 0 to 1, or counted from the last, -1 to "
-            "-2, got 2"
+            "sort: dimension must be a dimension of operand 0: 0 to 1, or counted from the "
+            "last, -1 to -2, got 2"
         ),
     ),
     "dimension below": (
         lambda x: xb.sort(x, dimension=-3),
         xb.ShapeInferenceError,
-        "sort: dimension must be one of operand 0, 0 to 1, or counted from the last, -1 to -2",
+        "sort: dimension must be a dimension of operand 0: 0 to 1, or counted from the last",
     ),
     "dimension that is not a number": (
         lambda x: xb.sort(x, dimension="0"),
@@ -252,7 +252,7 @@ def test_top_k(operand: str, k: int, shape: str) -> None:
         ),
         ("f32[4,6]", (-1,), "k must be from 0 to the size of the last dimension, 6, got -1"),
         ("f32[4,6]", (2.0,), "k must be an integer, got 2.0"),
-        ("f32[4,6]", (2**70,), "k must fit 64 bits, got a number of 71"),
+        ("f32[4,6]", (2**70,), "k must fit 64 bits, got an int of 71 bits"),
         ("f32[4,?]", (1,), "the indices of elements can't be numbered where a size is unbounded"),
         ("(f32[4])", (1,), "operand must be an array, got a tuple"),
         (

@@ -357,9 +357,13 @@ def test_registered_for_another_api_version(library: ctypes.CDLL) -> None:
 
 def test_a_name_is_registered_once(library: ctypes.CDLL) -> None:
     lowering.register_custom_call_target("myfunc", library.myfunc)
-    with pytest.raises(xb.OperandError, match="'myfunc' has another function on cpu already"):
+    with pytest.raises(
+        xb.OperandError, match="another function is already registered as 'myfunc' on cpu"
+    ):
         lowering.register_custom_call_target("myfunc", library.two_results)
-    with pytest.raises(xb.OperandError, match="'pair' has another function on cpu already"):
+    with pytest.raises(
+        xb.OperandError, match="another function is already registered as 'pair' on cpu"
+    ):
         lowering.register_custom_call_target("pair", library.myfunc)
 
 

@@ -835,8 +835,8 @@ def test_bounded_sizes_that_are_refused(kind: str) -> None:
     with pytest.raises(lowering.CompileError) as caught:
         lowering.compile(on_bounded(kind))
     message = str(caught.value)
-    assert "can't run on cpu: XLA uses the bound instead of a bounded size, or aborts" in message
-    assert "fix: move the updates that are to be ignored out of bounds" in message
+    assert "can't run on cpu: XLA replaces a bounded size by its bound, or aborts" in message
+    assert "fix: make the sizes fixed with xb.remove_dynamic_dimension" in message
     assert caught.value.op == "scatter"
 
 

@@ -30,7 +30,7 @@ def product(x: xb.XlaOp) -> xb.XlaOp:
         (("cpu", "2"), {}, "jaxlib compiles only for the CPU .*\nfix: .*xla_cpu_max_isa"),
         (("abacus", "2"), {}, "there is no compiler for platform 'abacus'\nfix: use one of tpu, g"),
         (("tpu", " "), {}, "name must not be empty, got ' '\nfix: .* such as \"v5e:2x2\""),
-        (("gpu", ""), {}, "name must not be empty, got ''\nfix: .* such as \"1x1x8\""),
+        (("gpu", ""), {}, "name must not be empty, got ''\nfix: .*: \"1x1x8\""),
         (("tpu", "v5e:2x2"), {"target_config": "x"}, "a TPU has no target_config"),
         (("gpu", "1x1x8"), {"target_config": "/none/h100"}, "target_config: '/none/h100' can't b"),
         (("gpu", "1x1x8"), {"target_config": 3}, "target_config: 3 can't be read"),

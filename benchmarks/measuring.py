@@ -44,7 +44,8 @@ def measure_graph(
         effort: how long to measure.
         peer: the C++ XlaBuilder, or None.
         on_progress: called with a description of each measurement.
-        large: whether to measure only what is measured up to a million ops; excludes memory.
+        large: whether to measure only the steps that are measured up to a million ops; excludes
+            memory.
 
     Returns:
         An entry of "graphs", as documented in `benchmarks/figures.py`.

@@ -87,9 +87,10 @@ _METHOD: Final = """\
   operation, including those in regions. Only the operands remain to be looked up. The result is
   verified. No program that creates operations one by one through MLIR's Python bindings can be
   faster. Constants are already in the context, so copying them is not included;
-  `copy the constants` is `ir.DenseElementsAttr.get` of those of {large_bytes:,} bytes or more, into
-  a new context. `read the bytecode` is `ir.Module.parse` of the bytecode that lowering writes, with
-  verification; `parse the text` is the same for the text; `write bytecode` is MLIR's own writer.
+  `copy the constants` calls `ir.DenseElementsAttr.get` for all constants of {large_bytes:,} bytes
+  or more, in a new context. `read the bytecode` is `ir.Module.parse` of the bytecode that lowering
+  writes, with verification; `parse the text` is the same for the text; `write bytecode` is MLIR's
+  own writer.
 - **C++ XlaBuilder**, or C++: `xla_client.ops` of an old jaxlib, called from Python, which builds an
   HLO proto; `convert to MLIR` is `xla_computation_to_mlir_module`.
 - Memory is measured in separate processes. `recorded` is the memory that Python allocates for the

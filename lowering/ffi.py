@@ -168,9 +168,10 @@ def build(
             device; `compiler="nvcc"` compiles kernels, with ``-Xcompiler -fPIC`` among the flags.
         api: "typed" for handlers of XLA's FFI, "untyped" for the form in Operation Semantics,
             ``void f(void* out, const void** in)``.
-        flags: for the compiler, after ``-std=c++17 -O2 -shared -fPIC -pthread``: "-O0", "-lz".
-        compiler: its name or path; None for the value of CXX (CC for C) in the environment, or
-            g++, c++ or clang++ (gcc, cc or clang).
+        flags: flags for the compiler, such as "-O0" or "-lz". They are appended to
+            ``-std=c++17 -O2 -shared -fPIC -pthread``.
+        compiler: the name or path of the compiler; None for the value of CXX (CC for C) in the
+            environment, or g++, c++ or clang++ (gcc, cc or clang).
         language: "c" or "c++"; None for the language of the suffix, and C++ for source text.
         folder: the folder of libraries; None for xlabuilder/ffi in XDG_CACHE_HOME, or ~/.cache.
 

@@ -189,7 +189,7 @@ def exported(tree: ast.Module) -> Iterator[ast.alias]:
 
 
 def circles(edges: Mapping[str, Iterable[str]]) -> list[set[str]]:
-    """The sets of nodes of which each reaches each other."""
+    """The strongly connected components of a graph."""
 
     def reached_from(start: str) -> set[str]:
         found: set[str] = set()

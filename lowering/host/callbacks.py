@@ -99,9 +99,9 @@ _MAX_WAIT: Final = 30.0
 class WaitTimes:
     """How long each device of a program has waited for the host while others may wait for it.
 
-    A device that has not called a function for a while may be waiting for the others in a
-    collective operation. So the limit applies to the total time that a device has waited since
-    another device called its last function. A run on one device has no limit.
+    A device that calls no function may be waiting for the others in a collective operation. So for
+    each pair of devices, the time that one has waited is counted from the end of the other's latest
+    function, and is limited. A run on one device has no limit.
     """
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class WaitTimes:
 
 
 class SharedFailure:
-    """The first failure in a run on several devices, and the times that they waited.
+    """The first failure in a run on several devices, and the times that the devices waited.
 
     A failing function can't raise there: the other devices would wait for its device in the next
     operation across them, and XLA would end the process. So zeros are returned for its results, and

@@ -48,7 +48,7 @@ def dot(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
 
 
 def _converted(operands: list[XlaOp], result: PrimitiveType) -> list[XlaOp]:
-    """Return the operands, lhs and rhs converted to the element type of the result if need be.
+    """Return the operands, lhs and rhs converted to the element type of the result where needed.
 
     In StableHLO lhs and rhs may have two element types, or be integers for a floating-point result;
     XLA converts them to the result's element type. A conversion is recorded only if it is exact.

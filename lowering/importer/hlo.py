@@ -225,7 +225,7 @@ def _fields(data: bytes | memoryview) -> dict[int, list[memoryview]]:
 _VARINT: Final = 0
 _LENGTH_DELIMITED: Final = 2
 _FIXED_SIZES: Final = {1: 8, 5: 4}
-"""The wire types of protocol buffers, those of fixed size with their size."""
+"""The wire types of fixed size in protocol buffers, with their sizes in bytes."""
 
 
 def _varint(data: memoryview, position: int) -> tuple[int, int]:

@@ -133,9 +133,9 @@ def custom_call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) ->
 
 
 def _opaque_and_version(scope: Scope, operation: ir.Operation) -> tuple[str, int]:
-    """Return the opaque text, and the number of the API version, which is XLA's.
+    """Return the opaque text, and XLA's number of the API version.
 
-    That of a typed FFI call is the text of a dictionary. JAX names the dictionary
+    The opaque text of a typed FFI call is an MLIR dictionary. JAX names the dictionary
     mhlo.backend_config and omits the version, which XLA's importer accepts too.
     """
     attributes = operation.attributes

@@ -254,7 +254,7 @@ def _operations_and_callees(
 
 
 _RETURNS: Final = frozenset(("func.return", "stablehlo.return"))
-"""The terminators of functions. XLA accepts that of regions too, and JAX writes it in comparators
+"""The terminators of functions. XLA accepts `stablehlo.return` too, which JAX writes in comparators
 of custom calls."""
 
 

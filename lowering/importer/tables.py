@@ -24,7 +24,7 @@ class Place(NamedTuple):
 
     Attributes:
         code: a code object that has the source line, if there is one.
-        offset: of the source line in the code object.
+        offset: the offset of the source line in the code object.
         name: the name of the operation.
     """
 

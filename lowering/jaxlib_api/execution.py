@@ -190,7 +190,7 @@ class _Named:
 
 
 def _unexpected(*_: Any) -> Any:
-    """Refuse arrays on several devices, for which jaxlib calls this."""
+    """Refuse arrays on several devices: jaxlib calls this function for them."""
     raise TypeError("an argument is on several devices")
 
 

@@ -2,7 +2,7 @@
 
 The CPU backend does not support collective_broadcast. The CPU and GPU backends reduce only with
 add, multiply, maximum and minimum; preds also with `and` and `or`. Rewrites express the other
-operations by gathering, and by sums of bits of which only one device contributes nonzero bits.
+operations by gathering, and by sums of bits that are zero on all devices but one.
 """
 
 from __future__ import annotations

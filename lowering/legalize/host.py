@@ -56,7 +56,7 @@ def _is_host_transfer(operation: ir.Operation) -> bool:
 
 
 def _has_pairs_or_is_host_transfer(operation: ir.Operation) -> bool:
-    """Whether it names sources and targets; host transfers are refused for another reason."""
+    """Whether a transfer names its participants, or is one that another refusal reports."""
     pairs, frontend = "source_target_pairs", "mhlo.frontend_attributes"
     attributes = operation.attributes
     has_pairs = pairs in attributes or (

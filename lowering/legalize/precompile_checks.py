@@ -196,7 +196,7 @@ class _Checker:
             )
 
     def check_calls(self) -> None:
-        """Check the depth of calls, and what the functions called in reducers call in turn."""
+        """Check the depth of calls, and the functions that reducers call at any depth."""
         depths: dict[str, int] = {}
         loops = set(self.loops)
         unsupported = dict(self.unsupported)

@@ -119,10 +119,10 @@ class Refusal:
 
 
 REWRITES: Final[list[Rewrite]] = []
-"""In the order in which they are tried on an operation."""
+"""All rewrites, in the order in which they are tried on an operation."""
 
 REFUSALS: Final[dict[str, dict[str, list[Refusal]]]] = {}
-"""By platform and operation name; the first one that applies is reported."""
+"""The refusals by platform and operation name; the first one that applies is reported."""
 
 
 def rewrite(

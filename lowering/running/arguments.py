@@ -204,7 +204,7 @@ class Arguments:
     def refusal(
         self, leaf: Leaf, got: str, fix: str = "", expected: object = None
     ) -> ArgumentError:
-        """Return the error for the argument of a leaf, by default one of another shape."""
+        """Return the error for a leaf's argument; `expected` is by default the leaf's shape."""
         return self.error(
             f"argument {leaf.number} ({leaf.name}){leaf.path}{self.place} must be "
             f"{expected or leaf.shape}, got {got}" + (f"\nfix: {fix}" if fix else ""),
@@ -253,7 +253,7 @@ class Arguments:
             ) from None
 
     def put_all(self, values: Sequence[Any], passed: int) -> list[Any]:
-        """Return what the runtime is passed for all leaves.
+        """Return the values of all leaves as the runtime takes them.
 
         Args:
             values: the value of each leaf.

@@ -1,6 +1,6 @@
 """Arrays of bounded sizes, as a program takes and returns them.
 
-A program takes and returns arrays of the largest sizes, together with the actual sizes: see
+A program takes and returns arrays padded to their bounds, together with the actual sizes: see
 `lowering.legalize.dynamic`. The caller passes and gets arrays of the actual sizes.
 """
 
@@ -23,7 +23,7 @@ SIZE: Final = intern_array(pt.s32, ())
 
 @dataclass(frozen=True, slots=True)
 class Padded:
-    """An argument padded to its largest sizes.
+    """An argument padded to its bounds.
 
     Attributes:
         array: the elements, padded with zeros.
@@ -77,12 +77,12 @@ def slicing_results(
     bounded_dimensions: Sequence[tuple[int, int]],
     targets: Sequence[Target],
 ) -> Callable[[list[Any]], Any]:
-    """Wrap `pack`: the results have their largest sizes, and the actual sizes follow them.
+    """Wrap `pack`: the program returns padded results, followed by their actual sizes.
 
     Args:
         pack: packs the results, which have their actual sizes.
         bounded_dimensions: the number of the result and the dimension of each size.
-        targets: the targets of the results, in their largest sizes.
+        targets: the targets of the padded results.
     """
     count = len(targets)
 

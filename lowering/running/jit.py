@@ -69,10 +69,10 @@ class _Call(NamedTuple):
 class JittedFunction:
     """A function of XlaOps that is called with arrays. `lowering.jit` creates it.
 
-    A call with arrays, in any trees of jax.tree_util, executes on a device what the function
-    records for them, and returns arrays in the tree that the function returns. A call with XlaOps,
-    while a computation is being recorded, records a call of what the function records for them;
-    NumPy arrays among the arguments become constants.
+    A call with arrays, in any trees of jax.tree_util, executes the recorded function on a device,
+    and returns arrays in the tree that the function returns. A call with XlaOps, while a
+    computation is being recorded, records a call of the function's computation; NumPy arrays among
+    the arguments become constants.
 
     Attributes:
         function: the Python function.
@@ -104,7 +104,7 @@ class JittedFunction:
         Raises:
             ArgumentError: the function does not take the arguments, or they are not arrays, or are
                 on different devices.
-            XlaError: what the function records can't be recorded, lowered or compiled.
+            XlaError: an op of the function can't be recorded, lowered or compiled.
         """
         try:
             return self._call(*args, **by_name)
@@ -193,7 +193,7 @@ class JittedFunction:
         return f"<JittedFunction {self.name!r}, {self._cache.info().kept} computations>"
 
     def computation(self, /, *args: Any, **by_name: Any) -> XlaComputation:
-        """Return what the function records for these arguments.
+        """Return the computation that the function records for these arguments.
 
         Args:
             args, by_name: the arguments of a call; a shape, such as ``xb.f32[2, 3]``, or a

@@ -258,8 +258,8 @@ def stablehlo_attributes(schema: Schema, attributes: Mapping[str, Any]) -> dict[
     """Return the attributes of the StableHLO operation of an op, as MLIR text.
 
     Args:
-        schema: of the op's opcode.
-        attributes: the op's.
+        schema: the schema of the op's opcode.
+        attributes: the attributes of the op.
     """
     written: dict[str, Attribute] = {}
     for attribute in schema.value_attributes:
@@ -309,7 +309,7 @@ def attribute_names(schema: Schema) -> tuple[str, ...]:
 def read_attributes(schema: Schema, attributes: Mapping[str, ir.Attribute]) -> dict[str, Any]:
     """Return the attributes of an op from those of a StableHLO operation.
 
-    If the operation does not have an attribute, its value is the schema's value for that; it is
+    An attribute that the operation does not have gets the value `absent` of its schema, or is
     omitted if the schema has no such value.
 
     Raises:

@@ -85,7 +85,7 @@ class _PendingRegion(NamedTuple):
 
 
 def _sharding_of_results(op: XlaOp, count: int) -> dict[str, str]:
-    """Return the sharding of the first `count` leaves of a tuple, for the operation they are of."""
+    """Return the sharding of an operation whose results are the first `count` leaves of `op`."""
     texts = leaf_texts(op.sharding, leaf_count(op.shape))[:count]
     return sharding_attribute(as_per_value(texts[0]) if len(texts) == 1 else join_leaf_texts(texts))
 

@@ -508,9 +508,9 @@ def test_refusals_of_save(tmp_path: Path) -> None:
     with pytest.raises(OperandError, match=r"can't be written: no such file or directory"):
         picture.save(tmp_path / "nowhere" / "a.svg")
     with pytest.raises(OperandError, match=r"^save: path must be a path, got 3"):
-        picture.save(3)  # type: ignore[arg-type]  # what is refused
+        picture.save(3)  # type: ignore[arg-type]  # the wrong type is the test
     with pytest.raises(OperandError, match=r"^save: path must be a path, got b'a.svg'"):
-        picture.save(b"a.svg")  # type: ignore[arg-type]  # what is refused
+        picture.save(b"a.svg")  # type: ignore[arg-type]  # the wrong type is the test
     (tmp_path / "folder.svg").mkdir()
     with pytest.raises(OperandError, match="can't be written: "):
         picture.save(tmp_path / "folder.svg")
@@ -532,7 +532,7 @@ REFUSED = {
 @pytest.mark.parametrize(("arguments", "options", "message"), REFUSED.values(), ids=REFUSED)
 def test_refusals(arguments: tuple[object], options: dict[str, object], message: str) -> None:
     with pytest.raises(OperandError) as caught:
-        layout.draw(*arguments, **options)  # type: ignore[arg-type]  # what is refused
+        layout.draw(*arguments, **options)  # type: ignore[arg-type]  # the wrong type is the test
     assert str(caught.value).startswith(message)
     assert caught.value.op == "draw"
 
@@ -547,7 +547,7 @@ def test_refusals_of_sizes_and_text() -> None:
     with pytest.raises(OperandError, match=r"^text: width must be a positive integer, got 0"):
         picture.text(width=0)
     with pytest.raises(OperandError, match=r"^text: color must be True or False, got 1"):
-        picture.text(color=1)  # type: ignore[arg-type]  # what is refused
+        picture.text(color=1)  # type: ignore[arg-type]  # the wrong type is the test
 
 
 def test_pictures_of_one_shape_are_equal() -> None:

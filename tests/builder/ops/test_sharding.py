@@ -40,7 +40,7 @@ def test_a_mesh() -> None:
     assert str(turned.sharding("x")) == '#sdy.sharding<@turned, [{"x"}]>'
     assert pickle.loads(pickle.dumps(turned.sharding("x"))) == turned.sharding("x")
     with pytest.raises(AttributeError):
-        MESH.name = "other"  # type: ignore[misc]  # what is refused
+        MESH.name = "other"  # type: ignore[misc]  # the wrong type is the test
     assert str(xb.Mesh({}).sharding()) == "#sdy.sharding<@mesh, []>"
 
 

@@ -131,7 +131,7 @@ SOME_DIFFER: dict[str, tuple[Reason, ...]] = {
     # Removing a bound sets the size to the bound.
     "set_dimension_size": (lambda op: not op.shape.dynamic_dimensions[op.attributes["dimension"]],),
 }
-"""For opcodes of which some ops are imported as other opcodes or attributes: the reasons."""
+"""The conditions under which an op is imported with another opcode or attributes, by opcode."""
 
 
 def round_trips(opcode: str) -> list[tuple[xb.XlaOp, str | None]]:

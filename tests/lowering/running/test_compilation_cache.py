@@ -204,7 +204,7 @@ class TestFolder:
             assert np.array_equal(lowering.compile(adding(), "cpu")(X), X + 1)
 
     def test_threads(self, folder: Path) -> None:
-        """All threads write, read and delete the same three entries, of which two fit."""
+        """All threads write, read and delete the same three entries; only two fit."""
         computations = [adding(number) for number in (1.0, 2.0, 3.0)]
         lowering.compile(computations[0], "cpu")
         (entry,) = folder.iterdir()

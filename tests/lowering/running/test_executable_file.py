@@ -276,7 +276,7 @@ class TestRefusedFiles:
             executable.save(tmp_path / "none" / "file")
         for call in (lowering.load_executable, executable.save):
             with pytest.raises(xb.OperandError, match="a path must be a string or a pathlib"):
-                call(3)  # type: ignore[operator]  # what is refused
+                call(3)  # type: ignore[operator]  # the wrong type is the test
 
 
 class TestRefusedPrograms:

@@ -43,9 +43,9 @@ def test_refused(arguments: Any, more: Any, message: str) -> None:
 
 def test_not_strings() -> None:
     with pytest.raises(xb.OperandError, match="topology: platform must be a string, got None"):
-        lowering.topology(None, "v5e:2x2")  # type: ignore[arg-type]  # what is refused
+        lowering.topology(None, "v5e:2x2")  # type: ignore[arg-type]  # the wrong type is the test
     with pytest.raises(xb.OperandError, match="topology: name must be a string, got 3"):
-        lowering.topology("tpu", 3)  # type: ignore[arg-type]  # what is refused
+        lowering.topology("tpu", 3)  # type: ignore[arg-type]  # the wrong type is the test
 
 
 @pytest.mark.parametrize(

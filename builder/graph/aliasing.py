@@ -53,8 +53,6 @@ class Donations:
         donors: the donors, none of them in `aliases`.
     """
 
-    __slots__ = ("aliases", "donors")
-
     def __init__(self) -> None:
         self.aliases: dict[Index, InputOutputAlias] = {}
         self.donors: list[BufferDonor] = []

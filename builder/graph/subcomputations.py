@@ -14,6 +14,7 @@ can use only its parameters.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import update_wrapper
 from sys import _getframe
 from types import FunctionType
@@ -37,6 +38,7 @@ from builder.types.shape import (
 )
 
 
+@dataclass(slots=True, eq=False)
 class Recorded:
     """A callable recorded into a builder of its own, which is not built yet.
 
@@ -45,11 +47,8 @@ class Recorded:
         root: the op that the callable returned.
     """
 
-    __slots__ = ("builder", "root")
-
-    def __init__(self, builder: XlaBuilder, root: XlaOp) -> None:
-        self.builder = builder
-        self.root = root
+    builder: XlaBuilder
+    root: XlaOp
 
     def captures(self) -> list[tuple[XlaOp, XlaOp]]:
         """Return pairs of a captured enclosing op and the op that represents it inside."""

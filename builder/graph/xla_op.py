@@ -169,18 +169,6 @@ class XlaOp:
         ('add', f32[2,3], True)
     """
 
-    __slots__ = (
-        "attributes",
-        "builder",
-        "code",
-        "id",
-        "lasti",
-        "metadata",
-        "opcode",
-        "operands",
-        "shape",
-    )
-
     attributes: Mapping[str, Any]
     builder: XlaBuilder
     code: CodeType | None
@@ -190,6 +178,8 @@ class XlaOp:
     opcode: str
     operands: tuple[XlaOp, ...]
     shape: Shape
+
+    __slots__ = tuple(__annotations__)
 
     # `recording.record` sets the fields one by one; an __init__ with nine arguments is slower.
 

@@ -93,8 +93,6 @@ class OpTable(Sequence[OpRow], Printable):
         ['parameter', 'constant', 'reduce', 'parameter', 'parameter', 'add']
     """
 
-    __slots__ = ("_ends", "_sections", "limit")
-
     def __init__(self, sections: Sequence[_Section], limit: int | None) -> None:
         self._sections = tuple(sections)
         self._ends = list(accumulate(len(section.ops) for section in sections))

@@ -91,8 +91,6 @@ class _Rewriter:
             them.
     """
 
-    __slots__ = ("attributes", "function", "replaced")
-
     def __init__(self, function: Replacement) -> None:
         self.function = function
         self.replaced: dict[XlaComputation, XlaComputation] = {}

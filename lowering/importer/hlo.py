@@ -45,6 +45,7 @@ from lowering.mlir.operations import (
 from lowering.reading.bytecode_tables import module_strings
 from lowering.reading.file_kind import BEGINNING, LARGE, complete_characters
 from lowering.reading.helper_process import HelperError, in_helper
+from lowering.reading.module_reader import display_name
 from lowering.sharding.frontend_shardings import read_shardings
 from lowering.stablehlo.module import Buffer, StablehloModule, read_file
 
@@ -164,11 +165,11 @@ def _content(source: Any) -> tuple[bytes, str | None]:
     raise error_of(OperandError, "from_hlo", rule, fix)
 
 
-def _check_beginning(file: BinaryIO, size: int, name: str, path: str) -> None:
+def _check_beginning(file: BinaryIO, size: int, path: str) -> None:
     """Refuse a large file by its first bytes if it is not HLO."""
     if size < LARGE:
         return
-    beginning = file.read(BEGINNING)
+    name, beginning = display_name(path), file.read(BEGINNING)
     file.seek(0)
     if beginning.startswith(BYTECODE_MAGIC):
         raise _no_hlo(name, path)

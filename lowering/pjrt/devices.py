@@ -236,8 +236,6 @@ class Target:
         default: the default memory layout.
     """
 
-    __slots__ = ("aval", "default", "device", "dimensions", "dtype", "shape", "sharding")
-
     def __init__(self, shape: ArrayShape, sharding: Sharding) -> None:
         self.shape: Final = shape
         self.sharding: Final = sharding

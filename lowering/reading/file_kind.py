@@ -26,13 +26,12 @@ _FIRST_WORD: Final = re.compile(
 )
 
 
-def reject_by_prefix(file: BinaryIO, size: int, name: str, path: str) -> None:
+def reject_by_prefix(file: BinaryIO, size: int, path: str) -> None:
     """Refuse a large file whose beginning is not StableHLO.
 
     Args:
         file: the open file; its position is 0 afterwards.
         size: the size of the file in bytes.
-        name: its name in messages.
         path: its path.
 
     Raises:
@@ -48,20 +47,19 @@ def reject_by_prefix(file: BinaryIO, size: int, name: str, path: str) -> None:
     beginning = part(0, BEGINNING)
     try:
         if beginning.startswith(BYTECODE_MAGIC):
-            check_sections(part, size, name, path)
+            check_sections(part, size, path)
             return
         if place_of_module(part, size) is not None:
             return
         beginning = complete_characters(beginning)
         if is_hlo_proto(beginning):
             return  # `from_hlo` may be reading it
-        text = text_of(beginning, name, path)
+        text = text_of(beginning, path)
         first = _FIRST_WORD.match(text)
         if first is not None and first[1] is None:
             before, word = text[: first.end()], text[first.end() :].split(maxsplit=1)[0]
             line, column = before.count("\n") + 1, first.end() - (before.rfind("\n") + 1) + 1
             raise file_error(
-                name,
                 path,
                 f"not StableHLO: no operation begins with {word[:40]!r}\n"
                 f"fix: pass a file that StablehloModule.save or another program wrote as StableHLO",

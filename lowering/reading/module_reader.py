@@ -146,13 +146,13 @@ def display_name(path: str | None) -> str:
 
 
 def file_error(
-    name: str,
     path: str | None,
     message: str,
     position: tuple[int | None, int | None] = (None, None),
     detail: str = "",
 ) -> ModuleFileError:
     """Return an error about a module's file, at a line and column if these are known."""
+    name = display_name(path)
     line, column = position
     place = "" if line is None else f"line {line}, column {column}: "
     return ModuleFileError(
@@ -172,18 +172,16 @@ def read(data: bytes, path: str | None = None) -> ir.Module:
     Raises:
         ModuleFileError: the bytes are not a StableHLO module.
     """
-    name = display_name(path)
     if not data.strip():
-        raise file_error(name, path, "is empty\nfix: save the module again")
-    source = data if data.startswith(BYTECODE_MAGIC) else _text(data, name, path)
+        raise file_error(path, "is empty\nfix: save the module again")
+    source = data if data.startswith(BYTECODE_MAGIC) else _text(data, path)
     if isinstance(source, bytes):
         # MLIR refuses truncated files too, but these are the most common kind of damage, and do
         # not need the helper process.
-        check_sections(lambda at, size: source[at : at + size], len(source), name, path)
+        check_sections(lambda at, size: source[at : at + size], len(source), path)
         matches = _checksum_matches(source)
         if matches is False:
             raise file_error(
-                name,
                 path,
                 f"is damaged: its checksum does not match its content\n"
                 f"fix: copy or save the module again; if another program changed it intentionally, "
@@ -191,37 +189,34 @@ def read(data: bytes, path: str | None = None) -> ir.Module:
             )
         if matches is None:
             if not sizes_add_up(source):
-                raise _damaged(len(source), name, path)
-            _read_in_helper(source, name, path, None)
+                raise _damaged(len(source), path)
+            _read_in_helper(source, path, None)
     else:
         problem = crash_risk(source)
         if problem is not None:
-            _read_in_helper(source, name, path, problem)
+            _read_in_helper(source, path, problem)
     try:
         # Parsing text loads the dialects that it names. Bytecode needs those of attributes loaded.
         context = mlir.new_context(loads_all=isinstance(source, bytes))
         module = mlir.read_module(context, source)
     except UnreadableModuleError as error:
-        raise _refused(name, path, source, error) from None
+        raise _refused(path, source, error) from None
     if CHECKSUM_ATTRIBUTE in module.operation.attributes:
         del module.operation.attributes[CHECKSUM_ATTRIBUTE]
     if not _needs_no_check(source, module.context):
-        _check_operations(module, name, path)
+        _check_operations(module, path)
     return module
 
 
-def _damaged(size: int, name: str, path: str | None) -> ModuleFileError:
+def _damaged(size: int, path: str | None) -> ModuleFileError:
     return file_error(
-        name,
         path,
         f"is truncated or damaged: its {size} bytes of bytecode are inconsistent\n"
         f"fix: copy or save the module again",
     )
 
 
-def check_sections(
-    part: Callable[[int, int], bytes], size: int, name: str, path: str | None
-) -> None:
+def check_sections(part: Callable[[int, int], bytes], size: int, path: str | None) -> None:
     """Check that bytecode has all sections and that they fill the file; see `sections_of`.
 
     Raises:
@@ -230,22 +225,21 @@ def check_sections(
     sections = sections_of(part, size)
     # Every module has strings, dialects, attributes and types, their sizes, and operations.
     if sections is None or not {section.kind for section in sections} >= {0, 1, 2, 3, 4}:
-        raise _damaged(size, name, path)
+        raise _damaged(size, path)
 
 
-def _not_text(data: bytes, name: str, path: str | None, reason: str) -> ModuleFileError:
+def _not_text(data: bytes, path: str | None, reason: str) -> ModuleFileError:
     """Return the error for bytes that are neither text nor bytecode."""
     kind = other_kind(data)
     guess, fix = ("", None) if kind is None else (f"; it seems to be {kind[0]}", kind[1])
     fix = fix or "pass a file that StablehloModule.save or another program wrote as StableHLO"
     return file_error(
-        name,
         path,
         f"is not StableHLO text, MLIR bytecode or a portable artifact: {reason}{guess}\nfix: {fix}",
     )
 
 
-def text_of(data: bytes, name: str, path: str | None) -> str:
+def text_of(data: bytes, path: str | None) -> str:
     """Decode UTF-8 text.
 
     Raises:
@@ -255,35 +249,34 @@ def text_of(data: bytes, name: str, path: str | None) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         at = error.start
-        raise _not_text(data, name, path, f"byte {at} (0x{data[at]:02x}) is not text") from None
+        raise _not_text(data, path, f"byte {at} (0x{data[at]:02x}) is not text") from None
     if "\0" in text:
-        raise _not_text(data, name, path, f"byte {data.index(0)} is zero")
+        raise _not_text(data, path, f"byte {data.index(0)} is zero")
     return text
 
 
-def _text(data: bytes, name: str, path: str | None) -> str:
+def _text(data: bytes, path: str | None) -> str:
     """Decode text and check that MLIR's parser can process it."""
     if BYTECODE_MAGIC.startswith(data):
         raise file_error(
-            name,
             path,
             f"is truncated: it has only {len(data)} bytes of bytecode\n"
             f"fix: copy or save the module again",
         )
-    text = text_of(data, name, path)
+    text = text_of(data, path)
     if text.lstrip().startswith("HloModule"):
-        raise file_error(name, path, "is HLO text, not StableHLO\nfix: use lowering.from_hlo")
+        raise file_error(path, "is HLO text, not StableHLO\nfix: use lowering.from_hlo")
     if hlo_conversion.is_hlo_proto(data):
-        raise _not_text(data, name, path, "it has control characters")
+        raise _not_text(data, path, "it has control characters")
     problem = exceeded_limit(text)
     if problem is not None:
         position = problem.line, problem.column
-        raise file_error(name, path, f"{problem.reason}\nfix: {problem.fix}", position)
+        raise file_error(path, f"{problem.reason}\nfix: {problem.fix}", position)
     return text
 
 
 def _refused(
-    name: str, path: str | None, source: str | bytes, error: UnreadableModuleError
+    path: str | None, source: str | bytes, error: UnreadableModuleError
 ) -> ModuleFileError:
     """Return the error for a module that MLIR refuses."""
     # MLIR appends advice about its own tools.
@@ -303,7 +296,7 @@ def _refused(
                 f"fix: save it again; it is truncated, damaged or from another program"
             )
         # Positions in bytecode mean nothing to the user.
-        return file_error(name, path, message, detail=error.detail)
+        return file_error(path, message, detail=error.detail)
     message = f"not StableHLO: {reason}"
     quantized = _QUANTIZED.search(error.detail)
     if quantized is not None:
@@ -318,7 +311,7 @@ def _refused(
         )
     elif re.search(_UNKNOWN, error.detail):
         message += f"\nfix: use operations of these dialects: {', '.join(sorted(_DIALECTS))}"
-    return file_error(name, path, message, (error.line, error.column), error.detail)
+    return file_error(path, message, (error.line, error.column), error.detail)
 
 
 _CALLING: Final = {
@@ -362,14 +355,13 @@ def _is_accepted(operation: str) -> bool:
     return operation.partition(".")[0] in _DIALECTS and operation not in _CALLING
 
 
-def _check_operations(module: ir.Module, name: str, path: str | None) -> None:
+def _check_operations(module: ir.Module, path: str | None) -> None:
     """Refuse operations of other dialects, and recursive functions."""
     is_accepted = cache(_is_accepted)
     checked = operations_where(module, lambda operation: not is_accepted(operation.name))
     refused = [operation for operation in checked if operation.name not in _CALLING]
     if refused:
         raise file_error(
-            name,
             path,
             f"{refused[0].name} is not an operation of StableHLO\n"
             f"fix: use operations of these dialects: {', '.join(sorted(_DIALECTS))}",
@@ -383,7 +375,6 @@ def _check_operations(module: ir.Module, name: str, path: str | None) -> None:
     cycle = _cycle(called)
     if cycle:
         raise file_error(
-            name,
             path,
             f"functions are recursive, which XLA does not support: "
             f"{' -> '.join(f'@{function}' for function in cycle)}\n"
@@ -424,9 +415,7 @@ def _position(operation: ir.Operation) -> tuple[int | None, int | None]:
     return (None, None) if match is None else (int(match[1]), int(match[2]))
 
 
-def _read_in_helper(
-    source: str | bytes, name: str, path: str | None, problem: TextProblem | None
-) -> None:
+def _read_in_helper(source: str | bytes, path: str | None, problem: TextProblem | None) -> None:
     """Check that a helper process can read the module; `problem` is the risk in text.
 
     Raises:
@@ -442,4 +431,4 @@ def _read_in_helper(
     except HelperError as error:
         if problem is not None and error.reason == crash_reason:
             error.line, error.column = problem.line, problem.column
-        raise _refused(name, path, source, error) from None
+        raise _refused(path, source, error) from None

@@ -27,7 +27,7 @@ from lowering.running.program import ProgramInfo
 from lowering.stablehlo.module import path_text, read_file
 
 
-def _check_start(file: BinaryIO, _size: int, _name: str, _path: str) -> None:
+def _check_start(file: BinaryIO, _size: int, _path: str) -> None:
     """Refuse other files by their first bytes, before the rest is read."""
     check_magic(file.read(4096))
     file.seek(0)

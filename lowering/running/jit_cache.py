@@ -114,8 +114,6 @@ class JitCache:
             structure of the arguments.
     """
 
-    __slots__ = ("_compiled", "_entries", "_lock", "_recorded", "callers", "name", "quick")
-
     def __init__(self, name: str) -> None:
         self.name: Final = name
         self.quick: Final[dict[Any, Entry]] = {}

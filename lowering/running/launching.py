@@ -36,8 +36,6 @@ class Launcher:
         execute: executes the program; to be set before the first call.
     """
 
-    __slots__ = ("_devices", "_disagreements", "_failure", "_info", "_loaded", "execute", "waits")
-
     def __init__(self, loaded: Any, info: ProgramInfo, devices: Sequence[jax.Device]) -> None:
         self._loaded: Final = loaded
         self._info: Final = info
@@ -88,8 +86,6 @@ class AcceptedArrays:
         avals, shardings: the expected avals and shardings; an equal one that was seen replaces the
             expected one.
     """
-
-    __slots__ = ("_has_layout", "_layouts", "_types", "avals", "shardings")
 
     def __init__(self, avals: list[Any], shardings: list[Any], layouts: Sequence[Any]) -> None:
         """`layouts`: the memory layout that each array must have; None where only one exists."""

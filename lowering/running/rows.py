@@ -27,8 +27,6 @@ class Rows:
         layout: the memory layout that rows must have; None where only one exists.
     """
 
-    __slots__ = ("dimensions", "dtype", "layout")
-
     def __init__(self, leaf: Leaf, count: int) -> None:
         target = leaf.target
         shape = intern_array(target.shape.element_type, (1, *target.dimensions))

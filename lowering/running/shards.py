@@ -36,8 +36,6 @@ class ShardedTarget(Target):
         local_devices: the devices of this process, in the order of the sharding.
     """
 
-    __slots__ = ("_indices", "in_order", "local_devices", "shard")
-
     def __init__(
         self, shape: ArrayShape, sharding: NamedSharding, devices: Sequence[jax.Device]
     ) -> None:

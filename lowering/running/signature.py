@@ -26,11 +26,6 @@ class Signature:
             position; -1 where there are static parameters, or keyword-only or variadic ones.
     """
 
-    __slots__ = (
-        *("_defaults", "_kinds", "_names", "_positional", "_signature", "_static"),
-        *("count", "donated", "has_static", "name", "names"),
-    )
-
     def __init__(
         self, name: str, function: Callable[..., Any], donate: Parameters, static: Parameters
     ) -> None:

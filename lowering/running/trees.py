@@ -33,8 +33,6 @@ class _OpenDataclass:
     It is flattened to the fields, and unflattened to the dataclass.
     """
 
-    __slots__ = ("kind", "names", "values")
-
     def __init__(self, value: Any) -> None:
         self.kind = type(value)
         # A field that is never set (`field(init=False)`) is omitted.

@@ -52,6 +52,7 @@ from lowering.pjrt.entry_layouts import LAYOUT_MODE
 from lowering.reading import module_reader
 from lowering.reading.exported import embedded_artifact
 from lowering.reading.file_kind import reject_by_prefix
+from lowering.reading.module_reader import file_error
 
 PathLike = str | os.PathLike[str]
 Buffer = bytes | bytearray | memoryview
@@ -212,22 +213,18 @@ class StablehloModule:
         name = path_text(path, "save")
         if self.functions:
             called = self.functions[0]
-            raise ModuleFileError(
-                f"{name}: {self.name} calls the Python function {called.name}{called.place}, which "
-                f"a file can't contain\n"
-                f"fix: call a registered function instead: xb.custom_call; or pass its result as "
-                f"an argument",
-                path=name,
-                op="save",
+            raise _unwritable(
+                name,
+                f"{self.name} calls the Python function {called.name}{called.place}, which a file "
+                f"can't contain",
+                "call a registered function instead: xb.custom_call; or pass its result as an "
+                "argument",
             )
         suffix = Path(name).suffix.lower()
         if suffix not in _SUFFIXES:
-            raise ModuleFileError(
-                f"{name}: the suffix selects the format, got {repr(suffix) if suffix else 'none'}\n"
-                "fix: use .mlir for text, .mlirbc for bytecode, .stablehlo for a portable artifact",
-                path=name,
-                op="save",
-            )
+            rule = f"the suffix selects the format, got {repr(suffix) if suffix else 'none'}"
+            fix = "use .mlir for text, .mlirbc for bytecode, .stablehlo for a portable artifact"
+            raise _unwritable(name, rule, fix)
         if version is not None and suffix != ".stablehlo":
             raise VersionError(
                 f"{name}: {_SUFFIXES[suffix]} has no StableHLO version, got {brief(version)}\n"
@@ -317,12 +314,11 @@ def path_text(path: Any, op: str) -> str:
     raise error_of(OperandError, op, rule)
 
 
-def _reason(error: OSError, fixes: Mapping[int, str]) -> str:
+def _reason(error: OSError, fixes: Mapping[int, str]) -> tuple[str, str]:
     """Return the reason and the fix for a file that cannot be read or written."""
     reason = error.strerror or str(error)
     reason = "the disk is full" if error.errno == errno.ENOSPC else reason[:1].lower() + reason[1:]
-    fix = fixes.get(error.errno or 0)
-    return f"{reason}\nfix: {fix}" if fix else reason
+    return reason, fixes.get(error.errno or 0, "")
 
 
 _NAME_A_FILE: Final = "name a file in that folder"
@@ -349,6 +345,11 @@ _WRITE_FIXES: Final = {
 }
 
 
+def _unwritable(name: str, reason: str, fix: str = "", detail: str = "") -> ModuleFileError:
+    message = f"{module_reader.display_name(name)}: {reason}" + (f"\nfix: {fix}" if fix else "")
+    return ModuleFileError(message, path=name, op="save", detail=detail)
+
+
 def write_atomically(name: str, pieces: list[bytes]) -> None:
     """Write a file atomically: a reader finds the old content or the new, never a part."""
     target = Path(name)
@@ -359,10 +360,10 @@ def write_atomically(name: str, pieces: list[bytes]) -> None:
         with contextlib.suppress(FileNotFoundError):
             mode = target.stat().st_mode
         if mode is not None and not stat.S_ISREG(mode):
-            reason = "is not a regular file\nfix: pass another path"
-            if stat.S_ISDIR(mode):
-                reason = f"is a folder\nfix: {_NAME_A_FILE}"
-            raise ModuleFileError(f"{name}: can't be written: {reason}", path=name, op="save")
+            is_folder = stat.S_ISDIR(mode)
+            reason = "a folder" if is_folder else "not a regular file"
+            fix = _NAME_A_FILE if is_folder else "pass another path"
+            raise _unwritable(name, f"can't be written: is {reason}", fix)
         if mode is not None and not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         beside = target.with_name(f".{target.name[:200]}.{secrets.token_hex(6)}.tmp")
@@ -384,20 +385,14 @@ def write_atomically(name: str, pieces: list[bytes]) -> None:
         _sync_folder(target.parent)
     except OSError as error:
         folder = target.parent
-        reason = _reason(error, _WRITE_FIXES)
+        reason, fix = _reason(error, _WRITE_FIXES)
         if error.errno == errno.ENOENT and not folder.exists():
-            reason = f"there is no folder {folder}\nfix: create it: os.makedirs({str(folder)!r})"
-        raise ModuleFileError(
-            f"{name}: can't be written: {reason}", path=name, op="save", detail=str(error)
-        ) from None
+            reason, fix = f"there is no folder {folder}", f"create it: os.makedirs({str(folder)!r})"
+        raise _unwritable(name, f"can't be written: {reason}", fix, str(error)) from None
     except ModuleFileError:  # a ValueError
         raise
     except ValueError as error:  # a zero byte in the name
-        raise ModuleFileError(
-            f"{name!r}: can't be written: {error}\nfix: use a name without it",
-            path=name,
-            op="save",
-        ) from None
+        raise _unwritable(name, f"can't be written: {error}", "use a name without it") from None
     finally:
         if temporary is not None:
             with contextlib.suppress(OSError):
@@ -434,7 +429,7 @@ def load(path: PathLike) -> StablehloModule:
     return from_bytes(*read_file(path, "load", reject_by_prefix))
 
 
-PrefixCheck = Callable[[BinaryIO, int, str, str], None]
+PrefixCheck = Callable[[BinaryIO, int, str], None]
 """Checks the beginning of a file; see `read_file`."""
 
 
@@ -459,14 +454,14 @@ def read_file(path: Any, op: str, check: PrefixCheck) -> tuple[bytes, str]:
         with open(path, "rb", opener=_open_without_blocking) as file:
             before = os.fstat(file.fileno())
             _check_regular(before, path)
-            check(file, before.st_size, module_reader.display_name(path), path)
+            check(file, before.st_size, path)
             # Files in /proc have a size of 0. Other files may have grown by now.
             data = file.read(before.st_size + 1) if before.st_size else file.read()
             after = os.fstat(file.fileno())
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
             raise _unreadable(path, "it changed while it was read", "read it again when complete")
     except OSError as error:
-        raise _unreadable(path, _reason(error, _READ_FIXES), detail=str(error)) from None
+        raise _unreadable(path, *_reason(error, _READ_FIXES), detail=str(error)) from None
     except ModuleFileError:  # a ValueError
         raise
     except ValueError as error:  # a zero byte in the name
@@ -479,9 +474,8 @@ def _open_without_blocking(path: str, flags: int) -> int:
 
 
 def _unreadable(path: str, reason: str, fix: str = "", detail: str = "") -> ModuleFileError:
-    name = module_reader.display_name(path)
-    reason = f"{reason}\nfix: {fix}" if fix else reason
-    return ModuleFileError(f"{name}: can't be read: {reason}", path=path, detail=detail)
+    message = f"can't be read: {reason}" + (f"\nfix: {fix}" if fix else "")
+    return file_error(path, message, detail=detail)
 
 
 def _check_regular(status: os.stat_result, path: str) -> None:
@@ -529,14 +523,10 @@ def from_bytes(data: bytes, path: str | None) -> StablehloModule:
 
 def _program_shape(module: ir.Module, path: str | None) -> ProgramShape:
     """Return the signature of ``@main``, with tuples and names from the attributes of `lower`."""
-    name = module_reader.display_name(path)
-
-    def refuse(reason: str) -> ModuleFileError:
-        return ModuleFileError(f"{name}: {reason}", path=path)
-
     function = next(functions_in(module.operation, "main"), None)
     if function is None or not len(function.regions[0].blocks):
-        raise refuse("has no function @main, the entry\nfix: rename the entry function to main")
+        message = "has no function @main, the entry\nfix: rename the entry function to main"
+        raise file_error(path, message)
     function_type = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     try:
         # Thousands of arguments have few different types.
@@ -545,9 +535,8 @@ def _program_shape(module: ir.Module, path: str | None) -> ProgramShape:
             [shape_of(t) for t in types] for types in (function_type.inputs, function_type.results)
         )
     except LoweringError as error:
-        raise refuse(
-            f"@main can't be called: {error}\nfix: use tensors of XLA's element types"
-        ) from None
+        message = f"@main can't be called: {error}\nfix: use tensors of XLA's element types"
+        raise file_error(path, message) from None
     inputs, names = _with_layouts(function, "arg_attrs", inputs)
     results, _ = _with_layouts(function, "res_attrs", results)
 
@@ -555,10 +544,8 @@ def _program_shape(module: ir.Module, path: str | None) -> ProgramShape:
     parameters: list[Shape] = list(inputs)
     result: Shape = results[0] if len(results) == 1 else TupleShape(results)
     if "xlabuilder.parameters" in attributes:
-        parameters = [
-            _shape(a, refuse) for a in _array(attributes["xlabuilder.parameters"], refuse)
-        ]
-        _check_leaves("parameters", parameters, inputs, refuse)
+        parameters = [_shape(a, path) for a in _array(attributes["xlabuilder.parameters"], path)]
+        _check_leaves("parameters", parameters, inputs, path)
         leaf_names = iter(names)
         names = [
             _parameter_name(list(islice(leaf_names, leaf_count(shape))), shape, number)
@@ -568,20 +555,20 @@ def _program_shape(module: ir.Module, path: str | None) -> ProgramShape:
         attribute = attributes["xlabuilder.result"]
         # Usually it is the tuple of all results, and printing that is faster than parsing.
         if attribute_text(attribute) != str(result):
-            result = _shape(attribute, refuse)
-            _check_leaves("result", [result], results, refuse)
+            result = _shape(attribute, path)
+            _check_leaves("result", [result], results, path)
     if "xlabuilder.parameter_names" in attributes:
-        listed = _array(attributes["xlabuilder.parameter_names"], refuse)
+        listed = _array(attributes["xlabuilder.parameter_names"], path)
         names = [attribute_text(a) for a in listed]
         if len(names) != len(parameters) or None in names:
-            raise refuse(
-                f"its attribute xlabuilder.parameter_names does not match @main\n{_DROP_ATTRIBUTE}"
-            )
+            raise _wrong_attribute(path, "parameter_names does not match @main")
     defaulted = [n if n is not None else f"arg{i}" for i, n in enumerate(names)]
     return ProgramShape(parameters, result, defaulted)
 
 
-_DROP_ATTRIBUTE: Final = "fix: remove the attribute, or write it again"
+def _wrong_attribute(path: str | None, rule: str) -> ModuleFileError:
+    fix = "remove the attribute, or write it again"
+    return file_error(path, f"its attribute xlabuilder.{rule}\nfix: {fix}")
 
 
 def _with_layouts(
@@ -611,32 +598,26 @@ def _with_layout(shape: _Leaf, mode: str | None) -> _Leaf:
         return shape
 
 
-def _array(attribute: ir.Attribute, refuse: Callable[[str], ModuleFileError]) -> list[ir.Attribute]:
+def _array(attribute: ir.Attribute, path: str | None) -> list[ir.Attribute]:
     if not isinstance(attribute, ir.ArrayAttr):
-        raise refuse(
-            f"its attribute xlabuilder.* must be a list, got {attribute}\n{_DROP_ATTRIBUTE}"
-        )
+        raise _wrong_attribute(path, f"* must be a list, got {attribute}")
     return list(ir.ArrayAttr(attribute))
 
 
-def _shape(attribute: ir.Attribute, refuse: Callable[[str], ModuleFileError]) -> Shape:
+def _shape(attribute: ir.Attribute, path: str | None) -> Shape:
     text = attribute_text(attribute)
     if text is None:
-        raise refuse(
-            f"its attribute xlabuilder.* must contain shapes, got {attribute}\n{_DROP_ATTRIBUTE}"
-        )
+        raise _wrong_attribute(path, f"* must contain shapes, got {attribute}")
     try:
         return parse_shape(text)
     except ShapeTextError as error:
-        raise refuse(f"its attribute xlabuilder.* must contain shapes: {error}") from None
+        raise file_error(path, f"its attribute xlabuilder.* must contain shapes: {error}") from None
 
 
-def _check_leaves(
-    what: str, nested: list[Shape], flat: list[_Leaf], refuse: Callable[[str], ModuleFileError]
-) -> None:
+def _check_leaves(what: str, nested: list[Shape], flat: list[_Leaf], path: str | None) -> None:
     """Refuse an attribute whose shapes do not match the function."""
     if [leaf for shape in nested for leaf in leaves(shape)] != flat:
-        raise refuse(f"its attribute xlabuilder.{what} does not match @main\n{_DROP_ATTRIBUTE}")
+        raise _wrong_attribute(path, f"{what} does not match @main")
 
 
 def read_name(name: str, shape: Shape) -> str | None:

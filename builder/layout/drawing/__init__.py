@@ -32,8 +32,6 @@ class Picture:
         shape: the shape of the array, with its layout.
     """
 
-    __slots__ = ("_grid", "_labels")
-
     def __init__(self, grid: Grid, labels: bool) -> None:
         self._grid = grid
         self._labels = labels

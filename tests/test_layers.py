@@ -164,7 +164,7 @@ def extension_calls(tree: ast.Module) -> list[tuple[str, str]]:
         match node:
             case ast.Call(func=ast.Name(id="extension") as function):
                 assert node in in_methods, f"not in a method: {text}"
-                target, name = (ast.literal_eval(argument) for argument in node.args)
+                target, name = (ast.literal_eval(argument) for argument in node.args[:2])
                 assert name in {
                     getattr(defined, "name", None) for defined in TREES[target].body
                 } | {alias.name for alias in exported(TREES[target])}, text

@@ -258,9 +258,7 @@ class XlaComputation:
             >>> [op.opcode for op in model.replace(log1p).ops]
             ['parameter', 'log_plus_one', 'negate']
         """
-        replace = extension("builder.rewriting.replacing", "replace")
-        replaced: XlaComputation = replace(self, function, nested=nested)
-        return replaced
+        return extension("builder.rewriting.replacing", "replace", self, function, nested=nested)
 
     def extract(
         self, ops: XlaOp | Sequence[XlaOp], *, inputs: XlaOp | Sequence[XlaOp] | None = None
@@ -299,9 +297,7 @@ class XlaComputation:
             >>> model.extract([exponential, total], inputs=product).program_shape
             (multiply_2: f32[4], y: f32[4]) -> (f32[4], f32[4])
         """
-        extract = extension("builder.rewriting.extracting", "extract")
-        extracted: XlaComputation = extract(self, ops, inputs=inputs)
-        return extracted
+        return extension("builder.rewriting.extracting", "extract", self, ops, inputs=inputs)
 
     def table(self, *, nested: bool = False, limit: int | None = 40) -> OpTable:
         """Return a table of the ops: number, opcode, shape, operands, name, line, attributes.
@@ -329,9 +325,7 @@ class XlaComputation:
             0 parameter f32[2,3] () number=0
             1 transpose f32[3,2] (0,) dimensions={1,0}
         """
-        table_of = extension("builder.inspection.table", "table_of")
-        table: OpTable = table_of(self, nested=nested, limit=limit)
-        return table
+        return extension("builder.inspection.table", "table_of", self, nested=nested, limit=limit)
 
     def stats(self) -> ComputationStats:
         """Return the computation's cost: ops, parameters, FLOPs and bytes, by opcode and in total.
@@ -357,8 +351,7 @@ class XlaComputation:
             >>> b.build(x @ y).stats().flops == 2 * 64 * 32 * 16
             True
         """
-        made: ComputationStats = extension("builder.inspection.counting", "stats_of")(self)
-        return made
+        return extension("builder.inspection.counting", "stats_of", self)
 
     def find(
         self,
@@ -400,11 +393,10 @@ class XlaComputation:
             >>> [op.opcode for op in c.find(where=lambda op: not op.operands)]
             ['parameter', 'constant']
         """
-        find_ops = extension("builder.inspection.find", "find_ops")
-        ops: tuple[XlaOp, ...] = find_ops(
-            self, opcode, name=name, shape=shape, source=source, where=where, nested=nested
+        criteria = {"name": name, "shape": shape, "source": source, "where": where}
+        return extension(
+            "builder.inspection.find", "find_ops", self, opcode, nested=nested, **criteria
         )
-        return ops
 
     def diff(self, other: XlaComputation, *, metadata: bool = False) -> ComputationDiff:
         """Compare this computation with another as graphs, and return the differences.
@@ -440,9 +432,7 @@ class XlaComputation:
             ...     print(change.before.opcode, *change.differences)
             constant value: 1 -> 2
         """
-        diff_of = extension("builder.inspection.comparing", "diff_of")
-        made: ComputationDiff = diff_of(self, other, metadata=metadata)
-        return made
+        return extension("builder.inspection.comparing", "diff_of", self, other, metadata=metadata)
 
     def to_hlo_text(self, *, metadata: bool = False) -> str:
         """Return HLO text that XLA's parser accepts.
@@ -451,8 +441,7 @@ class XlaComputation:
             metadata: whether each instruction has its name and source line.
         """
         checked = flag("to_hlo_text", "metadata", metadata)
-        text: str = extension("builder.hlo_text.module", "module_text")(self, metadata=checked)
-        return text
+        return extension("builder.hlo_text.module", "module_text", self, metadata=checked)
 
     def __str__(self) -> str:
         return self.to_hlo_text()

@@ -390,8 +390,7 @@ class ReusableFunction:
         if named:
             rule = f"operands must be positional, got {', '.join(named)} by name"
             raise error_of(OperandError, self.name, rule)
-        op: XlaOp = extension("builder.ops.control_flow", "call_reusable")(self, operands)
-        return op
+        return extension("builder.ops.control_flow", "call_reusable", self, operands)
 
     def computation(self, *shapes: ShapeLike) -> XlaComputation:
         """Return the computation for parameters of these shapes, recording it if needed.

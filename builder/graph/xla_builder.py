@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from builder.attributes.annotations import Annotations
 from builder.check import integer, integers
@@ -38,13 +38,17 @@ if TYPE_CHECKING:
 _KEY: Final = r"[A-Za-z_][A-Za-z0-9_.\-]*"
 
 
+_Plan = tuple[Shape, Mapping[str, Any]]
+"""The shape of an op, and its attributes."""
+
+
 @per_signature
 def _parameter_attributes(number: int) -> Mapping[str, Any]:
     return MappingProxyType({"number": number})
 
 
 @per_signature
-def _iota_plan(shape: Shape, iota_dimension: int | None) -> tuple[Shape, Mapping[str, Any]]:
+def _iota_plan(shape: Shape, iota_dimension: int | None) -> _Plan:
     inferred, dimension = reshaping.iota.strict(shape, iota_dimension)
     return inferred, shared_attributes(iota_dimension=dimension)
 
@@ -186,20 +190,8 @@ class XlaBuilder:
             rule = f"name must not be empty, got '' for number {number} {resolved}"
             fix = f"omit the name; it defaults to 'p{number}'"
             raise error_of(OperandError, "parameter", rule, fix, shapes={f"p{number}": resolved})
-        if number in self.parameters:
-            self._duplicate_parameter(
-                f"number {number}",
-                "omit number, and parameters are numbered in order",
-                self.parameters[number],
-                (number, name, resolved),
-            )
-        if name in self.parameter_names:
-            self._duplicate_parameter(
-                f"name {name!r}",
-                "give each parameter a unique name",
-                next(p for p in self.parameters.values() if p.name == name),
-                (number, name, resolved),
-            )
+        if number in self.parameters or name in self.parameter_names:
+            raise self._duplicate_parameter(number, name, resolved)
         if sharding is None:
             return self.add_parameter(resolved, name, int(number))
         text = self._sharding_of_parameter(resolved, sharding)
@@ -207,11 +199,13 @@ class XlaBuilder:
             self, text, lambda: self.add_parameter(resolved, name, int(number))
         )
 
-    def _duplicate_parameter(
-        self, duplicate: str, fix: str, existing: XlaOp, new: tuple[int, str, Shape]
-    ) -> NoReturn:
-        number, name, shape = new
-        raise BuilderError(
+    def _duplicate_parameter(self, number: int, name: str, shape: Shape) -> BuilderError:
+        existing = self.parameters.get(number)
+        duplicate, fix = f"number {number}", "omit number, and parameters are numbered in order"
+        if existing is None:
+            existing = next(p for p in self.parameters.values() if p.name == name)
+            duplicate, fix = f"name {name!r}", "give each parameter a unique name"
+        return BuilderError(
             f"parameter: {duplicate} is already used, got\n"
             f"  {existing.attributes['number']}: {existing.name!r} {existing.shape}\n"
             f"  {number}: {name!r} {shape}\n"
@@ -383,9 +377,7 @@ class XlaBuilder:
 
         Operation Semantics: Infeed.
         """
-        infeed = extension("builder.ops.host", "infeed")
-        op: XlaOp = infeed(self._target("infeed"), shape, config)
-        return op
+        return extension("builder.ops.host", "infeed", self._target("infeed"), shape, config)
 
     def recv(self, shape: ShapeLike, channel_handle: ChannelHandleLike) -> XlaOp:
         """Receive the array that the `send` of the same channel sends in another computation.
@@ -408,9 +400,7 @@ class XlaBuilder:
 
         Operation Semantics: Recv.
         """
-        recv = extension("builder.ops.host", "recv")
-        op: XlaOp = recv(self._target("recv"), shape, channel_handle)
-        return op
+        return extension("builder.ops.host", "recv", self._target("recv"), shape, channel_handle)
 
     def custom_call(self, target_name: str, shape: ShapeLike, **more: Any) -> XlaOp:
         """Call a registered function without operands; with operands, use ``xb.custom_call``.
@@ -431,9 +421,10 @@ class XlaBuilder:
         Operation Semantics: CustomCall.
         """
         builder = self._target("custom_call")
-        arguments = extension("builder.ops.host", "custom_call_arguments")
-        inferred, attributes = arguments(target_name, shape, more)
-        return append(builder, "custom_call", inferred, (), attributes)
+        plan: _Plan = extension(
+            "builder.ops.host", "custom_call_arguments", target_name, shape, more
+        )
+        return append(builder, "custom_call", plan[0], (), plan[1])
 
     def python_call(
         self, function: Callable[..., Any], shape: ShapeLike, *, has_side_effect: bool = False
@@ -457,9 +448,10 @@ class XlaBuilder:
         Operation Semantics: CustomCall (a Python function in place of a C function).
         """
         builder = self._target("python_call")
-        plan = extension("builder.ops.host", "python_call_plan")
-        inferred, attributes = plan(function, (), shape, has_side_effect)
-        return append(builder, "python_call", inferred, (), attributes)
+        plan: _Plan = extension(
+            "builder.ops.host", "python_call_plan", function, (), shape, has_side_effect
+        )
+        return append(builder, "python_call", plan[0], (), plan[1])
 
     def call(self, computation: XlaComputation) -> XlaOp:
         """Call a computation without parameters; with operands, use ``xb.call``.
@@ -495,9 +487,8 @@ class XlaBuilder:
             >>> xb.XlaBuilder().inline(ones.build())
             <XlaOp %1 = s32[2] broadcast_in_dim(%0)>
         """
-        inline_into = extension("builder.rewriting.inlining", "inline_into")
-        root: XlaOp = inline_into(computation, (), self._target("inline"))
-        return root
+        builder = self._target("inline")
+        return extension("builder.rewriting.inlining", "inline_into", computation, (), builder)
 
     def empty_tuple(self) -> XlaOp:
         """Record the tuple without elements.

@@ -269,8 +269,8 @@ class ArrayShape:
         """Return a picture of the layout, which notebooks show; None without a layout."""
         if self.layout is None or not self.is_bounded:
             return None
-        svg: str = extension("builder.layout.drawing", "draw")(self).svg()
-        return svg
+        picture: Any = extension("builder.layout.drawing", "draw", self)
+        return str(picture.svg())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (

@@ -142,7 +142,7 @@ class StablehloModule:
         return module_reader.sealed_artifact(self.module, version, self._prepare_artifact)
 
     def _prepare_artifact(self, copy: ir.Module) -> None:
-        extension("lowering.legalize", "prepare_artifact")(copy, self.name)
+        extension("lowering.legalize", "prepare_artifact", copy, self.name)
 
     def _not_in_version(self, version: str, report: str) -> VersionError:
         """Return the error for a module that a StableHLO version cannot express."""

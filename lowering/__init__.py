@@ -66,9 +66,9 @@ if TYPE_CHECKING:
     from lowering.stablehlo.lower import lower as lower
     from lowering.stablehlo.module import (
         StablehloModule as StablehloModule,
-        load as load,
         load_bytes as load_bytes,
     )
+    from lowering.stablehlo.sources import load as load
 else:
     # Importing jax is slow, and `xlabuilder --help` does not need it. Submodules such as `ffi` need
     # no entry.
@@ -94,7 +94,8 @@ else:
         "lowering.running.replicated": "ReplicatedExecutable",
         "lowering.running.topology": "Topology UnloadedExecutable topology",
         "lowering.stablehlo.lower": "lower",
-        "lowering.stablehlo.module": "StablehloModule load load_bytes",
+        "lowering.stablehlo.module": "StablehloModule load_bytes",
+        "lowering.stablehlo.sources": "load",
     }
     _LAZY = dict(
         sorted((name, module) for module, names in _MODULES.items() for name in names.split())

@@ -12,9 +12,9 @@ import json
 import os
 import re
 import sys
-from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+import jax
 from jaxlib.mlir import ir
 
 from builder.errors import OperandError, ShapeTextError, brief, error_of
@@ -48,9 +48,17 @@ from lowering.reading.helper_process import HelperError, in_helper
 from lowering.reading.module_reader import display_name
 from lowering.sharding.frontend_shardings import read_shardings
 from lowering.stablehlo.module import Buffer, StablehloModule, read_file
+from lowering.stablehlo.sources import path_of
 
 
-def from_hlo(source: str | Buffer | os.PathLike[str]) -> XlaComputation:
+def from_hlo(
+    source: str
+    | Buffer
+    | os.PathLike[str]
+    | jax.stages.Lowered
+    | jax.stages.Traced
+    | jax.stages.Compiled,
+) -> XlaComputation:
     """Import HLO text, or a protocol buffer of HLO, as a computation.
 
     The source may be the result of `XlaComputation.to_hlo_text` or `Executable.hlo_text`, or a dump
@@ -59,8 +67,9 @@ def from_hlo(source: str | Buffer | os.PathLike[str]) -> XlaComputation:
     tenths of a second, because some HLO aborts the converter, which runs in a helper process.
 
     Args:
-        source: text; bytes of an HloModuleProto or HloProto, or of text; or a `pathlib.Path` of a
-            file with any of these.
+        source: text; bytes of an HloModuleProto or HloProto, or of text; the path of a file with
+            any of these; or a `Lowered`, `Traced` or `Compiled` of jax. A string is text if it has
+            a line break, or a brace after "HloModule" or "ENTRY".
 
     Returns:
         A computation with the name of the module and the signature of its entry, including layouts
@@ -71,7 +80,7 @@ def from_hlo(source: str | Buffer | os.PathLike[str]) -> XlaComputation:
         ModuleFileError: the file can't be read, or XLA refuses its content; carries path, line and
             column. Text with elided constants is refused.
         LoweringError: there is no op for an instruction.
-        OperandError: `source` is neither text nor bytes nor a path.
+        OperandError: `source` is something else.
 
     Example:
         >>> import lowering
@@ -146,20 +155,23 @@ _BEGINNING: Final = re.compile(rb"(?:\s|//[^\n]*\n|/\*.*?\*/)*(?:HloModule|ENTRY
 
 def _content(source: Any) -> tuple[bytes, str | None]:
     """Return the bytes of the argument of `from_hlo`, and the path of their file."""
+    if path_of(source) is not None:
+        return read_file(source, "from_hlo", _check_beginning)
+    if isinstance(source, jax.stages.Traced):
+        source = source.lower()
+    # The text of large constants would be elided.
+    if isinstance(source, jax.stages.Lowered):
+        lowered: Any = source.compiler_ir("hlo")
+        return lowered.as_serialized_hlo_module_proto(), None
+    if isinstance(source, jax.stages.Compiled):
+        loaded: Any = source.runtime_executable()
+        (module,) = loaded.hlo_modules()
+        return module.as_serialized_hlo_module_proto(), None
     if isinstance(source, str):
-        if source and "\n" not in source and "{" not in source and Path(source).exists():
-            raise error_of(
-                OperandError,
-                "from_hlo",
-                f"a string must be HLO text, got the name of a file, {brief(source)}",
-                f"pass pathlib.Path({brief(source)})",
-            )
         return source.encode("utf-8", "surrogatepass"), None
     if isinstance(source, (bytes, bytearray, memoryview)):
         return bytes(source), None
-    if isinstance(source, os.PathLike):
-        return read_file(source, "from_hlo", _check_beginning)
-    rule = f"source must be HLO text, bytes or a pathlib.Path, got {brief(source)}"
+    rule = f"source must be HLO text, bytes, a path or an object of jax, got {brief(source)}"
     is_module = isinstance(source, StablehloModule)
     fix = "call lowering.to_computation for a StableHLO module" if is_module else ""
     raise error_of(OperandError, "from_hlo", rule, fix)

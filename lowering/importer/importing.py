@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from jaxlib.mlir import ir
 
-from builder.errors import OperandError, XlaError, brief, error_of
+from builder.errors import XlaError, error_of
 from builder.graph.aliasing import leaf_indices
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
@@ -34,11 +32,8 @@ from lowering.importer.tables import Tables, UnboundedSizeError
 from lowering.mlir.donations import ALIASING, is_donated
 from lowering.mlir.operations import argument_attributes, attribute_text, symbol_name
 from lowering.reading.module_reader import display_name
-from lowering.stablehlo.module import StablehloModule, load, load_bytes
-
-if TYPE_CHECKING:
-    from jax.export import Exported
-
+from lowering.stablehlo.module import StablehloModule
+from lowering.stablehlo.sources import ModuleSource, module_of, path_of
 
 _CALLEES = {
     "func.call": "callee",
@@ -55,7 +50,7 @@ _error: Final = partial(error_of, LoweringError, "to_computation")
 
 
 def to_computation(
-    source: StablehloModule | Exported | str | os.PathLike[str],
+    source: ModuleSource,
     *,
     argument_shapes: Sequence[ShapeLike] | None = None,
 ) -> XlaComputation:
@@ -64,8 +59,8 @@ def to_computation(
     Shape inference runs again for each op, and its result is compared with the type in the module.
 
     Args:
-        source: a module; a `jax.export.Exported`; or the path of a file: text, bytecode, a portable
-            artifact, or an Exported that `serialize` wrote.
+        source: a module, or what `lowering.load` accepts: the path of a file, text, bytes, or a
+            `Lowered`, `Traced` or `Exported` of jax.
         argument_shapes: the shape of each parameter, if the module has unbounded sizes
             (`tensor<?xf32>`); parameters without unbounded sizes keep their shape.
 
@@ -105,12 +100,13 @@ def to_computation(
         }
         <BLANKLINE>
     """
-    module = _module(source)
+    module = module_of(source, "to_computation")
     try:
         return _imported(module, argument_shapes)
     except LoweringError as error:
-        if isinstance(source, (str, os.PathLike)):
-            raise with_file_name(error, os.fsdecode(source)) from error.__cause__
+        path = path_of(source)
+        if path is not None:
+            raise with_file_name(error, path) from error.__cause__
         raise
 
 
@@ -144,24 +140,6 @@ def _imported(
         return imported(module, may_refine=module is source)
     except UnboundedSizeError:
         return imported(refined(module))
-
-
-def _module(source: Any) -> StablehloModule:
-    """Return the module of the argument of `to_computation`."""
-    if isinstance(source, StablehloModule):
-        return source
-    if isinstance(source, (str, os.PathLike)):
-        return load(source)
-    # If there is an Exported, its module is imported. Importing it is slow.
-    export = sys.modules.get("jax.export")
-    if export is not None and isinstance(source, export.Exported):
-        return load_bytes(source.mlir_module_serialized)
-    raise error_of(
-        OperandError,
-        "to_computation",
-        f"source must be a StablehloModule or the path of a file, got {brief(source)}",
-        "read bytes or text with lowering.load_bytes",
-    )
 
 
 def imported(module: StablehloModule, *, may_refine: bool = False) -> XlaComputation:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -30,7 +29,7 @@ from lowering.interpreter.ulps import distances, in_units_of
 from lowering.mlir.flattening import leaf_paths
 from lowering.pjrt.devices import DeviceLike, device as find_device
 from lowering.running.compiling import compile
-from lowering.stablehlo.module import StablehloModule
+from lowering.stablehlo.sources import ModuleSource
 
 Array = np.ndarray[Any, Any]
 Values = dict[XlaOp, Any]
@@ -43,7 +42,7 @@ _NOT_COMPUTED: Final = frozenset(("parameter", "constant", "tuple", "get_tuple_e
 
 
 def compare(
-    computation: StablehloModule | XlaComputation | str | os.PathLike[str],
+    computation: XlaComputation | ModuleSource,
     /,
     *args: Any,
     device: DeviceLike = None,
@@ -84,7 +83,7 @@ def compare(
     generates random numbers.
 
     Args:
-        computation: an XlaComputation, a StablehloModule, or the path of a file with one.
+        computation: an XlaComputation, or what `lowering.load` accepts.
         args: the arguments, as for a compiled computation.
         device: a jax.Device, "cpu", "gpu:1", ...; None for jax's default device.
         ulps: the tolerance for all ops instead of the table's, or for some ops, by opcode.
@@ -106,8 +105,8 @@ def compare(
         CompileError: XLA cannot compile it for the device.
         DeviceError: there is no such device.
         ModuleFileError: the file cannot be read.
-        OperandError: `computation` is neither a computation nor a module nor a path; `ulps` is not
-            a tolerance; or `device_computation` has other ops.
+        OperandError: `computation` is neither a computation nor what `lowering.load` accepts;
+            `ulps` is not a tolerance; or `device_computation` has other ops.
 
     Example:
         >>> import builder as xb, lowering, numpy as np

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +24,8 @@ from lowering.pjrt.nesting import result_packer
 from lowering.running.arguments import DELETED, DELETED_FIX, Arguments
 from lowering.running.program import ProgramInfo
 from lowering.stablehlo.lower import lower
-from lowering.stablehlo.module import StablehloModule, load
+from lowering.stablehlo.module import StablehloModule
+from lowering.stablehlo.sources import ModuleSource, module_of
 
 Program = StablehloModule | XlaComputation
 Probe = bool | XlaOp | int | str | Iterable[XlaOp | int | str] | None
@@ -56,7 +56,7 @@ class Interpretation:
 
 
 def interpret(
-    computation: StablehloModule | XlaComputation | str | os.PathLike[str],
+    computation: XlaComputation | ModuleSource,
     /,
     *args: Any,
     probe: Probe = None,
@@ -75,7 +75,7 @@ def interpret(
     communication, dynamic sizes.
 
     Args:
-        computation: an XlaComputation, a StablehloModule, or the path of a file with one.
+        computation: an XlaComputation, or what `lowering.load` accepts.
         args: the arguments, as for a compiled computation; see `lowering.Executable`.
         probe: ops whose values to return besides the result. True means all ops of the computation
             itself. Else one or several of: XlaOps (also of computations that ops apply), numbers
@@ -97,8 +97,8 @@ def interpret(
             `timeout`.
         LoweringError: StableHLO cannot express the computation.
         ModuleFileError: the file cannot be read.
-        OperandError: `computation` is neither a computation nor a module nor a path; or `probe`
-            selects no ops.
+        OperandError: `computation` is neither a computation nor what `lowering.load` accepts; or
+            `probe` selects no ops.
         BuilderError: an op in `probe` belongs to another computation.
 
     Example:
@@ -139,20 +139,9 @@ def program_of(op: str, value: Any) -> Program:
     """Return the computation or module in an argument of the function `op`.
 
     Raises:
-        OperandError: it is neither a computation nor a module nor a path.
+        OperandError: it is neither a computation nor what `lowering.load` accepts.
     """
-    if isinstance(value, (XlaComputation, StablehloModule)):
-        return value
-    if isinstance(value, (str, os.PathLike)):
-        return load(value)
-    fix = ""
-    if isinstance(value, XlaOp):
-        fix = "\nfix: build the computation first: op.builder.build(op)"
-    raise OperandError(
-        f"{op}: expected an XlaComputation, a StablehloModule or the path of a file, got "
-        f"{brief(value)}{fix}",
-        op=op,
-    )
+    return value if isinstance(value, XlaComputation) else module_of(value, op)
 
 
 def checked_timeout(op: str, timeout: Any) -> float | None:

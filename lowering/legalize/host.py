@@ -150,6 +150,8 @@ def calls_of_registered_functions(b: OpBuilder, operation: ir.Operation) -> Sequ
     Without layouts, XLA would choose the layouts of a call, which the called function can't query.
     Conversions between full arrays and shards are removed if there is one partition.
     """
+    if PUBLIC_NAME in operation.attributes:
+        return None  # created by a rewrite
     target = attribute_text(operation.attributes["call_target_name"])
     if target in SHAPE_CONVERSIONS:
         return replace_shape_conversion(b.target, operation, target)

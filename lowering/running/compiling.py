@@ -8,8 +8,6 @@ from typing import Any, Final, Literal, overload
 
 from builder.errors import OperandError, brief, error_of
 from builder.graph.computation import XlaComputation
-from builder.graph.subcomputations import ReusableFunction
-from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, ProgramShape, leaves
 from lowering.errors import CompileError
@@ -31,12 +29,12 @@ from lowering.running.program import ProgramInfo
 from lowering.running.replicated import ReplicatedExecutable
 from lowering.sharding.frontend_shardings import with_shardings
 from lowering.sharding.partitioning import read_partitioning
-from lowering.stablehlo.module import StablehloModule
+from lowering.stablehlo.sources import ModuleSource, module_of
 
 
 @overload
 def compile(
-    computation: StablehloModule | XlaComputation,
+    computation: XlaComputation | ModuleSource,
     device: DeviceLike = None,
     *,
     donate: Parameters = (),
@@ -47,7 +45,7 @@ def compile(
 
 @overload
 def compile(
-    computation: StablehloModule | XlaComputation,
+    computation: XlaComputation | ModuleSource,
     device: DeviceLike = None,
     *,
     num_replicas: int = 1,
@@ -61,7 +59,7 @@ def compile(
 
 
 def compile(
-    computation: StablehloModule | XlaComputation,
+    computation: XlaComputation | ModuleSource,
     device: DeviceLike = None,
     *,
     num_replicas: int = 1,
@@ -77,7 +75,8 @@ def compile(
     The executable has no reference to the MLIR module.
 
     Args:
-        computation: an XlaComputation, or a StablehloModule that was lowered or loaded.
+        computation: an XlaComputation, or what `lowering.load` accepts: a StablehloModule, the path
+            of a file, text, bytes, or a `Lowered`, `Traced` or `Exported` of jax.
         device: a jax.Device, "cpu", "gpu:1", ...; None for jax's default device. For several
             devices the first; the others follow it on the same platform.
         num_replicas: how many replicas run the program at the same time, each on its own
@@ -118,9 +117,9 @@ def compile(
             devices; arrays on the device can't have a requested layout; a sharding does not fit
             the partitions or has shards of different sizes.
         DeviceError: a device does not exist, or there are not enough.
-        OperandError: neither a computation nor a module; a number less than 1; a donated parameter
-            that does not exist, has no memory of fixed size, or is donated already; an option that
-            does not exist, or with a wrong value.
+        OperandError: neither a computation nor what `lowering.load` accepts; a number below 1; a
+            donated parameter that does not exist, has no memory of fixed size, or is donated
+            already; an option that does not exist, or with a wrong value.
 
     Example:
         >>> import lowering
@@ -138,17 +137,8 @@ def compile(
         from lowering.stablehlo.lower import lower
 
         computation = lower(computation)
-    if not isinstance(computation, StablehloModule):
-        fix = ""
-        if isinstance(computation, XlaOp):
-            fix = "build the computation first: op.builder.build(op)"
-        elif isinstance(computation, ReusableFunction):
-            fix = (
-                "compile function.computation(shape, ...), with a shape for each parameter, "
-                "or call lowering.jit(function) with arrays"
-            )
-        rule = f"expected an XlaComputation or a StablehloModule, got {brief(computation)}"
-        raise error_of(OperandError, "compile", rule, fix)
+    else:
+        computation = module_of(computation, "compile")
     if not isinstance(results, str) or results not in ("list", "sharded"):
         rule = f"results must be 'list' or 'sharded', got {brief(results)}"
         raise error_of(OperandError, "compile", rule)

@@ -51,7 +51,6 @@ from lowering.mlir.types import shape_of_type
 from lowering.pjrt.entry_layouts import LAYOUT_MODE
 from lowering.reading import module_reader
 from lowering.reading.exported import embedded_artifact
-from lowering.reading.file_kind import reject_by_prefix
 from lowering.reading.module_reader import file_error
 
 PathLike = str | os.PathLike[str]
@@ -308,8 +307,6 @@ def path_text(path: Any, op: str) -> str:
     fix = ""
     if isinstance(text, bytes):
         fix = "\nfix: use os.fsdecode(path)"
-    elif op == "load" and isinstance(text, (bytearray, memoryview)):
-        fix = "\nfix: use lowering.load_bytes for content in memory"
     rule = f"a path must be a string or a pathlib.Path, got {type(path).__name__}{fix}"
     raise error_of(OperandError, op, rule)
 
@@ -407,26 +404,6 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-def load(path: PathLike) -> StablehloModule:
-    """Read a module from a file: text, bytecode or portable artifact, regardless of its suffix.
-
-    Files of other programs are supported, including the output of
-    `jax.export.Exported.serialize`. Pipes and devices are refused. A large file of another kind is
-    refused by its first bytes.
-
-    Damaged bytecode can crash MLIR. Bytecode without this library's checksum is therefore parsed in
-    a helper process first, which takes some tenths of a second.
-
-    Args:
-        path: the file.
-
-    Raises:
-        ModuleFileError: the file cannot be read, or is not a StableHLO module with a function
-            ``@main``; has the path, line and column.
-    """
-    return from_bytes(*read_file(path, "load", reject_by_prefix))
 
 
 PrefixCheck = Callable[[BinaryIO, int, str], None]

@@ -1,0 +1,114 @@
+"""Read a module from what a caller has: a file, text, bytes, or an object of jax.
+
+`load`, `to_computation`, `compile`, `interpret` and `compare` accept the same sources.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import jax
+from jaxlib.mlir import ir
+
+from builder.errors import OperandError, brief, error_of
+from builder.graph.computation import XlaComputation
+from builder.graph.subcomputations import ReusableFunction
+from builder.graph.xla_op import XlaOp
+from lowering.reading.file_kind import reject_by_prefix
+from lowering.reading.module_reader import sealed_bytecode
+from lowering.stablehlo.module import Buffer, StablehloModule, from_bytes, load_bytes, read_file
+
+if TYPE_CHECKING:
+    from jax.export import Exported
+
+ModuleSource: TypeAlias = (
+    "StablehloModule | Exported | jax.stages.Lowered | jax.stages.Traced | ir.Module | Buffer | "
+    "str | os.PathLike[str]"
+)
+"""What a module can be read from; see `load`."""
+
+_TEXT: Final = re.compile(r"\n|\b(?:module|func\.func|HloModule|ENTRY)\b.*\{")
+
+
+def is_text(source: str) -> bool:
+    """Return whether a string is the text of a module, in StableHLO or HLO; else it is a path."""
+    return _TEXT.search(source) is not None
+
+
+def path_of(source: Any) -> str | None:
+    """Return the path in a source; None for other sources."""
+    is_path = not is_text(source) if isinstance(source, str) else isinstance(source, os.PathLike)
+    return os.fsdecode(source) if is_path else None
+
+
+def load(source: ModuleSource) -> StablehloModule:
+    """Read a module: from a file, from memory, or from an object of jax.
+
+    Files may contain text, bytecode, a portable artifact, or the output of
+    `jax.export.Exported.serialize`, regardless of their suffix. Files of other programs are
+    supported. Pipes and devices are refused. A large file of another kind is refused by its first
+    bytes.
+
+    Damaged bytecode can crash MLIR. Bytecode without this library's checksum is therefore parsed in
+    a helper process first, which takes some tenths of a second.
+
+    Args:
+        source: the path of a file; the content of a file as bytes or text (a string is text if it
+            has a line break, or a brace after "module" or "func.func"); a `jax.stages.Lowered` or
+            `Traced`; a `jax.export.Exported`; an `ir.Module` of jaxlib; or a StablehloModule,
+            which is returned.
+
+    Raises:
+        ModuleFileError: the file cannot be read, or is not a StableHLO module with a function
+            ``@main``; has the path, line and column.
+        OperandError: `source` is something else.
+
+    Example:
+        >>> import jax, lowering, numpy as np
+        >>> lowering.load(jax.jit(lambda x: x + x).lower(np.ones(2, np.float32)))
+        <StablehloModule 'jit__lambda' (arg0: f32[2]) -> f32[2]>
+    """
+    return module_of(source, "load")
+
+
+def module_of(source: Any, op: str) -> StablehloModule:
+    """Return the module of a source; `op` is the function that the user called."""
+    if isinstance(source, StablehloModule):
+        return source
+    if path_of(source) is not None:
+        return from_bytes(*read_file(source, "load", reject_by_prefix))
+    if isinstance(source, (str, bytes, bytearray, memoryview)):
+        return load_bytes(source)
+    if isinstance(source, jax.stages.Traced):
+        source = source.lower()
+    if isinstance(source, jax.stages.Lowered):
+        source = source.compiler_ir("stablehlo")
+    if isinstance(source, ir.Module):
+        # With a checksum, the bytecode is not parsed in a helper process.
+        return from_bytes(b"".join(sealed_bytecode(source)), None)
+    # Importing jax.export is slow.
+    if hasattr(source, "mlir_module_serialized"):
+        return load_bytes(source.mlir_module_serialized)
+    first = "a module" if op in ("load", "to_computation") else "an XlaComputation, a module"
+    rule = f"expected {first}, a path, text, bytes or an object of jax, got {brief(source)}"
+    raise error_of(OperandError, op, rule, _fix(source))
+
+
+def _fix(source: Any) -> str:
+    """Return how to get a module from an object of another kind."""
+    if isinstance(source, XlaComputation):
+        return "lower it: lowering.lower(computation)"
+    if isinstance(source, XlaOp):
+        return "build the computation first: op.builder.build(op)"
+    if isinstance(source, ReusableFunction):
+        return (
+            "pass function.computation(shape, ...), with a shape for each parameter, or call "
+            "lowering.jit(function) with arrays"
+        )
+    if isinstance(source, jax.stages.Compiled):
+        return "pass the Lowered that it was compiled from: jax.jit(function).lower(...)"
+    if hasattr(source, "lower") and callable(source):
+        return "pass function.lower(...), with the arguments of the function"
+    return ""

@@ -127,13 +127,10 @@ def _array_at(op: str, what: str, shape: Shape, index: Index) -> ArrayShape:
         rule = f"{what} has no index {_braces(index)}, got {shape}"
         raise error_of(ShapeInferenceError, op, rule, shapes={what: shape})
     if not isinstance(part, ArrayShape) or not part.is_static:
-        fix = "\nfix: list its elements one by one" if isinstance(part, TupleShape) else ""
-        raise ShapeInferenceError(
-            f"{op}: only arrays of fixed sizes can be donated, got {part} at "
-            f"{_braces(index)} of {what}{fix}",
-            op=op,
-            shapes={what: shape},
-        )
+        place = f"{_braces(index)} of {what}"
+        rule = f"only arrays of fixed sizes can be donated, got {part} at {place}"
+        fix = "list its elements one by one" if isinstance(part, TupleShape) else ""
+        raise error_of(ShapeInferenceError, op, rule, fix, shapes={what: shape})
     return part
 
 

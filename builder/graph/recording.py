@@ -12,7 +12,7 @@ from sys import _getframe
 from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from builder.errors import BuilderError, OperandError, ShapeInferenceError
+from builder.errors import BuilderError, OperandError, ShapeInferenceError, error_of
 from builder.graph.registry import OPERATIONS
 from builder.graph.xla_op import NO_ATTRIBUTES, OpMetadata, XlaOp, with_metadata
 from builder.support.caller import INSIDE
@@ -210,11 +210,8 @@ def resolve_builder(op: str, *operands: XlaOp, fix: str = "") -> XlaBuilder:
         OperandError: there are no operands.
     """
     if not operands:
-        raise OperandError(
-            f"{op}: at least one operand is needed to determine the builder, got none"
-            + (f"\nfix: {fix}" if fix else ""),
-            op=op,
-        )
+        rule = "at least one operand is needed to determine the builder, got none"
+        raise error_of(OperandError, op, rule, fix)
     builder = operands[0].builder
     if builder.is_open:
         for operand in operands:

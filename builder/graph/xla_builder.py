@@ -177,11 +177,9 @@ class XlaBuilder:
             rule = f"number must be an integer, got {brief(number)}"
             raise error_of(OperandError, "parameter", rule)
         elif not 0 <= number < 2**31:
-            raise BuilderError(
-                f"parameter: number must not be negative and must fit 32 bits, "
-                f"got {brief(number)} for {resolved}",
-                op="parameter",
-            )
+            got = f"{brief(number)} for {resolved}"
+            rule = f"number must not be negative and must fit 32 bits, got {got}"
+            raise error_of(BuilderError, "parameter", rule)
         if name is None:
             name = f"p{number}"
         elif not isinstance(name, str):
@@ -517,26 +515,19 @@ class XlaBuilder:
             >>> y.frontend_attributes
             {'stage': '1'}
         """
+        name, rule = "frontend_attributes", "attributes must map strings to strings, got"
         if not isinstance(attributes, Mapping):
-            raise OperandError(
-                f"frontend_attributes: attributes must map strings to strings, "
-                f"got {brief(attributes)}"
-            )
+            raise error_of(OperandError, name, f"{rule} {brief(attributes)}")
         for key, value in attributes.items():
             if not (isinstance(key, str) and isinstance(value, str)):
-                raise OperandError(
-                    f"frontend_attributes: attributes must map strings to strings, "
-                    f"got {brief(key)}: {brief(value)}"
-                )
+                raise error_of(OperandError, name, f"{rule} {brief(key)}: {brief(value)}")
             if not re.fullmatch(_KEY, key):
-                raise OperandError(
-                    f"frontend_attributes: keys must consist of ASCII letters, digits, '_', '.' "
-                    f"and '-', and begin with a letter or '_', got {brief(key)}"
+                rule = (
+                    "keys must consist of ASCII letters, digits, '_', '.' and '-', and begin with"
                 )
+                raise error_of(OperandError, name, f"{rule} a letter or '_', got {brief(key)}")
         added = dict(attributes)
-        return self._metadata_block(
-            "frontend_attributes", lambda before: {**(before or {}), **added}
-        )
+        return self._metadata_block(name, lambda before: {**(before or {}), **added})
 
     @contextmanager
     def _metadata_block(self, field: str, update: Callable[[Any], Any]) -> Iterator[None]:

@@ -278,13 +278,10 @@ def bounded_array(function: str, shape: Any) -> ArrayShape:
     """Convert the `shape` argument of a function to an array shape without unbounded dimensions."""
     array = _array(function, shape)
     if not array.is_bounded:
-        raise ShapeInferenceError(
-            f"{function}: shape can't have unbounded dimensions, got {array}\n"
-            "fix: write a size or a bound ('<=n') for the dimension",
-            op=function,
-            shapes={"shape": array},
-            dimension=array.dimensions.index(-1),
-        )
+        rule = f"shape can't have unbounded dimensions, got {array}"
+        fix = "write a size or a bound ('<=n') for the dimension"
+        facts = {"shapes": {"shape": array}, "dimension": array.dimensions.index(-1)}
+        raise error_of(ShapeInferenceError, function, rule, fix, **facts)
     return array
 
 
@@ -380,13 +377,10 @@ def _indices(shape: ArrayShape, multi_index: Any) -> list[Number]:
         )
     indices = list(values)
     if len(indices) != shape.rank:
-        raise ShapeInferenceError(
-            f"linear_index: multi_index must have {shape.rank} "
-            f"ind{'ex' if shape.rank == 1 else 'ices'}, one for each dimension of {shape}, "
-            f"got {len(indices)}",
-            op="linear_index",
-            shapes={"shape": shape},
-        )
+        count = f"{shape.rank} ind{'ex' if shape.rank == 1 else 'ices'}"
+        got = len(indices)
+        rule = f"multi_index must have {count}, one for each dimension of {shape}, got {got}"
+        raise error_of(ShapeInferenceError, "linear_index", rule, shapes={"shape": shape})
     numbers = [
         _number("linear_index", f"the index of dimension {d} of {shape}", value)
         for d, value in enumerate(indices)
@@ -406,12 +400,9 @@ def _indices(shape: ArrayShape, multi_index: Any) -> list[Number]:
     try:
         np.broadcast_shapes(*shapes)
     except ValueError:
-        raise ShapeInferenceError(
-            "linear_index: the index arrays must broadcast together, got the shapes "
-            + ", ".join(map(str, shapes)),
-            op="linear_index",
-            shapes={"shape": shape},
-        ) from None
+        got = ", ".join(map(str, shapes))
+        rule = f"the index arrays must broadcast together, got the shapes {got}"
+        raise error_of(ShapeInferenceError, "linear_index", rule, shapes={"shape": shape}) from None
     return [n if isinstance(n, int) else n.astype(np.int64, copy=False) for n in numbers]
 
 

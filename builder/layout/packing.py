@@ -67,19 +67,13 @@ def pack(array: Array, shape: ShapeLike) -> Array:
     fix = f"write numpy.asarray(array, numpy.dtype({element.dtype.name!r}))"
     _check_array("pack", "array", array, fix)
     if array.dtype != element.dtype:
-        raise OperandError(
-            f"pack: array must be of dtype {element.dtype} for {target}, "
-            f"got {array.dtype}\nfix: write array.astype({dtype_text(element.dtype)})",
-            op="pack",
-            shapes={"shape": target},
-        )
+        rule = f"array must be of dtype {element.dtype} for {target}, got {array.dtype}"
+        fix = f"write array.astype({dtype_text(element.dtype)})"
+        raise error_of(OperandError, "pack", rule, fix, shapes={"shape": target})
     if array.shape != target.dimensions:
-        raise ShapeInferenceError(
-            f"pack: array must have the sizes {list(target.dimensions)} for {target}, "
-            f"got {list(array.shape)}",
-            op="pack",
-            shapes={"shape": target},
-        )
+        sizes = list(target.dimensions)
+        rule = f"array must have the sizes {sizes} for {target}, got {list(array.shape)}"
+        raise error_of(ShapeInferenceError, "pack", rule, shapes={"shape": target})
     size = target.padded_byte_size
     try:
         if size > _MAX_BYTES:

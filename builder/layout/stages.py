@@ -178,8 +178,11 @@ def stages(sizes: tuple[int, ...], form: Physical) -> tuple[Stage, ...]:
 def _blocks(
     sizes: tuple[int, ...], all_digits: tuple[tuple[Digit, ...], ...], rank: int
 ) -> Iterator[Block]:
-    covers = [list(_covered(size, digits)) for size, digits in zip(sizes, all_digits, strict=True)]
-    for choice in itertools.product(*covers):
+    insides = [
+        [ranges for ranges, is_inside in _split(size, digits) if is_inside]
+        for size, digits in zip(sizes, all_digits, strict=True)
+    ]
+    for choice in itertools.product(*insides):
         ranges: list[Range] = [(0, 1)] * rank
         offsets = []
         for digits, digit_ranges in zip(all_digits, choice, strict=True):
@@ -197,39 +200,29 @@ def _paddings(
     dimensions: tuple[int, ...],
 ) -> Iterator[tuple[Range, ...]]:
     for size, digits in zip(sizes, all_digits, strict=True):
-        for digit_ranges in _uncovered(size, digits):
+        for digit_ranges, is_inside in _split(size, digits):
+            if is_inside:
+                continue
             ranges = [(0, n) for n in dimensions]
             for digit, digit_range in zip(digits, digit_ranges, strict=True):
                 ranges[digit.axis] = digit_range
             yield tuple(ranges)
 
 
-def _covered(size: int, digits: tuple[Digit, ...]) -> Iterator[tuple[Range, ...]]:
-    """Yield ranges of digits that cover the indices 0 to size-1."""
-    if not size:
-        return
+def _split(size: int, digits: tuple[Digit, ...]) -> Iterator[tuple[tuple[Range, ...], bool]]:
+    """Yield ranges of digits, and whether they are inside: of the indices 0 to size-1."""
     if not digits:
-        yield ()
+        if size:
+            yield (), True
         return
     full, rest = divmod(size, digits[0].weight)
     if full:
-        for ranges in _covered(digits[0].weight, digits[1:]):
-            yield (0, full), *ranges
-    for ranges in _covered(rest, digits[1:]):
-        yield (full, 1), *ranges
-
-
-def _uncovered(size: int, digits: tuple[Digit, ...]) -> Iterator[tuple[Range, ...]]:
-    """Yield ranges of digits that cover all but the indices 0 to size-1."""
-    if not digits:
-        return
-    full, rest = divmod(size, digits[0].weight)
-    if full:
-        for ranges in _uncovered(digits[0].weight, digits[1:]):
-            yield (0, full), *ranges
+        for ranges, is_inside in _split(digits[0].weight, digits[1:]):
+            yield ((0, full), *ranges), is_inside
     if rest:
-        for ranges in _uncovered(rest, digits[1:]):
-            yield (full, 1), *ranges
+        for ranges, is_inside in _split(rest, digits[1:]):
+            yield ((full, 1), *ranges), is_inside
     used = full + (rest > 0)
     if used < digits[0].size:
-        yield (used, digits[0].size - used), *((0, digit.size) for digit in digits[1:])
+        others = [(0, digit.size) for digit in digits[1:]]
+        yield ((used, digits[0].size - used), *others), False

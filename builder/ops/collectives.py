@@ -16,8 +16,8 @@ from typing import Any
 from builder import shape_inference
 from builder.attributes import ChannelHandle, ChannelHandleLike, ReplicaGroups, ReplicaGroupsLike
 from builder.attributes.fields import sequence_or_none
-from builder.check import Check, flag, integer, integers
-from builder.errors import ShapeInferenceError, ShapeTextError, brief
+from builder.check import Check, flag, integer, integers, refusal
+from builder.errors import ShapeInferenceError, ShapeTextError
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
 from builder.graph.registry import op
@@ -554,12 +554,8 @@ def _pairs(name: str, values: Any) -> tuple[tuple[int, int], ...]:
     rows = sequence_or_none(values)
     pairs = [] if rows is None else [sequence_or_none(row) or () for row in rows]
     if rows is None or any(len(pair) != 2 for pair in pairs):
-        raise ShapeInferenceError(
-            f"{name}: source_target_pairs must be a sequence of pairs (source, target), "
-            f"got {brief(values)}\n"
-            f"fix: write for instance [(0, 1), (1, 0)]",
-            op=name,
-        )
+        rule = "source_target_pairs must be a sequence of pairs (source, target)"
+        raise refusal(name, rule, values, "write for instance [(0, 1), (1, 0)]")
     numbers = [integers(name, "a pair", pair) for pair in pairs]
     return tuple([(source, target) for source, target in numbers])
 

@@ -246,10 +246,8 @@ def _leaves(
 ) -> Iterator[XlaOp]:
     """Yield the ops in nested sequences; raise if another value is among them."""
     if not depth:
-        raise OperandError(
-            f"{name}: an argument has tuples nested too deeply, or one that contains itself",
-            op=name,
-        )
+        rule = "an argument has tuples nested too deeply, or one that contains itself"
+        raise error_of(OperandError, name, rule)
     for index, value in enumerate(values):
         if isinstance(value, _SEQUENCES):
             yield from _leaves(name, f"{argument} {index} element", value, depth - 1)

@@ -54,11 +54,8 @@ def need_ops(op: str, name: str, values: Any) -> tuple[XlaOp, ...]:
         else:
             return tuple(values)
     if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
-        raise OperandError(
-            f"{op}: {name} must be a sequence of XlaOps, "
-            f"got {type(values).__name__}: {brief(values, 80)}",
-            op=op,
-        )
+        got = f"{type(values).__name__}: {brief(values, 80)}"
+        raise error_of(OperandError, op, f"{name} must be a sequence of XlaOps, got {got}")
     try:
         return tuple(need_op(op, f"{name} {i}", v) for i, v in enumerate(values))
     except TypeError as error:

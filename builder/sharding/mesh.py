@@ -206,11 +206,9 @@ class MeshSharding:
         used: set[str] = set()
         for axis in chain.from_iterable(self.dimensions):
             if axis not in mesh.axis_names:
-                raise ShapeInferenceError(
-                    f"Mesh.sharding: axes must be those of mesh {mesh.name!r}, "
-                    f"{_names(mesh.axis_names)}, got {axis!r}",
-                    op="Mesh.sharding",
-                )
+                names = _names(mesh.axis_names)
+                rule = f"axes must be those of mesh {mesh.name!r}, {names}, got {axis!r}"
+                raise error_of(ShapeInferenceError, "Mesh.sharding", rule)
             if axis in used:
                 rule = f"an axis can shard only one dimension, got {axis!r} twice in {self._list()}"
                 raise error_of(ShapeInferenceError, "Mesh.sharding", rule)

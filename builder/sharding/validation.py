@@ -47,7 +47,7 @@ class ShardingFault(NamedTuple):
 
 
 _FIX_TEXT: Final = (
-    "fix: write for instance '{replicated}', '{devices=[2,1]<=[2]}' or mesh.sharding('x', None)"
+    "write for instance '{replicated}', '{devices=[2,1]<=[2]}' or mesh.sharding('x', None)"
 )
 _FIX_TILING: Final = (
     "write a number of tiles for each dimension, 1 if it is not sharded; replication is a last "
@@ -71,28 +71,21 @@ def check_sharding_type(op: str, value: Any, name: str = "sharding") -> Sharding
     """
     if isinstance(value, MeshSharding):
         return value
+    rule = f"{name} must be the text of a tiling or an xb.MeshSharding, got"
     if not isinstance(value, str):
         fix = _FIX_TEXT
         if isinstance(value, Mesh):
-            fix = "fix: assign its axes to dimensions: mesh.sharding('x', None)"
+            fix = "assign its axes to dimensions: mesh.sharding('x', None)"
         elif hasattr(value, "spec") and hasattr(value, "mesh"):  # jax's NamedSharding
-            fix = "fix: write xb.Mesh(sharding.mesh.shape).sharding(*sharding.spec)"
-        raise OperandError(
-            f"{op}: {name} must be the text of a tiling or an xb.MeshSharding, "
-            f"got {brief(value)}\n{fix}",
-            op=op,
-        )
+            fix = "write xb.Mesh(sharding.mesh.shape).sharding(*sharding.spec)"
+        raise error_of(OperandError, op, f"{rule} {brief(value)}", fix)
     if is_shardy(value):
-        raise OperandError(
-            f"{op}: {name} must be the text of a tiling or an xb.MeshSharding, got Shardy's text "
-            f"{brief(value)}\n"
-            f"fix: write xb.Mesh({{...}}).sharding(...), which includes the mesh",
-            op=op,
-        )
+        fix = "write xb.Mesh({...}).sharding(...), which includes the mesh"
+        raise error_of(OperandError, op, f"{rule} Shardy's text {brief(value)}", fix)
     try:
         parse_tilings(value)
     except XlaError as error:
-        error.args = (f"{op}: {error}\n{_FIX_TEXT}",)
+        error.args = (f"{op}: {error}\nfix: {_FIX_TEXT}",)
         error.op = op
         raise error from None
     return value
@@ -106,7 +99,7 @@ def sharding_text(op: str, name: str, shape: Shape, sharding: ShardingLike) -> s
     """
     text = _on_shape(sharding, shape, True)
     if isinstance(text, ShardingFault):
-        raise error_of(ShapeInferenceError, op, f"{text.rule}", f"{text.fix}", shapes={name: shape})
+        raise error_of(ShapeInferenceError, op, text.rule, text.fix, shapes={name: shape})
     assert text is not None  # only a `sharding` block skips scalars
     return text
 

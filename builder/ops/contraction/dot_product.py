@@ -16,7 +16,7 @@ from builder.attributes import (
     Precision,
     PrecisionLike,
 )
-from builder.errors import ShapeInferenceError
+from builder.errors import ShapeInferenceError, error_of
 from builder.graph.recording import record, shared_attributes
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
@@ -188,11 +188,8 @@ def dot_general(
     if algorithm is not None:
         algorithm = DotAlgorithm.of(algorithm)
         if pair != _DEFAULT:
-            raise ShapeInferenceError(
-                f"dot_general: at most one of precision and algorithm is allowed, "
-                f"got {pair} and {algorithm.value}\n"
-                f"fix: omit precision",
-                op="dot_general",
-            )
+            got = f"{pair} and {algorithm.value}"
+            rule = f"at most one of precision and algorithm is allowed, got {got}"
+            raise error_of(ShapeInferenceError, "dot_general", rule, "omit precision")
     shape, attributes = _dot_general_plan(lhs.shape, rhs.shape, numbers, pair, preferred, algorithm)
     return record("dot_general", shape, (lhs, rhs), attributes)

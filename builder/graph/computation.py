@@ -161,13 +161,12 @@ class XlaComputation:
             fix = "pass one of computation.ops; computation.find(...) finds ops"
             raise error_of(OperandError, method, rule, fix)
         if not (op.id < len(self.ops) and self.ops[op.id] is op):
-            raise BuilderError(
-                f"{method}: op must be an op of computation {self.name!r}, got an op of "
-                f"{op.builder.name!r}\n  {op!r}\n"
-                f"fix: call the method of the computation that contains the op",
-                op=method,
-                shapes={"op": op.shape},
+            rule = (
+                f"op must be an op of computation {self.name!r}, got an op of "
+                f"{op.builder.name!r}\n  {op!r}"
             )
+            fix = "call the method of the computation that contains the op"
+            raise error_of(BuilderError, method, rule, fix, shapes={"op": op.shape})
 
     def post_order(self) -> Iterator[XlaOp]:
         """Iterate over the ops that the root depends on, each once, operands before users."""

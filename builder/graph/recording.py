@@ -130,13 +130,12 @@ def metadata_for(
     if isinstance(sharding, ShardingFault):
         if must_fit and opcode not in _NO_OPERATIONS:
             op = _public_name(opcode)
-            raise ShapeInferenceError(
-                f"{op}: {sharding.rule}\n"
-                f"fix: {sharding.fix}; or record it outside of the block, or under "
-                f"builder.sharding(None)",
-                op=op,
-                shapes={"result": shape},
+            rule = f"{sharding.rule}"
+            fix = (
+                f"{sharding.fix}; or record it outside of the block, or under "
+                f"builder.sharding(None)"
             )
+            raise error_of(ShapeInferenceError, op, rule, fix, shapes={"result": shape})
         sharding = None
     if not isinstance(metadata.sharding, str):
         mesh = metadata.sharding.mesh

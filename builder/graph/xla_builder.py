@@ -778,13 +778,12 @@ class XlaBuilder:
             fix = "combine several results with xb.tuple(a, b)"
             raise error_of(BuilderError, "build", rule, fix)
         elif root.builder is not self:
-            raise BuilderError(
-                f"build: the root belongs to builder {root.builder.name!r}, not to "
-                f"{self.name!r}, got\n  {root!r}\n"
-                f"fix: build it with its own builder: root.builder.build(root)",
-                op="build",
-                shapes={"root": root.shape},
+            rule = (
+                f"the root belongs to builder {root.builder.name!r}, not to "
+                f"{self.name!r}, got\n  {root!r}"
             )
+            fix = "build it with its own builder: root.builder.build(root)"
+            raise error_of(BuilderError, "build", rule, fix, shapes={"root": root.shape})
         count = len(self.parameters)
         for number in range(count):
             if number not in self.parameters:

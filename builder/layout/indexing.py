@@ -400,8 +400,8 @@ def _indices(shape: ArrayShape, multi_index: Any) -> list[Number]:
     try:
         np.broadcast_shapes(*shapes)
     except ValueError:
-        got = ", ".join(map(str, shapes))
-        rule = f"the index arrays must broadcast together, got the shapes {got}"
+        listed = ", ".join(map(str, shapes))
+        rule = f"the index arrays must broadcast together, got the shapes {listed}"
         raise error_of(ShapeInferenceError, "linear_index", rule, shapes={"shape": shape}) from None
     return [n if isinstance(n, int) else n.astype(np.int64, copy=False) for n in numbers]
 

@@ -112,12 +112,11 @@ def unpack(buffer: Array, shape: ShapeLike) -> Array:
     source = bounded_array("unpack", shape)
     element, bits = source.element_type, source.element_size_in_bits
     if source.rank > _MAX_DIMENSIONS:
-        raise ShapeInferenceError(
-            f"unpack: shape can't have more than the {_MAX_DIMENSIONS} dimensions of a NumPy "
-            f"array, got {brief(source)} of rank {source.rank}",
-            op="unpack",
-            shapes={"shape": source},
+        rule = (
+            f"shape can't have more than the {_MAX_DIMENSIONS} dimensions of a NumPy "
+            f"array, got {brief(source)} of rank {source.rank}"
         )
+        raise error_of(ShapeInferenceError, "unpack", rule, shapes={"shape": source})
     _check_array("unpack", "buffer", buffer, "read bytes with numpy.frombuffer")
     is_native = bits == 8 * element.dtype.itemsize
     dtype = element.dtype if is_native else np.dtype(np.uint8)

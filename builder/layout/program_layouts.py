@@ -29,13 +29,12 @@ def check_supported_layout(op: str, name: str, shape: Shape) -> None:
             unpadded = layout.replace(
                 padded_dimensions=None, padding_value=PaddingValue.INVALID_PAD
             )
-            raise ShapeInferenceError(
-                f"{op}: {name}: a layout in a program can't have padded dimensions or a padding "
-                f"value, got {leaf}\n"
-                f"fix: write {unpadded}, or pass the array with its padded sizes",
-                op=op,
-                shapes={name: shape},
+            rule = (
+                f"{name}: a layout in a program can't have padded dimensions or a padding "
+                f"value, got {leaf}"
             )
+            fix = f"write {unpadded}, or pass the array with its padded sizes"
+            raise error_of(ShapeInferenceError, op, rule, fix, shapes={name: shape})
 
 
 def result_shape(op: str, root: Shape, value: Any) -> Shape:

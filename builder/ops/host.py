@@ -387,6 +387,17 @@ def recv(builder: XlaBuilder, shape: ShapeLike, channel_handle: ChannelHandleLik
     return record_tuple_element(append(builder, "recv", result, (before,), attributes), 0)
 
 
+def _recv_after(
+    name: str, token: Any, shape: Any, handle: Any, infer_shape: Callable[..., TupleShape]
+) -> XlaOp:
+    before = need_op(name, "token", token)
+    data = shape_argument(name, "shape", shape)
+    channel = _channel(name, handle)
+    result = infer_shape(before.shape, data, channel)
+    attributes = _receive_attributes(data, result, **_channel_attributes(channel, data))
+    return record("recv", result, (before,), attributes)
+
+
 @op(SCHEMAS["recv"], cpp_name="RecvWithToken", section=BUILDER_H)
 def recv_with_token(token: XlaOp, shape: ShapeLike, channel_handle: ChannelHandleLike) -> XlaOp:
     """Receive the array that the send of the same channel sends, ordered after a token.
@@ -410,12 +421,9 @@ def recv_with_token(token: XlaOp, shape: ShapeLike, channel_handle: ChannelHandl
 
     Not in the document; XlaBuilder's RecvWithToken.
     """
-    before = need_op("recv_with_token", "token", token)
-    data = shape_argument("recv_with_token", "shape", shape)
-    channel = _channel("recv_with_token", channel_handle)
-    result = infer.recv_with_token.strict(before.shape, data, channel)
-    attributes = _receive_attributes(data, result, **_channel_attributes(channel, data))
-    return record("recv", result, (before,), attributes)
+    return _recv_after(
+        "recv_with_token", token, shape, channel_handle, infer.recv_with_token.strict
+    )
 
 
 @op(SCHEMAS["recv"], cpp_name="RecvFromHost", section=BUILDER_H)
@@ -440,12 +448,7 @@ def recv_from_host(token: XlaOp, shape: ShapeLike, channel_handle: ChannelHandle
 
     Not in the document; XlaBuilder's RecvFromHost.
     """
-    before = need_op("recv_from_host", "token", token)
-    data = shape_argument("recv_from_host", "shape", shape)
-    channel = _channel("recv_from_host", channel_handle)
-    result = infer.recv_from_host.strict(before.shape, data, channel)
-    attributes = _receive_attributes(data, result, **_channel_attributes(channel, data))
-    return record("recv", result, (before,), attributes)
+    return _recv_after("recv_from_host", token, shape, channel_handle, infer.recv_from_host.strict)
 
 
 # Custom calls.

@@ -190,12 +190,11 @@ def leaf_shardings(
             texts += [None for _ in leaves(part)]
         elif isinstance(entry, (list, tuple)):
             if not isinstance(part, TupleShape) or len(part.elements) != len(entry):
-                raise ShapeInferenceError(
-                    f"{op}: {name} must have one sharding, or None, for each element of the tuple, "
-                    f"got {len(entry)} for {part}",
-                    op=op,
-                    shapes={name: part},
+                rule = (
+                    f"{name} must have one sharding, or None, for each element of the tuple, "
+                    f"got {len(entry)} for {part}"
                 )
+                raise error_of(ShapeInferenceError, op, rule, shapes={name: part})
             pending += reversed(list(zip(part.elements, entry, strict=True)))
         else:
             sharding = check_sharding_type(op, entry, name)

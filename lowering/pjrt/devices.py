@@ -63,9 +63,8 @@ def _unavailable(message: str) -> DeviceError:
 
 def _foreign_device(op: str, target: jax.Device) -> DeviceError:
     here = jax.process_index()
-    return _unavailable(
-        f"{op}: {target} belongs to process {target.process_index}, this is process {here}"
-    )
+    rule = f"{op}: {target} belongs to process {target.process_index}, this is process {here}"
+    return _unavailable(rule)
 
 
 def _available() -> str:

@@ -32,7 +32,7 @@ from lowering.mlir.operations import (
     set_argument_attributes,
 )
 from lowering.pjrt.devices import Target, sharding_of
-from lowering.pjrt.nesting import named_leaves
+from lowering.pjrt.nesting import program_leaves
 from lowering.reading.bytecode_tables import module_strings
 
 LAYOUT_MODE: Final = "mhlo.layout_mode"
@@ -97,15 +97,8 @@ def requested_layouts(
     attributes = main_function(module).attributes
     requests = []
     empty: dict[str, list[int]] = {}
-    parameters = [
-        place
-        for parameter, parameter_shape in zip(shape.parameter_names, shape.parameters, strict=True)
-        for place in named_leaves(f"parameter {parameter}", parameter_shape)
-    ]
-    for key, places in (
-        ("arg_attrs", parameters),
-        ("res_attrs", named_leaves("the result", shape.result)),
-    ):
+    parameters, results = program_leaves(shape)
+    for key, places in (("arg_attrs", parameters), ("res_attrs", results)):
         if key not in attributes:
             continue
         # The arguments and results that legalization appends have no layouts.
@@ -222,20 +215,14 @@ def parameter_layouts(layouts: EntryLayouts, loaded: Any) -> list[Any]:
     results = array_layouts.result_layouts(loaded)
     for request in layouts.requests:
         actual = parameters if request.is_parameter else results
-        if request.shape is None:
+        requested = None if request.shape is None else request.shape.layout
+        if actual is None and (
             # A result is a jax.Array, which has its layout.
-            if actual is None and request.is_parameter:
-                raise _refused(
-                    layouts, request, "jaxlib does not report the layout that XLA has chosen"
-                )
-            continue
-        requested = request.shape.layout
-        assert requested is not None  # a request has a layout, or no shape
-        if actual is None:
-            if requested.element_size_in_bits:
-                raise _refused(
-                    layouts, request, "jaxlib does not report the layout that XLA has chosen"
-                )
+            request.is_parameter if requested is None else requested.element_size_in_bits
+        ):
+            rule = "jaxlib does not report the layout that XLA has chosen"
+            raise _refused(layouts, request, rule)
+        if actual is None or request.shape is None or requested is None:
             continue
         layout = layout_from(array_layouts.layout_text(actual[request.position]))
         if not requested.tiles:  # an order only; the platform determines the tiles

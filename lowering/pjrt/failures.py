@@ -45,10 +45,6 @@ def transfer_error(
     devices = sorted(sharding.device_set, key=lambda device: int(device.id))
     shape = f"{pt.from_dtype(dtype)}[{','.join(map(str, sizes))}]"
     on = str(devices[0]) if len(devices) == 1 else f"{len(devices)} devices"
-    return error_of(
-        ExecutionError,
-        "device_put",
-        f"there is no memory for {shape} ({size}) on {on}",
-        "delete arrays that are no longer needed (array.delete(), del array), or copy less",
-        detail=str(error),
-    )
+    rule = f"there is no memory for {shape} ({size}) on {on}"
+    fix = "delete arrays that are no longer needed (array.delete(), del array), or copy less"
+    return error_of(ExecutionError, "device_put", rule, fix, detail=str(error))

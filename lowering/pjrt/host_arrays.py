@@ -87,9 +87,8 @@ def copy_numpy(values: Sequence[Any]) -> Sequence[Any] | None:
 def check_readable(op: str, array: jax.Array) -> None:
     """Raise ArgumentError for a jax.Array that was deleted, or is on other processes' devices."""
     if array.is_deleted():
-        raise error_of(
-            ArgumentError, op, "expected an array, got a jax.Array that has been deleted"
-        )
+        rule = "expected an array, got a jax.Array that has been deleted"
+        raise error_of(ArgumentError, op, rule)
     if not array.is_fully_addressable:
         rule = "expected an array of this process, got a jax.Array on devices of others"
         raise error_of(ArgumentError, op, rule)

@@ -6,15 +6,34 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, Final
 
-from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaves
+from builder.types.shape import (
+    ArrayShape,
+    ProgramShape,
+    Shape,
+    TokenShape,
+    TupleShape,
+    leaves,
+)
 from lowering.mlir.flattening import leaf_paths
 from lowering.pjrt.host_arrays import describe
 
+NamedLeaf = tuple[str, ArrayShape | TokenShape]
 
-def named_leaves(name: str, shape: Shape) -> list[tuple[str, ArrayShape | TokenShape]]:
+
+def named_leaves(name: str, shape: Shape) -> list[NamedLeaf]:
     """Return the leaves of a shape with their paths: "x[0]", "x[1]" for a tuple named "x"."""
     paths = (f"{name}{path}" for path in leaf_paths(shape))
     return list(zip(paths, leaves(shape), strict=True))
+
+
+def program_leaves(shape: ProgramShape) -> tuple[list[NamedLeaf], list[NamedLeaf]]:
+    """Return the leaves of the parameters and those of the result, named for messages."""
+    parameters = [
+        leaf
+        for name, parameter in zip(shape.parameter_names, shape.parameters, strict=True)
+        for leaf in named_leaves(f"parameter {name}", parameter)
+    ]
+    return parameters, named_leaves("the result", shape.result)
 
 
 class NestingError(Exception):

@@ -52,16 +52,14 @@ def device_put(value: Any, to: PlaceLike = None) -> jax.Array:
         (4, 2)
     """
     if isinstance(to, (PartitionSpec, Mesh)):
-        raise _error(
-            f"to must be a device or a sharding, got {brief(to)}",
-            "pass jax.sharding.NamedSharding(mesh, spec)",
-        )
+        rule = f"to must be a device or a sharding, got {brief(to)}"
+        fix = "pass jax.sharding.NamedSharding(mesh, spec)"
+        raise _error(rule, fix)
     sharding = _check_complete(to) if isinstance(to, Sharding) else sharding_of(device(to))
     if isinstance(value, jax.core.Tracer):
-        raise _error(
-            "expected an array, got a tracer of jax",
-            "call it outside of jax.jit, jax.grad and other transformations",
-        )
+        rule = "expected an array, got a tracer of jax"
+        fix = "call it outside of jax.jit, jax.grad and other transformations"
+        raise _error(rule, fix)
     array: Any = value
     if not isinstance(value, jax.Array):
         array = host_array(value)
@@ -106,10 +104,9 @@ def _check_complete(sharding: Sharding) -> Sharding:
         devices = set()
     if not devices or PartitionSpec.UNCONSTRAINED in spec:
         reason = "leaves a dimension open" if devices else "is of a mesh without devices"
-        raise _error(
-            f"the sharding {reason}: {brief(sharding)}",
-            "pass a NamedSharding of a jax.sharding.Mesh that names each dimension's axes",
-        )
+        rule = f"the sharding {reason}: {brief(sharding)}"
+        fix = "pass a NamedSharding of a jax.sharding.Mesh that names each dimension's axes"
+        raise _error(rule, fix)
     return sharding
 
 
@@ -131,11 +128,9 @@ def _parts(sharding: Sharding, sizes: tuple[int, ...]) -> dict[jax.Device, Any]:
         reason = report.partition("\n")[0][:300]
         if isinstance(error, IndexError):
             reason = "it names more dimensions than the array has"
-        raise _error(
-            f"an array of the sizes {sizes} can't be sharded by {brief(sharding)}: {reason}",
-            "pad the array, or do not shard that dimension",
-            detail=report,
-        ) from None
+        rule = f"an array of the sizes {sizes} can't be sharded by {brief(sharding)}: {reason}"
+        fix = "pad the array, or do not shard that dimension"
+        raise _error(rule, fix, detail=report) from None
     return parts
 
 

@@ -59,12 +59,11 @@ def reject_by_prefix(file: BinaryIO, size: int, path: str) -> None:
         if first is not None and first[1] is None:
             before, word = text[: first.end()], text[first.end() :].split(maxsplit=1)[0]
             line, column = before.count("\n") + 1, first.end() - (before.rfind("\n") + 1) + 1
-            raise file_error(
-                path,
+            message = (
                 f"not StableHLO: no operation begins with {word[:40]!r}\n"
-                f"fix: pass a file that StablehloModule.save or another program wrote as StableHLO",
-                (line, column),
+                f"fix: pass a file that StablehloModule.save or another program wrote as StableHLO"
             )
+            raise file_error(path, message, (line, column))
     finally:
         file.seek(0)
 

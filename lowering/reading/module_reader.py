@@ -361,12 +361,11 @@ def _check_operations(module: ir.Module, path: str | None) -> None:
     checked = operations_where(module, lambda operation: not is_accepted(operation.name))
     refused = [operation for operation in checked if operation.name not in _CALLING]
     if refused:
-        raise file_error(
-            path,
+        message = (
             f"{refused[0].name} is not an operation of StableHLO\n"
-            f"fix: use operations of these dialects: {', '.join(sorted(_DIALECTS))}",
-            _position(refused[0]),
+            f"fix: use operations of these dialects: {', '.join(sorted(_DIALECTS))}"
         )
+        raise file_error(path, message, _position(refused[0]))
     called: dict[str, dict[str, ir.Operation]] = {}
     for call in checked:
         callees = called.setdefault(enclosing_function_name(call), {})
@@ -374,13 +373,12 @@ def _check_operations(module: ir.Module, path: str | None) -> None:
             callees.setdefault(callee, call)
     cycle = _cycle(called)
     if cycle:
-        raise file_error(
-            path,
+        message = (
             f"functions are recursive, which XLA does not support: "
             f"{' -> '.join(f'@{function}' for function in cycle)}\n"
-            f"fix: use stablehlo.while for the repetition",
-            _position(called[cycle[-2]][cycle[0]]),
+            f"fix: use stablehlo.while for the repetition"
         )
+        raise file_error(path, message, _position(called[cycle[-2]][cycle[0]]))
 
 
 def _callees(call: ir.Operation) -> list[str]:

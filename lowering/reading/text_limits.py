@@ -64,12 +64,9 @@ def exceeded_limit(text: str) -> TextProblem | None:
     if _may_be_deep(text):
         deepest, place = _deepest(text)
         if deepest > MAX_NESTING:
-            return _at(
-                text,
-                place,
-                f"brackets may nest at most {MAX_NESTING} deep, got {deepest}",
-                "save it as bytecode, .mlirbc or .stablehlo, which has no such limit",
-            )
+            rule = f"brackets may nest at most {MAX_NESTING} deep, got {deepest}"
+            fix = "save it as bytecode, .mlirbc or .stablehlo, which has no such limit"
+            return _at(text, place, rule, fix)
     # The first pattern and the word are much faster to search for than the exact patterns.
     if re.search(_LONG_PIECE, text) is not None:
         match = re.search(_MANY_DIMENSIONS, text)

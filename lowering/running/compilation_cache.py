@@ -68,19 +68,14 @@ class _Cache:
         path = self.folder / (key + _SUFFIX)
         try:
             content = unpacked(path.read_bytes())
-        except FileNotFoundError:
+            # The checksum does not cover the name of the file.
+            if content.header.get("key") != key:
+                return None
+            loaded = executables.deserialize(devices, content.payload, options)
+        except (FileNotFoundError, UnusableError, ValueError):
             return None
         except OSError as error:
             self.warn(error.strerror or str(error))
-            return None
-        except UnusableError:
-            return None
-        # The checksum does not cover the name of the file.
-        if content.header.get("key") != key:
-            return None
-        try:
-            loaded = executables.deserialize(devices, content.payload, options)
-        except ValueError:
             return None
         with contextlib.suppress(OSError):  # a file of another user may be read-only
             os.utime(path)
@@ -191,18 +186,16 @@ def use_compilation_cache(
         except TypeError:
             number = -1
         if number < 0:
-            raise _error(
-                f"max_bytes must be an integer, 0 or more, or None, got {brief(max_bytes)}",
-                "pass max_bytes=1 << 30 for 1 GiB",
-            )
+            rule = f"max_bytes must be an integer, 0 or more, or None, got {brief(max_bytes)}"
+            fix = "pass max_bytes=1 << 30 for 1 GiB"
+            raise _error(rule, fix)
         max_bytes = number
     cache = None
     if folder is not None:
         text = path_text(folder, "use_compilation_cache")
         if not text or "\0" in text:
-            raise _error(
-                f"folder must be the path of a folder, got {brief(text)}", "pass None for no cache"
-            )
+            rule = f"folder must be the path of a folder, got {brief(text)}"
+            raise _error(rule, "pass None for no cache")
         cache = _Cache(Path(text).absolute(), max_bytes)
     with _LOCK:
         _IN_USE[:] = [cache]

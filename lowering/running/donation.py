@@ -67,7 +67,11 @@ def with_donors(module: ir.Module, name: str, shape: ProgramShape, donate: Param
                 raise error_of(OperandError, "compile", reason, fix, shapes=shapes)
             positions.append(position)
     copy = module.operation.clone()
-    _mark(copy.operation, positions)
+    main = main_function(copy.operation)
+    arguments = argument_attributes(main)
+    for position in positions:
+        arguments[position][DONOR] = ir.BoolAttr.get(True, copy.operation.context)
+    set_argument_attributes(main, "arg_attrs", arguments)
     return copy
 
 
@@ -119,12 +123,3 @@ def parameter_numbers(
             raise error_of(OperandError, op, f"{role}: {reason}", fix)
         numbers.add(number)
     return frozenset(numbers)
-
-
-def _mark(module: ir.Operation, positions: Sequence[int]) -> None:
-    """Mark some arguments of ``@main`` as donors."""
-    main = main_function(module)
-    arguments = argument_attributes(main)
-    for position in positions:
-        arguments[position][DONOR] = ir.BoolAttr.get(True, module.context)
-    set_argument_attributes(main, "arg_attrs", arguments)

@@ -62,10 +62,9 @@ default_precision='DEFAULT')
     if options is None:
         return CompileOptions()
     if not isinstance(options, Mapping):
-        raise _error(
-            f"options must be a mapping of names to values, got {brief(options)}",
-            'pass options={"optimization_level": 1}',
-        )
+        rule = f"options must be a mapping of names to values, got {brief(options)}"
+        fix = 'pass options={"optimization_level": 1}'
+        raise _error(rule, fix)
     flags: dict[str, Flag] = {}
     level, precision = None, "DEFAULT"
     for name, value in options.items():

@@ -20,7 +20,7 @@ from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leave
 from lowering.errors import CompileError
 from lowering.jaxlib_api import array_layouts, execution, jax_arrays
 from lowering.pjrt.devices import is_local, sharding_of
-from lowering.pjrt.nesting import named_leaves, result_packer
+from lowering.pjrt.nesting import program_leaves, result_packer
 from lowering.running.arguments import Arguments, Leaf, passed_shape
 from lowering.running.launching import AcceptedArrays, Execute, Launcher
 from lowering.running.program import CompiledProgram, ProgramInfo
@@ -257,13 +257,8 @@ def _check_tilings(
     info: ProgramInfo, shapes: Sequence[ArrayShape], tilings: Sequence[Tiling]
 ) -> None:
     """Raise CompileError for a tiling that no jax.Array can have."""
-    named = [
-        (f"parameter {name}", parameter)
-        for name, parameter in zip(info.shape.parameter_names, info.shape.parameters, strict=True)
-    ]
-    named.append(("the result", info.shape.result))
-    places = [place for name, shape in named for place, _ in named_leaves(name, shape)]
-    for place, shape, tiling in zip(places, shapes, tilings, strict=True):
+    parameters, results = program_leaves(info.shape)
+    for (place, _), shape, tiling in zip((*parameters, *results), shapes, tilings, strict=True):
         fix = "give it a sharding of its own"
         counts = partition_counts(tiling)
         if counts is None:

@@ -32,10 +32,9 @@ class Signature:
         try:
             self._signature: Final = inspect.signature(function)
         except (TypeError, ValueError) as error:
-            raise _error(
-                f"{name} has no signature: {error}",
-                f"write a function around it: def {name}(x): ...",
-            ) from None
+            rule = f"{name} has no signature: {error}"
+            fix = f"write a function around it: def {name}(x): ..."
+            raise _error(rule, fix) from None
         parameters = self._signature.parameters
         self.name: Final = name
         self._kinds: Final = tuple(p.kind for p in parameters.values())
@@ -45,15 +44,13 @@ class Signature:
         for number in self._static:
             parameter = f"{self._names[number]!r} of {name}"
             if self._kinds[number] in _VARIADIC:
-                raise _error(
-                    f"static: {parameter} takes any number of arguments",
-                    "declare a separate parameter for each static argument",
-                )
+                rule = f"static: {parameter} takes any number of arguments"
+                fix = "declare a separate parameter for each static argument"
+                raise _error(rule, fix)
             if number in donated:
-                raise _error(
-                    f"{parameter} is static and donated, got it in both",
-                    "donate arrays; a static value has no memory on a device",
-                )
+                rule = f"{parameter} is static and donated, got it in both"
+                fix = "donate arrays; a static value has no memory on a device"
+                raise _error(rule, fix)
         self.has_static: Final = bool(self._static)
         dynamic = [n for n in range(len(self._names)) if n not in self._static]
         self.names: Final = tuple(self._names[n] for n in dynamic)

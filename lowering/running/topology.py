@@ -91,10 +91,9 @@ def topology(
             "n devices of this one",
         )
     if key not in _PLUGINS:
-        raise _error(
-            f"there is no compiler for platform {brief(platform)}",
-            f"use one of {', '.join(_PLUGINS)}",
-        )
+        rule = f"there is no compiler for platform {brief(platform)}"
+        fix = f"use one of {', '.join(_PLUGINS)}"
+        raise _error(rule, fix)
     if not name.strip():
         raise _error(f"name must not be empty, got {brief(name)}", _NAMES[key == "tpu"])
     settings: dict[str, str] = {}

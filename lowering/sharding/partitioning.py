@@ -20,10 +20,9 @@ from jaxlib.mlir.dialects import sdy
 
 from builder.errors import ShapeTextError, error_of
 from builder.sharding.tiling import Tiling, parse_tilings
-from builder.types.shape import ArrayShape, ProgramShape, Shape, TokenShape, leaves
+from builder.types.shape import ArrayShape, ProgramShape, TokenShape
 from lowering.errors import CompileError, recorded_at
 from lowering.mlir.donations import ALIASING
-from lowering.mlir.flattening import leaf_paths
 from lowering.mlir.operations import (
     argument_attributes,
     attribute_text,
@@ -31,6 +30,7 @@ from lowering.mlir.operations import (
     operations_in,
     symbol_name,
 )
+from lowering.pjrt.nesting import NamedLeaf, program_leaves
 from lowering.sharding.attributes import GSPMD, SHARDY
 
 
@@ -111,13 +111,9 @@ def read_partitioning(
         mesh = next(iter(with_axes), _NO_MESH)
     key = SHARDY if is_shardy else GSPMD
     main = main_function(module)
-    arguments = [
-        leaf
-        for parameter, parameter_shape in zip(shape.parameter_names, shape.parameters, strict=True)
-        for leaf in _leaves(f"parameter {parameter}", parameter_shape)
-    ]
+    arguments, values = program_leaves(shape)
     parameters = _with_shardings(arguments, main, "arg_attrs", key)
-    results = _with_shardings(_leaves("the result", shape.result), main, "res_attrs", key)
+    results = _with_shardings(values, main, "res_attrs", key)
     for leaf in (*parameters, *results):
         _check_even(leaf, name, meshes)
     aliased = _check_aliases(parameters, results, name, meshes)
@@ -204,22 +200,17 @@ class _Leaf(NamedTuple):
 
     place: str
     shape: ArrayShape | TokenShape
-    sharding: ir.Attribute | None = None
-    aliased_result: int | None = None
-
-
-def _leaves(what: str, shape: Shape) -> list[_Leaf]:
-    paths = leaf_paths(shape)
-    return [_Leaf(f"{what}{path}", leaf) for path, leaf in zip(paths, leaves(shape), strict=True)]
+    sharding: ir.Attribute | None
+    aliased_result: int | None
 
 
 def _with_shardings(
-    leaves: Sequence[_Leaf], main: ir.Operation, attributes_key: str, sharding_key: str
+    leaves: Sequence[NamedLeaf], main: ir.Operation, attributes_key: str, sharding_key: str
 ) -> list[_Leaf]:
     sharded = []
     for leaf, attributes in zip(leaves, argument_attributes(main, attributes_key), strict=True):
         alias = ir.IntegerAttr(attributes[ALIASING]).value if ALIASING in attributes else None
-        sharded.append(leaf._replace(sharding=attributes.get(sharding_key), aliased_result=alias))
+        sharded.append(_Leaf(*leaf, attributes.get(sharding_key), alias))
     return sharded
 
 
@@ -297,12 +288,9 @@ def _shard_counts(
     if not counts and "devices" not in text:
         return (1,) * shape.rank
     if len(counts) != shape.rank:
-        raise CompileError(
-            f"compile: {place}: a sharding must have a number for each dimension, got {shape} with "
-            f"{text}\n"
-            f"fix: write {shape.rank} numbers, 1 for each dimension that is not sharded",
-            shapes={place: shape},
-        )
+        rule = f"{place}: a sharding must have a number for each dimension, got {shape} with {text}"
+        fix = f"write {shape.rank} numbers, 1 for each dimension that is not sharded"
+        raise error_of(CompileError, "compile", rule, fix, shapes={place: shape})
     return counts
 
 

@@ -93,14 +93,11 @@ def scan(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     assert isinstance(op.shape, TupleShape)  # checked by inference
     for number, operand in enumerate(op.operands):
         if not operand.shape.is_static:
-            raise error_of(
-                LoweringError,
-                "scan",
-                f"operand {number} must have static sizes, as the outputs have, "
-                f"got {operand.shape}",
-                "remove the bounds with xb.remove_dynamic_dimension",
-                shapes={"operand": operand.shape},
+            rule = (
+                f"operand {number} must have static sizes, as the outputs have, got {operand.shape}"
             )
+            fix = "remove the bounds with xb.remove_dynamic_dimension"
+            raise error_of(LoweringError, "scan", rule, fix, shapes={"operand": operand.shape})
     num_inputs = _num_inputs(op)
     output_shapes = _outputs(op)
     outputs = [filled(ctx, shape, 0) for shape in output_shapes]

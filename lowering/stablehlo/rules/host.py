@@ -38,11 +38,9 @@ if TYPE_CHECKING:
 
 def _need_static(op: XlaOp, shape: Shape) -> None:
     if not shape.is_static:
-        raise error(
-            op,
-            f"transferred data must have static sizes in StableHLO, got {shape}",
-            "transfer the array at its bounds, and its size as an s32[]",
-        )
+        rule = f"transferred data must have static sizes in StableHLO, got {shape}"
+        fix = "transfer the array at its bounds, and its size as an s32[]"
+        raise error(op, rule, fix)
 
 
 # Tokens among the data are omitted: the op's own token has the same order.
@@ -184,11 +182,9 @@ def _add_layouts(
         if shape is op.shape and (is_reserved or not _have_orders(*operands, shape)):
             return
     if is_tuple_of_one and shape is not op.shape:
-        raise error(
-            op,
-            f"a tuple of one array must not have a layout in StableHLO, got {shape}",
-            "pass the shape of the array itself, or of two",
-        )
+        rule = f"a tuple of one array must not have a layout in StableHLO, got {shape}"
+        fix = "pass the shape of the array itself, or of two"
+        raise error(op, rule, fix)
     need_orders(op, *operands, shape)
     attributes["operand_layouts"] = layouts_text(operands)
     attributes["result_layouts"] = layouts_text([shape])

@@ -29,7 +29,7 @@ from builder.types.shape import (
     shape_argument,
 )
 from lowering.errors import ArgumentError, DeviceError, ExecutionError
-from lowering.pjrt.devices import DeviceLike, device as find_device
+from lowering.pjrt.devices import DeviceLike, device_argument
 from lowering.pjrt.host_arrays import read_array
 from lowering.pjrt.nesting import result_packer
 
@@ -65,7 +65,7 @@ def _queues(device: jax.Device) -> _Queues:
 
 def _queues_of(op: str, device: DeviceLike) -> tuple[jax.Device, _Queues]:
     """Return the device that a user named, and its queues."""
-    target = find_device(device)
+    target = device_argument(op, device)
     if target.platform not in PLATFORMS:
         rule = f"jaxlib gives no access to the infeed and outfeed of {target}"
         fix = "pass values as arguments, or run the program on a CPU"

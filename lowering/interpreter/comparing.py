@@ -27,7 +27,7 @@ from lowering.interpreter.instrumentation import extract, with_results
 from lowering.interpreter.interpreter_support import is_unsupported
 from lowering.interpreter.ulps import distances, in_units_of
 from lowering.mlir.flattening import leaf_paths
-from lowering.pjrt.devices import DeviceLike, device as find_device
+from lowering.pjrt.devices import DeviceLike, device_argument
 from lowering.running.compiling import compile
 from lowering.stablehlo.sources import ModuleSource
 
@@ -132,7 +132,7 @@ def compare(
     seconds = checked_timeout("compare", timeout)
     _check_ulps(ulps)
     subject = _checked_variant(reference, device_computation)
-    target = find_device(device)
+    target = device_argument("compare", device)
     flat = flat_arguments(reference, args, by_name)
     arguments = _nested(reference, flat)
     device_result = compile(subject, target)(*arguments)

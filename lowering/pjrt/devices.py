@@ -42,14 +42,19 @@ def devices(platform: str | None = None, *, all_processes: bool = False) -> tupl
         'cpu'
     """
     if platform is not None and not isinstance(platform, str):
-        raise DeviceError(f"devices: platform must be a name such as 'cpu', got {brief(platform)}")
+        rule = f"platform must be a name such as 'cpu', got {brief(platform)}"
+        raise error_of(DeviceError, "devices", rule)
+    return _devices("devices", platform, all_processes)
+
+
+def _devices(op: str, platform: str | None, all_processes: bool = False) -> tuple[jax.Device, ...]:
     try:
         if all_processes:
             return tuple(jax.devices(platform))
         return tuple(jax.local_devices(backend=platform))
     # jax raises AssertionError if none of the enabled platforms has a device.
     except (RuntimeError, AssertionError) as error:
-        raise missing_platform(platform, _available(), str(error)) from None
+        raise missing_platform(op, platform, _available(), str(error)) from None
 
 
 def is_local(target: jax.Device) -> bool:
@@ -57,14 +62,14 @@ def is_local(target: jax.Device) -> bool:
     return bool(target.process_index == jax.process_index()) or topologies.is_absent(target)
 
 
-def _unavailable(message: str) -> DeviceError:
-    return DeviceError(f"{message}\nfix: use one of {_available()}")
+def _unavailable(op: str, rule: str) -> DeviceError:
+    return error_of(DeviceError, op, rule, f"use one of {_available()}")
 
 
 def _foreign_device(op: str, target: jax.Device) -> DeviceError:
     here = jax.process_index()
-    rule = f"{op}: {target} belongs to process {target.process_index}, this is process {here}"
-    return _unavailable(rule)
+    rule = f"{target} belongs to process {target.process_index}, this is process {here}"
+    return _unavailable(op, rule)
 
 
 def _available() -> str:
@@ -99,30 +104,39 @@ def device(which: DeviceLike = None) -> jax.Device:
         >>> lowering.device("cpu:0") is lowering.device("cpu")
         True
     """
+    return device_argument("device", which)
+
+
+def device_argument(op: str, which: DeviceLike) -> jax.Device:
+    """Return the device that an argument of `op` names; see `device`.
+
+    Raises:
+        DeviceError: as for `device`; the message begins with `op`.
+    """
     if which is None:
         configured: Any = jax.config
         which = configured.jax_default_device
         if which is None:
-            return devices()[0]
+            return _devices(op, None)[0]
     if isinstance(which, jax.Device):
         if topologies.is_absent(which):
             reason = "belongs to a topology, which only lowering.compile accepts"
-            raise _unavailable(f"device: {which} {reason}")
+            raise _unavailable(op, f"{which} {reason}")
         if which.process_index != jax.process_index():
-            raise _foreign_device("device", which)
+            raise _foreign_device(op, which)
         return which
     if not isinstance(which, str):
         rule = f"expected a jax.Device or a name such as 'cpu' or 'gpu:1', got {brief(which)}"
-        raise error_of(DeviceError, "device", rule)
+        raise error_of(DeviceError, op, rule)
     platform, colon, number = which.strip().lower().partition(":")
     if not platform or (colon and not (number.isascii() and number.isdecimal())):
-        raise _unavailable(f"device: expected a name such as 'cpu' or 'gpu:1', got {brief(which)}")
-    available = devices(platform)
+        raise _unavailable(op, f"expected a name such as 'cpu' or 'gpu:1', got {brief(which)}")
+    available = _devices(op, platform)
     # Python refuses to parse more than 4300 digits; there are fewer devices.
     position = int(number[-9:]) if colon else 0
     if position >= len(available) or len(number) > 9:
         count = len(available)
-        raise _unavailable(f"device: there is no device {brief(which)}, {platform} has {count}")
+        raise _unavailable(op, f"there is no device {brief(which)}, {platform} has {count}")
     return available[position]
 
 
@@ -166,7 +180,7 @@ def devices_for(
         topology = topologies.devices_of_topology(first)
         listed, first = topology[topology.index(first) :][:count], None
     if listed is None:
-        start = device(first)
+        start = device_argument(op, first)
         if count == 1:
             return [start]
         local: list[jax.Device] = jax.local_devices(backend=start.platform)
@@ -186,7 +200,10 @@ def devices_for(
     if isinstance(listed, (str, jax.Device)) or not isinstance(listed, Sequence):
         raise error(f"devices must be a sequence of devices, got {brief(listed)}")
     # `device` would refuse devices of other processes.
-    chosen = [target if isinstance(target, jax.Device) else device(target) for target in listed]
+    chosen = [
+        target if isinstance(target, jax.Device) else device_argument(op, target)
+        for target in listed
+    ]
     if len(chosen) != count:
         raise error(f"{need}, got {len(chosen)} in devices")
     if len(set(chosen)) != len(chosen):

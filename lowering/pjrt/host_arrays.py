@@ -118,6 +118,6 @@ def describe(value: Any) -> str:
     if value is None:
         return "None"
     if isinstance(value, XlaOp):
-        return f"the XlaOp {value}"
+        return str(value)
     kind = type(value).__name__
-    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
+    return f"{'an' if kind[0] in 'aeiouAEIOUX' else 'a'} {kind}"

@@ -14,7 +14,7 @@ from builder.types import primitive_type as pt
 from builder.types.shape import intern_array
 from lowering.errors import ArgumentError
 from lowering.jaxlib_api import array_layouts
-from lowering.pjrt.devices import DeviceLike, Target, device, sharding_of
+from lowering.pjrt.devices import DeviceLike, Target, device_argument, sharding_of
 from lowering.pjrt.entry_layouts import layout_from, put_in_layout
 from lowering.pjrt.failures import is_out_of_memory, transfer_error
 from lowering.pjrt.host_arrays import check_readable, host_array
@@ -55,7 +55,10 @@ def device_put(value: Any, to: PlaceLike = None) -> jax.Array:
         rule = f"to must be a device or a sharding, got {brief(to)}"
         fix = "pass jax.sharding.NamedSharding(mesh, spec)"
         raise _error(rule, fix)
-    sharding = _check_complete(to) if isinstance(to, Sharding) else sharding_of(device(to))
+    if isinstance(to, Sharding):
+        sharding = _check_complete(to)
+    else:
+        sharding = sharding_of(device_argument("device_put", to))
     if isinstance(value, jax.core.Tracer):
         rule = "expected an array, got a tracer of jax"
         fix = "call it outside of jax.jit, jax.grad and other transformations"

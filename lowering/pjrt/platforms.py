@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 from typing import Any, Final
@@ -22,14 +23,16 @@ _PLUGINS: Final = {
 installs, any of which is sufficient."""
 
 
-def missing_platform(platform: str | None, known: str, report: str) -> DeviceError:
+def missing_platform(op: str, platform: str | None, known: str, report: str) -> DeviceError:
     """Return the error for a platform without devices.
 
     Args:
+        op: the function that the user called.
         platform: the platform; None for jax's default.
         known: the available devices, for messages; empty if there are none.
         report: jax's report.
     """
+    error = functools.partial(error_of, DeviceError, op, detail=report)
     configured: Any = jax.config
     enabled = configured.jax_platforms
     if platform is None or not known:
@@ -37,25 +40,25 @@ def missing_platform(platform: str | None, known: str, report: str) -> DeviceErr
         first = report.strip().partition("\n")[0].partition(" (set JAX_PLATFORMS=")[0]
         first = first or "it finds no device on them"
         if not enabled:
-            return _error(f"jax can't start: {first}", "see the error's `detail`", report)
+            return error(f"jax can't start: {first}", "see the error's `detail`")
         reason = f"jax can't start on the platforms that are enabled, {enabled}: {first}"
-        return _error(reason, f"{_install(enabled)}unset JAX_PLATFORMS in the environment", report)
+        return error(reason, f"{_install(enabled)}unset JAX_PLATFORMS in the environment")
     problem = f"there is no platform {brief(platform)} here"
     if platform not in _PLUGINS:
-        return _error(problem, f"use one of {known}", report)
+        return error(problem, f"use one of {known}")
     _, devices, packages = _PLUGINS[platform]
     family = {"gpu", "cuda", "rocm"} if platform == "gpu" else {platform, "gpu"}
     if enabled and not family & set(enabled.split(",")):
         variable = "JAX_PLATFORMS" if "JAX_PLATFORMS" in os.environ else "jax_platforms"
         name = "cuda" if platform == "gpu" else platform
         problem += f": only {enabled} is enabled in jax"
-        return _error(problem, f"set {variable}={name},{enabled}, or use one of {known}", report)
+        return error(problem, f"set {variable}={name},{enabled}, or use one of {known}")
     if any(map(importlib.util.find_spec, packages)):
         driver = ", and the driver (nvidia-smi)" if "NVIDIA" in devices else ""
         problem += f": the plugin for {devices} is installed, and finds none"
-        return _error(problem, f"see the error's `detail`{driver}, or use one of {known}", report)
+        return error(problem, f"see the error's `detail`{driver}, or use one of {known}")
     problem += f": the plugin for {devices} is not installed"
-    return _error(problem, f"{_install(platform)}use one of {known}", report)
+    return error(problem, f"{_install(platform)}use one of {known}")
 
 
 def _install(platforms: str) -> str:
@@ -66,7 +69,3 @@ def _install(platforms: str) -> str:
             older = " (cuda12 for drivers before 580)" if extra == "cuda13" else ""
             return f'pip install "xlabuilder[{extra}]"{older}, or '
     return ""
-
-
-def _error(reason: str, fix: str, report: str) -> DeviceError:
-    return error_of(DeviceError, "device", reason, fix, detail=report)

@@ -213,7 +213,7 @@ class Arguments:
         if passed < count:
             fix = f"pass {', '.join(takes[passed:])} as well"
         elif count:
-            fix = f"omit the last {passed - count}"
+            fix = f"pass only the first {count}" if count > 1 else "pass only the first one"
         listed = f" ({', '.join(takes)})" if takes else ""
         return self.error(
             f"takes {count} argument{'s' * (count != 1)}{listed}, got {passed}\nfix: {fix}"

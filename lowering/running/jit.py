@@ -25,7 +25,7 @@ from builder.ops.control_flow import call as record_call
 from builder.types.shape import Shape
 from lowering.errors import ArgumentError
 from lowering.jaxlib_api import execution, jax_arrays
-from lowering.pjrt.devices import DeviceLike, device as find_device
+from lowering.pjrt.devices import DeviceLike, device_argument
 from lowering.pjrt.host_arrays import copy_numpy, describe
 from lowering.pjrt.placement import device_put
 from lowering.running.compiling import compile
@@ -160,7 +160,7 @@ class JittedFunction:
         # one, or can be checked against an argument that is committed to a device.
         if executable is not None and (
             self._device is not None
-            or executable.device is find_device(None)
+            or executable.device is device_argument(self.name, None)
             or any(type(leaf) is _JaxArray and leaf.committed for leaf in call.leaves)
         ):
             try:
@@ -332,7 +332,7 @@ class JittedFunction:
     def _device_for(self, call: _Call) -> jax.Device:
         """Return the device that the arguments are committed to; else the default one."""
         if self._device is not None:
-            return find_device(self._device)
+            return device_argument(self.name, self._device)
         committed: dict[jax.Device, int] = {}
         for number, leaf in enumerate(call.leaves):
             if type(leaf) is not _JaxArray or not leaf.committed:
@@ -358,7 +358,7 @@ class JittedFunction:
                 argument=number,
                 name=names[number],
             )
-        return next(iter(committed), None) or find_device(None)
+        return next(iter(committed), None) or device_argument(self.name, None)
 
     # Arguments
 
@@ -660,7 +660,10 @@ def jit(
             name = "jitted"
     elif not isinstance(name, str) or not name.isidentifier():
         raise _error(f"name must be an identifier, such as 'train_step', got {brief(name)}")
-    read_options(options)  # raises OperandError
+    try:
+        read_options(options)
+    except OperandError as error:
+        raise error.renamed("jit") from None
     return JittedFunction(
         function, name, donate=donate, device=device, static=static, options=options
     )

@@ -131,7 +131,7 @@ class StablehloModule:
             VersionError: `version` is not a supported version, or cannot express an operation of
                 the module.
         """
-        version = _checked_version(version)
+        version = _checked_version("artifact", version)
         try:
             return self._write_artifact(version)
         except ValueError as error:
@@ -236,7 +236,7 @@ class StablehloModule:
         elif suffix == ".mlirbc":
             pieces = module_reader.sealed_bytecode(self.module)
         else:
-            pieces = [self.artifact(version)]
+            pieces = [self.artifact(_checked_version("save", version))]
         write_atomically(name, pieces)
 
     def __str__(self) -> str:
@@ -249,26 +249,23 @@ class StablehloModule:
 _SUFFIXES: Final = {".mlir": "text", ".mlirbc": "bytecode", ".stablehlo": "a portable artifact"}
 
 
-def _checked_version(version: Any) -> str:
+def _checked_version(op: str, version: Any) -> str:
     """Return a supported StableHLO version as three numbers without leading zeros."""
     newest, oldest = versions.current_version(), versions.minimum_version()
     if version is None or (isinstance(version, str) and version == "current"):
         return newest
     if isinstance(version, str) and version == "minimum":
         return oldest
-    fix = f"fix: pass one from {oldest} to {newest}, 'minimum' or 'current'"
+    fix = f"pass one from {oldest} to {newest}, 'minimum' or 'current'"
     pattern = r"[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}"
     if not isinstance(version, str) or not re.fullmatch(pattern, version):
-        raise VersionError(
-            f"version: a StableHLO version is three numbers such as '1.9.0', got {brief(version)}\n"
-            f"{fix}",
-            version=version,
-        )
+        rule = f"version must be three numbers such as '1.9.0', got {brief(version)}"
+        raise error_of(VersionError, op, rule, fix, version=version)
     numbers = _numbers(version)
     if not _numbers(oldest) <= numbers <= _numbers(newest):
         is_newer = numbers > _numbers(newest)
         reason = "newer than the installed jaxlib writes" if is_newer else "too old"
-        raise VersionError(f"version: StableHLO {version} is {reason}\n{fix}", version=version)
+        raise error_of(VersionError, op, f"StableHLO {version} is {reason}", fix, version=version)
     return ".".join(map(str, numbers))
 
 

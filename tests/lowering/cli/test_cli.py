@@ -235,7 +235,7 @@ def test_convert_for_older_versions(files, tmp_path):
     assert parts == sorted(parts)
     before = out.read_bytes()
     message = call("convert", files["mlir"], out, "--target", "9.9.9", status=1).stderr
-    assert message.startswith("xlabuilder: version: StableHLO 9.9.9 is newer than the")
+    assert message.startswith("xlabuilder: artifact: StableHLO 9.9.9 is newer than the")
     assert len(message.splitlines()) == 2
     assert out.read_bytes() == before
     assert list(tmp_path.iterdir()) == [out]

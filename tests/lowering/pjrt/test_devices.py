@@ -61,6 +61,33 @@ def test_missing_devices(which, message):
     assert str(caught.value).count("\n") <= 1
 
 
+@xb.computation(xb.f32[2])
+def doubled(x):
+    return x + x
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("device", lowering.device),
+        ("devices", lowering.devices),
+        ("device_put", lambda device: lowering.device_put(np.zeros(2), device)),
+        ("compile", lambda device: lowering.compile(doubled, device)),
+        ("compile", lambda device: lowering.compile(doubled, devices=[device])),
+        ("compare", lambda device: lowering.compare(doubled, np.zeros(2), device=device)),
+        ("step", lambda device: lowering.jit(lambda x: x, name="step", device=device)(np.ones(2))),
+        ("transfer_to_infeed", lambda device: lowering.transfer_to_infeed(np.zeros(2), device)),
+        ("transfer_from_outfeed", lambda device: lowering.transfer_from_outfeed("f32[]", device)),
+        ("clear_transfers", lowering.clear_transfers),
+    ],
+)
+def test_the_error_names_the_function_that_was_called(name, call):
+    with pytest.raises(DeviceError) as caught:
+        call("abacus")
+    assert str(caught.value).startswith(f"{name}: there is no platform 'abacus' here\nfix: ")
+    assert caught.value.op == name
+
+
 @pytest.mark.parametrize("element_type", pt.ALL, ids=str)
 def test_every_element_type_bit_for_bit(element_type):
     array = values(element_type)

@@ -30,7 +30,7 @@ def message(
     config = SimpleNamespace(config=SimpleNamespace(jax_platforms=chosen))
     monkeypatch.setattr(platforms, "jax", config)
     monkeypatch.setattr(platforms.importlib.util, "find_spec", lambda name: name in installed)
-    return str(missing_platform(platform, known, report))
+    return str(missing_platform("device", platform, known, report))
 
 
 @pytest.mark.parametrize(

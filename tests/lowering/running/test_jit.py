@@ -466,7 +466,10 @@ class TestRecording:
             (lambda: lowering.jit(lambda *x: x, static=["x"]), "any number of arguments"),
             (lambda: lowering.jit(lambda x: x, static=1.5), "must be a list of parameters' names"),
             (lambda: lowering.jit(lambda x: x, name="a b"), "name must be an identifier"),
-            (lambda: lowering.jit(lambda x: x, options={"speed": 9}), "there is no option speed"),
+            (
+                lambda: lowering.jit(lambda x: x, options={"speed": 9}),
+                "^jit: there is no option speed",
+            ),
             (lambda: lowering.jit(type), "has no signature"),
         ],
     )

@@ -186,7 +186,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "none": ((), "takes 1 argument (x f64[2]), got 0\nfix: pass x f64[2] as well"),
     "too many": (
         (ROWS, ROWS),
-        "takes 1 argument (x f64[2]), got 2\nfix: omit the last 1",
+        "takes 1 argument (x f64[2]), got 2\nfix: pass only the first one",
     ),
     "too few values": (
         (list(ROWS[:3]),),

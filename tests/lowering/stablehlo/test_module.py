@@ -181,8 +181,11 @@ def test_invalid_versions(affine, version, message, tmp_path):
         affine.artifact(version)
     assert str(caught.value).endswith(end)
     assert caught.value.version == version
-    with pytest.raises(VersionError):
+    assert str(caught.value).startswith("artifact: ")
+    with pytest.raises(VersionError) as caught:
         affine.save(tmp_path / "a.stablehlo", version=version)
+    assert str(caught.value).startswith("save: ")
+    assert str(caught.value).endswith(end)
     assert list(tmp_path.iterdir()) == []
 
 

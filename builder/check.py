@@ -216,16 +216,17 @@ class Check:
 
     def same_element_type(self, *names: str) -> PrimitiveType:
         """Return the element type that the named operands (all, if none is named) must share."""
-        arrays = [self.array(name) for name in (names or self.shapes)]
-        first = arrays[0].element_type
-        for array in arrays[1:]:
-            if array.element_type is not first:
-                types = ", ".join(dict.fromkeys(str(a.element_type) for a in arrays))
-                self.fail(
-                    f"operands must have one element type, got {types}",
-                    fix="convert with xb.convert_element_type; nothing is promoted silently",
-                )
-        return first
+        names = names or tuple(self.shapes)
+        types = [self.shapes[name].element_type for name in names]
+        if types.count(types[0]) != len(types) or not types[0].is_array_element:
+            for name in names:
+                self.array(name)
+            listed = ", ".join(dict.fromkeys(map(str, types)))
+            self.fail(
+                f"operands must have one element type, got {listed}",
+                fix="convert with xb.convert_element_type; nothing is promoted silently",
+            )
+        return types[0]
 
     def element_type(self, name: str, allowed: TypeSet, *, fix: str | None = None) -> None:
         """Check that the element type of operand `name` is one of `allowed`."""
@@ -373,9 +374,10 @@ class Check:
             or_tuple: whether a tuple of one element is accepted as one result.
         """
         result = results[0] if len(results) == 1 else TupleShape(results)
-        if computation == ProgramShape(parameters, result):
-            return
-        if not or_tuple or computation != ProgramShape(parameters, TupleShape(results)):
+        is_fitting = computation.parameters == tuple(parameters) and (
+            computation.result is result or (or_tuple and computation.result is TupleShape(results))
+        )
+        if not is_fitting:
             signature = f"({', '.join(map(str, parameters))}) -> {result}"
             if meaning is None:
                 one = len(results) == 1

@@ -5,37 +5,35 @@ They are recorded without inference, and have no source lines.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, shared_attributes
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
+from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
-from builder.types.primitive_type import PrimitiveType
-from builder.types.shape import intern_array
+from builder.types.shape import ArrayShape, intern_array
 
 _PRED = intern_array(pt.pred, ())
 
 
-@lru_cache(maxsize=4096)
-def default_comparator(element_types: tuple[PrimitiveType, ...]) -> XlaComputation:
-    """Return a comparator for arrays of these types: ascending by the elements of the first one.
+@per_signature
+def default_comparator(scalars: tuple[ArrayShape, ...]) -> XlaComputation:
+    """Return a comparator of these parameters: ascending by the elements of the first operand.
 
     Floating-point numbers are compared in their total order, complex numbers by the real part and
     then by the imaginary part.
     """
     builder = XlaBuilder("compare_less_than")
     parameters = [
-        builder.parameter(intern_array(element_type, ()), f"p.{number}.{side}")
-        for number, element_type in enumerate(element_types)
-        for side in ("lhs", "rhs")
+        builder.parameter(scalar, f"p.{number // 2}.{'rhs' if number % 2 else 'lhs'}")
+        for number, scalar in enumerate(scalars)
     ]
     lhs, rhs = parameters[:2]
-    if not element_types[0].is_complex:
+    element_type = scalars[0].element_type
+    if not element_type.is_complex:
         root = _compared(lhs, rhs, "LT")
     else:
-        part = intern_array(element_types[0].real_type, ())
+        part = intern_array(element_type.real_type, ())
         real, other_real = (append(builder, "real", part, (value,)) for value in (lhs, rhs))
         imag, other_imag = (append(builder, "imag", part, (value,)) for value in (lhs, rhs))
         conditions = _compared(real, other_real, "EQ"), _compared(imag, other_imag, "LT")

@@ -25,7 +25,7 @@ from builder.graph.recording import append, record, resolve_builder, shared_attr
 from builder.graph.registry import op
 from builder.graph.subcomputations import as_computation
 from builder.graph.xla_op import XlaOp
-from builder.ops.operands import is_number, need_op, need_ops, number_constant
+from builder.ops.operands import is_number, need_op, need_ops, number_constant, scalars_of
 from builder.ops.reshaping import reshape, slice
 from builder.schema import SCHEMAS
 from builder.shape_inference import indexing as infer
@@ -389,7 +389,7 @@ def scatter(
     shapes = tuple([array.shape for array in arrays])
     update_shapes = tuple([value.shape for value in values])
     applied = as_computation(
-        "scatter", "update_computation", update_computation, _scalars(shapes) * 2
+        "scatter", "update_computation", update_computation, scalars_of("scatter", shapes) * 2
     )
     options = dimension_numbers, indices_are_sorted, unique_indices
     shape, attributes = applied.planned(
@@ -402,10 +402,3 @@ def scatter(
         *options,
     )
     return record("scatter", shape, (*arrays, indices, *values), attributes)
-
-
-@per_signature
-def _scalars(shapes: tuple[Shape, ...]) -> tuple[ArrayShape, ...]:
-    """Return a scalar shape of each operand's element type; raise if one is not an array."""
-    arrays = Check.numbered("scatter", "operand", shapes).arrays()
-    return tuple([intern_array(array.element_type, ()) for array in arrays])

@@ -15,7 +15,7 @@ from builder.graph.xla_op import XlaOp
 from builder.support.signatures import per_signature
 from builder.types.constant import as_constant_array, scalar_constant
 from builder.types.primitive_type import PrimitiveType
-from builder.types.shape import ArrayShape, Shape
+from builder.types.shape import ArrayShape, Shape, intern_array
 
 _NUMBERS = (int, float, complex, np.generic)
 
@@ -108,6 +108,22 @@ def number_constant(
             op=op,
             shapes={"operand": operand},
         ) from None
+
+
+def scalars_of(name: str, shapes: tuple[Shape, ...]) -> tuple[ArrayShape, ...]:
+    """Return a scalar shape of each operand's element type; raise if one is not an array."""
+    scalars = _scalars(tuple([shape.element_type for shape in shapes]))
+    if scalars is None:
+        Check.numbered(name, "operand", shapes).arrays()
+    return scalars or ()
+
+
+@per_signature
+def _scalars(element_types: tuple[PrimitiveType, ...]) -> tuple[ArrayShape, ...] | None:
+    """Return a scalar shape of each type; None if one is not an element type of arrays."""
+    if not all(element_type.is_array_element for element_type in element_types):
+        return None
+    return tuple([intern_array(element_type, ()) for element_type in element_types])
 
 
 @per_signature

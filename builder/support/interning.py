@@ -7,67 +7,69 @@ latest objects alive, because a shape written as a literal, `f32[2, 3]`, is usua
 from __future__ import annotations
 
 import os
+from collections import deque
 from threading import RLock
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from weakref import ref
-
-from builder.support.signatures import SignatureTable
 
 T = TypeVar("T")
 
-
-class _Reference(ref[T]):
-    """A weak reference with the key of its object."""
-
-    __slots__ = ("key",)
-
-    key: Any
+LATEST: Final = 8192
+"""The number of objects that one table keeps alive."""
 
 
 class InternTable(Generic[T]):
-    """Maps each key to its only object."""
+    """Maps each key to its only object. The entry of a freed object stays for a while.
 
-    __slots__ = ("_latest", "_lock", "_references")
+    Args:
+        latest: the number of objects that are kept alive, the latest ones.
+    """
 
-    def __init__(self) -> None:
-        self._references: dict[Any, _Reference[T]] = {}
-        self._latest: SignatureTable[T] = SignatureTable()
+    __slots__ = ("_latest", "_lock", "_references", "_swept_at")
+
+    def __init__(self, latest: int = LATEST) -> None:
+        self._references: dict[Any, ref[T]] = {}
+        self._latest: deque[T] = deque(maxlen=latest)
+        self._swept_at = 2 * latest
         self._renew_lock()
         if hasattr(os, "register_at_fork"):
             # After a fork, the thread that has the lock may not exist in the child.
             os.register_at_fork(after_in_child=self._renew_lock)
 
     def _renew_lock(self) -> None:
-        # Reentrant: garbage collection, and with it `_remove`, may start at any allocation.
+        # Reentrant: garbage collection, and with it a finalizer that interns, may start at any
+        # allocation.
         self._lock = RLock()
 
     def __len__(self) -> int:
+        """The number of entries, including those of freed objects that are not removed yet."""
         return len(self._references)
 
     def find(self, key: Any) -> T | None:
         """Return the object of `key`, or None."""
-        value = self._latest.get(key)
-        if value is None:
-            reference = self._references.get(key)
-            value = None if reference is None else reference()
-            if value is not None:
-                self._latest.add(key, value)
-        return value
+        reference = self._references.get(key)
+        return None if reference is None else reference()
 
     def intern(self, key: Any, new: T) -> T:
         """Return the object of `key`: `new`, unless another thread has added one."""
-        reference = _Reference(new, self._remove)
-        reference.key = key
         with self._lock:
             value = self.find(key)
-            if value is None:
-                self._references[key] = reference
-                value = self._latest.add(key, new)
-        return value
+            if value is not None:
+                return value
+            if len(self._references) >= self._swept_at:
+                self._sweep()
+            self._references[key] = ref(new)
+            self._latest.append(new)
+        return new
 
-    def _remove(self, reference: ref[T]) -> None:
-        assert isinstance(reference, _Reference)
-        with self._lock:
-            # The key may have a new object since the old one was freed.
-            if self._references.get(reference.key) is reference:
-                del self._references[reference.key]
+    def _sweep(self) -> None:
+        """Remove the entries of freed objects.
+
+        A callback of each reference would cost more than all sweeps: the table doubles between two
+        of them.
+        """
+        # A copy, because a finalizer may intern during the iteration.
+        for key, reference in self._references.copy().items():
+            if reference() is None and self._references.get(key) is reference:
+                del self._references[key]
+        self._swept_at = 2 * max(len(self._references), self._latest.maxlen or 0)

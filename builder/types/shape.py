@@ -103,7 +103,7 @@ class ArrayShape:
     rank: int
     is_static: bool
     is_bounded: bool
-    _text: str
+    _text: str | None
 
     is_array: Final = True
     is_tuple: Final = False
@@ -261,9 +261,17 @@ class ArrayShape:
         return "?" if size == UNBOUNDED else f"<={size}"
 
     def __str__(self) -> str:
+        # Composed when it is first needed: most shapes of a graph are never shown.
+        if self._text is None:
+            self._text = self._composed_text()
         return self._text
 
     __repr__ = __str__
+
+    def _composed_text(self) -> str:
+        sizes = ",".join([self.dimension_text(i) for i in range(self.rank)])
+        order = "" if self.layout is None else repr(self.layout)
+        return f"{self.element_type.name}[{sizes}]{order}"
 
     def _repr_svg_(self) -> str | None:
         """Return a picture of the layout, which notebooks show; None without a layout."""
@@ -308,7 +316,10 @@ class TupleShape:
         for part in parts:
             if not isinstance(part, (ArrayShape, TupleShape, TokenShape)):
                 raise OperandError(f"tuple shape: elements must be shapes, got {brief(part)}")
-        interned = _INTERNED_TUPLES.find(parts)
+        # By identity, so that the entry of a freed tuple does not keep its elements alive. The
+        # elements of a tuple in use are in use, so no other shapes have their addresses.
+        key = tuple(map(id, parts))
+        interned = _INTERNED_TUPLES.find(key)
         if interned is not None:
             return interned
         shape = object.__new__(cls)
@@ -321,7 +332,7 @@ class TupleShape:
             else isinstance(p, ArrayShape) and p.layout is not None
             for p in parts
         )
-        return _INTERNED_TUPLES.intern(parts, shape)
+        return _INTERNED_TUPLES.intern(key, shape)
 
     def __str__(self) -> str:
         return nested_text(self)
@@ -395,9 +406,7 @@ def intern_array(
     shape.rank = len(dimensions)
     shape.is_static = True not in dynamic_dimensions
     shape.is_bounded = UNBOUNDED not in dimensions
-    sizes = ",".join(shape.dimension_text(i) for i in range(shape.rank))
-    order = "" if layout is None else repr(layout)
-    shape._text = f"{element_type.name}[{sizes}]{order}"
+    shape._text = None
     return _INTERNED.intern(key, shape)
 
 

@@ -1,8 +1,8 @@
 """The MLIR context of modules.
 
-A context is slow to create and never frees uniqued attributes, constants included. All modules
-share one context until its constants exceed a limit. Then a new context is shared, and the old one
-is freed with its last module. A module with large constants gets its own context.
+A context is slow to create and never frees its types, locations and attributes, constants
+included. All modules share one context until these exceed a limit. Then a new context is shared,
+and the old one is freed with its last module. A module with large constants gets its own context.
 """
 
 from __future__ import annotations
@@ -18,29 +18,38 @@ OWN_CONTEXT_BYTES: Final = 1 << 20
 """A module with at least this many bytes of constants gets its own context."""
 
 MAX_SHARED_BYTES: Final = 64 << 20
-"""The maximum size of the constants in a shared context."""
+"""The maximum size of a shared context: its constants, and an estimate of the rest."""
+
+_BYTES_FOR_CODE: Final = 4
+"""An estimate of the bytes that a context keeps of each byte of bytecode: uniqued types, attributes
+and locations."""
 
 _LOCK: Final = threading.Lock()
 _SHARED: list[tuple[ir.Context, int]] = []
-"""The shared context and the size of its constants in bytes; empty before the first use."""
+"""The shared context and its size in bytes, as estimated; empty before the first use."""
 
 
-def shared_context(constant_bytes: int = 0) -> ir.Context:
+def shared_context(new_bytes: int = 0) -> ir.Context:
     """Return the context that modules currently share.
 
     Args:
-        constant_bytes: the size of the constants that will be created in it.
+        new_bytes: the size by which the context will grow.
     """
     with _LOCK:
         context, total = _SHARED[0] if _SHARED else (None, 0)
-        if context is None or total + constant_bytes > MAX_SHARED_BYTES:
+        if context is None or total + new_bytes > MAX_SHARED_BYTES:
             context, total = mlir.new_context(), 0
-        _SHARED[:] = [(context, total + constant_bytes)]
+        _SHARED[:] = [(context, total + new_bytes)]
         return context
 
 
-def context_for(constant_bytes: int) -> ir.Context:
-    """Return the shared context, or a new one for a module with large constants."""
+def context_for(constant_bytes: int, code_bytes: int) -> ir.Context:
+    """Return the shared context, or a new one for a module with large constants.
+
+    Args:
+        constant_bytes: the size of the module's constants.
+        code_bytes: the size of its bytecode.
+    """
     if constant_bytes >= OWN_CONTEXT_BYTES:
         return mlir.new_context()
-    return shared_context(constant_bytes)
+    return shared_context(constant_bytes + _BYTES_FOR_CODE * code_bytes)

@@ -6,12 +6,12 @@ StableHLO: Types. A bounded dimension is `?` with a bound in the tensor's encodi
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Any, Final, cast
 
 import numpy as np
 from jaxlib.mlir import ir
 
+from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import (
@@ -50,7 +50,7 @@ def element_type_text(element_type: PrimitiveType) -> str:
 _BY_TEXT: Final = {element_type_text(t): t for t in pt.ALL}
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def type_text(shape: ArrayShape | TokenShape) -> str:
     """The MLIR text of the type of an array or token; tuples have none."""
     if isinstance(shape, TokenShape):

@@ -97,7 +97,7 @@ def lower(computation: XlaComputation) -> StablehloModule:
     code = emitter.module(computation.name, pieces, attributes, meshes(computation))
     try:
         # Parsing verifies the module.
-        module = ir.Module.parse(code, context_for(emitter.writer.constant_bytes))
+        module = ir.Module.parse(code, context_for(emitter.writer.constant_bytes, len(code)))
         _fill(module, emitter.large_constants)
     except ir.MLIRError as error:
         raise _unverified(computation, called, error) from None

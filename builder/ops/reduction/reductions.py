@@ -18,10 +18,17 @@ from builder.graph.registry import op
 from builder.graph.subcomputations import as_computation, available_computation, is_library_function
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
-from builder.ops.operands import Operand, is_number, need_op, need_ops, number_constant
+from builder.ops.operands import (
+    Operand,
+    is_number,
+    need_op,
+    need_ops,
+    number_constant,
+    scalars_of,
+)
 from builder.schema import SCHEMAS
 from builder.support.signatures import per_signature
-from builder.types.shape import ArrayShape, Shape, intern_array
+from builder.types.shape import Shape
 
 Planned = tuple[Shape, Mapping[str, Any]]
 
@@ -137,7 +144,7 @@ def record_reduction(
         init_shapes, constants = _init_shapes(name, shapes, inits)
         planned = _library_plan(reduction, shapes, init_shapes, computation, argument)
         return _record(reduction, arrays, inits, init_shapes, constants, planned)
-    scalars = _scalars(name, shapes) * 2
+    scalars = scalars_of(name, shapes) * 2
     reducer = available_computation(name, "computation", computation, scalars)
     if reducer is not None:
         return _apply(reduction, arrays, inits, reducer, argument)
@@ -153,8 +160,10 @@ def _record_single(
     if isinstance(init, XlaOp):
         planned = _library_plan(reduction, shapes, (init.shape,), function, argument)
     else:
-        scalar = _scalars(name, shapes)[0]
-        init_shape, constant = number_constant(name, init, scalar.element_type, operand.shape)
+        element_type = operand.shape.element_type
+        if not element_type.is_array_element:
+            scalars_of(name, shapes)  # raises
+        init_shape, constant = number_constant(name, init, element_type, operand.shape)
         # The rules are checked before the constant is recorded.
         planned = _library_plan(reduction, shapes, (init_shape,), function, argument)
         builder = resolve_builder(name, operand)
@@ -173,7 +182,7 @@ def _library_plan(
 ) -> Planned:
     """Return the plan of a reduction by a function of this library, the usual case."""
     name = reduction.name
-    reducer = as_computation(name, "computation", function, _scalars(name, shapes) * 2)
+    reducer = as_computation(name, "computation", function, scalars_of(name, shapes) * 2)
     return reduction.plan(name, shapes, init_shapes, reducer, argument)
 
 
@@ -228,17 +237,10 @@ def _init_shapes(
             continue
         if not is_number(value) or index >= len(shapes):
             need_op(name, f"init value {index}", value)
-        scalar = _scalars(name, shapes)[index]
+        scalar = scalars_of(name, shapes)[index]
         shape, constants[index] = number_constant(name, value, scalar.element_type, shapes[0])
         init_shapes.append(shape)
     return tuple(init_shapes), constants
-
-
-@per_signature
-def _scalars(name: str, shapes: tuple[Shape, ...]) -> tuple[ArrayShape, ...]:
-    """Return a scalar shape of each operand's element type; raise if one is not an array."""
-    arrays = Check.numbered(name, "operand", shapes).arrays()
-    return tuple([intern_array(array.element_type, ()) for array in arrays])
 
 
 @op(SCHEMAS["reduce"], cpp_name="ReduceAll", section="Reduce (XlaBuilder's ReduceAll)")

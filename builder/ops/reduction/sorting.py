@@ -17,11 +17,10 @@ from builder.graph.recording import record, resolve_builder, rollback_on_error, 
 from builder.graph.registry import op
 from builder.graph.subcomputations import as_computation, available_computation
 from builder.graph.xla_op import XlaOp
-from builder.ops.operands import need_op, need_ops
+from builder.ops.operands import need_op, need_ops, scalars_of
 from builder.schema import SCHEMAS
 from builder.support.signatures import per_signature
-from builder.types.primitive_type import PrimitiveType
-from builder.types.shape import ArrayShape, Shape, intern_array
+from builder.types.shape import Shape
 
 _top_k_shape = per_signature(shape_inference.reduction.top_k.strict)
 
@@ -72,9 +71,9 @@ def sort(
     if not arrays:
         Check("sort").fail("at least one operand is needed, got none")
     shapes = tuple([array.shape for array in arrays])
+    scalars = tuple([s for scalar in scalars_of("sort", shapes) for s in (scalar, scalar)])
     if comparator is None:
-        comparator = default_comparator(_element_types(shapes))
-    scalars = _pairs_of_scalars(shapes)
+        comparator = default_comparator(scalars)
     order = available_computation("sort", "comparator", comparator, scalars)
     if order is not None:
         return _record_sort(arrays, shapes, order, number, is_stable)
@@ -93,18 +92,6 @@ def _record_sort(
     key = "sort", shapes, dimension, is_stable
     shape, attributes = order.planned(key, _sort_plan, shapes, order, dimension, is_stable)
     return record("sort", shape, arrays, attributes, 3)
-
-
-@per_signature
-def _element_types(shapes: tuple[Shape, ...]) -> tuple[PrimitiveType, ...]:
-    """Return the operands' element types; raise if an operand is not an array."""
-    return tuple([a.element_type for a in Check.numbered("sort", "operand", shapes).arrays()])
-
-
-@per_signature
-def _pairs_of_scalars(shapes: tuple[Shape, ...]) -> tuple[ArrayShape, ...]:
-    """Return the parameter shapes of a comparator: two scalars of each operand's element type."""
-    return tuple(intern_array(t, ()) for t in _element_types(shapes) for _ in range(2))
 
 
 # The key is the comparator's signature, so that callables that are recorded again share an entry.

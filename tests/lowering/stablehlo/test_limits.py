@@ -36,15 +36,15 @@ def with_constant(number: int, size: int) -> xb.XlaComputation:
 def test_a_new_context_after_many_large_constants(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(mlir_context, "MAX_SHARED_BYTES", 10_000)
+    monkeypatch.setattr(mlir_context, "MAX_SHARED_BYTES", 1_000_000)
     gc.collect()
     before = ir.Context._get_live_count()
     first = shared_context()
-    kept = lowering.lower(with_constant(0, 4000))
+    kept = lowering.lower(with_constant(0, 400_000))
     assert kept.module.context == first
     contexts = [first]
     for number in range(1, 20):
-        module = lowering.lower(with_constant(number, 4000))
+        module = lowering.lower(with_constant(number, 400_000))
         if shared_context() != contexts[-1]:
             contexts.append(shared_context())
         assert module.module.context == shared_context()
@@ -55,6 +55,25 @@ def test_a_new_context_after_many_large_constants(
     assert ir.Context._get_live_count() == before + 2
     assert kept.text.count("stablehlo.constant") == 1
     assert lowering.compile(kept, "cpu")()[0].item() == 0
+
+
+@pytest.mark.usefixtures("shared")
+def test_a_new_context_after_many_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A context keeps every type, so programs of ever new shapes need new contexts."""
+    monkeypatch.setattr(mlir_context, "MAX_SHARED_BYTES", 100_000)
+    gc.collect()
+    before = ir.Context._get_live_count()
+    first = shared_context()
+    for start in range(1, 3000, 100):
+        b = xb.XlaBuilder("types")
+        x = b.parameter(xb.f32[start, 3])
+        for _ in range(100):
+            x = xb.pad(x, 0.0, [(0, 1, 0), (0, 0, 0)])
+        lowering.lower(b.build(x))
+    assert shared_context() != first
+    del first
+    gc.collect()
+    assert ir.Context._get_live_count() == before + 1
 
 
 @pytest.mark.usefixtures("shared")

@@ -111,11 +111,12 @@ class XlaComputation:
         # Results of inference for ops that apply this computation: see `planned`.
         self.plans: SignatureTable[Any] = SignatureTable()
 
-    def planned(self, key: Any, plan: Callable[..., P], *arguments: Any) -> P:
-        """Return ``plan(*arguments)`` for an op that applies this computation, cached by `key`.
+    def planned(self, plan: Callable[..., P], *arguments: Any) -> P:
+        """Return ``plan(*arguments)`` for an op that applies this computation.
 
-        The cache belongs to the computation, and is freed with it.
+        The cache of results belongs to the computation, and is freed with it.
         """
+        key = plan, arguments
         cached: P | None = self.plans.get(key)
         return self.plans.add(key, plan(*arguments)) if cached is None else cached
 

@@ -210,7 +210,7 @@ def call(computation: Applied, *operands: XlaOp) -> XlaOp:
     )
     callee, arguments = _callee("call", computation, arguments, builder)
     shapes = _shapes_of(arguments)
-    shape, attributes = callee.planned(("call", shapes), _call_plan, callee, shapes)
+    shape, attributes = callee.planned(_call_plan, callee, shapes)
     return record("call", shape, arguments, attributes)
 
 
@@ -432,7 +432,7 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> 
         known = _recorded_before(condition, (shape,)), _recorded_before(body, (shape,))
         if known[0] is not None and known[1] is not None:
             # The rules are checked before the tuple is recorded, so nothing is rolled back.
-            attributes = _while_attributes(known[0], known[1], shape)
+            attributes = known[1].planned(_while_plan, *known, shape)
             state = init if type(init) is XlaOp else tuple(*ops)
             return record("while", shape, (state,), attributes)
     builder = resolve_builder("while_", *ops)
@@ -443,7 +443,7 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> 
         recorded, has_captures = _record_regions("while_", regions, builder)
         if not has_captures:
             condition, body = build_all(recorded)
-            attributes = _while_attributes(condition, body, state.shape)
+            attributes = body.planned(_while_plan, condition, body, state.shape)
             return record("while", state.shape, (state,), attributes)
         _while_shape(signature(recorded[0]), signature(recorded[1]), state.shape)
         (condition, body), captured = lift_captures(recorded, give_back=[False, True])
@@ -451,15 +451,6 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> 
         widened = tuple(state, *captured)
         attributes = {"condition": condition, "body": body}
         return record("while", widened.shape, (widened,), attributes)[0]
-
-
-def _while_attributes(
-    condition: XlaComputation, body: XlaComputation, state: Shape
-) -> Mapping[str, Any]:
-    """Check a loop, and return its attributes; both once for each state shape."""
-    key = ("while", condition, state)
-    attributes: Mapping[str, Any] = body.planned(key, _while_plan, condition, body, state)
-    return attributes
 
 
 def _while_plan(
@@ -575,10 +566,8 @@ def _record_conditional(
     shapes: builtins.tuple[Shape, ...],
     is_predicated: bool,
 ) -> XlaOp:
-    key = ("conditional", branches, which.shape, shapes, is_predicated)
-    shape, attributes = branches[0].planned(
-        key, _conditional_plan, branches, which.shape, shapes, is_predicated
-    )
+    arguments = branches, which.shape, shapes, is_predicated
+    shape, attributes = branches[0].planned(_conditional_plan, *arguments)
     return record("conditional", shape, (which, *states), attributes, 3)
 
 

@@ -392,13 +392,6 @@ def scatter(
         "scatter", "update_computation", update_computation, scalars_of("scatter", shapes) * 2
     )
     options = dimension_numbers, indices_are_sorted, unique_indices
-    shape, attributes = applied.planned(
-        ("scatter", shapes, indices.shape, update_shapes, *options),
-        _scatter_plan,
-        shapes,
-        indices.shape,
-        update_shapes,
-        applied,
-        *options,
-    )
+    arguments = shapes, indices.shape, update_shapes, applied, *options
+    shape, attributes = applied.planned(_scatter_plan, *arguments)
     return record("scatter", shape, (*arrays, indices, *values), attributes)

@@ -85,7 +85,7 @@ def of_op(op: XlaOp) -> float:
 
 def _of_computation(computation: XlaComputation) -> float:
     """Return the sum of the tolerances along the longest path to the root."""
-    sums: list[float] = computation.planned("interpreter.tolerance", accumulated, computation)
+    sums: list[float] = computation.planned(accumulated, computation)
     return sums[computation.root.id]
 
 

@@ -150,33 +150,38 @@ def _convolution_numbers(attribute: Any) -> ConvolutionDimensionNumbers:
     return ConvolutionDimensionNumbers(**values)
 
 
-class _AlgorithmFields(NamedTuple):
-    """The fields of ``#stablehlo.dot_algorithm<...>``; those of lhs and rhs are equal."""
-
-    precision_type: str
-    accumulation_type: str
-    component_count: int = 1
-    num_primitive_operations: int = 1
-    allow_imprecise_accumulation: bool = False
+def _algorithm_text(
+    precision: str, accumulation: str, operations: int = 1, *, is_imprecise: bool = False
+) -> str:
+    """Return ``#stablehlo.dot_algorithm<...>`` as MLIR prints it."""
+    return (
+        f"#stablehlo.dot_algorithm<lhs_precision_type = {precision}, "
+        f"rhs_precision_type = {precision}, accumulation_type = {accumulation}, "
+        f"lhs_component_count = 1, rhs_component_count = 1, "
+        f"num_primitive_operations = {operations}, "
+        f"allow_imprecise_accumulation = {str(is_imprecise).lower()}>"
+    )
 
 
 _ALGORITHMS: Final = {
-    DotAlgorithm.DOT_ANY_F8_ANY_F8_F32: _AlgorithmFields("f8E5M2", "f32"),
-    DotAlgorithm.DOT_ANY_F8_ANY_F8_F32_FAST_ACCUM: _AlgorithmFields("f8E5M2", "f32", 1, 1, True),
-    DotAlgorithm.DOT_F16_F16_F16: _AlgorithmFields("f16", "f16"),
-    DotAlgorithm.DOT_F16_F16_F32: _AlgorithmFields("f16", "f32"),
-    DotAlgorithm.DOT_BF16_BF16_BF16: _AlgorithmFields("bf16", "bf16"),
-    DotAlgorithm.DOT_BF16_BF16_F32: _AlgorithmFields("bf16", "f32"),
-    DotAlgorithm.DOT_BF16_BF16_F32_X3: _AlgorithmFields("bf16", "f32", 1, 3),
-    DotAlgorithm.DOT_BF16_BF16_F32_X6: _AlgorithmFields("bf16", "f32", 1, 6),
-    DotAlgorithm.DOT_BF16_BF16_F32_X9: _AlgorithmFields("bf16", "f32", 1, 9),
-    DotAlgorithm.DOT_TF32_TF32_F32: _AlgorithmFields("tf32", "f32"),
-    DotAlgorithm.DOT_TF32_TF32_F32_X3: _AlgorithmFields("tf32", "f32", 1, 3),
-    DotAlgorithm.DOT_F32_F32_F32: _AlgorithmFields("f32", "f32"),
-    DotAlgorithm.DOT_F64_F64_F64: _AlgorithmFields("f64", "f64"),
+    DotAlgorithm.DOT_ANY_F8_ANY_F8_F32: _algorithm_text("f8E5M2", "f32"),
+    DotAlgorithm.DOT_ANY_F8_ANY_F8_F32_FAST_ACCUM: _algorithm_text(
+        "f8E5M2", "f32", is_imprecise=True
+    ),
+    DotAlgorithm.DOT_F16_F16_F16: _algorithm_text("f16", "f16"),
+    DotAlgorithm.DOT_F16_F16_F32: _algorithm_text("f16", "f32"),
+    DotAlgorithm.DOT_BF16_BF16_BF16: _algorithm_text("bf16", "bf16"),
+    DotAlgorithm.DOT_BF16_BF16_F32: _algorithm_text("bf16", "f32"),
+    DotAlgorithm.DOT_BF16_BF16_F32_X3: _algorithm_text("bf16", "f32", 3),
+    DotAlgorithm.DOT_BF16_BF16_F32_X6: _algorithm_text("bf16", "f32", 6),
+    DotAlgorithm.DOT_BF16_BF16_F32_X9: _algorithm_text("bf16", "f32", 9),
+    DotAlgorithm.DOT_TF32_TF32_F32: _algorithm_text("tf32", "f32"),
+    DotAlgorithm.DOT_TF32_TF32_F32_X3: _algorithm_text("tf32", "f32", 3),
+    DotAlgorithm.DOT_F32_F32_F32: _algorithm_text("f32", "f32"),
+    DotAlgorithm.DOT_F64_F64_F64: _algorithm_text("f64", "f64"),
 }
-_BY_FIELDS: Final = {fields: algorithm for algorithm, fields in _ALGORITHMS.items()}
-_F8: Final = frozenset(element_type_text(t) for t in pt.ALL if t.is_floating and t.bits == 8)
+_BY_TEXT: Final = {text: algorithm for algorithm, text in _ALGORITHMS.items()}
+_F8: Final = "|".join(element_type_text(t) for t in pt.ALL if t.is_floating and t.bits == 8)
 
 
 def _algorithm(attribute: Any) -> DotAlgorithm:
@@ -185,38 +190,11 @@ def _algorithm(attribute: Any) -> DotAlgorithm:
     Raises:
         XlaError: XLA has no such algorithm.
     """
-    given = stablehlo.DotAlgorithm(attribute)
-    lhs, rhs = (
-        # The algorithms for any f8 types are in the table as those for f8E5M2.
-        ("f8E5M2" if str(precision_type) in _F8 else str(precision_type), count)
-        for precision_type, count in (
-            (given.lhs_precision_type, given.lhs_component_count),
-            (given.rhs_precision_type, given.rhs_component_count),
-        )
-    )
-    fields = _AlgorithmFields(
-        lhs[0],
-        str(given.accumulation_type),
-        lhs[1],
-        given.num_primitive_operations,
-        given.allow_imprecise_accumulation,
-    )
-    if lhs != rhs or fields not in _BY_FIELDS:
+    # The algorithms for any f8 types are in the table as those for f8E5M2.
+    text = re.sub(rf"\b(?:{_F8})\b", "f8E5M2", str(attribute))
+    if text not in _BY_TEXT:
         raise XlaError(f"XLA has no algorithm like its {attribute}")
-    return _BY_FIELDS[fields]
-
-
-def _algorithm_text(algorithm: DotAlgorithm) -> str:
-    fields = _ALGORITHMS[algorithm]
-    return (
-        f"#stablehlo.dot_algorithm<lhs_precision_type = {fields.precision_type}, "
-        f"rhs_precision_type = {fields.precision_type}, "
-        f"accumulation_type = {fields.accumulation_type}, "
-        f"lhs_component_count = {fields.component_count}, "
-        f"rhs_component_count = {fields.component_count}, "
-        f"num_primitive_operations = {fields.num_primitive_operations}, "
-        f"allow_imprecise_accumulation = {str(fields.allow_imprecise_accumulation).lower()}>"
-    )
+    return _BY_TEXT[text]
 
 
 CODECS: Final[dict[type[AttributeKind], Codec]] = {
@@ -237,7 +215,7 @@ CODECS: Final[dict[type[AttributeKind], Codec]] = {
         lambda kind, pair: f"[{', '.join(f'#{kind.dialect}<precision {p.value}>' for p in pair)}]",
         lambda _, names: Precision.pair(names or None),
     ),
-    Algorithm: Codec(lambda _, algorithm: _algorithm_text(algorithm), lambda _, a: _algorithm(a)),
+    Algorithm: Codec(lambda _, algorithm: _ALGORITHMS[algorithm], lambda _, a: _algorithm(a)),
     DimensionNumbers: Codec(_numbers_text, _numbers),
     ConvolutionDimensions: Codec(
         lambda _, numbers: _convolution_text(numbers), lambda _, a: _convolution_numbers(a)

@@ -187,17 +187,6 @@ class Emitter:
             types = self._types[shape] = tuple([self.writer.type(text) for text in texts])
         return types
 
-    def create(
-        self,
-        name: str,
-        shape: Shape,
-        operands: Sequence[Value],
-        attributes: Attributes = None,
-        regions: Sequence[RegionLike] = (),
-    ) -> list[Value]:
-        """Emit an operation and return its results, the leaves of a value of `shape`."""
-        return self.create_typed(name, self.types(shape), operands, attributes, regions)
-
     def value(
         self,
         name: str,

@@ -204,7 +204,7 @@ def _record_map(
 ) -> XlaOp:
     scalars, first = _map_arguments(shapes)
     applied = as_computation("map", "computation", computation, scalars)
-    shape, attributes = applied.planned(("map", shapes, places), _map_plan, shapes, applied, places)
+    shape, attributes = applied.planned(_map_plan, shapes, applied, places)
     if shape.rank and not all(_rank(a) for a in arrays):
         arrays = builtins.tuple(
             a

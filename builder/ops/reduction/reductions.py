@@ -196,8 +196,7 @@ def _apply(
     name = reduction.name
     shapes = tuple([array.shape for array in arrays])
     init_shapes, constants = _init_shapes(name, shapes, inits)
-    key = name, shapes, init_shapes, argument
-    planned = reducer.planned(key, reduction.plan, name, shapes, init_shapes, reducer, argument)
+    planned = reducer.planned(reduction.plan, name, shapes, init_shapes, reducer, argument)
     return _record(reduction, arrays, inits, init_shapes, constants, planned)
 
 

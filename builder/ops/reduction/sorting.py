@@ -89,8 +89,7 @@ def _record_sort(
     dimension: int,
     is_stable: bool,
 ) -> XlaOp:
-    key = "sort", shapes, dimension, is_stable
-    shape, attributes = order.planned(key, _sort_plan, shapes, order, dimension, is_stable)
+    shape, attributes = order.planned(_sort_plan, shapes, order, dimension, is_stable)
     return record("sort", shape, arrays, attributes, 3)
 
 

@@ -114,7 +114,7 @@ def scan(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         Region(state, lambda values: [_scan_condition(ctx, op, values[0])]),
         Region(state, lambda values: _scan_step(ctx, op, values)),
     ]
-    results = ctx.create("stablehlo.while", TupleShape(state), arguments, None, regions)
+    results = ctx.value("stablehlo.while", TupleShape(state), arguments, None, regions)
     return results[1 + num_inputs :]
 
 

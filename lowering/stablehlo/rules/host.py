@@ -61,7 +61,7 @@ def infeed(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         "layout": array(map(order_text, arrays)),
     }
     shape = TupleShape((*[a.with_layout(None) for a in arrays], op.shape.elements[1]))
-    *values, token = ctx.create("stablehlo.infeed", shape, operands, attributes)
+    *values, token = ctx.value("stablehlo.infeed", shape, operands, attributes)
     return _with_tokens(op.shape, values, token)
 
 

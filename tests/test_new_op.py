@@ -28,6 +28,7 @@ from builder.schema import (
     Attribute,
     CostClass,
     ResultType,
+    Tolerance,
     define,
 )
 from builder.schema.element_types import FLOATING
@@ -60,7 +61,7 @@ def define_erf_inv() -> Callable[..., xb.XlaOp]:
         result=ResultType.OPERAND,
         stablehlo="chlo.erf_inv",
         cost=CostClass.TRANSCENDENTAL,
-        ulps=16,
+        tolerance=Tolerance(16),
     )
 
     @op(schema, family="elementwise")
@@ -104,7 +105,7 @@ def define_fold() -> Callable[..., xb.XlaOp]:
         hlo="reduce",
         stablehlo="stablehlo.reduce",
         cost=CostClass.CUSTOM,
-        ulps_per_term=1,
+        tolerance=Tolerance(1, terms=lambda op: op.operands[0].shape.element_count),
     )
 
     @op(schema, family="reduction")
@@ -137,7 +138,7 @@ def test_a_unary_op(new_ops: tuple[Callable[..., xb.XlaOp], ...]) -> None:
     assert operations(module) == ["chlo.erf_inv", "func.return"]
     assert has_one_operation_for_each_op(new)
     assert new.stats().transcendentals == 6
-    assert tolerances.of_op(new.root) == 16
+    assert tolerances.of_op(new.root, "cpu") == 16
     values = np.linspace(-0.9, 0.9, 6, dtype=np.float32).reshape(2, 3)
     expected = scipy.special.erfinv(values)
     np.testing.assert_allclose(lowering.compile(new)(values), expected, rtol=1e-5)
@@ -154,7 +155,7 @@ def test_an_op_with_an_attribute(new_ops: tuple[Callable[..., xb.XlaOp], ...]) -
     assert operations(module) == ["stablehlo.reverse", "func.return"]
     assert has_one_operation_for_each_op(new)
     assert (new.stats().flops, new.stats().bytes_accessed) == (0, 48)
-    assert tolerances.of_op(new.root) == 0
+    assert tolerances.of_op(new.root, "cpu") == 0
     values = np.arange(6, dtype=np.float32).reshape(2, 3)
     np.testing.assert_array_equal(lowering.compile(new)(values), values[:, ::-1])
     with pytest.raises(xb.ShapeInferenceError, match="mirror: dimensions must be a dimension"):
@@ -173,7 +174,7 @@ def test_an_op_with_a_computation(new_ops: tuple[Callable[..., xb.XlaOp], ...]) 
     assert emitted(lowering.lower(new)) == {"stablehlo.reduce": 1, "stablehlo.add": 1}
     assert new.stats().uncounted == {"fold": 1}
     assert tolerances.is_sum(new.root)
-    assert tolerances.of_op(new.root) == 8
+    assert tolerances.of_op(new.root, "cpu") == 8
     values = np.arange(6, dtype=np.float32).reshape(2, 3)
     assert lowering.compile(new)(np.float32(1), values) == 16
 

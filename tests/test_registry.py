@@ -84,13 +84,15 @@ class TestEveryOperation:
 
     def test_only_exact_ops_have_no_tolerance(self, name: str) -> None:
         for op in ops(name):
-            schema = SCHEMAS[op.opcode]
+            tolerance = SCHEMAS[op.opcode].tolerance
             applied = () if op.opcode == "sort" else op.called_computations  # sort only compares
-            is_exact = not (schema.ulps or schema.ulps_per_term) and not any(
-                tolerances.of_op(inner) for computation in applied for inner in computation.ops
+            is_exact = not tolerance.ulps and not any(
+                tolerances.of_op(inner, "cpu")
+                for computation in applied
+                for inner in computation.ops
             )
-            assert (tolerances.of_op(op) == 0) == is_exact
-            assert tolerances.of_op(op) >= max(schema.ulps, schema.ulps_per_term)
+            assert (tolerances.of_op(op, "cpu") == 0) == is_exact
+            assert tolerances.of_op(op, "cpu") >= tolerance.ulps
 
     def test_is_documented(self, name: str) -> None:
         info = xb.OPERATIONS[name]

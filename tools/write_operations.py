@@ -56,7 +56,8 @@ The second one is generated from the schemas of the opcodes:
 - **Cost**: the operations performed, besides reading the operands and writing the result.
 {costs}
 - **Tolerance**: how far results of two implementations may differ, in units in the last place
-  (ulps) of floating-point results. `lowering/interpreter/tolerances.py` has exceptions for f64.
+  (ulps) of floating-point results. The terms of sums are counted for each element; the tolerance is
+  at least 8 ulps of the largest term. `lowering/legalize/accuracy.py` has exceptions of platforms.
 
 The last section lists what XLA's `xla_builder.h` declares, and its equivalent here.
 """
@@ -129,13 +130,20 @@ def cost_text(cost: Any) -> str:
 
 
 def tolerance_text(schema: Any) -> str:
-    if schema.ulps_per_term:
-        return f"{schema.ulps_per_term} for each term, at least 8"
-    if schema.ulps:
-        return str(schema.ulps)
-    if schema.computations and schema.opcode != "sort":
+    tolerance = schema.tolerance
+    if tolerance.applications is not None:
         return "of its computations"
-    return "exact"
+    if tolerance.terms is not None:
+        return f"{tolerance.ulps} for each term"
+    if not tolerance.complex_ulps or not admits_complex(schema):
+        return str(tolerance.ulps or "exact")
+    return f"{tolerance.ulps or 'exact'}; complex {tolerance.complex_ulps}"
+
+
+def admits_complex(schema: Any) -> bool:
+    """Whether an operand may be complex."""
+    types = [one for allowed in schema.element_types.values() for one in allowed.types]
+    return any(one.is_complex for one in types)
 
 
 Platforms = dict[str, dict[str, dict[str, str]]]

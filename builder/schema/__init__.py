@@ -34,3 +34,4 @@ from builder.schema.definition import (
 )
 from builder.schema.element_types import ElementTypes as ElementTypes
 from builder.schema.kinds import AttributeKind as AttributeKind
+from builder.schema.tolerance import LargestTerm as LargestTerm, Tolerance as Tolerance

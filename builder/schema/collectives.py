@@ -10,6 +10,7 @@ from builder.attributes.collectives import channel_of
 from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, define
 from builder.schema.element_types import ANY
 from builder.schema.kinds import CHANNEL, COMPUTATION, DIMENSION, GROUPS, INTEGER, PAIRS, UNIT
+from builder.schema.tolerance import APPLIED_REPEATEDLY
 
 
 def _all_participants(attributes: Mapping[str, Any]) -> ReplicaGroups:
@@ -52,6 +53,7 @@ define(
     (*DEVICES, _COMPUTATION),
     element_types={"operands": ANY},
     cost=CostClass.ELEMENTWISE,
+    tolerance=APPLIED_REPEATEDLY,
 )
 define(
     "all_gather",
@@ -64,6 +66,7 @@ define(
     "*operands",
     (*DEVICES, Attribute("scatter_dimension", DIMENSION, "dimensions"), _COMPUTATION),
     element_types={"operands": ANY},
+    tolerance=APPLIED_REPEATEDLY,
 )
 define(
     "all_to_all",

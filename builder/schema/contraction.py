@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from builder.attributes import DotDimensionNumbers, Padding, Precision, RaggedDotDimensionNumbers
@@ -19,6 +20,7 @@ from builder.schema.kinds import (
     Field,
     Precisions,
 )
+from builder.schema.tolerance import LargestTerm, Tolerance
 from builder.schema.window import window_text
 
 _DEFAULT = (Precision.DEFAULT, Precision.DEFAULT)
@@ -58,6 +60,17 @@ _RAGGED_DOT = DimensionNumbers(
     ],
 )
 
+
+def _contracted(op: Any) -> int:
+    """Return the number of products that are added up for an element."""
+    numbers = op.attributes["dimension_numbers"]
+    dot_numbers = getattr(numbers, "dot_dimension_numbers", numbers)
+    sizes = op.operands[0].shape.dimensions
+    return math.prod(sizes[d] for d in dot_numbers.lhs_contracting_dimensions)
+
+
+_DOT_TOLERANCE = Tolerance(2, terms=_contracted, largest_term=LargestTerm.PRODUCT)
+
 define(
     "dot_general",
     "lhs rhs",
@@ -69,7 +82,7 @@ define(
     element_types={"lhs": ANY, "rhs": ANY},
     hlo="dot",
     cost=CostClass.RULE,
-    ulps_per_term=2,
+    tolerance=_DOT_TOLERANCE,
 )
 
 define(
@@ -84,8 +97,15 @@ define(
     stablehlo="chlo.ragged_dot",
     synonyms=("mhlo.ragged_dot",),
     cost=CostClass.RULE,
-    ulps_per_term=2,
+    tolerance=_DOT_TOLERANCE,
 )
+
+
+def _kernel_size(op: Any) -> int:
+    """Return the number of products that are added up for an element."""
+    kernel = op.operands[1].shape.dimensions
+    output = op.attributes["dimension_numbers"].kernel_output_feature_dimension
+    return math.prod(size for d, size in enumerate(kernel) if d != output)
 
 
 def _window(op: Any) -> str:
@@ -120,5 +140,5 @@ define(
     section=BUILDER_H,
     element_types={"lhs": ANY, "rhs": ANY},
     cost=CostClass.RULE,
-    ulps_per_term=2,
+    tolerance=Tolerance(2, terms=_kernel_size, largest_term=LargestTerm.PRODUCT),
 )

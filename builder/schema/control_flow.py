@@ -5,9 +5,13 @@ The attributes do not describe most of these completely: HLO text or StableHLO h
 
 from __future__ import annotations
 
+from typing import Any
+
 from builder.schema.definition import BUILDER_H, Attribute, CostClass, define
 from builder.schema.element_types import ANY
 from builder.schema.kinds import COMPUTATION, DIMENSION, FLAG, INTEGER
+from builder.schema.tolerance import APPLIED_ONCE, APPLIED_REPEATEDLY, Tolerance
+from builder.types.shape import ArrayShape, leaves
 
 define("parameter", "", section=BUILDER_H, cost=CostClass.FREE)
 define("tuple", "*operands", cost=CostClass.FREE)
@@ -18,6 +22,7 @@ define(
     "init",
     (Attribute("condition", COMPUTATION), Attribute("body", COMPUTATION)),
     cost=CostClass.FREE,
+    tolerance=APPLIED_REPEATEDLY,
 )
 define(
     "call",
@@ -25,6 +30,7 @@ define(
     (Attribute("to_apply", COMPUTATION),),
     stablehlo="func.call",
     cost=CostClass.FREE,
+    tolerance=APPLIED_ONCE,
 )
 define(
     "composite",
@@ -34,6 +40,7 @@ define(
     section=BUILDER_H,
     hlo="call",
     cost=CostClass.FREE,
+    tolerance=APPLIED_ONCE,
 )
 define(
     "conditional",
@@ -41,7 +48,18 @@ define(
     (Attribute("branch_computations", COMPUTATION),),
     stablehlo="stablehlo.case",
     cost=CostClass.FREE,
+    tolerance=APPLIED_ONCE,
 )
+
+
+def _steps(op: Any) -> int:
+    """Return the size of the scanned dimension, or 1 if nothing is scanned."""
+    dimension = op.attributes["scan_dimension"]
+    shapes = [*(operand.shape for operand in op.operands), *leaves(op.shape)]
+    ranked = [s.dimensions for s in shapes if isinstance(s, ArrayShape) and s.rank > dimension]
+    return max((sizes[dimension] for sizes in ranked), default=1)
+
+
 define(
     "scan",
     "*operands",
@@ -55,4 +73,5 @@ define(
     section=BUILDER_H,
     element_types={"operands": ANY},
     stablehlo="stablehlo.while",
+    tolerance=Tolerance(applications=_steps),
 )

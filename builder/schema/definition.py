@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, ParamSpec
 
 from builder.schema.element_types import ElementTypes
 from builder.schema.kinds import COMPUTATION, AttributeKind
+from builder.schema.tolerance import EXACT, Tolerance
 
 P = ParamSpec("P")
 
@@ -103,9 +104,7 @@ class Schema:
         stablehlo: the name of the operation, with its dialect.
         synonyms: the operations, or targets of custom calls, that differ from it only in name.
         cost: see `CostClass`.
-        ulps: how far results of two implementations may differ, in units in the last place; 0 for
-            exact.
-        ulps_per_term: the same for each term that is added up for an element of the result.
+        tolerance: how far the results of two implementations may differ.
         value_attributes: the attributes that are not computations.
         computation_attributes: the computations, in the order of StableHLO's regions.
         computations: their names.
@@ -123,8 +122,7 @@ class Schema:
     stablehlo: str = ""
     synonyms: tuple[str, ...] = ()
     cost: CostClass = CostClass.DATA_MOVEMENT
-    ulps: float = 0
-    ulps_per_term: float = 0
+    tolerance: Tolerance = EXACT
     value_attributes: tuple[Attribute, ...] = field(init=False)
     computation_attributes: tuple[Attribute, ...] = field(init=False)
     computations: tuple[str, ...] = field(init=False)

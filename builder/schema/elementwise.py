@@ -22,20 +22,30 @@ from builder.schema.element_types import (
     ElementTypes,
 )
 from builder.schema.kinds import COMPUTATION, INTEGER32, INTEGERS, Enumeration
+from builder.schema.tolerance import APPLIED_ONCE, EXACT, Tolerance
 
 _UNARY: Final = "Element-wise unary functions"
 _BINARY: Final = "Element-wise binary arithmetic operations"
 
-# The cost of an opcode, and the ulps by which results may differ: 1 if IEEE 754 requires correct
-# rounding, 2 if hardware approximates, more for functions, whose accuracy StableHLO leaves to the
-# implementation.
-_Computed = tuple[CostClass, float]
-_EXACT: _Computed = CostClass.ELEMENTWISE, 0
-_ROUNDED: _Computed = CostClass.ELEMENTWISE, 1
-_APPROXIMATED: _Computed = CostClass.ELEMENTWISE, 2
-_ROOT: _Computed = CostClass.TRANSCENDENTAL, 2
-_SMOOTH: _Computed = CostClass.TRANSCENDENTAL, 8
-_STEEP: _Computed = CostClass.TRANSCENDENTAL, 16
+
+def _within(ulps: float, complex_ulps: float = 0) -> Tolerance:
+    return Tolerance(ulps, complex_ulps, flushes=True)
+
+
+# The cost of an opcode, and its tolerance: 1 ulp if IEEE 754 requires correct rounding, since
+# hardware may compute in another precision and round again; 2 if hardware approximates; more for
+# functions, whose accuracy StableHLO leaves to the implementation. Complex numbers are computed
+# from functions and products of their parts, which may cancel.
+_Computed = tuple[CostClass, Tolerance]
+_EXACT: _Computed = CostClass.ELEMENTWISE, EXACT
+_ORDERING: _Computed = CostClass.ELEMENTWISE, _within(0)
+_SIGN: _Computed = CostClass.ELEMENTWISE, _within(0, 16)
+_ROUNDED: _Computed = CostClass.ELEMENTWISE, _within(1, 8)
+_APPROXIMATED: _Computed = CostClass.ELEMENTWISE, _within(2, 16)
+_ROOT: _Computed = CostClass.TRANSCENDENTAL, _within(2, 16)
+_SMOOTH: _Computed = CostClass.TRANSCENDENTAL, _within(8, 64)
+_PERIODIC: _Computed = CostClass.TRANSCENDENTAL, _within(8, 256)
+_STEEP: _Computed = CostClass.TRANSCENDENTAL, _within(16, 256)
 
 
 def _elementwise(
@@ -50,7 +60,7 @@ def _elementwise(
     stablehlo: str = "",
     synonyms: tuple[str, ...] = (),
 ) -> None:
-    cost, ulps = computed
+    cost, tolerance = computed
     define(
         opcode,
         operands,
@@ -61,7 +71,7 @@ def _elementwise(
         stablehlo=stablehlo,
         synonyms=synonyms,
         cost=cost,
-        ulps=ulps,
+        tolerance=tolerance,
     )
 
 
@@ -83,14 +93,14 @@ _chlo("asinh", FLOATING_OR_COMPLEX)
 _chlo("atanh", FLOATING_OR_COMPLEX)
 # StableHLO's specification admits complex cube roots; no XLA backend compiles them.
 _unary("cbrt", FLOATING, _ROOT, _UNARY)
-_unary("ceil", FLOATING, _EXACT, _UNARY)
+_unary("ceil", FLOATING, _ORDERING, _UNARY)
 _chlo("cosh", FLOATING_OR_COMPLEX)
-_unary("cosine", FLOATING_OR_COMPLEX, _SMOOTH, _UNARY, cpp_name="Cos")
+_unary("cosine", FLOATING_OR_COMPLEX, _PERIODIC, _UNARY, cpp_name="Cos")
 _unary("count_leading_zeros", INTEGER, _EXACT, BUILDER_H, cpp_name="Clz")
 _chlo("erf", FLOATING)
 _unary("exponential", FLOATING_OR_COMPLEX, _SMOOTH, _UNARY, cpp_name="Exp")
 _unary("exponential_minus_one", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, cpp_name="Expm1")
-_unary("floor", FLOATING, _EXACT, _UNARY)
+_unary("floor", FLOATING, _ORDERING, _UNARY)
 _unary("imag", FLOATING_OR_COMPLEX, _EXACT, _UNARY, result=ResultType.REAL_PART)
 _unary("is_finite", FLOATING, _EXACT, _UNARY, result=ResultType.PRED)
 _unary("log", FLOATING_OR_COMPLEX, _SMOOTH, _UNARY)
@@ -100,11 +110,11 @@ _unary("negate", NUMBER, _EXACT, _UNARY, cpp_name="Neg")
 _unary("not", PRED_OR_INTEGER, _EXACT, _UNARY)
 _unary("popcnt", INTEGER, _EXACT, _UNARY, cpp_name="PopulationCount")
 _unary("real", FLOATING_OR_COMPLEX, _EXACT, _UNARY, result=ResultType.REAL_PART)
-_unary("round_nearest_afz", FLOATING, _EXACT, _UNARY, cpp_name="Round")
-_unary("round_nearest_even", FLOATING, _EXACT, _UNARY)
+_unary("round_nearest_afz", FLOATING, _ORDERING, _UNARY, cpp_name="Round")
+_unary("round_nearest_even", FLOATING, _ORDERING, _UNARY)
 _unary("rsqrt", FLOATING_OR_COMPLEX, _ROOT, _UNARY)
-_unary("sign", SIGNED_NUMBER, _EXACT, _UNARY)
-_unary("sine", FLOATING_OR_COMPLEX, _SMOOTH, BUILDER_H, cpp_name="Sin")
+_unary("sign", SIGNED_NUMBER, _SIGN, _UNARY)
+_unary("sine", FLOATING_OR_COMPLEX, _PERIODIC, BUILDER_H, cpp_name="Sin")
 _chlo("sinh", FLOATING_OR_COMPLEX)
 _unary("sqrt", FLOATING_OR_COMPLEX, _ROOT, _UNARY)
 _unary("tan", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, synonyms=("chlo.tan", "mhlo.tan"))
@@ -115,8 +125,8 @@ _binary("and", PRED_OR_INTEGER, _EXACT, _BINARY)
 _binary("atan2", FLOATING_OR_COMPLEX, _SMOOTH, BUILDER_H)
 _binary("complex", PART_OF_COMPLEX, _EXACT, BUILDER_H, result=ResultType.COMPLEX)
 _binary("divide", NUMBER, _APPROXIMATED, _BINARY, cpp_name="Div")
-_binary("maximum", ORDERED, _EXACT, _BINARY, cpp_name="Max")
-_binary("minimum", ORDERED, _EXACT, _BINARY, cpp_name="Min")
+_binary("maximum", ORDERED, _ORDERING, _BINARY, cpp_name="Max")
+_binary("minimum", ORDERED, _ORDERING, _BINARY, cpp_name="Min")
 _binary(
     "mulhi",
     INTEGER,
@@ -163,12 +173,14 @@ define(
     section="Element-wise comparison operations",
     element_types={"lhs": ANY, "rhs": ANY},
     cost=CostClass.ELEMENTWISE,
+    tolerance=_within(0),
 )
 define(
     "clamp",
     "min operand max",
     element_types={"min": ORDERED, "operand": ORDERED, "max": ORDERED},
     cost=CostClass.ELEMENTWISE,
+    tolerance=_within(0),
 )
 define(
     "select",
@@ -185,6 +197,7 @@ define(
     ),
     element_types={"operands": ANY},
     cost=CostClass.RULE,
+    tolerance=APPLIED_ONCE,
 )
 define(
     "convert",
@@ -192,7 +205,7 @@ define(
     cpp_name="ConvertElementType",
     element_types={"operand": ANY},
     cost=CostClass.ELEMENTWISE,
-    ulps=1,
+    tolerance=_within(1, 2),
 )
 define(
     "bitcast_convert",
@@ -216,6 +229,6 @@ define(
     (Attribute("exponent_bits", INTEGER32), Attribute("mantissa_bits", INTEGER32)),
     element_types={"operand": FLOATING},
     cost=CostClass.ELEMENTWISE,
-    ulps=1,
+    tolerance=_within(1, 2),
 )
 define("constant", "", cpp_name="ConstantLiteral", section=BUILDER_H, cost=CostClass.FREE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from builder.schema.definition import BUILDER_H, Attribute, CostClass, define
 from builder.schema.element_types import ANY
 from builder.schema.kinds import COMPUTATION
+from builder.schema.tolerance import APPLIED_REPEATEDLY
 
 define(
     "create_token",
@@ -22,7 +23,13 @@ define("infeed", "token")
 define("outfeed", "operand token", section=BUILDER_H, cost=CostClass.RULE)
 define("send", "operand token", element_types={"operand": ANY})
 define("recv", "token")
-define("custom_call", "*operands", (Attribute("to_apply", COMPUTATION),), cost=CostClass.CUSTOM)
+define(
+    "custom_call",
+    "*operands",
+    (Attribute("to_apply", COMPUTATION),),
+    cost=CostClass.CUSTOM,
+    tolerance=APPLIED_REPEATEDLY,
+)
 define(
     "python_call",
     "*operands",

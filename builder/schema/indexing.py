@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from builder.attributes import GatherDimensionNumbers, ScatterDimensionNumbers
 from builder.schema.definition import Attribute, CostClass, define
 from builder.schema.element_types import ANY, INTEGER
 from builder.schema.kinds import COMPUTATION, FLAG, INTEGERS, DimensionNumbers, Field
+from builder.schema.tolerance import Tolerance
 
 define(
     "dynamic_slice",
@@ -42,6 +44,15 @@ define(
     element_types={"operand": ANY, "start_indices": INTEGER},
     cost=CostClass.RULE,
 )
+
+
+def _windows(op: Any) -> int:
+    """Return the number of windows, which may all update the same element."""
+    in_window = op.attributes["dimension_numbers"].update_window_dims
+    sizes = op.operands[-1].shape.dimensions
+    return math.prod(size for d, size in enumerate(sizes) if d not in in_window)
+
+
 define(
     "scatter",
     "*operands scatter_indices *updates",
@@ -57,4 +68,5 @@ define(
     ),
     element_types={"operands": ANY, "scatter_indices": INTEGER, "updates": ANY},
     cost=CostClass.RULE,
+    tolerance=Tolerance(applications=_windows),
 )

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 from builder.schema.definition import Attribute, define
 from builder.schema.element_types import FLOATING
 from builder.schema.kinds import FLOAT32, INTEGER
+from builder.schema.tolerance import Tolerance
 
 _ATTRIBUTES = (Attribute("epsilon", FLOAT32), Attribute("feature_index", INTEGER))
+
+
+def _averaged(op: Any) -> int:
+    """Return the number of elements that are averaged for a feature."""
+    sizes = op.operands[0].shape.dimensions
+    return math.prod(size for d, size in enumerate(sizes) if d != op.attributes["feature_index"])
+
 
 for _opcode, _operands in (
     ("batch_norm_training", "operand scale offset"),
@@ -18,5 +29,5 @@ for _opcode, _operands in (
         _operands,
         _ATTRIBUTES,
         element_types=dict.fromkeys(_operands.split(), FLOATING),
-        ulps_per_term=2,
+        tolerance=Tolerance(2, terms=_averaged),
     )

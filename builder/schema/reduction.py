@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from builder.attributes import Padding
 from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, define
 from builder.schema.element_types import ANY
 from builder.schema.kinds import COMPUTATION, DIMENSION, FLAG, INTEGER, INTEGERS, PAIRS
+from builder.schema.tolerance import Tolerance
 from builder.schema.window import window_text
+
+
+def _reduced(op: Any) -> int:
+    """Return the number of elements that are combined."""
+    sizes = op.operands[0].shape.dimensions
+    return math.prod(sizes[d] for d in op.attributes["dimensions"])
+
+
+def _window_size(op: Any) -> int:
+    """Return the number of elements in a window."""
+    return math.prod(op.attributes["window_dimensions"])
+
 
 define(
     "reduce",
@@ -19,6 +33,7 @@ define(
     ),
     element_types={"operands": ANY, "init_values": ANY},
     cost=CostClass.RULE,
+    tolerance=Tolerance(applications=_reduced),
 )
 
 
@@ -46,6 +61,7 @@ define(
     ),
     element_types={"operands": ANY, "init_values": ANY},
     cost=CostClass.RULE,
+    tolerance=Tolerance(applications=_window_size),
 )
 define(
     "select_and_scatter",
@@ -60,6 +76,7 @@ define(
     ),
     element_types={"operand": ANY, "source": ANY, "init_value": ANY},
     cost=CostClass.RULE,
+    tolerance=Tolerance(applications=_window_size),
 )
 define(
     "sort",

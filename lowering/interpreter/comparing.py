@@ -65,14 +65,16 @@ def compare(
       additional results. Rounding errors accumulate. XLA fuses less than in the original program,
       since the values have to be available.
 
-    Two numbers are equal if they differ by at most the tolerance of the op in
-    `lowering.interpreter.tolerances`, in units in the last place (ulps) of their type. The
+    Two numbers are equal if they differ by at most the tolerance of the op, in units in the last
+    place (ulps) of their type: see docs/operations.md, and `lowering.legalize.accuracy`. The
     tolerance is 0 for integers, booleans and ops that move elements; small for arithmetic and
-    functions; and for sums as large as the number of terms, in units of the largest term. All NaNs
-    are equal, and so are the two zeros. Devices may flush subnormal numbers: where the tolerance is
-    not 0 they count as zero, and elements that elementwise arithmetic computes from them are not
-    compared. For an op that applies computations (a loop, a call) only the value is compared, with
-    the combined tolerances of its ops.
+    functions; and for sums as large as the number of terms, in units of the largest term. Complex
+    numbers are compared by the magnitude of their difference, in ulps of the larger part, because
+    the smaller part may have few correct digits. All NaNs are equal, and so are the two zeros; a
+    complex number with a NaN is equal to an infinite one. Devices may flush subnormal numbers:
+    where the tolerance is not 0 they count as zero, and elements that elementwise arithmetic
+    computes from them are not compared. For an op that applies computations (a loop, a call) only
+    the value is compared, with the combined tolerances of its ops.
 
     Accumulated rounding errors, in a result and without `from_reference`, are counted in ulps of
     the largest element of the array, and the tolerances are added up along the longest path to the
@@ -142,13 +144,13 @@ def compare(
         if from_reference
         else _program_values(subject, arguments, target)
     )
-    accumulated = tolerances.accumulated(reference)
+    accumulated = tolerances.accumulated(reference, target.platform)
     missing = set(left_out)  # by identity: == records an op
     ops = []
     for op in reference.ops:
         if op.opcode in _NOT_COMPUTED or op in missing or op.id not in device_values:
             continue
-        default = tolerances.of_op(op) if from_reference else accumulated[op.id]
+        default = tolerances.of_op(op, target.platform) if from_reference else accumulated[op.id]
         tolerance = _tolerance(ulps, op.opcode, default)
         # Accumulated errors may exceed small elements, which are sums of larger canceling ones.
         operands = [reference_values[o] for o in op.operands] if from_reference else None
@@ -388,10 +390,11 @@ def _from_subnormal(operands: list[Array], sizes: tuple[int, ...]) -> Array:
     mask = np.zeros(sizes, bool)
     for operand in operands:
         element_type = pt.from_dtype(operand.dtype)
-        if operand.shape != sizes or not element_type.is_floating:
+        if operand.shape != sizes or not (element_type.is_floating or element_type.is_complex):
             continue
         with np.errstate(all="ignore"):
-            magnitude = np.abs(operand.astype(np.float64))
+            wide = np.complex128 if element_type.is_complex else np.float64
+            magnitude = np.abs(operand.astype(wide))
         mask |= (magnitude > 0) & (magnitude <= tolerances.smallest_normal(element_type))
     return mask
 
@@ -401,7 +404,7 @@ def _difference(
 ) -> Difference:
     shape = f"{pt.from_dtype(expected.dtype)}[{','.join(map(str, expected.shape))}]"
     a, b = (_flushed(actual), _flushed(expected)) if tolerance else (actual, expected)
-    ulps = in_units_of(a, b, unit) if unit else distances(a, b)
+    ulps = in_units_of(a, b, unit) if tolerance else distances(a, b)
     if not ulps.size or not ulps.max():
         return Difference(op, path, shape, ulps.size, 0.0, tolerance, 0, None, "", "")
     index = np.unravel_index(int(ulps.argmax()), ulps.shape)

@@ -19,7 +19,8 @@ class Difference:
         shape: the array's shape, as text.
         elements: the number of elements.
         ulps: the largest distance of two elements, in units in the last place of the element type;
-            for integers and booleans their difference. Infinite between a NaN and a number.
+            for integers and booleans their difference; for computed complex numbers the magnitude
+            of their difference. Infinite between a NaN and a finite number.
         tolerance: the largest distance of elements that count as equal.
         beyond: the number of elements with a larger distance.
         index: the index of the elements with the largest distance; None if all are equal.

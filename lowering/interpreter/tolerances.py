@@ -1,18 +1,9 @@
-"""The tolerance of each op: the largest difference of values that count as equal.
+"""The tolerances of recorded ops and computations.
 
-It is in units in the last place (ulps) of the element type; schemas define it for elementwise ops:
-
-- 0 for integers and booleans, and for ops that move or select elements, signs, rounding to
-  integers, and comparisons;
-- 1 for operations that IEEE 754 rounds correctly (+ - *), since hardware may compute in another
-  precision and round again; 2 for operations with approximations (division, roots);
-- more for functions, whose accuracy is implementation-defined;
-- 1 for each term of a sum, since the order and the type of the additions are
-  implementation-defined. These are ulps of the largest term: where terms cancel, the error of the
-  remainder has that magnitude.
-
-The tolerance of an op that applies computations is the sum of tolerances along the longest path
-through them, times the number of applications for one element.
+A schema has the tolerance of its op as data (`builder.schema.tolerance`), and
+`lowering.legalize.accuracy` has what a platform computes less accurately. The tolerance of an op
+that applies computations is the sum of tolerances along the longest path through them, times the
+number of applications for one element.
 """
 
 from __future__ import annotations
@@ -24,114 +15,69 @@ import numpy as np
 
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
-from builder.schema import SCHEMAS
+from builder.schema import SCHEMAS, LargestTerm
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
-from builder.types.shape import ArrayShape, Shape, leaves
+from builder.types.shape import ArrayShape
+from lowering.legalize.accuracy import INACCURATE
 
 Array = np.ndarray[Any, Any]
 
-_F64_TOLERANCES: Final[dict[str, float]] = dict.fromkeys(("log_plus_one", "atanh"), 256)
-"""Functions with an inaccurate approximation for f64 on XLA's CPU backend."""
-
-_EXACT_ARITHMETIC: Final = frozenset(
-    (
-        *("ceil", "floor", "round_nearest_afz", "round_nearest_even", "sign"),
-        *("maximum", "minimum", "clamp", "compare"),
-    )
-)
+MIN_OF_SUM: Final = 8.0
+"""The tolerance of sums of few terms: products may be rounded twice, or not at all."""
 
 
 def may_flush(op: XlaOp) -> bool:
-    """Return whether devices may flush subnormal operands to zero.
-
-    This holds for elementwise arithmetic and comparisons; ops that move elements preserve them.
-    """
-    return SCHEMAS[op.opcode].ulps > 0 or op.opcode in _EXACT_ARITHMETIC
-
-
-_LOOP_STEPS: Final = 64
-"""The assumed number of iterations of a loop, which is unknown before it runs."""
-
-_APPLYING_SUMS: Final = frozenset(
-    (
-        *("reduce", "reduce_window", "scatter", "select_and_scatter"),
-        *("call", "composite", "while", "conditional", "scan"),
-    )
-)
-"""Opcodes whose computations may add up terms."""
+    """Return whether devices may flush subnormal operands to zero."""
+    return SCHEMAS[op.opcode].tolerance.flushes
 
 
 def is_sum(op: XlaOp) -> bool:
     """Return whether distances are counted in ulps of the largest term of a sum."""
-    return op.opcode in _APPLYING_SUMS or SCHEMAS[op.opcode].ulps_per_term > 0
+    tolerance = SCHEMAS[op.opcode].tolerance
+    return tolerance.terms is not None or tolerance.applications is not None
 
 
-def of_op(op: XlaOp) -> float:
-    """Return the tolerance of an op's floating-point and complex results for equal operands."""
-    ulps = SCHEMAS[op.opcode].ulps
-    if ulps:
-        is_double = isinstance(op.shape, ArrayShape) and op.shape.element_type in (pt.f64, pt.c128)
-        return _F64_TOLERANCES.get(op.opcode, ulps) if is_double else ulps
-    per_term = SCHEMAS[op.opcode].ulps_per_term
-    if per_term:
-        return max(8.0, per_term * _terms(op))
-    called = op.called_computations
-    if not called or op.opcode == "sort":
-        return 0.0
-    inner = max(map(_of_computation, called))
-    return inner * (_LOOP_STEPS if op.opcode == "while" else max(1, _applied(op)))
+def of_op(op: XlaOp, platform: str) -> float:
+    """Return the tolerance of an op's floating-point and complex results for equal operands.
+
+    Args:
+        op: the op.
+        platform: the platform that is compared.
+    """
+    tolerance = SCHEMAS[op.opcode].tolerance
+    if tolerance.applications is not None:
+        called = op.called_computations
+        inner = max((_of_computation(each, platform) for each in called), default=0.0)
+        return inner * max(1, tolerance.applications(op)) if inner else 0.0
+    ulps = tolerance.ulps
+    if tolerance.complex_ulps is not None and _is_complex(op):
+        ulps = tolerance.complex_ulps
+    if tolerance.terms is not None:
+        return max(MIN_OF_SUM, ulps * tolerance.terms(op))
+    if isinstance(op.shape, ArrayShape) and platform in INACCURATE:
+        ulps = max(ulps, INACCURATE[platform].get((op.opcode, op.shape.element_type), 0.0))
+    return ulps
 
 
-def _of_computation(computation: XlaComputation) -> float:
+def _is_complex(op: XlaOp) -> bool:
+    shapes = (op.shape, *(operand.shape for operand in op.operands))
+    return any(isinstance(s, ArrayShape) and s.element_type.is_complex for s in shapes)
+
+
+def _of_computation(computation: XlaComputation, platform: str) -> float:
     """Return the sum of the tolerances along the longest path to the root."""
-    sums: list[float] = computation.planned(accumulated, computation)
+    sums: list[float] = computation.planned(accumulated, computation, platform)
     return sums[computation.root.id]
 
 
-def accumulated(computation: XlaComputation) -> list[float]:
+def accumulated(computation: XlaComputation, platform: str) -> list[float]:
     """Return the sum of the tolerances along the longest path to each op."""
     sums: list[float] = []
     for op in computation.ops:
         before = max((sums[operand.id] for operand in op.operands), default=0.0)
-        sums.append(before + of_op(op))
+        sums.append(before + of_op(op, platform))
     return sums
-
-
-def _terms(op: XlaOp) -> int:
-    """Return an upper bound of the number of terms of one element."""
-    operands = [_sizes(operand.shape) for operand in op.operands]
-    if op.opcode in ("dot_general", "ragged_dot"):
-        lhs = operands[0]
-        numbers = op.attributes.get("dimension_numbers")
-        contracted = getattr(numbers, "lhs_contracting_dimensions", range(len(lhs)))
-        return math.prod(lhs[dimension] for dimension in contracted)
-    if op.opcode == "convolution":
-        return math.prod(operands[1])
-    if op.opcode in ("triangular_solve", "cholesky"):
-        return max(operands[0][-2:])
-    return math.prod(operands[0])
-
-
-def _applied(op: XlaOp) -> int:
-    """Return an upper bound of the number of applications for one element."""
-    if op.opcode in ("map", "call", "composite", "conditional"):
-        return 1
-    count = math.prod(_sizes(op.operands[0].shape))
-    if op.opcode == "scan":
-        dimension: int = op.attributes["scan_dimension"]
-        scanned = [*(operand.shape for operand in op.operands), *leaves(op.shape)]
-        return max((_sizes(leaf)[dimension : dimension + 1] or (1,))[0] for leaf in scanned)
-    if op.opcode == "reduce":
-        results = _sizes(next(iter(leaves(op.shape))))
-        return max(1, count // max(1, math.prod(results)))
-    if op.opcode == "scatter":
-        return math.prod(_sizes(op.operands[-1].shape))
-    return count
-
-
-def _sizes(shape: Shape) -> tuple[int, ...]:
-    return shape.dimensions if isinstance(shape, ArrayShape) else ()
 
 
 def largest(values: list[Array]) -> float:
@@ -149,15 +95,17 @@ def largest(values: list[Array]) -> float:
 
 def largest_term(op: XlaOp, operands: list[Array], result: Array) -> float:
     """Return an upper bound of the terms in the sums of an op's result."""
-    if op.opcode in _PRODUCTS:
-        return max(largest([result]), math.prod(largest([operand]) for operand in operands[:2]))
-    return largest([result, *operands])
-
-
-_PRODUCTS: Final = frozenset(("dot_general", "convolution", "ragged_dot"))
+    match SCHEMAS[op.opcode].tolerance.largest_term:
+        case LargestTerm.RESULT:
+            return largest([result])
+        case LargestTerm.PRODUCT:
+            product = math.prod(largest([operand]) for operand in operands[:2])
+            return max(largest([result]), product)
+        case _:
+            return largest([result, *operands])
 
 
 def smallest_normal(element_type: PrimitiveType) -> float:
-    """Return the smallest normal number of a floating-point type."""
-    info = pt.float_info(element_type)
+    """Return the smallest normal number of a type, or of its parts."""
+    info = pt.float_info(element_type.real_type)
     return float(info.smallest_normal)

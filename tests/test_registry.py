@@ -25,6 +25,16 @@ from lowering.stablehlo.rules.registry import CHECKS, EXCEPTIONS, RULES
 platforms = load_script("tools/write_platforms.py")
 
 
+UNDESCRIBED = {
+    "function",  # a Python function
+    "number",  # of a parameter
+    "shape_with_layout",  # in place of the shape of the op
+    "use_global_device_ids",  # False for collectives without the argument
+    "value",  # of a constant
+}
+"""The attributes that no schema describes: they have no text, or it depends on the op's shape."""
+
+
 @cache
 def computations(name: str) -> list[xb.XlaComputation]:
     """Return the computations that the example in an operation's docstring records."""
@@ -59,6 +69,13 @@ class TestEveryOperation:
     def test_lowers_to_a_verified_module(self, name: str) -> None:
         for computation in computations(name):
             assert lowering.lower(computation).module.operation.verify()
+
+    def test_schema_describes_the_attributes(self, name: str) -> None:
+        for op in ops(name):
+            schema = SCHEMAS[op.opcode]
+            optional = {"to_apply"} if op.opcode == "custom_call" else set()
+            described = {*(one.name for one in schema.value_attributes), *schema.computations}
+            assert described - optional <= set(op.attributes) <= described | UNDESCRIBED
 
     def test_cost_is_that_of_the_schema(self, name: str) -> None:
         for op in ops(name):

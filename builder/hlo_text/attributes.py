@@ -7,7 +7,7 @@ from collections.abc import Callable
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.schema import MISSING, Group, Schema
-from builder.schema.kinds import COMPUTATION
+from builder.schema.kinds import Computation
 
 
 def attributes_text(schema: Schema, op: XlaOp, called: Callable[[XlaComputation], str]) -> str:
@@ -22,9 +22,11 @@ def attributes_text(schema: Schema, op: XlaOp, called: Callable[[XlaComputation]
     for attribute in schema.attributes:
         if isinstance(attribute, Group):
             parts.append(attribute.hlo(op))
-        elif attribute.kind is COMPUTATION:
-            name = attribute.hlo or attribute.name
-            parts.append(f", {name}={called(op.attributes[attribute.name])}")
+        elif isinstance(attribute.kind, Computation):
+            computation = op.attributes.get(attribute.name)
+            if computation is not None:
+                name = attribute.hlo or attribute.name
+                parts.append(attribute.kind.hlo(name, called(computation)))
         elif attribute.hlo is not None:
             written = attribute.written
             value = op.attributes[attribute.name] if written is None else written(op.attributes)

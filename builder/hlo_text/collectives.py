@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from builder.graph.xla_op import XlaOp
 from builder.hlo_text.printer import Instruction, Printer, rule
-from builder.schema.kinds import braces
+from builder.schema.syntax import braces
 from builder.types.shape import ArrayShape, intern_array
 
 

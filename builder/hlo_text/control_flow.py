@@ -1,28 +1,15 @@
-"""Rules for parameters, composites and conditionals."""
+"""Rules for parameters and conditionals."""
 
 from __future__ import annotations
 
 from builder.graph.xla_op import XlaOp
-from builder.hlo_text.printer import FRONTEND_ATTRIBUTES, Instruction, Printer, rule
+from builder.hlo_text.printer import Instruction, Printer, rule
 from builder.types import primitive_type as pt
 
 
 @rule("parameter")
 def _parameter(printer: Printer, op: XlaOp, name: str, operands: str) -> Instruction:
     return name, str(op.attributes["number"]), ""
-
-
-@rule("composite")
-def _composite(printer: Printer, op: XlaOp, name: str, operands: str) -> Instruction:
-    to_apply = printer.called(op.attributes["to_apply"])
-    return name, operands, f", to_apply={to_apply}, is_composite=true"
-
-
-FRONTEND_ATTRIBUTES["composite"] = lambda op: {
-    "composite.attributes": op.attributes["composite_attributes"],
-    "composite.name": op.attributes["name"],
-    "composite.version": str(op.attributes["version"]),
-}
 
 
 @rule("conditional")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from builder.attributes.annotations import meshes
 from builder.graph.computation import XlaComputation
 from builder.hlo_text.printer import ModuleNames, Printer
-from builder.hlo_text.syntax import identifier, quoted, with_layout
-from builder.schema.kinds import braces
+from builder.hlo_text.syntax import identifier
+from builder.schema.syntax import braces, quoted, with_layout
 
 
 def module_text(computation: XlaComputation, *, metadata: bool = False) -> str:

@@ -12,9 +12,9 @@ from typing import Final
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.hlo_text.attributes import attributes_text
-from builder.hlo_text.syntax import identifier, quoted, with_layout
+from builder.hlo_text.syntax import identifier
 from builder.schema import SCHEMAS
-from builder.schema.kinds import braces
+from builder.schema.syntax import braces, quoted, with_layout
 from builder.sharding.text import as_per_value, is_shardy, join_leaf_texts
 from builder.support.registration import registrar
 from builder.support.unique_names import UniqueNames
@@ -126,8 +126,8 @@ class Printer:
                 attributes["xla.sdy.sharding"] = sharding if is_value else as_per_value(sharding)
             else:
                 text += f", sharding={sharding}"
-        if op.opcode in FRONTEND_ATTRIBUTES:
-            attributes |= FRONTEND_ATTRIBUTES[op.opcode](op)
+        for attribute in SCHEMAS[op.opcode].frontend_attributes:
+            attributes[attribute.frontend] = str(op.attributes[attribute.name])
         if attributes:
             pairs = (f"{k}={quoted(v)}" for k, v in attributes.items())
             text += f", frontend_attributes={braces(pairs)}"
@@ -211,7 +211,3 @@ Rule = Callable[[Printer, XlaOp, str, str], Instruction]
 RULES: Final[dict[str, Rule]] = {}
 rule = registrar(RULES)
 """Register the decorated function as the rule of some opcodes."""
-
-
-FRONTEND_ATTRIBUTES: Final[dict[str, Callable[[XlaOp], dict[str, str]]]] = {}
-"""Functions that return the recorded attributes of an op that HLO has as frontend attributes."""

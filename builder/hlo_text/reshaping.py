@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from builder.graph.xla_op import XlaOp
 from builder.hlo_text.printer import Instruction, Printer, rule
-from builder.schema.kinds import braces
+from builder.schema.syntax import braces
 from builder.types.shape import ArrayShape, intern_array
 
 

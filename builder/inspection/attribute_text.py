@@ -11,8 +11,7 @@ import numpy as np
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.hlo_text.printer import Printer
-from builder.hlo_text.syntax import quoted
-from builder.schema.kinds import braces
+from builder.schema.syntax import braces, quoted
 from builder.types.literal_text import literal_text
 from builder.types.primitive_type import PrimitiveType
 

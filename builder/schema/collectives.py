@@ -31,6 +31,8 @@ CHANNEL_HANDLE = Attribute(
     absent=None,
     written=channel_of,
     parameter="channel_id",
+    # The number, because files have types of channels that collectives do not have.
+    argument=lambda channel: None if channel is None else channel.handle,
 )
 _GROUPS = Attribute("replica_groups", GROUPS)
 PARTICIPANTS = (CHANNEL_HANDLE, _GROUPS, Group(_layout))
@@ -55,16 +57,23 @@ define(
     cost=CostClass.ELEMENTWISE,
     tolerance=APPLIED_REPEATEDLY,
 )
+# StableHLO and HLO have it in the shapes.
+_SHARD_COUNT = Attribute("shard_count", INTEGER, None, None)
 define(
     "all_gather",
     "*operands",
-    (*DEVICES, Attribute("all_gather_dim", DIMENSION, "dimensions")),
+    (*DEVICES, Attribute("all_gather_dim", DIMENSION, "dimensions"), _SHARD_COUNT),
     element_types={"operands": ANY},
 )
 define(
     "reduce_scatter",
     "*operands",
-    (*DEVICES, Attribute("scatter_dimension", DIMENSION, "dimensions"), _COMPUTATION),
+    (
+        *DEVICES,
+        Attribute("scatter_dimension", DIMENSION, "dimensions"),
+        _SHARD_COUNT,
+        _COMPUTATION,
+    ),
     element_types={"operands": ANY},
     tolerance=APPLIED_REPEATEDLY,
 )

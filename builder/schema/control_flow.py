@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from builder.schema.definition import BUILDER_H, Attribute, CostClass, define
+from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, define
 from builder.schema.element_types import ANY
-from builder.schema.kinds import COMPUTATION, DIMENSION, FLAG, INTEGER
+from builder.schema.kinds import COMPUTATION, DICTIONARY, DIMENSION, FLAG, INTEGER, INTEGER32, TEXT
 from builder.schema.tolerance import APPLIED_ONCE, APPLIED_REPEATEDLY, Tolerance
 from builder.types.shape import ArrayShape, leaves
 
@@ -27,7 +27,7 @@ define(
 define(
     "call",
     "*operands",
-    (Attribute("to_apply", COMPUTATION),),
+    (Attribute("to_apply", COMPUTATION, stablehlo="callee"),),
     stablehlo="func.call",
     cost=CostClass.FREE,
     tolerance=APPLIED_ONCE,
@@ -35,7 +35,20 @@ define(
 define(
     "composite",
     "*operands",
-    (Attribute("to_apply", COMPUTATION),),
+    (
+        Attribute("to_apply", COMPUTATION, stablehlo="decomposition", parameter="computation"),
+        Attribute(
+            "composite_attributes",
+            DICTIONARY,
+            None,
+            frontend="composite.attributes",
+            absent=None,
+            parameter="attributes",
+        ),
+        Attribute("name", TEXT, None, frontend="composite.name"),
+        Attribute("version", INTEGER32, None, frontend="composite.version", absent=0),
+        Group(lambda _: ", is_composite=true"),
+    ),
     cpp_name="CompositeCall",
     section=BUILDER_H,
     hlo="call",

@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, NamedTuple, ParamSpec
 
 from builder.schema.element_types import ElementTypes
-from builder.schema.kinds import COMPUTATION, AttributeKind
+from builder.schema.kinds import AttributeKind, Computation
 from builder.schema.tolerance import EXACT, Tolerance
 
 P = ParamSpec("P")
@@ -34,7 +34,9 @@ class Attribute(NamedTuple):
         name: the name in the recorded op.
         kind: the kind, which defines how a value is printed, lowered and read.
         hlo: the name in HLO text, if it differs; None if a `Group` writes it.
-        stablehlo: the name in StableHLO, if it differs; None if StableHLO has no such attribute.
+        stablehlo: the name in StableHLO, if it differs; None if StableHLO has no such attribute. Of
+            a computation, the attribute that names its function; empty if it is a region.
+        frontend: the name of a frontend attribute in HLO text that has the value.
         omitted: the value that HLO text omits.
         absent: the value, as the public op takes it, that a StableHLO operation without the
             attribute implies.
@@ -48,6 +50,7 @@ class Attribute(NamedTuple):
     kind: AttributeKind
     hlo: str | None = ""
     stablehlo: str | None = ""
+    frontend: str = ""
     omitted: Any = MISSING
     absent: Any = MISSING
     unless: str = ""
@@ -106,6 +109,7 @@ class Schema:
         cost: see `CostClass`.
         tolerance: how far the results of two implementations may differ.
         value_attributes: the attributes that are not computations.
+        frontend_attributes: the attributes that are frontend attributes in HLO text.
         computation_attributes: the computations, in the order of StableHLO's regions.
         computations: their names.
     """
@@ -124,6 +128,7 @@ class Schema:
     cost: CostClass = CostClass.DATA_MOVEMENT
     tolerance: Tolerance = EXACT
     value_attributes: tuple[Attribute, ...] = field(init=False)
+    frontend_attributes: tuple[Attribute, ...] = field(init=False)
     computation_attributes: tuple[Attribute, ...] = field(init=False)
     computations: tuple[str, ...] = field(init=False)
 
@@ -133,8 +138,11 @@ class Schema:
         self.hlo = self.hlo or self.opcode.replace("_", "-")
         self.stablehlo = self.stablehlo or f"stablehlo.{self.opcode}"
         attributes = [a for a in self.attributes if isinstance(a, Attribute)]
-        self.value_attributes = tuple(a for a in attributes if a.kind is not COMPUTATION)
-        self.computation_attributes = tuple(a for a in attributes if a.kind is COMPUTATION)
+        self.value_attributes = tuple(a for a in attributes if not isinstance(a.kind, Computation))
+        self.frontend_attributes = tuple(a for a in attributes if a.frontend)
+        self.computation_attributes = tuple(
+            a for a in attributes if isinstance(a.kind, Computation)
+        )
         self.computations = tuple(a.name for a in self.computation_attributes)
 
     def __repr__(self) -> str:

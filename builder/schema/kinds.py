@@ -11,16 +11,9 @@ from operator import attrgetter
 from typing import Any, ClassVar, Final, NamedTuple
 
 from builder.attributes import ChannelHandle, DotAlgorithm, PaddingConfig, Precision, ReplicaGroups
-
-
-def braces(values: Iterable[Any]) -> str:
-    """A list in HLO text.
-
-    Example:
-        >>> braces([2, 3])
-        '{2,3}'
-    """
-    return "{" + ",".join(map(str, values)) + "}"
+from builder.attributes.host import OutputOperandAliasing
+from builder.schema.syntax import braces, quoted, with_layout
+from builder.types.shape import Shape
 
 
 class AttributeKind:
@@ -89,7 +82,11 @@ class Flags(AttributeKind):
         return braces(str(one).lower() for one in value)
 
 
-class Unit(Flag):
+class OptionalFlag(Flag):
+    """A Boolean that is false if StableHLO has no attribute."""
+
+
+class Unit(OptionalFlag):
     """A Boolean that StableHLO expresses by the presence of an attribute."""
 
 
@@ -136,6 +133,69 @@ class Enumeration(AttributeKind):
     def text(self, value: Any) -> str:
         name = self.name(value)
         return name.lower() if self.is_lower else name
+
+
+class NumberedEnumeration(AttributeKind):
+    """A member of an enumeration, whose number StableHLO has: ``schedule=SCHEDULE_LATEST``.
+
+    Attributes:
+        members: the enumeration.
+    """
+
+    def __init__(self, members: type[enum.IntEnum]) -> None:
+        self.members = members
+
+    def __str__(self) -> str:
+        return self.members.__name__
+
+    def text(self, value: enum.IntEnum) -> str:
+        return value.name
+
+
+class Text(AttributeKind):
+    """A string: ``infeed_config="x"``."""
+
+    NAME = "string"
+
+    def text(self, value: str) -> str:
+        return quoted(value)
+
+
+class Dictionary(AttributeKind):
+    """An MLIR dictionary, recorded as text."""
+
+    NAME = "dictionary"
+
+
+class ShapeWithLayout(AttributeKind):
+    """A shape: ``outfeed_shape=f32[2,3]{1,0}``."""
+
+    NAME = "shape"
+
+    def text(self, value: Shape) -> str:
+        return with_layout(value)
+
+
+class ShapesWithLayout(AttributeKind):
+    """A list of shapes: ``operand_layout_constraints={f32[2]{0}, f32[2,3]{0,1}}``."""
+
+    NAME = "shapes"
+
+    def text(self, value: Iterable[Shape]) -> str:
+        return f"{{{', '.join(map(with_layout, value))}}}"
+
+
+class Aliases(AttributeKind):
+    """Results in the memory of operands: ``output_to_operand_aliasing={{}: (0, {})}``."""
+
+    NAME = "OutputOperandAliasing"
+
+    def text(self, value: Iterable[OutputOperandAliasing]) -> str:
+        aliases = (
+            f"{braces(a.output_index)}: ({a.operand_number}, {braces(a.operand_index)})"
+            for a in value
+        )
+        return f"{{{', '.join(aliases)}}}"
 
 
 class Precisions(AttributeKind):
@@ -253,13 +313,19 @@ class Channel(AttributeKind):
 
 
 class Computation(AttributeKind):
-    """A computation that the op applies: a name in HLO text, a region in StableHLO.
+    """A computation that the op applies: a name in HLO text; a region or a function in StableHLO.
 
-    A conditional has a tuple of computations, and a custom call may have none; rules print and
-    lower these.
+    A conditional has a tuple of computations; rules print and lower these.
     """
 
     NAME = "computation"
+
+
+class OptionalComputation(Computation):
+    """A computation that an op may have: a list in HLO text and in StableHLO."""
+
+    def text(self, value: Any) -> str:
+        return braces([value])
 
 
 INTEGER: Final = Integer()
@@ -268,6 +334,7 @@ DIMENSION: Final = Dimension()
 INTEGERS: Final = Integers()
 FLAG: Final = Flag()
 FLAGS: Final = Flags()
+OPTIONAL_FLAG: Final = OptionalFlag()
 UNIT: Final = Unit()
 FLOAT32: Final = Float32()
 PRECISION: Final = Precisions()
@@ -277,4 +344,10 @@ PADDING: Final = Padding()
 PAIRS: Final = Pairs()
 GROUPS: Final = Groups()
 CHANNEL: Final = Channel()
+TEXT: Final = Text()
+DICTIONARY: Final = Dictionary()
+SHAPE: Final = ShapeWithLayout()
+SHAPES: Final = ShapesWithLayout()
+ALIASES: Final = Aliases()
 COMPUTATION: Final = Computation()
+OPTIONAL_COMPUTATION: Final = OptionalComputation()

@@ -67,7 +67,7 @@ define(
     "select_and_scatter",
     "operand source init_value",
     (
-        Attribute("window_dimensions", INTEGERS, None),
+        Attribute("window_dimensions", INTEGERS, None, absent=()),  # of a scalar
         Attribute("window_strides", INTEGERS, None, absent=None),
         Attribute("padding", PAIRS, None, absent=Padding.VALID),
         Group(_window),

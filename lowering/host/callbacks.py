@@ -32,9 +32,6 @@ from lowering.pjrt.nesting import NestingError, flatten_value, result_packer
 
 R = TypeVar("R")
 
-PYTHON_CALL: Final = "xlabuilder.python_call"
-"""The target of custom calls that represent calls of Python functions."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PythonFunction:

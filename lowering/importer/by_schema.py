@@ -1,7 +1,7 @@
 """Importers derived from the schemas of opcodes.
 
 The operation of a schema is recorded by a public op of the schema's opcode. The parameters with the
-names of the schema's operands, or else the first parameters, take the operands; the schema names
+names of the schema's operands, or else the first parameters, take the operands. The schema names
 the parameters of its attributes and computations. Operations that do not match a public op in this
 way have an importer by hand.
 """
@@ -21,6 +21,7 @@ from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS, Attribute, Schema
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import Shape
+from lowering.importer.failures import failure
 from lowering.importer.registry import DECOMPOSITIONS, IMPORTERS, Importer
 from lowering.stablehlo.attribute_codecs import attribute_names, read_attributes
 
@@ -36,8 +37,19 @@ def _singular(operand: str) -> str:
     return operand.removeprefix("*")
 
 
-def _computation(region: int, scope: Scope, _: ir.Operation) -> XlaComputation:
-    return scope.computation(region)
+def _region(number: int, scope: Scope, _: ir.Operation) -> XlaComputation:
+    return scope.computation(number)
+
+
+def _function(name: str, scope: Scope, operation: ir.Operation) -> XlaComputation | None:
+    """Return the computation of the function that an attribute names; the attribute may be a list,
+    or absent."""
+    symbols = scope.attribute(operation, name, ())
+    if isinstance(symbols, str):
+        symbols = (symbols,)
+    if len(symbols) > 1:
+        raise failure(operation, f"XLA's operation calls one computation, got {len(symbols)}")
+    return scope.functions[symbols[0]] if symbols else None
 
 
 def _result_element_type(scope: Scope, operation: ir.Operation) -> PrimitiveType:
@@ -99,8 +111,10 @@ class SchemaImporter:
             raise TypeError(f"{info.name} has too few parameters")
         by_name = {p.name: p for p in parameters if p.kind is not p.VAR_POSITIONAL}
         named = [by_name[name] for name in map(_singular, names) if name in by_name]
+        if named and len(named) < len(names):
+            raise TypeError(f"{info.name} has not all operands")
         self._keywords: tuple[str, ...] = ()
-        if len(named) == len(names) and named != for_operands:
+        if named and named != for_operands:
             for_operands = named
             self._keywords = tuple(parameter.name for parameter in named)
         others = [parameter for parameter in parameters if parameter not in for_operands]
@@ -108,7 +122,12 @@ class SchemaImporter:
         self._read_attributes = [a for a in schema.value_attributes if a.stablehlo is not None]
         self._attribute_names = attribute_names(schema)
         self._computed: list[tuple[str, Callable[[Scope, ir.Operation], Any]]] = [
-            (_parameter(attribute), partial(_computation, number))
+            (
+                _parameter(attribute),
+                partial(_function, attribute.stablehlo)
+                if attribute.stablehlo
+                else partial(_region, number),
+            )
             for number, attribute in enumerate(schema.computation_attributes)
         ]
         bound = {*map(_parameter, self._read_attributes), *dict(self._computed)}
@@ -136,21 +155,28 @@ class SchemaImporter:
             arguments: further arguments of the public op; the operation's attributes, where it has
                 them, take precedence.
         """
-        if self._attribute_names:
-            key = self, *map(operation.attributes.get, self._attribute_names)
-            read = scope.tables.arguments.get(key)
-            if read is None:
-                _, *attributes = key
-                read = scope.tables.arguments[key] = self._read(attributes)
-            arguments = {**arguments, **read} if arguments else read
-        if self._computed:
-            computed = {name: compute(scope, operation) for name, compute in self._computed}
-            arguments = {**arguments, **computed}
+        read = self.arguments(scope, operation)
+        arguments = {**arguments, **read} if arguments else read
         if self._is_grouped:
             operands = self._positional(scope, operands)
         if self._keywords:
             return self._function(**dict(zip(self._keywords, operands, strict=True)), **arguments)
         return self._function(*operands, **arguments)
+
+    def arguments(self, scope: Scope, operation: ir.Operation) -> dict[str, Any]:
+        """Return the arguments that are not operands; the result is shared and must not change."""
+        arguments: dict[str, Any] = {}
+        if self._attribute_names:
+            key = self, *map(operation.attributes.get, self._attribute_names)
+            cached = scope.tables.arguments.get(key)
+            if cached is None:
+                _, *attributes = key
+                cached = scope.tables.arguments[key] = self._read(attributes)
+            arguments = cached
+        if self._computed:
+            computed = {name: compute(scope, operation) for name, compute in self._computed}
+            arguments = {**arguments, **computed}
+        return arguments
 
     def call(self, operands: list[XlaOp], attributes: dict[str, Any]) -> XlaOp:
         """Call the public op on attributes that are decoded already."""

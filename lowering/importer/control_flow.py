@@ -8,7 +8,7 @@ from jaxlib.mlir import ir
 
 import builder as xb
 from builder.graph.xla_op import XlaOp
-from lowering.importer.by_schema import derived_importer
+from lowering.importer.by_schema import derived_importer, schema_importer
 from lowering.importer.failures import failure
 from lowering.importer.registry import Imported, importer
 from lowering.importer.scope import Scope
@@ -47,6 +47,7 @@ def call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
 
 
 _ATTRIBUTES: Final = "composite_attributes"
+_composite = schema_importer("composite")
 
 
 def is_chlo_op(operation: ir.Operation) -> bool:
@@ -66,14 +67,11 @@ def is_chlo_op(operation: ir.Operation) -> bool:
 
 @importer("stablehlo.composite")
 def composite(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    attributes = scope.attribute(operation, _ATTRIBUTES, {})
-    name, version = scope.attribute(operation, "name"), scope.attribute(operation, "version")
-    if is_chlo_op(operation):
-        recorder = derived_importer(name)
-        assert recorder is not None  # see is_chlo_op
-        return recorder.call(operands, attributes)
-    computation = scope.functions[scope.attribute(operation, "decomposition")]
-    return xb.composite_call(computation, operands, name, attributes, version)
+    if not is_chlo_op(operation):
+        return _composite(scope, operation, operands)
+    recorder = derived_importer(scope.attribute(operation, "name"))
+    assert recorder is not None  # see is_chlo_op
+    return recorder.call(operands, scope.attribute(operation, _ATTRIBUTES, {}))
 
 
 @importer("stablehlo.optimization_barrier")

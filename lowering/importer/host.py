@@ -9,17 +9,17 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 import builder as xb
-from builder.attributes import ChannelHandle, ChannelType
 from builder.attributes.host import CustomCallApiVersion, OutputOperandAliasing
-from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
+from builder.schema import SCHEMAS
+from builder.schema.host import PYTHON_CALL
 from builder.types.layout import Layout
 from builder.types.shape import ArrayShape, Shape, TupleShape
-from lowering.host.callbacks import PYTHON_CALL
-from lowering.importer.by_schema import derived_importer
+from lowering.importer.by_schema import derived_importer, schema_importer
 from lowering.importer.failures import failure
 from lowering.importer.registry import Imported, importer
 from lowering.importer.scope import Scope, flat_values, is_used, nested_value
+from lowering.stablehlo.attribute_codecs import read_attributes
 
 
 @importer("stablehlo.after_all", "stablehlo.create_token")
@@ -44,6 +44,10 @@ def _joined(shapes: list[Shape]) -> Shape:
     return shapes[0] if len(shapes) == 1 else TupleShape(shapes)
 
 
+_infeed = schema_importer("infeed", "shape")
+_outfeed = schema_importer("outfeed")
+
+
 @importer("stablehlo.infeed")
 def infeed(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
     """Record an infeed, whose data are several results in StableHLO."""
@@ -52,8 +56,7 @@ def infeed(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Impo
     orders = scope.attribute(operation, "layout")
     if orders is not None:
         shapes = list(map(_in_order, shapes, orders))
-    config = scope.attribute(operation, "infeed_config", "")
-    op = xb.infeed_with_token(operands[0], _joined(shapes), config)
+    op = _infeed(scope, operation, operands, shape=_joined(shapes))
     values: list[XlaOp | None] = [None] * len(data)
     used = [number for number, result in enumerate(data) if is_used(result)]
     if used:
@@ -67,19 +70,19 @@ def infeed(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Impo
 def outfeed(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     *values, token = operands
     value = values[0] if len(values) == 1 else scope.tuple_of(values)
-    config = scope.attribute(operation, "outfeed_config", "")
-    return xb.outfeed_with_token(value, token, outfeed_config=config)
+    return _outfeed(scope, operation, [value, token])
 
 
-def _channel(
-    scope: Scope, operation: ir.Operation, host_type: ChannelType
-) -> tuple[ChannelHandle, bool]:
-    """Return the channel of a transfer, and whether it is a transfer to or from the host."""
-    if scope.attribute(operation, "source_target_pairs") is not None:
-        raise failure(operation, "XLA does not support its source_target_pairs")
-    handle = stablehlo.ChannelHandle(operation.attributes["channel_handle"]).handle
-    is_host = bool(scope.attribute(operation, "is_host_transfer", False))
-    return ChannelHandle(handle, host_type if is_host else ChannelType.DEVICE_TO_DEVICE), is_host
+def _channel(operation: ir.Operation) -> tuple[int, bool]:
+    """Return the number of a transfer's channel, and whether the transfer is to or from the host.
+
+    The public op determines the type of the channel, which may be wrong in the file.
+    """
+    if "source_target_pairs" in operation.attributes:
+        raise failure(operation, "XLA's operation has no source_target_pairs")
+    recorded = read_attributes(SCHEMAS["send"], operation.attributes)
+    channel = recorded["channel_handle"]
+    return 0 if channel is None else channel.handle, recorded["is_host_transfer"]
 
 
 @importer("stablehlo.send")
@@ -87,7 +90,7 @@ def send(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     if len(operands) != 2:
         raise failure(operation, f"it must send one array, got {len(operands) - 1}")
     value, token = operands
-    channel, is_host = _channel(scope, operation, ChannelType.DEVICE_TO_HOST)
+    channel, is_host = _channel(operation)
     if is_host:
         return xb.send_to_host(value, token, value.shape, channel)
     return xb.send_with_token(value, token, channel)
@@ -97,10 +100,12 @@ def send(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
 def recv(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     if len(operation.results) != 2:
         raise failure(operation, f"it must receive one array, got {len(operation.results) - 1}")
-    channel, is_host = _channel(scope, operation, ChannelType.HOST_TO_DEVICE)
+    channel, is_host = _channel(operation)
     receive = xb.recv_from_host if is_host else xb.recv_with_token
     return receive(operands[0], scope.result_shape(operation), channel)
 
+
+_custom_call = schema_importer("custom_call", "shape")
 
 _CHLO_ATTRIBUTES: Final = "mhlo.attributes"
 """The attribute of a custom call that encodes an operation of CHLO, whose name is the target."""
@@ -114,12 +119,9 @@ def custom_call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) ->
     if _CHLO_ATTRIBUTES in operation.attributes:
         return _chlo_op(scope, operation, operands, target)
     shape = _joined([scope.tables.shape(result.type) for result in operation.results])
-    opaque, version = _opaque_and_version(scope, operation)
-    named: dict[str, Any] = {
-        "opaque": opaque,
-        "has_side_effect": scope.attribute(operation, "has_side_effect", False),
-        "api_version": version,
-        "computation": _called_computation(scope, operation),
+    named = {
+        **_custom_call.arguments(scope, operation),
+        **_opaque(scope, operation),
         "output_operand_aliasing": _aliasing(operation),
     }
     orders = scope.attribute(operation, "operand_layouts")
@@ -128,32 +130,25 @@ def custom_call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) ->
         named["operand_shapes_with_layout"] = list(map(_in_order, shapes, orders))
         shape = _laid_out(shape, scope.attribute(operation, "result_layouts"))
     if operands:
-        return xb.custom_call(target, operands, shape, **named)
-    return scope.builder.custom_call(target, shape, **named)
+        return xb.custom_call(operands=operands, shape=shape, **named)
+    return scope.builder.custom_call(shape=shape, **named)
 
 
-def _opaque_and_version(scope: Scope, operation: ir.Operation) -> tuple[str, int]:
-    """Return the opaque text, and XLA's number of the API version.
+def _opaque(scope: Scope, operation: ir.Operation) -> dict[str, Any]:
+    """Return the opaque text of a custom call, and the API version if it follows from that.
 
-    The opaque text of a typed FFI call is an MLIR dictionary. JAX names the dictionary
+    The opaque text of a typed FFI call is that of a dictionary. JAX names the dictionary
     mhlo.backend_config and omits the version, which XLA's importer accepts too.
     """
     attributes = operation.attributes
     config = attributes.get("mhlo.backend_config")
     if isinstance(config, ir.DictAttr):
-        return str(config), CustomCallApiVersion.API_VERSION_TYPED_FFI
-    version = scope.attribute(operation, "api_version", CustomCallApiVersion.API_VERSION_ORIGINAL)
+        typed = CustomCallApiVersion.API_VERSION_TYPED_FFI
+        return {"opaque": str(config), "api_version": typed}
     config = attributes.get("backend_config")
     if isinstance(config, ir.DictAttr):
-        return str(config), version
-    return scope.attribute(operation, "backend_config", ""), version
-
-
-def _called_computation(scope: Scope, operation: ir.Operation) -> XlaComputation | None:
-    names = scope.attribute(operation, "called_computations", ())
-    if len(names) > 1:
-        raise failure(operation, f"it must call one computation, got {len(names)}")
-    return scope.functions[names[0]] if names else None
+        return {"opaque": str(config)}
+    return {"opaque": scope.attribute(operation, "backend_config", "")}
 
 
 def _aliasing(operation: ir.Operation) -> tuple[OutputOperandAliasing, ...]:
@@ -185,7 +180,7 @@ def _python_call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -
     record = functions[config["index"]]
     leaves = iter(operands)
     arguments = [nested_value(scope, shape, leaves) for shape in record.operands]
-    named = {"has_side_effect": scope.attribute(operation, "has_side_effect", False)}
+    named = read_attributes(SCHEMAS["python_call"], operation.attributes)
     if arguments:
         op = xb.python_call(record.function, arguments, record.result, **named)
     else:

@@ -12,6 +12,7 @@ from builder.errors import XlaError, error_of
 from builder.graph.aliasing import leaf_indices
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
+from builder.schema import SCHEMAS
 from builder.support.unique_names import UniqueNames
 from builder.types.shape import ProgramShape, Shape, ShapeLike, TupleShape, leaves, without_layout
 from lowering.errors import LoweringError
@@ -34,13 +35,6 @@ from lowering.mlir.operations import argument_attributes, attribute_text, symbol
 from lowering.reading.module_reader import display_name
 from lowering.stablehlo.module import StablehloModule
 from lowering.stablehlo.sources import ModuleSource, module_of, path_of
-
-_CALLEES = {
-    "func.call": "callee",
-    "stablehlo.composite": "decomposition",
-    "stablehlo.custom_call": "called_computations",
-}
-"""The attribute by which an operation refers to functions, for operations that have one."""
 
 _BESIDE_FUNCTIONS: Final = frozenset(("sdy.mesh",))
 """The operations that a module may have besides functions."""
@@ -186,9 +180,10 @@ def _in_order(module: ir.Module) -> Iterator[tuple[str, list[RegionOperation]]]:
             functions[symbol_name(operation)] = operation
         elif operation.name not in _BESIDE_FUNCTIONS:
             raise failure(operation, "XLA supports only functions at the top level of a module")
+    calling = _calling()
     done: set[str] = set()
     entered = {"main"}
-    stack = [("main", *_operations_and_callees(functions, "main"))]
+    stack = [("main", *_operations_and_callees(functions, "main", calling))]
     while stack:
         caller, operations, callees = stack[-1]
         for name in callees:
@@ -199,7 +194,7 @@ def _in_order(module: ir.Module) -> Iterator[tuple[str, list[RegionOperation]]]:
                 )
             if name not in done:
                 entered.add(name)
-                stack.append((name, *_operations_and_callees(functions, name)))
+                stack.append((name, *_operations_and_callees(functions, name, calling)))
                 break
         else:
             stack.pop()
@@ -207,8 +202,18 @@ def _in_order(module: ir.Module) -> Iterator[tuple[str, list[RegionOperation]]]:
             yield caller, operations
 
 
+def _calling() -> dict[str, str]:
+    """Return the attribute by which an operation names functions, by operation."""
+    return {
+        schema.stablehlo: attribute.stablehlo
+        for schema in SCHEMAS.values()
+        for attribute in schema.computation_attributes
+        if attribute.stablehlo
+    }
+
+
 def _operations_and_callees(
-    functions: dict[str, ir.Operation], name: str
+    functions: dict[str, ir.Operation], name: str, calling: dict[str, str]
 ) -> tuple[list[RegionOperation], Iterator[str]]:
     """Return the `region_operations` of a function, and the names of its callees."""
     function = functions[name]
@@ -217,7 +222,7 @@ def _operations_and_callees(
     callees: dict[str, None] = {}
     bodies = (body for _, inner in (operations[-1], *operations[:-1]) for body in inner)
     for operation in (operation for body in bodies for operation in body.operations):
-        key = _CALLEES.get(operation.name)
+        key = calling.get(operation.name)
         if key is None or key not in operation.attributes or is_chlo_op(operation):
             continue
         symbols = operation.attributes[key]

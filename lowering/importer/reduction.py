@@ -1,4 +1,4 @@
-"""Selections in windows, top_k and scans."""
+"""Operations of MHLO and CHLO: top_k and scans."""
 
 from __future__ import annotations
 
@@ -10,15 +10,7 @@ from lowering.importer.by_schema import schema_importer
 from lowering.importer.registry import importer
 from lowering.importer.scope import Scope
 
-_select_and_scatter = schema_importer("select_and_scatter")
 _top_k = schema_importer("top_k")
-
-
-@importer("stablehlo.select_and_scatter")
-def select_and_scatter(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record a select_and_scatter, whose window may be absent."""
-    sizes = (1,) * scope.result_array(operation).rank
-    return _select_and_scatter(scope, operation, operands, window_dimensions=sizes)
 
 
 @importer("mhlo.topk")

@@ -11,12 +11,12 @@ from typing import Any, Final
 import numpy as np
 from jaxlib.mlir import ir
 
+from builder.schema.host import PYTHON_CALL
 from builder.types import primitive_type as pt
 from builder.types.shape import TokenShape, TupleShape, intern_array
 from lowering.errors import CompileError, ExecutionError, LoweringError, recorded_at
 from lowering.host import infeed
 from lowering.host.callbacks import (
-    PYTHON_CALL,
     PythonFunction,
     SharedCallback,
     guarded,

@@ -17,6 +17,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from builder.attributes import (
     ChannelHandle,
+    ChannelType,
     ConvolutionDimensionNumbers,
     DotAlgorithm,
     DotDimensionNumbers,
@@ -26,12 +27,14 @@ from builder.attributes import (
     ReplicaGroups,
 )
 from builder.errors import XlaError
+from builder.graph.computation import XlaComputation
 from builder.schema import MISSING, SCHEMAS, Schema
 from builder.schema.kinds import (
     Algorithm,
     AttributeKind,
     Channel,
     ConvolutionDimensions,
+    Dictionary,
     Dimension,
     DimensionNumbers,
     Enumeration,
@@ -41,14 +44,18 @@ from builder.schema.kinds import (
     Groups,
     Integer,
     Integers,
+    NumberedEnumeration,
+    OptionalComputation,
+    OptionalFlag,
     Padding,
     Pairs,
     Precisions,
+    Text,
     Unit,
 )
 from builder.types import primitive_type as pt
 from lowering.mlir.attribute_values import attribute_value
-from lowering.mlir.attributes import UNIT, Attribute, boolean, i64_array
+from lowering.mlir.attributes import UNIT, Attribute, array, boolean, i32, i64_array, quoted, symbol
 from lowering.mlir.types import element_type_text
 
 
@@ -88,10 +95,14 @@ def _replica_groups(table: Any) -> ReplicaGroups:
     return ReplicaGroups(tuple(filter(None, rows)))
 
 
+_CHANNEL_TYPES: Final = {int(channel_type): channel_type for channel_type in ChannelType}
+
+
 def _channel(attribute: Any) -> ChannelHandle | None:
     """Return the channel; StableHLO takes numbers below 1 for no channel."""
-    handle: int = stablehlo.ChannelHandle(attribute).handle
-    return ChannelHandle(handle) if handle > 0 else None
+    channel = stablehlo.ChannelHandle(attribute)
+    channel_type = _CHANNEL_TYPES.get(channel.channel_type, ChannelType.DEVICE_TO_DEVICE)
+    return ChannelHandle(channel.handle, channel_type) if channel.handle > 0 else None
 
 
 def _stablehlo_name(kind: Enumeration, value: Any) -> str:
@@ -205,12 +216,16 @@ CODECS: Final[dict[type[AttributeKind], Codec]] = {
     Flags: Codec(
         lambda _, flags: f"array<i1{': ' if flags else ''}{', '.join(map(str, flags)).lower()}>"
     ),
+    OptionalFlag: Codec(lambda _, flag: boolean(True) if flag else None),
     Unit: Codec(lambda _, flag: UNIT if flag else None),
     Float32: Codec(lambda _, number: f"0x{np.float32(number).view(np.uint32):08X} : f32"),
     Enumeration: Codec(
         lambda kind, value: f"#stablehlo<{kind.mnemonic} {_stablehlo_name(kind, value)}>",
         _member,
     ),
+    NumberedEnumeration: Codec(lambda _, member: i32(int(member))),
+    Text: Codec(lambda _, text: quoted(text)),
+    Dictionary: Codec(lambda _, text: text),
     Precisions: Codec(
         lambda kind, pair: f"[{', '.join(f'#{kind.dialect}<precision {p.value}>' for p in pair)}]",
         lambda _, names: Precision.pair(names or None),
@@ -229,7 +244,8 @@ CODECS: Final[dict[type[AttributeKind], Codec]] = {
         lambda _, a: _channel(a),
     ),
 }
-"""The codecs by kind. A `Padding` is three attributes, see `stablehlo_attributes`."""
+"""The codecs of the kinds that StableHLO has. A `Padding` is three attributes, see
+`stablehlo_attributes`."""
 
 
 def stablehlo_attributes(schema: Schema, attributes: Mapping[str, Any]) -> dict[str, Attribute]:
@@ -260,6 +276,25 @@ def stablehlo_attributes(schema: Schema, attributes: Mapping[str, Any]) -> dict[
     return written
 
 
+def function_attributes(
+    schema: Schema, attributes: Mapping[str, Any], functions: Mapping[XlaComputation, str]
+) -> dict[str, Attribute]:
+    """Return the attributes of a StableHLO operation that name functions, as MLIR text.
+
+    Args:
+        schema: of the op's opcode.
+        attributes: the op's.
+        functions: the symbols of the functions, by computation.
+    """
+    written: dict[str, Attribute] = {}
+    for attribute in schema.computation_attributes:
+        if attribute.stablehlo and attribute.name in attributes:
+            name = symbol(functions[attributes[attribute.name]])
+            is_list = isinstance(attribute.kind, OptionalComputation)
+            written[attribute.stablehlo] = array([name]) if is_list else name
+    return written
+
+
 def _read(kind: AttributeKind, attribute: ir.Attribute) -> Any:
     value = attribute_value(attribute)
     read = CODECS[type(kind)].read
@@ -284,14 +319,16 @@ def attribute_names(schema: Schema) -> tuple[str, ...]:
     return tuple(names)
 
 
-def read_attributes(schema: Schema, attributes: Mapping[str, ir.Attribute]) -> dict[str, Any]:
+def read_attributes(
+    schema: Schema, attributes: Mapping[str, ir.Attribute] | ir.OpAttributeMap
+) -> dict[str, Any]:
     """Return the attributes of an op from those of a StableHLO operation.
 
     An attribute that the operation does not have gets the value `absent` of its schema, or is
     omitted if the schema has no such value.
 
     Raises:
-        XlaError: an attribute has no counterpart in XLA.
+        XlaError: an attribute has no counterpart in XLA, or can't be read.
     """
     values: dict[str, Any] = {}
     for attribute in schema.value_attributes:
@@ -303,8 +340,12 @@ def read_attributes(schema: Schema, attributes: Mapping[str, ir.Attribute]) -> d
         elif name is None:
             continue
         elif (name or attribute.name) in attributes:
-            values[attribute.name] = _read(kind, attributes[name or attribute.name])
-        elif isinstance(kind, Unit):
+            name = name or attribute.name
+            try:
+                values[attribute.name] = _read(kind, attributes[name])
+            except TypeError:  # MLIR's Python has no class for an entry of a dictionary
+                raise XlaError(f"its {name} has elements that can't be read") from None
+        elif isinstance(kind, OptionalFlag):
             values[attribute.name] = False
         elif attribute.absent is not MISSING:
             values[attribute.name] = attribute.absent

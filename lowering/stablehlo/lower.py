@@ -21,6 +21,7 @@ from builder.graph.aliasing import leaf_indices
 from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import ReusableFunction
 from builder.graph.xla_op import NO_METADATA, XlaOp
+from builder.schema import SCHEMAS
 from builder.sharding.text import leaf_texts
 from builder.support.unique_names import UniqueNames
 from builder.types.shape import ArrayShape, Shape, TupleShape, leaf_count, leaves
@@ -46,9 +47,6 @@ from lowering.stablehlo import rules as rules
 from lowering.stablehlo.emitter import Emitter, LargeConstant
 from lowering.stablehlo.module import StablehloModule, read_name
 from lowering.stablehlo.stream_order import check_order
-
-_CALLING: Final = frozenset(("call", "composite", "custom_call"))
-"""Opcodes whose computation becomes a function, called by its symbol."""
 
 MAX_DEPTH: Final = 5_000
 """The maximum nesting of applied computations; MLIR's time grows with the square of the depth."""
@@ -158,7 +156,7 @@ def _functions(
     for caller in (*called, computation):
         size, depth = len(caller.ops), 0
         for opcode, inner_computations, times in caller.applications():
-            if opcode in _CALLING:
+            if any(a.stablehlo for a in SCHEMAS[opcode].computation_attributes):
                 callees.update(inner_computations)
                 continue
             for inner in inner_computations:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final
 from builder.errors import error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
+from builder.schema import SCHEMAS
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, TupleShape, intern_array
 from lowering.errors import LoweringError
-from lowering.mlir.attributes import i32, i64_array, quoted, symbol
+from lowering.mlir.attributes import i64_array
 from lowering.mlir.flattening import flatten
 from lowering.stablehlo.rules.common import as_array, compared, filled
-from lowering.stablehlo.rules.registry import Region, Value, check, rule
+from lowering.stablehlo.rules.registry import Region, Value, call_attributes, check, rule
 
 if TYPE_CHECKING:
     from lowering.stablehlo.emitter import Emitter
@@ -57,30 +58,16 @@ def _need_same(
         )
 
 
-def _check_call(op: XlaOp) -> XlaComputation:
-    """Return the called computation, whose parameters must have the shapes of the operands."""
+@rule("call")
+@rule("composite")
+def call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    """Emit a call, whose operands must have the shapes of the parameters."""
     computation: XlaComputation = op.attributes["to_apply"]
     pairs = zip(op.operands, computation.parameters, strict=True)
     for number, (operand, parameter) in enumerate(pairs):
         _need_same(op, f"operand {number}", operand.shape, parameter.shape, computation)
-    return computation
-
-
-@rule("call")
-def call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    attributes = {"callee": symbol(ctx.functions[_check_call(op)])}
-    return ctx.value("func.call", op.shape, flatten(operands), attributes)
-
-
-@rule("composite")
-def composite(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    attributes = {
-        "name": quoted(op.attributes["name"]),
-        "decomposition": symbol(ctx.functions[_check_call(op)]),
-        "composite_attributes": op.attributes["composite_attributes"],
-        "version": i32(op.attributes["version"]),
-    }
-    return ctx.value("stablehlo.composite", op.shape, flatten(operands), attributes)
+    name = SCHEMAS[op.opcode].stablehlo
+    return ctx.value(name, op.shape, flatten(operands), call_attributes(ctx, op))
 
 
 @rule("scan")

@@ -10,26 +10,25 @@ from builder.attributes import CustomCallApiVersion
 from builder.attributes.host import OutputOperandAliasing, ffi_dictionary
 from builder.errors import brief
 from builder.graph.xla_op import XlaOp
+from builder.schema.host import PYTHON_CALL
 from builder.sharding.text import is_shardy
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaf_count, leaves
-from lowering.host.callbacks import PYTHON_CALL, PythonFunction
+from lowering.host.callbacks import PythonFunction
 from lowering.host.custom_calls import is_reserved_target
 from lowering.mlir.attributes import (
     Attribute,
     array,
-    boolean,
     i32,
     layouts_text,
     order_text,
     quoted,
-    symbol,
 )
 from lowering.mlir.context import shared_context
 from lowering.mlir.flattening import flatten, unflatten
 from lowering.mlir.types import type_text
 from lowering.stablehlo.rules.common import error
 from lowering.stablehlo.rules.operand_layouts import need_orders
-from lowering.stablehlo.rules.registry import Value, rule
+from lowering.stablehlo.rules.registry import Value, attributes_of, call_attributes, check, rule
 from lowering.stablehlo.rules.sharding import sharding_constraint
 
 if TYPE_CHECKING:
@@ -56,10 +55,7 @@ def infeed(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     _need_static(op, data)
     need_orders(op, data)
     arrays = [leaf for leaf in leaves(data) if isinstance(leaf, ArrayShape)]
-    attributes = {
-        "infeed_config": quoted(op.attributes["infeed_config"]),
-        "layout": array(map(order_text, arrays)),
-    }
+    attributes = {**attributes_of(op), "layout": array(map(order_text, arrays))}
     shape = TupleShape((*[a.with_layout(None) for a in arrays], op.shape.elements[1]))
     *values, token = ctx.value("stablehlo.infeed", shape, operands, attributes)
     return _with_tokens(op.shape, values, token)
@@ -85,29 +81,20 @@ def outfeed(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     token = tokens[0]
     if len(tokens) > 1:
         token = ctx.value("stablehlo.after_all", op.shape, tokens)
-    attributes = {"outfeed_config": quoted(op.attributes["outfeed_config"])}
-    return ctx.value("stablehlo.outfeed", op.shape, [*values, token], attributes)
+    return ctx.value("stablehlo.outfeed", op.shape, [*values, token], attributes_of(op))
 
 
-@rule("send")
-@rule("recv")
-def transfer(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+@check("send", "recv")
+def check_transfer(op: XlaOp) -> None:
+    """Check that the transferred array has static sizes and at most an order of dimensions."""
     _need_static(op, op.attributes["data_shape"])
     need_orders(op, op.attributes["data_shape"])
-    channel = op.attributes["channel_handle"]
-    attributes = {
-        "channel_handle": f"#stablehlo.channel_handle<handle = {channel.handle}, "
-        f"type = {int(channel.type)}>",
-    }
-    if op.attributes["is_host_transfer"]:
-        attributes["is_host_transfer"] = boolean(True)
-    return ctx.value(f"stablehlo.{op.opcode}", op.shape, flatten(operands), attributes)
 
 
 @rule("custom_call")
 def custom_call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     recorded = op.attributes
-    target, version = recorded["call_target_name"], recorded["api_version"]
+    target = recorded["call_target_name"]
     if not target:
         raise error(op, "the target name must not be empty in MLIR", "pass the name of a function")
     if (
@@ -116,18 +103,11 @@ def custom_call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         and not isinstance(op.shape, TupleShape)
     ):
         return sharding_constraint(ctx, op, operands)
-    attributes: dict[str, Attribute] = {
-        "call_target_name": quoted(target),
-        "api_version": i32(int(version)),
-    }
-    if recorded["has_side_effect"]:
-        attributes["has_side_effect"] = boolean(True)
-    if version is CustomCallApiVersion.API_VERSION_TYPED_FFI:
+    attributes = call_attributes(ctx, op)
+    if recorded["api_version"] is CustomCallApiVersion.API_VERSION_TYPED_FFI:
         attributes["backend_config"] = _dictionary(op, recorded["opaque"] or "{}")
     elif recorded["opaque"]:
         attributes["backend_config"] = quoted(recorded["opaque"])
-    if "to_apply" in recorded:
-        attributes["called_computations"] = array([symbol(ctx.functions[recorded["to_apply"]])])
     shape = recorded.get("shape_with_layout", op.shape)
     # A function returns a tuple of one leaf as an array of one pointer. A single StableHLO result
     # is not such a tuple, so the operation has one result of a tuple type.
@@ -229,10 +209,9 @@ def python_call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     index, _ = functions.setdefault(function.key, (len(functions), function))
     config = {"index": index, "name": recorded["name"]}
     attributes = {
+        **attributes_of(op),
         "call_target_name": quoted(PYTHON_CALL),
         "api_version": i32(int(CustomCallApiVersion.API_VERSION_TYPED_FFI)),
         "backend_config": ffi_dictionary("python_call", config),
     }
-    if recorded["has_side_effect"]:
-        attributes["has_side_effect"] = boolean(True)
     return ctx.value("stablehlo.custom_call", op.shape, flatten(operands), attributes)

@@ -16,7 +16,7 @@ from builder.schema import SCHEMAS
 from builder.support.registration import registrar
 from builder.types.shape import ArrayShape, Shape
 from lowering.mlir.attributes import Attribute, dense_elements
-from lowering.stablehlo.attribute_codecs import stablehlo_attributes
+from lowering.stablehlo.attribute_codecs import function_attributes, stablehlo_attributes
 
 if TYPE_CHECKING:
     from lowering.stablehlo.emitter import Emitter
@@ -59,6 +59,12 @@ def attributes_of(op: XlaOp) -> Mapping[str, Attribute]:
         assert isinstance(op.shape, ArrayShape)  # checked by inference
         return {"value": dense_elements(op.attributes["value"], op.shape)}
     return stablehlo_attributes(SCHEMAS[op.opcode], op.attributes)
+
+
+def call_attributes(ctx: Emitter, op: XlaOp) -> dict[str, Attribute]:
+    """Return the attributes of the operation of an op that calls functions by their symbols."""
+    functions = function_attributes(SCHEMAS[op.opcode], op.attributes, ctx.functions)
+    return {**attributes_of(op), **functions}
 
 
 def rule(opcode: str, *, when: Callable[[XlaOp], bool] | None = None) -> Callable[[Rule], Rule]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 
 import pytest
@@ -55,3 +56,17 @@ def test_copies_are_the_same_object() -> None:
     schema = SCHEMAS["reverse"]
     assert copy.deepcopy(schema) is schema
     assert pickle.loads(pickle.dumps(schema)) is schema
+
+
+def test_parameters_are_those_of_public_ops() -> None:
+    for schema in SCHEMAS.values():
+        functions = [info.function for info in xb.OPERATIONS.values() if info.schema is schema]
+        names = {name for function in functions for name in inspect.signature(function).parameters}
+        attributes = (*schema.value_attributes, *schema.computation_attributes)
+        assert {one.parameter for one in attributes if one.parameter} <= names, schema
+
+
+def test_a_synonym_is_of_one_schema() -> None:
+    operations = {schema.stablehlo for schema in SCHEMAS.values()}
+    synonyms = [name for schema in SCHEMAS.values() for name in schema.synonyms]
+    assert len(operations.union(synonyms)) == len(operations) + len(synonyms)

@@ -203,3 +203,59 @@ def test_a_reducer_with_a_captured_value() -> None:
               return %0 : tensor<f32>
             }
         """)
+
+
+REDUCER = """^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %1 = stablehlo.add %a, %b : tensor<f32>
+        stablehlo.return %1 : tensor<f32>"""
+REDUCE_WINDOW = f"""
+    func.func @main(%x: tensor<3x4xf32>, %init: tensor<f32>) -> tensor<3x4xf32> {{
+      %0 = "stablehlo.reduce_window"(%x, %init) ({{
+        {REDUCER}
+      }}) {{ATTRIBUTES}} : (tensor<3x4xf32>, tensor<f32>) -> tensor<3x4xf32>
+      return %0 : tensor<3x4xf32>
+    }}"""
+SELECT_AND_SCATTER = f"""
+    func.func @main(%x: tensor<3x4xf32>, %init: tensor<f32>) -> tensor<3x4xf32> {{
+      %0 = "stablehlo.select_and_scatter"(%x, %x, %init) ({{
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %1 = stablehlo.compare GE, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        stablehlo.return %1 : tensor<i1>
+      }}, {{
+        {REDUCER}
+      }}) {{ATTRIBUTES}} : (tensor<3x4xf32>, tensor<3x4xf32>, tensor<f32>) -> tensor<3x4xf32>
+      return %0 : tensor<3x4xf32>
+    }}"""
+SIZES = "window_dimensions = array<i64: 1, 1>"
+STRIDES = "window_strides = array<i64: 1, 1>"
+PADDING = "padding = dense<0> : tensor<2x2xi64>"
+
+
+@pytest.mark.parametrize(
+    ("text", "attributes"),
+    [
+        (REDUCE_WINDOW, [SIZES]),
+        (REDUCE_WINDOW, [SIZES, STRIDES]),
+        (REDUCE_WINDOW, [SIZES, PADDING]),
+        (SELECT_AND_SCATTER, [SIZES]),
+        (SELECT_AND_SCATTER, [SIZES, PADDING]),
+    ],
+)
+def test_attributes_of_windows_may_be_absent(text: str, attributes: list[str]) -> None:
+    short, full = (
+        of_text(text.replace("ATTRIBUTES", ", ".join(written)))
+        for written in (attributes, [SIZES, STRIDES, PADDING])
+    )
+    assert same(short, full) is None
+    assert short.root.attributes["window_strides"] == (1, 1)
+    assert short.root.attributes["padding"] == ((0, 0), (0, 0))
+
+
+def test_the_window_of_a_scalar_may_be_absent() -> None:
+    """It has no dimensions. That of another array may not: StableHLO's verifier refuses it."""
+    text = SELECT_AND_SCATTER.replace("ATTRIBUTES", "").replace("3x4x", "")
+    attributes = of_text(text).root.attributes
+    assert attributes["window_dimensions"] == attributes["window_strides"] == ()
+    assert attributes["padding"] == ()
+    with pytest.raises(lowering.ModuleFileError, match="window-dimensions size == operand rank"):
+        of_text(SELECT_AND_SCATTER.replace("ATTRIBUTES", ""))

@@ -8,6 +8,9 @@ import pytest
 
 import builder as xb
 import lowering
+from builder.schema import SCHEMAS
+from builder.schema.kinds import COMPUTATION
+from lowering.mlir.operations import CALLS
 
 MODULE = """
 module @m {{
@@ -76,3 +79,13 @@ def test_unreadable_attributes_that_compile_reads(tmp_path: Path) -> None:
     with pytest.raises(lowering.CompileError, match=r"arg0 of m can't be f32\[2\] in layout"):
         lowering.compile(module(tmp_path, '{mhlo.layout_mode = loc("a")}'))
     lowering.compile(module(tmp_path, '{jax.buffer_donor = loc("a")}'))
+
+
+def test_calls_are_those_of_the_schemas() -> None:
+    """The interpreter's helper process, which uses the table, does not import the schemas."""
+    assert {
+        schema.stablehlo: attribute.stablehlo
+        for schema in SCHEMAS.values()
+        for attribute in schema.computation_attributes
+        if attribute.stablehlo and attribute.kind is COMPUTATION
+    } == CALLS

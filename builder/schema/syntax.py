@@ -1,0 +1,39 @@
+"""Lists, strings and shapes in HLO text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from builder.types.shape import ArrayShape, Shape, TokenShape, nested_text
+
+
+def braces(values: Iterable[Any]) -> str:
+    """A list in HLO text.
+
+    Example:
+        >>> braces([2, 3])
+        '{2,3}'
+    """
+    return "{" + ",".join(map(str, values)) + "}"
+
+
+def with_layout(shape: Shape) -> str:
+    """Return the text of a shape with the layout of each array, as in instructions."""
+    return nested_text(shape, _leaf_with_layout)
+
+
+def _leaf_with_layout(shape: ArrayShape | TokenShape) -> str:
+    if isinstance(shape, TokenShape):
+        return str(shape)
+    if shape.layout is not None or not shape.rank:
+        return str(shape)  # XLA does not accept empty braces after a scalar
+    return f"{shape}{braces(range(shape.rank - 1, -1, -1))}"
+
+
+def quoted(text: str) -> str:
+    """Return a string literal; characters that UTF-8 can't encode become question marks."""
+    text = text.encode("utf-8", "replace").decode()
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda c: f"\\{ord(c[0]):03o}", escaped) + '"'

@@ -12,7 +12,6 @@ from builder.errors import XlaError, error_of
 from builder.graph.aliasing import leaf_indices
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
-from builder.schema import SCHEMAS
 from builder.support.unique_names import UniqueNames
 from builder.types.shape import ProgramShape, Shape, ShapeLike, TupleShape, leaves, without_layout
 from lowering.errors import LoweringError
@@ -31,7 +30,13 @@ from lowering.importer.regions import Regions
 from lowering.importer.scope import Scope, flat_values, nested_value
 from lowering.importer.tables import Tables, UnboundedSizeError
 from lowering.mlir.donations import ALIASING, is_donated
-from lowering.mlir.operations import argument_attributes, attribute_text, symbol_name
+from lowering.mlir.operations import (
+    REFERRING,
+    argument_attributes,
+    attribute_text,
+    referenced_functions,
+    symbol_name,
+)
 from lowering.reading.module_reader import display_name
 from lowering.stablehlo.module import StablehloModule
 from lowering.stablehlo.sources import ModuleSource, module_of, path_of
@@ -180,10 +185,9 @@ def _in_order(module: ir.Module) -> Iterator[tuple[str, list[RegionOperation]]]:
             functions[symbol_name(operation)] = operation
         elif operation.name not in _BESIDE_FUNCTIONS:
             raise failure(operation, "XLA supports only functions at the top level of a module")
-    calling = _calling()
     done: set[str] = set()
     entered = {"main"}
-    stack = [("main", *_operations_and_callees(functions, "main", calling))]
+    stack = [("main", *_operations_and_callees(functions, "main"))]
     while stack:
         caller, operations, callees = stack[-1]
         for name in callees:
@@ -194,7 +198,7 @@ def _in_order(module: ir.Module) -> Iterator[tuple[str, list[RegionOperation]]]:
                 )
             if name not in done:
                 entered.add(name)
-                stack.append((name, *_operations_and_callees(functions, name, calling)))
+                stack.append((name, *_operations_and_callees(functions, name)))
                 break
         else:
             stack.pop()
@@ -202,18 +206,8 @@ def _in_order(module: ir.Module) -> Iterator[tuple[str, list[RegionOperation]]]:
             yield caller, operations
 
 
-def _calling() -> dict[str, str]:
-    """Return the attribute by which an operation names functions, by operation."""
-    return {
-        schema.stablehlo: attribute.stablehlo
-        for schema in SCHEMAS.values()
-        for attribute in schema.computation_attributes
-        if attribute.stablehlo
-    }
-
-
 def _operations_and_callees(
-    functions: dict[str, ir.Operation], name: str, calling: dict[str, str]
+    functions: dict[str, ir.Operation], name: str
 ) -> tuple[list[RegionOperation], Iterator[str]]:
     """Return the `region_operations` of a function, and the names of its callees."""
     function = functions[name]
@@ -222,12 +216,9 @@ def _operations_and_callees(
     callees: dict[str, None] = {}
     bodies = (body for _, inner in (operations[-1], *operations[:-1]) for body in inner)
     for operation in (operation for body in bodies for operation in body.operations):
-        key = calling.get(operation.name)
-        if key is None or key not in operation.attributes or is_chlo_op(operation):
+        if operation.name not in REFERRING or is_chlo_op(operation):
             continue
-        symbols = operation.attributes[key]
-        for symbol in symbols if isinstance(symbols, ir.ArrayAttr) else (symbols,):
-            callee = ir.FlatSymbolRefAttr(symbol).value
+        for callee in referenced_functions(operation):
             if callee not in functions:
                 raise failure(operation, f"there is no function @{callee}")
             if not len(functions[callee].regions[0].blocks):

@@ -1,7 +1,4 @@
-"""Traversal of MLIR operations, and attributes of operations, functions and arguments.
-
-The helper process of the interpreter imports this module, but not `builder`.
-"""
+"""Traversal of MLIR operations, and attributes of operations, functions and arguments."""
 
 from __future__ import annotations
 
@@ -12,8 +9,19 @@ from typing import Final
 from jaxlib.mlir import ir
 
 from builder.errors import error_of
+from builder.schema import SCHEMAS
 
-CALLS: Final = {"func.call": "callee", "stablehlo.composite": "decomposition"}
+REFERRING: Final = {
+    schema.stablehlo: attribute.stablehlo
+    for schema in SCHEMAS.values()
+    for attribute in schema.computation_attributes
+    if attribute.stablehlo
+}
+"""Operations that refer to functions, and the attribute of the reference."""
+
+CALLS: Final = {
+    name: attribute for name, attribute in REFERRING.items() if name != "stablehlo.custom_call"
+}
 """Operations that call a function, and the attribute that names the function."""
 
 BRANCHES: Final = ("stablehlo.if", "stablehlo.case")
@@ -86,6 +94,16 @@ def enclosing_function_name(operation: ir.Operation) -> str:
 def called_function(call: ir.Operation) -> str:
     """The name of the function that one of the `CALLS` calls."""
     return ir.FlatSymbolRefAttr(call.attributes[CALLS[call.name]]).value
+
+
+def referenced_functions(operation: ir.Operation) -> list[str]:
+    """The names of the functions that an operation refers to."""
+    name = REFERRING.get(operation.name)
+    if name is None or name not in operation.attributes:
+        return []
+    value = operation.attributes[name]
+    symbols = list(ir.ArrayAttr(value)) if isinstance(value, ir.ArrayAttr) else [value]
+    return [symbol.value for symbol in symbols if isinstance(symbol, ir.FlatSymbolRefAttr)]
 
 
 def call_target(operation: ir.Operation) -> str:

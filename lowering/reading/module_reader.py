@@ -23,7 +23,12 @@ from jaxlib.mlir import ir
 from lowering.errors import ModuleFileError
 from lowering.jaxlib_api import artifacts, hlo_conversion, mlir, versions
 from lowering.jaxlib_api.mlir import BYTECODE_MAGIC, UnreadableModuleError
-from lowering.mlir.operations import enclosing_function_name, operations_where
+from lowering.mlir.operations import (
+    REFERRING,
+    enclosing_function_name,
+    operations_where,
+    referenced_functions,
+)
 from lowering.reading.bytecode_tables import sections_of, sizes_add_up
 from lowering.reading.foreign_formats import other_kind
 from lowering.reading.helper_process import HelperError, in_helper
@@ -314,15 +319,8 @@ def _refused(
     return file_error(path, message, (error.line, error.column), error.detail)
 
 
-_CALLING: Final = {
-    "func.call": "callee",
-    "stablehlo.composite": "decomposition",
-    "stablehlo.custom_call": "called_computations",
-}
-"""The operations that refer to functions, and the attribute of the reference."""
-
 _CALL_WORDS: Final = ("call", "composite")
-"""The name of each of these operations contains one of these."""
+"""The name of each operation that refers to functions contains one of these."""
 
 
 def _needs_no_check(source: str | bytes, context: ir.Context) -> bool:
@@ -352,14 +350,14 @@ def _is_dialect(name: str, context: ir.Context) -> bool:
 
 def _is_accepted(operation: str) -> bool:
     """Return whether an operation is of a supported dialect and refers to no functions."""
-    return operation.partition(".")[0] in _DIALECTS and operation not in _CALLING
+    return operation.partition(".")[0] in _DIALECTS and operation not in REFERRING
 
 
 def _check_operations(module: ir.Module, path: str | None) -> None:
     """Refuse operations of other dialects, and recursive functions."""
     is_accepted = cache(_is_accepted)
     checked = operations_where(module, lambda operation: not is_accepted(operation.name))
-    refused = [operation for operation in checked if operation.name not in _CALLING]
+    refused = [operation for operation in checked if operation.name not in REFERRING]
     if refused:
         message = (
             f"{refused[0].name} is not an operation of StableHLO\n"
@@ -369,7 +367,7 @@ def _check_operations(module: ir.Module, path: str | None) -> None:
     called: dict[str, dict[str, ir.Operation]] = {}
     for call in checked:
         callees = called.setdefault(enclosing_function_name(call), {})
-        for callee in _callees(call):
+        for callee in referenced_functions(call):
             callees.setdefault(callee, call)
     cycle = _cycle(called)
     if cycle:
@@ -379,15 +377,6 @@ def _check_operations(module: ir.Module, path: str | None) -> None:
             f"fix: use stablehlo.while for the repetition"
         )
         raise file_error(path, message, _position(called[cycle[-2]][cycle[0]]))
-
-
-def _callees(call: ir.Operation) -> list[str]:
-    """Return the functions that an operation refers to."""
-    if _CALLING[call.name] not in call.attributes:
-        return []
-    value = call.attributes[_CALLING[call.name]]
-    symbols = list(ir.ArrayAttr(value)) if isinstance(value, ir.ArrayAttr) else [value]
-    return [symbol.value for symbol in symbols if isinstance(symbol, ir.FlatSymbolRefAttr)]
 
 
 def _cycle(called: Mapping[str, Iterable[str]]) -> list[str]:

@@ -8,9 +8,7 @@ import pytest
 
 import builder as xb
 import lowering
-from builder.schema import SCHEMAS
-from builder.schema.kinds import COMPUTATION
-from lowering.mlir.operations import CALLS
+from lowering.mlir.operations import CALLS, REFERRING
 
 MODULE = """
 module @m {{
@@ -81,11 +79,7 @@ def test_unreadable_attributes_that_compile_reads(tmp_path: Path) -> None:
     lowering.compile(module(tmp_path, '{jax.buffer_donor = loc("a")}'))
 
 
-def test_calls_are_those_of_the_schemas() -> None:
-    """The interpreter's helper process, which uses the table, does not import the schemas."""
-    assert {
-        schema.stablehlo: attribute.stablehlo
-        for schema in SCHEMAS.values()
-        for attribute in schema.computation_attributes
-        if attribute.stablehlo and attribute.kind is COMPUTATION
-    } == CALLS
+def test_operations_that_refer_to_functions() -> None:
+    calls = {"func.call": "callee", "stablehlo.composite": "decomposition"}
+    assert calls == CALLS
+    assert {**calls, "stablehlo.custom_call": "called_computations"} == REFERRING

@@ -21,8 +21,12 @@ import run_interpret
 import sample_runner
 from sample_runner import FAILED, PASSED, Answer
 
-_CHECK: Final = re.compile(r"^\s*stablehlo\.custom_call @check\.(expect_\w*)\(.*$\n?", re.MULTILINE)
-"""The comparison in the files, which is not an operation of XLA."""
+_CHECK: Final = re.compile(
+    r"^\s*stablehlo\.custom_call @check\.(expect_\w*)\((%[\w#]+), (%[\w#]+)\).*$\n?", re.MULTILINE
+)
+"""A comparison in the files, which is not an operation of XLA: its kind and two values."""
+
+_RETURN: Final = re.compile(r"^\s*(?:func\.)?return (%.*?) :", re.MULTILINE)
 
 SIZE: Final = 2
 """The argument for a dynamic size."""
@@ -44,27 +48,31 @@ def check(path: Path) -> Answer:
     text = path.read_text()
     if "// -----" in text:
         return run_interpret.check(path)  # one file has the form of the interpreter's tests
-    checks = {match[1] for match in _CHECK.finditer(text)}
+    checks = [match.groups() for match in _CHECK.finditer(text)]
     try:
         module = lowering.load_bytes(_CHECK.sub("", text))
         if "?" in str(module.program_shape):
             return _of_open_sizes(module)
         computation = lowering.to_computation(module)
     except (lowering.LoweringError, lowering.ModuleFileError) as error:
-        refused = sample_runner.refusal(error)
-        if refused is None or not path.name.startswith(refused):
+        refused = sample_runner.refusal(error, path, text)
+        if refused is None:
             raise
         return refused, str(error)
     got = _results(lowering.compile(computation)())
     expected = _results(lowering.compile(_expected(module))())
-    allowed = [_ALLOWED[name] for name in checks]
-    if len(allowed) != 1:
-        return FAILED, f"it compares by {sorted(checks) or 'nothing'}"
-    if len(got) != len(expected):
-        return FAILED, f"{len(got)} results, {len(expected)} are expected"
-    for number, (result, value) in enumerate(zip(got, expected, strict=True)):
-        if not sample_runner.is_close(np.asarray(result), np.asarray(value), **allowed[0]):
-            message = f"result {number} is {result}, expected {value}"
+    if not checks:
+        return FAILED, "it compares nothing"
+    # The first function is @main.
+    returned = _RETURN.search(text)
+    names = returned[1].split(", ") if returned is not None else []
+    for kind, value, reference in checks:
+        if value not in names:
+            return FAILED, f"it compares {value}, which @main does not return"
+        number, of_expected = names.index(value), int(reference.partition("#")[2] or 0)
+        result, other = np.asarray(got[number]), np.asarray(expected[of_expected])
+        if not sample_runner.is_close(result, other, **_ALLOWED[kind]):
+            message = f"result {number} is {result}, expected {other}"
             return FAILED, message.replace("\n", " ")[:300]
     return PASSED, ""
 

@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import queue
+import re
 import subprocess
 import sys
 import threading
@@ -34,10 +35,23 @@ SECONDS: Final = 300.0
 _REPOSITORY: Final = Path(__file__).resolve().parents[2]
 
 
-def refusal(error: Exception) -> str | None:
-    """Return the feature that can't be represented according to an error, or None."""
-    text = str(error)
-    return next((reason for reason in REFUSED if reason in text), None)
+_HAS: Final = {
+    "quantized": re.compile(r"!quant\.\w+<"),
+    "dynamic": re.compile(r"tensor<(?:\d+x)*\?|stablehlo\.(?:real_)?dynamic_|get_dimension_size"),
+}
+"""What a file with such a feature contains."""
+
+
+def refusal(error: Exception, path: Path, text: str) -> str | None:
+    """Return the feature that can't be represented, or None.
+
+    The error, the name of the file or its folder, and the text of the module must agree.
+    """
+    places = (path.parent.name, path.name.partition("_")[0])
+    for feature in REFUSED:
+        if feature in str(error) and feature in places and _HAS[feature].search(text):
+            return feature
+    return None
 
 
 def command_line(

@@ -51,6 +51,30 @@ module {
 }"""
 
 
+TWO_CHECKS = """
+module {
+  func.func public @main() -> (tensor<2xf32>, tensor<2xi32>) {
+    %0 = call @inputs() : () -> tensor<2xf32>
+    %1:2 = call @expected() : () -> (tensor<2xi32>, tensor<2xf32>)
+    %2 = stablehlo.add %0, %0 : tensor<2xf32>
+    %3 = stablehlo.convert %2 : (tensor<2xf32>) -> tensor<2xi32>
+    stablehlo.custom_call @check.expect_eq(%3, %1#0) : (tensor<2xi32>, tensor<2xi32>) -> ()
+    stablehlo.custom_call @check.expect_close(%2, %1#1) : (tensor<2xf32>, tensor<2xf32>) -> ()
+    return %2, %3 : tensor<2xf32>, tensor<2xi32>
+  }
+  func.func private @inputs() -> tensor<2xf32> {
+    %0 = stablehlo.constant dense<[1.0, 2.5]> : tensor<2xf32>
+    return %0 : tensor<2xf32>
+  }
+  func.func private @expected() -> (tensor<2xi32>, tensor<2xf32>) {
+    %0 = stablehlo.constant dense<[2, FIVE]> : tensor<2xi32>
+    %1 = stablehlo.constant dense<[2.0, 5.000001]> : tensor<2xf32>
+    return %0, %1 : tensor<2xi32>, tensor<2xf32>
+  }
+}
+"""
+
+
 def add(check: str, expected: str) -> str:
     return ADD.replace("CHECK", check).replace("EXPECTED", expected)
 
@@ -114,12 +138,16 @@ def test_test_data(tmp_path: Path) -> None:
         "add_almost": add("expect_almost_eq", "[2.0, 5.004]"),
         "dynamic__any": DYNAMIC,
         "quantized__some": QUANTIZED,
+        "dynamic/any": DYNAMIC,
+        "quantized/some": QUANTIZED,
+        "quantized/plain": TWO_CHECKS.replace("FIVE", "5"),
     }
     for name, text in samples.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / f"{name}.mlir").write_text(text)
     status, lines = run("run_testdata.py", tmp_path)
     assert lines == [
-        "passed 3 of 5, 2 not representable (quantized: 1, dynamic: 1), 0 failed",
+        "passed 4 of 8, 4 not representable (quantized: 2, dynamic: 2), 0 failed",
     ]
     assert status == 0
 
@@ -132,21 +160,24 @@ def test_test_data_that_fails(tmp_path: Path) -> None:
         "add_unlike": "func.func @main() -> tensor<2xf32> {",
         "quantized_not": add("expect_eq", "[2.0, 5.0]"),
         "surprising": QUANTIZED,
+        "two_checks": TWO_CHECKS.replace("FIVE", "6"),
     }
     for name, text in samples.items():
         (tmp_path / f"{name}.mlir").write_text(text)
     status, lines = run("run_testdata.py", tmp_path)
     assert status == 1
-    assert lines.pop() == "passed 1 of 5, 0 not representable (quantized: 0, dynamic: 0), 4 failed"
+    assert lines.pop() == "passed 1 of 6, 0 not representable (quantized: 0, dynamic: 0), 5 failed"
     assert [line.partition(":")[0] for line in lines] == [
         "add_almost.mlir",
         "add_unlike.mlir",
         "inside/add_exact.mlir",
         "surprising.mlir",
+        "two_checks.mlir",
     ]
     assert "result 0 is [2. 5.], expected [2.   5.01]" in lines[0]
     assert "ModuleFileError: the module: line 1, column" in lines[1]
     assert "quantized types are not supported" in lines[3]
+    assert "result 1 is [2 5], expected [2 6]" in lines[4]
 
 
 def test_interpreted(tmp_path: Path) -> None:

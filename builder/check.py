@@ -95,7 +95,7 @@ def integers(op: str, name: str, values: Iterable[Any]) -> tuple[int, ...]:
         raise refusal(op, rule, values, fix) from None
     if not is_list and len(numbers) == MAX_DIMENSIONS:
         raise refusal(op, f"{rule}, one for each dimension", values)
-    return tuple(integer(op, f"each of {name}", number) for number in numbers)
+    return tuple(integer(op, f"each entry of {name}", number) for number in numbers)
 
 
 def optional_integers(op: str, name: str, values: Iterable[Any] | None) -> tuple[int, ...]:
@@ -243,10 +243,9 @@ class Check:
     def in_rank(self, number: int, rank: int, *, of: str, name: str) -> int:
         """Return `number`, the value of argument `name`: a dimension of `of`, of rank `rank`."""
         if not 0 <= number < rank:
-            dimensions = f"0 to {rank - 1}" if rank else "which has none"
-            self.fail(
-                f"{name} must be a dimension of {of}, {dimensions}, got {number}", dimension=number
-            )
+            dimensions = f"0 to {rank - 1}" if rank else "it has none"
+            rule = f"{name} must be a dimension of {of} ({dimensions}), got {number}"
+            self.fail(rule, dimension=number)
         return number
 
     def dimension(self, number: int, of: str, name: str) -> int:

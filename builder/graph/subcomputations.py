@@ -127,11 +127,11 @@ def record_callable(
         except TypeError as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 # Raised by the call itself, not inside: the callable's arguments do not match.
+                count = f"{len(shapes)} argument{'' if len(shapes) == 1 else 's'}"
                 raise SignatureError(
-                    f"{op}: {role} is called with {len(shapes)} arguments "
-                    f"({', '.join(map(str, shapes))}), "
+                    f"{op}: {role} is called with {count} ({', '.join(map(str, shapes))}), "
                     f"got a callable that does not take them: {error}\n"
-                    f"fix: write a function of {len(shapes)} arguments",
+                    f"fix: write a function of {count}",
                     op=op,
                     shapes={f"argument {i}": s for i, s in enumerate(shapes)},
                 ) from error

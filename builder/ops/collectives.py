@@ -583,7 +583,7 @@ def _scalars(name: str, operand: Shape) -> tuple[ArrayShape, ArrayShape]:
     if not isinstance(first, ArrayShape):
         if operand is first:
             check.array("operand")
-        check.fail("operand must be an array or a tuple of arrays, element 0 is not")
+        check.fail("operand must be an array or a tuple of arrays; element 0 is not an array")
     scalar = intern_array(first.element_type, ())
     return scalar, scalar
 

@@ -141,7 +141,7 @@ def optimization_barrier(operand: XlaOp) -> XlaOp:
 def _state(name: str, argument: str, value: Any) -> XlaOp:
     """Return an op, or the tuple recorded for a sequence of ops."""
     if isinstance(value, _SEQUENCES) and value:
-        return tuple(*need_ops(name, argument, value))
+        return tuple(*need_ops(name, f"{argument} element", value))
     return need_op(name, argument, value)
 
 

@@ -36,7 +36,7 @@ def need_op(op: str, name: str, value: Any) -> XlaOp:
     hint = ""
     if isinstance(value, (*_NUMBERS, list)) or hasattr(value, "__array__"):
         hint = "\nfix: record it with builder.constant(value), for instance x.builder.constant(...)"
-    elif isinstance(value, tuple):
+    elif isinstance(value, tuple) and all(type(part) is XlaOp for part in value):
         hint = "\nfix: combine several ops into one with xb.tuple(...)"
     rule = f"{name} must be an XlaOp, got {type(value).__name__}: {brief(value, 80)}{hint}"
     raise error_of(OperandError, op, rule)

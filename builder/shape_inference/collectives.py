@@ -302,7 +302,9 @@ def _arrays(check: Check) -> list[tuple[str, ArrayShape]]:
     arrays = []
     for index, element in enumerate(operand.elements):
         if not isinstance(element, ArrayShape):
-            check.fail(f"operand must be an array or a tuple of arrays, element {index} is not")
+            check.fail(
+                f"operand must be an array or a tuple of arrays; element {index} is not an array"
+            )
         arrays.append((f"element {index} of operand", element))
     return arrays
 

@@ -115,7 +115,8 @@ def call(computation: ProgramShape, operands: Sequence[Shape], op: str = "call")
     count = len(operands)
     # XLA shape_inference.cc: InferCallShape, and StableHLO composite (C3)
     if len(computation.parameters) != count:
-        expected = f"a function of {count} arguments, as many as operands"
+        plural = "" if count == 1 else "s"
+        expected = f"a function of {count} argument{plural}, one for each operand"
         check.signature("computation", computation, expected)
     pairs = zip(operands, computation.parameters, strict=True)
     for index, (operand, parameter) in enumerate(pairs):
@@ -123,8 +124,8 @@ def call(computation: ProgramShape, operands: Sequence[Shape], op: str = "call")
             check.signature(
                 "computation",
                 computation,
-                f"one that takes the operands (parameter {index}, "
-                f"{computation.parameter_names[index]}, is {parameter}, operand {index} is "
+                f"applicable to the operands (parameter {index}, "
+                f"{computation.parameter_names[index]}, is {parameter}; operand {index} is "
                 f"{operand})",
             )
     return without_layout(computation.result)
@@ -190,7 +191,7 @@ def scan_arguments(
         size = input_size if size is None else size
         if size != input_size:
             check.fail(
-                f"the inputs must have the same size in dimension {scan_dimension}, {size}, got "
+                f"the inputs must all have size {size} in dimension {scan_dimension}, got "
                 f"{input_size} of input {index}",
                 dimension=scan_dimension,
             )
@@ -231,7 +232,7 @@ def scan(
     check = _scan_check(inputs, inits)
     parameters = ", ".join(map(str, elements))
     results = ", ".join(["outputs...", *map(str, inits)])
-    expected = f"of signature ({parameters}) -> ({results}), elements of the inputs and carries"
+    expected = f"of signature ({parameters}) -> ({results}), of elements of the inputs and carries"
     # xla_builder.h: Scan
     if not same_shape.strict(TupleShape(computation.parameters), TupleShape(elements)):
         check.signature("computation", computation, expected)
@@ -331,10 +332,10 @@ def conditional(
             several = "pass several values as one tuple: xb.tuple(a, b)"
             check.signature(role, branch, "a function of one argument", fix=several)
         if not same_shape.strict(operand, branch.parameters[0]):
-            check.signature(role, branch, f"one that takes its operand, {operand}")
+            check.signature(role, branch, f"applicable to its operand, {operand}")
         # StableHLO case (C3), if (C2)
         if not same_shape.strict(branch.result, result):
-            check.signature(role, branch, f"one that returns what branch 0 returns, {result}")
+            check.signature(role, branch, f"a computation with the result of branch 0, {result}")
     return _joined([without_layout(branch.result) for branch in branches])
 
 

@@ -83,7 +83,7 @@ def set_dimension_size(
     # Operation Semantics: SetDimensionSize
     if value is not None and (value < 0 or 0 <= bound < value):
         check.fail(
-            f"size must not be negative, nor more than the bound of dimension {dimension}, "
+            f"size must be from 0 to the size or bound of dimension {dimension}, "
             f"{array.dimension_text(dimension)}, got {value}",
             dimension=dimension,
         )

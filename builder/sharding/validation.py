@@ -191,7 +191,7 @@ def leaf_shardings(
         elif isinstance(entry, (list, tuple)):
             if not isinstance(part, TupleShape) or len(part.elements) != len(entry):
                 rule = (
-                    f"{name} must have one sharding, or None, for each element of the tuple, "
+                    f"a sequence in {name} must have an entry for each element of a tuple, "
                     f"got {len(entry)} for {part}"
                 )
                 raise error_of(ShapeInferenceError, op, rule, shapes={name: part})

@@ -572,7 +572,7 @@ class TestCall:
         computation = larger.computation("f32[2]", xb.f32[2])
         assert str(computation.program_shape) == "(a: f32[2], b: f32[2]) -> f32[2]"
         assert larger.computation(xb.f32[2], xb.f32[2]) is computation
-        with pytest.raises(xb.SignatureError, match="larger: function is called with 1 arguments"):
+        with pytest.raises(xb.SignatureError, match="larger: function is called with 1 argument"):
             larger.computation(xb.f32[2])
         with pytest.raises(xb.ShapeTextError, match="larger: shape 1"):
             larger.computation(xb.f32[2], "f32[")

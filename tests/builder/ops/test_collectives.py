@@ -226,7 +226,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     ),
     "groups of something else": (
         lambda x: xb.all_gather(x, 0, 2, [["a", "b"]]),
-        "all_gather: each of a group must be an integer, got 'a'",
+        "all_gather: each entry of a group must be an integer, got 'a'",
     ),
     "groups as a number": (
         lambda x: xb.all_to_all(x, 0, 0, 2, 5),
@@ -263,11 +263,11 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     ),
     "nested tuple": (
         lambda x: xb.cross_replica_sum(xb.tuple(x, xb.tuple(x))),
-        "cross_replica_sum: operand must be an array or a tuple of arrays, element 1 is not",
+        "cross_replica_sum: operand must be an array or a tuple of arrays; element 1 is not",
     ),
     "nested tuple first": (
         lambda x: xb.cross_replica_sum(xb.tuple(xb.tuple(x), x)),
-        "cross_replica_sum: operand must be an array or a tuple of arrays, element 0 is not",
+        "cross_replica_sum: operand must be an array or a tuple of arrays; element 0 is not",
     ),
     "token": (
         lambda x: xb.all_reduce(x.builder.parameter(xb.TOKEN_SHAPE), xb.add),
@@ -302,13 +302,13 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     # AllGather
     "gathered dimension": (
         lambda x: xb.all_gather(x, 2, 2),
-        "all_gather: all_gather_dim must be a dimension of operand, 0 to 1, got 2\n",
+        "all_gather: all_gather_dim must be a dimension of operand (0 to 1), got 2\n",
     ),
     "gathered dimension of a tuple": (
         lambda x: xb.all_gather([x, x.builder.constant(1.0, xb.f32)], 0, 2),
         (
-            "all_gather: all_gather_dim must be a dimension of element 1 of operand, which has "
-            "none, got 0\n"
+            "all_gather: all_gather_dim must be a dimension of element 1 of operand "
+            "(it has none), got 0\n"
         ),
     ),
     "shard_count 0": (
@@ -366,7 +366,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     # ReduceScatter
     "scattered dimension": (
         lambda x: xb.reduce_scatter(x, xb.add, -1, 2),
-        "reduce_scatter: scatter_dimension must be a dimension of operand, 0 to 1, got -1\n",
+        "reduce_scatter: scatter_dimension must be a dimension of operand (0 to 1), got -1\n",
     ),
     "scattered size": (
         lambda x: xb.reduce_scatter(x, xb.add, 1, 4),
@@ -394,11 +394,11 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     # AllToAll
     "split dimension": (
         lambda x: xb.all_to_all(x, 2, 0, 2),
-        "all_to_all: split_dimension must be a dimension of operand, 0 to 1, got 2\n",
+        "all_to_all: split_dimension must be a dimension of operand (0 to 1), got 2\n",
     ),
     "concat dimension": (
         lambda x: xb.all_to_all(x, 0, -1, 2),
-        "all_to_all: concat_dimension must be a dimension of operand, 0 to 1, got -1\n",
+        "all_to_all: concat_dimension must be a dimension of operand (0 to 1), got -1\n",
     ),
     "split size": (
         lambda x: xb.all_to_all(x, 1, 0, 4),

@@ -197,10 +197,10 @@ def test_dot_errors(lhs: str, rhs: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("numbers", "text"),
     [
-        (([3], [1], [0], [0]), "lhs_contracting_dimensions must be a dimension of lhs, 0 to 2"),
-        (([2], [-1], [0], [0]), "rhs_contracting_dimensions must be a dimension of rhs, 0 to 2"),
-        (([2], [1], [3], [0]), "lhs_batch_dimensions must be a dimension of lhs, 0 to 2, got 3"),
-        (([2], [1], [0], [3]), "rhs_batch_dimensions must be a dimension of rhs, 0 to 2, got 3"),
+        (([3], [1], [0], [0]), "lhs_contracting_dimensions must be a dimension of lhs (0 to 2)"),
+        (([2], [-1], [0], [0]), "rhs_contracting_dimensions must be a dimension of rhs (0 to 2)"),
+        (([2], [1], [3], [0]), "lhs_batch_dimensions must be a dimension of lhs (0 to 2), got 3"),
+        (([2], [1], [0], [3]), "rhs_batch_dimensions must be a dimension of rhs (0 to 2), got 3"),
         (([2, 2], [1, 1], [], []), "must not name a dimension twice, got 2 twice in [2, 2]"),
         (([2], [0], [0], [0]), "rhs_contracting_dimensions and rhs_batch_dimensions together"),
         (

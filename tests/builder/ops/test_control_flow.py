@@ -98,10 +98,10 @@ class TestCall:
     @pytest.mark.parametrize(
         ("shapes", "message"),
         [
-            (["f32[2]"], "computation must be a function of 1 arguments, as many as operands"),
-            (["f32[2]", "f32[3]"], r"parameter 1, y, is f32\[2\], operand 1 is f32\[3\]\), got"),
-            (["f32[2]", "s32[2]"], r"parameter 1, y, is f32\[2\], operand 1 is s32\[2\]\), got"),
-            (["f32[2]", "(f32[2])"], r"parameter 1, y, is f32\[2\], operand 1 is \(f32\[2\]\)"),
+            (["f32[2]"], "computation must be a function of 1 argument, one for each operand"),
+            (["f32[2]", "f32[3]"], r"parameter 1, y, is f32\[2\]; operand 1 is f32\[3\]\), got"),
+            (["f32[2]", "s32[2]"], r"parameter 1, y, is f32\[2\]; operand 1 is s32\[2\]\), got"),
+            (["f32[2]", "(f32[2])"], r"parameter 1, y, is f32\[2\]; operand 1 is \(f32\[2\]\)"),
         ],
     )
     def test_wrong_operands(self, b: xb.XlaBuilder, shapes: list[str], message: str) -> None:
@@ -202,7 +202,7 @@ class TestCompositeCall:
         x, y = b.parameter(xb.f32[3]), b.parameter(xb.f32[4])
         other = xb.XlaBuilder("other")
         square = other.build(xb.square(other.parameter(xb.f32[3])))
-        with pytest.raises(xb.SignatureError, match="composite_call: computation must be one that"):
+        with pytest.raises(xb.SignatureError, match="composite_call: computation must be app"):
             xb.composite_call(square, y, "a.b")
         with pytest.raises(xb.SignatureError, match="a function of 2 arguments"):
             xb.composite_call(square, [x, x], "a.b")
@@ -261,11 +261,11 @@ class TestScan:
     @pytest.mark.parametrize(
         ("inputs", "inits", "arguments", "message"),
         [
-            (["f32[4]"], ["f32[]"], (1,), "scan_dimension must be a dimension of input 0, 0 to 0"),
+            (["f32[4]"], ["f32[]"], (1,), "scan_dimension must be a dimension of input 0 .0 to 0"),
             (["f32[4]"], ["f32[]"], (-1,), "scan_dimension must not be negative, got -1"),
-            (["f32[]"], ["f32[]"], (0,), "must be a dimension of input 0, which has none, got 0"),
-            (["f32[4]"], ["f32[]"], (0, 5), "the same size in dimension 0, 5, got 4 of input 0"),
-            (["f32[4]", "f32[5]"], [], (0,), "same size in dimension 0, 4, got 5 of input 1"),
+            (["f32[]"], ["f32[]"], (0,), "must be a dimension of input 0 .it has none., got 0"),
+            (["f32[4]"], ["f32[]"], (0, 5), "all have size 5 in dimension 0, got 4 of input 0"),
+            (["f32[4]", "f32[5]"], [], (0,), "all have size 4 in dimension 0, got 5 of input 1"),
             (["f32[4]"], ["f32[]"], (0, -1), "scan_dimension_size must not be negative, got -1"),
             ([], ["f32[]"], (0,), "scan_dimension_size is required if there are no inputs"),
             (["f32[?]"], ["f32[]"], (0,), "the sizes of operands must have a bound"),
@@ -545,11 +545,11 @@ class TestConditional:
             ),
             (
                 lambda p, i, x: xb.conditional(i, [xb.neg, lambda v: v > 0], [x, x]),
-                r"branch 1 must be one that returns what branch 0 returns, f32\[2\], got",
+                r"branch 1 must be a computation with the result of branch 0, f32\[2\], got",
             ),
             (
                 lambda p, i, x: xb.conditional(p, x, CALLEE, i, CALLEE),
-                r"branch 1 must be one that takes its operand, s32\[\], got \(v: f32\[2\]\)",
+                r"branch 1 must be applicable to its operand, s32\[\], got \(v: f32\[2\]\)",
             ),
             (
                 lambda p, i, x: xb.conditional(p, x, TWO, x, TWO),
@@ -643,7 +643,7 @@ class TestFailingCallables:
     ) -> None:
         x = b.parameter(xb.f32[()])
         with pytest.raises(
-            xb.SignatureError, match=r"is called with 1 arguments \(f32\[\]\), got a c"
+            xb.SignatureError, match=r"is called with 1 argument \(f32\[\]\), got a c"
         ):
             apply(x, lambda v, w: v)
         self.check_usable(b, x)

@@ -138,17 +138,17 @@ REFUSED = {
     "get: dimension": (
         lambda b: xb.get_dimension_size(of(b, "f32[2,3]"), 2),
         (
-            "get_dimension_size: dimension must be a dimension of operand, 0 to 1, got 2\n"
+            "get_dimension_size: dimension must be a dimension of operand (0 to 1), got 2\n"
             "  operand f32[2,3]"
         ),
     ),
     "get: negative": (
         lambda b: xb.get_dimension_size(of(b, "f32[2]"), -1),
-        "get_dimension_size: dimension must be a dimension of operand, 0 to 0, got -1",
+        "get_dimension_size: dimension must be a dimension of operand (0 to 0), got -1",
     ),
     "get: scalar": (
         lambda b: xb.get_dimension_size(of(b, "f32[]"), 0),
-        "get_dimension_size: dimension must be a dimension of operand, which has none, got 0",
+        "get_dimension_size: dimension must be a dimension of operand (it has none), got 0",
     ),
     "get: large": (
         lambda b: xb.get_dimension_size(of(b, "s8[2147483648]"), 0),
@@ -171,7 +171,7 @@ REFUSED = {
     ),
     "set: dimension": (
         lambda b: xb.set_dimension_size(of(b, "f32[2]"), of(b, "s32[]"), 1),
-        "set_dimension_size: dimension must be a dimension of operand, 0 to 0, got 1",
+        "set_dimension_size: dimension must be a dimension of operand (0 to 0), got 1",
     ),
     "set: large": (
         lambda b: xb.set_dimension_size(of(b, "f32[2147483648]"), of(b, "s32[]"), 0),
@@ -196,21 +196,18 @@ REFUSED = {
     "set: number above the bound": (
         lambda b: xb.set_dimension_size(of(b, "f32[<=2,3]"), 3, 0),
         (
-            "set_dimension_size: size must not be negative, nor more than the bound of "
+            "set_dimension_size: size must be from 0 to the size or bound of "
             "dimension 0, <=2, got 3\n"
         ),
     ),
     "set: constant above the bound": (
         lambda b: xb.set_dimension_size(of(b, "f32[2]"), b.constant(3, xb.s32), 0),
-        (
-            "set_dimension_size: size must not be negative, nor more than the bound of "
-            "dimension 0, 2, got 3\n"
-        ),
+        ("set_dimension_size: size must be from 0 to the size or bound of dimension 0, 2, got 3\n"),
     ),
     "set: negative number": (
         lambda b: xb.set_dimension_size(of(b, "f32[?]"), -1, 0),
         (
-            "set_dimension_size: size must not be negative, nor more than the bound of "
+            "set_dimension_size: size must be from 0 to the size or bound of "
             "dimension 0, ?, got -1\n"
         ),
     ),
@@ -232,7 +229,7 @@ REFUSED = {
     ),
     "remove: dimension": (
         lambda b: xb.remove_dynamic_dimension(of(b, "f32[<=2]"), 17),
-        "remove_dynamic_dimension: dimension must be a dimension of operand, 0 to 0, got 17",
+        "remove_dynamic_dimension: dimension must be a dimension of operand (0 to 0), got 17",
     ),
     "remove: tuple": (
         lambda b: xb.remove_dynamic_dimension(xb.tuple(of(b, "f32[<=2]")), 0),

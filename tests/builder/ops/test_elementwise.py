@@ -203,8 +203,8 @@ class TestBinary:
         [
             (1, r"broadcast_dimensions must be a sequence of integers, got 1\nfix: write b"),
             ("1", "broadcast_dimensions must be a sequence of integers, got '1'"),
-            ([1.0], "each of broadcast_dimensions must be an integer, got 1.0"),
-            ([True], "each of broadcast_dimensions must be an integer, got True"),
+            ([1.0], "each entry of broadcast_dimensions must be an integer, got 1.0"),
+            ([True], "each entry of broadcast_dimensions must be an integer, got True"),
         ],
     )
     def test_dimensions_that_are_not_ints(self, dimensions: Any, message: str) -> None:

@@ -180,7 +180,7 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (xb.f32[300], xb.u8[()]),
             lambda x, i: xb.dynamic_slice(x, [290], np.array([[1]])),
-            "each of size_indices must be an integer",
+            "each entry of size_indices must be an integer",
         ),
         (
             (xb.f32[300, 300], xb.u8[()]),
@@ -273,12 +273,12 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, STARTS),
             gathered(replace(GATHER, offset_dims=[1, 3])),
-            "offset_dims must be a dimension of the result, 0 to 2, got 3",
+            "offset_dims must be a dimension of the result (0 to 2), got 3",
         ),
         (
             (MATRIX, STARTS),
             gathered(replace(GATHER, offset_dims=[-1, 1])),
-            "offset_dims must be a dimension of the result, 0 to 2, got -1",
+            "offset_dims must be a dimension of the result (0 to 2), got -1",
         ),
         (
             (MATRIX, STARTS),
@@ -306,7 +306,7 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, STARTS),
             gathered(replace(GATHER, start_index_map=[0, 2])),
-            "start_index_map must be a dimension of operand, 0 to 1, got 2",
+            "start_index_map must be a dimension of operand (0 to 1), got 2",
         ),
         (
             (MATRIX, STARTS),
@@ -316,7 +316,7 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, STARTS),
             gathered(replace(GATHER, offset_dims=[1], collapsed_slice_dims=[2])),
-            "collapsed_slice_dims must be a dimension of operand, 0 to 1, got 2",
+            "collapsed_slice_dims must be a dimension of operand (0 to 1), got 2",
         ),
         (
             (MATRIX, STARTS),
@@ -392,12 +392,12 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, xb.s64[16, 1]),
             gathered(replace(BATCHED, start_indices_batching_dims=[2]), [1, 11]),
-            "start_indices_batching_dims must be a dimension of start_indices, 0 to 1, got 2",
+            "start_indices_batching_dims must be a dimension of start_indices (0 to 1), got 2",
         ),
         (
             (MATRIX, xb.s64[16, 1]),
             gathered(replace(BATCHED, operand_batching_dims=[2]), [1, 11]),
-            "operand_batching_dims must be a dimension of operand, 0 to 1, got 2",
+            "operand_batching_dims must be a dimension of operand (0 to 1), got 2",
         ),
         (
             (MATRIX, xb.s64[16, 1]),
@@ -574,7 +574,7 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, STARTS, WINDOWS),
             scattered(replace(SCATTER, update_window_dims=[1, 3])),
-            "update_window_dims must be a dimension of updates, 0 to 2, got 3",
+            "update_window_dims must be a dimension of updates (0 to 2), got 3",
         ),
         (
             (MATRIX, STARTS, WINDOWS),
@@ -589,7 +589,7 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, STARTS, xb.f32[5, 8]),
             scattered(replace(SCATTER, update_window_dims=[1], inserted_window_dims=[2])),
-            "inserted_window_dims must be a dimension of operand, 0 to 1, got 2",
+            "inserted_window_dims must be a dimension of operand (0 to 1), got 2",
         ),
         (
             (MATRIX, STARTS, xb.f32[5]),
@@ -620,7 +620,7 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, STARTS, WINDOWS),
             scattered(replace(SCATTER, scatter_dims_to_operand_dims=[0, -1])),
-            "scatter_dims_to_operand_dims must be a dimension of operand, 0 to 1, got -1",
+            "scatter_dims_to_operand_dims must be a dimension of operand (0 to 1), got -1",
         ),
         (
             (MATRIX, STARTS, WINDOWS),
@@ -746,7 +746,7 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, STARTS, WINDOWS),
             lambda x, i, u: xb.ScatterDimensionNumbers([1, 2], [], [0.5, 1], 1),
-            "each of scatter_dims_to_operand_dims must be an integer, got 0.5",
+            "each entry of scatter_dims_to_operand_dims must be an integer, got 0.5",
         ),
     ],
 }

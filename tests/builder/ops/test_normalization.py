@@ -105,15 +105,15 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "batch_norm_training: feature_index": (
         lambda: training(X, V, V, 3),
-        "batch_norm_training: feature_index must be a dimension of operand, 0 to 2, got 3\n",
+        "batch_norm_training: feature_index must be a dimension of operand (0 to 2), got 3\n",
     ),
     "batch_norm_training: negative feature_index": (
         lambda: training(X, V, V, -1),
-        "batch_norm_training: feature_index must be a dimension of operand, 0 to 2, got -1\n",
+        "batch_norm_training: feature_index must be a dimension of operand (0 to 2), got -1\n",
     ),
     "batch_norm_training: scalar": (
         lambda: training("f32[]", "f32[1]", "f32[1]", 0),
-        "batch_norm_training: feature_index must be a dimension of operand, which has none, got 0",
+        "batch_norm_training: feature_index must be a dimension of operand (it has none), got 0",
     ),
     "batch_norm_training: feature_index of another kind": (
         lambda: training(X, V, V, 1.0),
@@ -225,7 +225,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "batch_norm_grad: feature_index": (
         lambda: grad(X, V, V, V, grad_output=X, feature_index=-1),
-        "batch_norm_grad: feature_index must be a dimension of operand, 0 to 2, got -1\n",
+        "batch_norm_grad: feature_index must be a dimension of operand (0 to 2), got -1\n",
     ),
     "batch_norm_grad: not an op": (
         lambda: xb.batch_norm_grad(*[1.0] * 5, 0.5, 0),  # type: ignore[arg-type]

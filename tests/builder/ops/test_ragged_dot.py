@@ -103,11 +103,11 @@ REFUSED: dict[str, tuple[Ragged, str, str, str, dict[str, Any], str]] = {
     ),
     "ragged out of range": (
         *(Ragged(ROWS.dot_dimension_numbers, [2], [0]), "f32[11,5]", "f32[3,5,7]", "s32[3]", {}),
-        "lhs_ragged_dimensions must be a dimension of lhs, 0 to 1, got 2",
+        "lhs_ragged_dimensions must be a dimension of lhs (0 to 1), got 2",
     ),
     "group out of range": (
         *(Ragged(ROWS.dot_dimension_numbers, [0], [-1]), "f32[11,5]", "f32[3,5,7]", "s32[3]", {}),
-        "rhs_group_dimensions must be a dimension of rhs, 0 to 2, got -1",
+        "rhs_group_dimensions must be a dimension of rhs (0 to 2), got -1",
     ),
     "group is contracting": (
         *(Ragged(ROWS.dot_dimension_numbers, [0], [1]), "f32[11,5]", "f32[3,5,7]", "s32[3]", {}),

@@ -131,7 +131,7 @@ REFUSED = {
     "dimension out of range": (
         lambda x: xb.reduce(x, 0.0, xb.add, [3]),
         xb.ShapeInferenceError,
-        "reduce: dimensions must be a dimension of operand 0, 0 to 2, got 3",
+        "reduce: dimensions must be a dimension of operand 0 (0 to 2), got 3",
     ),
     "dimension twice": (
         lambda x: xb.reduce(x, 0.0, xb.add, [1, 1]),

@@ -440,7 +440,7 @@ def test_results() -> None:
     assert built("(f32[8,4], f32[2,2])", ROWS) == (ROWS, ROWS)
     assert built("f32[8]", MESH.sharding("data")) == ('#sdy.sharding<@mesh, [{"data"}]>',)
     name = "build: "
-    each = "result_sharding must have one sharding, or None, for each element of the tuple, got 1"
+    each = "a sequence in result_sharding must have an entry for each element of a tuple, got 1"
     for error, words, shape, sharding in [
         (xb.ShapeInferenceError, "a tiling must have a number of tiles", "f32[]", ROWS),
         (xb.ShapeInferenceError, "a token can't be sharded", "(f32[8,4], token[])", ROWS),

@@ -181,9 +181,9 @@ class TestWithoutParameters:
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        (["f32[2]"], "computation must be a function of 1 arguments, as many as operands"),
-        (["f32[2]", "f32[3]"], r"parameter 1, y, is f32\[2\], operand 1 is f32\[3\]\), got"),
-        (["f32[2]", "(f32[2])"], r"parameter 1, y, is f32\[2\], operand 1 is \(f32\[2\]\)"),
+        (["f32[2]"], "computation must be a function of 1 argument, one for each operand"),
+        (["f32[2]", "f32[3]"], r"parameter 1, y, is f32\[2\]; operand 1 is f32\[3\]\), got"),
+        (["f32[2]", "(f32[2])"], r"parameter 1, y, is f32\[2\]; operand 1 is \(f32\[2\]\)"),
     ],
 )
 def test_wrong_operands(b: xb.XlaBuilder, shapes: list[str], message: str) -> None:

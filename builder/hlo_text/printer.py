@@ -76,7 +76,7 @@ class Printer:
         return "\n".join([head, *self.lines, "}"]) + "\n"
 
     def name_of(self, op: XlaOp) -> str:
-        """Return the name of an instruction: its name or opcode and number; a parameter's name."""
+        """Return a unique name of an instruction: the op's name or opcode, with its number."""
         if op.name is None:
             return self.unique.claim(f"{SCHEMAS[op.opcode].hlo}.{op.id}")
         name = identifier(str(op.name))

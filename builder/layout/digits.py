@@ -59,7 +59,7 @@ def combined(tiling: Tiling, index: Iterable[Number]) -> list[Number]:
 
 
 def tiled(tiling: Tiling, numbers: Sequence[Number]) -> tuple[list[Number], list[Number]]:
-    """Return the tile of a `combined` index, after untiled dimensions, and the rest in the tile."""
+    """Split a `combined` index: return the untiled dimensions and the tile, and the index in it."""
     untiled = numbers[: tiling.untiled]
     pairs = list(map(divided, numbers[tiling.untiled :], tiling.tile))
     return [*untiled, *(quotient for quotient, _ in pairs)], [rest for _, rest in pairs]

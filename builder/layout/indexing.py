@@ -350,7 +350,7 @@ def _number(function: str, what: str, value: Any) -> Number:
 
 
 def _array_of(number: Number, place: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return a new array of indices for `place` from an int, `place` itself or a new array."""
+    """Return an array of indices that shares no memory with `place`, of the shape of `place`."""
     if isinstance(number, int):
         return np.full(place.shape, number, np.int64)
     result: npt.NDArray[np.int64] = place.copy() if number is place else number

@@ -149,9 +149,9 @@ def _check_array(function: str, name: str, value: Any, fix: str) -> None:
 
 
 def _is_reinterpretable(dtype: np.dtype[Any], target: np.dtype[Any]) -> bool:
-    """Return whether memory probably has elements of another dtype: bytes, or of the same size.
+    """Return whether an array of `dtype` probably has the bytes of `target`, and needs a view.
 
-    Other arrays probably have numbers that were computed in another type.
+    Otherwise its numbers were probably computed in another type, and need a conversion.
     """
     is_swapped = dtype.newbyteorder() == target
     return dtype.itemsize in (1, target.itemsize) and not (is_swapped or dtype.hasobject)

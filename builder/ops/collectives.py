@@ -483,7 +483,7 @@ def collective_broadcast(
 
 
 def _operand(name: str, operand: XlaOp | Sequence[XlaOp]) -> tuple[Shape, Sequence[XlaOp]]:
-    """Return the shape of an `operand` argument, a tuple's for a sequence of ops, and the ops."""
+    """Return the shape of an `operand` argument and its ops; a sequence of ops is a tuple."""
     if isinstance(operand, (list, tuple)):
         ops = need_ops(name, "operand", operand)
         return TupleShape([o.shape for o in ops]), ops

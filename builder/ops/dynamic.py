@@ -95,7 +95,7 @@ def set_dimension_size(operand: XlaOp, size: Operand, dimension: int) -> XlaOp:
 
 
 def _s32(name: str, argument: str, value: Any, beside: XlaOp) -> XlaOp:
-    """Return an op, or the constant recorded for a number."""
+    """Return `value` if it is an op; record a number as an s32 constant."""
     if type(value) is XlaOp or not is_number(value):
         return need_op(name, argument, value)
     return number_as(name, value, pt.s32, beside)

@@ -128,7 +128,7 @@ _CONVERTERS: Final[dict[Any, Converter]] = {
 
 
 def _attribute(kind: type[Any]) -> Converter:
-    """Convert to an attribute class, by its `of` or by calling it."""
+    """Return a converter to an attribute class, which calls its `of` or the class itself."""
     make: Callable[..., Any] = getattr(kind, "of", kind)
     takes_op = make is not kind and "op" in inspect.signature(make).parameters
 

@@ -33,7 +33,7 @@ def is_shardy(text: str) -> bool:
 def leaf_texts(text: str, count: int) -> list[str]:
     """Return the sharding of each array of a value with `count` arrays.
 
-    A sharding that is not a tuple's applies to all arrays.
+    The sharding of a single array applies to all of them.
 
     Example:
         >>> leaf_texts("{{replicated}, {devices=[2,1]<=[2]}}", 2)

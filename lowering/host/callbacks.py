@@ -108,13 +108,13 @@ class WaitTimes:
         self.waited: dict[tuple[Any, Any], float] = {}
 
     def left(self, device: Any) -> float:
-        """Return for how many seconds a device may wait now."""
+        """Return how many more seconds a device may wait."""
         with self.lock:
             spent = [seconds for (first, _), seconds in self.waited.items() if first == device]
         return max(_MAX_WAIT - max(spent, default=0.0), 0.0)
 
     def add(self, device: Any, seconds: float, devices: Sequence[Any]) -> None:
-        """Record the end of a function of one of `devices`, in which it waited for `seconds`."""
+        """Record that a function of `device` has ended, in which it waited for `seconds`."""
         now = time.monotonic()
         with self.lock:
             for other in devices:
@@ -228,7 +228,7 @@ def raise_failure(error: BaseException) -> None:
 
 
 def _array_of(value: Any, shape: ArrayShape) -> np.ndarray[Any, Any] | str:
-    """Return `value` as an array of exactly this type and these sizes; else a description."""
+    """Return `value` as an array of exactly this shape, or a description of another value."""
     if type(value) in (bool, int, float, complex):
         if shape.rank:
             return f"the Python number {brief(value)}"

@@ -262,7 +262,7 @@ def read(
         shapes: the arrays of the infeed.
         computation: the program's name, for messages.
         place: where the infeed was recorded, for messages.
-        most: the maximal number of seconds to wait, whatever `timeout`.
+        most: the maximal number of seconds to wait, even if `timeout` is larger.
 
     Raises:
         ExecutionError: no value was sent in time, or one of another shape, which is discarded.

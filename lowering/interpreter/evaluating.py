@@ -145,10 +145,10 @@ def program_of(op: str, value: Any) -> Program:
 
 
 def checked_timeout(op: str, timeout: Any) -> float | None:
-    """Return a number of seconds, or None.
+    """Return a time limit in seconds, or None for no limit.
 
     Raises:
-        OperandError: it is neither.
+        OperandError: `timeout` is neither.
     """
     if timeout is None:
         return None

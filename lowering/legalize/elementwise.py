@@ -385,7 +385,7 @@ def stochastic_convert_of_narrow_floats(
     unused = 32 - random_type.bits
 
     def extended(narrow: Value) -> Value:
-        """The random bits as the highest of 32; the others are set, to keep the order."""
+        """The random bits as the highest of 32 bits; the lower bits are set."""
         wide = b.converted(narrow, pt.u32)
         shape = b.array_of(wide)
         shifted = b.elementwise("shift_left", wide, b.filled(shape, unused))

@@ -1,4 +1,4 @@
-"""Rewrites of infeed, outfeed and Python functions, which call Python on CPU; send and recv."""
+"""Rewrites of infeed, outfeed and Python calls to callbacks on CPU; refusals of send and recv."""
 
 from __future__ import annotations
 

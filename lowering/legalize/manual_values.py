@@ -62,7 +62,7 @@ def value_kinds(module: ir.Operation) -> ValueKinds:
             manual.update(_arguments(operation))
 
     def successors(operation: ir.Operation, number: int) -> list[Any]:
-        """The values that an operand is passed on as."""
+        """The block arguments and results that an operand becomes."""
         if operation.name in _TERMINATORS:
             return _returned_as(operation, number, calls)
         if operation.name == "stablehlo.while":

@@ -73,7 +73,7 @@ def uniform_floats(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
 
 
 def _below(b: OpBuilder, number: Value, element_type: PrimitiveType) -> Value:
-    """A number that rounds to the number of `element_type` below `number`, or nearly to it.
+    """A number that rounds, at least nearly, to the next lower number of `element_type`.
 
     It is smaller by a little more than half the distance between two numbers of that type. Near
     zero, where that is 0, it is smaller by the least number of the wider type.

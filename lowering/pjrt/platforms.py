@@ -20,7 +20,7 @@ _PLUGINS: Final = {
     "tpu": ("tpu", "TPUs", ("libtpu",)),
 }
 """For each platform the extra of this project, the kind of devices, and the packages that the extra
-installs, any of which is sufficient."""
+installs; one of these packages is sufficient."""
 
 
 def missing_platform(op: str, platform: str | None, known: str, report: str) -> DeviceError:

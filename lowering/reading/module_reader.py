@@ -403,7 +403,7 @@ def _position(operation: ir.Operation) -> tuple[int | None, int | None]:
 
 
 def _read_in_helper(source: str | bytes, path: str | None, problem: TextProblem | None) -> None:
-    """Check that a helper process can read the module; `problem` is the risk in text.
+    """Check that a helper process can read the module; `problem` is a risk found in its text.
 
     Raises:
         ModuleFileError: it can't.

@@ -50,7 +50,7 @@ class Leaf:
         shape: the declared shape.
         aval: the aval of a jax.Array that is passed without a copy; None for bounded sizes, where
             every array is copied.
-        is_static_array: an array of fixed sizes; neither a token nor of bounded sizes.
+        is_static_array: whether it is an array of fixed sizes, and not a token.
         layout: the memory layout that buffers must have; None where only one layout exists.
         requested_layout: that layout, where the program requests another than the default one.
         number, name: the number and name of the parameter.
@@ -313,7 +313,7 @@ class Arguments:
         return put if leaf.requested_layout is None else self._in_layout(put, leaf)
 
     def _padded(self, value: Any, leaf: Leaf, shape: ArrayShape) -> bounded.Padded:
-        """Return `value`, of sizes up to the bounds, padded to the bounds, and its sizes."""
+        """Pad `value` to the bounds; return it with its actual sizes."""
         array = value if isinstance(value, jax.Array) else host_array(value)
         if array is None or type(value) in (bool, int, float, complex):
             raise self.refusal(leaf, describe(value), _numpy_fix(leaf))

@@ -232,7 +232,7 @@ def _check_callbacks(callbacks: Any) -> None:
 
 
 def _check_sizes(name: str, shape: ProgramShape, *, has_rows: bool) -> None:
-    """Refuse parameters and results of unbounded sizes, and with rows those of bounded sizes."""
+    """Refuse unbounded sizes of parameters and results; with rows also bounded ones."""
     named = dict(zip(shape.parameter_names, shape.parameters, strict=True))
     places = [(f"parameter {n}", s) for n, s in named.items()]
     for place, part in [*places, ("the result", shape.result)]:
@@ -244,7 +244,7 @@ def _check_sizes(name: str, shape: ProgramShape, *, has_rows: bool) -> None:
             fix = "pass the array padded to its bound, and the size as a separate s32[]"
         elif not all(leaf.is_bounded for leaf in dynamic):
             rule = f"must have sizes that are fixed or bounded, got {part}"
-            fix = "pass each size a bound: f32[<=n] instead of f32[?]"
+            fix = "give each size a bound: f32[<=n] instead of f32[?]"
         elif any(max(leaf.dimensions) > pt.s32.max for leaf in dynamic):
             rule, fix = f"must have bounded sizes that fit an s32, got {part}", ""
         else:

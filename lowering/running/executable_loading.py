@@ -41,8 +41,8 @@ def load_executable(
 ) -> Any:
     """Load an executable that `save` wrote. Nothing is compiled.
 
-    It requires what it was compiled for: devices of the same kind, the same versions of jaxlib and
-    of the platform's software, and a CPU with all features that it was compiled for. Register the
+    It requires devices of the kind that it was compiled for, the same versions of jaxlib and of the
+    platform's software, and a CPU with all features that it was compiled for. Register the
     functions of its custom calls before loading it. Load only files that you trust: they contain
     machine code.
 

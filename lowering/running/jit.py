@@ -52,7 +52,7 @@ class _Call(NamedTuple):
     """The arguments of a call.
 
     Attributes:
-        nested: the arguments that are not static, dataclasses opened.
+        nested: the arguments that are not static, from `flatten_dataclasses`.
         leaves: their leaves.
         tree: their structure.
         static: the static arguments.

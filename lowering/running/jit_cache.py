@@ -32,7 +32,7 @@ class JitCacheInfo(NamedTuple):
         recorded: how often the function was recorded.
         compiled: how often XLA compiled a recording.
         kept: the number of computations in the cache.
-        most_kept: the size of the cache.
+        most_kept: the limit of `kept`.
     """
 
     recorded: int

@@ -103,7 +103,7 @@ class Steps:
 
 
 def are_same(arrays: Sequence[Any], values: Sequence[Any], *, allow_numpy: bool = False) -> bool:
-    """Whether the arrays are the values, none of them copied (except from NumPy arrays)."""
+    """Whether each array is its value, not a copy; `allow_numpy` permits copies of NumPy arrays."""
     return all(
         a is b or (allow_numpy and type(b) is np.ndarray)
         for a, b in zip(arrays, values, strict=True)

@@ -75,7 +75,7 @@ def _is_dataclass(value: Any) -> bool:
 
 
 def flatten_dataclasses(tree: Any) -> tuple[Any, list[Any], Any]:
-    """Return a tree with its dataclasses opened, its leaves, and its structure.
+    """Return a tree with each dataclass as an `_OpenDataclass`, its leaves and its structure.
 
     The structure's `unflatten` rebuilds the tree of other leaves, dataclasses included.
 
@@ -129,7 +129,7 @@ def leaf_names(tree: Any, names: Sequence[str]) -> list[str]:
     """Return a unique name for each leaf, by its path: ``params['w']``, ``state.step``.
 
     Args:
-        tree: a tuple of trees, dataclasses opened.
+        tree: a tuple of trees, from `flatten_dataclasses`.
         names: the names of the trees.
     """
     unique = UniqueNames()  # keys of different types may have the same text

@@ -1,7 +1,7 @@
 """Render pictures as SVG.
 
-The SVG has no styles and no ids, which would apply to other pictures in the same page, and a white
-background.
+The SVG has a white background. It has no styles and no ids, because these would apply to other
+pictures in the same page.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ _MAX_WAIT: Final = 30.0
 
 
 class WaitTimes:
-    """How long each device of a program has waited for the host while others may wait for it.
+    """How long each device has waited for the host, while other devices may be waiting for it.
 
     A device that calls no function may be waiting for the others in a collective operation. So for
     each pair of devices, the time that one has waited is counted from the end of the other's latest

@@ -162,7 +162,7 @@ def _matrix(value: Value) -> ArrayShape:
 
 
 def _with_batch(b: OpBuilder, value: Value, batch: tuple[int, ...]) -> Value:
-    """Reshape the batch dimensions."""
+    """Reshape a batch of matrices to these batch dimensions."""
     return b.reshaped(value, batch + _matrix(value).dimensions)
 
 

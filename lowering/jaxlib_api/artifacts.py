@@ -13,7 +13,7 @@ from lowering.jaxlib_api.native import jax_extension
 from lowering.jaxlib_api.versions import current_version
 
 _OTHER_DIALECTS: Final = (b"chlo\0", b"mhlo\0", b"sdy\0")
-"""Strings in bytecode with operations of these dialects; other bytecode may have them too."""
+"""Bytecode with operations of these dialects contains these strings; other bytecode may, too."""
 
 
 def serialize_artifact(

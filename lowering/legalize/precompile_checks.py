@@ -81,9 +81,9 @@ class _Checker:
         checked_types: the result types checked so far.
         calls: the callees of each function.
         loops: the functions that contain a loop.
-        called_in_reducers: the operation with the reducer, for each function called in a reducer.
-        unsupported: an operation that is not supported in reducers, for functions that contain one.
-        called_in_regions: the operation, for each function called in a reducer, map or comparator.
+        called_in_reducers: by function, an operation whose reducer calls it.
+        unsupported: by function, an operation in it that reducers do not support.
+        called_in_regions: by function, an operation whose reducer, map or comparator calls it.
     """
 
     def __init__(self, name: str, platform: str) -> None:

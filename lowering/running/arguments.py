@@ -211,7 +211,7 @@ class Arguments:
         count = len(takes)
         fix = "call it without arguments"
         if passed < count:
-            fix = f"pass {', '.join(takes[passed:])} as well"
+            fix = f"pass {', '.join(takes[passed:])}" + (" as well" if passed else "")
         elif count:
             fix = f"pass only the first {count}" if count > 1 else "pass only the first one"
         listed = f" ({', '.join(takes)})" if takes else ""

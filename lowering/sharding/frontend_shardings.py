@@ -1,7 +1,8 @@
 """Shardings of Shardy in frontend attributes, converted to Shardy's own attributes.
 
-HLO, and modules that are converted from HLO, have only these. XLA reads them if the module also
-declares the meshes. XLA aborts on a module that names a mesh without declaring it.
+In HLO, and in modules converted from HLO, Shardy's shardings are only in frontend attributes. XLA
+reads them if the module also declares the meshes. XLA aborts on a module that names a mesh without
+declaring it.
 """
 
 from __future__ import annotations

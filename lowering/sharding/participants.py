@@ -138,7 +138,7 @@ def _groups_along_axes(operation: ir.Operation) -> np.ndarray[Any, Any]:
 def check_participants(
     module: ir.Operation, name: str, num_replicas: int, num_partitions: int
 ) -> None:
-    """Raise CompileError if a collective operation needs other devices than the program has.
+    """Raise CompileError if the groups of a collective operation do not fit the program's devices.
 
     Args:
         module: the operation of a verified StableHLO module.

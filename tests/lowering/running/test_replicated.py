@@ -183,7 +183,7 @@ def test_a_parameter_with_a_layout() -> None:
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "none": ((), "takes 1 argument (x f64[2]), got 0\nfix: pass x f64[2] as well"),
+    "none": ((), "takes 1 argument (x f64[2]), got 0\nfix: pass x f64[2]"),
     "too many": (
         (ROWS, ROWS),
         "takes 1 argument (x f64[2]), got 2\nfix: pass only the first one",

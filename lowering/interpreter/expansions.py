@@ -11,6 +11,7 @@ from jaxlib.mlir import ir
 
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, intern_array
+from lowering.legalize.constant_folding import signed_indices
 from lowering.legalize.op_builder import OpBuilder, array_of, attributes_of
 from lowering.legalize.registry import INTERPRETER, Value, rewrite
 from lowering.mlir.operations import attribute_text
@@ -84,6 +85,24 @@ def custom_call(_: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     if attribute_text(operation.attributes["call_target_name"]) == "Sharding":
         return list(operation.operands)
     return None
+
+
+@rewrite("stablehlo.scatter", platforms=(INTERPRETER,))
+def scatter_at_unsigned_indices(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Scatter at signed indices: the interpreter treats the highest bit of all types as a sign."""
+    operands = list(operation.operands)
+    place = len(operands) // 2
+    element_type = b.array_of(operands[place]).element_type
+    if element_type.is_signed:
+        return None
+    operands[place] = signed_indices(b, operands[place])
+    return list(b.like(operation, operands).results)
+
+
+@rewrite("stablehlo.ceil", "stablehlo.floor", platforms=(INTERPRETER,))
+def rounding_up_or_down_of_f8e3m4(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Round f8e3m4 in f32: the interpreter rounds most numbers to NaN."""
+    return b.in_types(operation, {pt.f8e3m4: pt.f32})
 
 
 @rewrite("stablehlo.batch_norm_inference", platforms=(INTERPRETER,))

@@ -21,6 +21,7 @@ from lowering.legalize import (
     artifacts as artifacts,
     bitcasts as bitcasts,
     collectives as collectives,
+    constant_folding as constant_folding,
     constants as constants,
     contraction as contraction,
     control_flow as control_flow,

@@ -1,0 +1,249 @@
+"""Rewrites of operations that XLA computes incorrectly if their operands are constants.
+
+XLA evaluates operations on constants while it compiles, also on constants that other operations
+result in. The rewrites replace such an operation by operations that XLA evaluates correctly, for
+constants and for variables alike, because the operands may become constants in later passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from jaxlib.mlir import ir
+
+from builder.types import primitive_type as pt
+from lowering.legalize.constants import known_elements
+from lowering.legalize.op_builder import OpBuilder, integers_of
+from lowering.legalize.registry import ALL_PLATFORMS, INTERPRETER, Value, rewrite
+
+# Indices
+
+
+@rewrite("stablehlo.dynamic_slice", platforms=(*ALL_PLATFORMS, INTERPRETER))
+def dynamic_slice_at_unsigned_indices(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Limit unsigned indices to the last start in bounds, and convert them to signed integers.
+
+    XLA treats an unsigned constant whose highest bit is set as negative. It slices from 0 on if the
+    index is 200 : u8. The reference interpreter does so with arguments too.
+
+    Shown by: dynamic_slice_at_u8_constant, dynamic_slice_at_u32_constant.
+    """
+    operand, *starts = operation.operands
+    sizes = integers_of(operation, "slice_sizes")
+    return _at_signed_starts(b, operation, operand, starts, sizes)
+
+
+@rewrite("stablehlo.dynamic_update_slice", platforms=(*ALL_PLATFORMS, INTERPRETER))
+def dynamic_update_slice_at_u64_indices(
+    b: OpBuilder, operation: ir.Operation
+) -> list[Value] | None:
+    """Limit indices of u64 to the last start in bounds, and convert them to signed integers.
+
+    XLA treats constants of u64 from 2**63 on as negative. The reference interpreter does so with
+    all unsigned indices whose highest bit is set.
+
+    Shown by: dynamic_update_slice_at_u64_constant.
+    """
+    operand, update, *starts = operation.operands
+    if not starts or not _may_be_treated_as_negative(b, starts[0]):
+        return None
+    return _at_signed_starts(b, operation, operand, starts, b.array_of(update).dimensions)
+
+
+def _at_signed_starts(
+    b: OpBuilder,
+    operation: ir.Operation,
+    operand: Value,
+    starts: Sequence[Value],
+    sizes: Sequence[int],
+) -> list[Value] | None:
+    """Apply a slicing operation at start indices of s32, or s64 if the operand is large.
+
+    Args:
+        b: creates the operations.
+        operation: the operation; the start indices are its last operands.
+        operand: the array.
+        starts: the start indices.
+        sizes: the sizes of the slice.
+    """
+    element_type = b.element_type(starts[0]) if starts else None
+    if element_type is None or not element_type.is_integral or element_type.is_signed:
+        return None
+    bounds = b.array_of(operand).dimensions
+    limits = [bound - size for bound, size in zip(bounds, sizes, strict=True)]
+    signed = pt.s32 if max(limits) <= pt.s32.max else pt.s64
+    others = list(operation.operands)[: -len(starts)]
+    converted = []
+    for start, limit in zip(starts, limits, strict=True):
+        if limit < element_type.max:
+            start = b.elementwise("minimum", start, b.number(limit, element_type))
+        converted.append(b.converted(start, signed))
+    return list(b.like(operation, [*others, *converted]).results)
+
+
+@rewrite("stablehlo.gather", platforms=(*ALL_PLATFORMS, INTERPRETER))
+def gather_at_u64_indices(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Limit indices of u64 to the greatest number of s64, and convert them to s64.
+
+    XLA treats constants of u64 from 2**63 on as negative. The reference interpreter does so with
+    all unsigned indices whose highest bit is set.
+
+    Shown by: gather_at_u64_constants.
+    """
+    operand, indices = operation.operands
+    if not _may_be_treated_as_negative(b, indices):
+        return None
+    return list(b.like(operation, [operand, signed_indices(b, indices)]).results)
+
+
+def signed_indices(b: OpBuilder, indices: Value) -> Value:
+    """Convert unsigned indices to s64; those from 2**63 on become the greatest number."""
+
+    def signed(value: Value) -> Value:
+        shape = b.array_of(value)
+        if shape.element_type is pt.u64:
+            value = b.elementwise("minimum", value, b.filled(shape, pt.s64.max))
+        return b.converted(value, pt.s64)
+
+    return b.on_fixed_sizes([indices], signed)
+
+
+def _may_be_treated_as_negative(b: OpBuilder, index: Value) -> bool:
+    element_type = b.element_type(index)
+    if element_type is None or not element_type.is_integral or element_type.is_signed:
+        return False
+    return element_type is pt.u64 or b.target.platform == INTERPRETER
+
+
+# Comparisons
+
+_NAN_IS_NEGATIVE_ZERO: Final = (pt.f8e5m2fnuz, pt.f8e4m3fnuz, pt.f8e4m3b11fnuz)
+"""The types that have a NaN where others have -0. XLA orders it before all numbers."""
+
+
+@rewrite("stablehlo.compare", platforms=ALL_PLATFORMS)
+def total_order_of_floats(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Compare floats by TOTALORDER as integers of the same order.
+
+    XLA compares constants by FLOAT instead: -0 equals 0, and NaN is less than no number.
+    Comparators of sorts are not rewritten, because XLA does not evaluate sorts of constants, and
+    recognizes these comparators.
+
+    Shown by: compare_total_order_f32_constants, compare_total_order_f8e5m2fnuz_constants.
+    """
+    kind = "compare_type"
+    if kind not in operation.attributes or "TOTALORDER" not in str(operation.attributes[kind]):
+        return None
+    element_type = b.element_type(operation.operands[0])
+    if element_type is None or not element_type.is_floating:
+        return None
+    if operation.parent is not None and operation.parent.name == "stablehlo.sort":
+        return None
+    keys = (b.on_fixed_sizes([value], lambda v: _order_key(b, v)) for value in operation.operands)
+    direction = operation.attributes["comparison_direction"]
+    (result,) = operation.results
+    return [b("compare", result.type, list(keys), {"comparison_direction": direction})]
+
+
+def _order_key(b: OpBuilder, value: Value) -> Value:
+    """Convert floats of fixed sizes to integers with the same total order."""
+    element_type = b.array_of(value).element_type
+    if element_type is pt.f8e8m0fnu:  # has no sign
+        return b.bitcast(value, pt.u8)
+    bits = b.bitcast(value, pt.from_name(f"s{element_type.bits}"))
+    if element_type.bits < 8:
+        bits = b.converted(bits, pt.s8)
+    shape = b.array_of(bits)
+    is_negative = b.compared("LT", bits, b.filled(shape, 0))
+    if element_type in _NAN_IS_NEGATIVE_ZERO:
+        least = b.filled(shape, shape.element_type.min)
+        is_nan = b.compared("EQ", bits, least)
+        reversed_bits = b.selected(is_nan, least, b.elementwise("subtract", least, bits))
+    else:
+        magnitude = b.filled(shape, 2 ** (element_type.bits - 1) - 1)
+        reversed_bits = b.elementwise("xor", bits, magnitude)
+    return b.selected(is_negative, reversed_bits, bits)
+
+
+@rewrite("stablehlo.clamp", platforms=ALL_PLATFORMS)
+def clamp_of_preds(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Clamp preds by or and and.
+
+    The result is the smaller of the upper bound, and of the larger of operand and lower bound.
+    Constant folding returns true for true between true and false.
+
+    Shown by: clamp_of_pred_constants.
+    """
+    if b.element_type(operation.operands[1]) is not pt.pred:
+        return None
+
+    def clamped(operand: Value, low: Value, high: Value) -> Value:
+        shape = b.array_of(operand)
+        low, high = (
+            bound if b.array_of(bound).rank == shape.rank else b.spread(bound, shape)
+            for bound in (low, high)
+        )
+        return b.elementwise("and", b.elementwise("or", operand, low), high)
+
+    low, operand, high = operation.operands
+    return [b.on_fixed_sizes([operand, low, high], clamped)]
+
+
+# Numbers
+
+
+@rewrite("stablehlo.count_leading_zeros", platforms=ALL_PLATFORMS, fixed_in=(0, 12))
+def leading_zeros_of_signed(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Count the leading zeros of signed integers in unsigned integers.
+
+    XLA counts those of a negative constant in 64 bits, and returns 8 - 64 for -1 : s8.
+
+    Shown by: count_leading_zeros_s8_constant, count_leading_zeros_s32_constant.
+    """
+    (operand,) = operation.operands
+    element_type = b.element_type(operand)
+    if element_type is None or not element_type.is_signed:
+        return None
+    bits = b.bitcast(operand, pt.from_name(f"u{element_type.bits}"))
+    return [b.bitcast(b.elementwise("count_leading_zeros", bits), element_type)]
+
+
+@rewrite(
+    "stablehlo.round_nearest_afz",
+    "stablehlo.round_nearest_even",
+    platforms=(*ALL_PLATFORMS, INTERPRETER),
+)
+def rounding_of_f8e3m4(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Round f8e3m4 to integers in f32.
+
+    Constant folding returns NaN for most numbers.
+
+    Shown by: round_nearest_afz_f8e3m4_constant, round_nearest_even_f8e3m4_constant.
+    """
+    return b.in_types(operation, {pt.f8e3m4: pt.f32})
+
+
+@rewrite("stablehlo.power", platforms=ALL_PLATFORMS, fixed_in=(0, 12))
+def negative_powers_of_minus_one(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Raise -1 to the exponent's lowest bit.
+
+    A power with a negative exponent is the reciprocal, rounded towards 0, which is not 0 for 1 and
+    -1. Constant folding returns 0 for -1.
+
+    Shown by: power_s32_of_minus_one.
+    """
+    element_type = b.element_type(operation.results[0])
+    if element_type is None or not (element_type.is_integral and element_type.is_signed):
+        return None
+    exponents = known_elements(operation.operands[1])
+    if exponents is not None and (exponents >= 0).all():
+        return None
+
+    def power(base: Value, exponent: Value) -> Value:
+        shape = b.array_of(base)
+        parity = b.elementwise("and", exponent, b.filled(shape, 1))
+        is_minus_one = b.compared("EQ", base, b.filled(shape, -1))
+        return b.elementwise("power", base, b.selected(is_minus_one, parity, exponent))
+
+    return [b.on_fixed_sizes(operation.operands, power)]

@@ -432,7 +432,7 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> 
         known = _recorded_before(condition, (shape,)), _recorded_before(body, (shape,))
         if known[0] is not None and known[1] is not None:
             # The rules are checked before the tuple is recorded, so nothing is rolled back.
-            attributes = known[1].planned(_while_plan, *known, shape)
+            attributes = known[1].planned(_while_plan, known[0], known[1], shape)
             state = init if type(init) is XlaOp else tuple(*ops)
             return record("while", shape, (state,), attributes)
     builder = resolve_builder("while_", *ops)

@@ -282,20 +282,23 @@ def as_computation(
     return record_callable(op, role, computation, shapes).build()
 
 
-def _recorded_for_all(
+def _computation_for_all(
     op: str,
     role: str,
     function: Callable[..., Any],
     shapes: tuple[Shape, ...],
     pass_arguments: bool,
-    purpose: str = "",
-) -> Recorded:
-    """Record a callable that every later use shares.
+    name: str = "",
+) -> XlaComputation:
+    """Return the computation of a callable, which every later use shares.
+
+    It has the name of a function of ``@xb.computation``.
 
     Ops recorded at the line of the first use (the parameters, and every op of a library function)
     get no source line, so that the computation does not depend on who uses it first.
     """
     user = caller_frame(_getframe(1))
+    purpose = f"{name!r}, a function of @xb.computation," if name else ""
     recorded = record_callable(
         op, role, function, shapes, pass_arguments=pass_arguments, purpose=purpose
     )
@@ -304,19 +307,11 @@ def _recorded_for_all(
         for recorded_op in recorded.builder.ops:
             if recorded_op.code is code and recorded_op.lasti == lasti:
                 recorded_op.code, recorded_op.lasti = None, 0
-    return recorded
+    recorded.builder.name = name or recorded.builder.name
+    return recorded.build()
 
 
-@per_signature
-def _library_computation(
-    op: str,
-    role: str,
-    function: Callable[..., Any],
-    shapes: tuple[Shape, ...],
-    pass_arguments: bool,
-) -> XlaComputation:
-    """Return the computation of a function of this library, recorded once per signature."""
-    return _recorded_for_all(op, role, function, shapes, pass_arguments).build()
+_library_computation = per_signature(_computation_for_all)
 
 
 _MOST_SIGNATURES: Final = 4096
@@ -427,13 +422,13 @@ class ReusableFunction:
         cached = self._recorded.get(key)
         if cached is not None:
             return cached
-        purpose = f"{self.name!r}, a function of @xb.computation,"
-        recorded = _recorded_for_all(op, role, self.__wrapped__, shapes, pass_arguments, purpose)
-        recorded.builder.name = self.name
+        computation = _computation_for_all(
+            op, role, self.__wrapped__, shapes, pass_arguments, self.name
+        )
         if len(self._recorded) >= _MOST_SIGNATURES:
             self._recorded.clear()
         # Another thread may have recorded the signature meanwhile; the first computation is kept.
-        return self._recorded.setdefault(key, recorded.build())
+        return self._recorded.setdefault(key, computation)
 
     def __repr__(self) -> str:
         count = len(self._recorded)

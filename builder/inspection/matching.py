@@ -26,7 +26,7 @@ def match_ops(
         ops of `before`; and those of `after`.
     """
     labels = fingerprints.labels(before), fingerprints.labels(after)
-    if _are_equal(before, after, *labels):
+    if labels[0] == labels[1] and _have_equal_operands(before, after):
         return list(range(len(before.ops))), *labels
     matching = _Matching(
         _Graph(before, labels[0], fingerprints), _Graph(after, labels[1], fingerprints)
@@ -35,20 +35,11 @@ def match_ops(
     return matching.before.pairs, *labels
 
 
-def _are_equal(
-    before: XlaComputation,
-    after: XlaComputation,
-    before_labels: list[int],
-    after_labels: list[int],
-) -> bool:
-    """Return whether the computations are equal op by op."""
-    return (
-        before_labels == after_labels
-        and before.root.id == after.root.id
-        and all(
-            [operand.id for operand in op.operands] == [operand.id for operand in other.operands]
-            for op, other in zip(before.ops, after.ops, strict=True)
-        )
+def _have_equal_operands(before: XlaComputation, after: XlaComputation) -> bool:
+    """Return whether equal ops of the computations have the same operands, op by op."""
+    return before.root.id == after.root.id and all(
+        [operand.id for operand in op.operands] == [operand.id for operand in other.operands]
+        for op, other in zip(before.ops, after.ops, strict=True)
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from rich.console import Group
+    from rich.table import Table
     from rich.text import Text
 
 
@@ -86,9 +87,7 @@ def _as_rich(tables: Iterable[TextTable]) -> Group:
         ImportError: rich is not installed.
     """
     try:
-        from rich import box
         from rich.console import Group
-        from rich.table import Table
         from rich.text import Text
     except ImportError as error:
         raise ImportError(
@@ -100,24 +99,40 @@ def _as_rich(tables: Iterable[TextTable]) -> Group:
         if table.title:
             parts.append(Text(printable(table.title), style="bold"))
         if table.rows:
-            rich_table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
-            for column in table.columns:
-                rich_table.add_column(
-                    column.name,
-                    justify="right" if column.is_number else "left",
-                    no_wrap=column.no_wrap,
-                    overflow="fold",
-                    style=column.style or None,
-                )
-            for row in table.rows:
-                # As Text, because rich reads "[2,3]" in a str as a style.
-                rich_table.add_row(*[Text(printable(cell)) for cell in row])
-            parts.append(rich_table)
+            parts.append(rich_table(table.columns, table.rows))
         if table.caption:
             lines = "\n".join(map(printable, table.caption.split("\n")))
             parts.append(Text(lines, style="italic"))
         parts.append(Text(""))
     return Group(*parts[:-1])
+
+
+def rich_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> Table:
+    """Return a table of rich, with headings if a column has a name."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    has_header = any(column.name for column in columns)
+    table = Table(
+        box=box.SIMPLE if has_header else None,
+        pad_edge=False,
+        show_edge=False,
+        show_header=has_header,
+        padding=(0, 1) if has_header else (0, 3, 0, 0),
+    )
+    for column in columns:
+        table.add_column(
+            column.name,
+            justify="right" if column.is_number else "left",
+            no_wrap=column.no_wrap,
+            overflow="fold",
+            style=column.style or None,
+        )
+    for row in rows:
+        # As Text, because rich reads "[2,3]" in a str as a style.
+        table.add_row(*[Text(printable(str(cell))) for cell in row])
+    return table
 
 
 def _as_text(tables: Iterable[TextTable]) -> str:

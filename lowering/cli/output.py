@@ -51,26 +51,9 @@ def table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[object]]) 
         columns: the headings, and "left" or "right".
         rows: the cells.
     """
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
+    from builder.inspection.rendering import Column, rich_table
 
-    from builder.inspection.rendering import printable
-
-    has_header = any(name for name, _ in columns)
-    result = Table(
-        box=box.SIMPLE if has_header else None,
-        pad_edge=False,
-        show_edge=False,
-        show_header=has_header,
-        padding=(0, 1) if has_header else (0, 3, 0, 0),
-    )
-    for name, side in columns:
-        result.add_column(name, justify="right" if side == "right" else "left", overflow="fold")
-    for row in rows:
-        # As Text, since rich parses "[2,3]" in a string as markup.
-        result.add_row(*[Text(printable(str(cell))) for cell in row])
-    return result
+    return rich_table([Column(name, side == "right") for name, side in columns], rows)
 
 
 def print_json(value: Any) -> None:

@@ -80,21 +80,14 @@ class JittedFunction:
     """
 
     def __init__(
-        self,
-        function: Callable[..., Any],
-        name: str,
-        *,
-        donate: Parameters,
-        device: DeviceLike,
-        static: Parameters,
-        options: Mapping[str, Any] | None,
+        self, signature: Signature, device: DeviceLike, options: Mapping[str, Any] | None
     ) -> None:
-        self.function = function
-        self.name = name
-        self._signature = Signature(name, function, donate, static)
+        self.function = function = signature.function
+        self.name = signature.name
+        self._signature = signature
         self._device = device
         self._options = options
-        self._cache = JitCache(name)
+        self._cache = JitCache(self.name)
         self._call = self._caller()
         functools.update_wrapper(self, function, updated=())
 
@@ -444,9 +437,7 @@ class JittedFunction:
         structures: list[Any] = []
 
         def flat(*parameters: XlaOp) -> Any:
-            result = self._signature.apply(
-                self.function, call.tree.unflatten(parameters), call.static
-            )
+            result = self._signature.apply(call.tree.unflatten(parameters), call.static)
             ops, structure = self._check_result(result)
             structures.append(structure)
             return ops[0] if len(ops) == 1 else ops
@@ -664,6 +655,4 @@ def jit(
         read_options(options)
     except OperandError as error:
         raise error.renamed("jit") from None
-    return JittedFunction(
-        function, name, donate=donate, device=device, static=static, options=options
-    )
+    return JittedFunction(Signature(name, function, donate, static), device, options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,23 +57,18 @@ class Profile:
 
 
 def profiled(
-    compile_seconds: float,
-    prepare: Callable[[tuple[Any, ...], Mapping[str, Any]], Any],
-    run: Callable[[Any], Any],
-    args: tuple[Any, ...],
-    by_name: Mapping[str, Any],
+    compile_seconds: float, prepare: Callable[[], Any], run: Callable[[Any], Any]
 ) -> Profile:
     """Time the parts of a call.
 
     Args:
         compile_seconds: the time that compiling took.
-        prepare: puts the arguments on the devices, for `run`.
+        prepare: puts the arguments on the devices, and returns them for `run`.
         run: executes the program, and returns the result.
-        args, by_name: the arguments.
     """
     wait: Any = jax.block_until_ready
     start = time.perf_counter()
-    prepared = prepare(args, by_name)
+    prepared = prepare()
     try:
         wait(prepared)
     except RuntimeError:

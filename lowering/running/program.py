@@ -200,7 +200,7 @@ class CompiledProgram:
             >>> profile.result, profile.run > 0
             (Array([2., 2.], dtype=float32), True)
         """
-        return profiled(self._info.compile_seconds, self._prepare, self._run, args, by_name)
+        return profiled(self._info.compile_seconds, lambda: self._prepare(args, by_name), self._run)
 
     def __copy__(self) -> Self:
         return self  # executables are immutable

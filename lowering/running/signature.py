@@ -19,6 +19,7 @@ class Signature:
 
     Attributes:
         name: the function's name, for messages.
+        function: the function.
         names: the names of the parameters that are not static, in order.
         donated: the positions of the donated parameters in `names`.
         has_static: whether there are static parameters.
@@ -37,6 +38,7 @@ class Signature:
             raise _error(rule, fix) from None
         parameters = self._signature.parameters
         self.name: Final = name
+        self.function: Final = function
         self._kinds: Final = tuple(p.kind for p in parameters.values())
         self._names: Final = tuple(parameters)
         self._static: Final = parameter_numbers("jit", "static", name, self._names, static)
@@ -127,9 +129,7 @@ class Signature:
                 return None
         return values if used == len(by_name) else None
 
-    def apply(
-        self, function: Callable[..., Any], dynamic: Sequence[Any], static: Sequence[Any]
-    ) -> Any:
+    def apply(self, dynamic: Sequence[Any], static: Sequence[Any]) -> Any:
         """Call the function with arguments in the order that `bind` returns."""
         parts = {True: iter(static), False: iter(dynamic)}
         args: list[Any] = []
@@ -144,7 +144,7 @@ class Signature:
                 by_name[name] = value
             else:
                 args.append(value)
-        return function(*args, **by_name)
+        return self.function(*args, **by_name)
 
 
 _error: Final = functools.partial(error_of, OperandError, "jit")

@@ -74,23 +74,16 @@ def sort(
     scalars = tuple([s for scalar in scalars_of("sort", shapes) for s in (scalar, scalar)])
     if comparator is None:
         comparator = default_comparator(scalars)
+
+    def sorted_by(order: XlaComputation) -> XlaOp:
+        shape, attributes = order.planned(_sort_plan, shapes, order, number, is_stable)
+        return record("sort", shape, arrays, attributes, 3)
+
     order = available_computation("sort", "comparator", comparator, scalars)
     if order is not None:
-        return _record_sort(arrays, shapes, order, number, is_stable)
+        return sorted_by(order)
     with rollback_on_error(resolve_builder("sort", *arrays)):
-        order = as_computation("sort", "comparator", comparator, scalars)
-        return _record_sort(arrays, shapes, order, number, is_stable)
-
-
-def _record_sort(
-    arrays: tuple[XlaOp, ...],
-    shapes: tuple[Shape, ...],
-    order: XlaComputation,
-    dimension: int,
-    is_stable: bool,
-) -> XlaOp:
-    shape, attributes = order.planned(_sort_plan, shapes, order, dimension, is_stable)
-    return record("sort", shape, arrays, attributes, 3)
+        return sorted_by(as_computation("sort", "comparator", comparator, scalars))
 
 
 # The key is the comparator's signature, so that callables that are recorded again share an entry.

@@ -195,9 +195,7 @@ def _blocks(
 
 
 def _paddings(
-    sizes: tuple[int, ...],
-    all_digits: tuple[tuple[Digit, ...], ...],
-    dimensions: tuple[int, ...],
+    sizes: tuple[int, ...], all_digits: tuple[tuple[Digit, ...], ...], dimensions: tuple[int, ...]
 ) -> Iterator[tuple[Range, ...]]:
     for size, digits in zip(sizes, all_digits, strict=True):
         for digit_ranges, is_inside in _split(size, digits):

@@ -6,14 +6,7 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, Final
 
-from builder.types.shape import (
-    ArrayShape,
-    ProgramShape,
-    Shape,
-    TokenShape,
-    TupleShape,
-    leaves,
-)
+from builder.types.shape import ArrayShape, ProgramShape, Shape, TokenShape, TupleShape, leaves
 from lowering.mlir.flattening import leaf_paths
 from lowering.pjrt.host_arrays import describe
 

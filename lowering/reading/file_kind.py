@@ -8,11 +8,7 @@ from typing import BinaryIO, Final
 from lowering.jaxlib_api.hlo_conversion import is_hlo_proto
 from lowering.jaxlib_api.mlir import BYTECODE_MAGIC
 from lowering.reading.exported import place_of_module
-from lowering.reading.module_reader import (
-    check_sections,
-    file_error,
-    text_of,
-)
+from lowering.reading.module_reader import check_sections, file_error, text_of
 
 LARGE: Final = 1 << 20
 """Smaller files are parsed, since MLIR's errors are more precise."""

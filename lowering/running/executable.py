@@ -11,13 +11,7 @@ from lowering.jaxlib_api import execution
 from lowering.running.bounded_arrays import is_host
 from lowering.running.failures import may_lack_memory
 from lowering.running.program import CompiledProgram, ProgramInfo
-from lowering.running.steps import (
-    Steps,
-    accepts_numpy,
-    are_same,
-    direct_call,
-    translating_errors,
-)
+from lowering.running.steps import Steps, accepts_numpy, are_same, direct_call, translating_errors
 
 
 class Executable(CompiledProgram):

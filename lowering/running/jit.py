@@ -35,13 +35,7 @@ from lowering.running.jit_cache import MOST_KEPT, Entry, JitCache, JitCacheInfo,
 from lowering.running.leaf_arguments import declared_shape, descriptions, mismatch, shape_of
 from lowering.running.options import read_options
 from lowering.running.signature import Signature
-from lowering.running.trees import (
-    TreeError,
-    flatten,
-    flatten_dataclasses,
-    leaf_names,
-    leaf_path,
-)
+from lowering.running.trees import TreeError, flatten, flatten_dataclasses, leaf_names, leaf_path
 from lowering.stablehlo.lower import lower
 from lowering.stablehlo.module import StablehloModule
 

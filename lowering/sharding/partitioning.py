@@ -231,10 +231,7 @@ def _check_even(leaf: _Leaf, name: str, meshes: Mapping[str, _Mesh]) -> None:
 
 
 def _check_aliases(
-    parameters: Sequence[_Leaf],
-    results: Sequence[_Leaf],
-    name: str,
-    meshes: Mapping[str, _Mesh],
+    parameters: Sequence[_Leaf], results: Sequence[_Leaf], name: str, meshes: Mapping[str, _Mesh]
 ) -> set[int]:
     """Check that the shards of results fit in the memory of the arguments they are written to.
 

@@ -235,11 +235,7 @@ def _drawn(size: int, extent: int, unit: int, most: int) -> tuple[int, ...]:
 
 
 def _panel(
-    shape: ArrayShape,
-    form: Physical,
-    leading: Sequence[int],
-    rows: Axis,
-    columns: Axis,
+    shape: ArrayShape, form: Physical, leading: Sequence[int], rows: Axis, columns: Axis
 ) -> Panel:
     """Return a panel, without colours."""
     down = np.array(rows.drawn, np.int64).reshape(-1, 1)

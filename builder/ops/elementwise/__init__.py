@@ -65,11 +65,7 @@ from builder.ops.elementwise.conversion import (
     reduce_precision as reduce_precision,
     stochastic_convert_type as stochastic_convert_type,
 )
-from builder.ops.elementwise.selection import (
-    clamp as clamp,
-    map as map,
-    select as select,
-)
+from builder.ops.elementwise.selection import clamp as clamp, map as map, select as select
 from builder.ops.elementwise.unary import (
     abs as abs,
     acos as acos,

@@ -83,6 +83,7 @@ from builder.ops.control_flow import (
     while_ as while_,
 )
 from builder.ops.dynamic import (
+    dynamic_broadcast_in_dim as dynamic_broadcast_in_dim,
     dynamic_reshape as dynamic_reshape,
     get_dimension_size as get_dimension_size,
     remove_dynamic_dimension as remove_dynamic_dimension,

@@ -140,6 +140,26 @@ def sizes_differ(size: int, other: int) -> bool:
     return size != other and UNBOUNDED not in (size, other)
 
 
+def same_sizes(a: ArrayShape, b: ArrayShape) -> bool:
+    """Whether two arrays have the same sizes. An unbounded size may be any size."""
+    if a.is_bounded and b.is_bounded:
+        return a.dimensions == b.dimensions
+    return a.rank == b.rank and not any(map(sizes_differ, a.dimensions, b.dimensions))
+
+
+def any_dynamic(arrays: Sequence[ArrayShape], sizes: tuple[int, ...]) -> tuple[bool, ...]:
+    """Return which dimensions of a result of these sizes are dynamic.
+
+    They are the unbounded ones, and those that are bounded in one of `arrays`, which all have the
+    result's sizes.
+    """
+    return tuple(
+        size == UNBOUNDED
+        or any(a.dynamic_dimensions[i] and a.dimensions[i] != UNBOUNDED for a in arrays)
+        for i, size in enumerate(sizes)
+    )
+
+
 def first_duplicate(values: Sequence[Any]) -> Any:
     """Return the first value that occurs a second time, or None."""
     if len(set(values)) == len(values):
@@ -339,7 +359,7 @@ class Check:
             if size > 0:
                 count *= size
         if count > MAX_ELEMENTS:
-            sizes = ",".join(map(str, dimensions))
+            sizes = ",".join("?" if size == UNBOUNDED else str(size) for size in dimensions)
             self.fail(f"the result {element_type}[{sizes}] would have more than 2**63 - 1 elements")
         dynamic = None if dynamic_dimensions is None else tuple(dynamic_dimensions)
         return intern_array(element_type, tuple(dimensions), dynamic)

@@ -65,12 +65,8 @@ _FUNCTIONS: Final = [
         "Without a layout: the compiler chooses the layouts of values inside a program.",
     ),
     *_same("Broadcast BroadcastInDim"),
-    *_as(
-        "",
-        "MhloDynamicBroadcastInDim MhloDynamicReshape",
-        "Experimental, for export only: no compiler supports them. For sizes known at run time use "
-        "set_dimension_size and dynamic_reshape.",
-    ),
+    *_as("dynamic_broadcast_in_dim", "MhloDynamicBroadcastInDim"),
+    *_as("dynamic_reshape", "MhloDynamicReshape", "With xb.UNBOUNDED in new_size_bounds."),
     *_as(
         "",
         "Copy",

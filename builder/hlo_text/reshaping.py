@@ -5,6 +5,7 @@ from __future__ import annotations
 from builder.graph.xla_op import XlaOp
 from builder.hlo_text.printer import Instruction, Printer, rule
 from builder.schema.syntax import braces
+from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, intern_array
 
 
@@ -40,5 +41,27 @@ def _pad(printer: Printer, op: XlaOp, name: str, operands: str) -> Instruction:
 
 @rule("dynamic_reshape")
 def _dynamic_reshape(printer: Printer, op: XlaOp, name: str, operands: str) -> Instruction:
+    assert isinstance(op.shape, ArrayShape)
+    if not op.shape.is_bounded:
+        return _mhlo_dynamic_reshape(printer, op)
     # HLO's dynamic-reshape requires a size, and a scalar has none.
     return name if len(op.operands) > 1 else "reshape", operands, ""
+
+
+def _mhlo_dynamic_reshape(printer: Printer, op: XlaOp) -> Instruction:
+    """Print the custom call of XlaBuilder's MhloDynamicReshape, with the sizes as a vector."""
+    row = intern_array(pt.s32, (1,))
+    operand, *sizes = map(printer.operand, op.operands)
+    rows = [printer.helper(op, "size", row, "reshape", size) for size in sizes]
+    vector = intern_array(pt.s32, (len(rows),))
+    joined = printer.helper(op, "sizes", vector, "concatenate", ", ".join(rows), ", dimensions={0}")
+    return "custom-call", f"{operand}, {joined}", ', custom_call_target="mhlo.dynamic_reshape"'
+
+
+@rule("dynamic_broadcast_in_dim")
+def _dynamic_broadcast_in_dim(printer: Printer, op: XlaOp, name: str, operands: str) -> Instruction:
+    # A custom call, as XlaBuilder records it; XLA's converter to StableHLO reads it.
+    places = ",".join(map(str, op.attributes["broadcast_dimensions"]))
+    config = f'backend_config="{{broadcast_dimensions=[{places}]}}"'
+    target = f'custom_call_target="mhlo.{op.opcode}"'
+    return "custom-call", operands, f", {target}, {config}"

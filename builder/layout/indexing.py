@@ -21,7 +21,7 @@ from builder.errors import OperandError, ShapeInferenceError, XlaError, brief, e
 from builder.layout.digits import Number, combined, divided, ravel, tiled, unravel
 from builder.types.layout import Layout, in_order, int_or_none
 from builder.types.physical_layout import Physical, physical
-from builder.types.shape import ArrayShape, ShapeLike, shape_of
+from builder.types.shape import UNBOUNDED, ArrayShape, ShapeLike, shape_of
 
 Integer = int | np.integer[Any]
 
@@ -280,7 +280,7 @@ def bounded_array(function: str, shape: Any) -> ArrayShape:
     if not array.is_bounded:
         rule = f"shape can't have unbounded dimensions, got {array}"
         fix = "write a size or a bound ('<=n') for the dimension"
-        facts = {"shapes": {"shape": array}, "dimension": array.dimensions.index(-1)}
+        facts = {"shapes": {"shape": array}, "dimension": array.dimensions.index(UNBOUNDED)}
         raise error_of(ShapeInferenceError, function, rule, fix, **facts)
     return array
 

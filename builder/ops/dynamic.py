@@ -1,7 +1,7 @@
 """Dynamic sizes: dimensions whose size is a runtime value.
 
 Operation Semantics: GetDimensionSize, SetDimensionSize. XlaBuilder: RemoveDynamicDimension,
-DynamicReshape.
+DynamicReshape, MhloDynamicBroadcastInDim.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from builder.check import flags, integer, integers
 from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
-from builder.ops.operands import Operand, is_number, need_op, number_as
+from builder.ops.operands import Operand, dimensions_attribute, is_number, need_op, number_as
 from builder.schema import BUILDER_H, SCHEMAS
 from builder.shape_inference import dynamic as infer
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
+from builder.types.shape import ShapeLike, shape_argument
 
 _get_shape = per_signature(infer.get_dimension_size.strict)
 _set_shape = per_signature(infer.set_dimension_size.strict)
 _reshape_shape = per_signature(infer.dynamic_reshape.strict)
+_broadcast_shape = per_signature(infer.dynamic_broadcast_in_dim.strict)
 
 
 @op(SCHEMAS["get_dimension_size"])
@@ -158,11 +160,11 @@ def dynamic_reshape(
     """Reshape the operand, in the same element order, to sizes that are runtime values.
 
     Args:
-        operand: an array, whose sizes may be bounded.
+        operand: an array, whose sizes may be dynamic.
         dim_sizes: the runtime size of each dimension of the result: scalars s32, or numbers. Their
             product must be the number of elements that the operand has at run time.
         new_size_bounds: the bound, or the size, of each dimension of the result. Their product must
-            be the number of elements in the operand's bounds.
+            be the number of elements in the operand's bounds, unless a bound is `xb.UNBOUNDED`.
         dims_are_dynamic: whether each dimension of the result has a dynamic size. For the others,
             `dim_sizes` repeats `new_size_bounds`.
 
@@ -170,8 +172,8 @@ def dynamic_reshape(
         An array of sizes `new_size_bounds`, bounded where `dims_are_dynamic` is true.
 
     Raises:
-        ShapeInferenceError: the operand is not an array, or is unbounded; the numbers of sizes or
-            of elements differ; a size is not a scalar s32.
+        ShapeInferenceError: the operand is not an array; it is unbounded, and the result is not;
+            the numbers of sizes or of elements differ; a size is not a scalar s32.
         ConstantError: a number does not fit s32.
 
     Example:
@@ -198,3 +200,49 @@ def dynamic_reshape(
         shapes = tuple([size.shape for size in sizes])
         shape = _reshape_shape(source.shape, shapes, bounds, are_dynamic)
         return record("dynamic_reshape", shape, (source, *sizes))
+
+
+@op(SCHEMAS["dynamic_broadcast_in_dim"])
+def dynamic_broadcast_in_dim(
+    operand: XlaOp,
+    output_dimensions: XlaOp,
+    broadcast_dimensions: Sequence[int],
+    shape: ShapeLike,
+) -> XlaOp:
+    """Broadcast the operand to sizes that are runtime values.
+
+    Ops on arrays of unbounded sizes record it for scalars, numbers and operands of size 1.
+
+    Args:
+        operand: an array.
+        output_dimensions: the sizes of the result: a vector of s32 or s64.
+        broadcast_dimensions: for each dimension of the operand the corresponding dimension of the
+            result. Size 1 is broadcast to any size; other sizes must be equal.
+        shape: the shape of the result. It is not checked before run time that its sizes are those
+            in `output_dimensions`.
+
+    Returns:
+        An array of that shape.
+
+    Raises:
+        ShapeInferenceError: the operand is not an array; its sizes or its element type do not match
+            `shape`; `output_dimensions` is not a vector with an entry for each dimension of it.
+        OperandError: `shape` is not a shape.
+
+    Example:
+        >>> import builder as xb
+        >>> b = xb.XlaBuilder()
+        >>> row, sizes = b.parameter(xb.f32[3]), b.parameter(xb.s32[2])
+        >>> xb.dynamic_broadcast_in_dim(row, sizes, [1], xb.f32[2, 3]).shape
+        f32[2,3]
+
+    Not in the document; XlaBuilder's MhloDynamicBroadcastInDim.
+    """
+    name = "dynamic_broadcast_in_dim"
+    source = need_op(name, "operand", operand)
+    sizes = need_op(name, "output_dimensions", output_dimensions)
+    places = integers(name, "broadcast_dimensions", broadcast_dimensions)
+    target = shape_argument(name, "shape", shape)
+    result = _broadcast_shape(source.shape, sizes.shape, places, target)
+    attributes = dimensions_attribute("broadcast_dimensions", places)
+    return record(name, result, (source, sizes), attributes)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from builder.check import Check
 from builder.errors import ConstantError, OperandError, brief, error_of
 from builder.graph.recording import append, record, resolve_builder
 from builder.graph.xla_op import XlaOp
@@ -146,21 +145,8 @@ def integer_key(value: Any, depth: int = 3) -> Any:
     return None
 
 
-def check_broadcast(op: str, source: Shape, shape: ArrayShape) -> None:
-    """Check that no size is unbounded, as `broadcast_in_dim` needs bounds."""
-    assert isinstance(source, ArrayShape)  # checked by inference
-    if not (shape.is_bounded and source.is_bounded):
-        Check(op, operand=source).fail(
-            f"the sizes of a broadcast must not be unbounded, got {source} to {shape}",
-            fix="give the dimension a bound: f32[<=n] instead of f32[?]",
-        )
-
-
-def broadcast_to(
-    operand: XlaOp, shape: ArrayShape, dimensions: tuple[int, ...], op: str = "broadcast_in_dim"
-) -> XlaOp:
+def broadcast_to(operand: XlaOp, shape: ArrayShape, dimensions: tuple[int, ...]) -> XlaOp:
     """Record the broadcast of `operand` to `shape`; `dimensions` are those of the result."""
-    check_broadcast(op, operand.shape, shape)
     return record(
         "broadcast_in_dim",
         shape,

@@ -43,7 +43,7 @@ def broadcast_sizes(
         if lhs.dimensions == rhs.dimensions:
             pairs = zip(lhs.dynamic_dimensions, rhs.dynamic_dimensions, strict=True)
             return lhs.dimensions, tuple(a or b for a, b in pairs)
-        return _degenerate(check, rhs, lhs.dimensions, lhs.dynamic_dimensions)
+        return _degenerate(check, lhs, rhs, lhs.dimensions, lhs.dynamic_dimensions)
     if not lhs.rank or not rhs.rank:
         # XLA shape_inference.cc: InferInDimBroadcastShape
         if dimensions:
@@ -60,7 +60,7 @@ def broadcast_sizes(
             "operands of different rank need broadcast_dimensions",
             fix=_suggestion(lower, higher, name),
         )
-    return _degenerate(check, higher, *_in_dim(check, lower, higher, name, dimensions))
+    return _degenerate(check, lower, higher, *_in_dim(check, lower, higher, name, dimensions))
 
 
 def _suggestion(lower: ArrayShape, higher: ArrayShape, name: str) -> str:
@@ -113,12 +113,13 @@ def _in_dim(
         small, large = lower.dimensions[index], higher.dimensions[place]
         small_dynamic = lower.dynamic_dimensions[index]
         large_dynamic = higher.dynamic_dimensions[place]
-        is_equal = small == large or UNBOUNDED in (small, large)
+        is_equal = small == large
         if not is_equal and 1 not in (small, large):
             rule, fix = "they must be equal, or one of them 1", _suggestion(lower, higher, name)
         elif not (
             is_equal
             or small_dynamic == large_dynamic
+            or UNBOUNDED in (small, large)
             or (small == 1 and not small_dynamic)
             or (large == 1 and not large_dynamic)
         ):
@@ -137,22 +138,27 @@ def _in_dim(
 
 
 def _degenerate(
-    check: Check, higher: ArrayShape, sizes: tuple[int, ...], dynamic: tuple[bool, ...]
+    check: Check,
+    lower: ArrayShape,
+    higher: ArrayShape,
+    sizes: tuple[int, ...],
+    dynamic: tuple[bool, ...],
 ) -> Sizes:
-    """Match the sizes of the mapped operand with those of `higher`; 1 matches any size.
+    """Match the sizes of `lower`, mapped to `sizes`, with those of `higher`; 1 matches any size.
 
-    If both sizes are 1, the result is dynamic if `higher` is, as in XLA.
+    If both sizes are 1, the result is dynamic if `higher` is, as in XLA. If an operand is
+    unbounded, both are broadcast at run time, where a bounded size of at most 1 can be expanded.
     """
+    at_run_time = not (lower.is_bounded and higher.is_bounded)
     result: list[tuple[int, bool]] = []
     rows = zip(sizes, dynamic, higher.dimensions, higher.dynamic_dimensions, strict=True)
     for index, (a, a_dynamic, b, b_dynamic) in enumerate(rows):
         if a == b:
             result.append((a, b_dynamic or (a_dynamic and a != 1)))
         elif UNBOUNDED in (a, b):
-            # A static size above 1 or a bound is the size that the unbounded one must have.
-            other, other_dynamic = (b, b_dynamic) if a == UNBOUNDED else (a, a_dynamic)
-            size = UNBOUNDED if other == 1 and not other_dynamic else other
-            result.append((size, size == UNBOUNDED or (a_dynamic and b_dynamic)))
+            # A size or bound above 1 is the one that the unbounded size must have.
+            other = (b, b_dynamic) if a == UNBOUNDED else (a, a_dynamic)
+            result.append((UNBOUNDED, True) if other[0] == 1 else other)
         elif 1 not in (a, b):
             # XLA shape_inference.cc: InferDegenerateDimensionBroadcastShape
             check.fail(
@@ -160,7 +166,7 @@ def _degenerate(
                 f"they must be equal, or one of them 1",
                 dimension=index,
             )
-        elif a_dynamic if a == 1 else b_dynamic:
+        elif not at_run_time and (a_dynamic if a == 1 else b_dynamic):
             # XLA shape_inference.cc: InferDegenerateDimensionBroadcastShape
             check.fail(
                 f"dimension {index}: a dynamic size <=1 can't be broadcast, got <=1 and "
@@ -168,7 +174,7 @@ def _degenerate(
                 dimension=index,
             )
         else:
-            result.append((b if a == 1 else a, a_dynamic or b_dynamic))
+            result.append((b, b_dynamic) if a == 1 else (a, a_dynamic))
     return tuple(size for size, _ in result), tuple(is_dynamic for _, is_dynamic in result)
 
 

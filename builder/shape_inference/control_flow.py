@@ -9,7 +9,7 @@ import builtins
 import re
 from collections.abc import Sequence
 
-from builder.check import Check
+from builder.check import Check, any_dynamic, same_sizes
 from builder.errors import brief
 from builder.shape_inference.public import public
 from builder.types import primitive_type as pt
@@ -30,8 +30,8 @@ _INDEX = intern_array(pt.s32, ())
 def same_shape(a: Shape, b: Shape) -> bool:
     """Whether a value of shape `a` may be passed where `b` is expected.
 
-    Sizes and element types must be equal. Like XLA, ignore which dimensions are dynamic, and
-    layouts, which values inside a program do not have.
+    Sizes and element types must be equal; an unbounded size equals any size. Like XLA, ignore which
+    dimensions are dynamic, and layouts, which values inside a program do not have.
 
     Example:
         >>> import builder as xb
@@ -51,7 +51,7 @@ def same_shape(a: Shape, b: Shape) -> bool:
             isinstance(x, ArrayShape)
             and isinstance(y, ArrayShape)
             and x.element_type is y.element_type
-            and x.dimensions == y.dimensions
+            and same_sizes(x, y)
         ):
             return False
     return True
@@ -340,7 +340,10 @@ def conditional(
 
 
 def _joined(shapes: Sequence[Shape]) -> Shape:
-    """Return the common shape of `shapes`; a size is dynamic if it is dynamic in any of them."""
+    """Return the common shape of `shapes`; a size is dynamic if it is dynamic in any of them.
+
+    As in XLA, the sizes are those of the first shape, which are unbounded or not.
+    """
     first = shapes[0]
     if all(shape is first for shape in shapes):
         return first
@@ -348,5 +351,5 @@ def _joined(shapes: Sequence[Shape]) -> Shape:
         parts = zip(*(s.elements for s in shapes if isinstance(s, TupleShape)), strict=True)
         return TupleShape(_joined(part) for part in parts)
     arrays = [s for s in shapes if isinstance(s, ArrayShape)]
-    dynamic = [any(sizes) for sizes in zip(*(a.dynamic_dimensions for a in arrays), strict=True)]
-    return intern_array(arrays[0].element_type, arrays[0].dimensions, builtins.tuple(dynamic))
+    dynamic = any_dynamic(arrays, arrays[0].dimensions)
+    return intern_array(arrays[0].element_type, arrays[0].dimensions, dynamic)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from builder.check import Check
+from builder.check import Check, sizes_differ
 from builder.schema import SCHEMAS, ElementTypes
 from builder.shape_inference.public import public
 from builder.types import primitive_type as pt
-from builder.types.shape import ArrayShape, Shape, intern_array
+from builder.types.shape import UNBOUNDED, ArrayShape, Shape, intern_array
 
 _MOST: Final = pt.s32.max
 
@@ -133,16 +133,26 @@ def dynamic_reshape(
     check.shapes = {"operand": operand} | check.shapes
     array = check.array("operand")
     # XLA shape_inference.cc: InferDynamicReshapeShape
-    check.sizes(new_size_bounds, name="new_size_bounds")
+    check.sizes([n for n in new_size_bounds if n != UNBOUNDED], name="new_size_bounds")
     rank, of = len(new_size_bounds), "entry of new_size_bounds"
     check.one_for_each(dims_are_dynamic, rank, of=of, name="dims_are_dynamic")
     check.one_for_each(dim_sizes, rank, of=of, name="dim_sizes")
     for index in range(rank):
         _size(check, f"dim size {index}", SCHEMAS["dynamic_reshape"].element_types["sizes"])
+    # Not in XLA: a size cannot be both unbounded and static
+    for index, (bound, dynamic) in enumerate(zip(new_size_bounds, dims_are_dynamic, strict=True)):
+        if bound == UNBOUNDED and not dynamic:
+            check.fail(f"an unbounded size is dynamic, got False in dims_are_dynamic[{index}]")
+    shape = check.result(array.element_type, new_size_bounds, dims_are_dynamic)
+    # xla_builder.h: MhloDynamicReshape
+    if not shape.is_bounded:
+        return shape
     # XLA shape_inference.cc: InferDynamicReshapeShape
     if not array.is_bounded:
-        check.fail("operand must have a bound in each dimension")
-    shape = check.result(array.element_type, new_size_bounds, dims_are_dynamic)
+        check.fail(
+            "operand must have a bound in each dimension, if the result has",
+            fix="pass xb.UNBOUNDED in new_size_bounds, or reshape to static sizes with xb.reshape",
+        )
     # StableHLO dynamic_reshape (C2)
     if shape.element_count != array.element_count:
         check.fail(
@@ -152,3 +162,44 @@ def dynamic_reshape(
     for index, bound in enumerate(new_size_bounds):
         _fits_s32(check, bound, index, "the result")
     return shape
+
+
+@public
+def dynamic_broadcast_in_dim(
+    operand: Shape, output_dimensions: Shape, broadcast_dimensions: Sequence[int], shape: Shape
+) -> ArrayShape:
+    """Return the shape of an array broadcast to sizes computed at run time: `shape`.
+
+    Example:
+        >>> import builder as xb
+        >>> infer = xb.shape_inference.dynamic.dynamic_broadcast_in_dim
+        >>> infer(xb.f32[3], xb.s32[2], [1], "f32[?,3]")
+        f32[?,3]
+    """
+    check = Check("dynamic_broadcast_in_dim", operand=operand, output_dimensions=output_dimensions)
+    array, sizes = check.arrays()
+    # StableHLO dynamic_broadcast_in_dim (C1)
+    if not isinstance(shape, ArrayShape) or shape.element_type is not array.element_type:
+        check.fail(f"shape must be an array of the operand's element type, got {shape}")
+    allowed = SCHEMAS["dynamic_broadcast_in_dim"].element_types["output_dimensions"]
+    # StableHLO dynamic_broadcast_in_dim (I2)
+    check.element_type("output_dimensions", allowed)
+    # StableHLO dynamic_broadcast_in_dim (C7)
+    if sizes.rank != 1 or sizes_differ(sizes.dimensions[0], shape.rank):
+        check.fail(f"output_dimensions must be a vector of the sizes of {shape}, got {sizes}")
+    # StableHLO dynamic_broadcast_in_dim (C2), (C3), (C4)
+    check.one_for_each_dimension(broadcast_dimensions, of="operand", name="broadcast_dimensions")
+    for place in broadcast_dimensions:
+        check.in_rank(place, shape.rank, of="shape", name="broadcast_dimensions")
+    check.unique(broadcast_dimensions, name="broadcast_dimensions")
+    for index, place in enumerate(broadcast_dimensions):
+        size, new_size = array.dimensions[index], shape.dimensions[place]
+        # StableHLO dynamic_broadcast_in_dim (C5)
+        if size != 1 and sizes_differ(size, new_size):
+            check.fail(
+                f"dimension {index} of operand has size {array.dimension_text(index)}, dimension "
+                f"{place} of the result has size {shape.dimension_text(place)}; they must be "
+                f"equal, or the operand's 1",
+                dimension=index,
+            )
+    return shape.with_layout(None)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from builder.check import Check
+from builder.check import Check, any_dynamic, same_sizes
 from builder.errors import SignatureError
 from builder.schema import SCHEMAS, ResultType, Schema
 from builder.shape_inference.broadcasting import broadcast_sizes
@@ -155,7 +155,7 @@ def clamp(min: Shape, operand: Shape, max: Shape) -> ArrayShape:
     result = next((shape for shape in (array, low, high) if shape.rank), array)
     for name, bound in (("min", low), ("max", high)):
         # StableHLO clamp (C1), (C2)
-        if bound.rank and not _same_sizes(bound, result):
+        if bound.rank and not same_sizes(bound, result):
             check.fail(
                 f"{name} must be a scalar or of the operand's sizes"
                 if array.rank
@@ -167,12 +167,6 @@ def clamp(min: Shape, operand: Shape, max: Shape) -> ArrayShape:
         # A scalar operand is broadcast to static sizes.
         dynamic = tuple(n == UNBOUNDED for n in result.dimensions)
     return intern_array(element_type, result.dimensions, dynamic)
-
-
-def _same_sizes(a: ArrayShape, b: ArrayShape) -> bool:
-    return a.rank == b.rank and all(
-        m == n or UNBOUNDED in (m, n) for m, n in zip(a.dimensions, b.dimensions, strict=True)
-    )
 
 
 @public
@@ -202,16 +196,17 @@ def select(pred: Shape, on_true: Shape, on_false: Shape) -> Shape:
     check.element_types(SCHEMAS["select"].element_types, fix=fix)
     # StableHLO select (C2)
     check.same_element_type("on_true", "on_false")
-    result = next((a for a in (first, second, which) if a.rank), first)
+    # Like XLA, take the sizes from pred, if it is not a scalar, as far as sizes are unbounded.
+    arrays = [a for a in (which, first, second) if a.rank]
+    result = arrays[0] if arrays else first
     for name, array in (("pred", which), ("on_true", first), ("on_false", second)):
         # StableHLO select (C1), (C2)
-        if array.rank and not _same_sizes(array, result):
+        if array.rank and not all(same_sizes(array, other) for other in arrays):
             check.fail(
                 f"{name} must be a scalar or have the sizes of the other operands",
                 fix="broadcast it first with xb.broadcast_in_dim",
             )
-    arrays = [a for a in (which, first, second) if a.rank]
-    dynamic = tuple(any(a.dynamic_dimensions[i] for a in arrays) for i in range(result.rank))
+    dynamic = any_dynamic(arrays, result.dimensions)
     return intern_array(first.element_type, result.dimensions, dynamic)
 
 
@@ -358,7 +353,7 @@ def map(
     for index, array in enumerate(arrays):
         scalar = not array.rank and array.element_type is first.element_type
         # StableHLO map (C1)
-        if array.dimensions != first.dimensions and not scalar:
+        if not same_sizes(array, first) and not scalar:
             check.fail(
                 "operands must have the same sizes, or be scalars of the arrays' type; "
                 f"operand {index} differs from operand {position}",

@@ -30,10 +30,10 @@ from builder.types.text_reader import TextReader
 
 T = TypeVar("T")
 
-UNBOUNDED: Final = -1
-"""The value in `ArrayShape.dimensions` that marks an unbounded dimension.
+UNBOUNDED: Final = -(2**63)
+"""The value in `ArrayShape.dimensions` that marks an unbounded dimension, like "?" in a text.
 
-Callers write "?" instead: a size of -1 is refused, because it is usually a mistake."""
+The value is XLA's and MLIR's. A size of -1, which is usually a mistake, is refused."""
 
 MAX_ELEMENTS: Final = 2**63 - 1
 
@@ -65,7 +65,7 @@ LayoutLike = Layout | str | Iterable[int]
 """A layout, its text, or its minor_to_major."""
 
 DimensionLike = int | Bounded | str
-"""A size, `bounded(n)` or "<=n", or "?"."""
+"""A size, `bounded(n)` or "<=n", `UNBOUNDED` or "?"."""
 
 
 class ArrayShape:
@@ -426,10 +426,12 @@ def _dimension(size: DimensionLike, element_type: PrimitiveType) -> tuple[int, b
         bound = int(number)
     else:
         bound, dynamic = _integer(size, element_type), False
+        if bound == UNBOUNDED:
+            return UNBOUNDED, True
     if bound < 0:
         raise ShapeInferenceError(
             f"shape: a dimension of {element_type}[...] can't be negative, got {bound}"
-            + ("\nfix: write '?' for an unbounded dimension" if bound == UNBOUNDED else "")
+            + ("\nfix: write '?' for an unbounded dimension" if bound == -1 else "")
         )
     if bound > MAX_ELEMENTS:
         raise ShapeInferenceError(
@@ -530,7 +532,8 @@ def array_shape(
 
     Args:
         element_type: a primitive type, its name, or a NumPy type.
-        dimensions: sizes; `bounded(n)` or "<=n" for a bounded one, "?" for an unbounded one.
+        dimensions: sizes; `bounded(n)` or "<=n" for a bounded one, `UNBOUNDED` or "?" for an
+            unbounded one.
         dynamic_dimensions: for each dimension, whether its size is a bound.
         layout: a Layout, its text, or its minor_to_major; None for the default.
 
@@ -573,17 +576,12 @@ def array_shape(
                 "shape: dynamic_dimensions must have one entry for each dimension: "
                 f"{len(requested)}, got {len(flags)}"
             )
-        requested = [
-            "?" if flag and type(d) is int and d == UNBOUNDED else d
-            for d, flag in zip(requested, flags, strict=True)
-        ]
     pairs = [_dimension(d, element) for d in requested]
     sizes = tuple(size for size, _ in pairs)
     dynamic = tuple(is_dynamic or flag for (_, is_dynamic), flag in zip(pairs, flags, strict=True))
     if prod(size for size in sizes if size > 0) > MAX_ELEMENTS:
-        raise ShapeInferenceError(
-            f"shape: {element}[{','.join(map(str, sizes))}] has more than 2**63 - 1 elements"
-        )
+        text = ",".join("?" if size == UNBOUNDED else str(size) for size in sizes)
+        raise ShapeInferenceError(f"shape: {element}[{text}] has more than 2**63 - 1 elements")
     shape = intern_array(element, sizes, dynamic)
     return shape if layout is None else shape.with_layout(layout)
 
@@ -921,3 +919,8 @@ def shapes_text(shapes: Mapping[str, Any]) -> str:
     """Return the lines "  name shape" that errors show for operands."""
     width = max((len(n) for n in shapes), default=0)
     return "\n".join(f"  {name:<{width}} {shape}" for name, shape in shapes.items())
+
+
+def has_unbounded_sizes(shape: Shape) -> bool:
+    """Return whether an array, or a leaf of a tuple, has an unbounded size."""
+    return any(isinstance(leaf, ArrayShape) and not leaf.is_bounded for leaf in leaves(shape))

@@ -1,8 +1,8 @@
 """Bounded sizes, and operations with sizes as operands.
 
-XLA has one op with sizes as operands, dynamic_reshape. Other such operations are ordinary ops if
-their result has static sizes and their size operands are constants. If not, the sizes may follow
-from those of the arguments (see `refinement`).
+Two ops have sizes as operands, dynamic_reshape and dynamic_broadcast_in_dim. Other such operations
+are ordinary ops if their result has static sizes and their size operands are constants. If not, the
+sizes may follow from those of the arguments (see `refinement`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import builder as xb
 from builder.graph.xla_op import XlaOp
 from builder.ops.dynamic import set_to_bound
 from builder.types import primitive_type as pt
-from builder.types.shape import ArrayShape
+from builder.types.shape import ArrayShape, has_unbounded_sizes
 from lowering.importer.by_schema import schema_importer
 from lowering.importer.decompositions import call_decomposition
 from lowering.importer.failures import failure
@@ -73,11 +73,18 @@ def _integers(scope: Scope, operation: ir.Operation, numbers: Sequence[int]) -> 
     return [np.array(value).reshape(-1).tolist() for value in constants]
 
 
+_dynamic_broadcast_in_dim = schema_importer("dynamic_broadcast_in_dim")
+
+
 @importer("stablehlo.dynamic_broadcast_in_dim")
 def dynamic_broadcast_in_dim(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    sizes = _static_result(scope, operation).dimensions
-    dimensions = scope.attribute(operation, "broadcast_dimensions")
-    return xb.broadcast_in_dim(operands[0], sizes, dimensions)
+    """Record a broadcast, an ordinary one if its sizes are constant."""
+    operand, sizes = operands
+    shape = scope.result_array(operation)
+    if shape.is_static and operand.shape.is_static and sizes.opcode == "constant":
+        dimensions = scope.attribute(operation, "broadcast_dimensions")
+        return xb.broadcast_in_dim(operand, shape.dimensions, dimensions)
+    return _dynamic_broadcast_in_dim(scope, operation, operands)
 
 
 @importer("stablehlo.dynamic_iota")
@@ -88,11 +95,9 @@ def dynamic_iota(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -
 
 @importer("stablehlo.dynamic_reshape")
 def dynamic_reshape(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    shape = scope.result_array(operation)
-    if shape.is_static and operands[1].opcode == "constant":
+    shape, source = scope.result_array(operation), operands[0].shape
+    if shape.is_static and (operands[1].opcode == "constant" or has_unbounded_sizes(source)):
         return xb.reshape(operands[0], shape.dimensions)
-    if not (shape.is_static or shape.is_bounded):
-        _static_result(scope, operation)
     sizes = _scalars(scope, operation, operands[1], shape.rank)
     return xb.dynamic_reshape(operands[0], sizes, shape.dimensions, shape.dynamic_dimensions)
 

@@ -13,7 +13,15 @@ from builder.graph.aliasing import leaf_indices
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.support.unique_names import UniqueNames
-from builder.types.shape import ProgramShape, Shape, ShapeLike, TupleShape, leaves, without_layout
+from builder.types.shape import (
+    ProgramShape,
+    Shape,
+    ShapeLike,
+    TupleShape,
+    has_unbounded_sizes,
+    leaves,
+    without_layout,
+)
 from lowering.errors import LoweringError
 from lowering.importer.annotations import (
     annotate,
@@ -25,7 +33,7 @@ from lowering.importer.by_schema import importer_of
 from lowering.importer.control_flow import is_chlo_op
 from lowering.importer.failures import failure, unsupported
 from lowering.importer.garbage_collection import collector_paused
-from lowering.importer.refinement import has_unbounded_sizes, refined, with_argument_shapes
+from lowering.importer.refinement import refined, with_argument_shapes
 from lowering.importer.regions import Regions
 from lowering.importer.scope import Scope, flat_values, nested_value
 from lowering.importer.tables import Tables, UnboundedSizeError

@@ -22,6 +22,7 @@ from builder.types.shape import (
     Shape,
     ShapeLike,
     TokenShape,
+    has_unbounded_sizes,
     leaves,
     nested_text,
     parse_shape,
@@ -36,11 +37,6 @@ from lowering.stablehlo.module import StablehloModule
 
 _WRAPPER: Final = "stablehlo.shape_refinement_operand_wrapper"
 """A custom call that returns its first operand, in a type with unbounded sizes."""
-
-
-def has_unbounded_sizes(shape: Shape) -> bool:
-    """Return whether an array, or a leaf of a tuple, has an unbounded size."""
-    return any(isinstance(leaf, ArrayShape) and not leaf.is_bounded for leaf in leaves(shape))
 
 
 def with_argument_shapes(

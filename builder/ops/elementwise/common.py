@@ -13,13 +13,8 @@ from builder.errors import OperandError, brief, error_of
 from builder.graph.recording import append, record, resolve_builder
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp
-from builder.ops.operands import (
-    check_broadcast,
-    dimensions_attribute,
-    is_number,
-    need_op,
-    number_constant,
-)
+from builder.ops.operands import dimensions_attribute, is_number, need_op, number_constant
+from builder.ops.runtime_sizes import Sizes, needs_runtime_sizes, record_broadcast, sizes_from
 from builder.support.signatures import SignatureTable, per_signature
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape, intern_array
@@ -43,36 +38,43 @@ def record_unary(name: str, opcode: str, operand: XlaOp) -> XlaOp:
     return record(opcode, shape, (operand,), NO_ATTRIBUTES, 3)
 
 
-Broadcast = tuple[ArrayShape, Mapping[str, tuple[int, ...]]]
-"""The shape that an operand is broadcast to, and the attributes of `broadcast_in_dim`."""
+Broadcast = tuple[ArrayShape, Mapping[str, tuple[int, ...]], Sizes | None]
+"""The shape that an operand is broadcast to, the attributes of the broadcast, and its sizes.
+
+The sizes are None for a `broadcast_in_dim`, which needs no sizes at run time."""
 
 Plan = tuple[ArrayShape, Broadcast | None, Broadcast | None]
 """The result's shape, and for each operand its broadcast; None if it is not broadcast."""
 
 
 def _broadcasts(
-    name: str, lhs: Shape, rhs: Shape, result: ArrayShape, dimensions: Any
+    lhs: Shape, rhs: Shape, result: ArrayShape, dimensions: Any
 ) -> tuple[Broadcast | None, Broadcast | None]:
     """Return each operand's broadcast to the result's sizes; None if it already has these sizes."""
-    broadcasts: list[Broadcast | None] = []
+    assert isinstance(lhs, ArrayShape)  # checked by inference
+    assert isinstance(rhs, ArrayShape)
+    pairs: list[tuple[ArrayShape, tuple[int, ...]]] = []
     for operand in (lhs, rhs):
-        assert isinstance(operand, ArrayShape)  # checked by inference
+        if operand.rank == result.rank:
+            pairs.append((operand, tuple(range(result.rank))))
+        else:
+            pairs.append((operand, dimensions if operand.rank else ()))
+    broadcasts: list[Broadcast | None] = []
+    for (operand, places), other in zip(pairs, reversed(pairs), strict=True):
         if operand.dimensions == result.dimensions:
             broadcasts.append(None)
             continue
-        if operand.rank == result.rank:
-            places = tuple(range(result.rank))
-        else:
-            places = dimensions if operand.rank else ()
         # A dimension that is not expanded is dynamic if it is dynamic in the operand.
         dynamic = list(result.dynamic_dimensions)
         for index, place in enumerate(places):
             if operand.dimensions[index] == result.dimensions[place]:
                 dynamic[place] = operand.dynamic_dimensions[index]
         target = intern_array(operand.element_type, result.dimensions, tuple(dynamic))
-        # Checked here, before the broadcast of the other operand is recorded.
-        check_broadcast(name, operand, target)
-        broadcasts.append((target, dimensions_attribute("broadcast_dimensions", places)))
+        attributes = dimensions_attribute("broadcast_dimensions", places)
+        sizes = None
+        if needs_runtime_sizes(operand, target, places):
+            sizes = sizes_from(target, [(operand, places), other])
+        broadcasts.append((target, attributes, sizes))
     return broadcasts[0], broadcasts[1]
 
 
@@ -87,7 +89,7 @@ def _plan(name: str, opcode: str, lhs: Shape, rhs: Shape, broadcast_dimensions: 
     plan = plans.get(key)
     if plan is None:
         result = shape_inference.elementwise.binary.strict(opcode, lhs, rhs, dimensions, name)
-        plan = plans.add(key, (result, *_broadcasts(name, lhs, rhs, result, dimensions)))
+        plan = plans.add(key, (result, *_broadcasts(lhs, rhs, result, dimensions)))
     return plan
 
 
@@ -120,7 +122,7 @@ def _compare_plan(
         lhs, rhs, direction, dimensions, total_order=total_order, op=name
     )
     kind = _comparison_type(lhs.element_type, total_order)
-    plan = (result, *_broadcasts(name, lhs, rhs, result, dimensions))
+    plan = (result, *_broadcasts(lhs, rhs, result, dimensions))
     return plan, _COMPARISONS[direction, kind]
 
 
@@ -191,10 +193,19 @@ def _record_planned(
 ) -> XlaOp:
     """Record the broadcasts of a plan, then the op."""
     shape, left, right = plan
+    operands = lhs, rhs
     if left is not None:
-        lhs = record("broadcast_in_dim", left[0], (lhs,), left[1], 4)
+        target, places, sizes = left
+        if sizes is None:
+            lhs = record("broadcast_in_dim", target, (lhs,), places, 4)
+        else:
+            lhs = record_broadcast(operands, target, places, sizes)
     if right is not None:
-        rhs = record("broadcast_in_dim", right[0], (rhs,), right[1], 4)
+        target, places, sizes = right
+        if sizes is None:
+            rhs = record("broadcast_in_dim", target, (rhs,), places, 4)
+        else:
+            rhs = record_broadcast(operands[::-1], target, places, sizes)
     return record(opcode, shape, (lhs, rhs), attributes, 4)
 
 

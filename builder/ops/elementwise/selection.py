@@ -20,13 +20,12 @@ from builder.graph.xla_op import XlaOp
 from builder.ops.elementwise.common import constant_of, element_type_of
 from builder.ops.operands import (
     Operand,
-    broadcast_to,
-    check_broadcast,
     is_number,
     need_op,
     need_ops,
     number_constant,
 )
+from builder.ops.runtime_sizes import broadcast_scalar
 from builder.schema import SCHEMAS
 from builder.support.signatures import per_signature
 from builder.types.shape import ArrayShape, Shape, intern_array
@@ -74,15 +73,12 @@ def clamp(min: Operand, operand: XlaOp, max: Operand) -> XlaOp:
             bounds.append((bound, need_op("clamp", name, bound).shape, None))
     # The rules are checked before the constants are recorded.
     result = _clamp_shape(bounds[0][1], value.shape, bounds[1][1])
-    is_broadcast = result.rank and not _rank(value)
-    if is_broadcast:
-        check_broadcast("clamp", value.shape, result)
     lower, upper = (
         bound if attributes is None else append(builder, "constant", shape, (), attributes)
         for bound, shape, attributes in bounds
     )
-    if is_broadcast:
-        value = broadcast_to(value, result, (), "clamp")
+    if result.rank and not _rank(value):
+        value = broadcast_scalar(value, result, (lower, upper))
     return record("clamp", result, (lower, value, upper))
 
 
@@ -118,11 +114,7 @@ def select(pred: XlaOp, on_true: Operand, on_false: Operand) -> XlaOp:
         value: Any = second if is_left else first
         # The rules are checked before the constant is recorded.
         shapes = (scalar, value.shape) if is_left else (value.shape, scalar)
-        result = _select_shape(which.shape, *shapes)
-        if isinstance(result, ArrayShape) and result.rank:
-            check_broadcast("select", scalar, result)
-            if not _rank(value):
-                check_broadcast("select", value.shape, result)
+        _select_shape(which.shape, *shapes)
         constant = append(builder, "constant", scalar, (), attributes)
         first, second = (constant, value) if is_left else (value, constant)
     result = _select_shape(which.shape, first.shape, second.shape)
@@ -130,10 +122,11 @@ def select(pred: XlaOp, on_true: Operand, on_false: Operand) -> XlaOp:
         return _select_tuple(which, first, second)
     # A scalar pred stays a scalar, as in HLO and StableHLO; scalar values are broadcast.
     if result.rank:
+        values = which, first, second
         if not _rank(first):
-            first = broadcast_to(first, result, (), "select")
+            first = broadcast_scalar(first, result, values)
         if not _rank(second):
-            second = broadcast_to(second, result, (), "select")
+            second = broadcast_scalar(second, result, values)
     return record("select", result, (which, first, second))
 
 
@@ -209,7 +202,7 @@ def _record_map(
         arrays = builtins.tuple(
             a
             if _rank(a)
-            else broadcast_to(a, first.with_element_type(a.shape.element_type), (), "map")
+            else broadcast_scalar(a, first.with_element_type(a.shape.element_type), arrays)
             for a in arrays
         )
     return record("map", shape, arrays, attributes)
@@ -234,9 +227,4 @@ def _map_plan(
     shapes: builtins.tuple[Shape, ...], applied: XlaComputation, places: builtins.tuple[int, ...]
 ) -> builtins.tuple[ArrayShape, Mapping[str, Any]]:
     shape = _map_shape(shapes, applied.signature, places)
-    first = _map_arguments(shapes)[1]
-    for scalar in shapes:
-        if shape.rank and not (isinstance(scalar, ArrayShape) and scalar.rank):
-            # Checked here, before the broadcast of another operand is recorded.
-            check_broadcast("map", scalar, first.with_element_type(scalar.element_type))
     return shape, MappingProxyType({"to_apply": applied, "dimensions": places})

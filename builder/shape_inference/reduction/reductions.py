@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from builder.check import Check
+from builder.check import Check, same_sizes
 from builder.shape_inference.public import public
 from builder.types.shape import ArrayShape, ProgramShape, Shape, TupleShape, intern_array
 
@@ -49,6 +49,15 @@ def reducer(
     check.applied("computation", computation, [*scalars, *scalars], scalars, or_tuple=True)
 
 
+def equal_sizes(check: Check, arrays: Sequence[ArrayShape]) -> None:
+    """Check that the operands have the same sizes. An unbounded size may be any size."""
+    first = arrays[0]
+    # StableHLO reduce (C1), reduce_window (C2), sort (C3)
+    for index, array in enumerate(arrays):
+        if not same_sizes(array, first):
+            check.fail(f"operands must have the same sizes; operand {index} differs from operand 0")
+
+
 @public
 def reduce(
     operands: Sequence[Shape],
@@ -70,10 +79,7 @@ def reduce(
     """
     check, arrays = reduction_operands(op, operands, init_values)
     first = arrays[0]
-    # StableHLO reduce (C1)
-    for index, array in enumerate(arrays):
-        if array.dimensions != first.dimensions:
-            check.fail(f"operands must have the same sizes; operand {index} differs from operand 0")
+    equal_sizes(check, arrays)
     # StableHLO reduce (C4), (C5)
     check.dimensions_in_range(dimensions, of="operand 0", name="dimensions")
     check.unique(dimensions, name="dimensions")

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from builder.check import Check
 from builder.shape_inference.public import public
-from builder.shape_inference.reduction.windows import same_sizes
+from builder.shape_inference.reduction.reductions import equal_sizes
 from builder.types import primitive_type as pt
-from builder.types.shape import ProgramShape, Shape, TupleShape, intern_array
+from builder.types.shape import UNBOUNDED, ProgramShape, Shape, TupleShape, intern_array
 
 _MOST_INDICES = 2**31
 """The number of elements that s32 indices can address."""
@@ -32,7 +32,7 @@ def sort(operands: Sequence[Shape], comparator: ProgramShape, dimension: int = -
     check = Check.numbered("sort", "operand", operands)
     # StableHLO sort (C1), (C3)
     arrays = check.arrays()
-    same_sizes(check, arrays)
+    equal_sizes(check, arrays)
     sorted_dimension(check, dimension)
     # StableHLO sort (C5)
     pred = intern_array(pt.pred, ())
@@ -73,14 +73,11 @@ def top_k(operand: Shape, k: int) -> TupleShape:
     array = check.array("operand")
     if not array.rank:
         check.fail("operand must have at least one dimension, got a scalar")
-    # xla_builder.h: TopK. Indices come from an iota, which has static or bounded sizes.
-    if not array.is_bounded:
-        fix = "give the dimension a bound: f32[<=n] instead of f32[?]"
-        check.fail("the indices of elements can't be numbered where a size is unbounded", fix=fix)
     *outer, last = array.dimensions
     # XLA shape_inference.cc: InferTopKShape
-    if not 0 <= k <= last:
-        rule = f"k must be from 0 to the size of the last dimension, {last}, got {k}"
+    if k < 0 or k > last != UNBOUNDED:
+        most = array.dimension_text(array.rank - 1)
+        rule = f"k must be from 0 to the size of the last dimension, {most}, got {k}"
         check.fail(rule, dimension=array.rank - 1)
     # xla_builder.h: TopK. Indices are s32.
     if last > _MOST_INDICES:

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from builder.attributes.window import Padding
-from builder.check import Check, sizes_differ
+from builder.check import Check, same_sizes
 from builder.shape_inference.public import public
-from builder.shape_inference.reduction.reductions import reducer, reduction_operands
+from builder.shape_inference.reduction.reductions import equal_sizes, reducer, reduction_operands
 from builder.shape_inference.window import window_list, window_padding, windows_along
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, ProgramShape, Shape, TupleShape, intern_array
@@ -105,22 +105,13 @@ def reduce_window(
         f32[3]
     """
     check, arrays = reduction_operands(op, operands, init_values)
-    same_sizes(check, arrays)
+    equal_sizes(check, arrays)
     lists = (window_dimensions, window_strides, padding, base_dilations, window_dilations)
     window = window_over(check, "operand 0", *lists)
     reducer(check, computation, arrays, init_values)
     # Like XLA, take dynamic sizes from each operand, unlike in a reduction.
     results = [_windowed(check, f"operand {i}", window) for i in range(len(arrays))]
     return results[0] if computation.result.is_array else TupleShape(results)
-
-
-def same_sizes(check: Check, arrays: Sequence[ArrayShape]) -> None:
-    """Check that the operands have the same sizes. An unbounded size may be any size."""
-    first = arrays[0]
-    # StableHLO reduce_window (C2), sort (C3)
-    for index, array in enumerate(arrays):
-        if array.rank != first.rank or any(map(sizes_differ, array.dimensions, first.dimensions)):
-            check.fail(f"operands must have the same sizes; operand {index} differs from operand 0")
 
 
 @public
@@ -166,7 +157,7 @@ def select_and_scatter(
     window = window_over(check, "operand", window_dimensions, window_strides, padding)
     windows = _windowed(check, "operand", window)
     # StableHLO select_and_scatter (C2). Like XLA, compare sizes and not which of them are bounds.
-    if values.rank != windows.rank or any(map(sizes_differ, values.dimensions, windows.dimensions)):
+    if not same_sizes(values, windows):
         check.fail(
             f"source must have one element for each position of the window, {windows}, got {values}"
         )

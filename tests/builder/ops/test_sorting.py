@@ -253,7 +253,8 @@ def test_top_k(operand: str, k: int, shape: str) -> None:
         ("f32[4,6]", (-1,), "k must be from 0 to the size of the last dimension, 6, got -1"),
         ("f32[4,6]", (2.0,), "k must be an integer, got 2.0"),
         ("f32[4,6]", (2**70,), "k must fit 64 bits, got an int of 71 bits"),
-        ("f32[4,?]", (1,), "the indices of elements can't be numbered where a size is unbounded"),
+        ("f32[?,4]", (5,), "k must be from 0 to the size of the last dimension, 4, got 5"),
+        ("f32[4,?]", (-1,), "k must be from 0 to the size of the last dimension, ?, got -1"),
         ("(f32[4])", (1,), "operand must be an array, got a tuple"),
         (
             f"u2[{2**31 + 1}]",

@@ -37,7 +37,8 @@ after_all 0, all_gather 6, all_reduce 7, all_to_all 9, batch_norm_grad 5, batch_
 batch_norm_training 7, bitcast_convert 2, broadcast_in_dim 6, case 4, cholesky 3, clamp 4,
 collective_broadcast 3, compare 3, map 4, reduce_precision 3, select 2,
 collective_permute 5, composite 4, concatenate 6, convolution 34, dot_general 24,
-dynamic_reshape 4, dynamic_slice 5, dynamic_update_slice 6, fft 5, gather 23, get_dimension_size 1,
+dynamic_broadcast_in_dim 7, dynamic_reshape 4, dynamic_slice 5, dynamic_update_slice 6, fft 5,
+gather 23, get_dimension_size 1,
 get_tuple_element 2, if 3, infeed 3, iota 1, outfeed 0, pad 4, recv 5, reduce 8, reduce_scatter 9,
 reduce_window 16, reshape 3, reverse 3, rng 3, rng_bit_generator 2, scatter 25,
 select_and_scatter 12, send 5, slice 5, sort 5, transpose 4, triangular_solve 4, while 3

@@ -94,6 +94,12 @@ CALLS: dict[str, dict[str, Infer]] = {
         "operand": lambda t: infer.dynamic.dynamic_reshape(t[3], [S32], [3], [True]),
         "sizes": lambda t: infer.dynamic.dynamic_reshape(VECTOR, [t[()]], [3], [True]),
     },
+    "dynamic_broadcast_in_dim": {
+        "operand": lambda t: infer.dynamic.dynamic_broadcast_in_dim(t[3], xb.s32[1], [0], t[3]),
+        "output_dimensions": lambda t: infer.dynamic.dynamic_broadcast_in_dim(
+            VECTOR, t[1], [0], VECTOR
+        ),
+    },
     "compare": {"lhs rhs": lambda t: infer.elementwise.compare(t[3], t[3], "EQ")},
     "clamp": {"min operand max": lambda t: infer.elementwise.clamp(t[()], t[3], t[()])},
     "select": {

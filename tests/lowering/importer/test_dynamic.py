@@ -306,12 +306,28 @@ def test_sizes_that_violate_constraints() -> None:
 
 
 def test_missing_argument_shapes_are_requested() -> None:
+    source = """
+        func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
+          %0 = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+          %1 = stablehlo.reshape %0 : (tensor<i32>) -> tensor<1xi32>
+          %2 = stablehlo.dynamic_iota %1, dim = 0 : (tensor<1xi32>) -> tensor<?xf32>
+              loc("model.py":12:5)
+          return %2 : tensor<?xf32>
+        }"""
     with pytest.raises(
         LoweringError,
-        match=r"stablehlo\.dynamic_broadcast_in_dim, recorded at model\.py:12: it is dynamic, .*"
-        r"got f32\[\?,4\]\nfix: .*argument_shapes",
+        match=r"stablehlo\.dynamic_iota, recorded at model\.py:12: it is dynamic, .*"
+        r"got f32\[\?\]\nfix: .*argument_shapes",
     ):
-        of_text(OPEN)
+        of_text(source)
+
+
+def test_a_program_for_any_size_is_imported() -> None:
+    computation = of_text(OPEN)
+    assert str(computation.program_shape.result) == "(f32[?,4], s32[])"
+    assert "dynamic_broadcast_in_dim" in opcodes(computation)
+    again = lowering.to_computation(lowering.lower(computation))
+    assert str(again) == str(computation)
 
 
 DYNAMIC = {

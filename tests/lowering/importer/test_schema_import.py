@@ -110,6 +110,11 @@ SOME_DIFFER: dict[str, tuple[Reason, ...]] = {
     "all_to_all": (lambda op: not op.attributes["replica_groups"].groups,),
     "broadcast_in_dim": (has_several_bounds,),
     "custom_call": (receives_layouts, is_text_of_mlir, has_layouts_of_tuples),
+    # Sizes that are unbounded in the result alone are inferred, and don't follow from the sizes of
+    # the parameters.
+    "dynamic_broadcast_in_dim": (
+        lambda op: not op.shape.is_bounded and op.operands[0].shape.is_bounded,
+    ),
     # It is a reshape.
     "dynamic_reshape": (lambda op: op.shape.rank == 0,),
     # Tokens among the data are left out.
@@ -187,6 +192,7 @@ BY_HAND = {
     "create_token": "an after_all without operands",
     "custom_call": "other ops are lowered to it; layouts",
     "dot_general": "operands of two types",
+    "dynamic_broadcast_in_dim": "a broadcast_in_dim, if the sizes are constant",
     "dynamic_reshape": "sizes are one operand in StableHLO",
     "infeed": "the shape is that of several results",
     "maximum": "complex numbers",

@@ -34,9 +34,9 @@ def doubled_thrice(x: xb.XlaOp) -> xb.XlaOp:
 # where inference supports it.
 CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str, str | None]] = {
     "add": (lambda x: x + x, (), "f32[<=5,3]", "f32[?,3]"),
-    "add_fixed": (lambda x, y: x + y, (xb.f32[5, 3],), "f32[<=5,3]", None),
-    "number": (lambda x: x * 2.0, (), "f32[<=5,3]", None),
-    "scalar": (lambda x, y: x * y, (SCALAR,), "f32[<=5,3]", None),
+    "add_fixed": (lambda x, y: x + y, (xb.f32[5, 3],), "f32[<=5,3]", "f32[5,3]"),
+    "number": (lambda x: x * 2.0, (), "f32[<=5,3]", "f32[?,3]"),
+    "scalar": (lambda x, y: x * y, (SCALAR,), "f32[<=5,3]", "f32[?,3]"),
     "compare": (lambda x: x > x, (), "pred[<=5,3]", "pred[?,3]"),
     "select": (lambda x: xb.select(x > x, x, x), (), "f32[<=5,3]", "f32[?,3]"),
     "clamp": (lambda x, y: xb.clamp(y, x, y), (SCALAR,), "f32[<=5,3]", "f32[?,3]"),
@@ -45,7 +45,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str, str | None]] = 
         lambda x, y: xb.add(x, y, broadcast_dimensions=[1]),
         (xb.f32[3],),
         "f32[<=5,3]",
-        None,
+        "f32[?,3]",
     ),
     "reduce_it": (lambda x: xb.reduce(x, 0.0, xb.add, [0]), (), "f32[3]", "f32[3]"),
     "reduce": (lambda x: xb.reduce(x, 0.0, xb.add, [1]), (), "f32[<=5]", "f32[?]"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from builder.check import Check
 from builder.errors import ConstantError, OperandError, brief, error_of
 from builder.graph.recording import append, record, resolve_builder
 from builder.graph.xla_op import XlaOp

@@ -439,6 +439,9 @@ class XlaComputation:
 
         Args:
             metadata: whether each instruction has its name and source line.
+
+        Raises:
+            ShapeInferenceError: tuples nest deeper than XLA's parser reads.
         """
         checked = flag("to_hlo_text", "metadata", metadata)
         return extension("builder.hlo_text.module", "module_text", self, metadata=checked)

@@ -17,10 +17,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
 from sys import _getframe
+from threading import local
 from types import FunctionType
 from typing import Any, Final
 
-from builder.errors import OperandError, SignatureError, XlaError, brief, error_of
+from builder.errors import (
+    BuilderError,
+    OperandError,
+    SignatureError,
+    XlaError,
+    brief,
+    error_of,
+)
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, rollback_on_error, shared_attributes
 from builder.graph.xla_builder import XlaBuilder
@@ -81,6 +89,33 @@ def _parameter_names(function: Any, count: int) -> Sequence[str]:
     return [f"p{i}" for i in range(count)]
 
 
+MAX_NESTED_CALLABLES: Final = 500
+"""The maximum number of callables that are being recorded at once, each inside the one before.
+
+XLA compiles fewer nested computations, and capturing a value takes a step for each of them."""
+
+_MANY_NESTED: Final = 50
+"""If so many are being recorded, a RecursionError is due to their nesting."""
+
+
+class _Recording(local):
+    """The number of callables that this thread is recording."""
+
+    depth = 0
+
+
+_RECORDING: Final = _Recording()
+
+
+def _nested_too_deep(op: str, role: str, limit: str, depth: int) -> BuilderError:
+    rule = f"callables recorded inside each other {limit}, got {role} at depth {depth}"
+    fix = (
+        "repeat ops with xb.while_ instead of recursion, since a callable is recorded before any "
+        "value exists; or build inner computations first, and pass these"
+    )
+    return error_of(BuilderError, op, rule, fix)
+
+
 def record_callable(
     op: str,
     role: str,
@@ -108,7 +143,12 @@ def record_callable(
     Raises:
         SignatureError: the callable takes another number of arguments.
         OperandError: its result is not an XlaOp.
+        BuilderError: callables that record each other nest too deep.
     """
+    depth = _RECORDING.depth
+    if depth >= MAX_NESTED_CALLABLES:
+        limit = f"may nest at most {MAX_NESTED_CALLABLES} deep"
+        raise _nested_too_deep(op, role, limit, depth + 1)
     default_name, description = _default_names(op, role)
     builder = XlaBuilder(_identifier(function, default_name))
     builder.purpose = purpose or description
@@ -121,9 +161,15 @@ def record_callable(
         builder.current_metadata = enclosing.current_metadata
         enclosing.child = builder
         enclosing.is_open = False
+    _RECORDING.depth = depth + 1
     try:
         try:
             result = function(*parameters) if pass_arguments else function()
+        except RecursionError:
+            if depth < _MANY_NESTED:
+                raise
+            limit = "must not reach Python's recursion limit"
+            raise _nested_too_deep(op, role, limit, depth + 1) from None
         except TypeError as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 # Raised by the call itself, not inside: the callable's arguments do not match.
@@ -146,6 +192,7 @@ def record_callable(
             rule = f"{role} returned tuples nested too deeply, or one that contains itself"
             raise error_of(OperandError, op, rule) from None
     finally:
+        _RECORDING.depth = depth
         if enclosing is not None:
             enclosing.child = None
             enclosing.is_open = not enclosing.built

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from builder.attributes.annotations import meshes
+from builder.errors import ShapeInferenceError, error_of
 from builder.graph.computation import XlaComputation
 from builder.hlo_text.printer import ModuleNames, Printer
 from builder.hlo_text.syntax import identifier
 from builder.schema.syntax import braces, quoted, with_layout
+from builder.types.shape import TupleShape
+
+MAX_TUPLE_NESTING: Final = 96
+"""How deep tuples may nest. XLA's protocol buffers, and so its reader of HLO, have this limit."""
 
 
 def module_text(computation: XlaComputation, *, metadata: bool = False) -> str:
     """Return the text of a module with this entry; see `XlaComputation.to_hlo_text`."""
+    for called in (computation, *computation.called_computations()):
+        _check_nesting(called)
     module = ModuleNames(computation, metadata)
     shape = computation.program_shape
     inputs = ", ".join(with_layout(p) for p in shape.parameters)
@@ -22,6 +31,19 @@ def module_text(computation: XlaComputation, *, metadata: bool = False) -> str:
     # Callees precede callers.
     texts = [Printer(called, module).text() for called in computation.called_computations()]
     return "\n".join([head, *texts, f"ENTRY {Printer(computation, module).text()}"])
+
+
+def _check_nesting(computation: XlaComputation) -> None:
+    """Raise if a tuple nests too deep, which also limits the text: it repeats every shape."""
+    for op in computation.ops:
+        shape = op.shape
+        if isinstance(shape, TupleShape) and shape.nesting > MAX_TUPLE_NESTING:
+            place = "" if op.source is None else f" recorded at {op.source}"
+            rule = f"tuples in HLO may nest at most {MAX_TUPLE_NESTING} deep, got {shape.nesting}"
+            fix = "use tuples of more elements, or StableHLO (lowering.lower), which has no tuples"
+            shapes = {"op": shape}
+            text = f"{rule}: %{op.id} {op.opcode}{place}"
+            raise error_of(ShapeInferenceError, "to_hlo_text", text, fix, shapes=shapes)
 
 
 def _donations(computation: XlaComputation) -> str:

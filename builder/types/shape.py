@@ -295,14 +295,16 @@ class TupleShape:
     Attributes:
         elements: the shapes of the elements.
         leaf_count: the number of arrays and tokens in the tuple and its nested tuples.
+        nesting: the number of tuples around the innermost element: 1 if no element is a tuple.
         is_static: whether no dimension of any array is dynamic.
         has_layout: whether any array has a layout.
     """
 
-    __slots__ = ("__weakref__", "elements", "has_layout", "is_static", "leaf_count")
+    __slots__ = ("__weakref__", "elements", "has_layout", "is_static", "leaf_count", "nesting")
 
     elements: tuple[Shape, ...]
     leaf_count: int
+    nesting: int
     is_static: bool
     has_layout: bool
 
@@ -325,6 +327,7 @@ class TupleShape:
         shape = object.__new__(cls)
         shape.elements = parts
         shape.leaf_count = sum(leaf_count(p) for p in parts)
+        shape.nesting = 1 + max((p.nesting for p in parts if isinstance(p, TupleShape)), default=0)
         shape.is_static = all(p.is_static for p in parts)
         shape.has_layout = any(
             p.has_layout

@@ -20,11 +20,15 @@ from jaxlib.mlir import ir
 from builder.errors import OperandError, ShapeTextError, brief, error_of
 from builder.graph.aliasing import leaf_indices
 from builder.graph.computation import XlaComputation
+from builder.hlo_text.module import MAX_TUPLE_NESTING
 from builder.support.unique_names import UniqueNames
 from builder.types.shape import (
+    ArrayShape,
     ProgramShape,
     Shape,
+    TokenShape,
     TupleShape,
+    fold,
     leaf_count,
     parse_shape,
     without_layout,
@@ -46,6 +50,7 @@ from lowering.reading.bytecode_tables import module_strings
 from lowering.reading.file_kind import BEGINNING, LARGE, complete_characters
 from lowering.reading.helper_process import HelperError, in_helper
 from lowering.reading.module_reader import display_name
+from lowering.reading.text_limits import deep_brackets
 from lowering.sharding.frontend_shardings import read_shardings
 from lowering.stablehlo.module import Buffer, StablehloModule, read_file
 from lowering.stablehlo.sources import path_of
@@ -273,6 +278,16 @@ def _text(data: bytes, name: str, path: str | None) -> str:
         )
     if _MLIR.match(text):
         raise _no_hlo(name, path)
+    fix = "use tuples of more elements"
+    # The parameters of a program and the operands of an instruction have parentheses too.
+    deep = deep_brackets(text, MAX_TUPLE_NESTING + 1, "the parentheses of HLO", fix, [b"()"])
+    if deep is not None:
+        raise ModuleFileError(
+            f"{name}: line {deep.line}, column {deep.column}: {deep.reason}\nfix: {deep.fix}",
+            path=path,
+            line=deep.line,
+            column=deep.column,
+        )
     elided = _ELIDED.search(text)
     if elided is not None:  # XLA's parser would invent values
         before = text[: elided.start()]
@@ -313,10 +328,11 @@ def _converted(data: bytes, name: str, path: str | None) -> tuple[dict[str, Any]
 
 
 def _without_default_layouts(shape: Shape) -> Shape:
-    if isinstance(shape, TupleShape):
-        return TupleShape(list(map(_without_default_layouts, shape.elements)))
-    layout = getattr(shape, "layout", None)
-    return without_layout(shape) if layout is not None and layout.is_default else shape
+    def leaf(part: ArrayShape | TokenShape) -> Shape:
+        is_default = isinstance(part, ArrayShape) and part.layout and part.layout.is_default
+        return without_layout(part) if is_default else part
+
+    return fold(shape, leaf, TupleShape)
 
 
 def _make_synchronous(module: ir.Module) -> None:

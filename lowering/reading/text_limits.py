@@ -7,6 +7,7 @@ a few kilobytes expand to a module larger than any memory.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
 
@@ -23,9 +24,6 @@ _MAX_AFFINE: Final = 5000
 # quadratic time if the last quote is missing.
 _STRING: Final = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?'
 _PAIRS: Final = (b"<>", b"()", b"[]", b"{}")
-_OTHERS: Final = bytes(set(range(256)) - set(b"".join(_PAIRS)))
-"""All bytes that are not brackets."""
-
 _BRACKET: Final = rf"->|{_STRING}|([][(){{}}<>])"
 """Matches brackets, but not those of arrows and strings, in group 1."""
 _MANY_DIMENSIONS: Final = r"<(?:[0-9?]+x){1000}"
@@ -61,12 +59,10 @@ class TextProblem(NamedTuple):
 
 def exceeded_limit(text: str) -> TextProblem | None:
     """Return a construct that would crash MLIR's parser or make it loop, if there is one."""
-    if _may_be_deep(text):
-        deepest, place = _deepest(text)
-        if deepest > MAX_NESTING:
-            rule = f"brackets may nest at most {MAX_NESTING} deep, got {deepest}"
-            fix = "save it as bytecode, .mlirbc or .stablehlo, which has no such limit"
-            return _at(text, place, rule, fix)
+    fix = "save it as bytecode, .mlirbc or .stablehlo, which has no such limit"
+    deep = deep_brackets(text, MAX_NESTING, "brackets", fix)
+    if deep is not None:
+        return deep
     # The first pattern and the word are much faster to search for than the exact patterns.
     if re.search(_LONG_PIECE, text) is not None:
         match = re.search(_MANY_DIMENSIONS, text)
@@ -109,7 +105,35 @@ def _at(text: str, place: int, reason: str, fix: str) -> TextProblem:
     return TextProblem(line, place - text.rfind("\n", 0, place), reason, fix)
 
 
-def _may_be_deep(text: str) -> bool:
+def deep_brackets(
+    text: str, limit: int, name: str, fix: str, pairs: Sequence[bytes] = _PAIRS
+) -> TextProblem | None:
+    """Return the first place where brackets nest deeper than `limit`, if there is one.
+
+    Args:
+        text: in which strings and arrows are those of MLIR or HLO.
+        limit: the maximum depth.
+        name, fix: for the problem: what nests, and how to avoid it.
+        pairs: the brackets that are counted.
+    """
+    if not _may_be_deep(text, limit, pairs):
+        return None
+    opening = b"".join(pairs).decode()[::2]
+    counted = b"".join(pairs).decode()
+    depth = deepest = place = 0
+    for match in re.finditer(_BRACKET, text):
+        bracket = match[1]
+        if bracket is not None and bracket in counted:
+            depth += 1 if bracket in opening else -1
+            if depth > limit >= deepest:
+                place = match.start()
+            deepest = max(deepest, depth)
+    if deepest <= limit:
+        return None
+    return _at(text, place, f"{name} may nest at most {limit} deep, got {deepest}", fix)
+
+
+def _may_be_deep(text: str, limit: int, pairs: Sequence[bytes]) -> bool:
     """Return whether brackets may nest too deep, much faster than counting all of them.
 
     Empty pairs of brackets are removed, then the pairs that contained only these, and so on. Each
@@ -118,24 +142,13 @@ def _may_be_deep(text: str) -> bool:
     if '"' in text:
         text = re.sub(_STRING, " ", text)
     # Replacing with text of equal length is faster.
-    brackets = text.encode().replace(b"->", b"  ").translate(None, _OTHERS)
-    steps = _PAIRS * 3
+    others = bytes(set(range(256)) - set(b"".join(pairs)))
+    brackets = text.encode().replace(b"->", b"  ").translate(None, others)
+    steps = (*pairs, *pairs, *pairs)
     for pair in steps:
         brackets = brackets.replace(pair, b"")
     depths = accumulate(1 if bracket in b"([{<" else -1 for bracket in brackets)
-    return max(depths, default=0) + len(steps) > MAX_NESTING
-
-
-def _deepest(text: str) -> tuple[int, int]:
-    """Return the maximum nesting of brackets, and the position of the first that is too deep."""
-    depth = deepest = place = 0
-    for match in re.finditer(_BRACKET, text):
-        if match[1] is not None:
-            depth += 1 if match[1] in "([{<" else -1
-            if depth > MAX_NESTING >= deepest:
-                place = match.start()
-            deepest = max(deepest, depth)
-    return deepest, place
+    return max(depths, default=0) + len(steps) > limit
 
 
 _MIN_ALIASES: Final = 20

@@ -12,11 +12,13 @@ from support import assert_identical, flat, same_program, small_numbers
 
 import builder as xb
 import lowering
+from builder.hlo_text.module import MAX_TUPLE_NESTING
 from builder.types.shape import leaves
 from examples import recorded_by_example
 from lowering import LoweringError, ModuleFileError
 from lowering.importer import hlo
 from lowering.jaxlib_api import hlo_conversion
+from lowering.jaxlib_api.mlir import UnreadableModuleError
 
 
 @pytest.fixture
@@ -488,10 +490,45 @@ def test_sources_that_are_not_hlo(tmp_path):
 
 def test_hlo_that_crashes_the_converter(tmp_path):
     # These use the helper process, as always outside of these tests.
-    path = pathlib.Path(tmp_path, "deep.hlo")
-    path.write_text(text(f"ROOT x = {'(' * 100_000}"))
+    path = pathlib.Path(tmp_path, "aborts.hlo")
+    path.write_text(text("ROOT x = f32[2] rng(), distribution=rng_uniform"))
     message = refusal(path, path=str(path))
     assert message == f"{path}: XLA's converter to StableHLO aborts on it"
     damaged = in_hlo_proto(b"\x0a\x01m\x12\x01e\x1a\x7f")
     assert refusal(damaged).startswith("the HLO: not HLO: ")
     assert lowering.from_hlo(COMPUTED["copy"][0]).root.opcode == "parameter"
+
+
+@pytest.mark.parametrize("depth", [97, 100_000])
+def test_tuples_nested_deeper_than_xla_reads(tmp_path, depth):
+    shape = f"{'(' * depth}f32[2]{')' * depth}"
+    path = pathlib.Path(tmp_path, "deep.hlo")
+    path.write_text(f"HloModule m\n\nENTRY main (p: {shape}) -> {shape} {{\n}}\n")
+    message = refusal(path, path=str(path), line=3, column=15 + 97)
+    assert message.partition("column 112: ")[2] == (
+        f"the parentheses of HLO may nest at most 97 deep, got {depth + 1}\n"
+        "fix: use tuples of more elements"
+    )
+
+
+@pytest.mark.parametrize("depth", [MAX_TUPLE_NESTING, MAX_TUPLE_NESTING + 1])
+def test_tuples_nested_as_deep_as_xla_reads(depth):
+    b = xb.XlaBuilder("deep")
+    y = b.parameter(xb.f32[2], "x")
+    for _ in range(depth):
+        y = xb.tuple(y)
+    computation = b.build(y)
+    shape = f"{'(' * depth}f32[2]{{0}}{')' * depth}"
+    source = f"HloModule m\nENTRY main {{\n  ROOT x = {shape} parameter(0)\n}}\n".encode()
+    if depth <= MAX_TUPLE_NESTING:
+        assert hlo_conversion.hlo_program(source)
+        assert lowering.from_hlo(str(computation)).program_shape.result is y.shape
+        return
+    with pytest.raises(UnreadableModuleError):
+        hlo_conversion.hlo_program(source)
+    with pytest.raises(xb.ShapeInferenceError) as caught:
+        computation.to_hlo_text()
+    assert str(caught.value).startswith(
+        "to_hlo_text: tuples in HLO may nest at most 96 deep, got 97: %97 tuple recorded at "
+    )
+    assert caught.value.shapes == {"op": y.shape}

@@ -38,7 +38,7 @@ def _spellings(package: Mapping[str, object]) -> dict[str, str]:
     spellings = {
         _normalized(public): f"xb.{public}" for public in package if not public.startswith("_")
     }
-    for public in layout.__all__:
+    for public in vars(layout)["__all__"]:
         spellings.setdefault(_normalized(public), f"xb.layout.{public}")
     # The names of the C++ builder and of HLO instructions.
     for info in OPERATIONS.values():

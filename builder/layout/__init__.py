@@ -17,25 +17,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from builder.types.layout import COMBINE, Layout, PaddingValue, Tile
-from builder.types.layout_text import parse_layout
-
-__all__ = [
-    "COMBINE",
-    "Layout",
-    "PaddingValue",
-    "Tile",
-    "buffer_size",
-    "draw",
-    "is_padding",
-    "layout_of",
-    "linear_index",
-    "multi_index",
-    "pack",
-    "parse_layout",
-    "physical_dimensions",
-    "unpack",
-]
+from builder.types.layout import (
+    COMBINE as COMBINE,
+    Layout as Layout,
+    PaddingValue as PaddingValue,
+    Tile as Tile,
+)
+from builder.types.layout_text import parse_layout as parse_layout
 
 if TYPE_CHECKING:
     from builder.layout.drawing import draw as draw
@@ -52,17 +40,16 @@ else:
     from builder.support.lazy import lazy_name as _lazy_name
 
     # Few programs use these functions; without them `import builder` takes less time.
-    _LAZY = {
-        "buffer_size": "builder.layout.indexing",
-        "draw": "builder.layout.drawing",
-        "is_padding": "builder.layout.indexing",
-        "layout_of": "builder.layout.indexing",
-        "linear_index": "builder.layout.indexing",
-        "multi_index": "builder.layout.indexing",
-        "pack": "builder.layout.packing",
-        "physical_dimensions": "builder.layout.indexing",
-        "unpack": "builder.layout.packing",
+    _MODULES = {
+        "builder.layout.drawing": "draw",
+        "builder.layout.indexing": "buffer_size is_padding layout_of linear_index multi_index "
+        "physical_dimensions",
+        "builder.layout.packing": "pack unpack",
     }
+    _LAZY = dict(
+        sorted((name, module) for module, names in _MODULES.items() for name in names.split())
+    )
+    __all__ = sorted(["COMBINE", "Layout", "PaddingValue", "Tile", "parse_layout", *_LAZY])
 
     def __getattr__(name):
         return _lazy_name(globals(), _LAZY, name)

@@ -13,6 +13,7 @@ from lowering.errors import ExecutionError
 from lowering.host.callbacks import raise_failure, shared_failure
 from lowering.jaxlib_api import array_layouts, jax_arrays
 from lowering.legalize.agreement import Disagreement
+from lowering.running.arguments import Leaf
 from lowering.running.failures import must_wait, raise_execution_error
 from lowering.running.program import ProgramInfo
 
@@ -87,13 +88,12 @@ class AcceptedArrays:
             expected one.
     """
 
-    def __init__(self, avals: list[Any], shardings: list[Any], layouts: Sequence[Any]) -> None:
-        """`layouts`: the memory layout that each array must have; None where only one exists."""
-        self.avals = avals
-        self.shardings = shardings
-        self._types: Final = [jax_arrays.array_type] * len(avals)
-        self._has_layout: Final = [layout is not None for layout in layouts]
-        self._layouts: Final = [layout for layout in layouts if layout is not None]
+    def __init__(self, leaves: Sequence[Leaf], shardings: Sequence[Any]) -> None:
+        self.avals = [leaf.aval for leaf in leaves]
+        self.shardings = list(shardings)
+        self._types: Final = [jax_arrays.array_type] * len(leaves)
+        self._has_layout: Final = [leaf.layout is not None for leaf in leaves]
+        self._layouts: Final = [leaf.layout for leaf in leaves if leaf.layout is not None]
 
     def accept(self, arrays: Sequence[Any]) -> bool:
         """Whether all arrays are as expected."""

@@ -98,12 +98,7 @@ class PartitionedExecutable(CompiledProgram):
         }
         self.result_shardings = _nested(result, remaining)
         self._arguments = _ShardedArguments(info, targets[:count])
-        expected = self._arguments.leaves
-        self._accepted = AcceptedArrays(
-            [leaf.aval for leaf in expected],
-            list(shardings[:count]),
-            [leaf.layout for leaf in expected],
-        )
+        self._accepted = AcceptedArrays(self._arguments.leaves, shardings[:count])
         self._is_flat = not any(isinstance(p, TupleShape) for p in parameters)
         self._pack = result_packer(result)
         local = list(filter(is_local, self.devices))

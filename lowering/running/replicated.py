@@ -96,11 +96,8 @@ class ReplicatedExecutable(CompiledProgram):
         # jaxlib executes lists as unsharded arrays; that their elements differ is invisible to it.
         self._unsharded = NamedSharding(mesh, spec())
         expected = self._common.leaves
-        local = len(self._numbers)
         places = [arguments.sharding for arguments in self._arguments]
-        self._accepted = tuple(
-            AcceptedArrays([leaf.aval] * local, places, [leaf.layout] * local) for leaf in expected
-        )
+        self._accepted = tuple(AcceptedArrays([leaf] * len(places), places) for leaf in expected)
         self._rows = tuple(Rows(leaf, len(self.devices)) for leaf in expected)
         self._in_rows = info.in_rows
         self._pack = result_packer(info.shape.result)

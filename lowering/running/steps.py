@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -122,17 +123,8 @@ def direct_call(loaded: Any, steps: Steps) -> Callable[..., Any] | None:
         return None
     arguments = steps.arguments
     nesting = steps.pack([0] * len(results))
-
-    def caller(on_miss: Callable[..., tuple[Any, bool]]) -> Callable[..., Any]:
-        return execution.direct_caller(
-            loaded,
-            steps.info.name,
-            arguments.sharding,
-            len(arguments.leaves),
-            results,
-            nesting,
-            on_miss,
-        )
+    program = loaded, steps.info.name, arguments.sharding, len(arguments.leaves), results, nesting
+    caller = functools.partial(execution.direct_caller, *program)
 
     def call_with_arrays(*args: Any, **by_name: Any) -> tuple[Any, bool]:
         if by_name:

@@ -11,7 +11,7 @@ from builder.attributes.host import OutputOperandAliasing, ffi_dictionary
 from builder.errors import brief
 from builder.graph.xla_op import XlaOp
 from builder.schema.host import PYTHON_CALL
-from builder.sharding.text import is_shardy
+from builder.sharding.text import is_shardy, leaf_texts
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaf_count, leaves
 from lowering.host.callbacks import PythonFunction
 from lowering.host.custom_calls import is_reserved_target
@@ -29,7 +29,6 @@ from lowering.mlir.types import type_text
 from lowering.stablehlo.rules.common import error
 from lowering.stablehlo.rules.operand_layouts import need_orders
 from lowering.stablehlo.rules.registry import Value, attributes_of, call_attributes, check, rule
-from lowering.stablehlo.rules.sharding import sharding_constraint
 
 if TYPE_CHECKING:
     from lowering.stablehlo.emitter import Emitter
@@ -97,12 +96,10 @@ def custom_call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     target = recorded["call_target_name"]
     if not target:
         raise error(op, "the target name must not be empty in MLIR", "pass the name of a function")
-    if (
-        target == "Sharding"
-        and is_shardy(op.sharding or "")
-        and not isinstance(op.shape, TupleShape)
-    ):
-        return sharding_constraint(ctx, op, operands)
+    if target == "Sharding" and is_shardy(op.sharding or "") and not op.shape.is_tuple:
+        (text,) = leaf_texts(op.sharding, 1)
+        values = flatten(operands)
+        return ctx.value("sdy.sharding_constraint", op.shape, values, {"sharding": text})
     attributes = call_attributes(ctx, op)
     if recorded["api_version"] is CustomCallApiVersion.API_VERSION_TYPED_FFI:
         attributes["backend_config"] = _dictionary(op, recorded["opaque"] or "{}")

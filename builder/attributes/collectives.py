@@ -31,10 +31,10 @@ class ReplicaGroups:
     groups: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "groups", _as_groups("replica_groups", self.groups))
+        object.__setattr__(self, "groups", _as_groups("ReplicaGroups", self.groups))
 
     @classmethod
-    def of(cls, value: ReplicaGroupsLike | None, op: str = "replica_groups") -> ReplicaGroups:
+    def of(cls, value: ReplicaGroupsLike | None, op: str = "ReplicaGroups") -> ReplicaGroups:
         """Return `value` itself, or the groups that it lists; no groups for None.
 
         Raises:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from builder.attributes.fields import set_integers, unpackable
+from builder.attributes.fields import construct, set_integers, unpackable
 from builder.check import refusal
 
 
@@ -32,7 +32,7 @@ class DotDimensionNumbers:
     rhs_batch_dimensions: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        set_integers(self, "dot_general")
+        set_integers(self)
 
     @classmethod
     def of(cls, value: DotDimensionNumbersLike, op: str = "dot_general") -> DotDimensionNumbers:
@@ -54,7 +54,7 @@ class DotDimensionNumbers:
             rule = "dimension_numbers must be DotDimensionNumbers or a pair of pairs"
             fix = "write contracting and batch dimensions of lhs and rhs as (([1], [0]), ([], []))"
             raise refusal(op, rule, value, fix) from None
-        return cls(lhs_contracting, rhs_contracting, lhs_batch, rhs_batch)
+        return construct(cls, op, lhs_contracting, rhs_contracting, lhs_batch, rhs_batch)
 
 
 DotDimensionNumbersLike = DotDimensionNumbers | Sequence[Sequence[Sequence[int]]]
@@ -84,9 +84,10 @@ class RaggedDotDimensionNumbers:
     rhs_group_dimensions: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        numbers = DotDimensionNumbers.of(self.dot_dimension_numbers, op="ragged_dot")
+        kind = type(self).__name__
+        numbers = DotDimensionNumbers.of(self.dot_dimension_numbers, op=kind)
         object.__setattr__(self, "dot_dimension_numbers", numbers)
-        set_integers(self, "ragged_dot", "lhs_ragged_dimensions", "rhs_group_dimensions")
+        set_integers(self, "lhs_ragged_dimensions", "rhs_group_dimensions")
 
     @classmethod
     def of(cls, value: RaggedDotDimensionNumbersLike) -> RaggedDotDimensionNumbers:
@@ -103,7 +104,7 @@ class RaggedDotDimensionNumbers:
             rule = "dimension_numbers must be RaggedDotDimensionNumbers or a triple of its fields"
             fix = "write for instance ((([1], [1]), ([], [])), [0], [0])"
             raise refusal("ragged_dot", rule, value, fix) from None
-        return cls(numbers, ragged, group)
+        return construct(cls, "ragged_dot", numbers, ragged, group)
 
 
 RaggedDotDimensionNumbersLike = RaggedDotDimensionNumbers | Sequence[Any]

@@ -57,7 +57,7 @@ class ConvolutionDimensionNumbers:
     output_spatial_dimensions: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        set_integers(self, _OP)
+        set_integers(self)
 
     @classmethod
     def default(cls, spatial: int) -> ConvolutionDimensionNumbers:
@@ -68,10 +68,10 @@ class ConvolutionDimensionNumbers:
         Raises:
             ShapeInferenceError: `spatial` is not a number of dimensions.
         """
-        count = integer(_OP, "spatial", spatial)
+        count = integer(cls.__name__, "spatial", spatial)
         if not 0 <= count <= _MOST_SPATIAL:
             rule = f"spatial must be from 0 to {_MOST_SPATIAL}, got {count}"
-            raise error_of(ShapeInferenceError, _OP, rule)
+            raise error_of(ShapeInferenceError, cls.__name__, rule)
         places = tuple(range(2, 2 + count))
         return cls(0, 1, places, 1, 0, places, 0, 1, places)
 

@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 import numpy as np
 
 from builder.check import integer, integers, refusal
+from builder.errors import XlaError
+
+B = TypeVar("B")
 
 _MOST: Final = 2**20
 """More entries than any argument has, so that an infinite iterator is not read further."""
 
 
-def set_integers(bundle: Any, op: str, *names: str) -> None:
+def set_integers(bundle: Any, *names: str) -> None:
     """Convert the named fields of a frozen dataclass (all if none is named) to their annotation.
 
-    A field annotated ``int`` becomes an int, any other a tuple of ints.
+    A field annotated ``int`` becomes an int, any other a tuple of ints. Errors name the class.
     """
+    kind = type(bundle).__name__
     for name in names or bundle.__match_args__:
         convert: Any = integer if bundle.__dataclass_fields__[name].type == "int" else integers
-        object.__setattr__(bundle, name, convert(op, name, getattr(bundle, name)))
+        object.__setattr__(bundle, name, convert(kind, name, getattr(bundle, name)))
+
+
+def construct(kind: Callable[..., B], op: str, *values: Any, **named: Any) -> B:
+    """Return ``kind(*values, **named)``; its errors name `op` instead of the class."""
+    try:
+        return kind(*values, **named)
+    except XlaError as error:
+        raise error.renamed(op) from None
 
 
 class NamedEnum(enum.Enum):

@@ -10,7 +10,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from builder.attributes.fields import NamedEnum, sequence_or_none, set_integers, unpackable
+from builder.attributes.fields import (
+    NamedEnum,
+    construct,
+    sequence_or_none,
+    set_integers,
+    unpackable,
+)
 from builder.attributes.mlir_text import float_text, quoted
 from builder.check import refusal
 from builder.errors import ShapeInferenceError, brief
@@ -64,7 +70,7 @@ class OutputOperandAliasing:
     operand_index: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        set_integers(self, "custom_call")
+        set_integers(self)
 
     @classmethod
     def all_of(cls, values: Any, op: str = "custom_call") -> tuple[OutputOperandAliasing, ...]:
@@ -84,7 +90,7 @@ class OutputOperandAliasing:
                     continue
                 output, pair = unpackable(value)
                 number, operand = unpackable(pair)
-                aliases.append(cls(output, number, operand))
+                aliases.append(construct(cls, op, output, number, operand))
         except ShapeInferenceError:
             raise
         except (TypeError, ValueError):

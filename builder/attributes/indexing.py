@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from builder.attributes.fields import set_integers
+from builder.attributes.fields import construct, set_integers
 from builder.check import refusal
 from builder.errors import ShapeInferenceError, brief, error_of
 
@@ -18,7 +18,7 @@ class _DimensionNumbers:
     _op: ClassVar[str]
 
     def __post_init__(self) -> None:
-        set_integers(self, self._op)
+        set_integers(self)
 
     @classmethod
     def of(cls, value: Self | Mapping[str, Any]) -> Self:
@@ -39,7 +39,7 @@ class _DimensionNumbers:
             got = f"unknown {brief(unknown)}" if unknown else f"no {', '.join(missing)}"
             rule = f"dimension_numbers must have the fields of {cls.__name__}, got {got}"
             raise error_of(ShapeInferenceError, cls._op, rule, fix)
-        return cls(**value)
+        return construct(cls, cls._op, **value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from builder.attributes.fields import sequence_or_none, set_integers
+from builder.attributes.fields import construct, sequence_or_none, set_integers
 from builder.check import refusal
 
 
@@ -25,7 +25,7 @@ class PaddingConfigDimension:
     interior_padding: int = 0
 
     def __post_init__(self) -> None:
-        set_integers(self, "pad")
+        set_integers(self)
 
     def __str__(self) -> str:
         return f"({self.edge_padding_low}, {self.edge_padding_high}, {self.interior_padding})"
@@ -48,23 +48,36 @@ class PaddingConfig:
     dimensions: tuple[PaddingConfigDimension, ...] = ()
 
     def __post_init__(self) -> None:
-        dimensions = sequence_or_none(self.dimensions)
-        if dimensions is None:
-            rule = "padding_config must be a PaddingConfig or a sequence of (low, high, interior)"
-            raise refusal("pad", rule, self.dimensions)
-        object.__setattr__(self, "dimensions", tuple(map(_padding_dimension, dimensions)))
+        object.__setattr__(self, "dimensions", _as_dimensions("PaddingConfig", self.dimensions))
+
+    @classmethod
+    def of(cls, value: PaddingConfigLike, op: str = "PaddingConfig") -> PaddingConfig:
+        """Return `value` itself, or the padding that it lists.
+
+        Raises:
+            ShapeInferenceError: `value` is neither a PaddingConfig nor a sequence of triples.
+        """
+        return value if isinstance(value, PaddingConfig) else cls(_as_dimensions(op, value))
 
     def __str__(self) -> str:
         return f"[{', '.join(map(str, self.dimensions))}]"
 
 
-def _padding_dimension(value: Any) -> PaddingConfigDimension:
+def _as_dimensions(op: str, value: Any) -> tuple[PaddingConfigDimension, ...]:
+    dimensions = sequence_or_none(value)
+    if dimensions is None:
+        rule = "padding_config must be a PaddingConfig or a sequence of (low, high, interior)"
+        raise refusal(op, rule, value)
+    return tuple([_padding_dimension(op, dimension) for dimension in dimensions])
+
+
+def _padding_dimension(op: str, value: Any) -> PaddingConfigDimension:
     if isinstance(value, PaddingConfigDimension):
         return value
     if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 3:
-        return PaddingConfigDimension(*value)
+        return construct(PaddingConfigDimension, op, *value)
     fix = "write (low, high, interior), for instance (1, 1, 0)"
-    raise refusal("pad", "the padding of a dimension must be three numbers", value, fix)
+    raise refusal(op, "the padding of a dimension must be three numbers", value, fix)
 
 
 PaddingConfigLike = PaddingConfig | Sequence[PaddingConfigDimension | Sequence[int]]

@@ -7,6 +7,7 @@ Slice, Transpose.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -363,11 +364,11 @@ def pad(
         if type(key) is tuple and all(type(t) is tuple and len(t) == 3 for t in key):
             config = _listed_config(key)
         else:
-            config = PaddingConfig(config)  # type: ignore[arg-type]  # converts any sequence
+            config = PaddingConfig.of(config, op="pad")
     return _pad("pad", source, padding_value, config)
 
 
-_listed_config = per_signature(PaddingConfig)
+_listed_config = per_signature(partial(PaddingConfig.of, op="pad"))
 
 
 def _pad(name: str, source: XlaOp, padding_value: Any, config: PaddingConfig) -> XlaOp:

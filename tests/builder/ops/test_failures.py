@@ -210,6 +210,25 @@ BEGINNINGS: dict[str, Callable[[xb.XlaOp], object]] = {
     "collapse: operand 0 belongs to": lambda x: xb.collapse(built_op(), [0, 1]),
     "rng_uniform: operand 0 belongs": lambda x: xb.rng_uniform(0.0, built_op(xb.f32[()]), "f32[]"),
     "mul: operand 0 belongs to builder 'other'": lambda x: built_op() * x,
+    # Fields of attribute bundles, in a bundle and in the short form that an op accepts:
+    "DotDimensionNumbers: lhs_contracting_dimensions": lambda x: xb.DotDimensionNumbers("a", [0]),
+    "dot_general: lhs_contracting_dimensions must": lambda x: xb.dot_general(
+        x, x, (("a", [0]), ([], []))
+    ),
+    "ragged_dot: lhs_contracting_dimensions must": lambda x: xb.ragged_dot(
+        x, x, x, ((("a", [0]), ([], [])), [0], [])
+    ),
+    "ragged_dot: lhs_ragged_dimensions must": lambda x: xb.ragged_dot(
+        x, x, x, ((([0], [0]), ([], [])), 0, [])
+    ),
+    "PaddingConfig: edge_padding_high must be": lambda x: xb.PaddingConfig([(1, 1.5, 0)]),
+    "PaddingConfigDimension: edge_padding_low must be": lambda x: xb.PaddingConfigDimension(0.5),
+    "pad: edge_padding_high must be an integer": lambda x: xb.pad(x, 0.0, [(1, 1.5, 0)]),
+    "pad: edge_padding_low must fit 64 bits": lambda x: xb.pad(x, 0.0, [(HUGE, 1, 0)]),
+    "ReplicaGroups: each entry of a group must be": lambda x: xb.ReplicaGroups([["a"]]),
+    "custom_call: output_index must be": lambda x: xb.custom_call(
+        "f", [x], "f32[3]", output_operand_aliasing=[(0, (0, ()))]
+    ),
     # Values and functions of the library that an op converts or records:
     "add: NumPy dtype datetime64[Y] has no": lambda x: xb.add(x, np.datetime64("2026")),
     "constant: an XlaOp has no value": lambda x: x.builder.constant([1.0, x], xb.f32),

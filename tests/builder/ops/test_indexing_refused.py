@@ -33,6 +33,11 @@ def gathered(numbers: Any, sizes: Any = (8, 6), **promises: Any) -> Callable[...
     return lambda x, i: xb.gather(x, i, numbers, sizes, **promises)
 
 
+def fields_of(kind: type[Any], *values: Any) -> dict[str, Any]:
+    """Return the fields of dimension numbers as a mapping, without checking them."""
+    return dict(zip(kind.__match_args__, values, strict=False))
+
+
 def scattered(numbers: Any, **promises: Any) -> Callable[..., xb.XlaOp]:
     return lambda x, i, u: xb.scatter(x, i, u, xb.add, numbers, **promises)
 
@@ -479,12 +484,12 @@ REFUSED: dict[str, list[Refusal]] = {
         ),
         (
             (MATRIX, STARTS),
-            lambda x, i: xb.GatherDimensionNumbers([1], [0], [0], index_vector_dim=None),
+            gathered(fields_of(xb.GatherDimensionNumbers, [1], [0], [0], None)),
             "index_vector_dim must be an integer, got None",
         ),
         (
             (MATRIX, STARTS),
-            lambda x, i: xb.GatherDimensionNumbers([1], 0, [0], index_vector_dim=0),
+            gathered(fields_of(xb.GatherDimensionNumbers, [1], 0, [0], 0)),
             "collapsed_slice_dims must be a sequence of integers, got 0",
         ),
         (
@@ -745,7 +750,7 @@ REFUSED: dict[str, list[Refusal]] = {
         ),
         (
             (MATRIX, STARTS, WINDOWS),
-            lambda x, i, u: xb.ScatterDimensionNumbers([1, 2], [], [0.5, 1], 1),
+            scattered(fields_of(xb.ScatterDimensionNumbers, [1, 2], [], [0.5, 1], 1)),
             "each entry of scatter_dims_to_operand_dims must be an integer, got 0.5",
         ),
     ],

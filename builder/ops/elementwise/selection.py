@@ -182,30 +182,24 @@ def map(
         places = builtins.tuple(range(array.rank))
     else:
         places = integers("map", "dimensions", dimensions)
+
+    def mapped_by(applied: XlaComputation) -> XlaOp:
+        shape, attributes = applied.planned(_map_plan, shapes, applied, places)
+        sources = arrays
+        if shape.rank and not all(_rank(a) for a in arrays):
+            sources = builtins.tuple(
+                a
+                if _rank(a)
+                else broadcast_scalar(a, array.with_element_type(a.shape.element_type), arrays)
+                for a in arrays
+            )
+        return record("map", shape, sources, attributes)
+
     available = available_computation("map", "computation", computation, scalars)
     if available is not None:
-        return _record_map(arrays, shapes, available, places)
+        return mapped_by(available)
     with rollback_on_error(resolve_builder("map", *arrays)):
-        return _record_map(arrays, shapes, computation, places)
-
-
-def _record_map(
-    arrays: builtins.tuple[XlaOp, ...],
-    shapes: builtins.tuple[Shape, ...],
-    computation: Any,
-    places: builtins.tuple[int, ...],
-) -> XlaOp:
-    scalars, first = _map_arguments(shapes)
-    applied = as_computation("map", "computation", computation, scalars)
-    shape, attributes = applied.planned(_map_plan, shapes, applied, places)
-    if shape.rank and not all(_rank(a) for a in arrays):
-        arrays = builtins.tuple(
-            a
-            if _rank(a)
-            else broadcast_scalar(a, first.with_element_type(a.shape.element_type), arrays)
-            for a in arrays
-        )
-    return record("map", shape, arrays, attributes)
+        return mapped_by(as_computation("map", "computation", computation, scalars))
 
 
 @per_signature

@@ -144,13 +144,18 @@ def record_reduction(
         init_shapes, constants = _init_shapes(name, shapes, inits)
         planned = _library_plan(reduction, shapes, init_shapes, computation, argument)
         return _record(reduction, arrays, inits, init_shapes, constants, planned)
+
+    def reduced_by(reducer: XlaComputation) -> XlaOp:
+        init_shapes, constants = _init_shapes(name, shapes, inits)
+        planned = reducer.planned(reduction.plan, name, shapes, init_shapes, reducer, argument)
+        return _record(reduction, arrays, inits, init_shapes, constants, planned)
+
     scalars = scalars_of(name, shapes) * 2
-    reducer = available_computation(name, "computation", computation, scalars)
-    if reducer is not None:
-        return _apply(reduction, arrays, inits, reducer, argument)
+    available = available_computation(name, "computation", computation, scalars)
+    if available is not None:
+        return reduced_by(available)
     with rollback_on_error(_builder(name, arrays, inits)):
-        reducer = as_computation(name, "computation", computation, scalars)
-        return _apply(reduction, arrays, inits, reducer, argument)
+        return reduced_by(as_computation(name, "computation", computation, scalars))
 
 
 def _record_single(
@@ -184,20 +189,6 @@ def _library_plan(
     name = reduction.name
     reducer = as_computation(name, "computation", function, scalars_of(name, shapes) * 2)
     return reduction.plan(name, shapes, init_shapes, reducer, argument)
-
-
-def _apply(
-    reduction: Reduction,
-    arrays: tuple[XlaOp, ...],
-    inits: Sequence[Any],
-    reducer: XlaComputation,
-    argument: Any,
-) -> XlaOp:
-    name = reduction.name
-    shapes = tuple([array.shape for array in arrays])
-    init_shapes, constants = _init_shapes(name, shapes, inits)
-    planned = reducer.planned(reduction.plan, name, shapes, init_shapes, reducer, argument)
-    return _record(reduction, arrays, inits, init_shapes, constants, planned)
 
 
 def _record(

@@ -118,7 +118,7 @@ _unary("sine", FLOATING_OR_COMPLEX, _PERIODIC, BUILDER_H, cpp_name="Sin")
 _chlo("sinh", FLOATING_OR_COMPLEX)
 _unary("sqrt", FLOATING_OR_COMPLEX, _ROOT, _UNARY)
 _unary("tan", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, synonyms=("chlo.tan", "mhlo.tan"))
-_unary("tanh", FLOATING_OR_COMPLEX, _SMOOTH, _UNARY)
+_unary("tanh", FLOATING_OR_COMPLEX, _PERIODIC, _UNARY)
 
 _binary("add", ANY, _ROUNDED, _BINARY)
 _binary("and", PRED_OR_INTEGER, _EXACT, _BINARY)

@@ -70,9 +70,8 @@ def interpret(
     few tenths of a second.
 
     Operations with an expansion in XLA or this library are expanded: the functions of CHLO, batch
-    normalization, ragged_dot, top_k. Other unsupported operations are refused by name: Fourier
-    transforms (before jaxlib 0.12), cholesky, random numbers, custom and Python calls,
-    communication, dynamic sizes.
+    normalization, Fourier transforms, ragged_dot, top_k. Other unsupported operations are refused
+    by name: cholesky, random numbers, custom and Python calls, communication, dynamic sizes.
 
     Args:
         computation: an XlaComputation, or what `lowering.load` accepts.

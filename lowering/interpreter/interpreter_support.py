@@ -14,9 +14,9 @@ from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS
 from builder.types.shape import ArrayShape
 from lowering.errors import ExecutionError, LoweringError, recorded_at
-from lowering.interpreter import expansions as expansions  # registers its rewrites
+from lowering.interpreter import expansions as expansions, fourier as fourier  # register rewrites
 from lowering.interpreter.probes import PROBE, barrier_name, probe_name
-from lowering.jaxlib_api import artifacts, interpreter, mlir
+from lowering.jaxlib_api import artifacts, mlir
 from lowering.legalize.registry import INTERPRETER, Target, rewrites_for
 from lowering.legalize.worklist import apply_rewrites, mentions_any
 from lowering.mlir.operations import operations_in, operations_where
@@ -42,8 +42,6 @@ UNSUPPORTED: Final = {
     "stablehlo.rng_bit_generator": _RANDOM,
     "stablehlo.custom_call": "it has no custom functions",
     "stablehlo.cholesky": "it is not implemented",
-    # Before jaxlib 0.12 the interpreter aborts on real operands.
-    **({} if interpreter.interprets_fft() else {"stablehlo.fft": "its implementation fails"}),
 }
 """The operations that the interpreter does not support, and the reasons."""
 

@@ -10,7 +10,6 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from lowering.jaxlib_api.mlir import new_context
-from lowering.jaxlib_api.versions import current_version
 
 
 def interpreter_context() -> ir.Context:
@@ -39,8 +38,3 @@ def interpreted(
     """
     numpy: Any = importlib.import_module("numpy")
     return [numpy.array(value) for value in stablehlo.eval_module(module, list(arguments), folder)]
-
-
-def interprets_fft() -> bool:
-    """Return whether the interpreter supports all kinds of Fourier transforms: not in 0.10."""
-    return tuple(map(int, current_version().split("."))) > (1, 17, 0)

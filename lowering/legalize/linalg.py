@@ -94,13 +94,13 @@ def fft(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     Shown by: fft_of_a_bounded_size.
     """
     operand, result = operation.operands[0], array_of(operation.results[0])
-    if result.is_static or not result.is_bounded or not _has_full_lengths(operation):
+    if result.is_static or not result.is_bounded or not has_full_lengths(operation):
         return None
     full = b("fft", result.at_bounds(), [b.at_bounds(operand)], attributes_of(operation))
     return [b.sized(full, b.sizes(operand))]
 
 
-def _has_full_lengths(operation: ir.Operation) -> bool:
+def has_full_lengths(operation: ir.Operation) -> bool:
     """Whether fft_length equals the sizes of the transformed dimensions, which are fixed."""
     lengths = integers_of(operation, "fft_length")
     shapes = [array_of(operation.operands[0]), array_of(operation.results[0])]
@@ -118,7 +118,7 @@ refuse(
     "otherwise XLA accesses memory outside of the operand",
     fix="pass these sizes as fft_length; to transform a part or an extension of the operand, use "
     "xb.slice or xb.pad first",
-    unless=_has_full_lengths,
+    unless=has_full_lengths,
 )
 
 

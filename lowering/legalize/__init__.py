@@ -20,6 +20,7 @@ from lowering.jaxlib_api import mlir
 from lowering.legalize import (
     artifacts as artifacts,
     bitcasts as bitcasts,
+    broadcasting as broadcasting,
     collectives as collectives,
     constant_folding as constant_folding,
     constants as constants,
@@ -30,6 +31,7 @@ from lowering.legalize import (
     dynamic as dynamic,
     elementwise as elementwise,
     host as host,
+    index_types as index_types,
     indexing as indexing,
     linalg as linalg,
     normalization as normalization,

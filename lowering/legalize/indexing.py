@@ -193,8 +193,6 @@ def _is_in_bounds(scatter: Scatter, overhang: Sequence[int]) -> bool:
     They do so in programs of jax that update slices, at constant or clamped indices. Along a
     dimension without overhang, a window is either in bounds or out of bounds.
     """
-    if array_of(scatter.indices).element_type.bits < 8:
-        return False  # MLIR's Python bindings can't read such constants
     vector, sizes = scatter.numbers.index_vector_dim, scatter.shape.dimensions
     ranges: _Ranges = {}
     for position, d in enumerate(scatter.numbers.scattered_dims_to_operand_dims):
@@ -247,7 +245,10 @@ def _compute_range(value: Value, depth: int, known: _Ranges) -> tuple[int, int] 
         return None
     operation = value.owner.operation
     name = operation.name.removeprefix("stablehlo.")
+    element_type = array_of(value).element_type
     if name == "constant":
+        if element_type.bits < 8:
+            return None  # MLIR's Python bindings can't read such constants
         elements = operation.attributes["value"]
         if not isinstance(elements, ir.DenseIntElementsAttr) or not len(elements):
             return None
@@ -256,6 +257,11 @@ def _compute_range(value: Value, depth: int, known: _Ranges) -> tuple[int, int] 
             return None
         numbers = [elements[position] for position in range(count)]
         return min(numbers), max(numbers)
+    if name == "convert":
+        source = _range(operation.operands[0], depth - 1, known)
+        if source is None or source[0] < element_type.min or source[1] > element_type.max:
+            return None
+        return source
     if name not in ("broadcast_in_dim", "clamp", "concatenate", "minimum", "reshape"):
         return None
     operands = list(operation.operands)

@@ -1,0 +1,42 @@
+"""A rewrite of operations of CHLO that broadcast their operands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from jaxlib.mlir import ir
+
+from lowering.legalize.op_builder import OpBuilder, integers_of
+from lowering.legalize.registry import ALL_PLATFORMS, Value, rewrite
+
+BROADCASTING: Final = ("add", "divide", "maximum", "minimum", "power", "remainder", "select")
+"""Operations of StableHLO that have rewrites, and a broadcasting form in CHLO."""
+
+
+@rewrite(*(f"chlo.broadcast_{name}" for name in BROADCASTING), platforms=ALL_PLATFORMS)
+def broadcasting_of_chlo(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Broadcast the operands, and apply the operation of StableHLO.
+
+    XLA does the same when it reads the module. Its defects in the operations of StableHLO affect
+    those of CHLO too, and have rewrites for StableHLO only.
+
+    Shown by: chlo_broadcast_divide_by_zero, chlo_broadcast_power_s32_odd_64.
+    """
+    (result,) = operation.results
+    target = b.shape(result)
+    if target is None:
+        return None
+    operands = []
+    for operand in operation.operands:
+        shape = b.array_of(operand)
+        sizes = shape.dimensions, shape.dynamic_dimensions
+        if sizes != (target.dimensions, target.dynamic_dimensions):
+            if not (shape.is_static and target.is_static):
+                return None
+            places: Sequence[int] = range(target.rank - shape.rank, target.rank)
+            if shape.rank < target.rank:
+                places = integers_of(operation, "broadcast_dimensions", places)
+            operand = b.spread(operand, target, places)
+        operands.append(operand)
+    return [b(operation.name.removeprefix("chlo.broadcast_"), result.type, operands)]

@@ -1,0 +1,140 @@
+"""Updates at indices whose type can't count to the size of the dimension.
+
+Without the rewrite XLA may write outside of the buffer, so the programs run in another process.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from processes import run_python
+
+import builder as xb
+import lowering
+from lowering.legalize import legalize
+
+_PROGRAM = """
+import sys
+
+import numpy as np
+
+import builder as xb
+import lowering
+
+NUMBERS = xb.ScatterDimensionNumbers([1], [], [0], 1)
+
+
+def update(x, part, i, op):
+    if op == "dynamic_update_slice":
+        return xb.dynamic_update_slice(x, part, [i])
+    size = part.shape.dimensions[0]
+    indices, parts = xb.reshape(i, [1, 1]), xb.reshape(part, [1, size])
+    return xb.scatter(x, indices, parts, lambda old, new: new, NUMBERS)
+
+
+def in_branch(x, part, i, op):
+    p = x.builder.constant(True)
+    return xb.conditional(p, i, lambda j: update(x, part, j, op), i, lambda j: x)
+
+
+def in_function(x, part, i, op):
+    return xb.call(lambda *values: update(*values, op), x, part, i)
+
+
+def in_loop(x, part, i, op):
+    zero = x.builder.constant(0, i.shape.element_type)
+
+    def body(s):
+        return xb.tuple(s[0] + 1, update(s[1], part, s[0], op))
+
+    return xb.while_(lambda s: s[0] <= i, body, (zero, x))[1]
+
+
+def counted(x, i, op, places):
+    size = 2 if places is in_function else 1
+    part = np.full(size, -1, np.float32)
+    b = xb.XlaBuilder("counted")
+    shapes = xb.f32[x.size], xb.f32[size], xb.array_shape(xb.as_primitive_type(i.dtype), [])
+    root = places(*map(b.parameter, shapes), op)
+    got = np.asarray(lowering.compile(b.build(root), "cpu")(x, part, i))
+    want, place = x.copy(), int(i)
+    if places is in_loop:
+        want[: place + 1] = -1
+    else:
+        if op == "dynamic_update_slice":
+            place = min(max(place, 0), x.size - size)
+        inside = [p for p in range(place, place + size) if 0 <= p < x.size]
+        want[inside] = -1
+    assert got.tobytes() == want.tobytes(), (i.dtype, x.size, place, op, places.__name__, got)
+
+
+t, op = getattr(xb, sys.argv[1]), sys.argv[2]
+for size in map(int, sys.argv[3].split(",")):
+    x = np.arange(size, dtype=np.float32)
+    for number in (int(t.max), int(t.max) // 2, -1 if t.is_signed else 0):
+        counted(x, np.asarray(number).astype(t.dtype), op, update)
+    for places in (in_branch, in_function, in_loop):
+        counted(x, np.asarray(int(t.max) - 1).astype(t.dtype), op, places)
+print("done")
+"""
+
+_SIZES = {
+    "s8": "127,128,129,130,300",
+    "u8": "256,257,300",
+    "s16": "32769,40000",
+    "u16": "65537,70000",
+    "s4": "8,9,40",
+    "u4": "16,17,40",
+}
+
+
+@pytest.mark.parametrize("op", ["dynamic_update_slice", "scatter"])
+@pytest.mark.parametrize("t", _SIZES)
+def test_updates_at_narrow_indices(t: str, op: str) -> None:
+    assert run_python("-c", _PROGRAM, t, op, _SIZES[t]).stdout == "done\n"
+
+
+def _module(t: xb.PrimitiveType, size: int) -> lowering.StablehloModule:
+    b = xb.XlaBuilder("update")
+    x, i = b.parameter(xb.u8[size]), b.parameter(xb.array_shape(t, []))
+    return lowering.lower(b.build(xb.dynamic_update_slice(x, xb.slice(x, [0], [1]), [i])))
+
+
+@pytest.mark.parametrize(
+    ("t", "size", "wide"),
+    [
+        (xb.s8, 127, None),
+        (xb.s8, 128, "i32"),
+        (xb.u8, 255, None),
+        (xb.u16, 2**16, "i32"),
+        (xb.u16, 2**31, "i64"),
+        (xb.s32, 2**31 - 1, None),
+        (xb.s32, 2**31, "i64"),
+        (xb.u32, 2**31, None),
+        (xb.u32, 2**32, "i64"),
+        (xb.s64, 2**40, None),
+        (xb.u64, 2**40, None),
+    ],
+    ids=str,
+)
+def test_indices_are_converted_to_the_narrowest_wide_type(
+    t: xb.PrimitiveType, size: int, wide: str | None
+) -> None:
+    module = _module(t, size)
+    text = str(legalize(module.module, "update", "cpu").operation)
+    assert ("convert" in text) == (wide is not None)
+    assert wide is None or f"-> tensor<{wide}>" in text
+    assert "convert" not in str(module)
+
+
+def test_constant_windows_in_bounds_are_not_padded() -> None:
+    """Also where the type of their indices changes."""
+    b = xb.XlaBuilder("window")
+    x = b.parameter(xb.f32[300])
+    indices = b.constant(np.array([[100]], np.uint8))
+    parts = b.constant(np.array([[1, 2]], np.float32))
+    numbers = xb.ScatterDimensionNumbers([1], [], [0], 1)
+    module = lowering.lower(b.build(xb.scatter(x, indices, parts, xb.add, numbers)))
+    text = str(legalize(module.module, "window", "cpu").operation)
+    assert "convert" in text
+    assert "pad" not in text

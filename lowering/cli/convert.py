@@ -32,9 +32,10 @@ _SUFFIXES: Final = {
 @click.argument("target_file", metavar="OUT", type=click.Path(allow_dash=True))
 @click.option(
     "--target",
-    metavar="VERSION|4w|12w",
+    metavar="VERSION|12w|4w|current|minimum",
     help="The StableHLO version of a portable artifact, such as 1.9.0; that version and "
-    "later ones read it. 4w and 12w: the version that releases of the last 4 or 12 weeks read.",
+    "later ones read it. 12w and 4w: the version that releases of the last 12 or 4 weeks read. "
+    "The default is 12w, or the first version after it that can express the program.",
 )
 @click.option(
     "--format",
@@ -70,10 +71,11 @@ def convert(
         sys.stdout.buffer.flush()
         return
     from builder.inspection.rendering import bytes_text
+    from lowering.reading.module_reader import artifact_version
     from lowering.stablehlo.module import write_atomically
 
     write_atomically(target_file, [content])
-    version = f" for StableHLO {_version(target)}" if format_name == "artifact" else ""
+    version = f" for StableHLO {artifact_version(content)}" if format_name == "artifact" else ""
     click.echo(f"{target_file}: {FORMATS[format_name]}{version}, {bytes_text(len(content))}")
 
 
@@ -87,13 +89,4 @@ def _content(program: Program, format_name: str, target: str | None) -> bytes:
         return module.text.encode()
     if format_name == "bytecode":
         return module.bytecode
-    return module.artifact(_version(target))
-
-
-def _version(target: str | None) -> str:
-    """Return the StableHLO version of `--target`."""
-    from lowering.jaxlib_api import versions
-
-    if target is None:
-        return versions.current_version()
-    return versions.compatible_version(int(target[:-1])) if target in ("4w", "12w") else target
+    return module.artifact(target)

@@ -116,6 +116,7 @@ def opened(file: str, shapes: Sequence[str] = ()) -> Program:
     """
     from lowering.importer import hlo
     from lowering.jaxlib_api import hlo_conversion, mlir
+    from lowering.reading import module_reader
     from lowering.reading.exported import embedded_artifact
     from lowering.reading.file_kind import reject_by_prefix
     from lowering.stablehlo.module import read_file
@@ -133,9 +134,8 @@ def opened(file: str, shapes: Sequence[str] = ()) -> Program:
         written_by = _PRODUCER.match(code)
         if written_by:
             producer = written_by[1].decode(errors="replace").partition(" xlabuilder-crc32")[0]
-        match = re.fullmatch(r"StableHLO_v(\d+\.\d+\.\d+)", producer or "")
-        version = match[1] if match else None
-        kind = ARTIFACT if match else BYTECODE
+        version = module_reader.artifact_version(code)
+        kind = BYTECODE if version is None else ARTIFACT
         if embedded is not None:
             kind = f"{EXPORTED}, around a {kind}"
     elif hlo.is_hlo(data):

@@ -54,7 +54,7 @@ def serialize_artifact(
     reports: list[str] = []
 
     def report(diagnostic: ir.Diagnostic) -> bool:
-        reports.append(diagnostic.message)
+        reports.append(f"{diagnostic.location}: error: {diagnostic.message}")
         return True
 
     handler: Any = context.attach_diagnostic_handler(report)  # otherwise MLIR prints them

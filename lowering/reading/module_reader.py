@@ -280,6 +280,12 @@ def _text(data: bytes, path: str | None) -> str:
     return text
 
 
+def artifact_version(data: bytes) -> str | None:
+    """Return the StableHLO version that a portable artifact is written for; None for others."""
+    match = re.match(rb"ML\xefR.StableHLO_v(\d+\.\d+\.\d+)\0", data, re.DOTALL)
+    return None if match is None else match[1].decode()
+
+
 def _refused(
     path: str | None, source: str | bytes, error: UnreadableModuleError
 ) -> ModuleFileError:
@@ -287,10 +293,8 @@ def _refused(
     # MLIR appends advice about its own tools.
     reason = error.reason.partition(". If this is intended")[0][:300]
     if isinstance(source, bytes):
-        match = re.match(rb"ML\xefR.StableHLO_v(\d+)\.(\d+)\.(\d+)\0", source, re.DOTALL)
-        newest = versions.current_version()
-        if match is not None and [*map(int, match.groups())] > [*map(int, newest.split("."))]:
-            version = ".".join(number.decode() for number in match.groups())
+        version, newest = artifact_version(source), versions.current_version()
+        if version and [*map(int, version.split("."))] > [*map(int, newest.split("."))]:
             message = (
                 f"is written for StableHLO {version}; the installed jaxlib reads up to {newest}\n"
                 f"fix: install a newer jaxlib, or save it with version={newest!r}"

@@ -13,7 +13,6 @@ parameter's name does not follow from its arguments (an empty tuple has none),
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import errno
 import os
@@ -41,17 +40,18 @@ from builder.types.shape import (
     leaves,
     parse_shape,
 )
-from lowering.errors import LoweringError, ModuleFileError, VersionError, recorded_at
+from lowering.errors import LoweringError, ModuleFileError, VersionError
 from lowering.host.callbacks import PythonFunction
 from lowering.jaxlib_api import versions
 from lowering.mlir.attributes import ARGUMENT_NAME
 from lowering.mlir.flattening import leaf_paths
-from lowering.mlir.operations import attribute_text, entry_text, functions_in, operations_where
+from lowering.mlir.operations import attribute_text, entry_text, functions_in
 from lowering.mlir.types import shape_of_type
 from lowering.pjrt.entry_layouts import LAYOUT_MODE
 from lowering.reading import module_reader
 from lowering.reading.exported import embedded_artifact
 from lowering.reading.module_reader import file_error
+from lowering.stablehlo.artifact_versions import checked_version, first_newer, version_error
 
 PathLike = str | os.PathLike[str]
 Buffer = bytes | bytearray | memoryview
@@ -124,51 +124,38 @@ class StablehloModule:
         """The portable artifact: bytecode that StableHLO keeps readable.
 
         Args:
-            version: the StableHLO version to write, such as "1.9.0", or "minimum" or "current";
-                None is the current one, the newest that the installed jaxlib writes.
+            version: the StableHLO version to write, such as "1.9.0"; "minimum" or "current", the
+                oldest or newest that the installed jaxlib writes; "4w" or "12w", the one that
+                releases of the last 4 or 12 weeks read. None is "12w", or the first version after
+                it that can express the module.
 
         Raises:
             VersionError: `version` is not a supported version, or cannot express an operation of
                 the module.
         """
-        version = _checked_version("artifact", version)
+        requested = checked_version("artifact", version)
+        written = requested or versions.compatible_version(12)
         try:
-            return self._write_artifact(version)
+            return self._write_artifact(written)
         except ValueError as error:
-            raise self._not_in_version(version, str(error)) from None
+            report = str(error)
+        available = first_newer(written, self._is_expressible)
+        if requested is None and available is not None:
+            return self._write_artifact(available)
+        raise version_error(self.module, self.name, written, available, report)
+
+    def _is_expressible(self, version: str) -> bool:
+        try:
+            self._write_artifact(version)
+        except ValueError:
+            return False
+        return True
 
     def _write_artifact(self, version: str) -> bytes:
         return module_reader.sealed_artifact(self.module, version, self._prepare_artifact)
 
     def _prepare_artifact(self, copy: ir.Module) -> None:
         extension("lowering.legalize", "prepare_artifact", copy, self.name)
-
-    def _not_in_version(self, version: str, report: str) -> VersionError:
-        """Return the error for a module that a StableHLO version cannot express."""
-
-        def is_expressible(candidate: str) -> bool:
-            try:
-                self._write_artifact(candidate)
-            except ValueError:
-                return False
-            return True
-
-        newest = versions.current_version()
-        newer = [v for v in _minor_versions(newest) if _numbers(v) > _numbers(version)]
-        position = bisect.bisect_left(newer, True, key=is_expressible)
-        available = newer[position] if position < len(newer) else None
-        match = re.search(r"failed to legalize operation '(?:vhlo\.)?([\w.]+?)(?:_v\d+)?'", report)
-        subject = f"the operation {match[1]} of {self.name}" if match else self.name
-        notes = [
-            f"needed by {user.name}{recorded_at(user.location).rstrip(',')}"
-            for user in (_users(self.module, match[1])[:1] if match else ())
-        ]
-        if available is not None:
-            notes.append(f"available from {available}")
-        parenthesis = f" ({'; '.join(notes)})" if notes else ""
-        fix = f"\nfix: write version {available} or newer, up to {newest}" if available else ""
-        rule = f"StableHLO {version} can't express {subject}{parenthesis}{fix}"
-        return error_of(VersionError, "artifact", rule, version=version, detail=report)
 
     def verify(self) -> None:
         """Run MLIR's verifier; `lower` and `load` have done so.
@@ -236,7 +223,7 @@ class StablehloModule:
         elif suffix == ".mlirbc":
             pieces = module_reader.sealed_bytecode(self.module)
         else:
-            pieces = [self.artifact(_checked_version("save", version))]
+            pieces = [self.artifact(checked_version("save", version))]
         write_atomically(name, pieces)
 
     def __str__(self) -> str:
@@ -247,50 +234,6 @@ class StablehloModule:
 
 
 _SUFFIXES: Final = {".mlir": "text", ".mlirbc": "bytecode", ".stablehlo": "a portable artifact"}
-
-
-def _checked_version(op: str, version: Any) -> str:
-    """Return a supported StableHLO version as three numbers without leading zeros."""
-    newest, oldest = versions.current_version(), versions.minimum_version()
-    if version is None or (isinstance(version, str) and version == "current"):
-        return newest
-    if isinstance(version, str) and version == "minimum":
-        return oldest
-    fix = f"pass one from {oldest} to {newest}, 'minimum' or 'current'"
-    pattern = r"[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}"
-    if not isinstance(version, str) or not re.fullmatch(pattern, version):
-        rule = f"version must be three numbers such as '1.9.0', got {brief(version)}"
-        raise error_of(VersionError, op, rule, fix, version=version)
-    numbers = _numbers(version)
-    if not _numbers(oldest) <= numbers <= _numbers(newest):
-        is_newer = numbers > _numbers(newest)
-        reason = "newer than the installed jaxlib writes" if is_newer else "too old"
-        raise error_of(VersionError, op, f"StableHLO {version} is {reason}", fix, version=version)
-    return ".".join(map(str, numbers))
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")))
-
-
-_LAST_BEFORE_1: Final = 20
-
-
-def _minor_versions(newest: str) -> list[str]:
-    """Return the StableHLO versions with a patch number of 0, up to `newest`."""
-    major, minor, _ = _numbers(newest)
-    older = [f"0.{n}.0" for n in range(_LAST_BEFORE_1 + 1)]
-    return [*older, *(f"{major}.{n}.0" for n in range(minor + 1))]
-
-
-def _users(module: ir.Module, name: str) -> list[ir.Operation]:
-    """Return the operations of this name in any dialect; composites are written for CHLO."""
-
-    def is_user(operation: ir.Operation) -> bool:
-        dialect, _, short_name = operation.name.partition(".")
-        return name in (short_name, operation.name) or (name == "composite" and dialect == "chlo")
-
-    return operations_where(module, is_user)
 
 
 def path_text(path: Any, op: str) -> str:

@@ -78,11 +78,11 @@ def files(tmp_path_factory) -> dict[str, Path]:
 @pytest.mark.parametrize("suffix", ["mlir", "mlirbc", "stablehlo"])
 def test_inspect(files, suffix):
     about = from_json("inspect", files[suffix], "--ops")
-    newest = versions.current_version()
+    oldest = versions.compatible_version(12)
     kind, version, producer = {
         "mlir": ("StableHLO text", None, None),
         "mlirbc": ("StableHLO bytecode", None, about["producer"]),
-        "stablehlo": ("StableHLO portable artifact", newest, f"StableHLO_v{newest}"),
+        "stablehlo": ("StableHLO portable artifact", oldest, f"StableHLO_v{oldest}"),
     }[suffix]
     assert (about["kind"], about["stablehlo_version"], about["producer"]) == (
         kind,
@@ -109,7 +109,7 @@ def test_inspect(files, suffix):
 
 def test_inspect_output(files):
     lines = call("inspect", files["stablehlo"]).stdout.splitlines()
-    version = versions.current_version()
+    version = versions.compatible_version(12)
     assert lines[0].endswith(
         f"layer.stablehlo: StableHLO portable artifact, version {version}, "
         f"{bytes_text(files['stablehlo'].stat().st_size)}"
@@ -227,10 +227,13 @@ def test_convert_for_older_versions(files, tmp_path):
         "minimum": versions.minimum_version(),
         "4w": versions.compatible_version(4),
         "12w": versions.compatible_version(12),
+        "current": versions.current_version(),
     }.items():
         output = call("convert", files["mlir"], out, "--target", target).stdout
-        assert f"for StableHLO {target if target == 'minimum' else version}, " in output
+        assert f"for StableHLO {version}, " in output
         assert from_json("inspect", out)["stablehlo_version"] == version
+    output = call("convert", files["mlir"], out).stdout
+    assert f"for StableHLO {versions.compatible_version(12)}, " in output
     parts = [tuple(map(int, versions.compatible_version(weeks).split("."))) for weeks in (12, 4)]
     assert parts == sorted(parts)
     before = out.read_bytes()

@@ -92,7 +92,7 @@ def test_load_ignores_the_suffix(affine, tmp_path, suffix):
 
 def test_saving_is_deterministic(affine):
     assert affine.bytecode == lowering.load_bytes(AFFINE).bytecode
-    assert affine.artifact() == lowering.load_bytes(affine.bytecode).artifact("current")
+    assert affine.artifact() == lowering.load_bytes(affine.bytecode).artifact("12w")
     assert affine.text == AFFINE
 
 
@@ -151,12 +151,20 @@ def test_a_lowered_computation_is_preserved(tmp_path):
 # Versions
 
 
-@pytest.mark.parametrize("version", ["0.9.0", "minimum", "1.0.0", "1.9.5", "current", None])
+@pytest.mark.parametrize(
+    "version", ["0.9.0", "minimum", "1.0.0", "1.9.5", "current", "12w", "4w", None]
+)
 def test_artifacts_of_every_version_can_be_read(affine, version):
     artifact = affine.artifact(version)
     assert lowering.load_bytes(artifact).text == AFFINE
-    names = {"minimum": "0.9.0", "current": None}
-    number = names.get(version, version) or versions.current_version()
+    names = {
+        "minimum": "0.9.0",
+        "current": versions.current_version(),
+        "4w": versions.compatible_version(4),
+        "12w": versions.compatible_version(12),
+        None: versions.compatible_version(12),
+    }
+    number = names.get(version, version)
     assert artifact.startswith(mlir.BYTECODE_MAGIC)
     assert f"StableHLO_v{number}\0".encode() in artifact[:40]
 
@@ -176,7 +184,7 @@ def test_artifacts_of_every_version_can_be_read(affine, version):
 )
 def test_invalid_versions(affine, version, message, tmp_path):
     newest = versions.current_version()
-    end = f"{message}\nfix: pass one from 0.9.0 to {newest}, 'minimum' or 'current'"
+    end = f"{message}\nfix: pass one from 0.9.0 to {newest}, 'minimum', '12w', '4w' or 'current'"
     with pytest.raises(VersionError) as caught:
         affine.artifact(version)
     assert str(caught.value).endswith(end)
@@ -198,10 +206,64 @@ def test_an_operation_that_a_version_cannot_express():
         module.artifact("0.9.0")
     assert str(caught.value) == (
         "artifact: StableHLO 0.9.0 can't express the operation composite of main (needed by "
-        "chlo.erf, recorded at -:1; available from 0.19.0)\n"
+        "erf, recorded at -:1; available from 0.19.0)\n"
         f"fix: write version 0.19.0 or newer, up to {versions.current_version()}"
     )
     assert "legalize" in caught.value.detail
+
+
+def test_the_operation_at_fault_is_named():
+    """Not the first operation of that name, if only a later one needs a new version."""
+    b = xb.XlaBuilder("products")
+    x = b.parameter(xb.f32[4, 4], "x")
+    numbers = xb.DotDimensionNumbers((1,), (0,))
+    y = xb.dot_general(x, x, numbers)
+    z = xb.dot_general(y, x, numbers, algorithm="dot_bf16_bf16_f32")
+    with pytest.raises(VersionError) as caught:
+        lowering.lower(b.build(z)).artifact("1.0.0")
+    assert str(caught.value).startswith(
+        "artifact: StableHLO 1.0.0 can't express the operation dot_general of products (needed by "
+        f"dot_general, recorded at {z.source}; available from 1.6.0)\nfix: write version 1.6.0"
+    )
+
+
+@pytest.mark.parametrize("is_parameter", [True, False])
+def test_an_element_type_that_a_version_cannot_express(is_parameter, tmp_path):
+    b = xb.XlaBuilder("types")
+    x = b.parameter(xb.f8e3m4[4] if is_parameter else xb.f32[4], "x")
+    y = xb.convert_element_type(x, xb.f16 if is_parameter else xb.f8e3m4)
+    place = "parameter x" if is_parameter else f"convert_element_type, recorded at {y.source}"
+    with pytest.raises(VersionError) as caught:
+        lowering.lower(b.build(y)).save(tmp_path / "a.stablehlo", version="1.0.0")
+    assert str(caught.value).startswith(
+        "artifact: StableHLO 1.0.0 can't express the element type f8E3M4 of types (needed by "
+        f"{place}; available from 1.7.0)\nfix: write version 1.7.0 or newer"
+    )
+
+
+@pytest.mark.parametrize(
+    ("op", "name"),
+    [
+        (lambda x: xb.top_k(x, 2)[0], "top_k"),
+        (xb.erf, "erf"),
+        (lambda x: xb.composite_call(xb.neg, x, "a.b"), "composite_call"),
+    ],
+)
+def test_the_default_version_is_the_oldest_that_is_needed(op, name, monkeypatch, tmp_path):
+    b = xb.XlaBuilder("composite")
+    root = op(b.parameter(xb.f32[8], "x"))
+    module = lowering.lower(b.build(root))
+    path = tmp_path / "a.stablehlo"
+    module.save(path)
+    assert module_reader.artifact_version(path.read_bytes()) == versions.compatible_version(12)
+    monkeypatch.setattr(versions, "compatible_version", lambda weeks: "0.14.0")
+    module.save(path)
+    assert (
+        module_reader.artifact_version(path.read_bytes()) == "0.19.0"
+    )  # the first with composites
+    assert lowering.load(path).program_shape == module.program_shape
+    with pytest.raises(VersionError, match=rf"needed by {name}, recorded at .*available from 0.19"):
+        module.save(path, version="12w")
 
 
 def test_chlo_becomes_a_composite():
@@ -494,7 +556,7 @@ def test_the_report_of_the_fast_artifact_writer(capfd):
         " { %0 = stablehlo.tan %a : tensor<f32> return %0 : tensor<f32> }"
     )
     with pytest.raises(
-        VersionError, match=r"0\.9\.0 can't express the operation tan of main \(needed by stablehlo"
+        VersionError, match=r"0\.9\.0 can't express the operation tan of main \(needed by tan, rec"
     ) as caught:
         module.artifact("0.9.0")
     assert "failed to legalize operation 'vhlo.tan" in caught.value.detail

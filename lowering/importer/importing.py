@@ -132,7 +132,7 @@ def _imported(
 ) -> XlaComputation:
     source = module
     if argument_shapes is not None:
-        module = with_argument_shapes(module, argument_shapes)
+        module = with_argument_shapes(module, argument_shapes, "to_computation")
     if any(map(has_unbounded_sizes, module.program_shape.parameters)):
         try:
             return imported(module)

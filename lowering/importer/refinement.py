@@ -40,22 +40,27 @@ _WRAPPER: Final = "stablehlo.shape_refinement_operand_wrapper"
 
 
 def with_argument_shapes(
-    source: StablehloModule, argument_shapes: Sequence[ShapeLike]
+    source: StablehloModule, argument_shapes: Sequence[ShapeLike], caller: str
 ) -> StablehloModule:
-    """Return a module for arguments of these shapes; `source` if it has no unbounded sizes.
+    """Return a module for arguments of these shapes; `source` if it has no unbounded sizes at all.
+
+    Args:
+        source: the module, which is not changed.
+        argument_shapes: the shape of each parameter.
+        caller: the public function, for messages.
 
     Raises:
         ArgumentError: the shapes do not match the parameters of @main.
         LoweringError: the module can't be refined for these sizes.
         OperandError: they are not shapes.
     """
-    parameters = _checked(source, argument_shapes)
-    if not any(map(has_unbounded_sizes, source.program_shape.parameters)):
+    parameters = _checked(source, argument_shapes, caller)
+    if all(map(_is_bounded, source.program_shape.parameters)) and not has_unbounded_values(source):
         return source
     copy = ir.Module.parse(mlir.bytecode(source.module), mlir.new_context())
     arguments = [leaf for shape in parameters for leaf in leaves(shape)]
     _set_argument_shapes(main_function(copy.operation), arguments, copy.context)
-    return _refined(source, copy, parameters)
+    return _refined(source, copy, parameters, caller)
 
 
 def refined(source: StablehloModule) -> StablehloModule:
@@ -64,23 +69,25 @@ def refined(source: StablehloModule) -> StablehloModule:
     Raises:
         LoweringError: sizes contradict each other.
     """
-    return _refined(source, source.module, list(source.program_shape.parameters))
+    return _refined(source, source.module, list(source.program_shape.parameters), "to_computation")
 
 
-def _checked(source: StablehloModule, argument_shapes: Sequence[ShapeLike]) -> list[Shape]:
+def _checked(
+    source: StablehloModule, argument_shapes: Sequence[ShapeLike], caller: str
+) -> list[Shape]:
     """Return the shapes of the parameters with the unbounded sizes replaced."""
     program_shape = source.program_shape
     if isinstance(argument_shapes, (str, bytes)) or not isinstance(argument_shapes, Sequence):
         raise error_of(
             OperandError,
-            "to_computation",
+            caller,
             f"argument_shapes must be a list of shapes, got {brief(argument_shapes)}",
             "pass one shape for each parameter, such as ['f32[8,3]']",
         )
     if len(argument_shapes) != len(program_shape.parameters):
         raise error_of(
             ArgumentError,
-            "to_computation",
+            caller,
             f"{source.name} has {len(program_shape.parameters)} parameters, got "
             f"{len(argument_shapes)} argument_shapes\n  {program_shape}",
             computation=source.name,
@@ -88,13 +95,13 @@ def _checked(source: StablehloModule, argument_shapes: Sequence[ShapeLike]) -> l
     shapes = []
     pairs = zip(argument_shapes, program_shape.parameters, strict=True)
     for number, (value, parameter) in enumerate(pairs):
-        argument = shape_argument("to_computation", f"argument_shapes[{number}]", value)
+        argument = shape_argument(caller, f"argument_shapes[{number}]", value)
         shape = _replaced(parameter, argument)
         if shape is None:
             name = program_shape.parameter_names[number]
             raise error_of(
                 ArgumentError,
-                "to_computation",
+                caller,
                 f"argument_shapes[{number}] must be the shape of parameter {name} of "
                 f"{source.name}, {parameter}, with a size for each unbounded size (?), "
                 f"got {argument}",
@@ -185,7 +192,7 @@ def _int64(numbers: Sequence[int]) -> Any:
 
 
 def _refined(
-    source: StablehloModule, module: ir.Module, parameters: Sequence[Shape]
+    source: StablehloModule, module: ir.Module, parameters: Sequence[Shape], caller: str
 ) -> StablehloModule:
     """Return a refined module; its signature has the nesting of that of `source`."""
     try:
@@ -193,7 +200,7 @@ def _refined(
     except (ValueError, mlir.UnreadableModuleError) as error:
         raise error_of(
             LoweringError,
-            "to_computation",
+            caller,
             f"{source.name} is dynamic, and its sizes can't be inferred for arguments of "
             f"{', '.join(map(str, parameters))}: {_reason(str(error))}",
             detail=str(error),
@@ -208,6 +215,27 @@ def _refined(
     ]
     shape = ProgramShape(parameters, _with_leaves(old.result, results), old.parameter_names)
     return StablehloModule(refined_module, shape, source.functions)
+
+
+def _is_bounded(shape: Shape) -> bool:
+    return not has_unbounded_sizes(shape)
+
+
+def has_unbounded_values(module: StablehloModule) -> bool:
+    """Return whether the result of an operation has an unbounded size."""
+    types = {
+        result.type
+        for operation in operations_in(module.module.operation)
+        for result in operation.results
+    }
+    return any(map(_is_unbounded_type, types))
+
+
+def _is_unbounded_type(mlir_type: ir.Type) -> bool:
+    try:
+        return has_unbounded_sizes(shape_of_type(mlir_type))
+    except LoweringError:
+        return False  # not a type of XLA, which other code refuses
 
 
 def _refuse_unbounded_sizes(module: ir.Module) -> None:

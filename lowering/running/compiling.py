@@ -9,7 +9,14 @@ from typing import Any, Final, Literal, overload
 from builder.errors import OperandError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.types import primitive_type as pt
-from builder.types.shape import ArrayShape, ProgramShape, leaves
+from builder.types.shape import (
+    ArrayShape,
+    ProgramShape,
+    ShapeLike,
+    TokenShape,
+    leaves,
+    nested_text,
+)
 from lowering.errors import CompileError
 from lowering.host.custom_calls import check_registered, failing_calls
 from lowering.jaxlib_api import compilation
@@ -37,6 +44,7 @@ def compile(
     computation: XlaComputation | ModuleSource,
     device: DeviceLike = None,
     *,
+    argument_shapes: Sequence[ShapeLike] | None = None,
     donate: Parameters = (),
     callbacks: Sequence[Callable[..., Any] | None] = (),
     options: Mapping[str, Any] | None = None,
@@ -48,6 +56,7 @@ def compile(
     computation: XlaComputation | ModuleSource,
     device: DeviceLike = None,
     *,
+    argument_shapes: Sequence[ShapeLike] | None = None,
     num_replicas: int = 1,
     num_partitions: int = 1,
     devices: Sequence[DeviceLike] | None = None,
@@ -62,6 +71,7 @@ def compile(
     computation: XlaComputation | ModuleSource,
     device: DeviceLike = None,
     *,
+    argument_shapes: Sequence[ShapeLike] | None = None,
     num_replicas: int = 1,
     num_partitions: int = 1,
     devices: Sequence[DeviceLike] | None = None,
@@ -79,6 +89,8 @@ def compile(
             of a file, text, bytes, or a `Lowered`, `Traced` or `Exported` of jax.
         device: a jax.Device, "cpu", "gpu:1", ...; None for jax's default device. For several
             devices the first; the others follow it on the same platform.
+        argument_shapes: the shape of each parameter, if a program is for arguments of any size, and
+            its parameters have unbounded sizes: f32[8,4] for f32[?,4].
         num_replicas: how many replicas run the program at the same time, each on its own
             arguments; `XlaBuilder.replica_id` distinguishes them.
         num_partitions: the number of partitions of each replica. If a parameter, a result or an op
@@ -112,7 +124,9 @@ def compile(
         `lowering.topology` an UnloadedExecutable.
 
     Raises:
-        LoweringError: StableHLO can't express the computation.
+        LoweringError: StableHLO can't express the computation; its sizes can't be inferred for
+            `argument_shapes`.
+        ArgumentError: `argument_shapes` do not match the parameters.
         CompileError: XLA can't compile it for this device; an operation across devices needs other
             devices; arrays on the device can't have a requested layout; a sharding does not fit
             the partitions or has shards of different sizes.
@@ -139,6 +153,10 @@ def compile(
         computation = lower(computation)
     else:
         computation = module_of(computation, "compile")
+    if argument_shapes is not None:
+        from lowering.importer.refinement import with_argument_shapes  # lazy import
+
+        computation = with_argument_shapes(computation, argument_shapes, "compile")
     if not isinstance(results, str) or results not in ("list", "sharded"):
         rule = f"results must be 'list' or 'sharded', got {brief(results)}"
         raise error_of(OperandError, "compile", rule)
@@ -194,6 +212,10 @@ def compile(
         check_registered(report, name, target.platform, legalized.operation)
         reason = f"XLA can't compile {name} for {target.platform}: {_first_reason(report)}"
         fix = _SIZES_FIX if b"set_dimension_size\0" in legalized.code else ""
+        from lowering.importer.refinement import has_unbounded_values  # lazy import
+
+        if has_unbounded_values(computation):
+            fix = _shapes_fix(shape)
         raise error_of(CompileError, "compile", reason, fix, detail=report) from None
     info = ProgramInfo(
         name=name,
@@ -244,12 +266,22 @@ def _check_sizes(name: str, shape: ProgramShape, *, has_rows: bool) -> None:
             fix = "pass the array padded to its bound, and the size as a separate s32[]"
         elif not all(leaf.is_bounded for leaf in dynamic):
             rule = f"must have sizes that are fixed or bounded, got {part}"
-            fix = "give each size a bound: f32[<=n] instead of f32[?]"
+            fix = _shapes_fix(shape)
         elif any(max(leaf.dimensions) > pt.s32.max for leaf in dynamic):
             rule, fix = f"must have bounded sizes that fit an s32, got {part}", ""
         else:
             continue
         raise error_of(CompileError, "compile", f"{place} of {name} {rule}", fix, shapes=named)
+
+
+def _shapes_fix(shape: ProgramShape) -> str:
+    shapes = [nested_text(parameter, _with_sizes) for parameter in shape.parameters]
+    return f"pass the sizes: lowering.compile(..., argument_shapes={shapes})"
+
+
+def _with_sizes(leaf: ArrayShape | TokenShape) -> str:
+    """Return the text of a shape with 8 for each unbounded size, as an example."""
+    return str(leaf).replace("?", "8")
 
 
 def _first_reason(report: str) -> str:

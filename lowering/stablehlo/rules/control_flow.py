@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from functools import partial
+from itertools import starmap
 from typing import TYPE_CHECKING, Final
 
 from builder.errors import error_of
@@ -11,11 +12,20 @@ from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS
 from builder.types import primitive_type as pt
-from builder.types.shape import ArrayShape, Shape, TupleShape, intern_array
+from builder.types.shape import (
+    UNBOUNDED,
+    ArrayShape,
+    Shape,
+    TokenShape,
+    TupleShape,
+    intern_array,
+    leaves,
+)
 from lowering.errors import LoweringError
 from lowering.mlir.attributes import i64_array
-from lowering.mlir.flattening import flatten
+from lowering.mlir.flattening import flatten, unflatten
 from lowering.stablehlo.rules.common import as_array, compared, filled
+from lowering.stablehlo.rules.dynamic import resized
 from lowering.stablehlo.rules.registry import Region, Value, call_attributes, check, rule
 
 if TYPE_CHECKING:
@@ -43,11 +53,13 @@ def optimization_barrier(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Valu
 def _need_same(
     op: XlaOp, what: str, shape: Shape, expected: Shape, computation: XlaComputation
 ) -> None:
-    """Check that a value has the shape that a computation requires.
+    """Check that a value has the shape that a computation requires, or can be converted to it.
 
-    XLA and shape inference compare sizes, and StableHLO also which of them are bounds.
+    XLA and shape inference compare sizes, and StableHLO also which of them are bounds. A size that
+    is unbounded in one of the shapes is converted.
     """
-    if shape is not expected:
+    pairs = zip(leaves(shape), leaves(expected), strict=True)
+    if shape is not expected and not all(starmap(_is_convertible, pairs)):
         raise error_of(
             LoweringError,
             op.opcode,
@@ -58,16 +70,40 @@ def _need_same(
         )
 
 
+def _is_convertible(shape: ArrayShape | TokenShape, expected: ArrayShape | TokenShape) -> bool:
+    """Return whether the sizes of two shapes differ only where one of them is unbounded."""
+    if not isinstance(shape, ArrayShape) or not isinstance(expected, ArrayShape):
+        return shape is expected
+    ours = zip(shape.dimensions, shape.dynamic_dimensions, strict=True)
+    theirs = zip(expected.dimensions, expected.dynamic_dimensions, strict=True)
+    pairs = zip(ours, theirs, strict=True)
+    return all(one == other or UNBOUNDED in (one[0], other[0]) for one, other in pairs)
+
+
+def _converted(ctx: Emitter, value: Value, shape: Shape, expected: Shape) -> Value:
+    """Emit the conversion of a value to a shape that `_need_same` has checked."""
+    if shape is expected:
+        return value
+    pairs = zip(flatten([value]), leaves(shape), leaves(expected), strict=True)
+    values = [
+        one if old is new else resized(ctx, one, as_array(old), as_array(new))
+        for one, old, new in pairs
+    ]
+    return unflatten(expected, iter(values))
+
+
 @rule("call")
 @rule("composite")
 def call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    """Emit a call, whose operands must have the shapes of the parameters."""
+    """Emit a call with the operands in the shapes of the parameters."""
     computation: XlaComputation = op.attributes["to_apply"]
-    pairs = zip(op.operands, computation.parameters, strict=True)
-    for number, (operand, parameter) in enumerate(pairs):
+    arguments = []
+    pairs = zip(op.operands, operands, computation.parameters, strict=True)
+    for number, (operand, value, parameter) in enumerate(pairs):
         _need_same(op, f"operand {number}", operand.shape, parameter.shape, computation)
+        arguments.append(_converted(ctx, value, operand.shape, parameter.shape))
     name = SCHEMAS[op.opcode].stablehlo
-    return ctx.value(name, op.shape, flatten(operands), call_attributes(ctx, op))
+    return ctx.value(name, op.shape, flatten(arguments), call_attributes(ctx, op))
 
 
 @rule("scan")
@@ -177,6 +213,32 @@ def check_state(op: XlaOp) -> None:
     _need_same(op, "the result of its body", body.root.shape, op.shape, body)
 
 
+def _has_other_sizes(op: XlaOp) -> bool:
+    """Return whether a loop's computations have other unbounded sizes than its state."""
+    condition, body = op.attributes["condition"], op.attributes["body"]
+    shapes = condition.parameters[0].shape, body.parameters[0].shape, body.root.shape
+    return any(shape is not op.shape for shape in shapes)
+
+
+@rule("while", when=_has_other_sizes)
+def while_(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    """Emit a loop whose state has the sizes of the op, converted for each computation."""
+    check_state(op)
+    condition, body = op.attributes["condition"], op.attributes["body"]
+    state = builtins.tuple(leaves(op.shape))
+
+    def applied(computation: XlaComputation, values: list[Value]) -> Value:
+        value = unflatten(op.shape, iter(values))
+        argument = _converted(ctx, value, op.shape, computation.parameters[0].shape)
+        return ctx.emit_ops(computation, [argument])
+
+    def next_state(values: list[Value]) -> Value:
+        return _converted(ctx, applied(body, values), body.root.shape, op.shape)
+
+    regions = [Region(state, partial(applied, condition)), Region(state, next_state)]
+    return ctx.value("stablehlo.while", op.shape, flatten(operands), None, regions)
+
+
 @rule("conditional")
 def conditional(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     branches = op.attributes["branch_computations"]
@@ -185,13 +247,22 @@ def conditional(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         _need_same(op, "a branch's result", branch.root.shape, op.shape, branch)
     is_if = op.operands[0].shape.element_type is pt.pred
     regions = [
-        Region((), partial(_branch, ctx, branch, value))
-        for branch, value in zip(branches, operands[1:], strict=True)
+        Region((), partial(_branch, ctx, op, branch, operand.shape, value))
+        for branch, operand, value in zip(branches, op.operands[1:], operands[1:], strict=True)
     ]
     name = "stablehlo.if" if is_if else "stablehlo.case"
     return ctx.value(name, op.shape, operands[:1], None, regions)
 
 
-def _branch(ctx: Emitter, computation: XlaComputation, operand: Value, _: list[Value]) -> Value:
+def _branch(
+    ctx: Emitter,
+    op: XlaOp,
+    computation: XlaComputation,
+    shape: Shape,
+    operand: Value,
+    _: list[Value],
+) -> Value:
     """Emit a branch, which has no arguments in StableHLO: its operand is a value from outside."""
-    return ctx.emit_ops(computation, [operand])
+    argument = _converted(ctx, operand, shape, computation.parameters[0].shape)
+    result = ctx.emit_ops(computation, [argument])
+    return _converted(ctx, result, computation.root.shape, op.shape)

@@ -51,6 +51,23 @@ def bounded_reshape(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     return _reshaped(ctx, operands[0], shape, sizes)
 
 
+def resized(ctx: Emitter, value: Value, source: ArrayShape, shape: ArrayShape) -> Value:
+    """Emit the same array in a type in which other sizes are unbounded.
+
+    The sizes of both are equal at run time.
+    """
+    sizes = []
+    for dimension in range(shape.rank):
+        known = [
+            array.dimensions[dimension]
+            for array in (shape, source)
+            if not array.dynamic_dimensions[dimension]
+        ]
+        size = constant(ctx, _SIZE, known[0]) if known else _size_of(ctx, value, dimension)
+        sizes.append(size)
+    return _reshaped(ctx, value, shape, sizes)
+
+
 def _reshaped(ctx: Emitter, value: Value, shape: ArrayShape, sizes: list[Value]) -> Value:
     row = intern_array(pt.s32, (1,))
     rows = [ctx.value("stablehlo.reshape", row, [size]) for size in sizes]

@@ -95,6 +95,16 @@ def has_layouts_of_tuples(op: xb.XlaOp) -> bool:
     return shapes is not None and any(shape.is_tuple for shape in shapes)
 
 
+def converts_sizes(op: xb.XlaOp) -> bool:
+    """Whether an op applies computations to values whose unbounded sizes are other ones."""
+    expected = list(op.operands[1:] if op.opcode == "conditional" else op.operands)
+    expected *= 2 if op.opcode == "while" else 1
+    applied = [p.shape for c in op.called_computations for p in c.parameters]
+    results = [op.shape] * len(op.called_computations) if op.opcode == "conditional" else []
+    returned = [c.root.shape for c in op.called_computations] if results else []
+    return [o.shape for o in expected] + results != applied + returned
+
+
 SOME_DIFFER: dict[str, tuple[Reason, ...]] = {
     **dict.fromkeys(
         ["add", "and", "compare", "complex", "maximum", "minimum", "multiply", "or", "shift_left"],
@@ -109,6 +119,7 @@ SOME_DIFFER: dict[str, tuple[Reason, ...]] = {
     # No groups are one group of all in StableHLO.
     "all_to_all": (lambda op: not op.attributes["replica_groups"].groups,),
     "broadcast_in_dim": (has_several_bounds,),
+    **dict.fromkeys(["call", "conditional", "while"], (converts_sizes,)),
     "custom_call": (receives_layouts, is_text_of_mlir, has_layouts_of_tuples),
     # Sizes that are unbounded in the result alone are inferred, and don't follow from the sizes of
     # the parameters.

@@ -390,7 +390,7 @@ def test_unbounded_sizes_at_the_entry():
         lowering.compile(module)
     assert str(caught.value) == (
         "compile: parameter arg0 of main must have sizes that are fixed or bounded, got f32[?]\n"
-        "fix: give each size a bound: f32[<=n] instead of f32[?]"
+        "fix: pass the sizes: lowering.compile(..., argument_shapes=['f32[8]'])"
     )
 
 

@@ -1,0 +1,363 @@
+"""Programs for arguments of any size: lowered, refined for sizes, compiled, compared with NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import builder as xb
+import lowering
+from builder.types.shape import has_unbounded_sizes, leaves
+from lowering import ArgumentError, CompileError, LoweringError
+from lowering.jaxlib_api import hlo_conversion
+
+RANDOM = np.random.default_rng(11)
+SIZES = (0, 1, 4)
+ANY = xb.UNBOUNDED
+
+
+def built(function: Callable[..., Any], *shapes: Any) -> xb.XlaComputation:
+    b = xb.XlaBuilder("program")
+    return b.build(function(*map(b.parameter, shapes)))
+
+
+def argument(shape: Any) -> np.ndarray[Any, Any]:
+    if shape.element_type.is_integral:
+        return RANDOM.integers(0, 3, shape.dimensions).astype(shape.element_type.dtype)
+    return RANDOM.standard_normal(shape.dimensions).astype(shape.element_type.dtype)
+
+
+def of_size(shape: Any, size: int) -> xb.ArrayShape:
+    """Return a shape with `size` for each unbounded size."""
+    sizes = [size if n == ANY else n for n in xb.parse_shape(str(shape)).dimensions]
+    return xb.array_shape(shape.element_type, sizes)
+
+
+def model(x: xb.XlaOp, w: xb.XlaOp, bias: xb.XlaOp, rows: xb.XlaOp) -> list[xb.XlaOp]:
+    """A dense layer, softmax, means, a concatenation, and rows by number."""
+    y = xb.max(xb.add(xb.dot(x, w), bias, broadcast_dimensions=[1]), 0.0)
+    top = xb.reduce(y, float("-inf"), xb.max, [1])
+    powers = xb.exp(xb.sub(y, top, broadcast_dimensions=[0]))
+    softmax = xb.div(powers, xb.reduce(powers, 0.0, xb.add, [1]), broadcast_dimensions=[0])
+    both = xb.concatenate([softmax, x * 2.0 - 1.0], 1)
+    numbers = xb.GatherDimensionNumbers(
+        offset_dims=[1], collapsed_slice_dims=[0], start_index_map=[0], index_vector_dim=1
+    )
+    chosen = xb.gather(both, rows, numbers, [1, 7])
+    return [softmax, both, chosen, xb.reduce(both, 0.0, xb.add, [0])]
+
+
+def expected_model(x: Any, w: Any, bias: Any, rows: Any) -> list[Any]:
+    y = np.maximum(x @ w + bias, 0)
+    powers = np.exp(y - y.max(1, keepdims=True))
+    softmax = powers / powers.sum(1, keepdims=True)
+    both = np.concatenate([softmax, x * 2 - 1], 1)
+    return [softmax, both, both[np.clip(rows, 0, len(x) - 1)], both.sum(0)]
+
+
+MODEL = (xb.f32[ANY, 4], xb.f32[4, 3], xb.f32[3], xb.s32[2])
+
+
+@pytest.mark.parametrize("size", [1, 2, 7])
+def test_a_model_of_any_batch_size(size: int) -> None:
+    program = built(lambda *p: xb.tuple(*model(*p)), *MODEL)
+    assert str(program.program_shape.result) == "(f32[?,3], f32[?,7], f32[2,7], f32[7])"
+    shapes = [of_size(shape, size) for shape in MODEL]
+    arguments = [argument(shape) for shape in shapes]
+    results = lowering.compile(program, argument_shapes=shapes)(*arguments)
+    for result, expected in zip(results, expected_model(*arguments), strict=True):
+        np.testing.assert_allclose(np.asarray(result), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_saved_model_of_any_batch_size(tmp_path: Any) -> None:
+    """One file serves all sizes; the import with sizes has no dynamic operation."""
+    path = tmp_path / "model.mlirbc"
+    lowering.lower(built(lambda *p: xb.tuple(*model(*p)), *MODEL)).save(path)
+    for size in (2, 5):
+        shapes = [of_size(shape, size) for shape in MODEL]
+        arguments = [argument(shape) for shape in shapes]
+        program = lowering.to_computation(path, argument_shapes=shapes)
+        assert all(op.shape.is_static for op in program.ops)
+        for loaded in (program, lowering.load(path)):
+            results = lowering.compile(loaded, argument_shapes=shapes)(*arguments)
+            for result, expected in zip(results, expected_model(*arguments), strict=True):
+                np.testing.assert_allclose(np.asarray(result), expected, rtol=1e-5, atol=1e-6)
+
+
+def shifted(x: xb.XlaOp) -> xb.XlaOp:
+    """Add the number of rows to each row, in a loop."""
+    count = xb.get_dimension_size(x, 0)
+    start = [x.builder.constant(0, xb.s32), x]
+    return xb.while_(lambda s: s[0] < count, lambda s: (s[0] + 1, s[1] + 1.0), start)[1]
+
+
+TWO = xb.f32[ANY, 4]
+VECTOR = xb.f32[ANY]
+
+# A function of parameters of some shapes, and the same in NumPy.
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Callable[..., Any]]] = {
+    "number": (lambda x: 1.0 - x, (TWO,), lambda x: 1 - x),
+    "scalar": (lambda x, y: x * y, (TWO, xb.f32[()]), lambda x, y: x * y),
+    "ones": (lambda x, y: x + y, (TWO, xb.f32[1, 4]), lambda x, y: x + y),
+    "column": (lambda x, y: x + y, (TWO, xb.f32[ANY, 1]), lambda x, y: x + y),
+    "outer": (lambda x, y: x + y, (xb.f32[ANY, 1], xb.f32[1, 4]), lambda x, y: x + y),
+    "row": (lambda x, y: xb.mul(x, y, [1]), (TWO, xb.f32[4]), lambda x, y: x * y),
+    "comparison": (lambda x: x > 0.0, (TWO,), lambda x: x > 0),
+    "select": (lambda x: xb.select(x > 0, x, 0.5), (TWO,), lambda x: np.where(x > 0, x, 0.5)),
+    "select_numbers": (
+        lambda x: xb.select(x > 0, x.builder.constant(2.0, xb.f32), 0.5),
+        (TWO,),
+        lambda x: np.where(x > 0, 2.0, 0.5).astype(np.float32),
+    ),
+    "clamp": (lambda x: xb.clamp(-0.5, x, 0.5), (TWO,), lambda x: np.clip(x, -0.5, 0.5)),
+    "clamp_scalar": (
+        lambda x, y: xb.clamp(x, y, x + 1.0),
+        (VECTOR, xb.f32[()]),
+        lambda x, y: np.clip(y, x, x + 1),
+    ),
+    "map": (
+        lambda x, y: xb.map([x, y], lambda a, b: a * b + 1.0),
+        (TWO, xb.f32[()]),
+        lambda x, y: x * y + 1,
+    ),
+    "reciprocal": (lambda x: xb.reciprocal(x), (TWO,), lambda x: 1 / x),
+    "mean": (
+        lambda x: xb.reduce(x, 0.0, xb.add, [0]),
+        (TWO,),
+        lambda x: x.sum(0),
+    ),
+    "transpose": (lambda x: xb.transpose(x, [1, 0]), (TWO,), lambda x: x.T),
+    "concatenate": (
+        lambda x, y: xb.concatenate([x, y, x], 0),
+        (TWO, xb.f32[2, 4]),
+        lambda x, y: np.concatenate([x, y, x]),
+    ),
+    "pad": (
+        lambda x: xb.pad(x, 7.0, [(1, 2, 1), (0, 1, 0)]),
+        (TWO,),
+        lambda x: padded(x),
+    ),
+    "reverse": (lambda x: xb.rev(x, [0]), (TWO,), lambda x: x[::-1]),
+    "sort": (lambda x: xb.sort(x, dimension=0), (TWO,), lambda x: np.sort(x, 0)),
+    "dot": (
+        lambda x, y: xb.dot_general(x, y, (([0], [0]), ([], []))),
+        (TWO, xb.f32[ANY, 3]),
+        lambda x, y: x.T @ y,
+    ),
+    "batched_dot": (
+        lambda x, y: xb.dot_general(x, y, (([2], [1]), ([0], [0]))),
+        (xb.f32[ANY, 2, 4], xb.f32[ANY, 4, 3]),
+        lambda x, y: x @ y,
+    ),
+    "convolution": (
+        lambda x, y: xb.conv(x, y, [1], xb.Padding.SAME),
+        (xb.f32[ANY, 1, 6], xb.f32[1, 1, 3]),
+        lambda x, y: np.array(
+            [np.convolve(row[0], y[0, 0][::-1], "same") for row in x], np.float32
+        ).reshape(-1, 1, 6),
+    ),
+    "reduce_window": (
+        lambda x: xb.reduce_window(x, 0.0, xb.add, [1, 2], [1, 2], xb.Padding.VALID),
+        (TWO,),
+        lambda x: x.reshape(-1, 2, 2).sum(2),
+    ),
+    "loop": (shifted, (TWO,), lambda x: x + len(x)),
+    "conditional": (
+        lambda x, p: xb.conditional(p > 0, x, lambda v: v * 2.0, x, lambda v: v - 1.0),
+        (TWO, xb.f32[()]),
+        lambda x, p: x * 2 if p > 0 else x - 1,
+    ),
+    "call": (lambda x: xb.call(lambda v: v + v * 3.0, x), (TWO,), lambda x: x + x * 3),
+    "flat": (
+        lambda x: xb.dynamic_reshape(x, [xb.get_dimension_size(x, 0) * 4], [ANY], [True]),
+        (TWO,),
+        lambda x: x.ravel(),
+    ),
+    "zeros": (
+        lambda x, y: xb.dynamic_broadcast_in_dim(
+            y, xb.concatenate([xb.reshape(xb.get_dimension_size(x, 0), [1])] * 2, 0), [], "f32[?,?]"
+        ),
+        (VECTOR, xb.f32[()]),
+        lambda x, y: np.full((len(x), len(x)), y, np.float32),
+    ),
+    "set_by_index": (
+        lambda x, y: xb.dynamic_update_slice(xb.concatenate([x, y], 0), y, [1, 0]),
+        (TWO, xb.f32[1, 4]),
+        lambda x, y: updated(np.concatenate([x, y]), y),
+    ),
+    "scatter": (
+        lambda x, i, y: xb.scatter(
+            xb.concatenate([x, y, y, y], 0),
+            i,
+            y,
+            xb.add,
+            xb.ScatterDimensionNumbers(
+                update_window_dims=[1],
+                inserted_window_dims=[0],
+                scatter_dims_to_operand_dims=[0],
+                index_vector_dim=1,
+            ),
+        ),
+        (TWO, xb.s32[1], xb.f32[1, 4]),
+        lambda x, i, y: added(np.concatenate([x, y, y, y]), i, y),
+    ),
+    "top": (
+        lambda x: xb.top_k(x, 2)[0],
+        (TWO,),
+        lambda x: np.sort(x, 1)[:, :1:-1],
+    ),
+}
+
+
+def padded(x: Any) -> Any:
+    result = np.full((max(2 * len(x) - 1, 0) + 3, 5), 7, np.float32)
+    if len(x):
+        result[1 : 2 * len(x) : 2, :4] = x
+    return result
+
+
+def updated(x: Any, y: Any) -> Any:
+    start = min(1, len(x) - 1)
+    x[start : start + 1] = y
+    return x
+
+
+def added(x: Any, i: Any, y: Any) -> Any:
+    x[i[0]] += y[0]
+    return x
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_of_any_size(name: str) -> None:
+    function, parameters, reference = PROGRAMS[name]
+    program = built(function, *parameters)
+    module = lowering.lower(program)
+    assert module.module.operation.verify()
+    # XLA's parser and converter accept the same program as text.
+    assert hlo_conversion.hlo_text_to_stablehlo(str(program))
+    for size in SIZES:
+        shapes = [of_size(shape, size) for shape in parameters]
+        arguments = [argument(shape) for shape in shapes]
+        result = lowering.compile(module, argument_shapes=shapes)(*arguments)
+        expected = reference(*arguments)
+        assert np.asarray(result).shape == expected.shape
+        np.testing.assert_allclose(np.asarray(result), expected, rtol=1e-5, atol=1e-5)
+
+
+def call_of(parameter: str, operand: Any) -> xb.XlaComputation:
+    inner = xb.XlaBuilder("inner")
+    doubled = inner.build(inner.parameter(parameter) * 2.0)
+    return built(lambda x: xb.call(doubled, x), operand)
+
+
+def loop_of(parameter: str, operand: Any) -> xb.XlaComputation:
+    """Three times the sum of the state and 1, whose computations have another size of the state."""
+    state = xb.tuple_shape([xb.s32[()], parameter])
+    goes_on, step = xb.XlaBuilder("goes_on"), xb.XlaBuilder("step")
+    goes_on = goes_on.build(goes_on.parameter(state)[0] < 3)
+    count, x = step.parameter(state)
+    step = step.build(xb.tuple(count + 1, x + 1.0))
+    return built(
+        lambda x: xb.while_(goes_on, step, xb.tuple(x.builder.constant(0, xb.s32), x))[1], operand
+    )
+
+
+def branch_of(parameter: str, operand: Any) -> xb.XlaComputation:
+    b = xb.XlaBuilder("halved")
+    halved = b.build(b.parameter(parameter) * 0.5)
+    return built(
+        lambda x: xb.conditional(x.builder.constant(1, xb.s32), [halved, halved], [x, x]), operand
+    )
+
+
+@pytest.mark.parametrize("parameter", ["f32[?]", "f32[5]"])
+@pytest.mark.parametrize("operand", ["f32[?]", "f32[5]"])
+@pytest.mark.parametrize(
+    ("program", "reference"),
+    [(call_of, lambda x: x * 2), (loop_of, lambda x: x + 3), (branch_of, lambda x: x * 0.5)],
+)
+def test_computations_of_another_size(
+    program: Callable[..., Any], reference: Callable[..., Any], parameter: str, operand: str
+) -> None:
+    """A computation for any size is applied to a value of one size, and the reverse."""
+    module = lowering.lower(program(parameter, operand))
+    assert module.module.operation.verify()
+    x = RANDOM.standard_normal(5).astype(np.float32)
+    result = lowering.compile(module, argument_shapes=["f32[5]"])(x)
+    np.testing.assert_allclose(np.asarray(result), reference(x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("program", [call_of, loop_of])
+def test_compilation_requests_the_sizes_of_static_parameters(program: Callable[..., Any]) -> None:
+    """Values have unbounded sizes that follow from the parameters' static sizes."""
+    with pytest.raises(
+        CompileError, match=r"\nfix: pass the sizes: .*argument_shapes=\['f32\[5\]'\]"
+    ):
+        lowering.compile(program("f32[?]", "f32[5]"))
+
+
+def test_a_size_that_the_computation_does_not_have_is_refused() -> None:
+    for program in (call_of, loop_of, branch_of):
+        module = lowering.lower(program("f32[5]", "f32[?]"))
+        with pytest.raises(
+            LoweringError, match=r"compile: program is dynamic, and its sizes can't"
+        ):
+            lowering.compile(module, argument_shapes=["f32[4]"])
+
+
+def test_compilation_requests_the_sizes() -> None:
+    program = built(lambda x, y: xb.tuple(x + 1.0, y), TWO, "(f32[3], f32[?])")
+    for source in (program, lowering.lower(program)):
+        with pytest.raises(CompileError) as caught:
+            lowering.compile(source)
+        rule, fix, *_ = str(caught.value).splitlines()
+        assert rule == (
+            "compile: parameter p0 of program must have sizes that are fixed or bounded, got "
+            "f32[?,4]"
+        )
+        assert fix == (
+            "fix: pass the sizes: lowering.compile(..., argument_shapes=['f32[8,4]', "
+            "'(f32[3], f32[8])'])"
+        )
+        with pytest.raises(ArgumentError, match=r"compile: argument_shapes\[0\] must be the shape"):
+            lowering.compile(source, argument_shapes=["f32[8,5]", "(f32[3], f32[8])"])
+        with pytest.raises(ArgumentError, match=r"compile: program has 2 parameters, got 1 arg"):
+            lowering.compile(source, argument_shapes=["f32[8,4]"])
+        with pytest.raises(xb.OperandError, match=r"compile: argument_shapes must be a list"):
+            lowering.compile(source, argument_shapes="f32[8,4]")
+        x, y = np.ones((2, 4), np.float32), np.ones(1, np.float32)
+        shapes = ["f32[2,4]", "(f32[3], f32[1])"]
+        result, (_, same) = lowering.compile(source, argument_shapes=shapes)(
+            x, (np.ones(3, np.float32), y)
+        )
+        assert (np.asarray(result) == 2).all()
+        assert np.asarray(same).shape == (1,)
+
+
+def test_sizes_that_contradict_each_other_are_refused() -> None:
+    program = built(lambda x, y: x + y, VECTOR, VECTOR)
+    with pytest.raises(LoweringError, match="its sizes can't be inferred for arguments of f32"):
+        lowering.compile(program, argument_shapes=["f32[2]", "f32[3]"])
+    # At run time a size of 1 is broadcast to a known size, and no other size is.
+    program = built(lambda x, y: x + y, VECTOR, xb.f32[3])
+    executable = lowering.compile(program, argument_shapes=["f32[1]", "f32[3]"])
+    result = executable(np.ones(1, np.float32), np.arange(3, dtype=np.float32))
+    assert np.asarray(result).tolist() == [1, 2, 3]
+    with pytest.raises(LoweringError, match="its sizes can't be inferred for arguments of f32"):
+        lowering.compile(program, argument_shapes=["f32[2]", "f32[3]"])
+
+
+def test_the_sizes_are_shared_by_no_other_program() -> None:
+    """The lowered module is not changed, so it can be compiled for other sizes."""
+    module = lowering.lower(built(lambda x: x * 2.0, VECTOR))
+    text = module.text
+    for size in (4, 2):
+        x = np.ones(size, np.float32)
+        assert (
+            np.asarray(lowering.compile(module, argument_shapes=[f"f32[{size}]"])(x)).size == size
+        )
+    assert module.text == text
+    assert any(map(has_unbounded_sizes, leaves(module.program_shape.result)))

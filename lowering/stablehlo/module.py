@@ -46,6 +46,7 @@ from lowering.jaxlib_api import versions
 from lowering.mlir.attributes import ARGUMENT_NAME
 from lowering.mlir.flattening import leaf_paths
 from lowering.mlir.operations import attribute_text, entry_text, functions_in
+from lowering.mlir.printing import module_text
 from lowering.mlir.types import shape_of_type
 from lowering.pjrt.entry_layouts import LAYOUT_MODE
 from lowering.reading import module_reader
@@ -113,7 +114,7 @@ class StablehloModule:
             locations: whether to print the name and source line of each operation.
         """
         locations = flag("to_text", "locations", locations)
-        return str(self.module.operation.get_asm(enable_debug_info=locations))
+        return module_text(self.module, locations=locations)
 
     @property
     def bytecode(self) -> bytes:

@@ -1,0 +1,28 @@
+"""MLIR text of modules, in a form that MLIR's parser reads."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from jaxlib.mlir import ir
+
+_SCALAR_SLICE: Final = re.compile(
+    r"^(\s*%[\w#:]+ = )stablehlo\.dynamic_slice (%[\w#]+), , sizes = \[\]", re.MULTILINE
+)
+"""A slice of a scalar, whose list of indices is empty. A line can't begin inside of a string."""
+
+
+def module_text(module: ir.Module, *, locations: bool = False) -> str:
+    """Return the text of a module.
+
+    Args:
+        module: the module.
+        locations: whether to print the location of each operation.
+    """
+    text = str(module.operation.get_asm(enable_debug_info=locations))
+    if ", , sizes = []" not in text:
+        return text
+    # StableHLO's parser does not read what its printer writes here; the generic form is read.
+    generic = r'\1"stablehlo.dynamic_slice"(\2) <{slice_sizes = array<i64>}>'
+    return _SCALAR_SLICE.sub(generic, text)

@@ -95,7 +95,7 @@ def test_a_reusable_function_is_refused() -> None:
     function = xb.computation(lambda x: x)
     with pytest.raises(TypeError, match=r"fix: lower function\.computation\(shape"):
         lowering.lower(function)
-    with pytest.raises(TypeError, match=r"fix: compile function\.computation\(shape"):
+    with pytest.raises(TypeError, match=r"fix: pass function\.computation\(shape"):
         lowering.compile(function)
 
 

@@ -710,10 +710,8 @@ def test_values_that_are_neither_paths_nor_bytes(affine, tmp_path):
 
     assert refusal(lowering.load_bytes, 7) == "load_bytes: expected bytes or text, got int"
     assert refusal(lowering.load_bytes, tmp_path).endswith("\nfix: use lowering.load for a file")
-    a_path = "a path must be a string or a pathlib.Path, got"
-    assert refusal(lowering.load, 3) == f"load: {a_path} int"
-    assert refusal(lowering.load, b"a.mlir") == f"load: {a_path} bytes\nfix: use os.fsdecode(path)"
-    assert "fix: use lowering.load_bytes" in refusal(lowering.load, bytearray(b"module {}"))
+    expected = "expected a module, a path, text, bytes or an object of jax"
+    assert refusal(lowering.load, 3) == f"load: {expected}, got 3"
     assert refusal(affine.save, b"a.mlir") == f"save: {a_path} bytes\nfix: use os.fsdecode(path)"
     assert refusal(affine.save, None) == f"save: {a_path} NoneType"
     for kind in (bytes, bytearray, memoryview):

@@ -77,6 +77,24 @@ class XlaComputation:
         <BLANKLINE>
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_applications",
+        "_called",
+        "_users",
+        "aliases",
+        "annotations",
+        "donors",
+        "name",
+        "ops",
+        "parameters",
+        "plans",
+        "program_shape",
+        "root",
+        "sharding_form",
+        "signature",
+    )
+
     def __init__(
         self,
         name: str,

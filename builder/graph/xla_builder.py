@@ -73,6 +73,24 @@ class XlaBuilder:
         (x: f32[32,784], w: f32[784,10], bias: f32[10]) -> f32[32,10]
     """
 
+    __slots__ = (
+        "annotations",
+        "built",
+        "captured",
+        "child",
+        "current_metadata",
+        "donations",
+        "is_open",
+        "last_tokens",
+        "name",
+        "ops",
+        "parameter_names",
+        "parameters",
+        "parent",
+        "purpose",
+        "sharding_form",
+    )
+
     def __init__(self, name: str = "computation") -> None:
         if not isinstance(name, str) or not name:
             raise OperandError(f"XlaBuilder: name must be a non-empty string, got {brief(name)}")

@@ -57,6 +57,11 @@ class Leaf:
         path: the position within the parameter's tuple: "[0][1]".
     """
 
+    __slots__ = (
+        *("aval", "is_static_array", "layout", "name", "number", "path"),
+        *("requested_layout", "shape", "target"),
+    )
+
     def __init__(
         self, shape: ArrayShape | TokenShape, target: Target, number: int, name: str, path: str
     ) -> None:
@@ -102,6 +107,8 @@ class Arguments:
         place: for messages, where there are several devices: " for replica 3"; else empty.
         donated: the numbers of the leaves whose arrays a call consumes.
     """
+
+    __slots__ = ("donated", "leaves", "name", "place", "program_shape", "sharding")
 
     def __init__(
         self,

@@ -73,6 +73,11 @@ class PartitionedExecutable(CompiledProgram):
         ...     assert np.asarray(negate(result)).tolist() == [[1.0, 1.0]] * 4
     """
 
+    __slots__ = (
+        *("_accepted", "_arguments", "_is_flat", "_launcher", "_pack"),
+        *("parameter_shardings", "result_shardings"),
+    )
+
     def __init__(self, loaded: Any, info: ProgramInfo, devices: Sequence[jax.Device]) -> None:
         super().__init__(loaded, info, devices)
         parameters, result = info.shape.parameters, info.shape.result
@@ -143,6 +148,8 @@ class PartitionedExecutable(CompiledProgram):
 
 class _ShardedArguments(Arguments):
     """The arguments of a partitioned program."""
+
+    __slots__ = ()
 
     def __init__(self, info: ProgramInfo, targets: Sequence[ShardedTarget]) -> None:
         sharding: Any = sharding_of(targets[0].device) if targets else None

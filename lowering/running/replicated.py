@@ -78,6 +78,12 @@ class ReplicatedExecutable(CompiledProgram):
         ...     assert np.asarray(run(once)).tolist() == [[8.0, 15.5]] * 2
     """
 
+    __slots__ = (
+        *("_accepted", "_arguments", "_common", "_in_rows", "_launcher", "_numbers", "_pack"),
+        "_rows",
+        *("_unsharded", "local_devices", "num_partitions", "num_replicas", "sharding"),
+    )
+
     def __init__(self, loaded: Any, info: ProgramInfo, devices: Sequence[jax.Device]) -> None:
         super().__init__(loaded, info, devices)
         self.num_replicas = info.num_replicas

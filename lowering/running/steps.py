@@ -36,6 +36,11 @@ class Steps:
             or are nested in several tuples.
     """
 
+    __slots__ = (
+        *("_device", "_execute", "_loaded"),
+        *("arguments", "direct_results", "info", "is_flat", "pack"),
+    )
+
     def __init__(self, loaded: Any, info: ProgramInfo, device: jax.Device) -> None:
         parameters, result = info.shape.parameters, info.shape.result
         sharding = sharding_of(device)

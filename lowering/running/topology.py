@@ -171,6 +171,8 @@ class UnloadedExecutable(CompiledProgram):
         devices: the devices that it was compiled for.
     """
 
+    __slots__ = ()
+
     def __call__(self, /, *_args: Any, **_by_name: Any) -> NoReturn:
         """Raise DeviceError: there is no device to run it on."""
         self._prepare((), {})

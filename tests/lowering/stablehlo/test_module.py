@@ -712,6 +712,7 @@ def test_values_that_are_neither_paths_nor_bytes(affine, tmp_path):
     assert refusal(lowering.load_bytes, tmp_path).endswith("\nfix: use lowering.load for a file")
     expected = "expected a module, a path, text, bytes or an object of jax"
     assert refusal(lowering.load, 3) == f"load: {expected}, got 3"
+    a_path = "a path must be a string or a pathlib.Path, got"
     assert refusal(affine.save, b"a.mlir") == f"save: {a_path} bytes\nfix: use os.fsdecode(path)"
     assert refusal(affine.save, None) == f"save: {a_path} NoneType"
     for kind in (bytes, bytearray, memoryview):

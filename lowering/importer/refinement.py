@@ -33,6 +33,7 @@ from lowering.importer.failures import failure
 from lowering.jaxlib_api import artifacts, mlir
 from lowering.mlir.operations import main_function, operations_in
 from lowering.mlir.types import mlir_type, shape_of_type
+from lowering.reading.helper_process import in_helper
 from lowering.stablehlo.module import StablehloModule
 
 _WRAPPER: Final = "stablehlo.shape_refinement_operand_wrapper"
@@ -195,15 +196,21 @@ def _refined(
     source: StablehloModule, module: ir.Module, parameters: Sequence[Shape], caller: str
 ) -> StablehloModule:
     """Return a refined module; its signature has the nesting of that of `source`."""
+    code = mlir.bytecode(module)
     try:
-        refined_module = mlir.read_module(mlir.new_context(), artifacts.refined(module))
-    except (ValueError, mlir.UnreadableModuleError) as error:
+        if artifacts.REFINING_DIVIDES_BY_ZERO and _may_divide_by_zero(module.operation):
+            code = in_helper(artifacts.refined_code, code, crash_reason=_CRASHED)
+        else:
+            code = artifacts.refined_code(code)
+        refined_module = mlir.read_module(mlir.new_context(), code)
+    except mlir.UnreadableModuleError as error:
         raise error_of(
             LoweringError,
             caller,
             f"{source.name} is dynamic, and its sizes can't be inferred for arguments of "
             f"{', '.join(map(str, parameters))}: {_reason(str(error))}",
-            detail=str(error),
+            _FIX if error.reason == _CRASHED else "",
+            detail=error.detail or error.reason,
         ) from None
     _refuse_unbounded_sizes(refined_module)
     main = main_function(refined_module.operation)
@@ -236,6 +243,27 @@ def _is_unbounded_type(mlir_type: ir.Type) -> bool:
         return has_unbounded_sizes(shape_of_type(mlir_type))
     except LoweringError:
         return False  # not a type of XLA, which other code refuses
+
+
+_CRASHED: Final = "jaxlib crashed, probably on an integer division by zero"
+_FIX: Final = "select 1 where an integer divisor is 0, or use jaxlib 0.12"
+
+
+def _may_divide_by_zero(module: ir.Operation) -> bool:
+    """Return whether an integer divisor is anything but a constant without zeros."""
+    for operation in operations_in(module, ("stablehlo.divide", "stablehlo.remainder")):
+        divisor = operation.operands[1]
+        if isinstance(ir.ShapedType(divisor.type).element_type, ir.IntegerType):
+            owner = getattr(divisor.owner, "operation", None)
+            if owner is None or owner.name != "stablehlo.constant":
+                return True
+            try:
+                elements = np.array(owner.attributes["value"])
+            except (BufferError, TypeError):
+                return True  # MLIR's Python bindings can't read these elements
+            if not elements.all():
+                return True
+    return False
 
 
 def _refuse_unbounded_sizes(module: ir.Module) -> None:

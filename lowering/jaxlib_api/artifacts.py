@@ -8,9 +8,9 @@ from typing import Any, Final
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from lowering.jaxlib_api.mlir import bytecode, new_context
+from lowering.jaxlib_api.mlir import UnreadableModuleError, bytecode, new_context
 from lowering.jaxlib_api.native import jax_extension
-from lowering.jaxlib_api.versions import current_version
+from lowering.jaxlib_api.versions import current_version, jaxlib_version
 
 _OTHER_DIALECTS: Final = (b"chlo\0", b"mhlo\0", b"sdy\0")
 """Bytecode with operations of these dialects contains these strings; other bytecode may, too."""
@@ -97,10 +97,27 @@ def refined(module: ir.Module) -> bytes:
         ValueError: sizes contradict each other, or an assertion fails; the text is the report.
     """
     try:
+        return refined_code(bytecode(module))
+    except UnreadableModuleError as error:
+        raise ValueError(error.reason) from None
+
+
+REFINING_DIVIDES_BY_ZERO: Final = tuple(map(int, jaxlib_version().split(".")[:2])) < (0, 12)
+"""Whether a signal ends the process if `refined_code` folds an integer division by zero."""
+
+
+def refined_code(code: bytes) -> bytes:
+    """Refine a module as `refined` does, from bytecode to bytecode.
+
+    Raises:
+        UnreadableModuleError: sizes contradict each other, or an assertion fails; the reason is the
+            report.
+    """
+    try:
         # Sizes may remain dynamic; a later error about one can name its operation.
-        refined_code: bytes = jax_extension.mlir.refine_polymorphic_shapes(
-            bytecode(module), enable_shape_assertions=True, validate_static_shapes=False
+        refined_bytes: bytes = jax_extension.mlir.refine_polymorphic_shapes(
+            code, enable_shape_assertions=True, validate_static_shapes=False
         )
     except (RuntimeError, ValueError) as error:  # RuntimeError: jax.errors.JaxRuntimeError
-        raise ValueError(str(error)) from None
-    return refined_code
+        raise UnreadableModuleError(str(error)) from None
+    return refined_bytes

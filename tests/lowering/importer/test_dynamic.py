@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from support import assert_identical
 import builder as xb
 import lowering
 from lowering import ArgumentError, LoweringError, ModuleFileError
+from lowering.jaxlib_api import artifacts
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -303,6 +305,34 @@ def test_sizes_that_violate_constraints() -> None:
 
 
 # Sizes that can't be inferred
+
+
+@pytest.mark.parametrize("divisor", ["zero", "one", "n", "late"])
+def test_refinement_of_integer_divisions(divisor: str) -> None:
+    """jaxlib 0.10 crashes where it folds a division by zero, so a helper process refines."""
+    module = lowering.load_bytes(
+        f"""module @m {{ func.func @main(%x: tensor<?xf32>) -> (tensor<?xf32>, tensor<i32>) {{
+          %a = stablehlo.constant dense<7> : tensor<i32>
+          %zero = stablehlo.constant dense<0> : tensor<i32>
+          %one = stablehlo.constant dense<1> : tensor<i32>
+          %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+          %late = stablehlo.subtract %n, %n : tensor<i32>
+          %q = stablehlo.divide %a, %{divisor} : tensor<i32>
+          return %x, %q : tensor<?xf32>, tensor<i32>
+        }} }}"""
+    )
+    if divisor in ("zero", "late") and artifacts.REFINING_DIVIDES_BY_ZERO:
+        reason = (
+            "to_computation: m is dynamic, and its sizes can't be inferred for arguments of "
+            "f32[3]: jaxlib crashed, probably on an integer division by zero\n"
+            "fix: select 1 where an integer divisor is 0, or use jaxlib 0.12"
+        )
+        with pytest.raises(LoweringError, match=re.escape(reason)):
+            lowering.to_computation(module, argument_shapes=[xb.f32[3]])
+        return
+    computation = lowering.to_computation(module, argument_shapes=[xb.f32[3]])
+    results = lowering.compile(computation)(np.ones(3, np.float32))
+    assert int(results[1]) == {"zero": -1, "late": -1, "one": 7, "n": 2}[divisor]
 
 
 def test_missing_argument_shapes_are_requested() -> None:

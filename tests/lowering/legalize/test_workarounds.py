@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from processes import run_python
 from support import run
 
 import builder as xb
@@ -269,6 +270,38 @@ def test_constants_divided_by_zero(name: str, t: xb.PrimitiveType) -> None:
     expected = np.array({"div": -1, "rem": 5}[name]).astype(t.dtype)
     for got in evaluate(program):
         assert_array_equal(got.reshape(()), expected)
+
+
+_LATE_ZEROS = """
+import numpy as np
+
+import builder as xb
+import lowering
+
+b = xb.XlaBuilder("late")
+x = b.parameter(xb.s32[2])
+seven, zero = (b.constant(np.array([n, n], np.int32)) for n in (7, 0))
+far = zero
+for _ in range(300):
+    far = xb.neg(far)
+zeros = [
+    *(x - x, x * 0, x ^ x, x & 0, far, xb.clamp(0, x, 0)),
+    xb.broadcast(xb.get_dimension_size(x, 0) - 2, [2]),
+    xb.slice(xb.concatenate([zero, x], 0), [0], [2]),
+    xb.optimization_barrier(zero),
+]
+results = [f(seven, divisor) for divisor in zeros for f in (xb.div, xb.rem)]
+computation = b.build(xb.tuple(*results))
+for program in (computation, lowering.load_bytes(str(lowering.lower(computation)))):
+    got = lowering.compile(program, "cpu")(np.array([1, 2], np.int32))
+    assert [r.tolist() for r in map(np.asarray, got)] == [[-1, -1], [7, 7]] * len(zeros), got
+print("done")
+"""
+
+
+def test_divisors_that_xla_simplifies_to_zero() -> None:
+    """In another process, which XLA would end; also from a file."""
+    assert run_python("-c", _LATE_ZEROS).stdout == "done\n"
 
 
 def test_a_stride_beyond_the_slice() -> None:

@@ -74,6 +74,8 @@ def _entry(rewrite: Rewrite) -> str:
 def _program(reproducer: Reproducer) -> str:
     observed = ", ".join(f"{version} {result}" for version, result in reproducer.observed.items())
     replicas = f" on {reproducer.replicas} replicas" if reproducer.replicas > 1 else ""
+    if reproducer.partitions > 1:
+        replicas = f" on {reproducer.partitions} partitions"
     return (
         f"`{reproducer.name}`: {reproducer.defect} Observed on CPU{replicas} with jaxlib "
         f"{observed}.\n\n"

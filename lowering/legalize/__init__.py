@@ -35,6 +35,7 @@ from lowering.legalize import (
     indexing as indexing,
     linalg as linalg,
     normalization as normalization,
+    padding as padding,
     random as random,
     reduction as reduction,
     sorting as sorting,
@@ -123,6 +124,7 @@ def legalize(
         return Legalized(module.operation, code, ())
     copy = module.operation.clone()
     target = Target(name, platform, num_replicas, num_partitions, devices, functions, supplied)
+    target.is_partitioned = partitioning is not None
     changed = apply_rewrites(target, copy.operation, table)
     if not (changed or always_changes or has_collectives):
         return Legalized(module.operation, code, ())

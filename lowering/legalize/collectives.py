@@ -34,6 +34,21 @@ _REDUCERS: Final = ("add", "multiply", "maximum", "minimum")
 _MOVING: Final = ("stablehlo.all_gather", "stablehlo.all_to_all", "stablehlo.collective_permute")
 
 
+@rewrite("stablehlo.all_gather", "stablehlo.reduce_scatter", platforms=ALL_PLATFORMS)
+def collectives_without_elements(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Replace results without elements by constants.
+
+    On one device, XLA divides by the number of elements while it compiles, and a signal ends the
+    process.
+
+    Shown by: all_gather_without_elements, reduce_scatter_without_elements.
+    """
+    shapes = [b.array_of(result) for result in operation.results]
+    if not all(shape.is_static and 0 in shape.dimensions for shape in shapes):
+        return None
+    return [b.filled(shape, 0) for shape in shapes]
+
+
 @rewrite(*_MOVING, platforms=("gpu",))
 def collectives_of_two_bits(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Send elements of s2 and u2 as s8 and u8.

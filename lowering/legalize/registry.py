@@ -50,6 +50,7 @@ class Target:
         functions: the Python functions recorded in the module.
         supplied: the Python functions that a module of jax calls by index; None for one that is
             never called.
+        is_partitioned: whether XLA partitions the program.
         callbacks: the Python functions that the module calls, in the order of their indices.
         failure: the errors that these functions raise on several devices.
         created: the operations created by the rewrite that is running.
@@ -65,6 +66,7 @@ class Target:
     devices: Sequence[Any] = ()
     functions: Sequence[PythonFunction] = ()
     supplied: Sequence[Callable[..., Any] | None] = ()
+    is_partitioned: bool = False
     callbacks: list[Callable[..., Any]] = field(default_factory=list)
     failure: SharedFailure = field(default_factory=SharedFailure)
     created: list[ir.Operation] = field(default_factory=list)

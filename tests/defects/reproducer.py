@@ -6,6 +6,7 @@ A file begins with comment lines:
     // ARGS: a NumPy expression for the tuple of arguments; omitted if there are none.
     // WANT: a NumPy expression for the tuple of expected results.
     // REPLICAS: the number of replicas, if not 1. WANT is then the results of each replica.
+    // PARTITIONS: the number of partitions, if XLA partitions the module.
     // OBSERVED: 0.10 wrong, 0.12 right
 
 OBSERVED has one word for each version of jaxlib that was tried, on CPU: "wrong" for other results,
@@ -36,6 +37,7 @@ class Reproducer(NamedTuple):
         module: the text of the module, without the comment lines.
         arguments, want: arrays.
         replicas: the number of replicas.
+        partitions: the number of partitions.
         observed: by version of jaxlib, such as "0.10".
         arguments_text, want_text: the expressions in the file.
     """
@@ -46,6 +48,7 @@ class Reproducer(NamedTuple):
     arguments: tuple[Any, ...]
     want: tuple[Any, ...]
     replicas: int
+    partitions: int
     observed: dict[str, str]
     arguments_text: str
     want_text: str
@@ -67,6 +70,7 @@ def read(name: str) -> Reproducer:
         arguments=_evaluate(arguments),
         want=_evaluate(want),
         replicas=int(fields.get("REPLICAS", "1")),
+        partitions=int(fields.get("PARTITIONS", "1")),
         observed=observed,
         arguments_text=arguments,
         want_text=want,
@@ -90,7 +94,8 @@ def differing_results(reproducer: Reproducer) -> list[list[Any]]:
 
     module, count = lowering.load_bytes(reproducer.module), reproducer.replicas
     if count == 1:
-        by_replica = [lowering.compile(module, "cpu")(*reproducer.arguments)]
+        program = lowering.compile(module, "cpu", num_partitions=reproducer.partitions)
+        by_replica = [program(*reproducer.arguments)]
     else:
         program = lowering.compile(module, "cpu", num_replicas=count)
         by_replica = program(*([argument] * count for argument in reproducer.arguments))

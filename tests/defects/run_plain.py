@@ -12,8 +12,9 @@ def main(name: str) -> None:
     reproducer = read(name)
     import jax
 
-    if reproducer.replicas > 1:
-        jax.config.update("jax_num_cpu_devices", reproducer.replicas)
+    device_count = reproducer.replicas * reproducer.partitions
+    if device_count > 1:
+        jax.config.update("jax_num_cpu_devices", device_count)
     import lowering
     from lowering.legalize import bounded_ops, registry
 

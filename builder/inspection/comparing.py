@@ -13,6 +13,7 @@ from builder.graph.computation import XlaComputation, called_in
 from builder.graph.xla_op import XlaOp
 from builder.inspection.attribute_text import abbreviated, constant_text, value_text
 from builder.inspection.diff import ComputationDiff, Difference, OpChange
+from builder.inspection.equivalence import are_equivalent
 from builder.inspection.fingerprints import Fingerprints, value_key
 from builder.inspection.matching import match_ops
 
@@ -28,6 +29,9 @@ def diff_of(
         raise error_of(OperandError, "diff", rule)
     fingerprints = Fingerprints(metadata=flag("diff", "metadata", metadata))
     top = computation, other
+    signature = _signature(*top)
+    if not metadata and not signature and are_equivalent(*top):
+        return ComputationDiff(computation, other, (), (), (), (), ())
     # Iterative, because computations may be nested deeper than Python's recursion limit.
     comparisons: dict[_Pair, _Comparison] = {}
     pending: list[_Pair] = [top]
@@ -54,7 +58,7 @@ def diff_of(
             removed=comparison.removed,
             added=comparison.added,
             changed=comparison.changed,
-            signature=_signature(*pair) if pair == top else (),
+            signature=signature if pair == top else (),
             nested=tuple([diffs[inner] for inner in nested[pair]]),
         )
     return diffs[top]

@@ -422,7 +422,9 @@ class XlaComputation:
         Ops correspond if their inputs or their users correspond. The order of recording and the
         names of computations are ignored. An op that is in both with another attribute, shape,
         constant value or operand has changed; the ops before and after it have not. Ops without
-        users are compared too.
+        users are compared too. Computations are equal if they differ only in the tuples that group
+        the values of loops, branches and calls: StableHLO has no tuples, so lowering and importing
+        a computation changes these.
 
         Args:
             other: the computation to compare with.

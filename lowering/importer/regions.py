@@ -50,7 +50,7 @@ class Regions:
                 continue
             for number, body in enumerate(bodies):
                 if operation.name in BRANCHES:
-                    self._record_branch(body, f"branch_{number}")
+                    self._record_branch(operation, body, f"branch_{number}")
                 else:
                     self._record_applied(operation, body)
 
@@ -81,15 +81,16 @@ class Regions:
         self.computations[body] = computation
 
     def _scope_of_values(
-        self, name: str, shapes: Sequence[Shape], values: Sequence[Value]
+        self, operation: ir.Operation, name: str, shapes: Sequence[Shape], values: Sequence[Value]
     ) -> tuple[Scope, list[XlaOp]]:
         """Return a scope with one parameter for these values, a tuple unless it is one value; and
-        the values in it."""
+        the values in it. They have the source line of the operation with the region."""
         scope = self.scope(name)
         if len(shapes) == 1:
             leaves = [scope.builder.parameter(shapes[0])]
         else:
             leaves = list(scope.builder.parameter(TupleShape(shapes)))
+        scope.set_place(0, operation.location)
         scope.values.update(zip(values, leaves, strict=True))
         return scope, leaves
 
@@ -98,20 +99,22 @@ class Regions:
         shapes = self._shapes([*operation.operands, *captures])
 
         def record(name: str, body: Body) -> XlaComputation:
-            scope, leaves = self._scope_of_values(name, shapes, [*body.arguments, *captures])
+            state = [*body.arguments, *captures]
+            scope, leaves = self._scope_of_values(operation, name, shapes, state)
             returned = scope.record(body)
-            if name == "body" and len(shapes) != 1:
-                returned = [scope.tuple_of([*returned, *leaves[len(returned) :]])]
-            return scope.builder.build(returned[0])
+            if name == "condition":
+                return scope.builder.build(returned[0])
+            return _built(scope, operation, [*returned, *leaves[len(returned) :]])
 
         for name, body in zip(("condition", "body"), bodies, strict=True):
             body.captures = captures  # of both bodies: the state is the same
             self._record_once(body, name, partial(record, name, body), with_locations=True)
 
-    def _record_branch(self, body: Body, name: str) -> None:
+    def _record_branch(self, operation: ir.Operation, body: Body, name: str) -> None:
         def record() -> XlaComputation:
-            scope, _ = self._scope_of_values(name, self._shapes(body.captures), body.captures)
-            return _built(scope, scope.record(body))
+            shapes = self._shapes(body.captures)
+            scope, _ = self._scope_of_values(operation, name, shapes, body.captures)
+            return _built(scope, operation, scope.record(body))
 
         self._record_once(body, name, record, with_locations=True)
 
@@ -122,7 +125,8 @@ class Regions:
                 scope.values[value] = scope.builder.parameter(shape)
             for value in body.captures:
                 scope.values[value] = self._constant(scope, operation, value)
-            return _built(scope, scope.record(body))
+            scope.set_place(0, operation.location)
+            return _built(scope, operation, scope.record(body))
 
         self._record_once(body, "", record, with_locations=False)
 
@@ -140,6 +144,14 @@ class Regions:
         return constant
 
 
-def _built(scope: Scope, returned: Sequence[XlaOp]) -> XlaComputation:
-    """Return the computation of these values, a tuple unless it is one value."""
-    return scope.builder.build(returned[0] if len(returned) == 1 else scope.tuple_of(returned))
+def _built(scope: Scope, operation: ir.Operation, returned: Sequence[XlaOp]) -> XlaComputation:
+    """Return the computation of these values, a tuple unless it is one value.
+
+    The tuple has the source line of the operation with the region.
+    """
+    if len(returned) == 1:
+        return scope.builder.build(returned[0])
+    start = len(scope.builder.ops)
+    root = scope.tuple_of(returned)
+    scope.set_place(start, operation.location)
+    return scope.builder.build(root)

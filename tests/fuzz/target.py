@@ -20,7 +20,7 @@ from unittest import mock
 
 import lowering
 from builder.errors import XlaError
-from lowering.importer import hlo
+from lowering.importer import hlo, refinement
 from lowering.importer.hlo import is_hlo
 from lowering.jaxlib_api import mlir
 from lowering.reading import module_reader
@@ -95,6 +95,7 @@ def reading_by_fork() -> Iterator[None]:
     with (
         mock.patch.object(module_reader, "in_helper", _read_in_a_copy),
         mock.patch.object(hlo, "in_helper", _read_in_a_copy),
+        mock.patch.object(refinement, "in_helper", _read_in_a_copy),
     ):
         yield
 

@@ -171,3 +171,50 @@ def test_source_locations() -> None:
         ("add", None, None),
         ("add", "a.py:10", None),
     ]
+
+
+def test_each_op_of_a_region_has_a_line_of_the_file():
+    """Also the ops without an operation: parameters, the elements of the state, its tuple."""
+    text = """func.func @main(%x: tensor<f32>, %p: tensor<i1>) -> tensor<f32> {
+  %z = stablehlo.constant dense<0> : tensor<i32>
+  %0:2 = stablehlo.while(%i = %z, %v = %x) : tensor<i32>, tensor<f32>
+   cond { %n = stablehlo.constant dense<3> : tensor<i32>
+     %c = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+     stablehlo.return %c : tensor<i1> }
+   do { %o = stablehlo.constant dense<1> : tensor<i32>
+     %j = stablehlo.add %i, %o : tensor<i32>
+     %w = stablehlo.add %v, %x : tensor<f32>
+     stablehlo.return %j, %w : tensor<i32>, tensor<f32> }
+  %1:2 = "stablehlo.if"(%p) ({
+      stablehlo.return %x, %0#1 : tensor<f32>, tensor<f32>
+  }, {
+      stablehlo.return %0#1, %x : tensor<f32>, tensor<f32>
+  }) : (tensor<i1>) -> (tensor<f32>, tensor<f32>)
+  %2 = "stablehlo.map"(%1#0, %1#1) ({
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %q = stablehlo.multiply %a, %b : tensor<f32>
+      stablehlo.return %q : tensor<f32>
+  }) {dimensions = array<i64>} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  return %2 : tensor<f32> }"""
+    computation = lowering.to_computation(lowering.load_bytes(text))
+    lines = {
+        inner.name: {(op.opcode, op.source.file, op.source.line) for op in inner.ops}
+        for inner in computation.called_computations()
+    }
+    assert lines == {
+        "condition": {
+            *(("parameter", "-", 3), ("get_tuple_element", "-", 3)),
+            *(("constant", "-", 4), ("compare", "-", 5)),
+        },
+        "body": {
+            *(("parameter", "-", 3), ("get_tuple_element", "-", 3), ("tuple", "-", 3)),
+            *(("constant", "-", 7), ("add", "-", 8), ("add", "-", 9)),
+        },
+        "branch_0": {
+            *(("parameter", "-", 11), ("get_tuple_element", "-", 11), ("tuple", "-", 11)),
+        },
+        "branch_1": {
+            *(("parameter", "-", 11), ("get_tuple_element", "-", 11), ("tuple", "-", 11)),
+        },
+        "map": {("parameter", "-", 16), ("multiply", "-", 18)},
+    }

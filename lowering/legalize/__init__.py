@@ -38,6 +38,7 @@ from lowering.legalize import (
     padding as padding,
     random as random,
     reduction as reduction,
+    scale_types as scale_types,
     sorting as sorting,
 )
 from lowering.legalize.agreement import compare_conditions

@@ -38,10 +38,20 @@ def test_a_round_trip() -> None:
     assert not control_flow.diff(again)
 
 
-@pytest.mark.parametrize("name", ["while_", "conditional", "call", "sort", "reduce", "tuple"])
+IMPORTED_AS_OTHER_OPS = {
+    "all_to_all",
+    "all_to_all_tuple",
+    "custom_call",
+    "scan",
+    "stochastic_convert_type",
+}
+"""docs/architecture.md lists them."""
+
+
+@pytest.mark.parametrize("name", sorted(xb.OPERATIONS.keys() - {"python_call"}))
 def test_round_trips_of_examples(name: str) -> None:
-    for computation in recorded_by_example(name):
-        assert not computation.diff(round_trip(computation))
+    differ = [c.diff(round_trip(c)) for c in recorded_by_example(name)]
+    assert any(differ) == (name in IMPORTED_AS_OTHER_OPS)
 
 
 def loop(

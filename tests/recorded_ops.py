@@ -53,9 +53,28 @@ def additional() -> Iterator[tuple[str, xb.XlaComputation]]:
     yield b.name, b.build(b.constant(np.array([1, complex(np.nan, 1)], np.complex64)))
     b = xb.XlaBuilder("smallest")
     yield b.name, b.build(xb.top_k(b.parameter(xb.f32[5]), 2, largest=False))
+    b = xb.XlaBuilder("slice of an unbounded size")
+    yield b.name, b.build(xb.slice_in_dim(b.parameter("f32[?,5]"), 1, 3, dimno=1))
+    b = xb.XlaBuilder("reshape of an unbounded size")
+    x, n = b.parameter("f32[?,5]"), b.parameter(xb.s32[()])
+    yield b.name, b.build(xb.dynamic_reshape(x, [n], [xb.UNBOUNDED], [True]))
     b = xb.XlaBuilder("scan of no steps")
     x, total = b.parameter(xb.f32[0]), b.parameter(xb.f32[()])
     yield b.name, b.build(xb.scan(x, total, lambda x, carry: (x + carry, x + carry), 0))
+
+
+def converts_sizes(op: xb.XlaOp) -> bool:
+    """Whether an op applies computations to values whose unbounded sizes are other ones."""
+    values = op.operands[1:] if op.opcode == "conditional" else op.operands
+    passed = [value.shape for value in values] * (2 if op.opcode == "while" else 1)
+    taken = [p.shape for applied in op.called_computations for p in applied.parameters]
+    if op.opcode == "conditional":
+        return passed != taken or any(c.root.shape is not op.shape for c in op.called_computations)
+    return passed != taken
+
+
+def reaches_an_unbounded_size(op: xb.XlaOp) -> bool:
+    return xb.UNBOUNDED in op.attributes["limit_indices"]
 
 
 @cache

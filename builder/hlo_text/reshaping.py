@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from builder.graph.xla_op import XlaOp
 from builder.hlo_text.printer import Instruction, Printer, rule
 from builder.schema.syntax import braces
 from builder.types import primitive_type as pt
-from builder.types.shape import ArrayShape, intern_array
+from builder.types.shape import UNBOUNDED, ArrayShape, intern_array
 
 
 @rule("broadcast_in_dim")
@@ -48,14 +50,43 @@ def _dynamic_reshape(printer: Printer, op: XlaOp, name: str, operands: str) -> I
     return name if len(op.operands) > 1 else "reshape", operands, ""
 
 
-def _mhlo_dynamic_reshape(printer: Printer, op: XlaOp) -> Instruction:
-    """Print the custom call of XlaBuilder's MhloDynamicReshape, with the sizes as a vector."""
+def _joined(printer: Printer, op: XlaOp, sizes: Iterable[str]) -> str:
+    """Print instructions that join scalars to a vector."""
     row = intern_array(pt.s32, (1,))
-    operand, *sizes = map(printer.operand, op.operands)
     rows = [printer.helper(op, "size", row, "reshape", size) for size in sizes]
     vector = intern_array(pt.s32, (len(rows),))
-    joined = printer.helper(op, "sizes", vector, "concatenate", ", ".join(rows), ", dimensions={0}")
-    return "custom-call", f"{operand}, {joined}", ', custom_call_target="mhlo.dynamic_reshape"'
+    return printer.helper(op, "sizes", vector, "concatenate", ", ".join(rows), ", dimensions={0}")
+
+
+def _mhlo_dynamic_reshape(printer: Printer, op: XlaOp) -> Instruction:
+    """Print the custom call of XlaBuilder's MhloDynamicReshape, with the sizes as a vector."""
+    operand, *sizes = map(printer.operand, op.operands)
+    operands = f"{operand}, {_joined(printer, op, sizes)}"
+    return "custom-call", operands, ', custom_call_target="mhlo.dynamic_reshape"'
+
+
+@rule("slice")
+def _slice(printer: Printer, op: XlaOp, name: str, operands: str) -> Instruction:
+    starts, limits, strides = (
+        op.attributes[n] for n in ("start_indices", "limit_indices", "strides")
+    )
+    if UNBOUNDED not in limits:
+        return name, operands, printer.attributes_of(op)
+    # The limits of HLO's slice are numbers. XLA's converter to StableHLO reads the custom call.
+    scalar, vector = intern_array(pt.s32, ()), intern_array(pt.s32, (len(limits),))
+    sizes = []
+    for dimension, limit in enumerate(limits):
+        opcode, operand, rest = "constant", str(limit), ""
+        if limit == UNBOUNDED:
+            opcode, operand = "get-dimension-size", operands
+            rest = f", dimensions={{{dimension}}}"
+        sizes.append(printer.helper(op, "limit", scalar, opcode, operand, rest))
+    first, step = (
+        printer.helper(op, part, vector, "constant", braces(values))
+        for part, values in (("starts", starts), ("strides", strides))
+    )
+    operands = ", ".join([operands, first, _joined(printer, op, sizes), step])
+    return "custom-call", operands, ', custom_call_target="mhlo.real_dynamic_slice"'
 
 
 @rule("dynamic_broadcast_in_dim")

@@ -457,7 +457,7 @@ def slice(
         operand: an array.
         start_indices: for each dimension the first index, not negative.
         limit_indices: for each dimension the index after the last, from the start index to the
-            dimension's size.
+            dimension's size. The size of an unbounded dimension is `xb.UNBOUNDED`.
         strides: for each dimension the step, at least 1; by default 1.
 
     Returns:
@@ -502,7 +502,8 @@ def slice_in_dim(
     Args:
         operand: an array.
         start_index: the first index, not negative.
-        limit_index: the index after the last, from `start_index` to the dimension's size.
+        limit_index: the index after the last, from `start_index` to the dimension's size, which is
+            `xb.UNBOUNDED` for an unbounded one.
         stride: the step, at least 1.
         dimno: the dimension.
 

@@ -406,6 +406,8 @@ def slice(
 ) -> ArrayShape:
     """Return the shape of the operand's elements from start to limit, in steps of stride.
 
+    The limit `UNBOUNDED` of an unbounded dimension is its size.
+
     Example:
         >>> import builder as xb
         >>> xb.shape_inference.reshaping.slice(xb.f32[4, 9], [2, 1], [4, 8], [1, 2])
@@ -427,7 +429,8 @@ def slice(
         if limit > old != UNBOUNDED:
             rule = f"a limit index must be at most the size, {array.dimension_text(index)}"
             check.fail_along(index, rule, limit)
-        if limit < start:
+        is_whole = limit == old == UNBOUNDED
+        if limit < start and not is_whole:
             rule = "a limit index must be at least the start index"
             hint = "reverse with xb.rev" if limit >= 0 else "count limits from the beginning"
             check.fail_along(index, rule, f"{start} to {limit}", fix=hint)
@@ -435,10 +438,11 @@ def slice(
         if stride < 1:
             fix = "reverse with xb.rev" if stride else None
             check.fail_along(index, "a stride must be at least 1", stride, fix=fix)
-        size = (limit - start + stride - 1) // stride
+        size = UNBOUNDED if is_whole else (limit - start + stride - 1) // stride
         sizes.append(size)
         # Like XLA, treat a slice of size 1 of a bounded dimension as static.
-        dynamic.append(array.dynamic_dimensions[index] and old != UNBOUNDED and size != 1)
+        is_dynamic = array.dynamic_dimensions[index] and old != UNBOUNDED and size != 1
+        dynamic.append(is_whole or is_dynamic)
     return check.result(array.element_type, sizes, dynamic)
 
 
@@ -468,10 +472,6 @@ def slice_in_dim_indices(
     array = check.array("operand")
     # xla_builder.h: SliceInDim
     check.dimension(dimno, of="operand", name="dimno")
-    for index, size in enumerate(array.dimensions):
-        if size == UNBOUNDED and index != dimno:
-            rule = f"only dimension dimno may be unbounded, got unbounded dimension {index}"
-            check.fail(rule, dimension=index)
     starts, limits, strides = [0] * array.rank, list(array.dimensions), [1] * array.rank
     starts[dimno], limits[dimno], strides[dimno] = start_index, limit_index, stride
     return tuple(starts), tuple(limits), tuple(strides)

@@ -12,6 +12,7 @@ from jaxlib.mlir import ir
 
 import builder as xb
 from builder.graph.xla_op import XlaOp
+from builder.ops.runtime_sizes import broadcast_scalar
 from builder.schema import Schema
 from builder.types.shape import ArrayShape
 from lowering.importer.by_schema import SchemaImporter, importer_of
@@ -104,6 +105,8 @@ def constant_like(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) 
         scalar = np.array(number).astype(shape.element_type.dtype)
     except (TypeError, ValueError):
         raise failure(operation, f"its value must be a number, got {value}") from None
+    if not shape.is_bounded:
+        return broadcast_scalar(scope.builder.constant(scalar), shape, operands)
     return scope.builder.constant(np.broadcast_to(scalar, shape.dimensions))
 
 

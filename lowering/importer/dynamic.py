@@ -16,11 +16,11 @@ import builder as xb
 from builder.graph.xla_op import XlaOp
 from builder.ops.dynamic import set_to_bound
 from builder.types import primitive_type as pt
-from builder.types.shape import ArrayShape, has_unbounded_sizes
+from builder.types.shape import UNBOUNDED, ArrayShape, has_unbounded_sizes
 from lowering.importer.by_schema import schema_importer
 from lowering.importer.decompositions import call_decomposition
 from lowering.importer.failures import failure
-from lowering.importer.registry import importer
+from lowering.importer.registry import Value, importer
 from lowering.importer.scope import Scope
 from lowering.jaxlib_api import artifacts
 
@@ -120,8 +120,44 @@ def _scalars(scope: Scope, operation: ir.Operation, sizes: XlaOp, count: int) ->
 
 @importer("stablehlo.real_dynamic_slice")
 def real_dynamic_slice(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    if not scope.result_array(operation).is_static:
+        limits = _limits(scope, operation, operands)
+        if limits is not None:
+            starts, strides = _integers(scope, operation, (1, 3))
+            return xb.slice(operands[0], starts, limits, strides)
     _static_result(scope, operation)
     return xb.slice(operands[0], *_integers(scope, operation, (1, 2, 3)))
+
+
+def _limits(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> list[int] | None:
+    """Return the limits of a slice to the end of unbounded dimensions, as `lower` writes it.
+
+    The ops for the indices are removed unless they have other users. Return None for a limit that
+    is neither a constant nor the size of the dimension.
+    """
+    operand, starts, joined, strides = operands
+    rows = joined.operands if joined.opcode == "concatenate" else ()
+    scalars = [row.operands[0] for row in rows if row.opcode == "reshape"]
+    limits = []
+    for dimension, scalar in enumerate(scalars):
+        if scalar.opcode == "constant" and not scalar.attributes["value"].ndim:
+            limits.append(int(scalar.attributes["value"]))
+        elif scalar.opcode == "get_dimension_size" and scalar.operands == (operand,):
+            if scalar.attributes["dimension"] != dimension:
+                return None
+            limits.append(UNBOUNDED)
+    if len(limits) != len(rows) or not limits:
+        return None
+    indices = [operation.operands[number] for number in (1, 2, 3)]
+    parts = _operands_of(indices[1])
+    values = [*indices, *parts, *(value for part in parts for value in _operands_of(part))]
+    scope.drop_last([*scalars, starts, strides, *rows, joined], values)
+    return limits
+
+
+def _operands_of(value: Value) -> list[Value]:
+    """Return the operands of the operation that has a value as result."""
+    return [] if isinstance(value.owner, ir.Block) else list(value.owner.operands)
 
 
 @importer("stablehlo.dynamic_pad")

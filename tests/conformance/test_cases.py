@@ -43,7 +43,7 @@ def test_every_op_is_compared() -> None:
 
 # The outcomes of the first file that are not compared: a change of one of these numbers is a change
 # of behaviour. docs/architecture.md has the same table, and README.md shows the totals.
-COUNTED = 6173
+COUNTED = 6172
 NOT_OFFERED = 880
 NOT_COUNTED = {
     "changed": {"agree": 18, "refused here": 8},
@@ -51,7 +51,7 @@ NOT_COUNTED = {
     "lenient": {"agree": 1, "refused here": 176},
     "loose": {"agree": 11, "refused here": 129},
     "opaque": {"agree": 89, "refused here": 4},
-    "unbounded": {"accepted here": 37, "refused here": 1},
+    "unbounded": {"accepted here": 38, "refused here": 1},
 }
 
 

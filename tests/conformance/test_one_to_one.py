@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 import pytest
 from jaxlib.mlir import ir
-from recorded_ops import FREE, recorded_ops
+from recorded_ops import FREE, converts_sizes, reaches_an_unbounded_size, recorded_ops
 from scripts import ROOT
 
 import builder as xb
@@ -64,6 +64,8 @@ WHEN = {
         "broadcast_in_dim": lambda op: bounded_sizes(op) > 1,
         "reshape": lambda op: bounded_sizes(op) > 1,
         "dynamic_reshape": lambda op: True,
+        "slice": reaches_an_unbounded_size,
+        **dict.fromkeys(["call", "conditional", "while"], converts_sizes),
         "all_gather": lambda op: is_partly_empty(op, "all_gather_dim"),
         "reduce_scatter": lambda op: (
             len(op.operands) > 1 or is_partly_empty(op, "scatter_dimension")
@@ -77,6 +79,8 @@ WHEN = {
         "all_to_all": lambda op: (
             op.attributes["split_dimension"] != op.attributes["concat_dimension"]
         ),
+        "slice": reaches_an_unbounded_size,
+        "dynamic_reshape": lambda op: not op.shape.is_bounded,
         "send": lambda op: True,
         "recv": lambda op: True,
     },

@@ -1,4 +1,4 @@
-"""Bounded sizes in StableHLO."""
+"""Bounded and unbounded sizes in StableHLO."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
-from builder.types.shape import ArrayShape, intern_array
+from builder.types.shape import UNBOUNDED, ArrayShape, intern_array
 from lowering.mlir.attributes import i64
 from lowering.stablehlo.bounded_sizes import (
     ReshapedSize,
@@ -51,6 +51,26 @@ def bounded_reshape(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     return _reshaped(ctx, operands[0], shape, sizes)
 
 
+def _reaches_an_unbounded_size(op: XlaOp) -> bool:
+    return UNBOUNDED in op.attributes["limit_indices"]
+
+
+@rule("slice", when=_reaches_an_unbounded_size)
+def unbounded_slice(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    """Emit a slice with its indices as operands: a limit is an unbounded size."""
+    shape = as_array(op.shape)
+    vector = intern_array(pt.s32, (shape.rank,))
+    limits = [
+        _size_of(ctx, operands[0], dimension) if limit == UNBOUNDED else constant(ctx, _SIZE, limit)
+        for dimension, limit in enumerate(op.attributes["limit_indices"])
+    ]
+    starts, strides = (
+        constant(ctx, vector, op.attributes[name]) for name in ("start_indices", "strides")
+    )
+    values = [operands[0], starts, _joined(ctx, limits), strides]
+    return ctx.value("stablehlo.real_dynamic_slice", shape, values)
+
+
 def resized(ctx: Emitter, value: Value, source: ArrayShape, shape: ArrayShape) -> Value:
     """Emit the same array in a type in which other sizes are unbounded.
 
@@ -69,11 +89,15 @@ def resized(ctx: Emitter, value: Value, source: ArrayShape, shape: ArrayShape) -
 
 
 def _reshaped(ctx: Emitter, value: Value, shape: ArrayShape, sizes: list[Value]) -> Value:
+    return ctx.value("stablehlo.dynamic_reshape", shape, [value, _joined(ctx, sizes)])
+
+
+def _joined(ctx: Emitter, sizes: list[Value]) -> Value:
+    """Emit a vector of scalars."""
     row = intern_array(pt.s32, (1,))
     rows = [ctx.value("stablehlo.reshape", row, [size]) for size in sizes]
     vector = intern_array(pt.s32, (len(rows),))
-    joined = ctx.value("stablehlo.concatenate", vector, rows, {"dimension": i64(0)})
-    return ctx.value("stablehlo.dynamic_reshape", shape, [value, joined])
+    return ctx.value("stablehlo.concatenate", vector, rows, {"dimension": i64(0)})
 
 
 @rule("broadcast_in_dim", when=is_bounded_broadcast)

@@ -444,9 +444,10 @@ ERRORS = {
         (["f32[5]"], ([0], [5], [-1]), "fix: reverse with xb.rev"),
     ],
     "slice_in_dim": [
+        (["f32[5]"], (0, xb.UNBOUNDED, 1, 0), "a limit index must be at least the start index"),
         (["f32[5]"], (0, 5, 1, 1), "dimno must be a dimension of operand (0 to 0), got 1"),
         (["f32[5]"], (0, 6, 1, 0), "slice_in_dim: a limit index must be at most"),
-        (["f32[5,?]"], (0, 5, 1, 0), "only dimension dimno may be unbounded"),
+        (["f32[5,?]"], (0, 6, 1, 0), "slice_in_dim: a limit index must be at most the size, 5"),
         (["f32[5]"], (0, 5, 1.5, 0), "stride must be an integer, got 1.5"),
     ],
 }

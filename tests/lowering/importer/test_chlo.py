@@ -9,6 +9,7 @@ import jax
 import ml_dtypes
 import numpy as np
 import pytest
+import scipy.special
 from imported import results_and_jax_results
 from jax import lax
 from jaxlib.mlir.dialects import chlo
@@ -263,12 +264,29 @@ def test_broadcast_select() -> None:
         assert_identical(run(imported(source), pred, x, y), np.where(pred, x, y))
 
 
-def test_the_error_names_an_unsupported_operation() -> None:
-    source = text("zeta", "tensor<?xf32>", "tensor<?xf32>")
+def test_the_error_names_an_unsupported_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(scope: object, operation: object, operands: object) -> xb.XlaOp:
+        raise LoweringError("there is no power")
+
+    monkeypatch.setitem(IMPORTERS, "stablehlo.power", refused)
+    source = text("zeta", "tensor<2xf32>", "tensor<2xf32>")
     with pytest.raises(
-        LoweringError, match=r"chlo\.zeta, recorded at -:3: in its decomposition: .*dynamic"
+        LoweringError, match=r"chlo\.zeta, recorded at -:3: in its decomposition: there is no power"
     ):
         imported(source)
+
+
+def test_unbounded_sizes() -> None:
+    """A decomposition for any size is compiled for one."""
+    program = imported(text("zeta", "tensor<?xf32>", "tensor<?xf32>"))
+    x, q = np.array([2, 3.5], np.float32), np.array([1, 2], np.float32)
+    result = lowering.compile(program, argument_shapes=["f32[2]", "f32[2]"])(x, q)
+    np.testing.assert_allclose(np.asarray(result), scipy.special.zeta(x, q), rtol=1e-6)
+    source = text("constant_like", "tensor<?x2xf32>", attributes="{value = 1.5 : f32}")
+    program = imported(source)
+    assert str(program.program_shape.result) == "f32[?,2]"
+    result = lowering.compile(program, argument_shapes=["f32[3,2]"])(np.zeros((3, 2), np.float32))
+    assert_identical(np.asarray(result), np.full((3, 2), 1.5, np.float32))
 
 
 def test_importers_are_of_operations_of_the_dialect() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from imported import of_text
 from jaxlib.mlir import ir
-from recorded_ops import FREE, recorded_ops
+from recorded_ops import FREE, converts_sizes, recorded_ops
 from round_trip import same
 
 import builder as xb
@@ -93,16 +93,6 @@ def has_layouts_of_tuples(op: xb.XlaOp) -> bool:
     """StableHLO has the layouts of the arrays in a tuple."""
     shapes = op.attributes["operand_shapes_with_layout"]
     return shapes is not None and any(shape.is_tuple for shape in shapes)
-
-
-def converts_sizes(op: xb.XlaOp) -> bool:
-    """Whether an op applies computations to values whose unbounded sizes are other ones."""
-    expected = list(op.operands[1:] if op.opcode == "conditional" else op.operands)
-    expected *= 2 if op.opcode == "while" else 1
-    applied = [p.shape for c in op.called_computations for p in c.parameters]
-    results = [op.shape] * len(op.called_computations) if op.opcode == "conditional" else []
-    returned = [c.root.shape for c in op.called_computations] if results else []
-    return [o.shape for o in expected] + results != applied + returned
 
 
 SOME_DIFFER: dict[str, tuple[Reason, ...]] = {

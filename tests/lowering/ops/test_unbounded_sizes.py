@@ -142,6 +142,12 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Callable[..., Any
     ),
     "reverse": (lambda x: xb.rev(x, [0]), (TWO,), lambda x: x[::-1]),
     "sort": (lambda x: xb.sort(x, dimension=0), (TWO,), lambda x: np.sort(x, 0)),
+    "slice": (
+        lambda x: xb.slice(x, [0, 1], [ANY, 3], [2, 1]),
+        (TWO,),
+        lambda x: x[::2, 1:3],
+    ),
+    "slice_of_columns": (lambda x: xb.slice_in_dim(x, 1, 3, dimno=1), (TWO,), lambda x: x[:, 1:3]),
     "dot": (
         lambda x, y: xb.dot_general(x, y, (([0], [0]), ([], []))),
         (TWO, xb.f32[ANY, 3]),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from builder.errors import OperandError, brief, error_of
 from lowering.errors import ArgumentError
 from lowering.running.donation import Parameters, parameter_numbers
+from lowering.running.trees import flatten
 
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -128,6 +129,25 @@ class Signature:
             else:
                 return None
         return values if used == len(by_name) else None
+
+    def keeps_order(self, count: int, names: Iterable[str]) -> bool:
+        """Return whether `bind` returns the leaves of a call in the order of jaxlib.
+
+        jaxlib flattens the arguments that are passed by position, and then those by name, sorted.
+
+        Args:
+            count: the number of arguments that are passed by position.
+            names: the names of the others.
+        """
+        positional = [object() for _ in range(count)]
+        by_name = {name: object() for name in sorted(names)}
+        try:
+            bound = self._signature.bind(*positional, **by_name)
+        except TypeError:
+            return False  # `bind` raises the error
+        bound.apply_defaults()
+        order = flatten(list(bound.arguments.values()))[0]
+        return list(map(id, order)) == list(map(id, (*positional, *by_name.values())))
 
     def apply(self, dynamic: Sequence[Any], static: Sequence[Any]) -> Any:
         """Call the function with arguments in the order that `bind` returns."""

@@ -244,6 +244,26 @@ class TestArguments:
         names = jitted.computation(X, ROW, X, a=X).program_shape.parameter_names
         assert names == ("x", "y", "rest[0]", "scale", "more['a']")
 
+    @pytest.mark.parametrize("convert", [np.float32, jnp.float32])
+    def test_warm_calls_by_name(self, convert: Callable[[float], Any]) -> None:
+        """jaxlib sorts arguments by name; the program has them in the function's order."""
+
+        function = lowering.jit(lambda b, a: b - a)
+        several = lowering.jit(
+            lambda z, y=convert(7), *, x, **others: (
+                z * 100.0 - y * 10.0 - x + (others["b"] - others["a"] if others else z) * 1000.0
+            )
+        )
+        five, three, two = convert(5), convert(3), convert(2)
+        # The first call passes one array twice: the order can't be seen from the values.
+        assert [float(function(b=five, a=five)) for _ in range(2)] == [0, 0]
+        assert [float(function(b=five, a=three)) for _ in range(3)] == [2, 2, 2]
+        assert [float(function(a=three, b=five)) for _ in range(3)] == [2, 2, 2]
+        assert [float(several(x=five, z=three)) for _ in range(3)] == [3225] * 3
+        assert [float(several(x=five, y=two, z=three)) for _ in range(3)] == [3275] * 3
+        by_name = {"b": three, "a": two, "x": five}
+        assert [float(several(two, two, **by_name)) for _ in range(3)] == [1175] * 3
+
     def test_shapes_and_types_have_separate_entries(self, added: lowering.JittedFunction) -> None:
         added.cache_clear()
         for dtype in (np.float64, np.int64, np.uint8):

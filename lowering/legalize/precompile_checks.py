@@ -32,6 +32,9 @@ _REDUCERS: Final = frozenset(
     f"stablehlo.{name}" for name in ("reduce", "reduce_window", "select_and_scatter", "scatter")
 )
 
+_WITHOUT_LOOPS: Final = _REDUCERS | {"stablehlo.map", "stablehlo.sort"}
+"""Operations whose computations can't contain loops on XLA's CPU backend."""
+
 _UNSUPPORTED_IN_REDUCERS: Final = COLLECTIVES | {
     f"stablehlo.{name}"
     for name in (
@@ -44,7 +47,7 @@ _UNSUPPORTED_IN_REDUCERS: Final = COLLECTIVES | {
 _SHARDY_REGIONS: Final = frozenset(("sdy.manual_computation", "sdy.named_computation"))
 """Operations of Shardy whose regions may contain all operations."""
 
-_WITH_REGIONS: Final = _REDUCERS | {*CONTROL_FLOW, "stablehlo.map", "stablehlo.sort"}
+_WITH_REGIONS: Final = _WITHOUT_LOOPS | {*CONTROL_FLOW}
 """Operations with regions that may contain further operations with regions."""
 
 _MAX_BYTES: Final = 2**48
@@ -269,7 +272,7 @@ def _enclosing_region(operation: ir.Operation) -> str | None:
 
 def _enclosing_reducer(operation: ir.Operation) -> str | None:
     """The operation with the reducer around an operation, or None."""
-    return next((str(o.name) for o in enclosing(operation) if o.name in _REDUCERS), None)
+    return next((str(o.name) for o in enclosing(operation) if o.name in _WITHOUT_LOOPS), None)
 
 
 def _callees_first(calls: dict[str, set[str]]) -> list[str]:

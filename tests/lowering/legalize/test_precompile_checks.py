@@ -40,6 +40,17 @@ def loop_in_reducer(through_a_call: bool) -> xb.XlaComputation:
     return b.build(xb.reduce(b.parameter(xb.f32[3]), 0.0, reducer, [0]))
 
 
+def loop_in_region(op: str) -> xb.XlaComputation:
+    def counted(start: xb.XlaOp) -> xb.XlaOp:
+        return xb.while_(lambda i: i < 10.0, lambda i: i + 1.0, start)
+
+    b = xb.XlaBuilder("looping")
+    x = b.parameter(xb.f32[3])
+    if op == "map":
+        return b.build(xb.map(x, counted))
+    return b.build(xb.sort(x, lambda p, q: counted(p) < counted(q)))
+
+
 def huge(function: Callable[[xb.XlaOp], xb.XlaOp]) -> xb.XlaComputation:
     b = xb.XlaBuilder("huge")
     return b.build(function(b.parameter(xb.f32[()])))
@@ -64,6 +75,14 @@ REFUSED = {
             "compiler aborts on it\n"
             "fix: write the computation without a loop, or write the reduction as a loop"
         ),
+    ),
+    "loop in a map": (
+        lambda: lowering.lower(loop_in_region("map")),
+        "compile: looping: the computation of map can't contain while, because XLA's",
+    ),
+    "loop in a comparator": (
+        lambda: lowering.lower(loop_in_region("sort")),
+        "compile: looping: the computation of sort can't contain while, because XLA's",
     ),
     "loop called from a reducer": (
         lambda: lowering.lower(loop_in_reducer(True)),

@@ -249,8 +249,9 @@ class TestArguments:
         """jaxlib sorts arguments by name; the program has them in the function's order."""
 
         function = lowering.jit(lambda b, a: b - a)
+        default = convert(7)
         several = lowering.jit(
-            lambda z, y=convert(7), *, x, **others: (
+            lambda z, y=default, *, x, **others: (
                 z * 100.0 - y * 10.0 - x + (others["b"] - others["a"] if others else z) * 1000.0
             )
         )

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Callable
 from typing import Any, BinaryIO, Final
 
 import jax
@@ -34,6 +35,7 @@ from builder.types.shape import (
     without_layout,
 )
 from lowering.errors import LoweringError, ModuleFileError
+from lowering.importer.hlo_groups import with_listed_groups
 from lowering.importer.importing import to_computation
 from lowering.importer.tables import name_of
 from lowering.jaxlib_api import hlo_conversion, mlir
@@ -50,6 +52,7 @@ from lowering.reading.bytecode_tables import module_strings
 from lowering.reading.file_kind import BEGINNING, LARGE, complete_characters
 from lowering.reading.helper_process import HelperError, in_helper
 from lowering.reading.module_reader import display_name
+from lowering.reading.protocol_buffers import fields_of, numbers_in, varint
 from lowering.reading.text_limits import deep_brackets
 from lowering.sharding.frontend_shardings import read_shardings
 from lowering.stablehlo.module import Buffer, StablehloModule, read_file
@@ -207,55 +210,10 @@ def _module_inside(data: bytes) -> bytes:
     A module has a second field, the name of the entry, and an HloProto does not.
     """
     try:
-        fields = _fields(data)
+        fields = fields_of(data)
     except IndexError:
         return data
     return bytes(fields[1][0]) if 1 in fields and 2 not in fields else data
-
-
-def _fields(data: bytes | memoryview) -> dict[int, list[memoryview]]:
-    """Return the values of a protocol buffer, by field number.
-
-    Raises:
-        IndexError: the bytes are not a protocol buffer.
-    """
-    data = memoryview(data)
-    fields: dict[int, list[memoryview]] = {}
-    position = 0
-    while position < len(data):
-        tag, position = _varint(data, position)
-        start = position
-        if tag & 7 == _LENGTH_DELIMITED:
-            size, start = _varint(data, position)
-            position = start + size
-        elif tag & 7 == _VARINT:
-            _, position = _varint(data, position)
-        elif tag & 7 in _FIXED_SIZES:
-            position += _FIXED_SIZES[tag & 7]
-        else:
-            raise IndexError
-        fields.setdefault(tag >> 3, []).append(data[start:position])
-    if position != len(data):
-        raise IndexError
-    return fields
-
-
-_VARINT: Final = 0
-_LENGTH_DELIMITED: Final = 2
-_FIXED_SIZES: Final = {1: 8, 5: 4}
-"""The wire types of fixed size in protocol buffers, with their sizes in bytes."""
-
-
-def _varint(data: memoryview, position: int) -> tuple[int, int]:
-    """Return a number of variable width, and its end."""
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return value, position
 
 
 _ELIDED: Final = re.compile(r"\bconstant\(\{\.\.\.\}\)")
@@ -304,15 +262,17 @@ def _text(data: bytes, name: str, path: str | None) -> str:
 
 
 _ABORTED: Final = "XLA's converter to StableHLO aborts on it"
+_MESH_GROUPS: Final = re.compile(rb"\breplica_groups=\s*mesh\b")
 
 
 def _converted(data: bytes, name: str, path: str | None) -> tuple[dict[str, Any], bytes]:
     """Return the signature and the bytecode of `hlo_conversion.hlo_program`."""
     try:
-        if sys.executable:
-            program = in_helper(hlo_conversion.hlo_program, data, crash_reason=_ABORTED)
-        else:
-            program = hlo_conversion.hlo_program(data)
+        if hlo_conversion.is_hlo_proto(data):
+            data = with_listed_groups(data)
+        elif _MESH_GROUPS.search(data):
+            data = with_listed_groups(_isolated(hlo_conversion.checked_hlo_proto, data))
+        program = _isolated(hlo_conversion.hlo_program, data)
     except (HelperError, UnreadableModuleError) as error:
         place = "" if error.line is None else f"line {error.line}, column {error.column}: "
         reason = error.reason if error.reason == _ABORTED else f"not HLO: {error.reason[:300]}"
@@ -325,6 +285,11 @@ def _converted(data: bytes, name: str, path: str | None) -> tuple[dict[str, Any]
         ) from None
     head, _, code = program.partition(b"\n")
     return json.loads(head), code
+
+
+def _isolated(task: Callable[[bytes], bytes], data: bytes) -> bytes:
+    """Return the result of a function of `hlo_conversion`, called in a helper if possible."""
+    return in_helper(task, data, crash_reason=_ABORTED) if sys.executable else task(data)
 
 
 def _without_default_layouts(shape: Shape) -> Shape:
@@ -458,17 +423,11 @@ def _proto_donors(data: bytes) -> list[Donor]:
     hlo.proto, HloModuleProto.buffer_donor, BufferDonorProto.
     """
     donors = []
-    for config in _fields(data).get(_DONOR_FIELD, ()):
-        for entry in _fields(config).get(1, ()):
-            fields = _fields(entry)
-            number = _varint(fields[1][0], 0)[0] if 1 in fields else 0
-            index: list[int] = []
-            for packed in fields.get(2, ()):
-                position = 0
-                while position < len(packed):
-                    element, position = _varint(packed, position)
-                    index.append(element)
-            donors.append((number, tuple(index)))
+    for config in fields_of(data).get(_DONOR_FIELD, ()):
+        for entry in fields_of(config).get(1, ()):
+            fields = fields_of(entry)
+            number = varint(fields[1][0], 0)[0] if 1 in fields else 0
+            donors.append((number, tuple(numbers_in(fields.get(2, ())))))
     return donors
 
 

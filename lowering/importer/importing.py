@@ -37,6 +37,7 @@ from lowering.importer.refinement import refined, with_argument_shapes
 from lowering.importer.regions import Regions
 from lowering.importer.scope import Scope, flat_values, nested_value
 from lowering.importer.tables import Tables, UnboundedSizeError
+from lowering.jaxlib_api import mlir
 from lowering.mlir.donations import ALIASING, is_donated
 from lowering.mlir.operations import (
     REFERRING,
@@ -46,6 +47,7 @@ from lowering.mlir.operations import (
     symbol_name,
 )
 from lowering.reading.module_reader import display_name
+from lowering.sharding.axis_groups import groups_of, operations_along_axes, set_groups
 from lowering.stablehlo.module import StablehloModule
 from lowering.stablehlo.sources import ModuleSource, module_of, path_of
 
@@ -109,7 +111,7 @@ def to_computation(
     """
     module = module_of(source, "to_computation")
     try:
-        return _imported(module, argument_shapes)
+        return _imported(_with_listed_groups(module), argument_shapes)
     except LoweringError as error:
         path = path_of(source)
         if path is not None:
@@ -181,6 +183,20 @@ def imported(module: StablehloModule, *, may_refine: bool = False) -> XlaComputa
         reason = "types or attributes are nested too deep"
         raise _error(f"in @{tables.function}: {reason}") from None
     raise _error("the module has no function @main")
+
+
+def _with_listed_groups(module: StablehloModule) -> StablehloModule:
+    """Return the module, or a copy without replica groups along axes of a mesh."""
+    declares_mesh = any(view.operation.name == "sdy.mesh" for view in module.module.body.operations)
+    if not declares_mesh or not operations_along_axes(module.module.operation):
+        return module
+    copy = mlir.read_module(mlir.new_context(), mlir.bytecode(module.module))
+    for operation in operations_along_axes(copy.operation):
+        try:
+            set_groups(operation, groups_of(operation))
+        except LoweringError as error:
+            raise failure(operation, str(error)) from None
+    return StablehloModule(copy, module.program_shape, module.functions)
 
 
 def _in_order(module: ir.Module) -> Iterator[tuple[str, list[RegionOperation]]]:

@@ -36,6 +36,18 @@ def hlo_proto(text: str) -> bytes:
 _HLO_POSITION: Final = re.compile(r"was parsing (\d+):(\d+): error: (.*)")
 
 
+def checked_hlo_proto(source: bytes) -> bytes:
+    """Convert HLO text to a HloModuleProto. Deeply nested brackets crash the process.
+
+    Raises:
+        UnreadableModuleError: XLA refuses it.
+    """
+    try:
+        return hlo_proto(source.decode())
+    except (UnicodeDecodeError, RuntimeError, ValueError) as error:
+        raise _unreadable(error) from None
+
+
 def hlo_program(source: bytes) -> bytes:
     """Convert HLO text or a HloModuleProto to a StableHLO module.
 
@@ -49,23 +61,28 @@ def hlo_program(source: bytes) -> bytes:
         UnreadableModuleError: XLA refuses it, or can't convert it.
     """
     json: Any = importlib.import_module("json")
+    code = source if is_hlo_proto(source) else checked_hlo_proto(source)
     try:
-        code = source if is_hlo_proto(source) else hlo_proto(source.decode())
         shape = xla_client.XlaComputation(code).program_shape()
         parameters = [str(parameter) for parameter in shape.parameter_shapes()]
         head = {"parameters": parameters, "result": str(shape.result_shape())}
         converted: bytes = jax_extension.mlir.hlo_to_stablehlo(code)
-    except UnicodeDecodeError:
-        raise UnreadableModuleError("its report is not text") from None
-    except (RuntimeError, ValueError) as error:  # RuntimeError: jax.errors.JaxRuntimeError
-        report = str(error)
-        place = _HLO_POSITION.search(report)
-        if place is not None:
-            raise UnreadableModuleError(place[3], int(place[1]), int(place[2]), report) from None
-        lines = report.strip().splitlines() or ["no reason"]
-        reason = re.sub(r"^(?:[A-Z_]+: )+", "", lines[0])
-        raise UnreadableModuleError(reason, detail=report) from None
+    except (UnicodeDecodeError, RuntimeError, ValueError) as error:
+        raise _unreadable(error) from None
     return bytes(json.dumps(head).encode() + b"\n" + converted)
+
+
+def _unreadable(error: Exception) -> UnreadableModuleError:
+    """Return the error for a report of XLA; jax.errors.JaxRuntimeError is a RuntimeError."""
+    if isinstance(error, UnicodeDecodeError):
+        return UnreadableModuleError("its report is not text")
+    report = str(error)
+    place = _HLO_POSITION.search(report)
+    if place is not None:
+        return UnreadableModuleError(place[3], int(place[1]), int(place[2]), report)
+    lines = report.strip().splitlines() or ["no reason"]
+    reason = re.sub(r"^(?:[A-Z_]+: )+", "", lines[0])
+    return UnreadableModuleError(reason, detail=report)
 
 
 def is_hlo_proto(source: bytes) -> bool:

@@ -8,17 +8,16 @@ compiles the module.
 from __future__ import annotations
 
 import enum
-import math
 import re
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import sdy
 
-from lowering.errors import CompileError, recorded_at
-from lowering.mlir.operations import enclosing, operations_in, symbol_name
+from lowering.errors import CompileError, LoweringError, recorded_at
+from lowering.mlir.operations import operations_in
+from lowering.sharding.axis_groups import groups_of
 
 COLLECTIVES: Final = frozenset(
     f"stablehlo.{name}"
@@ -80,7 +79,11 @@ _HANDLE: Final = re.compile(r"handle = (\d+)")
 
 
 def participants(operation: ir.Operation) -> Participants:
-    """The participants of a collective operation."""
+    """The participants of a collective operation.
+
+    Raises:
+        LoweringError: its groups do not fit their mesh.
+    """
     attributes = operation.attributes
     channel = 0
     if "channel_handle" in attributes:
@@ -90,10 +93,8 @@ def participants(operation: ir.Operation) -> Participants:
     name = operation.name.partition(".")[2]
     groups: tuple[tuple[int, ...], ...] = ()
     if "replica_groups" in attributes:
-        listed = attributes["replica_groups"]
-        is_table = isinstance(listed, ir.DenseElementsAttr)
-        table = np.array(listed) if is_table else _groups_along_axes(operation)
-        groups = tuple(tuple(int(n) for n in row if n >= 0) for row in table)
+        table = groups_of(operation)
+        groups = tuple(tuple(n for n in row if n >= 0) for row in table)
     if channel <= 0:
         mode = Mode.REPLICAS
     elif name in ("all_to_all", "collective_permute", "collective_broadcast"):
@@ -103,36 +104,6 @@ def participants(operation: ir.Operation) -> Participants:
     else:
         mode = Mode.REPLICAS_AND_PARTITIONS
     return Participants(mode, tuple(group for group in groups if group), channel)
-
-
-_MESH: Final = re.compile(r"mesh(?:_name)? = @\"?([^\s,>\"]+)")
-_AXIS: Final = re.compile(r'axis_ref<name = "([^"]+)"')
-
-
-def _groups_along_axes(operation: ir.Operation) -> np.ndarray[Any, Any]:
-    """The groups of an operation along axes of a mesh, one row for each; jax 0.12 writes this form.
-
-    There are no rows for groups along parts of axes, which are not supported.
-    """
-    text = str(operation.attributes["replica_groups"])
-    mesh_name = _MESH.search(text)
-    axes = _AXIS.findall(text)
-    (*_, module) = enclosing(operation)
-    for view in module.regions[0].blocks[0].operations:
-        candidate = view.operation
-        if candidate.name != "sdy.mesh" or mesh_name is None or "sub_axis_info" in text:
-            continue
-        if symbol_name(candidate) != mesh_name[1]:
-            continue
-        mesh = sdy.MeshAttr(candidate.attributes["mesh"])
-        mesh_axes = [sdy.MeshAxisAttr(axis) for axis in mesh.axes]
-        names, sizes = [axis.name for axis in mesh_axes], [axis.size for axis in mesh_axes]
-        devices = np.array(list(mesh.device_ids) or range(math.prod(sizes))).reshape(sizes)
-        inside = [names.index(axis) for axis in axes]
-        outside = [n for n in range(len(names)) if n not in inside]
-        count = math.prod(sizes[n] for n in inside)
-        return devices.transpose(*outside, *inside).reshape(-1, count)
-    return np.zeros((0, 0), np.int64)
 
 
 def check_participants(
@@ -153,7 +124,13 @@ def _check_operation(
     operation: ir.Operation, name: str, num_replicas: int, num_partitions: int
 ) -> None:
     kind = operation.name.partition(".")[2]
-    parties = participants(operation)
+    try:
+        parties = participants(operation)
+    except LoweringError as reason:
+        place = recorded_at(operation.location)
+        raise CompileError(
+            f"compile: {name}: {kind}{place} is invalid: {reason}", op=kind
+        ) from None
     available = parties.count(num_replicas, num_partitions)
 
     def error(rule: str, needed: int) -> CompileError:

@@ -366,7 +366,7 @@ class XlaBuilder:
         """
         return append(self._target("create_token"), "create_token", TOKEN_SHAPE)
 
-    def infeed(self, shape: ShapeLike, config: str = "") -> XlaOp:
+    def infeed(self, shape: ShapeLike, config: str | bytes = "") -> XlaOp:
         """Read a value from the device's infeed, ordered after earlier uses of this method.
 
         `lowering.transfer_to_infeed` feeds a device. Infeeds of a computation must be totally
@@ -376,7 +376,7 @@ class XlaBuilder:
         Args:
             shape: the shape of the value, with the layout of the data sent to the device: an array,
                 or a tuple of arrays. For an empty tuple nothing is read.
-            config: a string for the device.
+            config: a string or bytes for the device.
 
         Returns:
             The value.

@@ -79,6 +79,20 @@ def _text_argument(op: str, name: str, value: Any) -> str:
     return value
 
 
+def _bytes_argument(op: str, name: str, value: Any) -> str:
+    """Return a string of any bytes as text; see `builder.schema.kinds.Bytes`."""
+    if isinstance(value, str):
+        try:
+            value = value.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            rule = f"{name} must be a string that UTF-8 can encode, or bytes, got {brief(value)}"
+            raise error_of(OperandError, op, rule, "pass the bytes") from None
+    if not isinstance(value, (bytes, bytearray)):
+        rule = f"{name} must be a string or bytes, got {brief(value)}"
+        raise error_of(OperandError, op, rule)
+    return value.decode("utf-8", "surrogateescape")
+
+
 def _receive_attributes(data: Shape, result: TupleShape, **attributes: Any) -> Mapping[str, Any]:
     """Return the attributes of an op that receives `data`, with the layout if it has one."""
     if result.elements[0] is not data:
@@ -103,10 +117,10 @@ def _check_infeed_sharding(op: str, builder: XlaBuilder, shape: Shape) -> None:
         Check(op).fail(rule, fix=fix)
 
 
-def infeed(builder: XlaBuilder, shape: ShapeLike, config: str = "") -> XlaOp:
+def infeed(builder: XlaBuilder, shape: ShapeLike, config: str | bytes = "") -> XlaOp:
     """Record an infeed on behalf of `XlaBuilder.infeed`, in the innermost builder."""
     data = shape_argument("infeed", "shape", shape)
-    config = _text_argument("infeed", "config", config)
+    config = _bytes_argument("infeed", "config", config)
     result = infer.infeed.strict(data)
     attributes = _receive_attributes(data, result, infeed_config=config)
     _check_infeed_sharding("infeed", builder, data)
@@ -125,7 +139,7 @@ def _last_token(builder: XlaBuilder, stream: str) -> XlaOp:
 
 
 @op(SCHEMAS["infeed"], cpp_name="InfeedWithToken", section=f"Infeed; {BUILDER_H}")
-def infeed_with_token(token: XlaOp, shape: ShapeLike, config: str = "") -> XlaOp:
+def infeed_with_token(token: XlaOp, shape: ShapeLike, config: str | bytes = "") -> XlaOp:
     """Read a value from the device's infeed, ordered after a token.
 
     Infeeds of a computation must be totally ordered: each takes, directly or through other values,
@@ -135,7 +149,7 @@ def infeed_with_token(token: XlaOp, shape: ShapeLike, config: str = "") -> XlaOp
         token: the token that the infeed waits for.
         shape: the shape of the value, with the layout of the data sent to the device; tuples may be
             nested. For an empty tuple nothing is read.
-        config: a string for the device.
+        config: a string or bytes for the device.
 
     Returns:
         A tuple of the value and a token.
@@ -155,7 +169,7 @@ def infeed_with_token(token: XlaOp, shape: ShapeLike, config: str = "") -> XlaOp
     """
     before = need_op("infeed_with_token", "token", token)
     data = shape_argument("infeed_with_token", "shape", shape)
-    config = _text_argument("infeed_with_token", "config", config)
+    config = _bytes_argument("infeed_with_token", "config", config)
     result = infer.infeed_with_token.strict(before.shape, data)
     _check_infeed_sharding("infeed_with_token", resolve_builder("infeed_with_token", before), data)
     attributes = _receive_attributes(data, result, infeed_config=config)
@@ -164,7 +178,7 @@ def infeed_with_token(token: XlaOp, shape: ShapeLike, config: str = "") -> XlaOp
 
 @op(SCHEMAS["outfeed"])
 def outfeed(
-    operand: XlaOp, shape_with_layout: ShapeLike | None = None, outfeed_config: str = ""
+    operand: XlaOp, shape_with_layout: ShapeLike | None = None, outfeed_config: str | bytes = ""
 ) -> XlaOp:
     """Write a value to the device's outfeed, after the outfeeds that this function recorded before.
 
@@ -172,7 +186,7 @@ def outfeed(
         operand: an array or a tuple. Nothing is written for an empty tuple.
         shape_with_layout: its shape with the layout in which the host receives it; None for the
             default layout.
-        outfeed_config: a string for the device.
+        outfeed_config: a string or bytes for the device.
 
     Returns:
         A token, to order later ops.
@@ -199,12 +213,12 @@ def outfeed(
 
 
 def _outfeed_attributes(
-    op: str, operand: XlaOp, shape_with_layout: ShapeLike | None, config: str
+    op: str, operand: XlaOp, shape_with_layout: ShapeLike | None, config: str | bytes
 ) -> Mapping[str, Any]:
     shape = operand.shape
     if shape_with_layout is not None:
         shape = shape_argument(op, "shape_with_layout", shape_with_layout)
-    config = _text_argument(op, "outfeed_config", config)
+    config = _bytes_argument(op, "outfeed_config", config)
     return shared_attributes(outfeed_shape=shape, outfeed_config=config)
 
 
@@ -213,7 +227,7 @@ def outfeed_with_token(
     operand: XlaOp,
     token: XlaOp,
     shape_with_layout: ShapeLike | None = None,
-    outfeed_config: str = "",
+    outfeed_config: str | bytes = "",
 ) -> XlaOp:
     """Write a value to the device's outfeed, ordered after a token.
 
@@ -460,7 +474,7 @@ def custom_call(
     operands: XlaOp | Sequence[XlaOp],
     shape: ShapeLike,
     *,
-    opaque: str = "",
+    opaque: str | bytes = "",
     has_side_effect: bool = False,
     api_version: CustomCallApiVersion | str | int | None = None,
     attributes: Mapping[str, Any] | None = None,
@@ -482,7 +496,8 @@ def custom_call(
         target_name: the name that the function is registered by; it must not begin with "$".
         operands: any number of arrays, tokens and tuples, which are passed to the function.
         shape: the shape of the result; a tuple for several results.
-        opaque: a string for the function; for a typed FFI call, an MLIR dictionary as text.
+        opaque: a string or bytes for the function; for a typed FFI call, an MLIR dictionary as
+            text. Bytes that are not UTF-8 are recorded as surrogates (Python's "surrogateescape").
         has_side_effect: whether the function has side effects.
         api_version: the calling convention; see CustomCallApiVersion. By default typed FFI if there
             are `attributes`, else the document's form.
@@ -568,7 +583,7 @@ def custom_call_plan(
     """Return the shape and the attributes of a custom call on operands of these shapes."""
     op = "custom_call"
     _text_argument(op, "target_name", target_name)
-    _text_argument(op, "opaque", opaque)
+    opaque = _bytes_argument(op, "opaque", opaque)
     has_side_effect = flag(op, "has_side_effect", has_side_effect)
     if computation is not None and not isinstance(computation, XlaComputation):
         rule = f"computation must be an XlaComputation, got {brief(computation)}"
@@ -591,6 +606,12 @@ def custom_call_plan(
                 fix="pass it as one of the attributes",
             )
         opaque = ffi_dictionary(op, attributes)
+    if version is typed and any("\udc80" <= character <= "\udcff" for character in opaque):
+        Check(op).fail(
+            f"opaque of a typed FFI call must be text, got bytes that are not UTF-8: "
+            f"{brief(opaque)}",
+            fix=r"write each of these bytes as \FF, its two hexadecimal digits",
+        )
     layouts = operand_shapes_with_layout
     if layouts is not None:
         if isinstance(layouts, str) or not isinstance(layouts, Sequence):

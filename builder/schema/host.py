@@ -12,6 +12,7 @@ from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, de
 from builder.schema.element_types import ANY
 from builder.schema.kinds import (
     ALIASES,
+    BYTES,
     CHANNEL,
     OPTIONAL_COMPUTATION,
     OPTIONAL_FLAG,
@@ -39,14 +40,14 @@ define("after_all", "*operands", cost=CostClass.FREE)
 define(
     "infeed",
     "token",
-    (Attribute("infeed_config", TEXT, omitted="", absent="", parameter="config"),),
+    (Attribute("infeed_config", BYTES, omitted="", absent="", parameter="config"),),
 )
 define(
     "outfeed",
     "operand token",
     (
         Attribute("outfeed_shape", SHAPE, stablehlo=None),
-        Attribute("outfeed_config", TEXT, omitted="", absent=""),
+        Attribute("outfeed_config", BYTES, omitted="", absent=""),
     ),
     section=BUILDER_H,
     cost=CostClass.RULE,
@@ -71,7 +72,7 @@ def _backend_config(op: Any) -> str:
     opaque = op.attributes["opaque"]
     is_typed = op.attributes["api_version"] is CustomCallApiVersion.API_VERSION_TYPED_FFI
     # An MLIR dictionary is not quoted.
-    text = opaque if is_typed and opaque.startswith("{") else quoted(opaque)
+    text = opaque if is_typed and opaque.startswith("{") else BYTES.text(opaque)
     return f", backend_config={text}" if opaque else ""
 
 
@@ -107,7 +108,7 @@ define(
             absent=_VERSION,
         ),
         # StableHLO has text or a dictionary.
-        Attribute("opaque", TEXT, None, None),
+        Attribute("opaque", BYTES, None, None),
         Group(_backend_config),
     ),
     cost=CostClass.CUSTOM,

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from builder.attributes import ChannelHandle, DotAlgorithm, PaddingConfig, Precision, ReplicaGroups
 from builder.attributes.host import OutputOperandAliasing
-from builder.schema.syntax import braces, quoted, with_layout
+from builder.schema.syntax import braces, quoted, quoted_bytes, with_layout
 from builder.types.shape import Shape
 
 
@@ -159,6 +159,19 @@ class Text(AttributeKind):
 
     def text(self, value: str) -> str:
         return quoted(value)
+
+
+class Bytes(AttributeKind):
+    """A string of any bytes: ``backend_config="a\\377"``.
+
+    It is recorded as text, in which surrogates represent the bytes that are not UTF-8 (the error
+    handler "surrogateescape" of Python).
+    """
+
+    NAME = "bytes"
+
+    def text(self, value: str) -> str:
+        return quoted_bytes(value)
 
 
 class Dictionary(AttributeKind):
@@ -345,6 +358,7 @@ PAIRS: Final = Pairs()
 GROUPS: Final = Groups()
 CHANNEL: Final = Channel()
 TEXT: Final = Text()
+BYTES: Final = Bytes()
 DICTIONARY: Final = Dictionary()
 SHAPE: Final = ShapeWithLayout()
 SHAPES: Final = ShapesWithLayout()

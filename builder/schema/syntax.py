@@ -34,6 +34,17 @@ def _leaf_with_layout(shape: ArrayShape | TokenShape) -> str:
 
 def quoted(text: str) -> str:
     """Return a string literal; characters that UTF-8 can't encode become question marks."""
-    text = text.encode("utf-8", "replace").decode()
+    return quoted_bytes(text.encode("utf-8", "replace").decode())
+
+
+def quoted_bytes(text: str) -> str:
+    """Return a string literal; the bytes that surrogates represent are escaped.
+
+    Example:
+        >>> quoted_bytes(b"a\\xff".decode("utf-8", "surrogateescape"))
+        '"a\\\\377"'
+    """
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda c: f"\\{ord(c[0]):03o}", escaped) + '"'
+    # The code of a surrogate that represents a byte ends in this byte.
+    special = "[\x00-\x1f\x7f\udc80-\udcff]"
+    return '"' + re.sub(special, lambda c: f"\\{ord(c[0]) & 0xFF:03o}", escaped) + '"'

@@ -19,7 +19,7 @@ from lowering.importer.by_schema import derived_importer, schema_importer
 from lowering.importer.failures import failure
 from lowering.importer.registry import Imported, importer
 from lowering.importer.scope import Scope, flat_values, is_used, nested_value
-from lowering.stablehlo.attribute_codecs import read_attributes
+from lowering.stablehlo.attribute_codecs import read_attributes, reader_of
 
 
 @importer("stablehlo.after_all", "stablehlo.create_token")
@@ -121,7 +121,7 @@ def custom_call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) ->
     shape = _joined([scope.tables.shape(result.type) for result in operation.results])
     named = {
         **_custom_call.arguments(scope, operation),
-        **_opaque(scope, operation),
+        **_opaque(operation),
         "output_operand_aliasing": _aliasing(operation),
     }
     orders = scope.attribute(operation, "operand_layouts")
@@ -134,7 +134,10 @@ def custom_call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) ->
     return scope.builder.custom_call(shape=shape, **named)
 
 
-def _opaque(scope: Scope, operation: ir.Operation) -> dict[str, Any]:
+_read_opaque = reader_of("custom_call", "opaque")
+
+
+def _opaque(operation: ir.Operation) -> dict[str, Any]:
     """Return the opaque text of a custom call, and the API version if it follows from that.
 
     The opaque text of a typed FFI call is that of a dictionary. JAX names the dictionary
@@ -148,7 +151,7 @@ def _opaque(scope: Scope, operation: ir.Operation) -> dict[str, Any]:
     config = attributes.get("backend_config")
     if isinstance(config, ir.DictAttr):
         return {"opaque": str(config)}
-    return {"opaque": scope.attribute(operation, "backend_config", "")}
+    return {"opaque": "" if config is None else _read_opaque(config)}
 
 
 def _aliasing(operation: ir.Operation) -> tuple[OutputOperandAliasing, ...]:

@@ -51,11 +51,17 @@ def encodable(text: str) -> str:
 _UNESCAPED: Final = frozenset(range(0x20, 0x7F)) - frozenset(b'"\\')
 
 
-def quoted(text: str) -> str:
-    """A string attribute."""
+def quoted(text: str, errors: str = "replace") -> str:
+    """A string attribute.
+
+    Args:
+        text: the string.
+        errors: the handler of characters that UTF-8 can't encode; "surrogateescape" writes the
+            bytes that surrogates represent.
+    """
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
-    data = text.encode("utf-8", "replace")
+    data = text.encode("utf-8", errors)
     escaped = "".join(chr(byte) if byte in _UNESCAPED else f"\\{byte:02X}" for byte in data)
     return f'"{escaped}"'
 

@@ -121,6 +121,17 @@ def attribute_text(attribute: ir.Attribute | None) -> str | None:
     return data.decode("utf-8", "replace").replace("\ufffd", "?")
 
 
+def attribute_bytes(attribute: ir.Attribute | None) -> str | None:
+    """The bytes of a string attribute as text; surrogates represent those that are not UTF-8.
+
+    None for another attribute.
+    """
+    if not isinstance(attribute, ir.StringAttr):
+        return None
+    data: bytes = ir.StringAttr(attribute).value_bytes
+    return data.decode("utf-8", "surrogateescape")
+
+
 def entry(attributes: ir.DictAttr | Mapping[str, ir.Attribute], name: str) -> ir.Attribute | None:
     """The attribute of this name; None if there is none, or Python has no class for it."""
     with contextlib.suppress(KeyError, TypeError):

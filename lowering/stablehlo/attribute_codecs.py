@@ -32,6 +32,7 @@ from builder.schema import MISSING, SCHEMAS, Schema
 from builder.schema.kinds import (
     Algorithm,
     AttributeKind,
+    Bytes,
     Channel,
     ConvolutionDimensions,
     Dictionary,
@@ -56,6 +57,7 @@ from builder.schema.kinds import (
 from builder.types import primitive_type as pt
 from lowering.mlir.attribute_values import attribute_value
 from lowering.mlir.attributes import UNIT, Attribute, array, boolean, i32, i64_array, quoted, symbol
+from lowering.mlir.operations import attribute_bytes
 from lowering.mlir.types import element_type_text
 
 
@@ -65,12 +67,14 @@ class Codec(NamedTuple):
     Attributes:
         write: a function of the kind and a value that returns the attribute as MLIR text; None for
             a value that StableHLO omits.
-        read: a function of the kind and the attribute's value in Python (see `attribute_value`)
-            that returns the value; None if they are equal.
+        read: a function of the kind and the attribute's value in Python that returns the value;
+            None if they are equal.
+        value: returns an attribute's value in Python.
     """
 
     write: Callable[[Any, Any], Attribute | None]
     read: Callable[[Any, Any], Any] | None = None
+    value: Callable[[Any], Any] = attribute_value
 
 
 def _table(rows: tuple[tuple[int, ...], ...], width: int) -> str:
@@ -225,6 +229,7 @@ CODECS: Final[dict[type[AttributeKind], Codec]] = {
     ),
     NumberedEnumeration: Codec(lambda _, member: i32(int(member))),
     Text: Codec(lambda _, text: quoted(text)),
+    Bytes: Codec(lambda _, text: quoted(text, "surrogateescape"), value=attribute_bytes),
     Dictionary: Codec(lambda _, text: text),
     Precisions: Codec(
         lambda kind, pair: f"[{', '.join(f'#{kind.dialect}<precision {p.value}>' for p in pair)}]",
@@ -296,9 +301,9 @@ def function_attributes(
 
 
 def _read(kind: AttributeKind, attribute: ir.Attribute) -> Any:
-    value = attribute_value(attribute)
-    read = CODECS[type(kind)].read
-    return value if read is None else read(kind, value)
+    codec = CODECS[type(kind)]
+    value = codec.value(attribute)
+    return value if codec.read is None else codec.read(kind, value)
 
 
 def reader_of(opcode: str, name: str) -> Callable[[ir.Attribute], Any]:

@@ -104,7 +104,7 @@ def custom_call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     if recorded["api_version"] is CustomCallApiVersion.API_VERSION_TYPED_FFI:
         attributes["backend_config"] = _dictionary(op, recorded["opaque"] or "{}")
     elif recorded["opaque"]:
-        attributes["backend_config"] = quoted(recorded["opaque"])
+        attributes["backend_config"] = quoted(recorded["opaque"], "surrogateescape")
     shape = recorded.get("shape_with_layout", op.shape)
     # A function returns a tuple of one leaf as an array of one pointer. A single StableHLO result
     # is not such a tuple, so the operation has one result of a tuple type.

@@ -320,9 +320,9 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         "infeed: shape: shape text: expected",
     ),
     "infeed: config": (
-        lambda h: h.b.infeed(xb.f32[2], b"x"),
+        lambda h: h.b.infeed(xb.f32[2], 3),
         OPERAND,
-        "infeed: config must be a string, got b'x'",
+        "infeed: config must be a string or bytes, got 3",
     ),
     "infeed: replicated": (
         sharded("{replicated}", lambda h: h.b.infeed(xb.f32[2])),
@@ -373,7 +373,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "outfeed: config": (
         lambda h: xb.outfeed(h.x, None, 3),
         OPERAND,
-        "outfeed: outfeed_config must be a string, got 3",
+        "outfeed: outfeed_config must be a string or bytes, got 3",
     ),
     "outfeed_with_token: sizes": (
         lambda h: xb.outfeed_with_token(h.x, h.token, "f32[]"),
@@ -522,7 +522,17 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "custom_call: opaque": (
         lambda h: CALL("f", h.x, "f32[]", opaque={"a": 1}),
         OPERAND,
-        "custom_call: opaque must be a string, got {'a': 1}",
+        "custom_call: opaque must be a string or bytes, got {'a': 1}",
+    ),
+    "custom_call: a surrogate without a byte": (
+        lambda h: CALL("f", h.x, "f32[]", opaque="\ud800"),
+        OPERAND,
+        "custom_call: opaque must be a string that UTF-8 can encode, or bytes, got '\\ud800'\n",
+    ),
+    "custom_call: bytes in a dictionary": (
+        lambda h: CALL("f", h.x, "f32[]", opaque=b'{a = "\xff"}', api_version=4),
+        SHAPE,
+        "custom_call: opaque of a typed FFI call must be text, got bytes that are not UTF-8",
     ),
     "custom_call: side effect": (
         lambda h: CALL("f", h.x, "f32[]", has_side_effect=1),

@@ -17,6 +17,7 @@ import builder as xb
 import lowering
 from builder.types.primitive_type import ALL, PrimitiveType
 from lowering.host import callbacks as host_calls
+from lowering.jaxlib_api import hlo_conversion
 
 SOURCE = r"""
 #include <cstdint>
@@ -199,6 +200,49 @@ def test_other_api_versions(library: ctypes.CDLL) -> None:
     one, codes = run(b.build(xb.tuple(status, text)), np.float32(1.5))
     assert one.item() == 2.5
     assert codes.tolist() == [4, *'a"é'.encode()]
+
+
+ANY_BYTES = bytes(range(256)) + b"\xff\x000" + "é€".encode() + b"12\\\"'{}"
+"""Each byte, zero and others before digits, multi-byte characters, and the special characters."""
+
+
+@pytest.mark.parametrize("opaque", [ANY_BYTES, ANY_BYTES.decode("utf-8", "surrogateescape"), b""])
+def test_every_byte_of_opaque_is_delivered(opaque: str | bytes, tmp_path: Path) -> None:
+    """From the computation, and from each format that it is written to and read from."""
+    delivered: list[bytes] = []
+    types = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+
+    @ctypes.CFUNCTYPE(None, *types)
+    def receive(out: Any, operands: Any, text: Any, size: int, status: Any) -> None:
+        delivered.append(ctypes.string_at(text, size) if size else b"")
+
+    lowering.register_custom_call_target(
+        f"test.bytes.{type(opaque).__name__}{len(opaque)}", receive
+    )
+    b = xb.XlaBuilder("bytes")
+    root = b.custom_call(
+        f"test.bytes.{type(opaque).__name__}{len(opaque)}",
+        xb.s32[()],
+        opaque=opaque,
+        api_version="API_VERSION_STATUS_RETURNING_UNIFIED",
+        has_side_effect=True,
+    )
+    computation = b.build(root)
+    expected = opaque if isinstance(opaque, bytes) else opaque.encode("utf-8", "surrogateescape")
+    recorded = expected.decode("utf-8", "surrogateescape")
+    module = lowering.lower(computation)
+    text = computation.to_hlo_text()
+    read = [computation, lowering.to_computation(module), lowering.from_hlo(text)]
+    read += [lowering.from_hlo(hlo_conversion.parsed_hlo_text(text))]
+    read += [lowering.from_hlo(hlo_conversion.hlo_proto(text))]
+    read += [lowering.to_computation(trusted_module(stablehlo_of_text(computation)))]
+    for suffix in ("mlir", "mlirbc", "stablehlo"):
+        module.save(tmp_path / f"program.{suffix}")
+        read.append(lowering.to_computation(lowering.load(tmp_path / f"program.{suffix}")))
+    for one in read:
+        assert one.root.attributes["opaque"] == recorded
+        lowering.compile(one, "cpu")()
+    assert delivered == [expected] * len(read)
 
 
 def test_layouts(library: ctypes.CDLL) -> None:

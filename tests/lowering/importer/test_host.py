@@ -104,6 +104,17 @@ def test_transfers_of_several_arrays(operation: str, kinds: str, message: str) -
         """)
 
 
+@pytest.mark.parametrize("config", [b"\xff\x00a", b"\xc3\xa9"])
+def test_configurations_of_any_bytes(config: bytes) -> None:
+    b = xb.XlaBuilder("streams")
+    value, token = xb.infeed_with_token(b.create_token(), "f32[2]", config)
+    computation = b.build(xb.outfeed_with_token(value, token, outfeed_config=config))
+    recorded = [op.attributes for op in returned(computation).ops]
+    configs = [a.get("infeed_config", a.get("outfeed_config")) for a in recorded]
+    text = config.decode("utf-8", "surrogateescape")
+    assert [one for one in configs if one is not None] == [text, text]
+
+
 # Custom calls.
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from builder.graph.xla_op import XlaOp
 from builder.hlo_text.printer import Instruction, Printer, rule
 from builder.schema.syntax import braces
-from builder.types.shape import ArrayShape, intern_array
+from builder.types.shape import UNBOUNDED, ArrayShape, intern_array
 
 
 @rule("all_to_all")
@@ -23,7 +23,8 @@ def _all_to_all(printer: Printer, op: XlaOp, name: str, operands: str) -> Instru
     count = op.attributes["split_count"]
     text = printer.helper(op, "blocks", source, name, operands, attributes)
     sizes = list(source.dimensions)
-    sizes[split : split + 1] = [count, sizes[split] // count]
+    size = sizes[split]
+    sizes[split : split + 1] = [count, size if size == UNBOUNDED else size // count]
     text = printer.helper(op, "split", _with_sizes(source, sizes), "reshape", text)
     order = [d for d in range(len(sizes)) if d != split]
     order.insert(concat, split)
@@ -33,4 +34,4 @@ def _all_to_all(printer: Printer, op: XlaOp, name: str, operands: str) -> Instru
 
 
 def _with_sizes(shape: ArrayShape, sizes: Sequence[int]) -> ArrayShape:
-    return intern_array(shape.element_type, tuple(sizes))
+    return intern_array(shape.element_type, tuple(sizes), tuple(n == UNBOUNDED for n in sizes))

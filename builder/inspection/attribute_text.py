@@ -14,6 +14,7 @@ from builder.hlo_text.printer import Printer
 from builder.schema.syntax import braces, quoted
 from builder.types.literal_text import literal_text
 from builder.types.primitive_type import PrimitiveType
+from builder.types.shape import UNBOUNDED
 
 _MAX_LENGTH: Final = 240
 
@@ -87,6 +88,8 @@ def value_text(value: Any, called: Any = lambda computation: f"%{computation.nam
         value: any attribute of an op.
         called: returns the text of a computation.
     """
+    if type(value) is int and value == UNBOUNDED:
+        return "?"
     if isinstance(value, XlaComputation):
         return str(called(value))
     if isinstance(value, (bool, np.bool_)):

@@ -151,7 +151,9 @@ def _limits(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> lis
     indices = [operation.operands[number] for number in (1, 2, 3)]
     parts = _operands_of(indices[1])
     values = [*indices, *parts, *(value for part in parts for value in _operands_of(part))]
-    scope.drop_last([*scalars, starts, strides, *rows, joined], values)
+    made = [*scalars, starts, strides, *rows, joined]
+    # HLO text has another order of them than `lower`.
+    scope.drop_last(sorted(made, key=lambda op: op.id), values)
     return limits
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from builder.errors import BuilderError, OperandError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
-from builder.types.shape import ArrayShape, Shape, leaves
-from lowering.errors import DeviceError, ExecutionError, LoweringError
+from builder.types.shape import ArrayShape, Shape, has_unbounded_sizes, leaves
+from lowering.errors import ArgumentError, DeviceError, ExecutionError, LoweringError
 from lowering.importer import to_computation
 from lowering.interpreter import helper
 from lowering.interpreter.instrumentation import with_probes, with_results
@@ -139,8 +139,16 @@ def program_of(op: str, value: Any) -> Program:
 
     Raises:
         OperandError: it is neither a computation nor what `lowering.load` accepts.
+        ArgumentError: a parameter has an unbounded size.
     """
-    return value if isinstance(value, XlaComputation) else module_of(value, op)
+    program = value if isinstance(value, XlaComputation) else module_of(value, op)
+    shape = program.program_shape
+    for name, parameter in zip(shape.parameter_names, shape.parameters, strict=True):
+        if has_unbounded_sizes(parameter):
+            rule = f"parameter {name} must have sizes that are fixed or bounded"
+            fix = "pass the sizes: lowering.to_computation(module, argument_shapes=[...])"
+            raise error_of(ArgumentError, op, f"{rule}, got {parameter}", fix)
+    return program
 
 
 def checked_timeout(op: str, timeout: Any) -> float | None:

@@ -111,6 +111,7 @@ def legalize(
     # A search of the bytecode is faster than a walk over the operations.
     strings = module_strings(code)
     check_meshes(strings, name)
+    dynamic.refuse_unbounded_sizes(module.operation, strings, name)
     bounded = dynamic.has_bounded_sizes(module.operation, strings)
     has_collectives = may_contain_collectives(strings)
     if has_collectives:

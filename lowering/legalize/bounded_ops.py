@@ -30,13 +30,19 @@ BOUNDED: Final[list[Rewrite]] = []
 """The rewrites of operations on bounded sizes."""
 
 
+_MAKE_SIZES: Final = ("stablehlo.set_dimension_size", "stablehlo.dynamic_broadcast_in_dim")
+
+
 def _bounded(name: str, *, fixed_in: tuple[int, int] | None = None) -> Callable[[Apply], Apply]:
-    """Register a rewrite of the operations `name` that have an operand of bounded size."""
+    """Register a rewrite of the operations `name` that have an operand of bounded size.
+
+    Operations that make a bounded size of an operand need none.
+    """
 
     def register(function: Apply) -> Apply:
         @functools.wraps(function)
         def apply(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
-            if operation.name != "stablehlo.set_dimension_size" and all(
+            if operation.name not in _MAKE_SIZES and all(
                 is_static(operand.type) for operand in operation.operands
             ):
                 return None
@@ -404,3 +410,39 @@ def reshape_of_a_divided_size(b: OpBuilder, operation: ir.Operation) -> Sequence
         computed.append(b.elementwise("divide", product, _integer(b, size.divisor)))
     joined = b.concatenated([b.reshaped(size, (1,)) for size in computed], 0)
     return [b("dynamic_reshape", shape, [operand, joined])]
+
+
+@_bounded("dynamic_broadcast_in_dim")
+def dynamic_broadcast_to_bounded_sizes(
+    b: OpBuilder, operation: ir.Operation
+) -> Sequence[Value] | None:
+    """Broadcast an array at the bounds, and set the sizes, which are an operand.
+
+    XLA supports a dynamic_broadcast_in_dim to fixed sizes only.
+
+    Shown by: dynamic_broadcast_in_dim_bounded.
+    """
+    operand, sizes = operation.operands
+    shape = array_of(operation.results[0])
+    if shape.is_static:
+        return None
+    dimensions = integers_of(operation, "broadcast_dimensions")
+    value = b.at_bounds(operand)
+    source = b.array_of(value)
+    # A fixed size may be below the bound of the size that it must equal.
+    missing = [
+        0 if size == 1 else shape.dimensions[place] - size
+        for size, place in zip(source.dimensions, dimensions, strict=True)
+    ]
+    if min(missing, default=0) < 0:
+        return None  # refused by `dynamic`
+    if any(missing):
+        filling = b.number(0, source.element_type)
+        value = b.padded(value, filling, [0] * len(missing), missing)
+    value = b.spread(value, shape.at_bounds(), dimensions)
+    new_sizes = {
+        d: b.converted(b.reshaped(b.sliced(sizes, (d,), (d + 1,)), ()), pt.s32)
+        for d, is_bounded in enumerate(shape.dynamic_dimensions)
+        if is_bounded
+    }
+    return [_resized(b, value, new_sizes)]

@@ -10,16 +10,24 @@ XLA propagates the sizes through most operations. `bounded_ops` rewrites the oth
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from jaxlib.mlir import ir
 
+from builder.errors import error_of
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, intern_array, leaves
+from lowering.errors import CompileError, recorded_at
 from lowering.legalize.bounded_ops import BOUNDED
-from lowering.legalize.op_builder import OpBuilder, array_of, is_static
+from lowering.legalize.op_builder import OpBuilder, array_of, integers_of, is_static
 from lowering.legalize.registry import ALL_PLATFORMS, Target, Value, refuse, rewrites_for
 from lowering.legalize.worklist import apply_rewrites
-from lowering.mlir.operations import argument_attributes, main_function, set_argument_attributes
+from lowering.mlir.operations import (
+    argument_attributes,
+    main_function,
+    operations_in,
+    set_argument_attributes,
+)
 from lowering.mlir.types import shape_of_type
 from lowering.stablehlo.bounded_sizes import loses_a_size
 
@@ -45,14 +53,52 @@ def _bounded_of(shape: ArrayShape) -> list[int]:
 def has_bounded_sizes(module: ir.Operation, strings: bytes) -> bool:
     """Whether a module has bounded sizes; `strings` are the strings in its bytecode.
 
-    Bounded sizes originate from parameters and from `set_dimension_size`.
+    Bounded sizes originate from parameters, from `set_dimension_size`, and from a
+    `dynamic_broadcast_in_dim` to them.
     """
-    return b"set_dimension_size\0" in strings or _has_bounded_signature(main_function(module))
+    return (
+        b"set_dimension_size\0" in strings
+        or b"dynamic_broadcast_in_dim\0" in strings
+        or _has_bounded_signature(main_function(module))
+    )
 
 
 def _has_bounded_signature(function: ir.Operation) -> bool:
     function_type = _function_type(function)
     return not all(map(is_static, (*function_type.inputs, *function_type.results)))
+
+
+_DYNAMIC: Final = (
+    b"dynamic_broadcast_in_dim\0",
+    b"dynamic_conv\0",
+    b"dynamic_gather\0",
+    b"dynamic_iota\0",
+    b"dynamic_pad\0",
+    b"dynamic_reshape\0",
+    b"real_dynamic_slice\0",
+)
+"""The operations whose results may have unbounded sizes, as strings in bytecode."""
+
+
+def refuse_unbounded_sizes(module: ir.Operation, strings: bytes, name: str) -> None:
+    """Refuse values of unbounded size in a module whose parameters have none.
+
+    Raises:
+        CompileError: the result of an operation has an unbounded size.
+    """
+    if not any(operation in strings for operation in _DYNAMIC):
+        return
+    for operation in operations_in(module):
+        for result in operation.results:
+            if not is_static(result.type) and not array_of(result).is_bounded:
+                raise error_of(
+                    CompileError,
+                    "compile",
+                    f"{name}: {operation.name}{recorded_at(operation)} has the result "
+                    f"{array_of(result)}, and XLA needs fixed or bounded sizes",
+                    "pass the shapes of the parameters, from which its sizes may follow: "
+                    "lowering.compile(..., argument_shapes=[...])",
+                )
 
 
 def legalize_bounded(target: Target, module: ir.Operation) -> None:
@@ -124,6 +170,26 @@ def _bounded(types: list[ir.Type]) -> Iterator[tuple[int, ArrayShape]]:
             shape = shape_of_type(mlir_type)
             assert isinstance(shape, ArrayShape)  # a token is static
             yield number, shape
+
+
+def _fits_its_bounds(operation: ir.Operation) -> bool:
+    if is_static(operation.results[0].type):
+        return True
+    sizes, bounds = array_of(operation.operands[0]), array_of(operation.results[0])
+    places = integers_of(operation, "broadcast_dimensions")
+    return all(
+        size <= max(1, bounds.dimensions[place])
+        for size, place in zip(sizes.dimensions, places, strict=True)
+    )
+
+
+refuse(
+    "stablehlo.dynamic_broadcast_in_dim",
+    *ALL_PLATFORMS,
+    reason="a size of its operand is larger than the bound of the size that it must equal",
+    fix="pass an array of a size within the bound",
+    unless=_fits_its_bounds,
+)
 
 
 def _retains_sizes(operation: ir.Operation) -> bool:

@@ -212,10 +212,6 @@ def compile(
         check_registered(report, name, target.platform, legalized.operation)
         reason = f"XLA can't compile {name} for {target.platform}: {_first_reason(report)}"
         fix = _SIZES_FIX if b"set_dimension_size\0" in legalized.code else ""
-        from lowering.importer.refinement import has_unbounded_values  # lazy import
-
-        if has_unbounded_values(computation):
-            fix = _shapes_fix(shape)
         raise error_of(CompileError, "compile", reason, fix, detail=report) from None
     info = ProgramInfo(
         name=name,
@@ -266,17 +262,13 @@ def _check_sizes(name: str, shape: ProgramShape, *, has_rows: bool) -> None:
             fix = "pass the array padded to its bound, and the size as a separate s32[]"
         elif not all(leaf.is_bounded for leaf in dynamic):
             rule = f"must have sizes that are fixed or bounded, got {part}"
-            fix = _shapes_fix(shape)
+            shapes = [nested_text(parameter, _with_sizes) for parameter in shape.parameters]
+            fix = f"pass the sizes: lowering.compile(..., argument_shapes={shapes})"
         elif any(max(leaf.dimensions) > pt.s32.max for leaf in dynamic):
             rule, fix = f"must have bounded sizes that fit an s32, got {part}", ""
         else:
             continue
         raise error_of(CompileError, "compile", f"{place} of {name} {rule}", fix, shapes=named)
-
-
-def _shapes_fix(shape: ProgramShape) -> str:
-    shapes = [nested_text(parameter, _with_sizes) for parameter in shape.parameters]
-    return f"pass the sizes: lowering.compile(..., argument_shapes={shapes})"
 
 
 def _with_sizes(leaf: ArrayShape | TokenShape) -> str:

@@ -244,6 +244,8 @@ def test_programs_of_any_size(name: str) -> None:
     assert module.module.operation.verify()
     # XLA's parser and converter accept the same program as text.
     assert hlo_conversion.hlo_text_to_stablehlo(str(program))
+    again = lowering.to_computation(module)
+    assert lowering.lower(again).text == module.text
     for size in SIZES:
         shapes = [of_size(shape, size) for shape in parameters]
         arguments = [argument(shape) for shape in shapes]
@@ -300,7 +302,7 @@ def test_computations_of_another_size(
 def test_compilation_requests_the_sizes_of_static_parameters(program: Callable[..., Any]) -> None:
     """Values have unbounded sizes that follow from the parameters' static sizes."""
     with pytest.raises(
-        CompileError, match=r"\nfix: pass the sizes: .*argument_shapes=\['f32\[5\]'\]"
+        CompileError, match=r"got f32|has the result f32\[\?\].*\nfix: pass the .*s=\["
     ):
         lowering.compile(program("f32[?]", "f32[5]"))
 
@@ -367,3 +369,29 @@ def test_the_sizes_are_shared_by_no_other_program() -> None:
         )
     assert module.text == text
     assert any(map(has_unbounded_sizes, leaves(module.program_shape.result)))
+
+
+def test_bounded_sizes_beside_unbounded_ones() -> None:
+    program = built(lambda x, y: xb.tuple(x + y, y + 1.0), "f32[?,3]", "f32[<=4,3]")
+    assert str(program.program_shape.result) == "(f32[<=4,3], f32[<=4,3])"
+    executables = {
+        rows: lowering.compile(program, argument_shapes=[f"f32[{rows},3]", "f32[<=4,3]"])
+        for rows in (1, 2, 4)
+    }
+    for rows, size in ((1, 3), (1, 0), (2, 2), (4, 4)):
+        x, y = (RANDOM.standard_normal((n, 3)).astype(np.float32) for n in (rows, size))
+        total, more = executables[rows](x, y)
+        np.testing.assert_allclose(np.asarray(total), x + y)
+        np.testing.assert_allclose(np.asarray(more), y + 1)
+    with pytest.raises(CompileError, match="larger than the bound of the size that it must equal"):
+        lowering.compile(program, argument_shapes=["f32[5,3]", "f32[<=4,3]"])
+
+
+def test_the_interpreter_requests_the_sizes() -> None:
+    program = built(lambda x: x * 2.0, VECTOR)
+    x = np.ones(2, np.float32)
+    for function in (lowering.interpret, lowering.compare):
+        with pytest.raises(ArgumentError, match=r"got f32\[\?\]\nfix: pass the sizes: .*to_comp"):
+            function(program, x)
+    fixed = lowering.to_computation(lowering.lower(program), argument_shapes=["f32[2]"])
+    assert np.asarray(lowering.interpret(fixed, x)).tolist() == [2, 2]

@@ -315,9 +315,22 @@ class Check:
         """Check that argument `name` has one entry for each dimension of operand `of`."""
         self.one_for_each(values, self.array(of).rank, of=f"dimension of {of}", name=name)
 
-    def sizes(self, values: Sequence[int], *, name: str) -> None:
-        """Check that no size in argument `name` is negative."""
+    def sizes(self, values: Sequence[int], *, name: str, at_run_time: str = "") -> None:
+        """Check that no size in argument `name` is negative or unbounded.
+
+        Args:
+            values: the sizes.
+            name: the argument.
+            at_run_time: the op that takes sizes that are unbounded here, for the message.
+        """
         for index, size in enumerate(values):
+            if size == UNBOUNDED:
+                text = ", ".join("?" if n == UNBOUNDED else str(n) for n in values)
+                self.fail(
+                    f"{name} must contain static sizes, got an unbounded one in [{text}]",
+                    dimension=index,
+                    fix=f"pass sizes at run time to xb.{at_run_time}" if at_run_time else None,
+                )
             if size < 0:
                 self.fail(
                     f"the sizes in {name} must not be negative, got {size} in {list(values)}",

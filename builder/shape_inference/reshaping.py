@@ -9,12 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Final
 
 from builder.attributes import PaddingConfig
 from builder.check import Check, integer
 from builder.schema.element_types import NUMBER
 from builder.shape_inference.public import public
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape, intern_array
+
+_BROADCAST_FIX: Final = (
+    "broadcast it with xb.dynamic_broadcast_in_dim, to sizes from xb.get_dimension_size"
+)
+_RESHAPE_FIX: Final = (
+    "reshape it with xb.dynamic_reshape, with xb.UNBOUNDED in new_size_bounds and sizes from "
+    "xb.get_dimension_size"
+)
 
 
 @public
@@ -31,7 +40,7 @@ def broadcast(operand: Shape, broadcast_sizes: Sequence[int]) -> ArrayShape:
     # XLA shape_inference.cc: InferBroadcastShape
     check.sizes(broadcast_sizes, name="broadcast_sizes")
     if not array.is_bounded:
-        check.fail("an operand with an unbounded dimension can't be broadcast")
+        check.fail("an operand with an unbounded dimension can't be broadcast", fix=_BROADCAST_FIX)
     dynamic = (*(False for _ in broadcast_sizes), *array.dynamic_dimensions)
     return check.result(array.element_type, (*broadcast_sizes, *array.dimensions), dynamic)
 
@@ -54,7 +63,7 @@ def broadcast_in_dim(
     array = check.array("operand")
     rank = len(out_dim_size)
     # XLA shape_inference.cc: InferBroadcastShape
-    check.sizes(out_dim_size, name="out_dim_size")
+    check.sizes(out_dim_size, name="out_dim_size", at_run_time="dynamic_broadcast_in_dim")
     if array.rank > rank:
         check.fail(
             f"the result must have at least as many dimensions as operand: {array.rank}, "
@@ -124,11 +133,14 @@ def reshape(
         # Operation Semantics: Reshape
         check.permutation(dimensions, of="operand", name="dimensions")
         array = _permuted(array, dimensions)
-    check.sizes(new_sizes, name="new_sizes")
+    check.sizes(new_sizes, name="new_sizes", at_run_time="dynamic_reshape")
     if not array.is_bounded:
         # XLA shape_inference.cc: InferReshapeShape
         if any(d and s != UNBOUNDED for s, d in _dimensions(array)):
-            check.fail("an operand with both bounded and unbounded dimensions can't be reshaped")
+            check.fail(
+                "an operand with both bounded and unbounded dimensions can't be reshaped",
+                fix=_RESHAPE_FIX,
+            )
         return check.result(array.element_type, new_sizes)
     old_count, new_count = math.prod(array.dimensions), math.prod(new_sizes)
     # StableHLO reshape (C2)
@@ -266,7 +278,7 @@ def collapse(operand: Shape, dimensions: Sequence[int]) -> ArrayShape:
         return array.with_layout(None)
     # XLA shape_inference.cc: InferReshapeShape
     if not array.is_bounded:
-        check.fail("an operand with an unbounded dimension can't be collapsed")
+        check.fail("an operand with an unbounded dimension can't be collapsed", fix=_RESHAPE_FIX)
     first, last = dimensions[0], dimensions[-1]
     size = math.prod(array.dimensions[first : last + 1])
     sizes = (*array.dimensions[:first], size, *array.dimensions[last + 1 :])

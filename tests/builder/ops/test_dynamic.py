@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,8 @@ def test_a_bound_becomes_the_size(
         ("f32[<=1]", [], [], "f32[]"),
         ("f32[0,5]", [7, 0], [True, False], "f32[<=7,0]"),
         ("f32[]", [1, 1], [False, True], "f32[1,<=1]"),
+        ("f32[?,3]", [xb.UNBOUNDED], [True], "f32[?]"),
+        ("f32[<=4,3]", [3, xb.UNBOUNDED, 2], [True, True, False], "f32[<=3,?,2]"),
     ],
 )
 def test_dynamic_reshape(
@@ -104,6 +107,25 @@ def test_dynamic_reshape(
     assert str(op.shape) == result
     assert op.opcode == "dynamic_reshape"
     assert op.operands == (x, *sizes)
+
+
+@pytest.mark.parametrize(
+    ("source", "places", "result"),
+    [
+        ("f32[3]", [1], "f32[?,3]"),
+        ("f32[?,1]", [2, 0], "f32[5,4,?]"),
+        ("f32[]", [], "f32[<=4,?]"),
+        ("f32[1,1]", [1, 0], "f32[2,3]"),
+    ],
+)
+def test_dynamic_broadcast(b: xb.XlaBuilder, source: str, places: list[int], result: str) -> None:
+    x, shape = b.parameter(source), xb.parse_shape(result)
+    assert isinstance(shape, xb.ArrayShape)
+    sizes = b.parameter(xb.s32[shape.rank])
+    op = xb.dynamic_broadcast_in_dim(x, sizes, places, result)
+    assert op.shape is shape
+    assert op.operands == (x, sizes)
+    assert op.attributes == {"broadcast_dimensions": tuple(places)}
 
 
 def test_numbers_as_sizes_of_a_reshape(b: xb.XlaBuilder) -> None:
@@ -280,6 +302,10 @@ REFUSED = {
         lambda b: xb.dynamic_reshape(of(b, "f32[?]"), [5], [5], [True]),
         "dynamic_reshape: operand must have a bound in each dimension",
     ),
+    "reshape: unbounded and static": (
+        lambda b: xb.dynamic_reshape(of(b, "f32[?]"), [5], [xb.UNBOUNDED], [False]),
+        "dynamic_reshape: an unbounded size is dynamic, got False in dims_are_dynamic[0]",
+    ),
     "reshape: large": (
         lambda b: xb.dynamic_reshape(of(b, "s8[2,2147483648]"), [1], [2**32], [True]),
         "dynamic_reshape: dimension 0 of the result must be of a size that fits s32",
@@ -331,3 +357,27 @@ def test_at_bounds() -> None:
     assert xb.f32[3].at_bounds() is xb.f32[3]
     with pytest.raises(xb.ShapeInferenceError, match=r"f32\[\?\] has an unbounded dimension"):
         xb.parse_shape("f32[?]").at_bounds()
+
+
+@pytest.mark.parametrize(
+    ("source", "sizes", "places", "shape", "message"),
+    [
+        ("f32[3]", "s32[]", [0], "f32[3]", "must be a vector of the sizes of f32[3], got s32[]"),
+        ("f32[3]", "s32[1]", [0], "f32[3,2]", "a vector of the sizes of f32[3,2], got s32[1]"),
+        ("f32[3]", "f32[1]", [0], "f32[3]", "output_dimensions must be of s32 or s64 type, got"),
+        ("f32[3]", "s32[1]", [0], "f16[3]", "an array of the operand's element type, got f16[3]"),
+        ("f32[3]", "s32[1]", [0], "f32[4]", "dimension 0 of operand has size 3, dimension 0 of"),
+        ("f32[3,3]", "s32[2]", [0, 0], "f32[3,3]", "must not name a dimension twice, got 0"),
+        ("f32[3]", "s32[1]", [1], "f32[3]", "must be a dimension of shape, 0 to 0, got 1"),
+        ("f32[3]", "s32[1]", [], "f32[3]", "must have one entry for each dimension of operand: 1"),
+        ("f32[3]", "s32[1]", [0], "(f32[3])", "operand's element type, got (f32[3])"),
+        ("(f32[3])", "s32[1]", [0], "f32[3]", "operand must be an array, got a tuple"),
+    ],
+)
+def test_dynamic_broadcast_refuses(
+    b: xb.XlaBuilder, source: str, sizes: str, places: list[int], shape: str, message: str
+) -> None:
+    operands = of(b, source), of(b, sizes)
+    with pytest.raises(xb.ShapeInferenceError, match=f"^dynamic_broadcast.*{re.escape(message)}"):
+        xb.dynamic_broadcast_in_dim(*operands, places, shape)
+    assert len(b.ops) == 2

@@ -356,6 +356,7 @@ def test_the_complete_message() -> None:
 # The call on parameters of these shapes, and its message.
 ERRORS = {
     "broadcast": [
+        (["f32[?]"], ([2],), "fix: broadcast it with xb.dynamic_broadcast_in_dim, to sizes from"),
         (["token[]"], ([2],), "operand must be an array, got a token"),
         (
             ["f32[2]"],
@@ -369,6 +370,8 @@ ERRORS = {
         (["f32[2]"], ([1.0],), "each entry of broadcast_sizes must be an integer, got 1.0"),
     ],
     "broadcast_in_dim": [
+        (["f32[3]"], ([xb.UNBOUNDED, 3], [1]), "must contain static sizes, got an unbounded one"),
+        (["f32[3]"], ([xb.UNBOUNDED], [0]), "fix: pass sizes at run time to xb.dynamic_broadcast"),
         (["(f32[2])"], ([2], [0]), "operand must be an array, got a tuple"),
         (["f32[2,3]"], ([3], [0, 1]), "at least as many dimensions as operand: 2"),
         (["f32[2]"], ([2, 3], [0, 1]), "one entry for each dimension of operand: 1, got 2: [0, 1]"),
@@ -381,6 +384,8 @@ ERRORS = {
         (["f32[2]"], ([2, -1], [0]), "the sizes in out_dim_size must not be"),
     ],
     "reshape": [
+        (["f32[?]"], ([2, xb.UNBOUNDED],), "got an unbounded one in [2, ?]"),
+        (["f32[?,<=3]"], ([6],), "fix: reshape it with xb.dynamic_reshape, with xb.UNBOUNDED in"),
         (["f32[6]"], ([2, -1],), "got -1 in [2, -1]"),
         (["f32[0]"], ([3],), "must stay the same, 0, got 3"),
         (["f32[5,<=4]"], ([4, 5],), "can be split, or combined with others, but not both"),
@@ -397,6 +402,7 @@ ERRORS = {
         (["(f32[6])"], ([6], 0), "operand must be an array, got a tuple"),
     ],
     "collapse": [
+        (["f32[?,3]"], ([0, 1],), "fix: reshape it with xb.dynamic_reshape, with xb.UNBOUNDED in"),
         (["f32[2,3,4]"], ([0, 2],), "must be consecutive and in order, got [0, 2]"),
         (["f32[2,3,4]"], ([1, 0],), "must be consecutive and in order, got [1, 0]"),
         (["f32[2,3,4]"], ([3],), "dimensions must be a dimension of operand (0 to 2), got 3"),

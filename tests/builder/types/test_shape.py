@@ -161,6 +161,10 @@ class TestArrayShape:
         assert shape.dynamic_dimensions == (False, True, True)
         assert (shape.rank, shape.is_static, shape.is_bounded) == (3, False, False)
         assert [shape.dimension_text(i) for i in range(3)] == ["2", "<=5", "?"]
+        assert xb.f32[2, xb.bounded(5), xb.UNBOUNDED] is shape
+        assert xb.array_shape(xb.f32, shape.dimensions, dynamic_dimensions=(0, 1, 1)) is shape
+        with pytest.raises(xb.ShapeInferenceError, match=r"negative, got -1\nfix: write '\?'"):
+            xb.f32[2, -1]
 
     @pytest.mark.parametrize(
         ("shape", "is_static", "is_bounded"),

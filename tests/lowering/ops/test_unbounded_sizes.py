@@ -395,3 +395,24 @@ def test_the_interpreter_requests_the_sizes() -> None:
             function(program, x)
     fixed = lowering.to_computation(lowering.lower(program), argument_shapes=["f32[2]"])
     assert np.asarray(lowering.interpret(fixed, x)).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("source", "places", "result"),
+    [
+        ("f32[3]", [1], "f32[?,3]"),
+        ("f32[?,1]", [2, 0], "f32[5,4,?]"),
+        ("f32[]", [], "f32[<=4,?]"),
+        ("f32[1,1]", [1, 0], "f32[2,3]"),
+    ],
+)
+def test_a_broadcast_to_computed_sizes_lowers(source: str, places: list[int], result: str) -> None:
+    shape = xb.parse_shape(result)
+    assert isinstance(shape, xb.ArrayShape)
+    program = built(
+        lambda x, sizes: xb.dynamic_broadcast_in_dim(x, sizes, places, shape),
+        source,
+        xb.s32[shape.rank],
+    )
+    assert lowering.lower(program).module.operation.verify()
+    assert hlo_conversion.hlo_text_to_stablehlo(str(program))

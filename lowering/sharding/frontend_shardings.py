@@ -29,12 +29,13 @@ from lowering.mlir.operations import (
     symbol_name,
 )
 from lowering.reading.bytecode_tables import module_strings
-from lowering.sharding.attributes import SHARDY
+from lowering.sharding.attributes import GSPMD, SHARDY
 
 _FRONTEND: Final = "mhlo.frontend_attributes"
 _MESHES: Final = "xla.sdy.meshes"
 _SHARDING: Final = "xla.sdy.sharding"
 _CONSTRAINT: Final = "Sharding"
+_ELEMENT: Final = "stablehlo.get_tuple_element"
 _RESULT: Final = "xla.sdy.FuncResultSharding"
 
 
@@ -89,7 +90,9 @@ def read_shardings(module: ir.Module, parameters: Sequence[Shape], op: str = "fr
             for function in list(functions_in(module.operation)):
                 is_entry = symbol_name(function) == "main"
                 _convert_arguments(function, parameters if is_entry else ())
-            for operation in sharded:
+            _remove_tilings(module.operation)
+            # First, because `_without_tuple` erases them.
+            for operation in sorted(sharded, key=lambda one: one.name != _ELEMENT):
                 _convert_operation(operation)
             module.operation.verify()
         except (ir.MLIRError, ValueError) as error:
@@ -149,12 +152,34 @@ def _convert_arguments(function: ir.Operation, parameters: Sequence[Shape]) -> N
     set_argument_attributes(function, "arg_attrs", arguments)
 
 
+def _remove_tilings(module: ir.Operation) -> None:
+    """Remove the shardings of GSPMD, as XLA does: XLA writes them beside Shardy's.
+
+    A constraint without Shardy's sharding is left, because its program mixes both forms.
+    """
+    for operation in operations_in(module):
+        if operation.name == "func.func":
+            for key in ("arg_attrs", "res_attrs"):
+                entries = argument_attributes(operation, key)
+                if any(GSPMD in attributes for attributes in entries):
+                    for attributes in entries:
+                        attributes.pop(GSPMD, None)
+                    set_argument_attributes(operation, key, entries)
+        elif GSPMD in operation.attributes and (
+            call_target(operation) != _CONSTRAINT or _sharding_in(operation.attributes)
+        ):
+            del operation.attributes[GSPMD]
+
+
 def _convert_operation(operation: ir.Operation) -> None:
     text = _sharding_in(operation.attributes)
     _remove(operation.attributes, _SHARDING)
+    if operation.name == _ELEMENT:
+        return  # it repeats the shardings of its operand
     target = call_target(operation)
     if target not in (_CONSTRAINT, _RESULT):
-        operation.attributes[SHARDY] = ir.Attribute.parse(as_per_value(text))
+        attribute = ir.Attribute.parse(as_per_value(text))
+        _without_tuple(operation).attributes[SHARDY] = attribute
         return
     sharding = ir.Attribute.parse(leaf_texts(text, 1)[0])
     (value,) = operation.operands
@@ -182,3 +207,35 @@ def _shard_returned_value(operation: ir.Operation, sharding: ir.Attribute) -> No
             results = argument_attributes(function, "res_attrs")
             results[use.operand_number][SHARDY] = sharding
             set_argument_attributes(function, "res_attrs", results)
+
+
+def _without_tuple(operation: ir.Operation) -> ir.Operation:
+    """Replace an operation whose result is a tuple of arrays by one with a result for each; return
+    it.
+
+    Shardy's shardings are per result. An operation with another result is returned unchanged.
+    """
+    results = operation.results
+    if len(results) != 1 or not isinstance(results[0].type, ir.TupleType):
+        return operation
+    (result,) = results
+    types = [result.type.get_type(n) for n in range(result.type.num_types)]
+    if any(isinstance(element, ir.TupleType) for element in types):
+        return operation
+    ip = ir.InsertionPoint(operation)
+    attributes = {name: operation.attributes[name] for name in operation.attributes}
+    flat = ir.Operation.create(
+        operation.name, types, list(operation.operands), attributes, loc=operation.location, ip=ip
+    )
+    for user in [use.owner for use in result.uses]:
+        if user.name == _ELEMENT:
+            index = ir.IntegerAttr(user.attributes["index"]).value
+            user.results[0].replace_all_uses_with(flat.results[index])
+            user.operation.erase()
+    if next(iter(result.uses), None) is not None:
+        joined = ir.Operation.create(
+            "stablehlo.tuple", [result.type], list(flat.results), loc=operation.location, ip=ip
+        )
+        result.replace_all_uses_with(joined.results[0])
+    operation.erase()
+    return flat

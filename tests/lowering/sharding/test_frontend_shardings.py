@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import jax
 import numpy as np
 import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
+import builder as xb
 import lowering
 
 MESHES = r'mhlo.frontend_attributes = {xla.sdy.meshes = "{mesh = #sdy.mesh<[\22data\22=2]>}"}'
@@ -42,3 +47,36 @@ def test_a_mesh_that_is_not_declared() -> None:
         lowering.compile(module, "cpu")
     with pytest.raises(lowering.LoweringError, match=r"compile: .* unknown mesh: @mesh\nfix:"):
         lowering.compile(module, "cpu", num_partitions=2)
+
+
+def test_hlo_with_both_forms_of_shardings() -> None:
+    """As jax prints it: XLA's tilings, and Shardy's shardings, from which they are derived."""
+    mesh = Mesh(np.array(lowering.devices("cpu")[:4]).reshape(2, 2), ("a", "b"))
+    rows, columns = NamedSharding(mesh, P("a", None)), NamedSharding(mesh, P(None, "b"))
+    both = jax.jit(lambda x, y: (x @ y, -x), in_shardings=(rows, columns), out_shardings=rows)
+    x = np.arange(32, dtype=np.float32).reshape(4, 8)
+    y = np.arange(48, dtype=np.float32).reshape(8, 6)
+    text = both.lower(x, y).as_text("hlo")
+    assert "sharding={devices=" in text
+    assert "xla.sdy.sharding" in text
+    computation = lowering.from_hlo(text)
+    for program in (computation, lowering.from_hlo(str(computation))):
+        run = lowering.compile(program, "cpu", num_partitions=4)
+        for ours, theirs in zip(run(x, y), both(x, y), strict=True):
+            np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-6)
+            assert ours.sharding.shard_shape(ours.shape) == (2, ours.shape[1])
+
+
+def test_hlo_of_a_call_with_several_results_and_shardings() -> None:
+    def host(a: Any) -> Any:
+        return a, a
+
+    shape = jax.ShapeDtypeStruct((4,), np.float32)
+    called = jax.jit(lambda x: jax.pure_callback(host, (shape, shape), x)).lower(shape)
+    text = called.as_text("hlo")
+    assert text.count("xla.sdy.sharding=") == 3
+    computation = lowering.from_hlo(text)
+    (call,) = (op for op in computation.ops if op.opcode == "custom_call")
+    sharding = "<@maximal_mesh_0, []>"
+    assert call.sharding == f"#sdy.sharding_per_value<[{sharding}, {sharding}]>"
+    assert computation.program_shape.result == xb.TupleShape([xb.f32[4]] * 2)

@@ -21,11 +21,13 @@ _refusal = partial(refusal, "composite_call")
 def composite_attributes_text(attributes: Any) -> str:
     """Return a mapping as an MLIR dictionary: ``{axis = 1 : i64, name = "gelu"}``, keys in order.
 
+    The text of a dictionary is returned unchanged; lowering parses it.
+
     Values are bools, integers (i64, or the type of a NumPy number), floating-point numbers
     (f64, or the type of a NumPy number), strings, sequences of these and mappings of these.
 
     Raises:
-        ShapeInferenceError: a value is of another type.
+        ShapeInferenceError: a value is of another type; text is not in braces.
 
     Example:
         >>> composite_attributes_text({"eps": 1e-5, "axes": [0, 1], "exact": True})
@@ -33,8 +35,16 @@ def composite_attributes_text(attributes: Any) -> str:
     """
     if attributes is None:
         return "{}"
+    if isinstance(attributes, str) and attributes[:1] + attributes[-1:] == "{}":
+        try:
+            attributes.encode()
+        except UnicodeEncodeError:
+            rule = "the text of attributes must be a string that UTF-8 can encode"
+            raise _refusal(rule, attributes) from None
+        return attributes
     if not isinstance(attributes, Mapping):
-        raise _refusal("attributes must be a mapping of names to values", attributes)
+        rule = "attributes must be a mapping of names to values, or the text of an MLIR dictionary"
+        raise _refusal(rule, attributes)
     return _text(attributes, 0)
 
 

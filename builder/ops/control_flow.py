@@ -275,7 +275,7 @@ def composite_call(
     computation: Applied,
     operands: XlaOp | Sequence[XlaOp],
     name: str,
-    attributes: Mapping[str, Any] | None = None,
+    attributes: Mapping[str, Any] | str | None = None,
     version: int | None = None,
 ) -> XlaOp:
     """Call a user-defined op, which a backend may implement by name and otherwise decomposes.
@@ -288,6 +288,7 @@ def composite_call(
         name: the op's name, in a namespace: ``"my_library.gelu"``.
         attributes: attributes for the backend, by name: bools, numbers, strings, sequences and
             mappings of these. A Python number is 64 bits wide, a NumPy number as wide as its type.
+            Other attributes of MLIR are passed in the text of a dictionary: ``"{a = unit}"``.
         version: the version of the op; 0 if omitted.
 
     Returns:

@@ -26,6 +26,7 @@ from builder.attributes import (
     Precision,
     ReplicaGroups,
 )
+from builder.attributes.composite import composite_attributes_text
 from builder.errors import XlaError
 from builder.graph.computation import XlaComputation
 from builder.schema import MISSING, SCHEMAS, Schema
@@ -59,6 +60,24 @@ from lowering.mlir.attribute_values import attribute_value
 from lowering.mlir.attributes import UNIT, Attribute, array, boolean, i32, i64_array, quoted, symbol
 from lowering.mlir.operations import attribute_bytes
 from lowering.mlir.types import element_type_text
+
+_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+def _dictionary_text(attribute: Any) -> str:
+    """Return the text of a dictionary: as `builder` writes it if this is equal, or as MLIR does.
+
+    Raises:
+        XlaError: the text would not be the value, which is elsewhere in the file.
+    """
+    text = str(attribute)
+    if "dense_resource<" in _STRING.sub("", text):
+        raise XlaError(f"its attributes {text} refer to a resource of the file")
+    try:
+        written = composite_attributes_text(attribute_value(attribute))
+    except (TypeError, KeyError, XlaError):  # Python has no such values
+        return text
+    return written if ir.Attribute.parse(written, attribute.context) == attribute else text
 
 
 class Codec(NamedTuple):
@@ -230,7 +249,7 @@ CODECS: Final[dict[type[AttributeKind], Codec]] = {
     NumberedEnumeration: Codec(lambda _, member: i32(int(member))),
     Text: Codec(lambda _, text: quoted(text)),
     Bytes: Codec(lambda _, text: quoted(text, "surrogateescape"), value=attribute_bytes),
-    Dictionary: Codec(lambda _, text: text),
+    Dictionary: Codec(lambda _, text: text, value=_dictionary_text),
     Precisions: Codec(
         lambda kind, pair: f"[{', '.join(f'#{kind.dialect}<precision {p.value}>' for p in pair)}]",
         lambda _, names: Precision.pair(names or None),

@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxlib.mlir import ir
 
+from builder.errors import brief
 from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, intern_array
 from lowering.errors import LoweringError
 from lowering.mlir.attributes import dense_elements, i64_array
+from lowering.mlir.context import shared_context
+from lowering.reading.text_limits import exceeded_limit
 from lowering.stablehlo.rules.registry import Value
 
 if TYPE_CHECKING:
@@ -57,3 +61,31 @@ def error(op: XlaOp, reason: str, fix: str) -> LoweringError:
         op=op.opcode,
         shapes={"result": op.shape, **operands},
     )
+
+
+def dictionary_text(op: XlaOp, name: str, text: str, fix: str) -> str:
+    """Return the text of an MLIR dictionary as MLIR prints it.
+
+    Args:
+        op: the op that has it.
+        name, fix: for the error: what the text is, and how to avoid it.
+        text: the dictionary.
+
+    Raises:
+        LoweringError: `text` is not a dictionary, or MLIR's parser can't process it.
+    """
+    problem = exceeded_limit(text)
+    if problem is not None:
+        raise error(op, f"{name}: {problem.reason}", problem.fix)
+    context: Any = shared_context()
+    handler = context.attach_diagnostic_handler(lambda _: True)  # print nothing
+    try:
+        attribute: Any = ir.Attribute.parse(text, context)
+    except (ir.MLIRError, ValueError):
+        attribute = None
+    finally:
+        handler.detach()
+    if not isinstance(attribute, ir.DictAttr):
+        rule = f"{name} must be the text of an MLIR dictionary, got {brief(text)}"
+        raise error(op, rule, fix)
+    return str(attribute)

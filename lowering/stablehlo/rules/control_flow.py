@@ -24,7 +24,7 @@ from builder.types.shape import (
 from lowering.errors import LoweringError
 from lowering.mlir.attributes import i64_array
 from lowering.mlir.flattening import flatten, unflatten
-from lowering.stablehlo.rules.common import as_array, compared, filled
+from lowering.stablehlo.rules.common import as_array, compared, dictionary_text, filled
 from lowering.stablehlo.rules.dynamic import resized
 from lowering.stablehlo.rules.registry import Region, Value, call_attributes, check, rule
 
@@ -93,7 +93,6 @@ def _converted(ctx: Emitter, value: Value, shape: Shape, expected: Shape) -> Val
 
 
 @rule("call")
-@rule("composite")
 def call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     """Emit a call with the operands in the shapes of the parameters."""
     computation: XlaComputation = op.attributes["to_apply"]
@@ -104,6 +103,13 @@ def call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         arguments.append(_converted(ctx, value, operand.shape, parameter.shape))
     name = SCHEMAS[op.opcode].stablehlo
     return ctx.value(name, op.shape, flatten(arguments), call_attributes(ctx, op))
+
+
+@rule("composite")
+def composite(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    fix = "pass attributes={name: value, ...}"
+    dictionary_text(op, "the text of attributes", op.attributes["composite_attributes"], fix)
+    return call(ctx, op, operands)
 
 
 @rule("scan")

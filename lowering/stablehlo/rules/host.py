@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from jaxlib.mlir import ir
+from typing import TYPE_CHECKING
 
 from builder.attributes import CustomCallApiVersion
 from builder.attributes.host import OutputOperandAliasing, ffi_dictionary
-from builder.errors import brief
 from builder.graph.xla_op import XlaOp
 from builder.schema.host import PYTHON_CALL
 from builder.sharding.text import is_shardy, leaf_texts
@@ -23,10 +20,9 @@ from lowering.mlir.attributes import (
     order_text,
     quoted,
 )
-from lowering.mlir.context import shared_context
 from lowering.mlir.flattening import flatten, unflatten
 from lowering.mlir.types import type_text
-from lowering.stablehlo.rules.common import error
+from lowering.stablehlo.rules.common import dictionary_text, error
 from lowering.stablehlo.rules.operand_layouts import need_orders
 from lowering.stablehlo.rules.registry import Value, attributes_of, call_attributes, check, rule
 
@@ -102,7 +98,9 @@ def custom_call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         return ctx.value("sdy.sharding_constraint", op.shape, values, {"sharding": text})
     attributes = call_attributes(ctx, op)
     if recorded["api_version"] is CustomCallApiVersion.API_VERSION_TYPED_FFI:
-        attributes["backend_config"] = _dictionary(op, recorded["opaque"] or "{}")
+        fix = "pass attributes={name: value, ...} instead of opaque"
+        text = recorded["opaque"] or "{}"
+        attributes["backend_config"] = dictionary_text(op, "opaque of a typed FFI call", text, fix)
     elif recorded["opaque"]:
         attributes["backend_config"] = quoted(recorded["opaque"], "surrogateescape")
     shape = recorded.get("shape_with_layout", op.shape)
@@ -123,25 +121,6 @@ def custom_call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     result = ctx.create_typed("stablehlo.custom_call", [tuple_type], values, attributes)
     element = ctx.value("stablehlo.get_tuple_element", leaf, result, {"index": i32(0)})
     return unflatten(op.shape, iter([element]))
-
-
-def _dictionary(op: XlaOp, text: str) -> str:
-    """Return the dictionary of a typed FFI call, as MLIR prints it."""
-    context: Any = shared_context()
-    handler = context.attach_diagnostic_handler(lambda _: True)  # print nothing
-    try:
-        attribute: Any = ir.Attribute.parse(text, context)
-    except (ir.MLIRError, ValueError):
-        attribute = None
-    finally:
-        handler.detach()
-    if not isinstance(attribute, ir.DictAttr):
-        raise error(
-            op,
-            f"opaque of a typed FFI call must be the text of an MLIR dictionary, got {brief(text)}",
-            "pass attributes={name: value, ...} instead of opaque",
-        )
-    return str(attribute)
 
 
 def _add_layouts(

@@ -691,6 +691,21 @@ def test_composite_with_several_results_and_frontend_attributes(sizes: tuple[int
     assert_same_bits(double, values * 2)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{n = 1 : i64} {}", "must be the text of an MLIR dictionary, got '{n = 1 : i64} {}'"),
+        ("{n = 1 : x}", "must be the text of an MLIR dictionary"),
+        ("{n = " + "[" * 100_000 + "]" * 100_000 + "}", "may nest at most"),
+    ],
+)
+def test_attributes_of_composites_are_parsed(text: str, message: str) -> None:
+    root = xb.composite_call(xb.neg, xb.XlaBuilder().parameter(xb.f32[2]), "mine.neg", text)
+    with pytest.raises(lowering.LoweringError, match=r"lower: composite, .*") as caught:
+        lowering.lower(root.builder.build(root))
+    assert message in str(caught.value)
+
+
 def test_composite_survives_an_artifact() -> None:
     b = xb.XlaBuilder()
     root = xb.composite_call(xb.square, b.parameter(xb.f32[2]), "mine.square", {"n": 1})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from lowering.cli.command import json_option, subcommand
+from lowering.cli.external import External, in_computation, in_module, in_text
 from lowering.cli.output import print_json, show, table
 from lowering.cli.programs import Program, file_argument, opened, shape_fix, shape_option
 
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
 def inspect(file: str, shapes: tuple[str, ...], with_ops: bool, limit: int, as_json: bool) -> None:
     """Show the content of FILE.
 
-    This is the kind of file and its producer, the parameters and results, and the number of
-    operations with their cost: floating-point operations, transcendental functions, and bytes
-    accessed by each operation.
+    This is the kind of file and its producer, the parameters and results, the calls of code outside
+    XLA and the transfers, and the number of operations with their cost: floating-point operations,
+    transcendental functions, and bytes accessed by each operation. Nothing is compiled or run.
     """
     from builder.errors import XlaError
 
@@ -60,6 +61,7 @@ def inspect(file: str, shapes: tuple[str, ...], with_ops: bool, limit: int, as_j
             "name": computation.name,
             "parameters": [{"name": name, "shape": str(shape)} for name, shape in parameters],
             "result": str(signature.result),
+            "external": [row._asdict() for row in in_computation(computation)],
             "stats": stats.as_dict(),
         }
         if with_ops:
@@ -70,6 +72,7 @@ def inspect(file: str, shapes: tuple[str, ...], with_ops: bool, limit: int, as_j
     if parameters:
         rows = [(name, shape, _size_text(shape)) for name, shape in parameters]
         show(table([("parameter", "left"), ("shape", "left"), ("size", "right")], rows), "")
+    _show_external(in_computation(computation))
     show(stats)
     if with_ops:
         show("", computation.table(nested=True, limit=limit or None))
@@ -95,6 +98,15 @@ def _heading(program: Program) -> str:
         notes.append(f"written by {program.producer}")
     notes.append(bytes_text(len(program.data)))
     return f"{program.name}: {', '.join(notes)}"
+
+
+def _show_external(found: list[External]) -> None:
+    """Print the calls and transfers of a program, if it has any."""
+    if found:
+        columns = [("call or transfer", "left"), ("target", "left"), ("count", "right")]
+        runs = {True: "code outside XLA", False: ""}
+        rows = [(row.operation, row.target, row.count, runs[row.outside_xla]) for row in found]
+        show(table([*columns, ("runs", "left")], rows), "")
 
 
 def _size_text(shape: Shape) -> str:
@@ -126,6 +138,7 @@ def _unimported_summary(program: Program, error: XlaError) -> dict[str, Any] | N
             return None
         counts = Counter(_OPERATION.findall(text))
         name, signature = "main", main[1].strip()
+        external = in_text(text)
     else:
         operations = operations_where(
             module.module,
@@ -134,10 +147,12 @@ def _unimported_summary(program: Program, error: XlaError) -> dict[str, Any] | N
         names = [operation.name for operation in operations]
         counts = Counter(name for name in names if not name.endswith(".return"))
         name, signature = module.name, str(module.program_shape)
+        external = in_module(module.module)
     return {
         **_file_summary(program),
         "name": name,
         "signature": signature,
+        "external": [row._asdict() for row in external],
         "operations": dict(counts.most_common()),
         "not_imported": reason,
     }
@@ -153,10 +168,9 @@ def _print_unimported(program: Program, summary: dict[str, Any]) -> None:
     counts = summary["operations"]
     parameters = summary["signature"].partition(" -> ")[0]
     dynamic = re.search(r"([^\s(]+): (\w+\[[^\]]*\?[^\]]*\])", parameters)
+    show(_heading(program), f"{summary['name']}{summary['signature']}", "")
+    _show_external([External(**row) for row in summary["external"]])
     show(
-        _heading(program),
-        f"{summary['name']}{summary['signature']}",
-        "",
         table([("operation", "left"), ("count", "right")], counts.items()),
         "",
         f"{sum(counts.values()):,} operations, without costs, since the program can't be imported:",

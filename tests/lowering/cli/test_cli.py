@@ -131,6 +131,64 @@ def test_inspect_hlo(files):
     assert about["result"] == "(f32[8,3], bf16[8,3])"
 
 
+CALLS = """
+func.func private @inner(%x: tensor<f32>) -> tensor<f32> {
+  %0 = stablehlo.custom_call @"my target"(%x) : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+func.func @main(%x: tensor<f32>, %t: !stablehlo.token) -> tensor<f32> {
+  %0 = stablehlo.custom_call @"my target"(%x) : (tensor<f32>) -> tensor<f32>
+  %1 = func.call @inner(%0) : (tensor<f32>) -> tensor<f32>
+  %2 = stablehlo.custom_call @xla_ffi_python_cpu_callback(%1) : (tensor<f32>) -> tensor<f32>
+  %3 = stablehlo.custom_call @LayoutConstraint(%2) : (tensor<f32>) -> tensor<f32>
+  %4:2 = "stablehlo.infeed"(%t) : (!stablehlo.token) -> (tensor<f32>, !stablehlo.token)
+  %5 = "stablehlo.outfeed"(%4#0, %4#1) : (tensor<f32>, !stablehlo.token) -> !stablehlo.token
+  %6 = "stablehlo.send"(%3, %5) {
+    channel_handle = #stablehlo.channel_handle<handle = 1, type = 2>, is_host_transfer = true
+  } : (tensor<f32>, !stablehlo.token) -> !stablehlo.token
+  %7:2 = "stablehlo.recv"(%6) {
+    channel_handle = #stablehlo.channel_handle<handle = 2, type = 1>
+  } : (!stablehlo.token) -> (tensor<f32>, !stablehlo.token)
+  LAST
+  return %7#0 : tensor<f32>
+}
+"""
+PYTHON = """%8 = stablehlo.custom_call @xlabuilder.python_call(%3) {
+    api_version = 4 : i32, backend_config = {index = 0 : i64, name = "removes_files"}
+  } : (tensor<f32>) -> tensor<f32>"""
+QUANTIZE = """%8 = stablehlo.uniform_quantize %3
+    : (tensor<f32>) -> tensor<!quant.uniform<i8:f32, 0.5>>"""
+
+
+@pytest.mark.parametrize("last", ["", PYTHON, QUANTIZE, PYTHON + QUANTIZE.replace("%8", "%9")])
+def test_inspect_lists_calls_and_transfers(tmp_path, last):
+    """Of a program that is imported, one that is only parsed, and one that MLIR can't parse."""
+    path = tmp_path / "calls.mlir"
+    path.write_text(CALLS.replace("LAST", last))
+    expected = [
+        ("custom_call", "my target", True, 2),
+        ("custom_call", "xla_ffi_python_cpu_callback", True, 1),
+        *([("python_call", "removes_files", True, 1)] if PYTHON in last else []),
+        ("custom_call", "LayoutConstraint", False, 1),
+        ("infeed", "host", False, 1),
+        ("outfeed", "host", False, 1),
+        ("recv", "device", False, 1),
+        ("send", "host", False, 1),
+    ]
+    about = from_json("inspect", path)
+    assert ("not_imported" in about) == (last != "")
+    assert [tuple(row.values()) for row in about["external"]] == expected
+    lines = call("inspect", path).stdout.splitlines()
+    assert any(re.fullmatch(r"custom_call +my target +2 +code outside XLA", line) for line in lines)
+    assert any(re.fullmatch(r"custom_call +LayoutConstraint +1", line) for line in lines)
+
+
+def test_inspect_lists_nothing_without_calls(files):
+    for kind in ("mlir", "hlo"):
+        assert from_json("inspect", files[kind])["external"] == []
+        assert "call or transfer" not in call("inspect", files[kind]).stdout
+
+
 OPEN = """
 func.func @main(%arg0: tensor<?x2xf32> loc("rows")) -> tensor<?x2xf32> {
   %0 = stablehlo.add %arg0, %arg0 : tensor<?x2xf32>

@@ -221,7 +221,7 @@ def _refined(
         for result, leaf in zip(function_type.results, leaves(old.result), strict=True)
     ]
     shape = ProgramShape(parameters, _with_leaves(old.result, results), old.parameter_names)
-    return StablehloModule(refined_module, shape, source.functions)
+    return StablehloModule(refined_module, shape, source.functions, tree=source.tree)
 
 
 def _is_bounded(shape: Shape) -> bool:

@@ -36,6 +36,7 @@ from lowering.running.program import ProgramInfo
 from lowering.running.replicated import ReplicatedExecutable
 from lowering.sharding.frontend_shardings import with_shardings
 from lowering.sharding.partitioning import read_partitioning
+from lowering.stablehlo.platform_index import for_platform
 from lowering.stablehlo.sources import ModuleSource, module_of
 
 
@@ -86,7 +87,8 @@ def compile(
 
     Args:
         computation: an XlaComputation, or what `lowering.load` accepts: a StablehloModule, the path
-            of a file, text, bytes, or a `Lowered`, `Traced` or `Exported` of jax.
+            of a file, text, bytes, or a `Lowered`, `Traced` or `Exported` of jax. The executable is
+            called as the jax function is, with nested arguments.
         device: a jax.Device, "cpu", "gpu:1", ...; None for jax's default device. For several
             devices the first; the others follow it on the same platform.
         argument_shapes: the shape of each parameter, if a program is for arguments of any size, and
@@ -153,10 +155,6 @@ def compile(
         computation = lower(computation)
     else:
         computation = module_of(computation, "compile")
-    if argument_shapes is not None:
-        from lowering.importer.refinement import with_argument_shapes  # lazy import
-
-        computation = with_argument_shapes(computation, argument_shapes, "compile")
     if not isinstance(results, str) or results not in ("list", "sharded"):
         rule = f"results must be 'list' or 'sharded', got {brief(results)}"
         raise error_of(OperandError, "compile", rule)
@@ -164,6 +162,11 @@ def compile(
     checked = read_options(options)
     targets = find_devices(device, devices, num_replicas, num_partitions)
     target = next(filter(is_local, targets))
+    computation = for_platform(computation, target)
+    if argument_shapes is not None:
+        from lowering.importer.refinement import with_argument_shapes  # lazy import
+
+        computation = with_argument_shapes(computation, argument_shapes, "compile")
     name, shape = computation.name, computation.program_shape
     _check_sizes(name, shape, has_rows=results == "sharded" or len(targets) > 1)
     module = with_donors(computation.module, name, shape, donate)
@@ -225,6 +228,7 @@ def compile(
         handlers=failing_calls(legalized.operation, legalized.code, target.platform),
         in_rows=in_rows,
         partitioning=partitioning,
+        tree=computation.tree,
     )
     executable: Executable | ReplicatedExecutable | PartitionedExecutable = executable_of(
         loaded, info, targets

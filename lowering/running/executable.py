@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import jax
 
+from builder.errors import XlaError
 from lowering.jaxlib_api import execution
 from lowering.running.bounded_arrays import is_host
 from lowering.running.failures import may_lack_memory
 from lowering.running.program import CompiledProgram, ProgramInfo
 from lowering.running.steps import Steps, accepts_numpy, are_same, direct_call, translating_errors
+from lowering.stablehlo.call_tree import CallTree
+
+_MOST_KEPT: Final = 16
+"""The number of argument signatures that a function of nested arguments keeps."""
 
 
 class Executable(CompiledProgram):
@@ -30,6 +35,10 @@ class Executable(CompiledProgram):
 
     For a parameter of bounded sizes, such as f32[<=5,3], an array may have any sizes up to the
     bounds; it is copied and padded.
+
+    An executable of a jax function (a `Lowered`, `Traced` or `Exported`) is called as the function
+    is: with arguments nested in dicts, lists and other trees of jax.tree_util, and by name where
+    they were by name. It returns such trees too.
 
     The result is a jax.Array, or a Python tuple nested as the computation's root is, with None for
     tokens. Elements have exactly the computation's types, 64-bit ones included, whatever jax's x64
@@ -85,13 +94,45 @@ class Executable(CompiledProgram):
         else:
             # jaxlib itself raises no error here: it checks for deleted arrays, and there is memory.
             self.__call__ = direct
+        if info.tree is not None:
+            self.__call__ = self._calling_with(info.tree)
+
+    def _calling_with(self, tree: CallTree) -> Callable[..., Any]:
+        """Return a function of the jax function's arguments, which calls jaxlib like a jit."""
+
+        def on_miss(*args: Any, **by_name: Any) -> tuple[Any, Any]:
+            values = tree.flatten(self.name, args, by_name)
+            prepared = self._steps.prepare(tuple(values))
+            result = tree.nest(self._steps.run(prepared))
+            # Later calls like this one pass all leaves to the program, without Python.
+            is_direct = is_complete and are_same(prepared, values)
+            return result, self.call_data(tree.results) if is_direct else None
+
+        is_complete = len(tree.used) == tree.arguments.num_leaves
+        call = execution.tree_caller(self.name, _MOST_KEPT, on_miss)
+
+        def nested_call(*args: Any, **by_name: Any) -> Any:
+            try:
+                return call(*args, **by_name)
+            except XlaError:
+                raise
+            except (RuntimeError, TypeError, ValueError) as error:
+                values = tree.flatten(self.name, args, by_name)
+                if not isinstance(error, TypeError):
+                    self._steps.raise_translated(error, values)
+                raise
+
+        return nested_call
 
     def _prepare(self, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> list[Any]:
-        steps = self._steps
+        steps, tree = self._steps, self._info.tree
+        if tree is not None:
+            return steps.prepare(tuple(tree.flatten(self.name, args, by_name)))
         return steps.prepare(steps.arguments.by_position(args, by_name) if by_name else args)
 
     def _run(self, prepared: list[Any]) -> Any:
-        return self._steps.run(prepared)
+        result, tree = self._steps.run(prepared), self._info.tree
+        return result if tree is None else tree.nest(result)
 
     # For `lowering.jit`, which nests arguments and results differently
 

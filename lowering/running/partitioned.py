@@ -126,7 +126,10 @@ class PartitionedExecutable(CompiledProgram):
         return self._run(self._prepare(args, by_name))
 
     def _prepare(self, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> Any:
-        if by_name:
+        tree = self._info.tree
+        if tree is not None:
+            args = tuple(tree.flatten(self.name, args, by_name))
+        elif by_name:
             args = self._arguments.by_position(args, by_name)
         arrays: Any = args if self._is_flat else self._arguments.flatten(args)
         if not self._accepted.accept(arrays):
@@ -137,7 +140,8 @@ class PartitionedExecutable(CompiledProgram):
     def _run(self, prepared: Any) -> Any:
         if self._arguments.donated:
             self._arguments.check_donated_once(prepared)
-        return self._pack(self._launcher(prepared))
+        result, tree = self._pack(self._launcher(prepared)), self._info.tree
+        return result if tree is None else tree.nest(result)
 
     def __repr__(self) -> str:
         return (

@@ -17,6 +17,7 @@ from lowering.jaxlib_api import executables
 from lowering.running.executable_file import save_executable
 from lowering.running.profiling import Memory, Profile, profiled
 from lowering.sharding.partitioning import Partitioning
+from lowering.stablehlo.call_tree import CallTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class ProgramInfo:
         in_rows: whether each device returns a leading dimension of size 1: a row of an array
             sharded over all devices.
         partitioning: how XLA partitions the program; None where each device has arrays of its own.
+        tree: the nesting of the arguments and results of the jax function that it was lowered from;
+            None to call it with the parameters.
         compile_seconds: the time that compiling it, or reading it from the cache, took.
     """
 
@@ -48,6 +51,7 @@ class ProgramInfo:
     handlers: tuple[str, ...] = ()
     in_rows: bool = False
     partitioning: Partitioning | None = None
+    tree: CallTree | None = None
     compile_seconds: float = 0.0
 
 
@@ -101,7 +105,8 @@ class CompiledProgram:
         jaxlib and of the platform's software and the same kind of device. An executable for CPU
         requires all CPU features that XLA was allowed to use: those of this CPU, or fewer with
         XLA_FLAGS=--xla_cpu_max_isa=AVX2 in the environment. `StablehloModule.save` writes a file
-        for all platforms.
+        for all platforms. The file does not keep the nesting of a jax function's arguments and
+        results: the loaded executable is called with the parameters.
 
         Args:
             path: the file.

@@ -50,9 +50,10 @@ from lowering.mlir.printing import module_text
 from lowering.mlir.types import shape_of_type
 from lowering.pjrt.entry_layouts import LAYOUT_MODE
 from lowering.reading import module_reader
-from lowering.reading.exported import embedded_artifact
+from lowering.reading.exported import embedded_artifact, platforms_of
 from lowering.reading.module_reader import file_error
 from lowering.stablehlo.artifact_versions import checked_version, first_newer, version_error
+from lowering.stablehlo.call_tree import CallTree
 
 PathLike = str | os.PathLike[str]
 Buffer = bytes | bytearray | memoryview
@@ -69,6 +70,9 @@ class StablehloModule:
             ``module.context.load_all_available_dialects()`` first.
         program_shape: the parameters and the result of the computation, tuples nested.
         functions: the Python functions that it calls; files and text do not contain them.
+        platforms: those of a `jax.export.Exported` for several: the first argument of @main is the
+            number of one of them, which `compile` passes.
+        tree: the nesting of a jax function's arguments and results; `save` does not write it.
 
     Example:
         >>> import builder as xb, lowering
@@ -83,17 +87,22 @@ class StablehloModule:
         True
     """
 
-    __slots__ = ("__weakref__", "functions", "module", "program_shape")
+    __slots__ = ("__weakref__", "functions", "module", "platforms", "program_shape", "tree")
 
     def __init__(
         self,
         module: ir.Module,
         program_shape: ProgramShape,
         functions: Sequence[PythonFunction] = (),
+        *,
+        platforms: Sequence[str] = (),
+        tree: CallTree | None = None,
     ) -> None:
         self.module = module
         self.program_shape = program_shape
         self.functions = tuple(functions)
+        self.platforms = tuple(platforms)
+        self.tree = tree
 
     @property
     def name(self) -> str:
@@ -435,8 +444,10 @@ def load_bytes(data: Buffer | str) -> StablehloModule:
 
 def from_bytes(data: bytes, path: str | None) -> StablehloModule:
     """Read a module from the content of a file; raises the errors of `load`."""
-    module = module_reader.read(embedded_artifact(data) or data, path)
-    return StablehloModule(module, _program_shape(module, path))
+    exported = embedded_artifact(data)
+    module = module_reader.read(exported or data, path)
+    platforms = platforms_of(data) if exported else ()
+    return StablehloModule(module, _program_shape(module, path), platforms=platforms)
 
 
 def _program_shape(module: ir.Module, path: str | None) -> ProgramShape:

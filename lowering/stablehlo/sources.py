@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import jax
@@ -16,9 +17,13 @@ from builder.errors import OperandError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import ReusableFunction
 from builder.graph.xla_op import XlaOp
+from builder.types.shape import ProgramShape
+from lowering.jaxlib_api import jax_stages
 from lowering.reading.file_kind import reject_by_prefix
 from lowering.reading.module_reader import sealed_bytecode
+from lowering.stablehlo.call_tree import call_tree
 from lowering.stablehlo.module import Buffer, StablehloModule, from_bytes, load_bytes, read_file
+from lowering.stablehlo.platform_index import has_platform_index
 
 if TYPE_CHECKING:
     from jax.export import Exported
@@ -54,6 +59,16 @@ def load(source: ModuleSource) -> StablehloModule:
     Damaged bytecode can crash MLIR. Bytecode without this library's checksum is therefore parsed in
     a helper process first, which takes some tenths of a second.
 
+    A module from an object of jax keeps the nesting of the function's arguments and results:
+    `lowering.compile` returns an executable that is called as the function is, with arguments that
+    it does not use too, and by name where they were by name. Files and bytes do not keep it, even
+    those of `Exported.serialize`: pass ``jax.export.deserialize(data)``, or flat arguments, without
+    those that are not used. `interpret`, `compare` and replicas take flat arguments.
+
+    For an `Exported` for several platforms, also a serialized one, `lowering.compile` sets the
+    first argument of @main, the number of the platform. It is a parameter of other modules for
+    several platforms.
+
     Args:
         source: the path of a file; the content of a file as bytes or text (a string is text if it
             has a line break, or a brace after "module" or "func.func"); a `jax.stages.Lowered` or
@@ -84,16 +99,34 @@ def module_of(source: Any, op: str) -> StablehloModule:
     if isinstance(source, jax.stages.Traced):
         source = source.lower()
     if isinstance(source, jax.stages.Lowered):
-        source = source.compiler_ir("stablehlo")
+        module = module_of(source.compiler_ir("stablehlo"), op)
+        platforms = jax_stages.lowered_platforms(source)
+        return _with_tree(module, source, platforms, jax_stages.used_leaves(source))
     if isinstance(source, ir.Module):
         # With a checksum, the bytecode is not parsed in a helper process.
         return from_bytes(b"".join(sealed_bytecode(source)), None)
     # Importing jax.export is slow.
     if hasattr(source, "mlir_module_serialized"):
-        return load_bytes(source.mlir_module_serialized)
+        module = load_bytes(source.mlir_module_serialized)
+        return _with_tree(module, source, source.platforms, source.module_kept_var_idx)
     first = "a module" if op in ("load", "to_computation") else "an XlaComputation, a module"
     rule = f"expected {first}, a path, text, bytes or an object of jax, got {brief(source)}"
     raise error_of(OperandError, op, rule, _fix(source))
+
+
+def _with_tree(
+    module: StablehloModule, source: Any, platforms: Sequence[str], used: Sequence[int] | None
+) -> StablehloModule:
+    """Return a module with the platforms and the tree of its source, an object of jax."""
+    shape = module.program_shape
+    first = 1 if platforms and has_platform_index(module.module) else 0
+    parameters, names = shape.parameters[first:], shape.parameter_names[first:]
+    signature = ProgramShape(parameters, shape.result, names)
+    tree = call_tree(source.in_tree, source.out_tree, used, signature)
+    if tree is not None:
+        leaves = shape.parameter_names[: first + tree.argument_tokens]
+        shape = ProgramShape(shape.parameters, shape.result, [*leaves, *tree.leaf_names()])
+    return StablehloModule(module.module, shape, platforms=platforms, tree=tree)
 
 
 def _fix(source: Any) -> str:

@@ -1,0 +1,20 @@
+"""What a jax.stages.Lowered has besides its module; jax keeps it in private attributes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def used_leaves(lowered: Any) -> list[int] | None:
+    """Return the numbers of the argument leaves that @main takes; None if this jax has no list."""
+    kept = getattr(_inner(lowered), "compile_args", {}).get("kept_var_idx")
+    return None if kept is None else sorted(kept)
+
+
+def lowered_platforms(lowered: Any) -> tuple[str, ...]:
+    """Return jax's names of the platforms that a Lowered is for; empty if unknown."""
+    return tuple(getattr(_inner(lowered), "_platforms", None) or ())
+
+
+def _inner(lowered: Any) -> Any:
+    return getattr(lowered, "_lowering", None)

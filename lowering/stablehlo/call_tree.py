@@ -1,0 +1,165 @@
+"""CallTree: the nesting of a jax function's arguments and results, which its module flattens.
+
+@main takes the leaves of the arguments that it uses, after a token for each ordered effect, and
+returns the leaves of the results after such tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import jax
+from jax.tree_util import keystr
+
+from builder.errors import brief
+from builder.types.shape import ProgramShape, TokenShape, TupleShape
+from lowering.errors import ArgumentError
+from lowering.pjrt.host_arrays import describe
+
+_flatten: Final = jax.tree_util.default_registry.flatten
+
+
+@dataclass(frozen=True, slots=True)
+class CallTree:
+    """The nesting of a function's arguments and results, and the leaves that its module takes.
+
+    Attributes:
+        arguments: the jax.tree_util.PyTreeDef of the arguments: a tuple of those that are passed by
+            position, and a dict of those that are passed by name.
+        results: the PyTreeDef of the result.
+        used: the numbers of the leaves that @main takes.
+        argument_tokens, result_tokens: the numbers of tokens before the leaves.
+        is_tuple: whether the program returns a tuple: not exactly one array.
+    """
+
+    arguments: Any
+    results: Any
+    used: tuple[int, ...]
+    argument_tokens: int
+    result_tokens: int
+    is_tuple: bool
+
+    def flatten(self, name: str, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> list[Any]:
+        """Return the arguments of @main for those of the function.
+
+        Raises:
+            ArgumentError: they are nested otherwise; names the path of the first difference.
+        """
+        passed = (args, dict(by_name))
+        try:
+            leaves, structure = _flatten(passed)
+        except (TypeError, ValueError, RecursionError, SystemError) as error:
+            reason = str(error).partition("\n")[0]
+            raise ArgumentError(
+                f"{name}: jax.tree_util can't flatten the arguments: {reason}\n"
+                f"fix: pass them nested as {self._text()}",
+                computation=name,
+            ) from None
+        if structure != self.arguments:
+            raise self._wrong_structure(name, passed)
+        return [None] * self.argument_tokens + [leaves[number] for number in self.used]
+
+    def nest(self, result: Any) -> Any:
+        """Return the function's result for that of the program."""
+        values = result[self.result_tokens :] if self.is_tuple else (result,)
+        return self.results.unflatten(values)
+
+    def leaf_names(self) -> list[str]:
+        """Return the paths of the leaves that @main takes: ``args[0]['w']``, ``kwargs['x']``."""
+        paths = jax.tree_util.tree_flatten_with_path(self._placeholders())[0]
+        names = [f"{_PLACES[path[0].idx]}{keystr(path[1:])}" for path, _ in paths]
+        return [names[number] for number in self.used]
+
+    def _placeholders(self) -> Any:
+        return self.arguments.unflatten([_ARRAY] * self.arguments.num_leaves)
+
+    def _text(self) -> str:
+        """Return the nesting of the arguments for messages."""
+        return str(self.arguments).removeprefix("PyTreeDef(").removesuffix(")")
+
+    def _wrong_structure(self, name: str, passed: Any) -> ArgumentError:
+        path, expected, got = _first_difference(self._placeholders(), passed, ())
+        fix = f"pass them nested as (args, kwargs) = {self._text()}, where * is an array"
+        return ArgumentError(
+            f"{name}: {path} must be {expected}, got {got}\nfix: {fix}", computation=name
+        )
+
+
+_PLACES: Final = ("args", "kwargs")
+_ARRAY: Final = object()
+"""Takes the place of each array in an expected tree."""
+
+
+def call_tree(
+    arguments: Any, results: Any, used: Sequence[int] | None, shape: ProgramShape
+) -> CallTree | None:
+    """Return the tree of a module from jax.
+
+    Args:
+        arguments, results: PyTreeDefs; see `CallTree`.
+        used: the numbers of the leaves that @main takes; None if unknown.
+        shape: the signature of @main, without an index of the platform.
+
+    Returns:
+        None if the program is called in the same way without a tree, or if the leaves do not match
+        the signature.
+    """
+    if used is None:
+        used = range(arguments.num_leaves)
+    result = shape.result
+    is_tuple = isinstance(result, TupleShape)
+    returned = list(result.elements) if isinstance(result, TupleShape) else [result]
+    argument_tokens = len(shape.parameters) - len(used)
+    result_tokens = len(returned) - results.num_leaves
+    if (
+        argument_tokens < 0
+        or result_tokens < 0
+        or not all(isinstance(s, TokenShape) for s in shape.parameters[:argument_tokens])
+        or not all(isinstance(s, TokenShape) for s in returned[:result_tokens])
+    ):
+        return None
+    tree = CallTree(
+        arguments,
+        results,
+        tuple(used),
+        argument_tokens,
+        result_tokens,
+        is_tuple,
+    )
+    count = len(shape.parameters)
+    nested = (_ARRAY,) * len(returned) if is_tuple else _ARRAY
+    is_flat = _flatten(((_ARRAY,) * count, {}))[1] == arguments
+    is_same = is_flat and _flatten(nested)[1] == results and len(used) == count
+    return None if is_same else tree
+
+
+def _first_difference(expected: Any, got: Any, path: tuple[Any, ...]) -> tuple[str, str, str]:
+    """Return the path of the first node that differs, and descriptions of both nodes."""
+    nodes, structure = _one_level(expected)
+    passed, passed_structure = _one_level(got)
+    if structure != passed_structure:
+        place = f"{_PLACES[path[0].idx]}{keystr(path[1:])}"
+        return place, _description(expected), _description(got)
+    for (key, node), (_, value) in zip(nodes, passed, strict=True):
+        inside = (*path, *key)
+        if _flatten(node)[1] != _flatten(value)[1]:
+            return _first_difference(node, value, inside)
+    raise AssertionError("the trees are equal")
+
+
+def _one_level(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    """Return the parts of a node with their keys, and the structure of the node alone."""
+    return jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda node: node is not tree)
+
+
+def _description(node: Any) -> str:
+    """Describe a node of a tree for messages."""
+    if node is _ARRAY:
+        return "an array"
+    if isinstance(node, dict):
+        return f"a dict with the keys {brief(list(node))}"
+    if isinstance(node, (tuple, list)):
+        return f"a {type(node).__name__} of {len(node)}"
+    return describe(node)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from jaxlib.mlir import ir
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 TRANSFERS: Final = ("infeed", "outfeed", "send", "recv")
 
 
-class External(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class External:
     """Equal calls or transfers of a program.
 
     Attributes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -61,7 +62,7 @@ def inspect(file: str, shapes: tuple[str, ...], with_ops: bool, limit: int, as_j
             "name": computation.name,
             "parameters": [{"name": name, "shape": str(shape)} for name, shape in parameters],
             "result": str(signature.result),
-            "external": [row._asdict() for row in in_computation(computation)],
+            "external": [asdict(row) for row in in_computation(computation)],
             "stats": stats.as_dict(),
         }
         if with_ops:
@@ -152,7 +153,7 @@ def _unimported_summary(program: Program, error: XlaError) -> dict[str, Any] | N
         **_file_summary(program),
         "name": name,
         "signature": signature,
-        "external": [row._asdict() for row in external],
+        "external": [asdict(row) for row in external],
         "operations": dict(counts.most_common()),
         "not_imported": reason,
     }

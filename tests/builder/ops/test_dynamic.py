@@ -368,7 +368,7 @@ def test_at_bounds() -> None:
         ("f32[3]", "s32[1]", [0], "f16[3]", "an array of the operand's element type, got f16[3]"),
         ("f32[3]", "s32[1]", [0], "f32[4]", "dimension 0 of operand has size 3, dimension 0 of"),
         ("f32[3,3]", "s32[2]", [0, 0], "f32[3,3]", "must not name a dimension twice, got 0"),
-        ("f32[3]", "s32[1]", [1], "f32[3]", "must be a dimension of shape \\(0 to 0\\), got 1"),
+        ("f32[3]", "s32[1]", [1], "f32[3]", "must be a dimension of shape (0 to 0), got 1"),
         ("f32[3]", "s32[1]", [], "f32[3]", "must have one entry for each dimension of operand: 1"),
         ("f32[3]", "s32[1]", [0], "(f32[3])", "operand's element type, got (f32[3])"),
         ("(f32[3])", "s32[1]", [0], "f32[3]", "operand must be an array, got a tuple"),

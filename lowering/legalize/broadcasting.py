@@ -10,7 +10,10 @@ from jaxlib.mlir import ir
 from lowering.legalize.op_builder import OpBuilder, integers_of
 from lowering.legalize.registry import ALL_PLATFORMS, Value, rewrite
 
-BROADCASTING: Final = ("add", "divide", "maximum", "minimum", "power", "remainder", "select")
+BROADCASTING: Final = (
+    *("add", "atan2", "compare", "divide", "maximum", "minimum", "multiply", "power"),
+    *("remainder", "select", "subtract"),
+)
 """Operations of StableHLO that have rewrites, and a broadcasting form in CHLO."""
 
 
@@ -39,4 +42,11 @@ def broadcasting_of_chlo(b: OpBuilder, operation: ir.Operation) -> list[Value] |
                 places = integers_of(operation, "broadcast_dimensions", places)
             operand = b.spread(operand, target, places)
         operands.append(operand)
-    return [b(operation.name.removeprefix("chlo.broadcast_"), result.type, operands)]
+    # CHLO has attributes of its own, with the cases of StableHLO's.
+    attributes = {
+        name: str(operation.attributes[name]).replace("#chlo<", "#stablehlo<")
+        for name in ("comparison_direction", "compare_type")
+        if name in operation.attributes
+    }
+    name = operation.name.removeprefix("chlo.broadcast_")
+    return [b(name, result.type, operands, attributes)]

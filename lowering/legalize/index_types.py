@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from jaxlib.mlir import ir
 
 from builder.types import primitive_type as pt
@@ -10,7 +12,7 @@ from lowering.legalize.registry import ALL_PLATFORMS, Value, rewrite
 
 
 @rewrite("stablehlo.dynamic_update_slice", "stablehlo.scatter", platforms=ALL_PLATFORMS)
-def updates_at_narrow_indices(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+def updates_at_narrow_indices(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
     """Convert indices to s32, or to s64, where a dimension is longer than their type can count.
 
     XLA computes the last valid index in the type of the indices, where it wraps: for u8 and 257
@@ -32,4 +34,4 @@ def updates_at_narrow_indices(b: OpBuilder, operation: ir.Operation) -> list[Val
     to = pt.s32 if longest <= pt.s32.max else pt.s64
     for place in places:
         operation.operands[place] = b.converted(operation.operands[place], to)
-    return list(operation.results)
+    return operation.results

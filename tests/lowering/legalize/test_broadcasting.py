@@ -45,6 +45,8 @@ def run(operation: str, *arguments: Any) -> Any:
     ("name", "function"),
     [
         ("add", np.add),
+        ("subtract", np.subtract),
+        ("multiply", np.multiply),
         ("divide", np.floor_divide),
         ("maximum", np.maximum),
         ("minimum", np.minimum),
@@ -62,6 +64,18 @@ def test_operands_are_broadcast(name: str, function: Any) -> None:
     x, y = np.array([[11, 9, 8], [5, 6, 7]], np.int32), np.array([2, 3], np.int32)
     got = run(f'"chlo.broadcast_{name}"(%a, %b) {along} : {types}', x, y)
     assert_array_equal(got, function(x, y[:, None]))
+
+
+def test_a_comparison() -> None:
+    x, y = np.array([[1], [np.nan]], np.float32), np.array([0, 1, 2], np.float32)
+    types = "(tensor<2x1xf32>, tensor<3xf32>) -> tensor<2x3xi1>"
+    direction = "comparison_direction = #chlo<comparison_direction LT>"
+    got = run(f'"chlo.broadcast_compare"(%a, %b) {{{direction}}} : {types}', x, y)
+    assert_array_equal(got, x < y)
+    square = "(tensor<2x1xf32>, tensor<2xf32>) -> tensor<2x2xi1>"
+    total = f"{direction}, compare_type = #chlo<comparison_type TOTALORDER>"
+    got = run(f'"chlo.broadcast_compare"(%a, %b) {{{total}}} : {square}', y[:2, None], x[:, 0])
+    assert_array_equal(got, [[True, True], [False, True]])
 
 
 def test_a_selection() -> None:

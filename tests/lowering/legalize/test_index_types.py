@@ -113,7 +113,7 @@ def _module(t: xb.PrimitiveType, size: int) -> lowering.StablehloModule:
         (xb.u32, 2**31, None),
         (xb.u32, 2**32, "i64"),
         (xb.s64, 2**40, None),
-        (xb.u64, 2**40, None),
+        (xb.u64, 2**40, "i64"),  # by the rewrite of indices from 2^63 on
     ],
     ids=str,
 )

@@ -33,6 +33,7 @@ import jaxlib.version
 
 from builder.errors import OperandError, brief, error_of
 from lowering.errors import CompileError
+from lowering.reading.file_owners import warn_of_writers
 
 _LANGUAGES: Final = {".c": "c", ".cc": "c++", ".cpp": "c++", ".cxx": "c++", ".cu": "c++"}
 """The language of a file by its suffix."""
@@ -310,6 +311,7 @@ def _folder(folder: Any) -> Path:
         raise operand_error(f"folder must be the path of a folder, got {brief(folder)}")
     try:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        warn_of_writers(cache.stat(), str(cache))
     except (OSError, ValueError) as error:
         raise _unusable(cache, error) from None
     return cache

@@ -23,10 +23,8 @@ import functools
 import hashlib
 import operator
 import os
-import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -34,10 +32,10 @@ from typing import Any, Final
 import jax
 
 from builder.errors import OperandError, brief, error_of
-from builder.support.caller import caller_frame
 from lowering.errors import ModuleFileError
 from lowering.jaxlib_api import compilation, executables, mlir, topologies, versions
-from lowering.running.executable_file import UnusableError, packed, unpacked
+from lowering.reading.file_owners import warn, warn_of_writers
+from lowering.running.executable_file import CODE_MODE, UnusableError, packed, unpacked
 from lowering.running.interrupts import deferred_interrupts
 from lowering.stablehlo.module import path_text, write_atomically
 
@@ -62,9 +60,14 @@ class _Cache:
         self.folder = folder
         self.max_bytes = max_bytes
         self.has_warned = False
+        self.is_checked = False
 
     def read(self, key: str, devices: Sequence[Any], options: Any) -> Any:
         """Return the LoadedExecutable of a key; None if no entry can be read."""
+        if not self.is_checked:
+            with contextlib.suppress(OSError):
+                warn_of_writers(self.folder.stat(), str(self.folder))
+            self.is_checked = True  # not if the warning is an error
         path = self.folder / (key + _SUFFIX)
         try:
             content = unpacked(path.read_bytes())
@@ -91,8 +94,8 @@ class _Cache:
         if self.max_bytes is not None and sum(map(len, pieces)) > self.max_bytes:
             return
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(str(self.folder / (key + _SUFFIX)), pieces)
+            self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            write_atomically(str(self.folder / (key + _SUFFIX)), pieces, mode=CODE_MODE)
             self.evict()
         except ModuleFileError as error:
             self.warn(str(error).partition("\n")[0])
@@ -130,17 +133,9 @@ class _Cache:
         """Warn once that the cache can't be used."""
         if not self.has_warned:
             self.has_warned = True
-            # At the line of the user's code that compiles a program.
-            frame = caller_frame(sys._getframe())
-            file, line = (
-                ("<unknown>", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
-            )
-            warnings.warn_explicit(
+            warn(
                 f"the compilation cache {self.folder} can't be used, so programs are compiled "
-                f"each time: {reason}",
-                RuntimeWarning,
-                file,
-                line,
+                f"each time: {reason}"
             )
 
 
@@ -160,7 +155,8 @@ def use_compilation_cache(
 
     Args:
         folder: is created when it is first written to. Programs in it are executed: name one that
-            only users whom you trust can write to. None for no cache.
+            only you can write to. If other users can, the first compilation issues a
+            RuntimeWarning. None for no cache.
         max_bytes: the maximal total size of the entries; the least recently used ones are deleted.
             None for no limit.
 

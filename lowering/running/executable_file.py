@@ -35,6 +35,9 @@ _PREFIX: Final = struct.Struct("<8sII")
 
 _DIGEST: Final = 32
 
+CODE_MODE: Final = 0o644
+"""The most permissions of a new file of machine code: other users can't write to it."""
+
 
 class UnusableError(Exception):
     """A file is not an executable, or can't be loaded; the message has the reason and the fix.
@@ -206,4 +209,4 @@ def save_executable(path: Any, loaded: Any, info: ProgramInfo, devices: Sequence
         raise refuse(
             f"can't be written by {devices[0].platform}'s runtime", save_module, str(error)
         ) from None
-    write_atomically(name, packed(info, devices, payload))
+    write_atomically(name, packed(info, devices, payload), mode=CODE_MODE)

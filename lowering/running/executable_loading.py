@@ -19,6 +19,7 @@ from lowering.pjrt.devices import (
     devices as devices_of,
     devices_for,
 )
+from lowering.reading.file_owners import warn_of_writers
 from lowering.reading.module_reader import display_name
 from lowering.running.executable_file import Content, UnusableError, check_magic, unpacked
 from lowering.running.executable_header import check_counts, check_shapes, read_program
@@ -27,10 +28,11 @@ from lowering.running.program import ProgramInfo
 from lowering.stablehlo.module import path_text, read_file
 
 
-def _check_start(file: BinaryIO, _size: int, _path: str) -> None:
+def _check_start(file: BinaryIO, _size: int, path: str) -> None:
     """Refuse other files by their first bytes, before the rest is read."""
     check_magic(file.read(4096))
     file.seek(0)
+    warn_of_writers(os.fstat(file.fileno()), display_name(path))
 
 
 def load_executable(
@@ -44,7 +46,7 @@ def load_executable(
     It requires devices of the kind that it was compiled for, the same versions of jaxlib and of the
     platform's software, and a CPU with all features that it was compiled for. Register the
     functions of its custom calls before loading it. Load only files that you trust: they contain
-    machine code.
+    machine code. A file that other users of the machine can write to causes a RuntimeWarning.
 
     Args:
         path: the file.

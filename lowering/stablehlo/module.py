@@ -297,29 +297,36 @@ def _unwritable(name: str, reason: str, fix: str = "", detail: str = "") -> Modu
     return ModuleFileError(message, path=name, op="save", detail=detail)
 
 
-def write_atomically(name: str, pieces: list[bytes]) -> None:
-    """Write a file atomically: a reader finds the old content or the new, never a part."""
+def write_atomically(name: str, pieces: list[bytes], *, mode: int = 0o666) -> None:
+    """Write a file atomically: a reader finds the old content or the new, never a part.
+
+    Args:
+        name: the path.
+        pieces: the content.
+        mode: the permissions of a new file, less those that the process's umask removes. An
+            existing file keeps its own.
+    """
     target = Path(name)
     temporary: Path | None = None
     try:
         target = Path(os.path.realpath(name))  # replaces the target of a symbolic link
-        mode = None
+        old_mode = None
         with contextlib.suppress(FileNotFoundError):
-            mode = target.stat().st_mode
-        if mode is not None and not stat.S_ISREG(mode):
-            is_folder = stat.S_ISDIR(mode)
+            old_mode = target.stat().st_mode
+        if old_mode is not None and not stat.S_ISREG(old_mode):
+            is_folder = stat.S_ISDIR(old_mode)
             reason = "a folder" if is_folder else "not a regular file"
             fix = _NAME_A_FILE if is_folder else "pass another path"
             raise _unwritable(name, f"can't be written: is {reason}", fix)
-        if mode is not None and not os.access(target, os.W_OK):
+        if old_mode is not None and not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         beside = target.with_name(f".{target.name[:200]}.{secrets.token_hex(6)}.tmp")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-        descriptor = os.open(beside, flags, 0o666)
+        descriptor = os.open(beside, flags, mode)
         temporary = beside
         try:
-            if mode is not None:
-                beside.chmod(stat.S_IMODE(mode))
+            if old_mode is not None:
+                beside.chmod(stat.S_IMODE(old_mode))
             for piece in pieces:
                 rest = memoryview(piece)
                 while rest:

@@ -285,6 +285,9 @@ def test_the_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     where = tmp_path / "xlabuilder" / "ffi"
     assert Path(library.path).parent == where
     assert where.stat().st_mode & 0o777 == 0o700
+    where.chmod(0o777)
+    with pytest.warns(RuntimeWarning, match="ffi contains machine code, .*every user can write"):
+        lowering.ffi.build(PLAIN, api="untyped", flags=["-DNUMBER=1"])
     monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     library = lowering.ffi.build(PLAIN, api="untyped", flags=["-DNUMBER=1"])

@@ -196,7 +196,7 @@ class TestFolder:
         assert len(compiled) == 2
 
     def test_a_full_disk(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        def full(*_: Any) -> None:
+        def full(*_: Any, **__: Any) -> None:
             raise ModuleFileError("entry: can't be written: the disk is full\nfix: make room")
 
         monkeypatch.setattr(compilation_cache, "write_atomically", full)

@@ -116,9 +116,9 @@ class JittedFunction:
             The result, and the data with which jaxlib can execute the next such call; or None.
         """
         signature = self._signature
-        keeps_order = True
+        passed = None
         if by_name or (len(args) != signature.count and not signature.has_static):
-            keeps_order = signature.keeps_order(len(args), by_name)
+            passed = len(args), tuple(by_name)
             args, static, static_key = signature.bind(args, by_name)
         nested: Any = args
         try:
@@ -126,7 +126,7 @@ class JittedFunction:
         except (TypeError, ValueError, RecursionError, SystemError):
             nested, leaves, tree = self._flatten(args)  # raises an ArgumentError with the reason
         arrays = copy_numpy(leaves)
-        if arrays is leaves and keeps_order:
+        if arrays is leaves and (passed is None or signature.keeps_order(*passed)):
             return self._call_flat(_Call(nested, leaves, tree, static, static_key))
         if arrays is None:  # there are dataclasses, or values that are not arrays
             nested, leaves, tree = self._flatten(args)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from builder.errors import OperandError, brief, error_of
@@ -24,6 +24,7 @@ class Signature:
         names: the names of the parameters that are not static, in order.
         donated: the positions of the donated parameters in `names`.
         has_static: whether there are static parameters.
+        keeps_order: the function `_keeps_order`, cached.
         count: the number of arguments of a call that needs no binding, because all are passed by
             position; -1 where there are static parameters, or keyword-only or variadic ones.
     """
@@ -67,6 +68,7 @@ class Signature:
         }
         needs_no_binding = self._positional == len(self._names) and not self._static
         self.count: Final = len(self._names) if needs_no_binding else -1
+        self.keeps_order: Final = functools.lru_cache(maxsize=64)(self._keeps_order)
 
     def bind(
         self, args: tuple[Any, ...], by_name: Mapping[str, Any]
@@ -130,14 +132,14 @@ class Signature:
                 return None
         return values if used == len(by_name) else None
 
-    def keeps_order(self, count: int, names: Iterable[str]) -> bool:
+    def _keeps_order(self, count: int, names: tuple[str, ...]) -> bool:
         """Return whether `bind` returns the leaves of a call in the order of jaxlib.
 
         jaxlib flattens the arguments that are passed by position, and then those by name, sorted.
 
         Args:
             count: the number of arguments that are passed by position.
-            names: the names of the others.
+            names: the names of the others, in any order.
         """
         positional = [object() for _ in range(count)]
         by_name = {name: object() for name in sorted(names)}

@@ -58,8 +58,9 @@ def _need_same(
     XLA and shape inference compare sizes, and StableHLO also which of them are bounds. A size that
     is unbounded in one of the shapes is converted.
     """
-    pairs = zip(leaves(shape), leaves(expected), strict=True)
-    if shape is not expected and not all(starmap(_is_convertible, pairs)):
+    if shape is expected:
+        return
+    if not all(starmap(_is_convertible, zip(leaves(shape), leaves(expected), strict=True))):
         raise error_of(
             LoweringError,
             op.opcode,
@@ -99,8 +100,10 @@ def call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     arguments = []
     pairs = zip(op.operands, operands, computation.parameters, strict=True)
     for number, (operand, value, parameter) in enumerate(pairs):
-        _need_same(op, f"operand {number}", operand.shape, parameter.shape, computation)
-        arguments.append(_converted(ctx, value, operand.shape, parameter.shape))
+        if operand.shape is not parameter.shape:
+            _need_same(op, f"operand {number}", operand.shape, parameter.shape, computation)
+            value = _converted(ctx, value, operand.shape, parameter.shape)
+        arguments.append(value)
     name = SCHEMAS[op.opcode].stablehlo
     return ctx.value(name, op.shape, flatten(arguments), call_attributes(ctx, op))
 

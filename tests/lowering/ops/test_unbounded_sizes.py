@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -416,3 +417,8 @@ def test_a_broadcast_to_computed_sizes_lowers(source: str, places: list[int], re
     )
     assert lowering.lower(program).module.operation.verify()
     assert hlo_conversion.hlo_text_to_stablehlo(str(program))
+
+
+def test_a_table_shows_unbounded_limits() -> None:
+    program = built(lambda x: xb.slice_in_dim(x, 1, 3, dimno=1), TWO)
+    assert "limit_indices={?,3}" in re.sub(r"\s+", "", str(program.table()))

@@ -9,8 +9,6 @@ from jaxlib.mlir import ir
 from lowering.errors import LoweringError, recorded_at
 
 _REASONS: Final = {
-    "sdy.manual_computation": ": each device runs its body on its shards of the arrays, and no op "
-    "of XLA has such a computation",
     "stablehlo.async_start": ": XLA's compiler creates asynchronous operations itself",
 }
 """Why some operations have no op."""

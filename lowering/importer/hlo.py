@@ -54,7 +54,7 @@ from lowering.reading.helper_process import HelperError, in_helper
 from lowering.reading.module_reader import display_name
 from lowering.reading.protocol_buffers import fields_of, numbers_in, varint
 from lowering.reading.text_limits import deep_brackets
-from lowering.sharding.frontend_shardings import read_shardings
+from lowering.sharding.frontend_shardings import has_shardy_text, read_shardings
 from lowering.stablehlo.module import Buffer, StablehloModule, read_file
 from lowering.stablehlo.sources import path_of
 
@@ -141,7 +141,7 @@ def from_hlo(
         raise ModuleFileError(
             f"{name}: not HLO: it donates the memory of an argument that does not exist", path=path
         ) from None
-    if b"xla.sdy.sharding\0" in module_strings(code):
+    if has_shardy_text(module_strings(code)):
         read_shardings(module, parameters)
     attributes = module.operation.attributes
     for key in [key for key in attributes if key.startswith("mhlo.")]:

@@ -24,6 +24,7 @@ from lowering.importer.registry import IMPORTERS, Value
 from lowering.importer.scope import Scope
 from lowering.importer.tables import Tables
 from lowering.mlir.operations import BRANCHES
+from lowering.sharding.manual_computations import BODY
 
 
 class Regions:
@@ -119,8 +120,10 @@ class Regions:
         self._record_once(body, name, record, with_locations=True)
 
     def _record_applied(self, operation: ir.Operation, body: Body) -> None:
+        is_manual = operation.name == "sdy.manual_computation"
+
         def record() -> XlaComputation:
-            scope = self.scope(operation.name.rpartition(".")[2])
+            scope = self.scope(BODY if is_manual else operation.name.rpartition(".")[2])
             for value, shape in zip(body.arguments, self._shapes(body.arguments), strict=True):
                 scope.values[value] = scope.builder.parameter(shape)
             for value in body.captures:
@@ -128,7 +131,8 @@ class Regions:
             scope.set_place(0, operation.location)
             return _built(scope, operation, scope.record(body))
 
-        self._record_once(body, "", record, with_locations=False)
+        kind = BODY if is_manual else ""
+        self._record_once(body, kind, record, with_locations=is_manual)
 
     def _constant(self, scope: Scope, operation: ir.Operation, value: Value) -> XlaOp:
         """Record a constant from outside again."""

@@ -1,14 +1,24 @@
-"""Shardings of values in Shardy's dialect."""
+"""Shardings of values, and manual computations, in Shardy's dialect."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from jaxlib.mlir import ir
 
 import builder as xb
 from builder.graph.xla_op import XlaOp, with_metadata
+from builder.types.shape import Shape, TupleShape
 from lowering.importer.failures import failure
 from lowering.importer.registry import importer
-from lowering.importer.scope import Scope
+from lowering.importer.scope import Scope, flat_values
+from lowering.sharding.manual_computations import (
+    FROM_SHARDS,
+    IN_SHARDINGS,
+    MANUAL_AXES,
+    OUT_SHARDINGS,
+    TO_SHARDS,
+)
 
 
 @importer("sdy.sharding_constraint")
@@ -18,4 +28,41 @@ def sharding_constraint(scope: Scope, operation: ir.Operation, operands: list[Xl
         raise failure(operation, "it has two shardings, sharding and sdy.sharding")
     call = xb.custom_call("Sharding", operands, operands[0].shape)
     call.metadata = with_metadata(call.metadata, sharding=str(operation.attributes["sharding"]))
+    return call
+
+
+@importer("sdy.manual_computation")
+def manual_computation(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    """Record what XLA converts the operation to: a call of its body between two custom calls."""
+    if not len(operation.results):
+        raise failure(operation, "it must have a result")
+    body = scope.computation()
+    values = operands
+    if operands:
+        parameters = body.program_shape.parameters
+        values = [
+            *flat_values(_converted(operation, TO_SHARDS, IN_SHARDINGS, operands, parameters))
+        ]
+    called = scope.call(body, values)
+    called.metadata = with_metadata(called.metadata, frontend_attributes={"inlineable": "false"})
+    shapes = [scope.tables.shape(result.type) for result in operation.results]
+    return _converted(operation, FROM_SHARDS, OUT_SHARDINGS, [*flat_values(called)], shapes)
+
+
+def _converted(
+    operation: ir.Operation,
+    target: str,
+    shardings: str,
+    operands: Sequence[XlaOp],
+    shapes: Sequence[Shape],
+) -> XlaOp:
+    """Record a custom call between arrays and their shards, with the attributes of a manual
+    computation."""
+    shape = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
+    call = xb.custom_call(target, operands, shape, has_side_effect=True)
+    attributes = {
+        name: str(operation.attributes[name.rpartition(".")[2]])
+        for name in (shardings, MANUAL_AXES)
+    }
+    call.metadata = with_metadata(call.metadata, frontend_attributes=attributes)
     return call

@@ -30,6 +30,12 @@ from lowering.mlir.operations import (
 )
 from lowering.reading.bytecode_tables import module_strings
 from lowering.sharding.attributes import GSPMD, SHARDY
+from lowering.sharding.manual_computations import (
+    has_manual_calls,
+    join_manual_calls,
+    may_have_manual_calls,
+    without_tuple,
+)
 
 _FRONTEND: Final = "mhlo.frontend_attributes"
 _MESHES: Final = "xla.sdy.meshes"
@@ -65,11 +71,17 @@ def with_shardings(module: ir.Module, parameters: Sequence[Shape]) -> ir.Module:
         LoweringError: see `read_shardings`.
     """
     code = mlir.bytecode(module)
-    if f"{_SHARDING}\0".encode() not in module_strings(code):
+    strings = module_strings(code)
+    if not (has_shardy_text(strings) or may_have_manual_calls(strings)):
         return module
     copy = ir.Module.parse(code, mlir.new_context())
     read_shardings(copy, parameters, "compile")
     return copy
+
+
+def has_shardy_text(strings: bytes) -> bool:
+    """Whether a module has Shardy's frontend attributes; `strings` are those in its bytecode."""
+    return any(f"{name}\0".encode() in strings for name in (_SHARDING, _MESHES))
 
 
 def read_shardings(module: ir.Module, parameters: Sequence[Shape], op: str = "from_hlo") -> None:
@@ -81,7 +93,8 @@ def read_shardings(module: ir.Module, parameters: Sequence[Shape], op: str = "fr
         op: the function that the user called, for messages.
 
     Raises:
-        LoweringError: a sharding can't be parsed, or names a mesh that does not exist.
+        LoweringError: a sharding can't be parsed, or names a mesh that does not exist; see
+            `join_manual_calls`.
     """
     sharded = [o for o in operations_in(module.operation) if _sharding_in(o.attributes)]
     with module.context, ir.Location.unknown():
@@ -90,11 +103,16 @@ def read_shardings(module: ir.Module, parameters: Sequence[Shape], op: str = "fr
             for function in list(functions_in(module.operation)):
                 is_entry = symbol_name(function) == "main"
                 _convert_arguments(function, parameters if is_entry else ())
-            _remove_tilings(module.operation)
-            # First, because `_without_tuple` erases them.
+            if sharded or _has_sharded_arguments(module) or has_manual_calls(module):
+                _remove_tilings(module.operation)
+            # First, because `without_tuple` erases them.
             for operation in sorted(sharded, key=lambda one: one.name != _ELEMENT):
                 _convert_operation(operation)
+            if op == "compile":
+                join_manual_calls(module)
             module.operation.verify()
+        except LoweringError:
+            raise
         except (ir.MLIRError, ValueError) as error:
             report = str(error).strip().splitlines()
             reason = next((line for line in report if "error:" in line), report[-1])
@@ -152,6 +170,14 @@ def _convert_arguments(function: ir.Operation, parameters: Sequence[Shape]) -> N
     set_argument_attributes(function, "arg_attrs", arguments)
 
 
+def _has_sharded_arguments(module: ir.Module) -> bool:
+    return any(
+        SHARDY in attributes
+        for function in functions_in(module.operation)
+        for attributes in argument_attributes(function)
+    )
+
+
 def _remove_tilings(module: ir.Operation) -> None:
     """Remove the shardings of GSPMD, as XLA does: XLA writes them beside Shardy's.
 
@@ -179,7 +205,7 @@ def _convert_operation(operation: ir.Operation) -> None:
     target = call_target(operation)
     if target not in (_CONSTRAINT, _RESULT):
         attribute = ir.Attribute.parse(as_per_value(text))
-        _without_tuple(operation).attributes[SHARDY] = attribute
+        without_tuple(operation).attributes[SHARDY] = attribute
         return
     sharding = ir.Attribute.parse(leaf_texts(text, 1)[0])
     (value,) = operation.operands
@@ -207,35 +233,3 @@ def _shard_returned_value(operation: ir.Operation, sharding: ir.Attribute) -> No
             results = argument_attributes(function, "res_attrs")
             results[use.operand_number][SHARDY] = sharding
             set_argument_attributes(function, "res_attrs", results)
-
-
-def _without_tuple(operation: ir.Operation) -> ir.Operation:
-    """Replace an operation whose result is a tuple of arrays by one with a result for each; return
-    it.
-
-    Shardy's shardings are per result. An operation with another result is returned unchanged.
-    """
-    results = operation.results
-    if len(results) != 1 or not isinstance(results[0].type, ir.TupleType):
-        return operation
-    (result,) = results
-    types = [result.type.get_type(n) for n in range(result.type.num_types)]
-    if any(isinstance(element, ir.TupleType) for element in types):
-        return operation
-    ip = ir.InsertionPoint(operation)
-    attributes = {name: operation.attributes[name] for name in operation.attributes}
-    flat = ir.Operation.create(
-        operation.name, types, list(operation.operands), attributes, loc=operation.location, ip=ip
-    )
-    for user in [use.owner for use in result.uses]:
-        if user.name == _ELEMENT:
-            index = ir.IntegerAttr(user.attributes["index"]).value
-            user.results[0].replace_all_uses_with(flat.results[index])
-            user.operation.erase()
-    if next(iter(result.uses), None) is not None:
-        joined = ir.Operation.create(
-            "stablehlo.tuple", [result.type], list(flat.results), loc=operation.location, ip=ip
-        )
-        result.replace_all_uses_with(joined.results[0])
-    operation.erase()
-    return flat

@@ -181,13 +181,12 @@ MESH = 'sdy.mesh @mesh = <["x"=2]>'
     [
         (
             "sdy.manual_computation",
-            "there is no op for it: each device runs its body on its shards",
-            """%0 = sdy.manual_computation(%x) in_shardings=[<@mesh, [{"x"}]>]
-                 out_shardings=[<@mesh, [{"x"}]>] manual_axes={"x"} (%a: tensor<2xf32>) {
-                 %1 = stablehlo.negate %a : tensor<2xf32>
-                 sdy.return %1 : tensor<2xf32>
-               } : (tensor<4xf32>) -> tensor<4xf32>
-               return %0 : tensor<4xf32>""",
+            "it must have a result",
+            """sdy.manual_computation(%x) in_shardings=[<@mesh, [{"x"}]>]
+                 out_shardings=[] manual_axes={"x"} (%a: tensor<2xf32>) {
+                 sdy.return
+               } : (tensor<4xf32>) -> ()
+               return %x : tensor<4xf32>""",
             MESH,
         ),
         (

@@ -80,3 +80,13 @@ def test_hlo_of_a_call_with_several_results_and_shardings() -> None:
     sharding = "<@maximal_mesh_0, []>"
     assert call.sharding == f"#sdy.sharding_per_value<[{sharding}, {sharding}]>"
     assert computation.program_shape.result == xb.TupleShape([xb.f32[4]] * 2)
+
+
+def test_tilings_beside_an_unused_mesh() -> None:
+    tiling = "{devices=[2,1]<=[2]}"
+    b = xb.XlaBuilder("tiled")
+    text = str(b.build(-b.parameter(xb.f32[2, 3], "x", sharding=tiling)))
+    mesh = r'frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["data"=2]>}}'
+    head, _, rest = text.partition("\n")
+    (x,) = lowering.from_hlo(f"{head}, {mesh}\n{rest}").parameters
+    assert x.sharding == tiling

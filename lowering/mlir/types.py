@@ -102,6 +102,13 @@ def shape_of_type(value: ir.Type) -> ArrayShape | TokenShape:
         raise LoweringError(f"the MLIR type {text} is not a shape of XLA: {error}") from None
 
 
+def is_of_other_elements(value: ir.Type) -> bool:
+    """Whether a type is a tensor of elements that XLA does not have."""
+    if not isinstance(value, ir.RankedTensorType):
+        return False
+    return str(ir.RankedTensorType(value).element_type) not in _BY_TEXT
+
+
 def shortened(text: str) -> str:
     """Cut a long text for a message."""
     return text if len(text) <= 200 else f"{text[:200]}..."

@@ -20,7 +20,7 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
-from lowering.errors import ModuleFileError
+from lowering.errors import ModuleFileError, recorded_at
 from lowering.jaxlib_api import artifacts, hlo_conversion, mlir, versions
 from lowering.jaxlib_api.mlir import BYTECODE_MAGIC, UnreadableModuleError
 from lowering.mlir.operations import (
@@ -29,6 +29,7 @@ from lowering.mlir.operations import (
     operations_where,
     referenced_functions,
 )
+from lowering.mlir.types import is_of_other_elements
 from lowering.reading.bytecode_tables import sections_of, sizes_add_up
 from lowering.reading.foreign_formats import other_kind
 from lowering.reading.helper_process import HelperError, in_helper
@@ -180,6 +181,8 @@ def read(data: bytes, path: str | None = None) -> ir.Module:
     if not data.strip():
         raise file_error(path, "is empty\nfix: save the module again")
     source = data if data.startswith(BYTECODE_MAGIC) else _text(data, path)
+    # Bytecode with a checksum was written from a module that was read or lowered here.
+    may_have_other_types = not isinstance(source, bytes) and _OTHER_TYPES in source
     if isinstance(source, bytes):
         # MLIR refuses truncated files too, but these are the most common kind of damage, and do
         # not need the helper process.
@@ -193,6 +196,7 @@ def read(data: bytes, path: str | None = None) -> ir.Module:
                 f"remove the attribute {CHECKSUM_ATTRIBUTE} of the module",
             )
         if matches is None:
+            may_have_other_types = True
             if not sizes_add_up(source):
                 raise _damaged(len(source), path)
             _read_in_helper(source, path, None)
@@ -210,6 +214,8 @@ def read(data: bytes, path: str | None = None) -> ir.Module:
         del module.operation.attributes[CHECKSUM_ATTRIBUTE]
     if not _needs_no_check(source, module.context):
         _check_operations(module, path)
+    if may_have_other_types:
+        _check_types(module, path)
     return module
 
 
@@ -381,6 +387,28 @@ def _check_operations(module: ir.Module, path: str | None) -> None:
             f"fix: use stablehlo.while for the repetition"
         )
         raise file_error(path, message, _position(called[cycle[-2]][cycle[0]]))
+
+
+_OTHER_TYPES: Final = "f6E"
+"""The beginning of the names of element types that StableHLO has and XLA does not."""
+
+
+def _check_types(module: ir.Module, path: str | None) -> None:
+    """Refuse operations with results of element types that XLA does not have."""
+    is_other = cache(is_of_other_elements)
+    refused = operations_where(
+        module, lambda operation: any(is_other(result.type) for result in operation.results)
+    )
+    if refused:
+        (found, *_) = (result.type for result in refused[0].results if is_other(result.type))
+        position = _position(refused[0])
+        place = recorded_at(refused[0].location).rstrip(",") if position[0] is None else ""
+        message = (
+            f"{refused[0].name}{place}: the element type "
+            f"{ir.RankedTensorType(found).element_type} is not one of XLA's, got {found}\n"
+            f"fix: save the program with another element type, such as f8E5M2"
+        )
+        raise file_error(path, message, position)
 
 
 def _cycle(called: Mapping[str, Iterable[str]]) -> list[str]:

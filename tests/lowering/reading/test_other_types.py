@@ -1,0 +1,55 @@
+"""Element types that StableHLO has and XLA does not are refused where a file is read."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+import lowering
+from lowering.jaxlib_api import artifacts, mlir, versions
+
+TEXT = """
+func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = stablehlo.add %x, %x : tensor<2xf32>
+  %1 = stablehlo.convert %0 : (tensor<2xf32>) -> tensor<2xTYPE>PLACE
+  %2 = stablehlo.convert %1 : (tensor<2xTYPE>) -> tensor<2xf32>
+  return %2 : tensor<2xf32>
+}
+"""
+
+
+def in_format(text: str, kind: str) -> bytes:
+    """The module as another program writes it, without a checksum."""
+    if kind == "text":
+        return text.encode()
+    module = mlir.read_module(mlir.new_context(), text)
+    if kind == "artifact":
+        return artifacts.serialize_artifact(module, versions.current_version(), {}, lambda _: None)
+    buffer = io.BytesIO()
+    module.operation.write_bytecode(buffer)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["text", "bytecode", "artifact"])
+@pytest.mark.parametrize("name", ["f6E2M3FN", "f6E3M2FN"])
+def test_the_operation_is_named(kind: str, name: str) -> None:
+    text = TEXT.replace("TYPE", name)
+    message = f"stablehlo.convert: the element type {name} is not one of XLA's, got tensor<2x{name}"
+    with pytest.raises(lowering.ModuleFileError) as caught:
+        lowering.load_bytes(in_format(text.replace("PLACE", ""), kind))
+    assert f"line 4, column 8: {message}" in str(caught.value)
+    assert (caught.value.line, caught.value.column) == (4, 8)
+    text = text.replace("PLACE", ' loc("model.py":7:1)')
+    with pytest.raises(lowering.ModuleFileError, match=r"convert, recorded at model\.py:7: the el"):
+        lowering.load_bytes(in_format(text, kind))
+
+
+@pytest.mark.parametrize("kind", ["text", "bytecode", "artifact"])
+@pytest.mark.parametrize("name", ["f4E2M1FN", "f8E8M0FNU", "f8E3M4", "i2", "ui4", "i1"])
+def test_types_of_xla_are_read(kind: str, name: str) -> None:
+    """Also if text contains the names of other types."""
+    text = TEXT.replace("TYPE", name).replace("PLACE", ' loc("f6E2M3FN")')
+    module = lowering.load_bytes(in_format(text, kind))
+    assert f"tensor<2x{name}>" in module.text
+    lowering.to_computation(module)

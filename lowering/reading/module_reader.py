@@ -298,6 +298,14 @@ def _refused(
     """Return the error for a module that MLIR refuses."""
     # MLIR appends advice about its own tools.
     reason = error.reason.partition(". If this is intended")[0][:300]
+    quantized = _QUANTIZED.search(error.detail)
+    rule = ""
+    if quantized is not None:
+        rule = (
+            f"quantized types are not supported, because XLA has none: "
+            f"{quantized[1] or quantized[2]}\n"
+            f"fix: save the program with dequantized values, or in integers"
+        )
     if isinstance(source, bytes):
         version, newest = artifact_version(source), versions.current_version()
         if version and [*map(int, version.split("."))] > [*map(int, newest.split("."))]:
@@ -305,6 +313,8 @@ def _refused(
                 f"is written for StableHLO {version}; the installed jaxlib reads up to {newest}\n"
                 f"fix: install a newer jaxlib, or save it with version={newest!r}"
             )
+        elif rule:  # MLIR reads the types of bytecode before the operations
+            message = rule
         else:
             message = (
                 f"is not readable StableHLO: {reason}\n"
@@ -313,17 +323,12 @@ def _refused(
         # Positions in bytecode mean nothing to the user.
         return file_error(path, message, detail=error.detail)
     message = f"not StableHLO: {reason}"
-    quantized = _QUANTIZED.search(error.detail)
-    if quantized is not None:
+    if rule:
         # The operation with this type is before it, possibly some lines above.
         *above, last = source.split("\n")[: error.line][-10:]
         operations = _OPERATION.findall("\n".join([*above, last[: error.column]]))
         operation = f"{operations[-1]}: " if operations else ""
-        message = (
-            f"{operation}quantized types are not supported, because XLA has none: "
-            f"{quantized[1] or quantized[2]}\n"
-            f"fix: save the program with dequantized values, or in integers"
-        )
+        message = operation + rule
     elif re.search(_UNKNOWN, error.detail):
         message += f"\nfix: use operations of these dialects: {', '.join(sorted(_DIALECTS))}"
     return file_error(path, message, (error.line, error.column), error.detail)

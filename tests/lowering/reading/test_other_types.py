@@ -8,6 +8,7 @@ import pytest
 
 import lowering
 from lowering.jaxlib_api import artifacts, mlir, versions
+from lowering.mlir.bytecode import HAS_ATTRIBUTES, HAS_REGIONS, BytecodeWriter, reference
 
 TEXT = """
 func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
@@ -53,3 +54,17 @@ def test_types_of_xla_are_read(kind: str, name: str) -> None:
     module = lowering.load_bytes(in_format(text, kind))
     assert f"tensor<2x{name}>" in module.text
     lowering.to_computation(module)
+
+
+def test_quantized_types_in_bytecode() -> None:
+    writer = BytecodeWriter()
+    attributes = writer.dictionary({"x.type": "tensor<2x!quant.uniform<i8:f32, 0.5>>"})
+    flags = bytes((HAS_ATTRIBUTES | HAS_REGIONS,))
+    head = writer.operation_name("builtin.module") + flags + writer.unknown_location() + attributes
+    # One isolated region of one block, without values and operations.
+    region = b"".join(map(reference, (1 << 1 | 1, 1, 0, 0)))
+    with pytest.raises(
+        lowering.ModuleFileError,
+        match=r"^the module: quantized types are not supported, .*: uniform<i8:f32, 0\.5>\nfix: ",
+    ):
+        lowering.load_bytes(writer.module([head, region]))

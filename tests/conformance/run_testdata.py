@@ -89,7 +89,7 @@ def _of_open_sizes(module: Any) -> Answer:
 
     shapes = [str(shape).replace("?", str(SIZE)) for shape in module.program_shape.parameters]
     computation = lowering.to_computation(module, argument_shapes=shapes)
-    fixed = refinement.with_argument_shapes(module, shapes)
+    fixed = refinement.with_argument_shapes(module, shapes, "to_computation")
     random = np.random.default_rng(0)
     arguments = [
         # The scalar argument of these programs is the dynamic size.

@@ -224,7 +224,7 @@ def test_python_functions_are_not_in_texts() -> None:
         (
             "@two(%x) {called_computations = [@one, @other]}",
             "(tensor<4xf32>) -> tensor<4xf32>",
-            "must call one computation, got 2",
+            "calls one computation, got 2",
         ),
         (
             "@mhlo.unheard_of(%x) {mhlo.attributes = {}, mhlo.version = 1 : i64}",

@@ -11,7 +11,7 @@ import lowering
 from lowering import ModuleFileError
 from lowering.jaxlib_api.mlir import BYTECODE_MAGIC
 from lowering.reading.file_kind import reject_by_prefix
-from lowering.stablehlo import module
+from lowering.stablehlo import sources
 
 MAIN = "func.func @main(%x: tensor<f32>) -> tensor<f32> {\n  return %x : tensor<f32>\n}\n"
 SIZE = 3 << 30
@@ -117,14 +117,14 @@ def test_a_large_exported_is_accepted(tmp_path):
 def test_a_file_that_changes_while_it_is_read(tmp_path, monkeypatch):
     path = tmp_path / "growing.mlir"
     path.write_text(MAIN)
-    check = module.reject_by_prefix
+    check = sources.reject_by_prefix
 
     def check_and_write(*arguments):
         check(*arguments)
         with path.open("a") as file:
             file.write("// more\n")
 
-    monkeypatch.setattr(module, "reject_by_prefix", check_and_write)
+    monkeypatch.setattr(sources, "reject_by_prefix", check_and_write)
     assert refused(path) == (
         "can't be read: it changed while it was read\nfix: read it again when complete"
     )

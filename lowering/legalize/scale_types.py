@@ -56,6 +56,25 @@ def convert_to_scales(b: OpBuilder, operation: ir.Operation) -> list[Value] | No
     return [_as_scale(b, b.converted(operand, pt.f32 if is_exact else pt.f64))]
 
 
+@rewrite("stablehlo.convert", platforms=("cpu",))
+def scales_as_preds(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Convert every f8e8m0fnu to true: none is 0.
+
+    XLA compares with 0 in f32, where its CPU backend replaces 2**-127, which is denormal, by 0.
+
+    Shown by: convert_f8e8m0fnu_pred.
+    """
+    (operand,) = operation.operands
+    types = b.element_type(operand), b.element_type(operation.results[0])
+    if types != (pt.f8e8m0fnu, pt.pred):
+        return None
+
+    def true(value: Value) -> Value:
+        return b.filled(b.array_of(value).with_element_type(pt.pred), True)
+
+    return [b.on_fixed_sizes([operand], true)]
+
+
 def _as_f64(b: OpBuilder, scales: Value) -> Value:
     """Convert scales of fixed sizes to f64 by shifting their bits, which are a biased exponent."""
     codes = b.converted(b.bitcast(scales, pt.u8), pt.u64)

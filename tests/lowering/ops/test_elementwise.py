@@ -5,9 +5,10 @@ to 16 bits are tested with every value, types of up to 8 bits in binary ops with
 values, wider types with corner values and random bits.
 
 XLA's CPU backend flushes subnormal f32 and f64 numbers to zero before and after each operation.
-bf16 and f8e8m0fnu are computed in f32, and their smallest values, which are subnormal as f32, are
-flushed too. The references flush in the same way. Ops that move bits or change signs (abs, neg,
-real, select, bitcast, ...) flush nothing. The other narrow types have no values that small.
+bf16 is computed in f32, and its smallest values, which are subnormal as f32, are flushed too. The
+references flush in the same way. f8e8m0fnu is computed in f64, which flushes none of its values.
+Ops that move bits or change signs (abs, neg, real, select, bitcast, ...) flush nothing. The other
+narrow types have no values that small.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from builder.types.primitive_type import ALL, PrimitiveType
 FLOATS = [t for t in ALL if t.is_floating]
 INTEGERS = [t for t in ALL if t.is_integral]
 COMPLEXES = [t for t in ALL if t.is_complex]
+IN_DOUBLE = (xb.f64, xb.c128, xb.f8e8m0fnu)
+"""The types that are computed in double precision."""
 WIDE_SIZE = 64 * 64
 """The number of values of a wide type: a multiple of the vector size, since LLVM compiles a second
 loop for a remainder. `test_functions` has a shape of 61 by 67 too."""
@@ -139,13 +142,13 @@ def flushed(x: np.ndarray, t: PrimitiveType) -> np.ndarray:
         parts = np.empty(x.shape, x.dtype)
         parts.real, parts.imag = flushed(x.real, t), flushed(x.imag, t)
         return parts
-    tiny = np.finfo(np.float64 if t in (xb.f64, xb.c128) else np.float32).tiny
+    tiny = np.finfo(np.float64 if t in IN_DOUBLE else np.float32).tiny
     return np.where(np.abs(x) < tiny, np.copysign(0, x), x)
 
 
 def rounded(x: np.ndarray, t: PrimitiveType) -> np.ndarray:
     """Round doubles to results of type `t`, as the CPU does."""
-    if t not in (xb.f64, xb.c128):
+    if t not in IN_DOUBLE:
         x = x.astype(np.complex64 if np.iscomplexobj(x) else np.float32)
     return flushed(x, t).astype(t.dtype)
 
@@ -660,7 +663,10 @@ def converted(x: np.ndarray, source: PrimitiveType, to: PrimitiveType) -> np.nda
     if to.is_integral:
         clipped = (0 if n != n else min(max(n, to.min), to.max) for n in numbers.tolist())
         return wrapped([int(n) for n in clipped], to)
-    if (to in (xb.f64, xb.c128)) != (source in (xb.f64, xb.c128)) and source is not xb.f8e8m0fnu:
+    if (to in (xb.f64, xb.c128)) != (source in (xb.f64, xb.c128)) and xb.f8e8m0fnu not in (
+        source,
+        to,
+    ):
         numbers = flushed(numbers, xb.f32)
     return numbers.astype(to.dtype)
 
@@ -684,11 +690,11 @@ def test_convert_element_type(source: PrimitiveType) -> None:
 
 def test_convert_element_type_to_preds() -> None:
     operands = {t: (numbers_of(t),) for t in ALL}
-    # A subnormal bf16 is true or false depending on whether XLA converts or compares it.
-    (x,) = operands[xb.bf16]
-    operands[xb.bf16] = (
-        x[(flushed(as_double(x), xb.bf16) == as_double(x)) | np.isnan(as_double(x))],
-    )
+    # A subnormal number is true or false depending on whether XLA converts or compares it.
+    for t in (xb.bf16, xb.f8e8m0fnu):
+        numbers = as_double(operands[t][0])
+        is_normal = (flushed(numbers, xb.f32) == numbers) | np.isnan(numbers)
+        operands[t] = (operands[t][0][is_normal],)
     results = apply_to_all(lambda x: xb.convert_element_type(x, xb.pred), ALL, operands)
     for t in ALL:
         assert_same_bits(results[t], converted(operands[t][0], t, xb.pred))

@@ -34,7 +34,7 @@ def missing_name(name: str, package: Mapping[str, object]) -> AttributeError:
 
 
 def _spellings(package: Mapping[str, object]) -> dict[str, str]:
-    """Return how to write each public name, by its normalized form."""
+    """Return the spellings of the public names, such as "xb.add", by normalized name."""
     spellings = {
         _normalized(public): f"xb.{public}" for public in package if not public.startswith("_")
     }

@@ -69,7 +69,7 @@ class Donations:
         existing = self.aliases.get(alias.output_index)
         if existing is not None:
             raise BuilderError(
-                f"setup_alias: a result can alias only one argument, got for output "
+                f"setup_alias: a result can alias only one argument, got two for output "
                 f"{_braces(alias.output_index)}\n"
                 f"  {_argument(existing.param_number, existing.param_index)}\n"
                 f"  {_argument(alias.param_number, alias.param_index)}",

@@ -716,7 +716,7 @@ class XlaBuilder:
             raise BuilderError(
                 f"{opcode}: operand belongs to builder {op.builder.name!r}, not to "
                 f"{self.name!r}, got\n  {op!r}\n"
-                f"fix: pass it as a parameter",
+                f"fix: record a parameter in {self.name!r}, and pass the operand as its argument",
                 op=opcode,
                 shapes={"operand": op.shape},
             )
@@ -747,10 +747,10 @@ class XlaBuilder:
             root: the op whose value is the result; by default the last one recorded.
             result: the root's shape with the layouts in which a compiled computation returns the
                 result, such as "f32[2,3]{0,1}"; None for the default layouts.
-            result_sharding: the sharding of the result, see `sharding`. For a tuple one sharding
-                for all elements, or a nested sequence of one, or None, for each element. It applies
-                to the program whose entry is built here: XLA ignores it when another computation
-                calls this one.
+            result_sharding: the sharding of the result, see `sharding`. For a tuple, pass one
+                sharding for all elements, or a sequence nested like the tuple, with a sharding or
+                None for each element. XLA applies it only if this computation is the entry of the
+                program, and ignores it when another computation calls this one.
 
         Raises:
             BuilderError: the computation is already built; nothing is recorded; the root is not an

@@ -33,7 +33,7 @@ class Fingerprints:
         self._computations: dict[XlaComputation, int] = {}
 
     def number(self, key: Hashable) -> int:
-        """Return the number of `key`."""
+        """Return the number of `key`, which the first call with this key assigns."""
         return self._numbers.setdefault(key, len(self._numbers))
 
     def labels(self, computation: XlaComputation) -> list[int]:

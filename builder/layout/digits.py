@@ -53,7 +53,7 @@ def unravel(place: Number, sizes: Sequence[int]) -> list[Number]:
 
 
 def combined(tiling: Tiling, index: Iterable[Number]) -> list[Number]:
-    """Return the index after dimensions are combined."""
+    """Return the index in the array whose dimensions are combined by `tiling.groups`."""
     numbers = iter(index)
     return [ravel([next(numbers) for _ in group], group) for group in tiling.groups]
 

@@ -43,7 +43,7 @@ class Digit:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The elements with digits in a product of ranges.
+    """The elements whose digits lie in a range for each physical dimension.
 
     Attributes:
         ranges: the range of the digit of each physical dimension.

@@ -603,7 +603,7 @@ def custom_call_plan(
         if opaque:
             Check(op).fail(
                 f"at most one of opaque and attributes is allowed, got opaque={brief(opaque)}",
-                fix="pass it as one of the attributes",
+                fix="omit opaque, and pass its content as one of the attributes",
             )
         opaque = ffi_dictionary(op, attributes)
     if version is typed and any("\udc80" <= character <= "\udcff" for character in opaque):

@@ -19,7 +19,7 @@ def _fits_s32(check: Check, size: int, dimension: int, of: str) -> None:
     # XLA shape_inference.cc: InferGetDimensionSizeShape
     if size > _MOST:
         check.fail(
-            f"dimension {dimension} of {of} must be of a size that fits s32, at most {_MOST}, got "
+            f"dimension {dimension} of {of} must have a size that fits s32, at most {_MOST}, got "
             f"{size}",
             dimension=dimension,
         )
@@ -108,7 +108,9 @@ def remove_dynamic_dimension(operand: Shape, dimension: int) -> ArrayShape:
     # xla_builder.h: RemoveDynamicDimension
     if array.dimensions[dimension] < 0:
         check.fail(
-            f"dimension {dimension} must have a bound, which becomes its size", dimension=dimension
+            f"dimension {dimension} must have a bound, got {array}: the bound becomes the size",
+            fix="set the bound in the parameter's shape: '<=n' instead of '?'",
+            dimension=dimension,
         )
     return _with_dynamic(array, dimension, False)
 

@@ -60,7 +60,7 @@ def _shape(op: str, name: str, value: Any) -> Shape:
 
 
 def _each(op: str, name: str, values: Any, kind: str, convert: Converter) -> list[Any]:
-    """Convert each value of a sequence."""
+    """Convert each value of a sequence; `kind` names the expected values in messages."""
     try:
         if isinstance(values, (str, bytes)):
             raise TypeError

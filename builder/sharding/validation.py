@@ -264,7 +264,8 @@ def register_sharding_dialect(
         outer = outer.parent
     if outer.sharding_form and outer.sharding_form != dialect:
         rule = f"{ONE_SHARDING_FORM}, got {got} in {outer.name!r}, which has {outer.sharding_form}"
-        raise error_of(BuilderError, op, rule, f"write {instead} here, or change the others")
+        fix = f"write {instead} here, or write the program's other shardings as {dialect}"
+        raise error_of(BuilderError, op, rule, fix)
     outer.sharding_form = dialect
 
 

@@ -96,7 +96,7 @@ def arguments_of(computation: XlaComputation, inputs: Sequence[str], seed: int |
 
 
 def _nested(shape: Shape, name: str, arrays: dict[str, Any]) -> Any:
-    """Return the argument of a parameter."""
+    """Return the argument of a parameter, nested like `shape`; None for leaves without an array."""
     from builder.types.shape import TupleShape
 
     if isinstance(shape, TupleShape):
@@ -149,7 +149,7 @@ def _read(inputs: Sequence[str], shapes: dict[str, ArrayShape]) -> dict[str, Any
         if name not in shapes:
             raise FailedError(
                 f"--input: there is no parameter {name!r}\n"
-                f"fix: use one of {', '.join(shapes) or 'none'}"
+                + (f"fix: use one of {', '.join(shapes)}" if shapes else "fix: omit --input")
             )
         if not file:
             raise click.UsageError(f"--input: expected a file after {option!r}")

@@ -173,7 +173,7 @@ def _argument_shapes(module: StablehloModule, options: Sequence[str]) -> list[An
         else:
             raise FailedError(
                 f"--shape: there is no parameter {name!r}\n"
-                f"fix: use one of {', '.join(names) or 'none'}"
+                + (f"fix: use one of {', '.join(names)}" if names else "fix: omit --shape")
             )
         shapes[number] = parse_shape(text)
     return shapes

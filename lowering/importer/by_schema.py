@@ -108,11 +108,11 @@ class SchemaImporter:
         parameters = list(inspect.signature(info.function).parameters.values())[info.is_method :]
         for_operands = parameters[: len(names)]
         if len(for_operands) < len(names):
-            raise TypeError(f"{info.name} has too few parameters")
+            raise TypeError(f"{info.name} has fewer parameters than operands")
         by_name = {p.name: p for p in parameters if p.kind is not p.VAR_POSITIONAL}
         named = [by_name[name] for name in map(_singular, names) if name in by_name]
         if named and len(named) < len(names):
-            raise TypeError(f"{info.name} has not all operands")
+            raise TypeError(f"{info.name} has no parameter for some operands")
         self._keywords: tuple[str, ...] = ()
         if named and named != for_operands:
             for_operands = named

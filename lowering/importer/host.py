@@ -34,7 +34,7 @@ def tuple_(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaO
 
 
 def _in_order(shape: Shape, minor_to_major: Sequence[int]) -> Shape:
-    """Return the shape with a layout of this order, or without layout for the default order."""
+    """Return the shape with a layout of this order; without a layout if it is the default one."""
     if not isinstance(shape, ArrayShape) or list(minor_to_major) == list(range(shape.rank))[::-1]:
         return shape
     return shape.with_layout(Layout(tuple(minor_to_major)))

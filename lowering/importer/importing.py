@@ -246,7 +246,7 @@ def _operations_and_callees(
             if callee not in functions:
                 raise failure(operation, f"there is no function @{callee}")
             if not len(functions[callee].regions[0].blocks):
-                raise failure(operation, f"func.func @{callee} has no body, it is only declared")
+                raise failure(operation, f"func.func @{callee} is declared without a body")
             callees[callee] = None
     return operations, iter(callees)
 

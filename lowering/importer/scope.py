@@ -225,5 +225,5 @@ def flat_values(op: XlaOp) -> Iterator[XlaOp]:
 
 
 def nested_value(scope: Scope, shape: Shape, leaves: Iterator[XlaOp]) -> XlaOp:
-    """Return a value of this shape that consists of the next of `leaves`."""
+    """Return a value of this shape, built from the next ops of `leaves`."""
     return fold(shape, lambda _: next(leaves), scope.tuple_of)

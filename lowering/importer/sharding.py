@@ -33,7 +33,7 @@ def sharding_constraint(scope: Scope, operation: ir.Operation, operands: list[Xl
 
 @importer("sdy.manual_computation")
 def manual_computation(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record what XLA converts the operation to: a call of its body between two custom calls."""
+    """Record a call of the operation's body between two custom calls, as XLA converts it."""
     if not len(operation.results):
         raise failure(operation, "it must have a result")
     body = scope.computation()

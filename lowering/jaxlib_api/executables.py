@@ -118,7 +118,7 @@ names is bounded, since a run of dashes in a constant would otherwise take quadr
 def cpu_features(content: bytes) -> tuple[str, ...]:
     """Return the CPU features that a serialized executable was compiled for: "avx2", "fma", ...
 
-    XLA writes LLVM's feature list into it. The result is empty if it has none.
+    The executable contains LLVM's feature list. The result is empty if there is no list.
     """
     match = _FEATURES.search(content)
     if match is None:

@@ -64,7 +64,7 @@ def _sizes(b: OpBuilder, value: Value) -> _Sizes:
 
 
 def _resized(b: OpBuilder, value: Value, sizes: _Sizes) -> Value:
-    """Set the sizes of these dimensions, which become bounded."""
+    """Set the sizes of the dimensions in `sizes`; these dimensions become bounded."""
     return b.sized(value, [sizes.get(d) for d in range(array_of(value).rank)])
 
 

@@ -15,7 +15,7 @@ from lowering.sharding.attributes import SHARDINGS
 
 
 def separate_branch_shardings(target: Target, module: ir.Operation) -> None:
-    """Append an operation without a sharding to branches whose shardings differ."""
+    """Append an optimization_barrier without a sharding to branches whose shardings differ."""
     for operation in operations_in(module, BRANCHES):
         ends = [region.blocks[0].operations[-1].operation for region in operation.regions]
         for number in range(len(operation.results)):

@@ -186,8 +186,8 @@ def _fits_its_bounds(operation: ir.Operation) -> bool:
 refuse(
     "stablehlo.dynamic_broadcast_in_dim",
     *ALL_PLATFORMS,
-    reason="a size of its operand is larger than the bound of the size that it must equal",
-    fix="pass an array of a size within the bound",
+    reason="a size of its operand is larger than the bound of the result's dimension",
+    fix="pass an operand whose size is within the bound",
     unless=_fits_its_bounds,
 )
 

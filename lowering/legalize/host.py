@@ -125,7 +125,7 @@ def infeed_as_callback(b: OpBuilder, operation: ir.Operation) -> list[Value]:
 
 @rewrite("stablehlo.outfeed", platforms=("cpu",))
 def outfeed_as_callback(b: OpBuilder, operation: ir.Operation) -> list[Value]:
-    """Call a Python function that adds a value to the device's queue.
+    """Replace an outfeed by a call of a Python function that adds the value to the device's queue.
 
     jaxlib has no interface for the outfeed of XLA's CPU backend.
     """

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 from jax.sharding import Sharding, SingleDeviceSharding
 
+from builder.check import first_duplicate
 from builder.errors import OperandError, brief, error_of
 from builder.types.shape import ArrayShape
 from lowering.errors import DeviceError
@@ -207,7 +208,7 @@ def devices_for(
     if len(chosen) != count:
         raise error(f"{need}, got {len(chosen)} in devices")
     if len(set(chosen)) != len(chosen):
-        raise error("devices must be unique, got a device twice")
+        raise error(f"devices must be unique, got {first_duplicate(chosen)} twice")
     if len({target.client for target in chosen}) > 1:
         platforms = ", ".join(sorted({target.platform for target in chosen}))
         raise error(f"devices must be of one platform, got {platforms}")

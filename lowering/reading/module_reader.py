@@ -287,7 +287,7 @@ def _text(data: bytes, path: str | None) -> str:
 
 
 def artifact_version(data: bytes) -> str | None:
-    """Return the StableHLO version that a portable artifact is written for; None for others."""
+    """Return the StableHLO version that a portable artifact is written for; None for other data."""
     match = re.match(rb"ML\xefR.StableHLO_v(\d+\.\d+\.\d+)\0", data, re.DOTALL)
     return None if match is None else match[1].decode()
 

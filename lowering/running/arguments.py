@@ -52,7 +52,7 @@ class Leaf:
             every array is copied.
         is_static_array: whether it is an array of fixed sizes, and not a token.
         layout: the memory layout that buffers must have; None where only one layout exists.
-        requested_layout: that layout, where the program requests another than the default one.
+        requested_layout: the layout that the program requests; None for the default layout.
         number, name: the number and name of the parameter.
         path: the position within the parameter's tuple: "[0][1]".
     """
@@ -253,7 +253,7 @@ class Arguments:
             ) from None
 
     def put_all(self, values: Sequence[Any], passed: int) -> list[Any]:
-        """Return the values of all leaves as the runtime takes them.
+        """Return the values of all leaves in the form that the runtime accepts.
 
         Args:
             values: the value of each leaf.

@@ -2,7 +2,8 @@
 
 The arguments are marked in a copy of the module, in the same way as by
 `XlaBuilder.add_buffer_donor`, so that a module from a file can be compiled with donation too. XLA
-writes results of the same size to their memory. An array that no result fits is not deleted.
+writes results of the same size to the memory of the arguments. An argument is not deleted if no
+result fits its memory.
 """
 
 from __future__ import annotations

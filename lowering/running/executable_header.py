@@ -77,9 +77,9 @@ def _read_partitioning(
     if order and sorted(order) != list(range(num_partitions)):
         raise ValueError("the order of the devices is not a permutation")
     if axes and math.prod(size for _, size in axes) != num_partitions:
-        raise ValueError("the axes are for another number of devices")
+        raise ValueError("the product of the axes is not the number of devices")
     if len(is_free) not in (0, len(list(leaves(result)))):
-        raise ValueError("there is another number of results")
+        raise ValueError("is_free does not have one entry for each result")
     return Partitioning(fields["is_shardy"], axes, tuple(order), tuple(is_free))
 
 

@@ -110,7 +110,7 @@ class JitCache:
     Attributes:
         name: the function's name, for messages.
         quick: entries by the key that a call looks up first.
-        callers: functions of jaxlib's, by the key of static values, or by that key and the
+        callers: jaxlib's functions, by the key of static values, or by that key and the
             structure of the arguments.
     """
 
@@ -145,7 +145,7 @@ class JitCache:
                 self.quick[quick_key] = entry
 
     def caller(self, key: Any, make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
-        """Return the function of jaxlib's for a key, created by `make` at first."""
+        """Return jaxlib's function for a key; `make` creates it on the first use of the key."""
         with self._lock:
             if len(self.callers) >= 4 * MOST_KEPT:  # refused calls and calls with XlaOps add some
                 self.callers.clear()

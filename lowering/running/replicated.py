@@ -200,7 +200,7 @@ class ReplicatedExecutable(CompiledProgram):
         return passed, columns
 
     def _is_sharded_in_rows(self, value: Any, rows: Rows) -> bool:
-        """Whether an argument is a jax.Array that is passed without a copy."""
+        """Whether an argument is a jax.Array already sharded in `rows`, passed without a copy."""
         return (
             type(value) is _JaxArray
             # Not by its aval, which contains the mesh.

@@ -146,7 +146,7 @@ def _mesh(reference: ir.Attribute, operation: ir.Operation) -> tuple[dict[str, i
 
 
 def operations_along_axes(module: ir.Operation) -> list[ir.Operation]:
-    """List the operations whose replica groups are not a table of numbers."""
+    """List the operations whose replica groups are along axes of a mesh."""
 
     def is_other(operation: ir.Operation) -> bool:
         groups = operation.attributes.get("replica_groups")

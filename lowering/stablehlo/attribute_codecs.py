@@ -72,7 +72,7 @@ def _dictionary_text(attribute: Any) -> str:
     """
     text = str(attribute)
     if "dense_resource<" in _STRING.sub("", text):
-        raise XlaError(f"its attributes {text} refer to a resource of the file")
+        raise XlaError(f"its attributes must contain their values, not dense_resource, got {text}")
     try:
         written = composite_attributes_text(attribute_value(attribute))
     except (TypeError, KeyError, XlaError):  # Python has no such values

@@ -317,7 +317,7 @@ def write_atomically(name: str, pieces: list[bytes], *, mode: int = 0o666) -> No
             is_folder = stat.S_ISDIR(old_mode)
             reason = "a folder" if is_folder else "not a regular file"
             fix = _NAME_A_FILE if is_folder else "pass another path"
-            raise _unwritable(name, f"can't be written: is {reason}", fix)
+            raise _unwritable(name, f"can't be written: it is {reason}", fix)
         if old_mode is not None and not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         beside = target.with_name(f".{target.name[:200]}.{secrets.token_hex(6)}.tmp")

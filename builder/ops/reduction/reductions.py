@@ -51,7 +51,7 @@ def reduce(
             operand's type.
         computation: a reducer. For one operand: ``(accumulated, value) -> new``, scalars of its
             type. For N operands: it takes N accumulated values and then N new ones, and returns a
-            tuple of N. It is a computation, or a callable such as ``xb.add`` or a lambda. All ops
+            tuple of N. Pass a computation, or a callable such as ``xb.add`` or a lambda. All ops
             that take callables record functions of this library and of ``@xb.computation`` once per
             signature, and any other callable each time it is passed.
         dimensions: the dimensions to reduce, in any order; an empty sequence keeps the sizes.

@@ -64,12 +64,13 @@ def error(op: XlaOp, reason: str, fix: str) -> LoweringError:
 
 
 def dictionary_text(op: XlaOp, name: str, text: str, fix: str) -> str:
-    """Return the text of an MLIR dictionary as MLIR prints it.
+    """Parse an MLIR dictionary, and return its text as MLIR prints it.
 
     Args:
-        op: the op that has it.
-        name, fix: for the error: what the text is, and how to avoid it.
+        op: the op that has the dictionary as an attribute.
+        name: the name of the attribute, for messages.
         text: the dictionary.
+        fix: the fix in the error.
 
     Raises:
         LoweringError: `text` is not a dictionary, or MLIR's parser can't process it.

@@ -231,7 +231,10 @@ def _has_other_sizes(op: XlaOp) -> bool:
 
 @rule("while", when=_has_other_sizes)
 def while_(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    """Emit a loop whose state has the sizes of the op, converted for each computation."""
+    """Emit a loop whose state has the op's shape.
+
+    The state is converted to the parameters of each computation, and the body's result back.
+    """
     check_state(op)
     condition, body = op.attributes["condition"], op.attributes["body"]
     state = builtins.tuple(leaves(op.shape))

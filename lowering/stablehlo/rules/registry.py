@@ -54,7 +54,7 @@ CHECKS: Final[dict[str, Callable[[XlaOp], None]]] = {}
 
 
 def attributes_of(op: XlaOp) -> Mapping[str, Attribute]:
-    """Return the attributes of the operation of an op."""
+    """Return the attributes of the StableHLO operation for an op."""
     if op.opcode == "constant":
         assert isinstance(op.shape, ArrayShape)  # checked by inference
         return {"value": dense_elements(op.attributes["value"], op.shape)}
@@ -62,7 +62,7 @@ def attributes_of(op: XlaOp) -> Mapping[str, Attribute]:
 
 
 def call_attributes(ctx: Emitter, op: XlaOp) -> dict[str, Attribute]:
-    """Return the attributes of the operation of an op that calls functions by their symbols."""
+    """Return the attributes of the StableHLO operation for an op that calls functions by symbol."""
     functions = function_attributes(SCHEMAS[op.opcode], op.attributes, ctx.functions)
     return {**attributes_of(op), **functions}
 

@@ -175,7 +175,7 @@ REFUSED = {
     "get: large": (
         lambda b: xb.get_dimension_size(of(b, "s8[2147483648]"), 0),
         (
-            "get_dimension_size: dimension 0 of operand must be of a size that fits s32, at most "
+            "get_dimension_size: dimension 0 of operand must have a size that fits s32, at most "
             "2147483647, got 2147483648\n"
         ),
     ),
@@ -197,7 +197,7 @@ REFUSED = {
     ),
     "set: large": (
         lambda b: xb.set_dimension_size(of(b, "f32[2147483648]"), of(b, "s32[]"), 0),
-        "set_dimension_size: dimension 0 of operand must be of a size that fits s32",
+        "set_dimension_size: dimension 0 of operand must have a size that fits s32",
     ),
     "set: type of the size": (
         lambda b: xb.set_dimension_size(of(b, "f32[2]"), of(b, "s64[]"), 0),
@@ -259,11 +259,11 @@ REFUSED = {
     ),
     "remove: unbounded": (
         lambda b: xb.remove_dynamic_dimension(of(b, "f32[?]"), 0),
-        "remove_dynamic_dimension: dimension 0 must have a bound, which becomes its size",
+        "remove_dynamic_dimension: dimension 0 must have a bound, got f32[?]: the bound",
     ),
     "remove: large": (
         lambda b: xb.remove_dynamic_dimension(of(b, "f32[<=2147483648]"), 0),
-        "remove_dynamic_dimension: dimension 0 of operand must be of a size that fits s32",
+        "remove_dynamic_dimension: dimension 0 of operand must have a size that fits s32",
     ),
     "reshape: tuple": (
         lambda b: xb.dynamic_reshape(xb.tuple(of(b, "f32[2]")), [2], [2], [True]),
@@ -308,7 +308,7 @@ REFUSED = {
     ),
     "reshape: large": (
         lambda b: xb.dynamic_reshape(of(b, "s8[2,2147483648]"), [1], [2**32], [True]),
-        "dynamic_reshape: dimension 0 of the result must be of a size that fits s32",
+        "dynamic_reshape: dimension 0 of the result must have a size that fits s32",
     ),
     "reshape: not a size": (
         lambda b: xb.dynamic_reshape(of(b, "f32[2]"), [None], [2], [True]),

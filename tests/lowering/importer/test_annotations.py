@@ -220,7 +220,7 @@ MESH = 'sdy.mesh @mesh = <["x"=2]>'
         ),
         (
             "func.call",
-            "@f has no body, it is only declared",
+            "@f is declared without a body",
             """%0 = func.call @f(%x) : (tensor<4xf32>) -> tensor<4xf32>
                return %0 : tensor<4xf32>""",
             "func.func private @f(tensor<4xf32>) -> tensor<4xf32>",

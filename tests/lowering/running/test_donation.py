@@ -83,7 +83,9 @@ class TestRecording:
         x, y, z = (b.parameter(xb.f32[2], name) for name in "xyz")
         b.setup_alias([0], 0)
         b.add_buffer_donor(1)
-        with pytest.raises(xb.BuilderError, match=r"got for output \{0\}\n  parameter 0\n  .* 2"):
+        with pytest.raises(
+            xb.BuilderError, match=r"got two for output \{0\}\n  parameter 0\n  .* 2"
+        ):
             b.setup_alias([0], 2)
         for again in (0, 1):
             with pytest.raises(xb.BuilderError, match=f"once, got parameter {again} again"):

@@ -376,7 +376,7 @@ def test_one_device_in_the_list() -> None:
         (
             {"num_replicas": 2, "devices": ["cpu:0", "cpu:0"]},
             DeviceError,
-            "devices must be unique, got a device twice",
+            "devices must be unique, got cpu:0 twice",
         ),
         ({"devices": ["cpu:0"], "device": "cpu"}, DeviceError, "device and devices must not both"),
         ({"devices": "cpu"}, DeviceError, "devices must be a sequence of devices, got 'cpu'"),

@@ -314,7 +314,7 @@ def test_paths_that_cannot_be_written(affine, tmp_path):
     folder = tmp_path / "folder.mlir"
     folder.mkdir()
     assert message(folder) == (
-        f"{folder}: can't be written: is a folder\nfix: name a file in that folder"
+        f"{folder}: can't be written: it is a folder\nfix: name a file in that folder"
     )
     (tmp_path / "file").write_bytes(b"")
     below = tmp_path / "file" / "a.mlir"

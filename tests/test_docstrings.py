@@ -94,7 +94,7 @@ class TestEveryOperation:
         for heading in (*(["Args:"] if parameters else []), "Returns:", "Example:"):
             assert f"\n{heading}\n" in document + shared, heading
         assert re.search(
-            r"^(Operation Semantics: .+\.|Not in the document; .+)$", document, re.MULTILINE
+            r"^(Operation Semantics: .+\.|Not in Operation Semantics; .+)$", document, re.MULTILINE
         ), "the line with the section of the document"
 
     def test_example_shows_a_result(self, name: str) -> None:

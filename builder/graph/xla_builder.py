@@ -183,7 +183,7 @@ class XlaBuilder:
             >>> b.parameter(xb.f32[2, 3], "y", sharding=rows).sharding
             '#sdy.sharding<@mesh, [{"data"}, {}]>'
 
-        Not in the document; XlaBuilder's Parameter.
+        Not in Operation Semantics; XlaBuilder's Parameter.
         """
         self.check_open("parameter")
         resolved = shape_argument("parameter", "shape", shape)
@@ -288,7 +288,7 @@ class XlaBuilder:
             >>> b.constant(np.eye(2, dtype=np.float32)).shape, b.constant(1, xb.s8).shape
             (f32[2,2], s8[])
 
-        Not in the document; XlaBuilder's ConstantLiteral, ConstantR0, ConstantR1, ...
+        Not in Operation Semantics; XlaBuilder's ConstantLiteral, ConstantR0, ConstantR1, ...
         """
         shape, attributes = constant_plan(value, element_type)
         target = self if self.is_open else self._target("constant")
@@ -347,7 +347,7 @@ class XlaBuilder:
             >>> xb.XlaBuilder().partition_id().shape
             u32[]
 
-        Not in the document; StableHLO's partition_id.
+        Not in Operation Semantics; StableHLO's partition_id.
         """
         return append(self._target("partition_id"), "partition_id", collectives.partition_id())
 
@@ -362,7 +362,7 @@ class XlaBuilder:
             >>> xb.XlaBuilder().create_token().shape
             token[]
 
-        Not in the document; XlaBuilder's CreateToken.
+        Not in Operation Semantics; XlaBuilder's CreateToken.
         """
         return append(self._target("create_token"), "create_token", TOKEN_SHAPE)
 

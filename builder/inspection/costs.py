@@ -314,7 +314,7 @@ def _fft(op: XlaOp, _applied: Applied) -> Cost:
 
 @rule("triangular_solve")
 def _triangular_solve(op: XlaOp, _applied: Applied) -> Cost:
-    """Read half of the matrix."""
+    """Count the multiplications and additions; only a triangle of `a` is read."""
     a, b = (_first(o.shape) for o in op.operands)
     moved = size_in_bytes(op.shape) + size_in_bytes(a) // 2 + size_in_bytes(b)
     return Cost(2 * a.dimensions[-1] * b.element_count, 0, moved)
@@ -322,6 +322,6 @@ def _triangular_solve(op: XlaOp, _applied: Applied) -> Cost:
 
 @rule("cholesky")
 def _cholesky(op: XlaOp, _applied: Applied) -> Cost:
-    """Read half of the matrix, and write half of it."""
+    """Count the multiplications and additions; one triangle is read, and one is written."""
     a = _first(op.operands[0].shape)
     return Cost(a.dimensions[-1] * a.element_count // 3, 0, size_in_bytes(a))

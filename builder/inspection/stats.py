@@ -35,8 +35,9 @@ class OpcodeStats:
         executions: the number of executed ops: an op in the body of a loop counts once per
             iteration. Ops of functions that are applied to elements, such as a reducer, are not
             counted: their operations are part of the op that applies them.
-        flops: operations on elements that are not transcendental, including integer operations.
-        transcendentals: exponentials, logarithms, roots, sines and the like, of elements.
+        flops: arithmetic operations on elements, including integer operations and excluding
+            transcendentals.
+        transcendentals: exponentials, logarithms, roots, sines and similar functions of elements.
         bytes_accessed: the bytes that the ops read and write, without fusion.
     """
 

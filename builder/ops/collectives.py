@@ -355,7 +355,7 @@ def all_to_all_tuple(
         >>> xb.all_to_all_tuple([x, y], replica_groups=[[0, 1]]).shape
         (f32[3], f32[3])
 
-    Not in the document; XlaBuilder's AllToAllTuple.
+    Not in Operation Semantics; XlaBuilder's AllToAllTuple.
     """
     name = "all_to_all_tuple"
     ops = need_ops(name, "operand", operands)
@@ -428,7 +428,7 @@ def multi_collective_permute(
         >>> xb.multi_collective_permute([x, y], [(0, 1), (1, 0)]).shape
         (f32[4], s32[2])
 
-    Not in the document; XlaBuilder's MultiCollectivePermute.
+    Not in Operation Semantics; XlaBuilder's MultiCollectivePermute.
     """
     name = "multi_collective_permute"
     ops = need_ops(name, "operand", operands)
@@ -470,7 +470,7 @@ def collective_broadcast(
         >>> xb.collective_broadcast(x, replica_groups=[[2, 0, 1, 3]]).shape
         f32[4]
 
-    Not in the document; XlaBuilder's CollectiveBroadcast.
+    Not in Operation Semantics; XlaBuilder's CollectiveBroadcast.
     """
     name = "collective_broadcast"
     source = need_op(name, "operand", operand)

@@ -306,7 +306,7 @@ def composite_call(
         >>> xb.composite_call(lambda v: v * v, x, "mine.square", {"exact": True}, 1).shape
         f32[3]
 
-    Not in the document; XlaBuilder's CompositeCall.
+    Not in Operation Semantics; XlaBuilder's CompositeCall.
     """
     arguments = need_ops("composite_call", "operand", operands)
     builder = resolve_builder("composite_call", *arguments)
@@ -369,7 +369,7 @@ def scan(
         >>> xb.scan(x, start, running_sum, 0).shape
         (f32[5,2], f32[2])
 
-    Not in the document; XlaBuilder's Scan.
+    Not in Operation Semantics; XlaBuilder's Scan.
     """
     arrays = need_ops("scan", "input", inputs)
     carries = need_ops("scan", "init", inits)

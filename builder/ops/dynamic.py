@@ -134,7 +134,7 @@ def remove_dynamic_dimension(operand: XlaOp, dimension: int) -> XlaOp:
         >>> xb.remove_dynamic_dimension(x, 0).shape
         f32[5,<=3]
 
-    Not in the document; XlaBuilder's RemoveDynamicDimension.
+    Not in Operation Semantics; XlaBuilder's RemoveDynamicDimension.
     """
     source = need_op("remove_dynamic_dimension", "operand", operand)
     number = integer("remove_dynamic_dimension", "dimension", dimension)
@@ -183,7 +183,7 @@ def dynamic_reshape(
         >>> xb.dynamic_reshape(x, [n * 3], [12], [True]).shape
         f32[<=12]
 
-    Not in the document; XlaBuilder's DynamicReshape.
+    Not in Operation Semantics; XlaBuilder's DynamicReshape.
     """
     source = need_op("dynamic_reshape", "operand", operand)
     bounds = integers("dynamic_reshape", "new_size_bounds", new_size_bounds)
@@ -236,7 +236,7 @@ def dynamic_broadcast_in_dim(
         >>> xb.dynamic_broadcast_in_dim(row, sizes, [1], xb.f32[2, 3]).shape
         f32[2,3]
 
-    Not in the document; XlaBuilder's MhloDynamicBroadcastInDim.
+    Not in Operation Semantics; XlaBuilder's MhloDynamicBroadcastInDim.
     """
     name = "dynamic_broadcast_in_dim"
     source = need_op(name, "operand", operand)

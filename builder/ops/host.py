@@ -201,7 +201,7 @@ def outfeed(
         >>> xb.outfeed(x).shape
         token[]
 
-    Not in the document; XlaBuilder's Outfeed.
+    Not in Operation Semantics; XlaBuilder's Outfeed.
     """
     value = need_op("outfeed", "operand", operand)
     attributes = _outfeed_attributes("outfeed", value, shape_with_layout, outfeed_config)
@@ -253,7 +253,7 @@ def outfeed_with_token(
         >>> xb.outfeed_with_token(x, b.create_token()).shape
         token[]
 
-    Not in the document; XlaBuilder's OutfeedWithToken.
+    Not in Operation Semantics; XlaBuilder's OutfeedWithToken.
     """
     value = need_op("outfeed_with_token", "operand", operand)
     before = need_op("outfeed_with_token", "token", token)
@@ -346,7 +346,7 @@ def send_with_token(operand: XlaOp, token: XlaOp, channel_handle: ChannelHandleL
         >>> xb.send_with_token(b.parameter(xb.f32[2]), b.create_token(), 1).shape
         token[]
 
-    Not in the document; XlaBuilder's SendWithToken.
+    Not in Operation Semantics; XlaBuilder's SendWithToken.
     """
     value = need_op("send_with_token", "operand", operand)
     before = need_op("send_with_token", "token", token)
@@ -381,7 +381,7 @@ def send_to_host(
         >>> xb.send_to_host(x, b.create_token(), xb.f32[2], 1).shape
         token[]
 
-    Not in the document; XlaBuilder's SendToHost.
+    Not in Operation Semantics; XlaBuilder's SendToHost.
     """
     value = need_op("send_to_host", "operand", operand)
     before = need_op("send_to_host", "token", token)
@@ -433,7 +433,7 @@ def recv_with_token(token: XlaOp, shape: ShapeLike, channel_handle: ChannelHandl
         >>> xb.recv_with_token(xb.XlaBuilder().create_token(), xb.f32[2], 1).shape
         (f32[2], token[])
 
-    Not in the document; XlaBuilder's RecvWithToken.
+    Not in Operation Semantics; XlaBuilder's RecvWithToken.
     """
     return _recv_after(
         "recv_with_token", token, shape, channel_handle, infer.recv_with_token.strict
@@ -460,7 +460,7 @@ def recv_from_host(token: XlaOp, shape: ShapeLike, channel_handle: ChannelHandle
         >>> xb.recv_from_host(xb.XlaBuilder().create_token(), xb.f32[2], 1).shape
         (f32[2], token[])
 
-    Not in the document; XlaBuilder's RecvFromHost.
+    Not in Operation Semantics; XlaBuilder's RecvFromHost.
     """
     return _recv_after("recv_from_host", token, shape, channel_handle, infer.recv_from_host.strict)
 

@@ -178,7 +178,7 @@ def reshape_with_inferred_dimension(
         >>> xb.reshape_with_inferred_dimension(x, [2, 3], 0).shape
         f32[<=2,3]
 
-    Not in the document; XlaBuilder's ReshapeWithInferredDimension.
+    Not in Operation Semantics; XlaBuilder's ReshapeWithInferredDimension.
     """
     name = "reshape_with_inferred_dimension"
     source = need_op(name, "operand", operand)

@@ -75,7 +75,10 @@ def sizes_from(target: ArrayShape, operands: Sequence[tuple[ArrayShape, Sequence
 def record_broadcast(
     operands: Sequence[XlaOp], target: ArrayShape, attributes: Mapping[str, Any], sizes: Sizes
 ) -> XlaOp:
-    """Record the broadcast of the first operand to `target`, of sizes that `operands` have."""
+    """Record the broadcast of the first operand to `target`.
+
+    `sizes` are static sizes or sizes of `operands`, which are read at run time.
+    """
     joined = _joined(operands, sizes)
     return record("dynamic_broadcast_in_dim", target, (operands[0], joined), attributes)
 

@@ -53,7 +53,7 @@ def with_sharding(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
         >>> xb.with_sharding(xb.exp(x), mesh.sharding("data", "model")).sharding
         '#sdy.sharding<@mesh, [{"data"}, {"model"}]>'
 
-    Not in the document; XLA's custom call Sharding, Shardy's sdy.sharding_constraint.
+    Not in Operation Semantics; XLA's custom call Sharding, Shardy's sdy.sharding_constraint.
     """
     from builder.sharding.validation import register_sharding, sharding_text  # lazy import
 
@@ -96,7 +96,7 @@ def spmd_full_to_shard_shape(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
         >>> part.shape, xb.spmd_shard_to_full_shape(part / total, x.shape, rows).shape
         (f32[2,2], f32[8,2])
 
-    Not in the document; XlaBuilder's ConvertSpmdFullToShardShape.
+    Not in Operation Semantics; XlaBuilder's ConvertSpmdFullToShardShape.
     """
     name = "spmd_full_to_shard_shape"
     value = need_op(name, "operand", operand)
@@ -134,7 +134,7 @@ def spmd_shard_to_full_shape(
         >>> xb.spmd_shard_to_full_shape(part, x.shape, tiling).shape
         f32[8,2]
 
-    Not in the document; XlaBuilder's ConvertSpmdShardToFullShape.
+    Not in Operation Semantics; XlaBuilder's ConvertSpmdShardToFullShape.
     """
     name = "spmd_shard_to_full_shape"
     value = need_op(name, "operand", operand)

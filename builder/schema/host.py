@@ -117,7 +117,7 @@ define(
 
 
 def _python_function(op: Any) -> str:
-    """The configuration has the name of the function, which HLO text can't contain."""
+    """Return the HLO attributes of a Python call, with the name in place of the function."""
     name = ffi_dictionary("python_call", {"name": op.attributes["name"]})
     return f", api_version=API_VERSION_TYPED_FFI, backend_config={name}"
 

@@ -272,7 +272,8 @@ def _tiles(reader: TextReader) -> tuple[tuple[int, ...], tuple[int, ...]]:
         )
     if count == 1:
         raise reader.fault(
-            "an array that is not sharded is {replicated} or on one device, {maximal device=0}", at
+            "a tiling must have several tiles, got one: write {replicated} or {maximal device=0}",
+            at,
         )
     return tiles, tuple(devices or transposed(sizes, order))
 

@@ -50,7 +50,10 @@ def _shard_count(operation: ir.Operation, shard: int, total: int) -> int:
         return total // shard
     groups = _replica_groups(operation.attributes["replica_groups"]).groups
     if not groups:
-        raise failure(operation, "it must have replica groups, because its arrays are empty")
+        raise failure(
+            operation,
+            "it must have replica groups, since the sizes of empty arrays do not imply them",
+        )
     return len(groups[0])
 
 

@@ -117,7 +117,8 @@ def all_to_all_of_short_elements(b: OpBuilder, operation: ir.Operation) -> list[
     """Exchange 8-bit floats as u8, bf16 as u16, and elements of s2 and u2 as s8 and u8.
 
     The reason is the same as for `collectives_of_short_elements`: XLA converts the elements to
-    larger floats and back. An mhlo.all_to_all has one operand for each device of a group.
+    larger floats and back. This is the all_to_all without a split dimension, which has
+    one operand for each device of a group.
 
     Shown by: all_to_all_tuple_f8e5m2_nan.
     """

@@ -290,7 +290,7 @@ def functions_of_narrow_floats(b: OpBuilder, operation: ir.Operation) -> list[Va
     """Compute functions of floats of at most 8 bits in f32.
 
     XLA expands these functions to sums and products in the type of the operand, and rounds each of
-    them: asin(1) : f8e8m0fnu is NaN. Compiling some of the expansions takes jaxlib 0.12 minutes.
+    them: asin(1) : f8e8m0fnu is NaN. In jaxlib 0.12, some of the expansions compile for minutes.
 
     Shown by: chlo_asin_f8e8m0fnu, chlo_asinh_f8e4m3.
     """

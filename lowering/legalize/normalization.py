@@ -40,10 +40,10 @@ def batch_norm_training(b: OpBuilder, operation: ir.Operation) -> list[Value] | 
 
 @rewrite("stablehlo.batch_norm_inference", "stablehlo.batch_norm_grad", platforms=("cpu",))
 def batch_norm_inference_and_grad(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Normalize at least in f32, and set the bounded sizes of vectors again.
+    """Normalize at least in f32, and restore the bounded sizes of the resulting vectors.
 
-    XLA computes in the element type. Sums overflow, and f16 can't represent the number of elements
-    of some arrays. It drops the bounded sizes of some of the resulting vectors.
+    XLA computes in the element type, so sums may overflow, and f16 can't represent the number of
+    elements of a large array. XLA also drops the bounded sizes of some of the resulting vectors.
 
     Shown by: batch_norm_inference_f16.
     """

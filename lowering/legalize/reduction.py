@@ -17,7 +17,7 @@ from lowering.legalize.windows import padding_of
 def window_of_one_with_negative_padding(
     b: OpBuilder, operation: ir.Operation
 ) -> list[Value] | None:
-    """Remove elements by pad where windows have one element and negative padding.
+    """Replace the negative padding of windows of one element by a pad before the operation.
 
     XLA simplifies a reduce_window with windows of one element to the reducer applied to the operand
     and the initial value. It ignores the negative padding, and aborts because the result has other

@@ -1,4 +1,4 @@
-"""Refuse a large file by its first bytes if it is not a module."""
+"""Refuse a large file that is not a module, by its first bytes and without parsing it."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ class Executable(CompiledProgram):
         )
 
     def raise_translated(self, error: RuntimeError | ValueError, arrays: Sequence[Any]) -> None:
-        """Raise the library's error for an error of jaxlib, if there is one."""
+        """Raise the xlabuilder error for a jaxlib error; return if there is none."""
         self._steps.raise_translated(error, arrays)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The kind of executable of a compiled program."""
+"""Select the class of a compiled program: for one device, replicas, partitions or a topology."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def executable_of(loaded: Any, info: ProgramInfo, devices: Sequence[jax.Device])
     """Return the executable of a compiled program.
 
     Args:
-        loaded: jaxlib's LoadedExecutable; its Executable for the devices of a topology.
+        loaded: jaxlib's LoadedExecutable, or jaxlib's Executable if `devices` are those of a
+            topology without hardware.
         info: the program's metadata.
         devices: the devices that it was compiled for.
     """

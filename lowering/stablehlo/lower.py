@@ -174,8 +174,8 @@ def _functions(
             f"are applied: at most {MAX_REPEATED_OPS} repeated ops are supported, got {repeated}; "
             f"{largest.name!r} expands to {sizes[largest][0]} ops and is applied at "
             f"{applied[largest]} places\n"
-            f"fix: apply it at one place, to all operands together; or, except in map, apply a "
-            f"computation that passes it to xb.call, since a called computation is emitted once"
+            f"fix: apply {largest.name!r} once, to all operands together; or, except in map, apply "
+            f"a computation that passes it to xb.call: a called computation is emitted once"
         )
     deepest = max(sizes[function][1] for function in functions)
     if deepest > MAX_DEPTH:

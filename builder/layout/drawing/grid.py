@@ -60,7 +60,8 @@ class Axis:
         return len(self.drawn) == self.extent
 
     def blocks(self, most: int) -> list[range]:
-        """Split the positions in `drawn` into blocks of at most `most`, if possible at tiles."""
+        """Split the positions in `drawn` into blocks of at most `most` positions, if possible at
+        borders of tiles."""
         length, most = len(self.drawn), max(most, 1)
         unit = self.unit or 8
         count = max(-(-length // most), 1)

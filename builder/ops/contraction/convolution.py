@@ -252,7 +252,7 @@ def conv_with_general_dimensions(
         >>> xb.conv_with_general_dimensions(x, kernel, [2, 2], xb.Padding.SAME, numbers).shape
         f32[8,16,16,16]
 
-    Not in the document; XlaBuilder's ConvWithGeneralDimensions.
+    Not in Operation Semantics; XlaBuilder's ConvWithGeneralDimensions.
     """
     window = window_strides, padding, None, None
     options = feature_group_count, batch_group_count, precision, preferred_element_type
@@ -294,7 +294,7 @@ def conv_general(
         >>> xb.conv_general(x, kernel, [1], [(4, 0)], "b0f_0io->b0f").shape
         f32[8,32,16]
 
-    Not in the document; XlaBuilder's ConvGeneral.
+    Not in Operation Semantics; XlaBuilder's ConvGeneral.
     """
     window = window_strides, padding, None, None
     options = feature_group_count, batch_group_count, precision, preferred_element_type
@@ -362,8 +362,8 @@ def conv_general_dilated(
         >>> y.shape
         f32[8,4,15]
 
-    Not in the document; XlaBuilder's ConvGeneralDilated. The arguments are those that the document
-    describes under ConvWithGeneralPadding.
+    Not in Operation Semantics; XlaBuilder's ConvGeneralDilated. That document describes the
+    arguments under ConvWithGeneralPadding.
     """
     window = window_strides, padding, lhs_dilation, rhs_dilation
     options = feature_group_count, batch_group_count, precision, preferred_element_type

@@ -91,7 +91,7 @@ def ragged_dot(
         >>> xb.ragged_dot(x, w, sizes, numbers).shape
         f32[11,7]
 
-    Not in the document; XlaBuilder's RaggedDot.
+    Not in Operation Semantics; XlaBuilder's RaggedDot.
     """
     need_op("ragged_dot", "lhs", lhs)
     need_op("ragged_dot", "rhs", rhs)

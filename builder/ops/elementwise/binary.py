@@ -73,7 +73,7 @@ def mulhi(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -
         >>> xb.mulhi(x, v, broadcast_dimensions=[1]).shape
         u32[2,3]
 
-    Not in the document; XlaBuilder's Mulhi.
+    Not in Operation Semantics; XlaBuilder's Mulhi.
     """
     return record_binary("mulhi", "mulhi", lhs, rhs, broadcast_dimensions)
 
@@ -185,7 +185,7 @@ def xor(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> 
         >>> xb.xor(x, v, broadcast_dimensions=[1]).shape
         u8[2,3]
 
-    Not in the document; XlaBuilder's Xor.
+    Not in Operation Semantics; XlaBuilder's Xor.
     """
     return record_binary("xor", "xor", lhs, rhs, broadcast_dimensions)
 
@@ -201,7 +201,7 @@ def pow(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> 
         >>> xb.pow(x, v, broadcast_dimensions=[1]).shape
         f32[2,3]
 
-    Not in the document; XlaBuilder's Pow.
+    Not in Operation Semantics; XlaBuilder's Pow.
     """
     return record_binary("pow", "power", lhs, rhs, broadcast_dimensions)
 
@@ -217,7 +217,7 @@ def atan2(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -
         >>> xb.atan2(x, v, broadcast_dimensions=[1]).shape
         f32[2,3]
 
-    Not in the document; XlaBuilder's Atan2.
+    Not in Operation Semantics; XlaBuilder's Atan2.
     """
     return record_binary("atan2", "atan2", lhs, rhs, broadcast_dimensions)
 
@@ -233,7 +233,7 @@ def shift_left(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = No
         >>> xb.shift_left(x, v, broadcast_dimensions=[1]).shape
         u8[2,3]
 
-    Not in the document; XlaBuilder's ShiftLeft.
+    Not in Operation Semantics; XlaBuilder's ShiftLeft.
     """
     return record_binary("shift_left", "shift_left", lhs, rhs, broadcast_dimensions)
 
@@ -251,7 +251,7 @@ def shift_right_arithmetic(
         >>> xb.shift_right_arithmetic(x, v, broadcast_dimensions=[1]).shape
         s8[2,3]
 
-    Not in the document; XlaBuilder's ShiftRightArithmetic.
+    Not in Operation Semantics; XlaBuilder's ShiftRightArithmetic.
     """
     return record_binary(
         "shift_right_arithmetic", "shift_right_arithmetic", lhs, rhs, broadcast_dimensions
@@ -271,7 +271,7 @@ def shift_right_logical(
         >>> xb.shift_right_logical(x, v, broadcast_dimensions=[1]).shape
         u8[2,3]
 
-    Not in the document; XlaBuilder's ShiftRightLogical.
+    Not in Operation Semantics; XlaBuilder's ShiftRightLogical.
     """
     return record_binary(
         "shift_right_logical", "shift_right_logical", lhs, rhs, broadcast_dimensions
@@ -289,7 +289,7 @@ def complex(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None)
         >>> xb.complex(x, v, broadcast_dimensions=[1]).shape
         c64[2,3]
 
-    Not in the document; XlaBuilder's Complex.
+    Not in Operation Semantics; XlaBuilder's Complex.
     """
     return record_binary("complex", "complex", lhs, rhs, broadcast_dimensions)
 

@@ -129,7 +129,7 @@ def stochastic_convert_type(
         >>> xb.stochastic_convert_type(x, random, xb.s8).shape
         s8[3]
 
-    Not in the document; XlaBuilder's StochasticConvertType.
+    Not in Operation Semantics; XlaBuilder's StochasticConvertType.
     """
     name = "stochastic_convert_type"
     source = need_op(name, "operand", operand)

@@ -37,7 +37,7 @@ def acos(operand: XlaOp) -> XlaOp:
         >>> xb.acos(xb.XlaBuilder().parameter(xb.f32[3])).shape
         f32[3]
 
-    Not in the document; XlaBuilder's Acos.
+    Not in Operation Semantics; XlaBuilder's Acos.
     """
     return record_unary("acos", "acos", operand)
 
@@ -51,7 +51,7 @@ def acosh(operand: XlaOp) -> XlaOp:
         >>> xb.acosh(xb.XlaBuilder().parameter(xb.f32[3])).shape
         f32[3]
 
-    Not in the document; XlaBuilder's Acosh.
+    Not in Operation Semantics; XlaBuilder's Acosh.
     """
     return record_unary("acosh", "acosh", operand)
 
@@ -65,7 +65,7 @@ def asin(operand: XlaOp) -> XlaOp:
         >>> xb.asin(xb.XlaBuilder().parameter(xb.f32[3])).shape
         f32[3]
 
-    Not in the document; XlaBuilder's Asin.
+    Not in Operation Semantics; XlaBuilder's Asin.
     """
     return record_unary("asin", "asin", operand)
 
@@ -79,7 +79,7 @@ def asinh(operand: XlaOp) -> XlaOp:
         >>> xb.asinh(xb.XlaBuilder().parameter(xb.f32[3])).shape
         f32[3]
 
-    Not in the document; XlaBuilder's Asinh.
+    Not in Operation Semantics; XlaBuilder's Asinh.
     """
     return record_unary("asinh", "asinh", operand)
 
@@ -93,7 +93,7 @@ def atanh(operand: XlaOp) -> XlaOp:
         >>> xb.atanh(xb.XlaBuilder().parameter(xb.f32[3])).shape
         f32[3]
 
-    Not in the document; XlaBuilder's Atanh.
+    Not in Operation Semantics; XlaBuilder's Atanh.
     """
     return record_unary("atanh", "atanh", operand)
 
@@ -135,7 +135,7 @@ def clz(operand: XlaOp) -> XlaOp:
         >>> xb.clz(xb.XlaBuilder().parameter(xb.u8[3])).shape
         u8[3]
 
-    Not in the document; XlaBuilder's Clz.
+    Not in Operation Semantics; XlaBuilder's Clz.
     """
     return record_unary("clz", "count_leading_zeros", operand)
 
@@ -163,7 +163,7 @@ def cosh(operand: XlaOp) -> XlaOp:
         >>> xb.cosh(xb.XlaBuilder().parameter(xb.f32[3])).shape
         f32[3]
 
-    Not in the document; XlaBuilder's Cosh.
+    Not in Operation Semantics; XlaBuilder's Cosh.
     """
     return record_unary("cosh", "cosh", operand)
 
@@ -177,7 +177,7 @@ def erf(operand: XlaOp) -> XlaOp:
         >>> xb.erf(xb.XlaBuilder().parameter(xb.f32[3])).shape
         f32[3]
 
-    Not in the document; XlaBuilder's Erf.
+    Not in Operation Semantics; XlaBuilder's Erf.
     """
     return record_unary("erf", "erf", operand)
 
@@ -205,7 +205,7 @@ def expm1(operand: XlaOp) -> XlaOp:
         >>> xb.expm1(xb.XlaBuilder().parameter(xb.f32[3])).shape
         f32[3]
 
-    Not in the document; XlaBuilder's Expm1.
+    Not in Operation Semantics; XlaBuilder's Expm1.
     """
     return record_unary("expm1", "exponential_minus_one", operand)
 
@@ -275,7 +275,7 @@ def log1p(operand: XlaOp) -> XlaOp:
         >>> xb.log1p(xb.XlaBuilder().parameter(xb.f32[3])).shape
         f32[3]
 
-    Not in the document; XlaBuilder's Log1p.
+    Not in Operation Semantics; XlaBuilder's Log1p.
     """
     return record_unary("log1p", "log_plus_one", operand)
 
@@ -415,7 +415,7 @@ def sin(operand: XlaOp) -> XlaOp:
         >>> xb.sin(xb.XlaBuilder().parameter(xb.f32[3])).shape
         f32[3]
 
-    Not in the document; XlaBuilder's Sin.
+    Not in Operation Semantics; XlaBuilder's Sin.
     """
     return record_unary("sin", "sine", operand)
 
@@ -429,7 +429,7 @@ def sinh(operand: XlaOp) -> XlaOp:
         >>> xb.sinh(xb.XlaBuilder().parameter(xb.f32[3])).shape
         f32[3]
 
-    Not in the document; XlaBuilder's Sinh.
+    Not in Operation Semantics; XlaBuilder's Sinh.
     """
     return record_unary("sinh", "sinh", operand)
 
@@ -457,7 +457,7 @@ def tan(operand: XlaOp) -> XlaOp:
         >>> xb.tan(xb.XlaBuilder().parameter(xb.f32[3])).shape
         f32[3]
 
-    Not in the document; XlaBuilder's Tan.
+    Not in Operation Semantics; XlaBuilder's Tan.
     """
     return record_unary("tan", "tan", operand)
 
@@ -485,7 +485,7 @@ def atan(operand: XlaOp) -> XlaOp:
         >>> xb.atan(xb.XlaBuilder().parameter(xb.f32[3])).opcode
         'atan2'
 
-    Not in the document; XLA's client library, math.h.
+    Not in Operation Semantics; XLA's client library, math.h.
     """
     return record_binary("atan", "atan2", need_op("atan", "operand", operand), 1, None)
 
@@ -499,7 +499,7 @@ def square(operand: XlaOp) -> XlaOp:
         >>> xb.square(xb.XlaBuilder().parameter(xb.f32[3])).opcode
         'multiply'
 
-    Not in the document; XLA's client library, math.h.
+    Not in Operation Semantics; XLA's client library, math.h.
     """
     return record_binary("square", "multiply", need_op("square", "operand", operand), operand, None)
 
@@ -513,7 +513,7 @@ def reciprocal(operand: XlaOp) -> XlaOp:
         >>> xb.reciprocal(xb.XlaBuilder().parameter(xb.f32[3])).opcode
         'divide'
 
-    Not in the document; XLA's client library, math.h.
+    Not in Operation Semantics; XLA's client library, math.h.
     """
     check = shape_inference.Check(
         "reciprocal", operand=need_op("reciprocal", "operand", operand).shape
@@ -538,7 +538,7 @@ def conj(operand: XlaOp) -> XlaOp:
         >>> xb.conj(xb.XlaBuilder().parameter(xb.c64[3])).shape
         c64[3]
 
-    Not in the document; XLA's client library.
+    Not in Operation Semantics; XLA's client library.
     """
     check = shape_inference.Check("conj", operand=need_op("conj", "operand", operand).shape)
     part = check.array("operand").element_type.real_type

@@ -128,7 +128,7 @@ def top_k(operand: XlaOp, k: int, *, largest: bool = True) -> XlaOp:
         (f32[4,2], s32[4,2])
         >>> values, indices = xb.top_k(x, 3, largest=False)
 
-    Not in the document; XlaBuilder's TopK.
+    Not in Operation Semantics; XlaBuilder's TopK.
     """
     source = need_op("top_k", "operand", operand)
     number = integer("top_k", "k", k)

@@ -109,7 +109,7 @@ def test_exponentially_many_calls() -> None:
         f"at most {lowering_module.MAX_REPEATED_OPS} repeated ops are supported, got "
     )
     assert "; 'level58' expands to " in text
-    assert "is applied at 2 places\nfix: apply it at one place" in text
+    assert "is applied at 2 places\nfix: apply 'level58' once" in text
 
 
 def test_shared_functions_are_emitted_once(monkeypatch: pytest.MonkeyPatch) -> None:

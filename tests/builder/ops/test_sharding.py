@@ -199,7 +199,7 @@ REFUSED = {
     "{devices=[2,2]<=[2,2]T(1,1)}": "be a permutation of [0, 1], got [1, 1]",
     "{devices=[0,1]<=[0]}": "sizes must be 1 or more",
     "{devices=[]<=[]}": "sizes must be 1 or more",
-    "{devices=[1,1]<=[1]}": "{replicated} or on one device, {maximal device=0}",
+    "{devices=[1,1]<=[1]}": "write {replicated} or {maximal device=0}",
     "{devices=[2,1]-1,0}": "expected a device or '<='",
     "{devices=[9999999999,1]<=[9999999999]}": "product of 16777216 at most",
     "{devices=[2,1,2]<=[4] last_tile_dims={maximal}}": "replicated, manual or unreduced",

@@ -16,7 +16,7 @@ def attributes_text(schema: Schema, op: XlaOp, called: Callable[[XlaComputation]
     Args:
         schema: the schema of the opcode.
         op: the op.
-        called: returns the reference of a computation.
+        called: a function that returns the text that refers to a computation.
     """
     parts = []
     for attribute in schema.attributes:

@@ -13,11 +13,11 @@ from builder.schema.syntax import braces, quoted, with_layout
 from builder.types.shape import TupleShape
 
 MAX_TUPLE_NESTING: Final = 96
-"""How deep tuples may nest. XLA's protocol buffers, and so its reader of HLO, have this limit."""
+"""The maximum nesting depth of tuples in XLA's protocol buffers, and thus in its HLO parser."""
 
 
 def module_text(computation: XlaComputation, *, metadata: bool = False) -> str:
-    """Return the text of a module with this entry; see `XlaComputation.to_hlo_text`."""
+    """Return the text of a computation's module; see `XlaComputation.to_hlo_text`."""
     for called in (computation, *computation.called_computations()):
         _check_nesting(called)
     module = ModuleNames(computation, metadata)
@@ -34,7 +34,7 @@ def module_text(computation: XlaComputation, *, metadata: bool = False) -> str:
 
 
 def _check_nesting(computation: XlaComputation) -> None:
-    """Raise if a tuple nests too deep, which also limits the text: it repeats every shape."""
+    """Raise if a tuple is nested too deep. This also bounds the text, which repeats each shape."""
     for op in computation.ops:
         shape = op.shape
         if isinstance(shape, TupleShape) and shape.nesting > MAX_TUPLE_NESTING:
@@ -62,7 +62,7 @@ def _donations(computation: XlaComputation) -> str:
 
 
 def _meshes(computation: XlaComputation) -> str:
-    """Return the frontend attribute with the meshes of Shardy's shardings."""
+    """Return the frontend attribute with the meshes of the Shardy shardings."""
     by_name = meshes(computation)
     if not by_name:
         return ""

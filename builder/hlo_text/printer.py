@@ -76,7 +76,7 @@ class Printer:
         return "\n".join([head, *self.lines, "}"]) + "\n"
 
     def name_of(self, op: XlaOp) -> str:
-        """Return a unique name of an instruction: the op's name or opcode, with its number."""
+        """Return a unique name for an op's instruction: the op's name or opcode, with its id."""
         if op.name is None:
             return self.unique.claim(f"{SCHEMAS[op.opcode].hlo}.{op.id}")
         name = identifier(str(op.name))
@@ -141,17 +141,17 @@ class Printer:
         return text
 
     def _equivalent_root_shardings(self) -> tuple[str, ...]:
-        """Return the root shardings that HLO reads as `result_shardings`."""
+        """Return the root shardings, as text, that HLO treats like `result_shardings`."""
         texts = [text for text in self.result_shardings if text is not None]
         if not texts or len(texts) < len(self.result_shardings) or any(map(is_shardy, texts)):
             return ()
         return (texts[0] if len(texts) == 1 else join_leaf_texts(texts), join_leaf_texts(texts))
 
     def _sharded_results(self, root: XlaOp) -> None:
-        """Print another root with the result shardings, because the root may have different ones.
+        """Print an additional root with the result shardings, because the root's may be different.
 
-        As in XLA, GSPMD's shardings are on a tuple of the arrays, or on a reshape of the only
-        array, and Shardy's are custom calls.
+        As in XLA, GSPMD shardings are on a tuple of the arrays, or on a reshape of the only array.
+        Shardy shardings are custom calls.
         """
         shardings = iter(self.result_shardings)
         # An explicit stack, because tuples may be nested deeper than Python's recursion limit.
@@ -199,7 +199,7 @@ class Printer:
     def helper(
         self, op: XlaOp, suffix: str, shape: Shape, opcode: str, operands: str, rest: str = ""
     ) -> str:
-        """Print an additional instruction before that of `op`, and return its reference."""
+        """Print an additional instruction before the one of `op`, and return its reference."""
         name = self.unique.claim(f"{self.op_names[op.id]}.{suffix}")
         self.line(name, shape, opcode, operands, rest)
         return f"%{name}"

@@ -39,9 +39,10 @@ def _sum(first: Number, second: Number) -> Number:
 
 
 def unravel(place: Number, sizes: Sequence[int]) -> list[Number]:
-    """Return the index in a row-major array of these sizes; only the first index can overflow.
+    """Convert the linear index `place` to an index for each dimension of a row-major array.
 
-    The index of a dimension of size 1 is the int 0, even if `place` is an array.
+    Only the first index can be out of bounds. The index of a dimension of size 1 is the int 0, even
+    if `place` is an array.
     """
     index: list[Number] = []
     for size in reversed(sizes[1:]):
@@ -59,7 +60,7 @@ def combined(tiling: Tiling, index: Iterable[Number]) -> list[Number]:
 
 
 def tiled(tiling: Tiling, numbers: Sequence[Number]) -> tuple[list[Number], list[Number]]:
-    """Split a `combined` index: return the untiled dimensions and the tile, and the index in it."""
+    """Split a `combined` index: return the untiled and tile indices, and the index in the tile."""
     untiled = numbers[: tiling.untiled]
     pairs = list(map(divided, numbers[tiling.untiled :], tiling.tile))
     return [*untiled, *(quotient for quotient, _ in pairs)], [rest for _, rest in pairs]

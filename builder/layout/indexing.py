@@ -29,7 +29,7 @@ _MAX_NUMBER = 2**63 - 1
 
 
 def layout_of(shape: ShapeLike) -> Layout:
-    """Return the layout of an array shape; the default one, major to minor, if it has none.
+    """Return the layout of an array shape, or the default (row-major) if the shape has none.
 
     Args:
         shape: an array shape, or its text.
@@ -55,8 +55,8 @@ def physical_dimensions(shape: ShapeLike) -> tuple[int, ...]:
     """Return the sizes of the buffer as a row-major array: after padding, ordering and tiling.
 
     Args:
-        shape: an array shape without unbounded dimensions, or its text; bounded dimensions count
-            at their bounds.
+        shape: an array shape without unbounded dimensions, or its text; bounded dimensions
+            have their bounds as sizes.
 
     Returns:
         The sizes, the most major dimension first. For a tiled layout, the numbers of tiles precede
@@ -82,11 +82,11 @@ def buffer_size(shape: ShapeLike) -> int:
     """Return the number of elements in the buffer, including padding and alignment.
 
     Args:
-        shape: an array shape without unbounded dimensions, or its text; bounded dimensions count
-            at their bounds.
+        shape: an array shape without unbounded dimensions, or its text; bounded dimensions
+            have their bounds as sizes.
 
     Returns:
-        A number of elements; linear indices are smaller. For bytes see
+        The number of elements; every linear index is smaller. For bytes see
         `ArrayShape.padded_byte_size`.
 
     Raises:
@@ -125,13 +125,13 @@ def linear_index(shape: ShapeLike, multi_index: Iterable[Any]) -> Any:
     """Return the linear index of an element in the buffer.
 
     Args:
-        shape: an array shape without unbounded dimensions, or its text; bounded dimensions count
-            at their bounds.
+        shape: an array shape without unbounded dimensions, or its text; bounded dimensions
+            have their bounds as sizes.
         multi_index: an index for each dimension, by dimension number: ints, or NumPy arrays of
             integers that broadcast together, as in `numpy.ravel_multi_index`.
 
     Returns:
-        An int, or for arrays an int64 array of the shape that they broadcast to.
+        An int; for arrays, an int64 array of the shape to which they broadcast.
 
     Raises:
         OperandError: `shape` is not an array shape, or an index is not an integer.
@@ -181,8 +181,8 @@ def multi_index(shape: ShapeLike, linear_index: Any, *, padding: int | None = No
     """Return the multi-dimensional index of a linear index in the buffer.
 
     Args:
-        shape: an array shape without unbounded dimensions, or its text; bounded dimensions count
-            at their bounds.
+        shape: an array shape without unbounded dimensions, or its text; bounded dimensions
+            have their bounds as sizes.
         linear_index: an index in the buffer, or a NumPy array of indices.
         padding: the value to return in each dimension for padding; None to refuse padding.
 
@@ -191,8 +191,8 @@ def multi_index(shape: ShapeLike, linear_index: Any, *, padding: int | None = No
 
     Raises:
         OperandError: `shape` is not an array shape, or an index is not an integer.
-        ShapeInferenceError: a dimension is unbounded, an index is outside the buffer, or it is
-            padding and `padding` is None.
+        ShapeInferenceError: a dimension is unbounded, an index is outside the buffer, or an index
+            is padding and `padding` is None.
 
     Example:
         >>> import numpy as np
@@ -238,8 +238,8 @@ def is_padding(shape: ShapeLike, linear_index: Any) -> Any:
     """Return whether a linear index belongs to no element of the array.
 
     Args:
-        shape: an array shape without unbounded dimensions, or its text; bounded dimensions count
-            at their bounds.
+        shape: an array shape without unbounded dimensions, or its text; bounded dimensions
+            have their bounds as sizes.
         linear_index: an index in the buffer, or a NumPy array of indices.
 
     Returns:
@@ -270,7 +270,7 @@ def is_padding(shape: ShapeLike, linear_index: Any) -> Any:
 
 
 def physical_of(shape: ArrayShape) -> Physical:
-    """Return the physical form of a shape without unbounded dimensions."""
+    """Return the `Physical` form of a shape without unbounded dimensions."""
     return physical(shape.dimensions, _layout(shape))
 
 
@@ -333,7 +333,7 @@ def _layout(shape: ArrayShape) -> Layout:
 
 
 def _number(function: str, what: str, value: Any) -> Number:
-    """Check an int or an array of integers."""
+    """Check that `value` is an int or an array of integers, and return it."""
     if isinstance(value, np.ndarray) and value.ndim:
         if value.dtype.kind in "iu":
             return value
@@ -350,7 +350,7 @@ def _number(function: str, what: str, value: Any) -> Number:
 
 
 def _array_of(number: Number, place: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return an array of indices that shares no memory with `place`, of the shape of `place`."""
+    """Return `number` as an array of the shape of `place` that shares no memory with `place`."""
     if isinstance(number, int):
         return np.full(place.shape, number, np.int64)
     result: npt.NDArray[np.int64] = place.copy() if number is place else number
@@ -423,7 +423,7 @@ def _place(function: str, shape: ArrayShape, linear_index: Any) -> Number:
 
 
 def _to_linear(shape: ArrayShape, numbers: list[Number]) -> Number:
-    """Apply the formula of the document, tile by tile."""
+    """Return the linear index, by the formula of the Tiled layout document, tile by tile."""
     form = physical_of(shape)
     index = [numbers[d] for d in reversed(_layout(shape).minor_to_major)]
     for tiling in form.tilings:
@@ -434,9 +434,9 @@ def _to_linear(shape: ArrayShape, numbers: list[Number]) -> Number:
 
 
 def _to_multi(shape: ArrayShape, place: Number) -> tuple[list[Number], Number]:
-    """Return the index of a linear index, and whether it is padding.
+    """Return the multi-dimensional index of a linear index, and whether `place` is padding.
 
-    The index of padding is meaningless.
+    The multi-dimensional index of padding is meaningless.
     """
     form = physical_of(shape)
     is_padding: Number = False

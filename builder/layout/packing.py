@@ -30,22 +30,24 @@ def pack(array: Array, shape: ShapeLike) -> Array:
     """Return the buffer of an array: its elements in memory order, with padding.
 
     Args:
-        array: a NumPy array with the shape's dimensions and its element type's dtype, which is not
-            converted. The sizes of bounded dimensions are their bounds.
+        array: a NumPy array with the shape's dimensions and the dtype of its element type; `pack`
+            does not convert dtypes. The sizes of bounded dimensions are their bounds.
         shape: an array shape without unbounded dimensions, or its text.
 
     Returns:
         A new array of one dimension. It has the array's dtype and `buffer_size` elements, unless
-        the layout's element size differs from NumPy's. Then it has dtype uint8, the bytes of
-        memory. Elements of less than a byte are packed from the low bits on, as many as fit into a
-        byte. Values of wider elements are in the low bytes (little-endian) and low bits. Unused
-        bits are zero.
+        the layout's element size differs from NumPy's. Then it contains the bytes of memory, with
+        dtype uint8. Elements of less than a byte are packed from the low bits on, as many as fit
+        into a byte. Values of wider elements are in the low bytes (little-endian) and low bits.
+        Unused bits are zero.
 
-        Padding has the layout's padding value: lowest and highest are infinities if the type has
-        them, and the least and greatest number otherwise. An unspecified padding value is zero.
+        Padding has the layout's padding value. The values `lowest` and `highest` are infinities if
+        the type has them, and its least and greatest number otherwise. An unspecified padding value
+        is zero.
 
     Raises:
-        OperandError: `shape` is not an array shape, or `array` is not a NumPy array of its dtype.
+        OperandError: `shape` is not an array shape, or `array` is not a NumPy array of the
+            shape's dtype.
         ShapeInferenceError: a dimension is unbounded, the array has other sizes, the element type
             does not have the padding value, or there is not enough memory for the padding.
 
@@ -96,7 +98,8 @@ def unpack(buffer: Array, shape: ShapeLike) -> Array:
         A new C-contiguous array with the shape's dimensions and its element type's dtype.
 
     Raises:
-        OperandError: `shape` is not an array shape, or `buffer` is not a NumPy array of the dtype.
+        OperandError: `shape` is not an array shape, or `buffer` is not a NumPy array of the
+            required dtype.
         ShapeInferenceError: a dimension is unbounded, the shape has more dimensions than a NumPy
             array can have, or the buffer has another size.
 
@@ -149,9 +152,9 @@ def _check_array(function: str, name: str, value: Any, fix: str) -> None:
 
 
 def _is_reinterpretable(dtype: np.dtype[Any], target: np.dtype[Any]) -> bool:
-    """Return whether an array of `dtype` probably has the bytes of `target`, and needs a view.
+    """Return whether an array of `dtype` probably contains the bytes of `target`, and needs a view.
 
-    Otherwise its numbers were probably computed in another type, and need a conversion.
+    Otherwise its values were probably computed in another type, and need a conversion.
     """
     is_swapped = dtype.newbyteorder() == target
     return dtype.itemsize in (1, target.itemsize) and not (is_swapped or dtype.hasobject)
@@ -235,7 +238,7 @@ def _is_view(array: Array, stage: Stage) -> bool:
 
 
 def _copy(stage: Stage, array: Array, buffer: Array, *, to_buffer: bool) -> None:
-    """Copy the elements of a stage between an array and a buffer with its dimensions."""
+    """Copy the elements of a stage between an array and a buffer with the stage's dimensions."""
     strides = [0] * len(stage.dimensions)
     for stride, digits in zip(array.strides, stage.digits, strict=True):
         for digit in digits:
@@ -291,7 +294,7 @@ def _padding_element(shape: ArrayShape) -> Array:
 
 
 def _joined_bytes(elements: Array, value_bits: int, bits: int) -> Array:
-    """Pack elements of a byte each, several into a byte."""
+    """Pack several one-byte elements into each byte."""
     per_byte = 8 // bits
     packed = np.zeros(-(-len(elements) // per_byte), np.uint8)
     for i in range(per_byte):
@@ -312,7 +315,7 @@ def _split_bytes(packed: Array, count: int, element: PrimitiveType, bits: int) -
 
 
 def _widened(elements: Array, value_bits: int, bits: int) -> Array:
-    """Extend elements to more bytes."""
+    """Return the bytes of elements, each extended to `bits` bits."""
     width = elements.dtype.itemsize
     memory = np.zeros((len(elements), bits // 8), np.uint8)
     memory[:, :width] = elements.view(np.uint8).reshape(-1, width)

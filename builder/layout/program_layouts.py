@@ -18,7 +18,7 @@ from builder.types.shape import ArrayShape, Shape, leaves, shape_argument, witho
 def check_supported_layout(op: str, name: str, shape: Shape) -> None:
     """Raise if argument `name` of `op` has a layout with padded dimensions or a padding value.
 
-    XLA removed them, and neither HLO text nor StableHLO can express them.
+    XLA no longer supports either, and neither HLO text nor StableHLO can express them.
     """
     for leaf in leaves(shape):
         layout = leaf.layout if isinstance(leaf, ArrayShape) else None
@@ -38,7 +38,7 @@ def check_supported_layout(op: str, name: str, shape: Shape) -> None:
 
 
 def result_shape(op: str, root: Shape, value: Any) -> Shape:
-    """Convert the `result` argument of `op`: the shape of the root, with the requested layouts.
+    """Convert the `result` argument of `op` to the root's shape with the requested layouts.
 
     Raises:
         ShapeInferenceError: the shape without layouts is not the root's, or a layout has padding.

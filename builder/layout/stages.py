@@ -1,13 +1,13 @@
 """Decompose a layout into strided copies.
 
-A tile splits an index into two digits, the tile and the index in it. After any number of tiles each
-dimension of the array has become a few physical dimensions, each with a digit of the index:
-index = sum of digit * weight. So the elements of array and buffer are the same block with two sets
-of strides, and packing copies one to the other. If tiles do not divide a size, the block is cut
-into several: complete tiles, and the edges.
+A tile splits an index into two digits: the tile, and the index in the tile. After all levels of
+tiles, each dimension of the array consists of a few physical dimensions. Each physical
+dimension has a digit of the index: index = sum of digit * weight. So array and buffer are the same
+block with different strides, and packing copies one to the other. If tiles do not divide a size,
+the block is cut into several: complete tiles, and the edges.
 
-Digits cannot express the combination of dimensions that have been tiled or padded. There a stage
-ends, and the next one treats its result as an array.
+Digits cannot express the combination of dimensions that have been tiled or padded. A stage
+ends before such a combination, and the next stage treats the result as an array.
 
 Tiled layout: Tiling as pad-reshape-transpose; Repeated tiling; Combining dimensions using tiles.
 """
@@ -31,8 +31,8 @@ class Digit:
     """A digit of a dimension's index.
 
     Attributes:
-        axis: the physical dimension with this index.
-        weight: the weight in the dimension's index.
+        axis: the physical dimension that the digit indexes.
+        weight: the factor of the digit in the dimension's index.
         size: the size of the physical dimension.
     """
 
@@ -107,7 +107,7 @@ class _StageBuilder:
         self.digit_axes = [[axis] for axis in self.axes]
 
     def can_combine(self, first: int, count: int) -> bool:
-        """Return whether these axes are dimensions of the array, all but the first unpadded."""
+        """Return whether these axes are untiled dimensions, and all but the first are unpadded."""
         group = self.axes[first : first + count]
         if not all([axis] in self.digit_axes for axis in group):
             return False
@@ -152,7 +152,7 @@ class _StageBuilder:
 
 @lru_cache(maxsize=1024)
 def stages(sizes: tuple[int, ...], form: Physical) -> tuple[Stage, ...]:
-    """Return the stages that transform an array into the buffer, each applied to the previous one.
+    """Return the stages that transform an array into the buffer; each takes the previous result.
 
     Args:
         sizes: the sizes of the array in the layout's order; none is 0.
@@ -208,7 +208,7 @@ def _paddings(
 
 
 def _split(size: int, digits: tuple[Digit, ...]) -> Iterator[tuple[tuple[Range, ...], bool]]:
-    """Yield ranges of digits, and whether they are inside: of the indices 0 to size-1."""
+    """Yield ranges of digits that cover all indices, and whether their indices are below `size`."""
     if not digits:
         if size:
             yield (), True

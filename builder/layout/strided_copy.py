@@ -98,8 +98,8 @@ def _merged(axes: list[Axis]) -> list[Axis]:
 def _inner_axis(shape: list[int], itemsize: int) -> int:
     """Return the best axis for NumPy's inner loop; Python iterates over the axes after it.
 
-    NumPy chooses the axis with the smallest stride. If it is short, as in tiles of (8,128)(2,1),
-    the overhead of inner loops dominates.
+    NumPy chooses the axis with the smallest stride. If that axis is short, as in tiles of
+    (8,128)(2,1), the overhead of inner loops dominates.
     """
     count = prod(shape)
     blocks = max(count * itemsize // _BLOCK_BYTES, 1)
@@ -111,7 +111,7 @@ def _inner_axis(shape: list[int], itemsize: int) -> int:
 
 
 def _has_conflicts(strides: list[int], inner: int) -> bool:
-    """Return whether the reads of the inner loop evict cache lines before their other elements.
+    """Return whether the reads of the inner loop evict cache lines that are needed again.
 
     An example is the transposition of an array whose sizes are powers of two.
     """
@@ -120,7 +120,7 @@ def _has_conflicts(strides: list[int], inner: int) -> bool:
 
 
 def _without_conflicts(block: Array) -> Array:
-    """Copy a block, read in memory order, to memory without conflicting strides."""
+    """Read a block in memory order, and return a copy whose strides do not conflict."""
     order = sorted(range(block.ndim), key=lambda axis: -abs(block.strides[axis]))
     strides = [0] * block.ndim
     step, following, is_row = block.itemsize, block.itemsize, True

@@ -1,4 +1,4 @@
-"""Rewriting: computations recorded again in another builder, with ops replaced or extracted.
+"""Rewrite computations: record them again in another builder, with ops replaced or extracted.
 
 The new computation shares attributes and applied computations with the original one. Shapes are not
 inferred again, because the operands' shapes are unchanged. Source lines, names, shardings and

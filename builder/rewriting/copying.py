@@ -16,7 +16,7 @@ def copy_op(
 ) -> XlaOp:
     """Record a copy of `op` in `builder`, on operands of the same shapes.
 
-    It sets the fields as `recording.record` does, but keeps the source line.
+    The copy has the fields that `recording.record` sets, but the source line of `op`.
     """
     new = _new(XlaOp)
     new.opcode = op.opcode

@@ -16,25 +16,26 @@ from builder.shape_inference import control_flow
 def inline(computation: XlaComputation | ReusableFunction, *operands: XlaOp) -> XlaOp:
     """Record the ops of a computation in the builder of the operands, instead of a call.
 
-    All ops of the computation are recorded, used or not, as they would be lowered (XLA removes
-    those that have no effect). The operands replace its parameters. The ops keep their names and
-    source lines. They take the frontend attributes and the sharding of the enclosing blocks if they
-    have none of their own and the sharding fits. They share their attributes and applied
-    computations with the original ops. The layouts of the computation's arguments and result, and
-    the shardings of its parameters and result, are dropped: they are properties of an entry.
+    All ops of the computation are recorded, even unused ones, as in lowering (XLA removes unused
+    ops without effects). The operands replace the parameters. The new ops keep the names and source
+    lines of the original ops, and share their attributes and applied computations. An op without
+    its own frontend attributes or sharding takes those of the enclosing blocks, if the sharding
+    fits. The layouts of the computation's arguments and result, and the shardings of its parameters
+    and result, are dropped, because they are properties of an entry.
 
     Args:
         computation: an XlaComputation, or a function of ``@xb.computation``. (A computation without
             parameters has no operand that determines the builder: use
             ``builder.inline(computation)``.)
-        operands: one for each parameter, of its shape; they may belong to an enclosing builder.
+        operands: one op for each parameter, of the parameter's shape; it may belong to an enclosing
+            builder.
 
     Returns:
         The computation's result, as ``xb.call(computation, *operands)`` would return.
 
     Raises:
-        SignatureError: the operands do not match the parameters. Unlike in a call, sizes must be
-            dynamic where those of the parameter are.
+        SignatureError: the operands do not match the parameters. Unlike in a call, a dimension
+            must be dynamic where the parameter's dimension is.
         OperandError: `computation` is not a computation, or there is no operand.
 
     Example:
@@ -60,7 +61,7 @@ def inline(computation: XlaComputation | ReusableFunction, *operands: XlaOp) -> 
 def inline_into(
     computation: XlaComputation, operands: tuple[XlaOp, ...], builder: XlaBuilder
 ) -> XlaOp:
-    """Inline into `builder`, which must be the one that records on these operands."""
+    """Inline into `builder`, which must be the builder that records ops on these operands."""
     if not isinstance(computation, XlaComputation):
         fix = "\nfix: call it: function(*operands)" if callable(computation) else ""
         rule = f"computation must be an XlaComputation, got {brief(computation)}{fix}"

@@ -41,7 +41,7 @@ class Operands(tuple[XlaOp, ...]):
     def of(
         cls, op: XlaOp, operands: list[XlaOp], builder: XlaBuilder, attributes: Mapping[str, Any]
     ) -> Self:
-        """Return the operands of `op`, whose copy would have these attributes."""
+        """Create the operands of `op`; `attributes` are for the copy that `keep` records."""
         created = cls(operands)
         created.builder = builder
         created._op = op
@@ -82,13 +82,13 @@ def _not_a_replacement(function: object) -> OperandError:
 
 
 class _Rewriter:
-    """Replaces ops in a computation and in those that it applies.
+    """Replaces ops in a computation and in the computations that it applies.
 
     Attributes:
         function: the user's function.
-        replaced: for each applied computation that has changed, the new one.
-        attributes: the rewritten attributes by identity of the old ones, so that ops still share
-            them.
+        replaced: the new computation for each applied computation that has changed.
+        attributes: the rewritten attributes, by the id of the original ones, so that ops that
+            share attributes still do.
     """
 
     def __init__(self, function: Replacement) -> None:

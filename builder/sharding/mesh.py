@@ -36,7 +36,7 @@ class Mesh:
         name: the name of the mesh in a program, which is unique in it.
 
     Raises:
-        ShapeInferenceError: a name is invalid in HLO or MLIR or repeated, a size is less than 1, or
+        ShapeInferenceError: a name is repeated or invalid in HLO or MLIR, a size is less than 1, or
             the devices are not a permutation of the numbers from 0.
         OperandError: the axes are not names with sizes.
 
@@ -156,7 +156,7 @@ def _check_name(what: str, value: Any) -> None:
 
 
 def _entry(mesh: Mesh, value: Any) -> tuple[str, ...]:
-    """Convert the axes of one dimension."""
+    """Convert the axes of one dimension to a tuple of names."""
     if value is None:
         return ()
     if isinstance(value, str):
@@ -177,7 +177,7 @@ class MeshSharding:
         dimensions: the mesh axes that shard each dimension of the array; trailing dimensions
             without an entry are not sharded.
 
-    Its text is in the Shardy dialect.
+    ``str(sharding)`` is in the Shardy dialect.
 
     Example:
         >>> import builder as xb
@@ -225,7 +225,7 @@ class MeshSharding:
         """Return the sharding with an entry for each dimension of an array of this rank.
 
         Raises:
-            ShapeInferenceError: it has more entries.
+            ShapeInferenceError: the sharding has more than `rank` entries.
         """
         missing = rank - len(self.dimensions)
         if missing < 0:
@@ -299,8 +299,8 @@ def _devices(mesh: Mesh, order: Sequence[str], replicas: int) -> str:
 
     Args:
         mesh: the mesh.
-        order: the names of its axes.
-        replicas: the number of consecutive devices with the same part.
+        order: the names of the mesh's axes, in the transposed order.
+        replicas: the number of consecutive devices with the same part of the array.
     """
     # As in XLA, axes of size 1 are omitted, and axes that remain adjacent are merged.
     sizes = {name: size for name, size in mesh.axes if size > 1}

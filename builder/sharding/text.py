@@ -1,7 +1,7 @@
-"""The text of shardings: its dialect, and the shardings of the arrays of a tuple.
+"""The text of shardings: detect its dialect, and split and join the shardings of a tuple.
 
-A GSPMD sharding is in braces, that of a tuple in double braces. A Shardy sharding begins with a
-"#": ``#sdy.sharding<@mesh, [{"x"}]>``, and for several values
+A GSPMD sharding is in braces, and a GSPMD sharding of a tuple in double braces. A Shardy sharding
+begins with a "#": ``#sdy.sharding<@mesh, [{"x"}]>``, and for several values
 ``#sdy.sharding_per_value<[<@mesh, [{"x"}]>, <@mesh, [{}]>]>``.
 """
 
@@ -33,7 +33,7 @@ def is_shardy(text: str) -> bool:
 def leaf_texts(text: str, count: int) -> list[str]:
     """Return the sharding of each array of a value with `count` arrays.
 
-    The sharding of a single array applies to all of them.
+    If `text` is the sharding of a single array, it applies to each array.
 
     Example:
         >>> leaf_texts("{{replicated}, {devices=[2,1]<=[2]}}", 2)

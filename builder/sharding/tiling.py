@@ -86,7 +86,7 @@ def sharded_array(value: ShapeLike, misfit: Callable[[ArrayShape], str | None]) 
 
     Args:
         value: the argument.
-        misfit: returns why an array of a shape can't have the sharding, or None.
+        misfit: a function that returns why an array of a shape can't have the sharding, or None.
     """
     shape = shape_argument("shard_shape", "shape", value)
     if isinstance(shape, ArrayShape):
@@ -148,7 +148,7 @@ def parse_tiling(text: str) -> Tiling:
 
 @lru_cache(maxsize=4096)
 def parse_tilings(text: str) -> Tiling | tuple[Tiling, ...]:
-    """Parse the tiling of an array, or those of a tuple's arrays; raise as `parse_tiling`."""
+    """Parse the tiling of an array, or the tilings of a tuple's arrays; see `parse_tiling`."""
     reader = TextReader(_without_metadata(text), "tiling text")
     reader.expect("{")
     if reader.token not in ("{", "}"):

@@ -39,7 +39,7 @@ class ShardingFault(NamedTuple):
 
     Attributes:
         rule: the rule that is broken, and the values.
-        fix: what to do.
+        fix: what the user can write instead.
     """
 
     rule: str
@@ -105,9 +105,9 @@ def sharding_text(op: str, name: str, shape: Shape, sharding: ShardingLike) -> s
 
 
 def block_sharding(sharding: ShardingLike, shape: Shape) -> str | ShardingFault | None:
-    """Return the text of the sharding of an op recorded in a `builder.sharding` block.
+    """Return the text of the sharding of an op in a `builder.sharding` block, or why it has none.
 
-    Scalars and tokens, which can't be sharded, have none if the block shards arrays.
+    Return None for a scalar or a token, which can't be sharded, if the block shards arrays.
     """
     return _on_shape(sharding, shape, False)
 
@@ -175,7 +175,7 @@ def leaf_shardings(
             a sharding, such a sequence, or None.
 
     Returns:
-        The text for each array, and the shardings that were passed.
+        The text for each array (None for no sharding), and the shardings that were passed.
 
     Raises:
         OperandError, ShapeTextError, ShapeInferenceError: `value` has another form, or a sharding
@@ -231,7 +231,8 @@ def register_sharding(builder: XlaBuilder, op: str, sharding: ShardingLike) -> N
     """Record the dialect of a sharding and its mesh in the program.
 
     Raises:
-        BuilderError: the program has shardings in the other dialect, or another mesh of the name.
+        BuilderError: the program has shardings in the other dialect, or a different mesh of the
+            same name.
     """
     if isinstance(sharding, str):
         register_sharding_dialect(builder, op, GSPMD, brief(sharding), "mesh.sharding(...)")
@@ -247,11 +248,11 @@ def register_sharding_dialect(
 ) -> None:
     """Record the sharding dialect of a program.
 
-    XLA partitions a program by the shardings of one dialect. It ignores those of the other, which
-    leaves arguments unsharded, or fails at an operation that is not in the program.
+    XLA partitions a program by the shardings of one dialect. It ignores shardings of the other
+    dialect, which leaves arguments unsharded, or fails at an operation that is not in the program.
 
     Args:
-        builder: the builder; the program is that of the outermost one.
+        builder: the builder; the dialect is recorded in its outermost builder.
         op: the op, for messages.
         dialect: `GSPMD` or `SHARDY`.
         got, instead: the sharding, and how to write it in the other dialect, for messages.
@@ -281,7 +282,7 @@ def register_meshes(
         source: the program with these meshes, for messages.
 
     Raises:
-        BuilderError: the builder has another mesh of the same name.
+        BuilderError: the builder has a different mesh of the same name.
     """
     annotations = builder.annotations or Annotations()
     merged = dict(annotations.meshes)

@@ -76,7 +76,7 @@ class Picture:
         An existing file is replaced atomically.
 
         Raises:
-            OperandError: `path` is not a path, has another suffix, or can't be written.
+            OperandError: `path` is not a path, has a different suffix, or can't be written.
         """
         try:
             file = Path(path)
@@ -101,17 +101,19 @@ class Picture:
 def draw(shape: ShapeLike, *, labels: bool = True, max_cells: int = MAX_CELLS) -> Picture:
     """Draw an array in memory.
 
-    Rows and columns are the last two dimensions; there is a grid for each index of the others. A
-    cell shows the linear index of its element in the buffer. Tiles of the first level have
-    colours, those of the second red borders, and those of the third dashed ones; without tiles,
-    runs of the most minor dimension have colours. Padding is white and hatched.
+    Rows and columns are the last two dimensions; there is a grid for each index of the other
+    dimensions. A cell shows the linear index of its element in the buffer. Tiles of the first level
+    have colours, tiles of the second level have red borders, and tiles of the third level have
+    dashed borders. Without tiles, runs of the most minor dimension have colours. Padding is white
+    and hatched.
 
     Args:
         shape: an array shape without unbounded dimensions, or its text; bounded dimensions are
             drawn at their bounds.
         labels: whether cells show their linear indices.
-        max_cells: the most cells to draw. A larger array is abbreviated to its beginning, its end
-            and the first border between tiles, and the caption reports the omissions.
+        max_cells: the maximum number of cells to draw. A larger array is abbreviated to its
+            beginning, its end and the first border between tiles, and the caption lists the
+            omissions.
 
     Returns:
         A Picture, which notebooks and terminals show.

@@ -13,7 +13,7 @@ def index_text(grid: Grid, leading: tuple[int, ...], row: str, column: str) -> s
 
 
 def axes_line(grid: Grid) -> str:
-    """Return the dimensions of rows and columns."""
+    """Return the line that names the dimensions of rows and columns."""
     down, across = grid.rows.dimension, grid.columns.dimension
     if across is None:
         return "no elements" if grid.shape.rank else "a scalar"
@@ -23,7 +23,7 @@ def axes_line(grid: Grid) -> str:
 
 
 def facts(grid: Grid) -> list[str]:
-    """Return the sizes in elements and bytes, and the share of padding."""
+    """Return the lines with the sizes in elements and bytes, and the share of padding."""
     shape, size = grid.shape, grid.size
     count = shape.element_count
     padding = size - count
@@ -42,7 +42,7 @@ def facts(grid: Grid) -> list[str]:
 
 
 def legend(grid: Grid) -> str:
-    """Return the meaning of colours and borders."""
+    """Return the line that explains colours and borders."""
     layout = grid.shape.layout
     tiles = [repr(tile) for tile in layout.tiles] if layout is not None else []
     entries = []
@@ -58,7 +58,7 @@ def legend(grid: Grid) -> str:
 
 
 def left_out(grid: Grid) -> list[str]:
-    """Return the line of an abbreviated picture that lists what is drawn."""
+    """Return the line that counts what is drawn; no line if the picture is complete."""
     if grid.is_complete:
         return []
     parts = [_axis_part(axis) for axis in (grid.rows, grid.columns) if not axis.is_complete]

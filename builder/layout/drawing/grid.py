@@ -46,7 +46,7 @@ class Axis:
         size: the size of the dimension.
         extent: the size with padding.
         drawn: the indices that are drawn, ascending.
-        unit: the size of tiles along the dimension, or 0.
+        unit: the size of first-level tiles along the dimension; 0 if it has none.
     """
 
     dimension: int | None
@@ -60,8 +60,7 @@ class Axis:
         return len(self.drawn) == self.extent
 
     def blocks(self, most: int) -> list[range]:
-        """Split the positions in `drawn` into blocks of at most `most` positions, if possible at
-        borders of tiles."""
+        """Split positions of `drawn` into blocks of at most `most`, if possible between tiles."""
         length, most = len(self.drawn), max(most, 1)
         unit = self.unit or 8
         count = max(-(-length // most), 1)
@@ -87,7 +86,8 @@ class Panel:
         is_padding: whether a cell is in the buffer but not an element of the array.
         tiles: the number of the first-level tile of each cell.
         colours: a number below `COLOURS` for each cell.
-        borders: for each level of tiles, the sides of cells at the end of a tile.
+        borders: for each level of tiles, and each of `SIDES`, whether a tile of this level ends at
+            that side of a cell.
     """
 
     index: tuple[int, ...]
@@ -105,7 +105,7 @@ class Grid:
     Attributes:
         shape: the shape of the array.
         rows, columns: the last two dimensions.
-        panels: the panels that are drawn; if some are omitted, they precede the last.
+        panels: the panels that are drawn; omitted panels precede the last one.
         panel_count: the number of panels, including omitted ones.
         size: the number of elements in the buffer.
         cell_count: the number of cells, including omitted ones.
@@ -187,7 +187,7 @@ def narrowed(grid: Grid, most: int) -> Grid:
 
 
 def _limits(panel_count: int, extents: Sequence[int], max_cells: int) -> tuple[int, int]:
-    """Return the number of panels to draw, and the most rows and columns of each."""
+    """Return the number of panels to draw, and the maximum number of rows or columns in each."""
     all_cells = max(extents)
     choices = [(4, all_cells), *_ABBREVIATIONS]
     if panel_count <= MAX_PANELS:
@@ -200,14 +200,14 @@ def _limits(panel_count: int, extents: Sequence[int], max_cells: int) -> tuple[i
 
 
 _ABBREVIATIONS: Final = ((4, 16), (4, 12), (4, 8), (2, 8), (1, 8), (1, 6), (1, 4), (1, 3), (1, 2))
-"""Numbers of panels, and of rows and columns, for abbreviated pictures, in order of preference."""
+"""The choices of `_limits` for abbreviated pictures, in order of preference."""
 
 
 def _extents_and_units(shape: ArrayShape, form: Physical) -> tuple[list[int], list[int]]:
     """Return the size of each dimension with its padding, and the size of the first tile along it.
 
-    The padding of combined dimensions extends the most major one, and their tile size is 0. The
-    padding of further tiles is inside and between tiles, in no row or column.
+    The padding of combined dimensions extends the most major of them, and their tile size is 0. The
+    padding of further levels of tiles is not included: it belongs to no row or column.
     """
     extents = list(form.sizes) or [1]
     units = [0] * len(extents)
@@ -264,7 +264,7 @@ def _panel(
 def _places(
     shape: ArrayShape, form: Physical, index: list[_Numbers], inside: _Flags
 ) -> tuple[_Numbers, list[_Numbers]]:
-    """Return the linear indices of cells and the numbers of their tiles at each level, or -1.
+    """Return the linear index of each cell, and its tile at each level; -1 outside the buffer.
 
     Unlike `linear_index`, this accepts indices of padding.
     """
@@ -286,7 +286,7 @@ def _places(
 
 
 def _coloured(panels: Sequence[Panel], cycle: int) -> Iterator[Panel]:
-    """Colour the tiles of panels, neighbours differently if there are enough colours.
+    """Yield the panels with coloured tiles; neighbours differ if there are enough colours.
 
     In memory order, tiles cycle through `cycle` colours if their neighbours allow it.
     """

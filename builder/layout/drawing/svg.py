@@ -36,12 +36,12 @@ _GAP: Final = 22
 _MARGIN: Final = 14
 _MAX_WIDTH: Final = 1200
 _MAX_BUFFER: Final = 96
-"""The number of elements up to which the buffer is drawn as a line."""
+"""The maximum size, in elements, of a buffer that `_memory` draws."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Drawing:
-    """SVG elements in a rectangle with the corner 0, 0."""
+    """SVG elements in a rectangle with its top left corner at 0, 0."""
 
     body: list[str]
     width: int
@@ -138,7 +138,7 @@ def _block(grid: Grid, panel: Panel, block: range, labels: bool, width: int) -> 
 
 
 def _positions(axis: Axis, block: range, start: int, step: int) -> list[int]:
-    """Return the start of each cell of an axis, including gaps."""
+    """Return the coordinate where each cell of an axis starts; gaps shift later cells."""
     starts = []
     for position in block:
         start += _GAP if axis.is_gap(position) else 0
@@ -186,7 +186,7 @@ def _border(
 
 
 def _joined(lines: Iterable[tuple[int, int]], length: int) -> list[tuple[int, int, int]]:
-    """Join adjacent lines of one length."""
+    """Join adjacent lines of the same length."""
     joined: list[tuple[int, int, int]] = []
     for across, start in sorted(lines):
         if joined and joined[-1][0] == across and joined[-1][1] + joined[-1][2] == start:

@@ -20,7 +20,7 @@ _BACKGROUNDS: Final = (117, 222, 209, 79, 218, 110)
 
 
 def text_of(grid: Grid, labels: bool, color: bool, width: int) -> str:
-    """Return the picture with lines of at most `width` characters, or of one column.
+    """Return the picture in lines of at most `width` characters, or more for a single column.
 
     Columns that do not fit are omitted in an abbreviated picture, and otherwise follow below.
     """

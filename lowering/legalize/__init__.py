@@ -67,7 +67,7 @@ class Legalized:
 
     Attributes:
         operation: the module's operation; the original one if nothing had to change.
-        code: its bytecode.
+        code: the bytecode of this operation.
         callbacks: the Python functions that the module calls, in the order of their indices.
     """
 
@@ -96,10 +96,10 @@ def legalize(
         name: the computation's name, for messages.
         platform: "cpu", "gpu" or "tpu".
         num_replicas, num_partitions: the number of devices that the program runs on.
-        devices: these devices, the partitions of replica 0, those of replica 1, and so on.
+        devices: these devices, in order of replica, then of partition.
         functions: the Python functions recorded in the module.
-        supplied: the Python functions that a module of jax calls by index; None for one that is
-            never called.
+        supplied: the Python functions that a module of jax calls by index; None for a function that
+            is never called.
         in_rows: whether to add a leading dimension of size 1 to the results.
         partitioning: how XLA partitions the program; None if each partition has its own arrays.
 
@@ -148,7 +148,7 @@ def legalize(
 
 
 def prepare_artifact(module: ir.Module, name: str) -> None:
-    """Rewrite, in place, operations that have no form in a portable artifact.
+    """Rewrite, in place, operations that a portable artifact can't represent.
 
     Args:
         module: a verified StableHLO module.

@@ -1,6 +1,6 @@
-"""Functions that XLA's backends approximate less accurately than others do.
+"""Functions that some of XLA's backends approximate less accurately than other backends.
 
-`lowering.compare` permits these errors, which no rewrite avoids.
+No rewrite avoids these errors, so `lowering.compare` permits them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from jaxlib.version import __version_info__ as jaxlib_version
 
 from builder.types import primitive_type as pt
 
-# Before jaxlib 0.12, the CPU backend computes log_plus_one of f64 inaccurately; others use it.
+# Before jaxlib 0.12, the CPU backend computes log_plus_one of f64 inaccurately. The other functions
+# use log_plus_one.
 _FROM_LOG_PLUS_ONE: Final = (
     *(("log_plus_one", pt.f64), ("log_plus_one", pt.c128)),
     *(("atanh", pt.f64), ("atanh", pt.c128), ("log", pt.c128)),
@@ -19,4 +20,4 @@ _FROM_LOG_PLUS_ONE: Final = (
 _ON_CPU: Final = dict.fromkeys(_FROM_LOG_PLUS_ONE, 256.0) if jaxlib_version < (0, 12) else {}
 
 INACCURATE: Final = {"cpu": _ON_CPU}
-"""Errors in units in the last place, by platform, then by opcode and element type."""
+"""The permitted errors in units in the last place, by platform, then by (opcode, element type)."""

@@ -33,10 +33,10 @@ from lowering.sharding.partitioning import Partitioning
 
 
 class Disagreement:
-    """The Python function that a program calls if devices disagree; it raises an error.
+    """A Python function that raises an error; a program calls it if conditions of devices differ.
 
     Attributes:
-        op: the operation whose conditions differ.
+        op: the name of the operation whose conditions differ.
         message: the message for the user.
         noticed: whether the function was called.
     """
@@ -54,7 +54,7 @@ class Disagreement:
 def compare_conditions(
     target: Target, module: ir.Operation, partitioning: Partitioning | None = None
 ) -> None:
-    """Compare the conditions of branches and loops with collective operations between devices.
+    """Make the devices compare the conditions of branches and loops that contain collectives.
 
     Args:
         target: what the module is compiled for.
@@ -109,9 +109,9 @@ def _is_manual_condition(conditional: ir.Operation, manual: set[Any]) -> bool:
 
 
 def _is_partly_manual(conditional: ir.Operation, partitioning: Partitioning) -> bool:
-    """Whether values are manual along some axes of the mesh only.
+    """Whether the values at a branch or loop are manual along some, but not all, axes of the mesh.
 
-    XLA shards along the other axes, and can't shard a call of a Python function.
+    XLA shards the values along the other axes, and can't shard a call of a Python function.
     """
     manual = "".join(
         str(outer.attributes["manual_axes"])
@@ -126,7 +126,8 @@ def _find_conditionals(module: ir.Operation) -> tuple[list[ir.Operation], dict[s
     """Find the branches and loops of a module, and the functions that contain collectives.
 
     Returns:
-        The branches and loops, and the name of a collective operation by function.
+        The branches and loops, and for each function that contains or calls a collective operation
+        the name of one.
     """
     communicating: dict[str, str] = {}
     callers: dict[str, set[str]] = {}
@@ -156,23 +157,23 @@ def _collective_in(conditional: ir.Operation, communicating: dict[str, str]) -> 
 
 
 def _branch_number(b: OpBuilder, number: Value, count: int) -> Value:
-    """The number of the branch that runs: a number out of range selects the last branch."""
+    """Return the index of the branch that runs; an index out of range selects the last branch."""
     bits = b.bitcast(number, pt.u32)
     return b.bitcast(b.elementwise("minimum", bits, b.number(count - 1, pt.u32)), pt.s32)
 
 
 def _compared(b: OpBuilder, condition: Value, index: int) -> Value:
-    """The condition, after a comparison with the conditions of the other devices.
+    """Return the condition; call a Python function first if the conditions of devices differ.
 
     Args:
         b: creates the operations.
         condition: a scalar.
-        index: the index of the Python function to call if they differ.
+        index: the index of the Python function.
     """
     number = b.converted(condition, pt.s32)
     scalar = array_of(number)
     negative = b.elementwise("negate", number)
-    # The maximum of these is the largest number and the negated smallest number.
+    # The maxima over the devices are the largest number, and the negated smallest number.
     both = b.concatenated([b.reshaped(value, (1,)) for value in (number, negative)], 0)
     groups: Attributes = {"replica_groups": "dense<> : tensor<0x0xi64>"}
     if b.target.num_partitions > 1:
@@ -207,7 +208,7 @@ _MAX_VISITED_VALUES: Final = 1000
 
 
 def _is_uniform(conditional: ir.Operation) -> bool:
-    """Whether the condition is computed from constants alone, such as that of a counting loop."""
+    """Whether a condition is computed from constants alone, for instance in a counting loop."""
     if conditional.name == "stablehlo.while":
         arguments = _uniform_arguments(conditional, conditional.regions[0])
         return _is_constant(_terminator(conditional.regions[0]).operands[0], arguments)
@@ -215,7 +216,7 @@ def _is_uniform(conditional: ir.Operation) -> bool:
 
 
 def _uniform_arguments(loop: ir.Operation, region: ir.Region) -> set[Any]:
-    """The arguments of a loop's region that are computed from constants and from each other."""
+    """The arguments of a loop's region that are computed from constants alone in each iteration."""
 
     def arguments_of(of: ir.Region, uniform: list[bool]) -> set[Any]:
         pairs = zip(of.blocks[0].arguments, uniform, strict=True)

@@ -1,4 +1,4 @@
-"""Operations of CHLO and MHLO that portable artifacts represent in other forms."""
+"""Rewrites that restore CHLO and MHLO operations from their form in a portable artifact."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from lowering.mlir.operations import attribute_text, checked_dictionary
 
 @rewrite("stablehlo.composite", platforms=ALL_PLATFORMS)
 def composite_for_chlo(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Restore the CHLO operation that a composite represents, if the operation has rewrites.
+    """Restore the CHLO operation that a composite represents, if rewrites for it exist.
 
-    A portable artifact represents operations of CHLO as composites. XLA restores them too, but
-    after the rewrites.
+    A portable artifact represents operations of CHLO as composites. XLA restores the operations
+    too, but only after the rewrites.
     """
     return _restored(b, operation, "chlo.", "name", "composite_attributes")
 
 
 @rewrite("stablehlo.custom_call", platforms=(*ALL_PLATFORMS, INTERPRETER))
 def custom_call_for_mhlo(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Restore the MHLO operation that a custom call represents, if the operation has rewrites.
+    """Restore the MHLO operation that a custom call represents, if rewrites for it exist.
 
-    A portable artifact represents operations of MHLO as custom calls. XLA restores some of them,
-    but not top_k of the smallest elements.
+    A portable artifact represents operations of MHLO as custom calls. XLA restores some of the
+    operations, but not top_k of the smallest elements.
     """
     return _restored(b, operation, "mhlo.", "call_target_name", "mhlo.attributes")
 
@@ -32,10 +32,10 @@ def custom_call_for_mhlo(b: OpBuilder, operation: ir.Operation) -> list[Value] |
 def _restored(
     b: OpBuilder, operation: ir.Operation, dialect: str, name_key: str, attributes_key: str
 ) -> list[Value] | None:
-    """The results of the operation; None for other composites and custom calls.
+    """Restore an operation, and return its results; None for other composites and custom calls.
 
-    An operation with lists among its attributes (ragged_dot) is not restored, because its own
-    attributes have another form.
+    An operation with list attributes (ragged_dot) is not restored, because the CHLO or MHLO
+    operation has these attributes in another form.
     """
     name = attribute_text(operation.attributes[name_key]) or ""
     if not (name.startswith(dialect) and any(name in known.names for known in REWRITES)):

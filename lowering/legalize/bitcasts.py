@@ -1,4 +1,4 @@
-"""Rewrites of bitcasts that XLA gets wrong: those of preds, and those between complex types."""
+"""Rewrites of bitcasts that XLA gets wrong: from or to preds, and between complex types."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def bitcast_of_preds(b: OpBuilder, operation: ir.Operation) -> list[Value] | Non
     """Bitcast from and to preds by shifts.
 
     A pred (i1) has one bit in StableHLO: a bitcast of an s8 to preds appends a dimension of size 8.
-    A pred of XLA has eight bits. XLA bitcasts each s8 to one pred, and the result has another shape
-    than the module declares.
+    A pred of XLA has eight bits. XLA bitcasts each s8 to one pred, and the shape of the result
+    differs from the shape that the module declares.
 
     Shown by: bitcast_convert_s8_pred, bitcast_convert_pred_s8.
     """
@@ -36,7 +36,7 @@ def _unsigned(bits: int) -> PrimitiveType:
 
 
 def _bits_as_preds(b: OpBuilder, value: Value) -> Value:
-    """The bits of the elements along a new last dimension."""
+    """Return the bits of each element as preds along a new last dimension."""
     source = b.array_of(value)
     bits = source.element_type.bits
     words = b.converted(b.bitcast(value, _unsigned(bits)), _unsigned(max(bits, 8)))
@@ -47,7 +47,7 @@ def _bits_as_preds(b: OpBuilder, value: Value) -> Value:
 
 
 def _preds_as_bits(b: OpBuilder, value: Value, to: PrimitiveType) -> Value:
-    """The preds along the last dimension as the bits of one element."""
+    """Combine the preds along the last dimension to the bits of one element."""
     wide = b.converted(value, _unsigned(max(to.bits, 8)))
     shape = b.array_of(wide)
     last = shape.rank - 1
@@ -73,14 +73,14 @@ def bitcast_of_complex_numbers(b: OpBuilder, operation: ir.Operation) -> list[Va
 
 
 def _halved(b: OpBuilder, value: Value) -> Value:
-    """Two c64 for each c128: the halves of the real part, and those of the imaginary part."""
+    """Bitcast each c128 to two c64: the bits of the real part, and of the imaginary part."""
     halves = intern_array(pt.f32, (*b.array_of(value).dimensions, 2))
     real, imag = (b("bitcast_convert", halves, [part]) for part in b.parts(value))
     return b("complex", halves.with_element_type(pt.c64), _transposed(b, real, imag))
 
 
 def _doubled(b: OpBuilder, value: Value) -> Value:
-    """One c128 for each two c64."""
+    """Bitcast each pair of c64 to one c128."""
     shape = intern_array(pt.f64, b.array_of(value).dimensions[:-1])
     pairs = _transposed(b, *b.parts(value))
     parts = [b("bitcast_convert", shape, [pair]) for pair in pairs]
@@ -88,7 +88,7 @@ def _doubled(b: OpBuilder, value: Value) -> Value:
 
 
 def _transposed(b: OpBuilder, first: Value, second: Value) -> list[Value]:
-    """Concatenate the first elements of arrays of sizes [..., 2], and the second elements."""
+    """Pair up the first elements of two arrays of sizes [..., 2], and the second elements."""
     *outer, _ = b.array_of(first).dimensions
     zeros = [0] * len(outer)
     pairs = []

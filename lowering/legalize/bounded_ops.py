@@ -1,8 +1,8 @@
 """Rewrites of operations on bounded sizes that XLA does not support, or gets wrong.
 
-XLA computes on arrays of bounded sizes at their bounds. It masks the elements beyond the sizes
-where they affect the result. The rewrites do the same for operations that XLA gets wrong: they
-compute at the bounds, and then set the sizes of the results.
+XLA computes on arrays of bounded sizes at their bounds. Where elements beyond the sizes affect the
+result, XLA masks them. The rewrites do the same for operations that XLA gets wrong: they compute at
+the bounds, and then set the sizes of the results.
 
 A rewrite applies to operations with an operand or a result of bounded size, in program order, and
 not to the operations that rewrites create.
@@ -36,7 +36,7 @@ _MAKE_SIZES: Final = ("stablehlo.set_dimension_size", "stablehlo.dynamic_broadca
 def _bounded(name: str, *, fixed_in: tuple[int, int] | None = None) -> Callable[[Apply], Apply]:
     """Register a rewrite of the operations `name` that have an operand of bounded size.
 
-    Operations that make a bounded size of an operand need none.
+    Operations in `_MAKE_SIZES` are rewritten even if all operands have fixed sizes.
     """
 
     def register(function: Apply) -> Apply:
@@ -59,7 +59,7 @@ _Sizes = dict[int, Value]
 
 
 def _sizes(b: OpBuilder, value: Value) -> _Sizes:
-    """The sizes of the bounded dimensions."""
+    """The sizes of the bounded dimensions of a value."""
     return {d: size for d, size in enumerate(b.sizes(value)) if size is not None}
 
 
@@ -92,7 +92,7 @@ def _like(
 
 
 def _last_start(b: OpBuilder, size: Value, length: Value) -> Value:
-    """The last index at which a part of this length starts, or 0."""
+    """Return the last start index in bounds of a slice of this length, at least 0."""
     return b.elementwise("maximum", b.elementwise("subtract", size, length), _integer(b, 0))
 
 
@@ -133,7 +133,7 @@ def set_dimension_size_beyond_the_bound(
 
 @_bounded("bitcast_convert")
 def bitcast_of_bounded_sizes(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
-    """Bitcast the elements at the bound.
+    """Bitcast an array at its bounds, and set the sizes of the result.
 
     XLA does not support a bitcast of bounded size to a type of another width. Such a bitcast adds
     or removes a last dimension, which has a fixed size.
@@ -319,11 +319,11 @@ def gather_of_bounded_sizes(b: OpBuilder, operation: ir.Operation) -> Sequence[V
 
 @_bounded("scatter")
 def scatter_of_bounded_windows(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
-    """Scatter windows that cover a bounded dimension at the bound.
+    """Scatter at the bound of each bounded dimension that the windows cover.
 
     XLA refuses a window of bounded size unless its size and the operand's size are the same HLO
-    instruction, even if they are equal at run time. At the bound, elements of the window beyond its
-    size are written beyond the size of the operand.
+    instruction, even if the sizes are equal at run time. At the bound, elements beyond the size of
+    the window are written beyond the size of the operand.
 
     Shown by: scatter_of_a_bounded_window.
     """
@@ -353,11 +353,11 @@ def scatter_of_bounded_windows(b: OpBuilder, operation: ir.Operation) -> Sequenc
 
 @_bounded("while")
 def while_of_one_bounded_array(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
-    """Add a number to the state of a loop that consists of one bounded array.
+    """Add a number to the state of a loop, if the state is one bounded array.
 
-    XLA's compiler crashes on a loop whose state is a bounded array, not a tuple. It would remove a
-    number that is not used. So the condition requires the number to be 0, and the body passes it
-    through an optimization barrier.
+    XLA's compiler crashes on a loop whose state is a bounded array, not a tuple. XLA would remove a
+    number that is not used. So the condition requires the number to be 0, and the body passes the
+    number through an optimization barrier.
 
     Shown by: while_of_a_bounded_size.
     """
@@ -386,9 +386,9 @@ def while_of_one_bounded_array(b: OpBuilder, operation: ir.Operation) -> Sequenc
 def reshape_of_a_divided_size(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
     """Compute the sizes of a reshape that divides a bounded size, or has no elements.
 
-    Where a reshape divides a bounded size, XLA uses the bound instead; since jaxlib 0.12 only if
-    the bounded dimension is not the first. It divides by the product of the fixed sizes, and
-    crashes if the product is 0.
+    Where a reshape divides a bounded size, XLA uses the bound instead of the size; since jaxlib
+    0.12 only if the bounded dimension is not the first. XLA divides by the product of the fixed
+    sizes, and crashes if the product is 0.
 
     Shown by: reshape_bounded_divided, reshape_bounded_last, reshape_bounded_empty.
     """
@@ -416,7 +416,7 @@ def reshape_of_a_divided_size(b: OpBuilder, operation: ir.Operation) -> Sequence
 def dynamic_broadcast_to_bounded_sizes(
     b: OpBuilder, operation: ir.Operation
 ) -> Sequence[Value] | None:
-    """Broadcast an array at the bounds, and set the sizes, which are an operand.
+    """Broadcast an array to the bounds of the result, and set the sizes from the second operand.
 
     XLA supports a dynamic_broadcast_in_dim to fixed sizes only.
 

@@ -1,6 +1,6 @@
-"""Branches of a partitioned program whose results have different shardings.
+"""A rewrite of conditionals whose branches return values of different shardings.
 
-Both partitioners of XLA take the sharding of the last operation of each branch, and fail if these
+Both partitioners of XLA use the sharding of the last operation of each branch, and fail if these
 shardings differ.
 """
 
@@ -29,7 +29,7 @@ def separate_branch_shardings(target: Target, module: ir.Operation) -> None:
 
 
 def _sharding_of(value: Value) -> str:
-    """The sharding of a value on the operation that defines it; empty if it has none."""
+    """The sharding of the operation that defines a value, as text; empty if it has none."""
     if isinstance(value.owner, ir.Block):
         return ""
     operation = value.owner.operation

@@ -1,4 +1,4 @@
-"""A rewrite of operations of CHLO that broadcast their operands."""
+"""A rewrite of the CHLO operations that broadcast their operands."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ BROADCASTING: Final = (
 def broadcasting_of_chlo(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Broadcast the operands, and apply the operation of StableHLO.
 
-    XLA does the same when it reads the module. Its defects in the operations of StableHLO affect
-    those of CHLO too, and have rewrites for StableHLO only.
+    XLA does the same when it reads the module. So its defects in operations of StableHLO affect
+    these operations of CHLO too, but the rewrites for the defects match only StableHLO.
 
     Shown by: chlo_broadcast_divide_by_zero, chlo_broadcast_power_s32_odd_64.
     """
@@ -42,7 +42,7 @@ def broadcasting_of_chlo(b: OpBuilder, operation: ir.Operation) -> list[Value] |
                 places = integers_of(operation, "broadcast_dimensions", places)
             operand = b.spread(operand, target, places)
         operands.append(operand)
-    # CHLO has attributes of its own, with the cases of StableHLO's.
+    # The enum attributes of CHLO have the same cases as those of StableHLO.
     attributes = {
         name: str(operation.attributes[name]).replace("#chlo<", "#stablehlo<")
         for name in ("comparison_direction", "compare_type")

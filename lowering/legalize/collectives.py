@@ -1,8 +1,9 @@
 """Rewrites of collective operations that XLA's backends do not support, or get wrong.
 
 The CPU backend does not support collective_broadcast. The CPU and GPU backends reduce only with
-add, multiply, maximum and minimum; preds also with `and` and `or`. Rewrites express the other
-operations by gathering, and by sums of bits that are zero on all devices but one.
+add, multiply, maximum and minimum; preds also with `and` and `or`. The rewrites express other
+reductions by an all_gather, and collective_broadcast by a sum of bits that are zero on all devices
+but one.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def collectives_without_elements(b: OpBuilder, operation: ir.Operation) -> list[
 def collectives_of_two_bits(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Send elements of s2 and u2 as s8 and u8.
 
-    The communication library of GPUs has no type for 2-bit elements.
+    The communication library for GPUs has no type for 2-bit elements.
     """
     return _moved_in(b, operation, TWO_BITS)
 
@@ -63,9 +64,9 @@ def collectives_of_short_elements(b: OpBuilder, operation: ir.Operation) -> list
     """Send 8-bit floats as u8, bf16 as u16, and elements of s2 and u2 as s8 and u8.
 
     XLA converts f8e5m2, f8e4m3, f8e3m4 and bf16 to larger floats and back, which replaces the
-    payloads of NaNs. A device that is the target of no other device should receive zero bits, but
-    receives NaNs in f8e8m0fnu, which has no zero. XLA gathers 2-bit elements incorrectly, or
-    aborts.
+    payloads of NaNs. In a collective_permute, a device that is the target of no other device should
+    receive zero bits, but receives NaNs in f8e8m0fnu, which has no zero. XLA gathers 2-bit elements
+    incorrectly, or aborts.
 
     Shown by: all_gather_s2, all_gather_f8e5m2_nan, all_to_all_bf16_nan,
     collective_permute_bf16_nan.
@@ -157,8 +158,8 @@ def reduce_scatter_with_other_reducers(b: OpBuilder, operation: ir.Operation) ->
     """Gather the operands of a group, combine them with the reducer, and slice the device's block.
 
     XLA's CPU and GPU backends support the reducers add, multiply, maximum and minimum; for preds,
-    also `and` and `or`. A TPU represents 64-bit and complex elements as pairs of 32-bit numbers,
-    and can only add integers.
+    also `and` and `or`. A TPU represents 64-bit and complex elements as pairs of 32-bit numbers. In
+    a reduce_scatter of pairs, it supports only the addition of integers.
 
     Shown by: reduce_scatter_with_subtraction.
     """
@@ -230,7 +231,7 @@ def collective_broadcast(b: OpBuilder, operation: ir.Operation) -> list[Value]:
 
 
 def _on_bits(b: OpBuilder, value: Value, function: Callable[[Value], Value]) -> Value:
-    """Apply a function of integers of at least 8 bits to the bits of a value."""
+    """Apply a function to the bits of a value, as integers of at least 8 bits."""
     shape = array_of(value)
     element_type = shape.element_type
     if element_type.is_complex:
@@ -247,7 +248,7 @@ def _on_bits(b: OpBuilder, value: Value, function: Callable[[Value], Value]) -> 
 
 
 def _combined(b: OpBuilder, operation: ir.Operation, operand: Value) -> Value:
-    """Gather an operand of a group, and combine the rows with the reducer in the group's order."""
+    """Gather an operand from a group's devices, and combine it by the reducer in their order."""
     count = _uniform_group_size(b.target, operation)
     shape = array_of(operand)
     sizes = shape.dimensions
@@ -276,7 +277,7 @@ def _copy_reducer(b: OpBuilder, operation: ir.Operation, region: ir.Region) -> N
 
 
 def _uniform_group_size(target: Target, operation: ir.Operation) -> int:
-    """The number of devices in each group of a reduction to expand."""
+    """The number of devices in each group of a reduction; CompileError if the groups differ."""
     sizes = participants(operation).group_sizes(target.num_replicas, target.num_partitions)
     if len(sizes) == 1:
         return sizes.pop()
@@ -314,7 +315,7 @@ def _is_sum(operation: ir.Operation) -> bool:
 
 
 def _is_pair(value: Value) -> bool:
-    """Whether a TPU represents each element by two numbers."""
+    """Whether a TPU represents each element as a pair of 32-bit numbers."""
     element_type = array_of(value).element_type
     return element_type in (pt.s64, pt.u64, pt.f64) or element_type.is_complex
 

@@ -1,8 +1,8 @@
 """Rewrites of operations that XLA computes incorrectly if their operands are constants.
 
-XLA evaluates operations on constants while it compiles, also on constants that other operations
-result in. The rewrites replace such an operation by operations that XLA evaluates correctly, for
-constants and for variables alike, because the operands may become constants in later passes.
+XLA evaluates operations on constants while it compiles, including operations whose operands become
+constants in earlier passes. The rewrites replace such an operation by operations that XLA evaluates
+correctly. They apply to variables too, because these may become constants in later passes.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from lowering.legalize.registry import ALL_PLATFORMS, INTERPRETER, Value, rewrit
 def dynamic_slice_at_unsigned_indices(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Limit unsigned indices to the last start in bounds, and convert them to signed integers.
 
-    XLA treats an unsigned constant whose highest bit is set as negative. It slices from 0 on if the
-    index is 200 : u8. The reference interpreter does so with arguments too.
+    XLA treats an unsigned constant whose highest bit is set as negative: with the index 200 : u8,
+    the slice starts at 0. StableHLO's reference interpreter does so with arguments too.
 
     Shown by: dynamic_slice_at_u8_constant, dynamic_slice_at_u32_constant.
     """
@@ -58,7 +58,9 @@ def _at_signed_starts(
     starts: Sequence[Value],
     sizes: Sequence[int],
 ) -> list[Value] | None:
-    """Apply a slicing operation at start indices of s32, or s64 if the operand is large.
+    """Apply a slicing operation at signed start indices; None if the indices are not unsigned.
+
+    The indices become s32, or s64 if the operand is large.
 
     Args:
         b: creates the operations.
@@ -98,7 +100,7 @@ def gather_at_u64_indices(b: OpBuilder, operation: ir.Operation) -> list[Value] 
 
 
 def signed_indices(b: OpBuilder, indices: Value) -> Value:
-    """Convert unsigned indices to s64; those from 2**63 on become the greatest number."""
+    """Convert unsigned indices to s64; indices from 2**63 on become 2**63 - 1."""
 
     def signed(value: Value) -> Value:
         shape = b.array_of(value)
@@ -119,16 +121,16 @@ def _may_be_treated_as_negative(b: OpBuilder, index: Value) -> bool:
 # Comparisons
 
 _NAN_IS_NEGATIVE_ZERO: Final = (pt.f8e5m2fnuz, pt.f8e4m3fnuz, pt.f8e4m3b11fnuz)
-"""The types that have a NaN where others have -0. XLA orders it before all numbers."""
+"""The types whose NaN has the bits of -0 in other types. XLA orders it before all numbers."""
 
 
 @rewrite("stablehlo.compare", platforms=ALL_PLATFORMS)
 def total_order_of_floats(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Compare floats by TOTALORDER as integers of the same order.
+    """Compare floats by TOTALORDER as integers that have the same order.
 
-    XLA compares constants by FLOAT instead: -0 equals 0, and NaN is less than no number.
-    Comparators of sorts are not rewritten, because XLA does not evaluate sorts of constants, and
-    recognizes these comparators.
+    XLA compares constants by FLOAT instead: -0 equals 0, and NaN is unordered. Comparators of sorts
+    are not rewritten, because XLA does not evaluate sorts of constants, and recognizes these
+    comparators.
 
     Shown by: compare_total_order_f32_constants, compare_total_order_f8e5m2fnuz_constants.
     """
@@ -168,10 +170,10 @@ def _order_key(b: OpBuilder, value: Value) -> Value:
 
 @rewrite("stablehlo.clamp", platforms=ALL_PLATFORMS)
 def clamp_of_preds(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Clamp preds by or and and.
+    """Clamp preds with the operations `or` and `and`.
 
-    The result is the smaller of the upper bound, and of the larger of operand and lower bound.
-    Constant folding returns true for true between true and false.
+    The result should be min(max(operand, lower bound), upper bound). Constant folding returns true
+    for the operand true, the lower bound true and the upper bound false.
 
     Shown by: clamp_of_pred_constants.
     """
@@ -195,9 +197,9 @@ def clamp_of_preds(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
 
 @rewrite("stablehlo.count_leading_zeros", platforms=ALL_PLATFORMS, fixed_in=(0, 12))
 def leading_zeros_of_signed(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Count the leading zeros of signed integers in unsigned integers.
+    """Count the leading zeros of signed integers after a bitcast to unsigned integers.
 
-    XLA counts those of a negative constant in 64 bits, and returns 8 - 64 for -1 : s8.
+    XLA counts the leading zeros of a negative constant in 64 bits, and returns 8 - 64 for -1 : s8.
 
     Shown by: count_leading_zeros_s8_constant, count_leading_zeros_s32_constant.
     """
@@ -226,10 +228,10 @@ def rounding_of_f8e3m4(b: OpBuilder, operation: ir.Operation) -> list[Value] | N
 
 @rewrite("stablehlo.power", platforms=ALL_PLATFORMS, fixed_in=(0, 12))
 def negative_powers_of_minus_one(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Raise -1 to the exponent's lowest bit.
+    """Raise -1 to the lowest bit of the exponent.
 
-    A power with a negative exponent is the reciprocal, rounded towards 0, which is not 0 for 1 and
-    -1. Constant folding returns 0 for -1.
+    An integer power with a negative exponent is the reciprocal, rounded towards 0. For the bases 1
+    and -1 it is not 0, but constant folding returns 0 for the base -1.
 
     Shown by: power_s32_of_minus_one.
     """

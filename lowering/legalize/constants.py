@@ -38,10 +38,10 @@ def _buffer(attribute: Any) -> np.ndarray[Any, Any] | None:
 def constant_that_counts_from_negative_zero(
     b: OpBuilder, operation: ir.Operation
 ) -> list[Value] | None:
-    """Negate the opposite of a constant [-0.0, 1, 2, ...] behind an optimization barrier.
+    """Compute a constant [-0.0, 1, 2, ...] by negating [0.0, -1, -2, ...] behind a barrier.
 
-    XLA replaces a constant that compares equal to an iota by an iota. Its first element is +0, even
-    if that of the constant is -0.
+    XLA replaces a constant that compares equal to an iota by an iota. The iota starts with +0, even
+    if the constant starts with -0.
 
     Shown by: constant_negative_zero_f32, constant_negative_zero_bf16, constant_negative_zero_c64.
     """
@@ -64,16 +64,16 @@ def constant_that_counts_from_negative_zero(
 
 
 _MAX_NARROW_COUNT: Final = 2**8 + 1
-"""The longest count in steps of 1 in bf16, and in all types of at most 8 bits."""
+"""The longest vector [0, 1, 2, ...] that bf16 and the types of at most 8 bits represent exactly."""
 
 _MAX_C64_COUNT: Final = 2**24 + 1
-"""The longest count in steps of 1 in c64."""
+"""The longest vector [0, 1, 2, ...] that c64 represents exactly."""
 
 
 def _float_count(
     b: OpBuilder, operation: ir.Operation, shape: ArrayShape
 ) -> np.ndarray[Any, Any] | None:
-    """The elements of a vector [-0.0, 1, 2, ...]; None for others."""
+    """The elements of a constant [-0.0, 1, 2, ...]; None for other constants."""
     size = shape.dimensions[0]
     array = _buffer(operation.attributes["value"])
     if array is None:
@@ -89,7 +89,7 @@ def _float_count(
 
 
 def _complex_count(operation: ir.Operation, shape: ArrayShape) -> np.ndarray[Any, Any] | None:
-    """The elements of a vector that equals [0, 1, 2, ...] and has a negative zero."""
+    """The elements of a constant equal to [0, 1, 2, ...] with a negative zero; None for others."""
     if shape.element_type is pt.c64 and shape.dimensions[0] > _MAX_C64_COUNT:
         return None
     array = elements_in_bytecode(operation, shape)

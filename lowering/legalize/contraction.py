@@ -1,6 +1,7 @@
-"""Rewrites of contractions that platforms do not support.
+"""Rewrites and refusals of contractions that a platform does not support.
 
-These are contractions of few bits, of ragged groups, and of bounded spatial sizes.
+These are contractions of elements of few bits, contractions of ragged groups, dot products of
+64-bit integers, and convolutions of bounded sizes.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ for _name in _RAGGED_DOTS:
 
 @rewrite(*_DOTS, *_RAGGED_DOTS, platforms=("cpu", "gpu"))
 def contraction_of_few_bits(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Contract 2-bit elements, and 4-bit elements into another type, in a wider type.
+    """Contract 2-bit elements, and 4-bit elements with a result of another type, in a wider type.
 
     XLA does not support 2-bit elements. It converts 4-bit operands to the result's type, and then
-    refuses the layout that it assigned to them. The low bits of a sum of integers that wraps in 8
-    bits equal the sum that wraps in 2 bits. The rewrite computes in the result's type, or in 8 bits
-    if that is narrower.
+    refuses the layout that it assigned to them. The rewrite computes in the result's type, or in 8
+    bits if the result's type is narrower. The low bits of an integer sum in 8 bits equal the sum in
+    2 bits.
 
     Shown by: dot_general_s2, dot_general_s4_s32, dot_general_f4_f32, convolution_s2_window,
     convolution_s4_s32.
@@ -74,7 +75,7 @@ def ragged_dot(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
 
     XLA's CPU backend does not support the operation. Products of a row with other groups are
     masked, not multiplied by zero, because an infinity times zero is NaN. Floats of at most 8 bits
-    are computed in f32, so that they are rounded once, and because f8e8m0fnu has no zero.
+    are computed in f32, so that results are rounded once, and because f8e8m0fnu has no zero.
     """
     if not _is_static(operation):
         return None  # refused
@@ -147,7 +148,7 @@ class _RaggedDot(NamedTuple):
         )
 
     def membership(self) -> Value:
-        """Whether a ragged index is in a group: pred [prefix..., groups, indices]."""
+        """Whether each ragged index is in each group, as pred[prefix..., groups, indices]."""
         b, sizes = self.b, self.sizes
         lhs, given = array_of(self.lhs), array_of(sizes)
         length = lhs.dimensions[self.numbers.lhs_ragged_dimensions[0]]
@@ -169,7 +170,7 @@ class _RaggedDot(NamedTuple):
         return b.elementwise("and", is_after_start, is_before_end)
 
     def cumulative_sum(self, value: Value) -> Value:
-        """The sums of elements up to each element along the last dimension."""
+        """The cumulative sums along the last dimension; each includes its own element."""
         shape = array_of(value)
         *outer, last = shape.dimensions
         padding = [*[[0, 0]] * len(outer), [last - 1, 0]]
@@ -187,7 +188,7 @@ class _RaggedDot(NamedTuple):
         return made.results[0]
 
     def with_free_groups(self) -> Value:
-        """Multiply each row by the matrices of all groups, and sum over the group that it is in."""
+        """Multiply each row by the matrices of all groups, and select the row's own group."""
         b, numbers, dot = self.b, self.numbers, self.numbers.dot_dimension_numbers
         product = self.dot(self.lhs, self.rhs, dot)
         # The dimensions of lhs, and the group dimension, in the product.
@@ -206,7 +207,7 @@ class _RaggedDot(NamedTuple):
         return b.reduced(b.masked(mask, product), [group_place], 0, name)
 
     def with_contracted_groups(self) -> Value:
-        """Compute a product for each group, of operands that are zero outside of the group."""
+        """Compute a product for each group, with the operands set to 0 outside of the group."""
         b, dot = self.b, self.numbers.dot_dimension_numbers
         membership = self.membership()
         groups = array_of(self.sizes).dimensions[-1]
@@ -252,7 +253,10 @@ def _bounded_labels(operation: ir.Operation) -> list[set[str]]:
 
 
 def _is_computable(operation: ir.Operation) -> bool:
-    """Whether the sizes of the kernel, and of a batch that is divided into groups, are fixed."""
+    """Whether the sizes of the kernel, and of a batch that is divided into groups, are fixed.
+
+    The input feature dimension of the kernel may be bounded.
+    """
     of_input, of_kernel = _bounded_labels(operation)
     is_grouped = integer_of(operation, "batch_group_count") > 1
     return of_kernel <= {"i"} and not (is_grouped and "b" in of_input)

@@ -37,8 +37,8 @@ def call_in_map(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Inline a function call in the computation of a map.
 
     If the computation of a map consists of a single call, XLA's CPU compiler replaces the map by a
-    call of the function with the map's operands. Their shapes differ from those of the function's
-    scalar parameters, and the compiler fails: "Operand shape does not match parameter's shape". It
+    call of the function with the map's operands. The function's parameters are scalars, so the
+    shapes differ and the compiler fails: "Operand shape does not match parameter's shape". The map
     should apply the function to each element.
 
     Shown by: map_of_a_call.

@@ -1,4 +1,4 @@
-"""Rewrites of convolutions of element types that the library of GPUs does not support."""
+"""Rewrites of convolutions of element types that GPU convolutions do not support."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _MAX_TERMS: Final = 2 ** (53 - 2 * _PIECE_BITS)
 """The number of products of two pieces that f64 can sum exactly."""
 
 _SUPPORTED_SMALL_FLOATS: Final = frozenset((pt.f8e5m2, pt.f8e4m3fn))
-"""The 8-bit floats that the library of GPUs supports."""
+"""The 8-bit floats that the convolution library for GPUs supports."""
 
 
 @rewrite("stablehlo.convolution", platforms=("gpu",))
 def convolution_of_other_types(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Convolve complex numbers by their parts, integers by pieces in f64, small floats in f32.
 
-    The library of GPUs supports s8, f8e5m2, f8e4m3fn and wider floats. The products of 16-bit
-    pieces of integers are summed exactly in f64, so that the result wraps as integers do.
+    The convolution library for GPUs supports s8, f8e5m2, f8e4m3fn and wider floats. f64 sums the
+    products of 16-bit pieces of integers exactly. These sums are added as integers, which wrap.
     """
     shapes = [array_of(value) for value in (*operation.operands, *operation.results)]
     if not all(shape.is_static for shape in shapes):
@@ -81,7 +81,7 @@ def _by_pieces(b: OpBuilder, operation: ir.Operation, to: PrimitiveType) -> Valu
 
 
 def _pieces(b: OpBuilder, value: Value) -> list[Value]:
-    """Pieces of the bits of integers, the lowest first, as f64; the highest piece has the sign."""
+    """Split integers into 16-bit pieces as f64, the lowest first; the highest piece is signed."""
     count = -(-array_of(value).element_type.bits // _PIECE_BITS)
     value = b.converted(value, pt.s64)
     shape = array_of(value)

@@ -1,4 +1,4 @@
-"""Rewrites of operations that move elements, and change some of them on a CPU."""
+"""Rewrites of operations that should only move elements, but change some of them on CPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CARRIERS: Final = {
     pt.bf16: pt.u16,
     **{t: pt.u8 for t in pt.ALL if t.is_floating and t.bits == 8},
 }
-"""The integers as which XLA's CPU backend sends elements to other devices without changes."""
+"""The integer types in which XLA's CPU backend sends elements to other devices unchanged."""
 
 _SMALL_FLOATS: Final = {pt.f8e5m2: pt.u8, pt.f8e4m3: pt.u8, pt.f8e3m4: pt.u8}
 

@@ -33,7 +33,7 @@ from lowering.stablehlo.bounded_sizes import loses_a_size
 
 
 def bounded_dimensions(shapes: Iterable[Shape]) -> list[tuple[int, int]]:
-    """List the bounded dimensions of all leaves as pairs: number of the leaf, dimension.
+    """List the bounded dimensions of all leaves as pairs (leaf number, dimension).
 
     The sizes are passed in this order, after all other arguments and after all other results.
     """
@@ -53,8 +53,8 @@ def _bounded_of(shape: ArrayShape) -> list[int]:
 def has_bounded_sizes(module: ir.Operation, strings: bytes) -> bool:
     """Whether a module has bounded sizes; `strings` are the strings in its bytecode.
 
-    Bounded sizes originate from parameters, from `set_dimension_size`, and from a
-    `dynamic_broadcast_in_dim` to them.
+    Bounded sizes originate from parameters, from `set_dimension_size`, and from
+    `dynamic_broadcast_in_dim` with a result of bounded size.
     """
     return (
         b"set_dimension_size\0" in strings
@@ -81,7 +81,7 @@ _DYNAMIC: Final = (
 
 
 def refuse_unbounded_sizes(module: ir.Operation, strings: bytes, name: str) -> None:
-    """Refuse values of unbounded size in a module whose parameters have none.
+    """Refuse results of unbounded size in a module whose parameters have no unbounded sizes.
 
     Raises:
         CompileError: the result of an operation has an unbounded size.
@@ -102,7 +102,7 @@ def refuse_unbounded_sizes(module: ir.Operation, strings: bytes, name: str) -> N
 
 
 def legalize_bounded(target: Target, module: ir.Operation) -> None:
-    """Rewrite operations on bounded sizes that XLA gets wrong, and the entry point, in place."""
+    """Rewrite, in place, operations on bounded sizes that XLA gets wrong, and then @main."""
     # The operations that these rewrites create work at the bounds, and need no other rewrite.
     apply_rewrites(target, module, rewrites_for(target.platform, BOUNDED), revisit=False)
     main = main_function(module)
@@ -143,7 +143,7 @@ def _pass_arguments_at_bounds(
 
 
 def _return_at_bounds(target: Target, block: ir.Block, results: list[ir.Type]) -> list[ir.Type]:
-    """Return bounded results at their bounds, and their sizes; return the types of all results."""
+    """Add results for the sizes of bounded results; return the types of all results."""
     terminator = block.operations[-1].operation
     b = OpBuilder(target, terminator)
     values = list(terminator.operands)
@@ -164,7 +164,7 @@ def _function_type(function: ir.Operation) -> ir.FunctionType:
 
 
 def _bounded(types: list[ir.Type]) -> Iterator[tuple[int, ArrayShape]]:
-    """The numbers and shapes of the types with bounded sizes."""
+    """Yield the position and the shape of each type with bounded sizes."""
     for number, mlir_type in enumerate(list(types)):
         if not is_static(mlir_type):
             shape = shape_of_type(mlir_type)

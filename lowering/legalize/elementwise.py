@@ -25,7 +25,7 @@ from lowering.mlir.types import shape_of_type
 
 @rewrite("stablehlo.add", platforms=ALL_PLATFORMS)
 def add_of_preds(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Replace an addition of preds by or.
+    """Replace an addition of preds by `or`.
 
     The sum of preds is their logical or, and XLA's backends compute it as such. Constant folding
     adds modulo 2 instead: true + true is false.
@@ -39,7 +39,7 @@ def add_of_preds(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
 
 @rewrite("stablehlo.maximum", "stablehlo.minimum", platforms=ALL_PLATFORMS)
 def order_of_complex_numbers(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Compare complex numbers by their real parts, and equal ones by their imaginary parts.
+    """Compare complex numbers by their real parts, then by their imaginary parts.
 
     XLA compares only the real parts in maximum and minimum, and returns either operand if these are
     equal.
@@ -65,7 +65,7 @@ def popcnt_of_narrow_signed(b: OpBuilder, operation: ir.Operation) -> list[Value
     """Count the bits of s2 and s4 as u2 and u4.
 
     XLA sign-extends the elements to 8 bits, and counts the copies of the sign bit too: the popcnt
-    of -1 : s4 is 8, not 4. With s2 it does so in constant folding.
+    of -1 : s4 is 8, not 4. For s2, constant folding does so.
 
     Shown by: popcnt_s4, popcnt_s2_constant.
     """
@@ -79,9 +79,9 @@ def popcnt_of_narrow_signed(b: OpBuilder, operation: ir.Operation) -> list[Value
 
 @rewrite("stablehlo.convert", platforms=ALL_PLATFORMS)
 def convert_of_complex(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Convert the real parts of complex numbers to types that are not complex.
+    """Convert complex numbers to types that are not complex by converting their real parts.
 
-    XLA aborts when it folds the conversion of a complex constant, a scalar or a splat.
+    XLA aborts when it folds the conversion of a complex constant that is a scalar or a splat.
 
     Shown by: convert_c64_constant, convert_c128_splat_constant.
     """
@@ -112,8 +112,8 @@ def convert_of_f4_to_integers(b: OpBuilder, operation: ir.Operation) -> list[Val
 def convert_of_four_bits_to_eight(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Convert s4 to s8 and u4 to u8 through 32 bits.
 
-    XLA's CPU backend computes 4-bit integers in 8 bits, and wraps them when it stores or converts
-    them. It does not wrap them in a conversion to 8 bits: 7 + 7 : s4, converted to s8, is 14
+    XLA's CPU backend computes 4-bit integers in 8 bits, and wraps the results when it stores or
+    converts them. But a conversion to 8 bits does not wrap them: 7 + 7 : s4, converted to s8, is 14
     instead of -2.
 
     Shown by: convert_s4_s8_computed, convert_u4_u8_computed.
@@ -133,8 +133,9 @@ def integer_division_by_zero(b: OpBuilder, operation: ir.Operation) -> list[Valu
     """Divide by 1 where an integer divisor is 0, and select the result.
 
     Constant folding executes the integer division by zero, and a signal ends the process. The
-    divisor need not be a constant in the module; x - x folds to 0 as well. The result should be
-    that of XLA's code for variables: all bits set for a quotient, the dividend for a remainder.
+    divisor need not be a constant in the module; x - x folds to 0 as well. XLA's code for variables
+    returns a quotient with all bits set, and the dividend as the remainder. Constants should give
+    the same results.
 
     Shown by: divide_by_zero_constant, divide_by_zero_folded, remainder_by_zero_constant.
     """
@@ -186,7 +187,7 @@ def power_of_integers(b: OpBuilder, operation: ir.Operation) -> list[Value] | No
 def _power_by_digits(
     b: OpBuilder, operation: ir.Operation, types: tuple[PrimitiveType, ...]
 ) -> list[Value] | None:
-    """Compute a power of integers modulo their width; None if the exponents are known to be small.
+    """Compute an integer power that wraps; None if no exponent needs a second digit.
 
     The result is the product of base**digit0, (base**64)**digit1, and so on. A negative exponent is
     the lowest digit; the other digits are 0.
@@ -218,7 +219,7 @@ def _power_by_digits(
 def _can_contain_loop(operation: ir.Operation) -> bool:
     """Whether a loop can replace the operation: XLA aborts on loops in reducers.
 
-    A function may be called in a reducer, unless it is @main.
+    A reducer may call any function except @main.
     """
     outer = next((one for one in enclosing(operation) if one.name not in CONTROL_FLOW), None)
     if outer is None or outer.name != "func.func":
@@ -227,7 +228,7 @@ def _can_contain_loop(operation: ir.Operation) -> bool:
 
 
 def _with_next_digit(b: OpBuilder, state: list[Value]) -> list[Value]:
-    """The base to the power of 64, the remaining digits, and the product with the next digit."""
+    """Return the next state: base**64, the remaining digits, and the product so far."""
     base, rest, result = state
     shape = b.array_of(base)
     for _ in range(6):
@@ -238,7 +239,7 @@ def _with_next_digit(b: OpBuilder, state: list[Value]) -> list[Value]:
 
 
 def _while_digits_remain(b: OpBuilder, state: list[Value]) -> Value:
-    """Loop until no element has digits left, which in most programs is at once."""
+    """Create a loop until no element has digits left; in most programs it has no iterations."""
     shapes = [b.array_of(value) for value in state]
     loop = b.create("while", shapes, state, regions=2)
     condition, (_, rest, _) = b.block_in(loop.regions[0], shapes)
@@ -277,7 +278,7 @@ def functions_of_mhlo(b: OpBuilder, operation: ir.Operation) -> list[Value] | No
     """Replace functions of MHLO by the same functions of CHLO.
 
     jaxlib converts some instructions of HLO text to operations of MHLO. jaxlib 0.10 does not
-    compile those of real numbers, and 0.12 aborts on those of complex numbers.
+    compile these operations on real numbers, and 0.12 aborts on them for complex numbers.
 
     Shown by: mhlo_acos_f32, mhlo_sinh_c64.
     """
@@ -289,8 +290,8 @@ def functions_of_mhlo(b: OpBuilder, operation: ir.Operation) -> list[Value] | No
 def functions_of_narrow_floats(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Compute functions of floats of at most 8 bits in f32.
 
-    XLA expands these functions to sums and products in the type of the operand, and rounds each of
-    them: asin(1) : f8e8m0fnu is NaN. In jaxlib 0.12, some of the expansions compile for minutes.
+    XLA expands these functions to sums and products in the type of the operand, and rounds each
+    step: asin(1) : f8e8m0fnu is NaN. jaxlib 0.12 takes minutes to compile some of the expansions.
 
     Shown by: chlo_asin_f8e8m0fnu, chlo_asinh_f8e4m3.
     """
@@ -308,7 +309,7 @@ def erf_of_narrow_floats(b: OpBuilder, operation: ir.Operation) -> list[Value] |
 
 @rewrite("chlo.mulhi", platforms=("cpu",))
 def mulhi_of_four_bits(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Compute mulhi of at most 4 bits by a product in 32 bits.
+    """Compute mulhi of integers of at most 4 bits by a product in 32 bits.
 
     XLA's CPU backend computes 4-bit integers in 8 bits, and returns the upper half of 8 bits, not
     of 4 bits.
@@ -325,7 +326,7 @@ def mulhi_of_four_bits(b: OpBuilder, operation: ir.Operation) -> list[Value] | N
 def mulhi_of_signed(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Compute mulhi of signed integers by a product of twice the width.
 
-    XLA's CPU compiler fails on mulhi of signed integers if it fuses it with other operations.
+    XLA's CPU compiler fails if it fuses mulhi of signed integers with other operations.
 
     Shown by: chlo_mulhi_s32_fused, chlo_mulhi_s64_fused.
     """
@@ -351,7 +352,7 @@ def _by_wider_product(b: OpBuilder, operation: ir.Operation) -> list[Value]:
 
 
 def _by_halves(b: OpBuilder, x: Value, y: Value) -> Value:
-    """The upper half of a product of s64, from products of halves; lower halves are unsigned."""
+    """The upper half of a product of s64, from 32-bit halves; the lower halves are unsigned."""
     shape = b.array_of(x)
     width, mask = b.filled(shape, 32), b.filled(shape, 2**32 - 1)
     emit = b.elementwise
@@ -385,7 +386,7 @@ def stochastic_convert_of_narrow_floats(
     unused = 32 - random_type.bits
 
     def extended(narrow: Value) -> Value:
-        """The random bits as the highest of 32 bits; the lower bits are set."""
+        """Move the random bits to the highest bits of u32, and set the lower bits to 1."""
         wide = b.converted(narrow, pt.u32)
         shape = b.array_of(wide)
         shifted = b.elementwise("shift_left", wide, b.filled(shape, unused))

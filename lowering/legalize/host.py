@@ -1,4 +1,4 @@
-"""Rewrites of infeed, outfeed and Python calls to callbacks on CPU; refusals of send and recv."""
+"""Rewrites of infeed, outfeed and Python calls to callbacks on CPU, and refusals of transfers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _is_host_transfer(operation: ir.Operation) -> bool:
 
 
 def _has_pairs_or_is_host_transfer(operation: ir.Operation) -> bool:
-    """Whether a transfer names its participants, or is one that another refusal reports."""
+    """Whether a transfer has source_target_pairs, or is with the host (refused separately)."""
     pairs, frontend = "source_target_pairs", "mhlo.frontend_attributes"
     attributes = operation.attributes
     has_pairs = pairs in attributes or (
@@ -100,7 +100,7 @@ for _name in ("infeed", "outfeed"):
 
 @rewrite("stablehlo.infeed", platforms=("cpu",))
 def infeed_as_callback(b: OpBuilder, operation: ir.Operation) -> list[Value]:
-    """Call a Python function that removes the next value from the device's queue.
+    """Replace an infeed by a call of a Python function that takes a value from the device's queue.
 
     jaxlib has no interface for the infeed of XLA's CPU backend.
     """
@@ -146,8 +146,9 @@ def outfeed_as_callback(b: OpBuilder, operation: ir.Operation) -> list[Value]:
 def calls_of_registered_functions(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
     """Call a Python function through jaxlib, and set row-major layouts of other registered calls.
 
-    A module of jax refers to Python functions by index, and does not contain them. XLA would crash.
-    Without layouts, XLA would choose the layouts of a call, which the called function can't query.
+    A module of jax refers to Python functions by index, and does not contain them, so XLA would
+    crash. Without layouts, XLA would choose the layouts of a call's operands and results, which the
+    called function can't query.
     Conversions between full arrays and shards are removed if there is one partition.
     """
     if PUBLIC_NAME in operation.attributes:
@@ -174,7 +175,7 @@ def calls_of_registered_functions(b: OpBuilder, operation: ir.Operation) -> Sequ
 
 
 def _recorded_function(target: Target, operation: ir.Operation, place: str) -> PythonFunction:
-    """The function that a call refers to, which must be recorded in the same process."""
+    """The Python function that a call refers to; CompileError unless the process recorded it."""
     text = ""
     if "backend_config" in operation.attributes:
         text = str(operation.attributes["backend_config"])
@@ -202,7 +203,7 @@ _CONFIGURATIONS: Final = ("mhlo.backend_config", "backend_config")
 
 
 def _supply_function(b: OpBuilder, operation: ir.Operation, call_target: str) -> Sequence[Value]:
-    """Let a call of jax's refer to the function that `compile` received for its index."""
+    """Make a call of jax refer to the Python function that `compile` received for its index."""
     target, place = b.target, recorded_at(operation.location)
     index, name = _function_index(operation)
     if index is None or index >= len(target.supplied):
@@ -236,7 +237,7 @@ def _supply_function(b: OpBuilder, operation: ir.Operation, call_target: str) ->
 
 
 def _function_index(operation: ir.Operation) -> tuple[int | None, str]:
-    """Return the index of a Python function in a call of jax's, and the attribute with it."""
+    """Return the index of the Python function in a call of jax, and the attribute's name."""
     for name in _CONFIGURATIONS:
         text = str(operation.attributes[name]) if name in operation.attributes else ""
         index = re.search(r"\bindex = (\d+)", text)
@@ -282,7 +283,7 @@ def _without_tokens(
 
 
 def _check_platform(target: Target, call: str, place: str, function: str) -> None:
-    """Refuse a call of a Python function on other platforms than CPU."""
+    """Refuse a call of a Python function on platforms other than CPU."""
     if target.platform != "cpu":
         raise CompileError(
             f"compile: {target.name}: {call}{place} can't run on {target.platform}: a program can "
@@ -299,7 +300,7 @@ def _call_with_device(
     public_name: str,
     function: Callable[[Any, Sequence[Any]], tuple[Any, ...]],
 ) -> list[Value]:
-    """Call a function with the device on which the program runs, and the operands."""
+    """Create a call of a function with the device that runs the program, and the operands."""
     if b.target.num_partitions > 1:
         raise CompileError(
             f"compile: {b.target.name}: {public_name}{recorded_at(operation.location)} can't run "
@@ -358,8 +359,8 @@ def _add_callback(
 def _set_layouts(call: ir.Operation) -> None:
     """Set row-major layouts of the operands and results of a call, unless it has layouts.
 
-    XLA would choose layouts by the producers of the operands and the users of the results, and not
-    pass them to the function.
+    Otherwise XLA chooses layouts by the producers of the operands and the users of the results, and
+    does not pass the layouts to the function.
     """
     if "operand_layouts" in call.attributes:
         return

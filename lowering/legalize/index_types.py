@@ -1,4 +1,4 @@
-"""A rewrite of operations whose index type can't count to the size of an indexed dimension."""
+"""A rewrite of operations whose index type is too narrow for the size of an indexed dimension."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from lowering.legalize.registry import ALL_PLATFORMS, Value, rewrite
 
 @rewrite("stablehlo.dynamic_update_slice", "stablehlo.scatter", platforms=ALL_PLATFORMS)
 def updates_at_narrow_indices(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
-    """Convert indices to s32, or to s64, where a dimension is longer than their type can count.
+    """Convert indices to s32, or to s64, if a dimension is larger than their type's maximum.
 
-    XLA computes the last valid index in the type of the indices, where it wraps: for u8 and 257
-    rows it is 0, for s8 and 130 rows -127. jaxlib 0.10 updates other elements, or writes outside of
-    the buffer, and drops updates of a scatter. 0.12 does so in a loop whose counter is the index.
+    XLA computes the last valid index in the type of the indices, and the number wraps: for u8 and
+    257 rows it is 0, for s8 and 130 rows -127. jaxlib 0.10 updates other elements, or writes
+    outside of the buffer, and drops updates of a scatter. 0.12 does so in a loop whose counter is
+    the index.
 
     Shown by: dynamic_update_slice_at_u8, dynamic_update_slice_in_a_loop_at_u8, scatter_at_u8.
     """

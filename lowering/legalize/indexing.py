@@ -1,4 +1,4 @@
-"""Rewrites of scatters that XLA compiles incorrectly, and refusals of those of bounded sizes."""
+"""Rewrites of scatters that XLA compiles incorrectly, and refusals of bounded sizes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Scatter:
         updates: the updates of each array.
         numbers: the dimension numbers.
         shape: the shape of the first array.
-        dynamic: for each dimension of the arrays whether one of them has a bounded size there.
+        dynamic: for each dimension, whether any of the arrays has a bounded size there.
     """
 
     def __init__(self, operation: ir.Operation) -> None:
@@ -58,7 +58,7 @@ class Scatter:
 
         Args:
             b: creates the operations.
-            is_indexed: whether index vectors have one number, the index along that dimension.
+            is_indexed: whether index vectors consist of one index, along the new dimension.
 
         Returns:
             The arrays, and the attribute with the new dimension numbers.
@@ -96,7 +96,7 @@ class Scatter:
         return restored
 
     def windowed_dimensions(self) -> list[tuple[int, int]]:
-        """Pairs of a dimension of the arrays and the dimension of the updates with its windows."""
+        """Pairs: a dimension of the arrays, and the dimension of the updates for its windows."""
         removed = {*self.numbers.inserted_window_dims, *self.numbers.input_batching_dims}
         windowed = [d for d in range(self.shape.rank) if d not in removed]
         return list(zip(windowed, self.numbers.update_window_dims, strict=True))
@@ -190,7 +190,7 @@ def _overhang(scatter: Scatter) -> list[int]:
 def _is_in_bounds(scatter: Scatter, overhang: Sequence[int]) -> bool:
     """Whether the indices show that no window is partly out of bounds.
 
-    They do so in programs of jax that update slices, at constant or clamped indices. Along a
+    This is so in programs of jax that update slices at constant or clamped indices. Along a
     dimension without overhang, a window is either in bounds or out of bounds.
     """
     vector, sizes = scatter.numbers.index_vector_dim, scatter.shape.dimensions
@@ -227,7 +227,7 @@ _MAX_CONSTANT_ELEMENTS: Final = 1000
 
 
 def _range(value: Value, depth: int, known: _Ranges) -> tuple[int, int] | None:
-    """The range of integers; None if unknown.
+    """Return a lower and an upper bound on the elements of a value; None if unknown.
 
     Args:
         value: the integers.
@@ -309,11 +309,10 @@ def _into_padded(b: OpBuilder, scatter: Scatter, value: Value, overhang: Sequenc
 
 @rewrite("stablehlo.scatter", platforms=ALL_PLATFORMS)
 def scatter_into_equal_values(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Pad operands of one element type with different elements, and slice the results.
+    """Pad operands of the same element type with different elements, and slice the results.
 
-    Where several operands of a scatter are the same value, XLA merges their results too, although
-    the updates differ. Later passes of XLA also find equal values that are different operands in
-    the module.
+    If several operands of a scatter are the same value, XLA merges their results too, although the
+    updates differ. Later passes of XLA may also merge different values that prove to be equal.
 
     Shown by: scatter_into_one_value_twice.
     """

@@ -32,10 +32,10 @@ def cholesky(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
 
 @rewrite("stablehlo.triangular_solve", platforms=ALL_PLATFORMS)
 def triangular_solve(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Extend a matrix of bounded size by the identity, and solve 8-bit floats in f32.
+    """Extend a matrix of bounded size by the identity, and solve systems of 8-bit floats in f32.
 
-    XLA does not support bounded sizes. It rounds the result of each step of the algorithm to the
-    element type.
+    XLA does not support bounded sizes in triangular_solve. XLA rounds the result of each step of
+    the algorithm to the element type.
 
     Shown by: triangular_solve_of_a_bounded_size.
     """
@@ -52,7 +52,7 @@ def triangular_solve(b: OpBuilder, operation: ir.Operation) -> list[Value] | Non
 
 
 def _on_matrices(b: OpBuilder, operation: ir.Operation, values: list[Value]) -> list[Value] | None:
-    """Apply the operation to operands at their bounds, in f32 if they have at most 8 bits."""
+    """Apply the operation to these operands, in f32 for 8-bit floats; None if nothing changes."""
     shape = array_of(operation.results[0])
     is_narrow = shape.element_type in F32_FOR_NARROW_FLOATS
     if not is_narrow and values == list(operation.operands):

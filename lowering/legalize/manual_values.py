@@ -1,11 +1,11 @@
-"""The values in a partitioned program that are manual: each partition has its own.
+"""The values in a partitioned program that are manual: each partition has its own value.
 
-In a program that XLA partitions, most values are full arrays. Values are manual from
-spmd_full_to_shard_shape on to spmd_shard_to_full_shape, and inside sdy.manual_computation.
-Collective operations across partitions belong there. XLA aborts on an all_reduce of a full array,
-and on operations with both full and manual operands inside a loop or a branch. A reduce_scatter of
-a full array returns an array that is declared as replicated, but differs between devices. A
-collective_permute of a full array exchanges the shards that XLA happens to choose.
+In a program that XLA partitions, most values are full arrays. Values are manual between
+spmd_full_to_shard_shape and spmd_shard_to_full_shape, and inside sdy.manual_computation.
+Collective operations across partitions require manual operands. XLA aborts on an all_reduce of a
+full array, and on operations with both full and manual operands inside a loop or a branch. A
+reduce_scatter of a full array returns an array that is declared as replicated, but differs between
+devices. A collective_permute of a full array exchanges the shards that XLA happens to choose.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TERMINATORS: Final = ("stablehlo.return", "func.return", "sdy.return")
 class ValueKinds(NamedTuple):
     """The values of a partitioned program by kind.
 
-    Constants, and values computed from constants alone, have neither kind.
+    Constants, and values computed from constants alone, are in neither set.
 
     Attributes:
         manual: values that each partition has separately.
@@ -149,7 +149,7 @@ def _has_mixed_operands_inside(operation: ir.Operation, kinds: ValueKinds) -> bo
 
 
 def _arguments(operation: ir.Operation, number: int | None = None) -> list[Any]:
-    """All arguments of an operation's blocks, or the argument of this number of each block."""
+    """All arguments of an operation's blocks, or only argument `number` of each block."""
     blocks = [list(block.arguments) for region in operation.regions for block in region.blocks]
     selected = slice(None) if number is None else slice(number, number + 1)
     return [argument for block in blocks for argument in block[selected]]

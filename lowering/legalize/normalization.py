@@ -17,7 +17,7 @@ def batch_norm_training(b: OpBuilder, operation: ir.Operation) -> list[Value] | 
     """Normalize the differences from the mean, at least in f32.
 
     XLA computes the variance as the mean of the squares minus the square of the mean. If the mean
-    is large, these are nearly equal, and rounding errors dominate. The variance may be negative,
+    is large, the two are nearly equal, and rounding errors dominate. The variance may be negative,
     and the result NaN.
 
     Shown by: batch_norm_training_of_a_large_mean.
@@ -40,10 +40,10 @@ def batch_norm_training(b: OpBuilder, operation: ir.Operation) -> list[Value] | 
 
 @rewrite("stablehlo.batch_norm_inference", "stablehlo.batch_norm_grad", platforms=("cpu",))
 def batch_norm_inference_and_grad(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Normalize at least in f32, and restore the bounded sizes of the resulting vectors.
+    """Normalize at least in f32, and set the bounded sizes of the resulting vectors.
 
-    XLA computes in the element type, so sums may overflow, and f16 can't represent the number of
-    elements of a large array. XLA also drops the bounded sizes of some of the resulting vectors.
+    XLA computes in the element type. Sums overflow, and f16 can't represent the number of elements
+    of some arrays. XLA drops the bounded sizes of some of the resulting vectors.
 
     Shown by: batch_norm_inference_f16.
     """

@@ -22,7 +22,7 @@ Attributes = Mapping[str, "ir.Attribute | str | int | bool | Sequence[int]"]
 """Attributes by name. A str is MLIR text, an int an i64, a sequence of ints a dense i64 array."""
 
 F32_FOR_NARROW_FLOATS: Final = {t: pt.f32 for t in pt.ALL if t.is_floating and t.bits <= 8}
-"""f32 for each floating-point type of at most 8 bits: the argument of `OpBuilder.in_types`."""
+"""f32 for each floating-point type of at most 8 bits: an argument of `OpBuilder.in_types`."""
 
 Type = ArrayShape | ir.Type | str
 """The type of a result: a shape, an MLIR type, or the text of an MLIR type."""
@@ -51,7 +51,7 @@ def integer_of(operation: ir.Operation, name: str) -> int:
 
 
 def integers_of(operation: ir.Operation, name: str, default: Sequence[int] = ()) -> list[int]:
-    """A list attribute of an operation, or the default if the operation does not have it."""
+    """A list attribute of an operation, or the default if the attribute is missing."""
     if name not in operation.attributes:
         return list(default)
     return list(ir.DenseI64ArrayAttr(operation.attributes[name]))
@@ -60,7 +60,7 @@ def integers_of(operation: ir.Operation, name: str, default: Sequence[int] = ())
 class OpBuilder:
     """Creates operations in front of an operation, at its source location.
 
-    A name without a dialect is that of a StableHLO operation.
+    An operation name without a dialect refers to StableHLO.
 
     Args:
         target: what the module is compiled for.
@@ -122,7 +122,7 @@ class OpBuilder:
     ) -> ir.Operation:
         """Create an operation with any number of results, and with empty regions.
 
-        It is marked as manually partitioned if the replaced operation is.
+        The operation is marked as manually partitioned if the replaced operation is.
         """
         created = ir.Operation.create(
             name if "." in name else f"stablehlo.{name}",
@@ -258,7 +258,7 @@ class OpBuilder:
     # Attributes and types
 
     def attribute(self, value: ir.Attribute | str | int | bool | Sequence[int]) -> ir.Attribute:
-        """The MLIR attribute of a value of `Attributes`."""
+        """Convert a value of `Attributes` to an MLIR attribute."""
         if isinstance(value, ir.Attribute):
             return value
         if isinstance(value, str):
@@ -270,7 +270,7 @@ class OpBuilder:
         return ir.DenseI64ArrayAttr.get(list(value), self.context)
 
     def type(self, description: Type) -> ir.Type:
-        """The MLIR type of a shape or of a type's text."""
+        """Convert a shape, or the text of a type, to an MLIR type."""
         if isinstance(description, str):
             return ir.Type.parse(description, self.context)
         if not isinstance(description, ArrayShape):
@@ -335,12 +335,12 @@ class OpBuilder:
         return self.spread(self.number(number, shape.element_type), shape)
 
     def spread(self, value: Value, shape: ArrayShape, dimensions: Sequence[int] = ()) -> Value:
-        """Broadcast a value to an array of fixed sizes; its dimensions become `dimensions`."""
+        """Broadcast a value to fixed sizes; dimension i of the value becomes `dimensions[i]`."""
         target = shape.with_element_type(self.array_of(value).element_type)
         return self("broadcast_in_dim", target, [value], {"broadcast_dimensions": dimensions})
 
     def counted(self, shape: ArrayShape, dimension: int) -> Value:
-        """0, 1, 2, ... along a dimension of an array of fixed sizes."""
+        """An array of fixed sizes with the elements 0, 1, 2, ... along a dimension."""
         return self("iota", shape, [], {"iota_dimension": dimension})
 
     def compared(self, direction: str, lhs: Value, rhs: Value, kind: str | None = None) -> Value:
@@ -349,7 +349,7 @@ class OpBuilder:
         Args:
             direction: "EQ", "NE", "LT", "LE", "GT" or "GE".
             lhs, rhs: arrays of one shape.
-            kind: "FLOAT", "TOTALORDER", "SIGNED" or "UNSIGNED"; that of the element type if None.
+            kind: "FLOAT", "TOTALORDER", "SIGNED" or "UNSIGNED"; None for the type's default.
         """
         attributes = {"comparison_direction": f"#stablehlo<comparison_direction {direction}>"}
         if kind is not None:
@@ -370,8 +370,8 @@ class OpBuilder:
 
         Args:
             shape: the shape of the array.
-            ranges: at least one dimension, with the first index and the index after the last one,
-                scalars of s32; None for a range from 0 on.
+            ranges: by dimension (at least one), the first index, or None for 0, and the index after
+                the last one, as scalars of s32.
         """
         indices = shape.with_element_type(pt.s32)
         conditions = []
@@ -485,7 +485,7 @@ class OpBuilder:
     def on_fixed_sizes(self, values: Sequence[Value], function: Callable[..., Value]) -> Value:
         """Apply a function for arrays of fixed sizes to arrays of bounded sizes.
 
-        It is applied to the arrays at their bounds. The result has the sizes of the first array.
+        The function receives the arrays at their bounds. The result has the first array's sizes.
         """
         sizes = self.sizes(values[0])
         return self.sized(function(*(self.at_bounds(value) for value in values)), sizes)

@@ -13,11 +13,11 @@ from lowering.legalize.registry import ALL_PLATFORMS, Value, rewrite
 
 @rewrite("stablehlo.pad", platforms=ALL_PLATFORMS)
 def padding_of_partitions(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Replace interior padding by padding along dimensions of size 1, and negative by a slice.
+    """Replace interior padding by padding of added dimensions, and negative padding by a slice.
 
-    XLA's partitioner pads shards incorrectly, fails or aborts. It does so with interior padding,
-    where the result has fewer tiles than there are devices or the low padding is negative; and with
-    negative padding, where the result is sharded and the operand is not.
+    XLA's partitioner pads shards incorrectly, fails or aborts. This affects interior padding if the
+    result has fewer tiles than there are devices, or if the low padding is negative. It affects
+    negative padding if the result is sharded and the operand is not.
 
     Shown by: pad_interior_of_few_tiles, pad_interior_cut, pad_cut_of_tiles.
     """

@@ -1,13 +1,12 @@
 """Shardings of a program on several partitions.
 
-Without shardings, XLA's partitioner would partition or replicate the arrays of a program. But a
-program without shardings that uses partition_id, or collective operations across partitions, means
-that each partition runs all of the program on its own arrays. XLA calls this sharding "manual", and
-requires it on every operation.
+In a program without shardings, each partition runs the complete program on its own arrays; the
+program may use partition_id and collective operations across partitions. XLA's partitioner would
+partition or replicate the arrays instead. XLA calls the required sharding "manual", and needs it on
+every operation.
 
-XLA infers the shardings that a program with some shardings leaves open
-(`lowering.sharding.partitioning`). The arguments are an exception: XLA would choose shardings for
-them, different ones with each version.
+If a program has some shardings, XLA infers the others (`lowering.sharding.partitioning`). The
+arguments are an exception: XLA would choose their shardings differently in each version.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _NEVER_SHARDED: Final = ("func.func", "func.return", "stablehlo.return", "builti
 
 
 def make_manual(module: ir.Operation) -> None:
-    """Mark all operations of a module without shardings as manually partitioned."""
+    """Mark all operations, arguments and results of a module as manually partitioned."""
     mark_manual(module)
     sharding = ir.StringAttr.get(_MANUAL, module.context)
     main = main_function(module)
@@ -85,7 +84,7 @@ def drop_shardings(module: ir.Operation) -> None:
 def is_manual(operation: ir.Operation) -> bool:
     """Whether an operation is manually partitioned: one instance runs on each partition.
 
-    Of GSPMD's shardings, only that of the operation itself counts.
+    GSPMD shardings of enclosing operations are ignored.
     """
     if GSPMD in operation.attributes and _ALL_MANUAL.fullmatch(str(operation.attributes[GSPMD])):
         return True
@@ -96,7 +95,7 @@ def complete_shardings(module: ir.Operation, partitioning: Partitioning) -> None
     """Replicate each argument without a sharding on all devices.
 
     A result without a sharding that is written to the memory of an argument gets the sharding of
-    the argument. Shards of other sizes would not fit in that memory.
+    the argument. Shards of other sizes would not fit in the argument's memory.
     """
     main = main_function(module)
     key = SHARDY if partitioning.is_shardy else GSPMD

@@ -77,7 +77,7 @@ def check_compilable(module: ir.Operation, name: str, platform: str) -> None:
 
 
 class _Checker:
-    """The checks of one module, and what they collect about its functions.
+    """Checks one module, and collects facts about its functions.
 
     Attributes:
         name, platform: see `check_compilable`.
@@ -261,7 +261,7 @@ def _public_name(operation: ir.Operation) -> str:
 
 
 def _enclosing_region(operation: ir.Operation) -> str | None:
-    """The operation with the reducer, map or comparator around an operation, or None."""
+    """The name of the operation whose reducer, map or comparator contains this one, or None."""
     for outer in enclosing(operation):
         if outer.name == "func.func":
             return None
@@ -271,7 +271,7 @@ def _enclosing_region(operation: ir.Operation) -> str | None:
 
 
 def _enclosing_reducer(operation: ir.Operation) -> str | None:
-    """The operation with the reducer around an operation, or None."""
+    """The name of an enclosing operation in `_WITHOUT_LOOPS`, or None."""
     return next((str(o.name) for o in enclosing(operation) if o.name in _WITHOUT_LOOPS), None)
 
 

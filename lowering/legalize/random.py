@@ -75,8 +75,9 @@ def uniform_floats(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
 def _below(b: OpBuilder, number: Value, element_type: PrimitiveType) -> Value:
     """A number that rounds, at least nearly, to the next lower number of `element_type`.
 
-    It is smaller by a little more than half the distance between two numbers of that type. Near
-    zero, where that is 0, it is smaller by the least number of the wider type.
+    The difference is a little more than half the distance between adjacent numbers of
+    `element_type`. Near zero, it is at least the smallest positive number of `element_type`, and
+    the smallest normal number of the wider type.
     """
     wide = array_of(number).element_type
     info = pt.float_info(element_type)

@@ -1,4 +1,4 @@
-"""Rewrites of windows that XLA compiles incorrectly, aborts on, or does not support."""
+"""Rewrites of reduce_window and select_and_scatter that XLA gets wrong or does not support."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ _WINDOW: Final = ("window_dimensions", "window_strides", "padding")
 def _first_selected(
     b: OpBuilder, owner: ir.Operation, lhs: Value, lhs_index: Value, rhs: Value, rhs_index: Value
 ) -> list[Value]:
-    """The selected one of two elements and its index, whatever the order of the operands."""
+    """Return the selected element of two, and its index; the order of operands does not matter."""
     (forward,) = b.inline(owner, 0, [lhs, rhs])
     (backward,) = b.inline(owner, 0, [rhs, lhs])
     is_ordered = b.compared("LT", lhs_index, rhs_index)

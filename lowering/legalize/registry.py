@@ -26,13 +26,13 @@ Value = Any
 """An SSA value."""
 
 ALL_PLATFORMS: Final = ("cpu", "gpu", "tpu")
-"""For defects in the parts of XLA that its backends share: folding, verifiers, conversions."""
+"""The platforms of defects in code that XLA's backends share: folding, verifiers, conversions."""
 
 INTERPRETER: Final = "interpreter"
 """StableHLO's reference interpreter, as a platform."""
 
 ARTIFACT: Final = "artifact"
-"""The portable artifact, as a platform: some operations have no form in it."""
+"""The portable artifact, as a platform: it can't represent some operations."""
 
 PUBLIC_NAME: Final = "xlabuilder.public_name"
 """An attribute of a custom call created by a rewrite: the name of the replaced op, for messages."""
@@ -46,13 +46,13 @@ class Target:
         name: the computation's name, for messages.
         platform: "cpu", "gpu" or "tpu".
         num_replicas, num_partitions: the number of devices that the program runs on.
-        devices: these devices, the partitions of replica 0, those of replica 1, and so on.
+        devices: these devices, in order of replica, then of partition.
         functions: the Python functions recorded in the module.
-        supplied: the Python functions that a module of jax calls by index; None for one that is
-            never called.
+        supplied: the Python functions that a module of jax calls by index; None for a function that
+            is never called.
         is_partitioned: whether XLA partitions the program.
         callbacks: the Python functions that the module calls, in the order of their indices.
-        failure: the errors that these functions raise on several devices.
+        failure: the errors that the callbacks raise on several devices.
         created: the operations created by the rewrite that is running.
         shapes: the shapes of MLIR types, a cache of `OpBuilder.shape`.
         types: the MLIR types of shapes, a cache of `OpBuilder.type`.
@@ -94,10 +94,10 @@ class Rewrite:
 
     Attributes:
         names: the names of the operations, with their dialects.
-        platforms: the platforms that need it.
+        platforms: the platforms that need the rewrite.
         apply: the function; its docstring describes the defect.
-        fixed_in: the first (major, minor) version of jaxlib without the defect, from which on the
-            rewrite does not apply; None while the newest version has the defect.
+        fixed_in: the first (major, minor) version of jaxlib without the defect, where the rewrite
+            no longer applies; None while the newest version has the defect.
     """
 
     names: tuple[str, ...]
@@ -112,7 +112,7 @@ class Refusal:
 
     Attributes:
         reason, fix: parts of the message.
-        unless: returns whether the platform can run a certain operation of that name.
+        unless: returns whether the platform can run an operation nevertheless; None for never.
     """
 
     reason: str
@@ -168,7 +168,7 @@ def refuse(
     fix: str,
     unless: Callable[[ir.Operation], bool] | None = None,
 ) -> None:
-    """Register a reason for which these platforms can't run the operation `name`."""
+    """Register the reason why these platforms can't run operations `name`."""
     for platform in platforms:
         table = REFUSALS.setdefault(platform, {})
         table.setdefault(name, []).append(Refusal(reason, fix, unless))

@@ -1,7 +1,7 @@
 """A leading dimension of size 1 for results, which become the shards of an array over all devices.
 
 Each shard of a jax.Array that is sharded along its first dimension has that dimension too. The
-result of a replica does not have it. The program adds the dimension, which copies no data.
+result of a replica does not have the dimension. The program adds it without copying data.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ _ARITHMETIC: Final = (
 def arithmetic_of_scales(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Compute with f8e8m0fnu in f64.
 
-    XLA computes in f32, and its CPU backend replaces 2**-127, which is denormal there, by 0, and
-    then by NaN. Constant folding drops the signs of results, and returns the smallest number
+    XLA computes in f32, and its CPU backend replaces 2**-127, which is denormal in f32, by 0, which
+    becomes NaN. Constant folding drops the signs of results, and returns the smallest number
     instead of 0.
 
     Shown by: minimum_f8e8m0fnu, divide_f8e8m0fnu, subtract_f8e8m0fnu_constants.
@@ -41,8 +41,8 @@ def arithmetic_of_scales(b: OpBuilder, operation: ir.Operation) -> list[Value] |
 def convert_to_scales(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Round numbers to f8e8m0fnu by their bits in f32, or in f64 if f32 does not represent them.
 
-    Constant folding converts 0 to the smallest number, and drops the signs of negative numbers. All
-    of these are NaN for XLA's backends.
+    Constant folding converts 0 to the smallest number, and drops the signs of negative numbers.
+    XLA's backends convert 0 and negative numbers to NaN.
 
     Shown by: convert_f32_f8e8m0fnu_constants.
     """
@@ -58,7 +58,7 @@ def convert_to_scales(b: OpBuilder, operation: ir.Operation) -> list[Value] | No
 
 @rewrite("stablehlo.convert", platforms=("cpu",))
 def scales_as_preds(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Convert every f8e8m0fnu to true: none is 0.
+    """Convert every number of f8e8m0fnu to true, because the type has no 0.
 
     XLA compares with 0 in f32, where its CPU backend replaces 2**-127, which is denormal, by 0.
 

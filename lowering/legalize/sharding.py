@@ -13,13 +13,13 @@ SHAPE_CONVERSIONS: Final = {
     "SPMDFullToShardShape": "spmd_full_to_shard_shape",
     "SPMDShardToFullShape": "spmd_shard_to_full_shape",
 }
-"""The targets of the custom calls that XLA's partitioner replaces, and the ops that record them."""
+"""The ops that record custom calls for XLA's partitioner, by the targets of the calls."""
 
 
 def replace_shape_conversion(
     target: Target, operation: ir.Operation, call_target: str
 ) -> list[Value] | None:
-    """Replace a conversion by its operand if there is one partition: XLA does not support it there.
+    """Replace a conversion by its operand if there is one partition: XLA would not support it.
 
     Raises:
         CompileError: there is one partition, and the operand and the result differ in size.

@@ -147,8 +147,10 @@ def _top_k_by_sort(b: OpBuilder, operation: ir.Operation) -> list[Value]:
 
 
 def _is_before(b: OpBuilder, direction: str, lhs: Value, rhs: Value) -> Value:
-    """Compare in the order of top_k: floats in total order, complex numbers by real part, then
-    imaginary part."""
+    """Compare two elements in the order of top_k.
+
+    Floats have their total order. Complex numbers are ordered by real part, then imaginary part.
+    """
     element_type = array_of(lhs).element_type
     if not element_type.is_complex:
         kind = "TOTALORDER" if element_type.is_floating else None

@@ -17,7 +17,7 @@ _FRONTEND_ATTRIBUTES: Final = "mhlo.frontend_attributes"
 
 
 def mentions_any(strings: bytes, table: Mapping[str, Sequence[Rewrite]]) -> bool:
-    """Whether a module may contain operations of these names.
+    """Whether a module may contain operations that rewrites match.
 
     Args:
         strings: the strings in the module's bytecode.
@@ -37,7 +37,7 @@ def apply_rewrites(
 
     Operations are visited in program order, operations in regions before the enclosing one. The
     operations that a rewrite creates are visited next, but not by the same rewrite, nor by the
-    rewrites that led to it. So a rewrite may emit the operation that it matches, and the loop ends.
+    rewrites that led to it. So the loop ends even if a rewrite emits operations that it matches.
 
     Args:
         target: what the module is compiled for.
@@ -75,15 +75,15 @@ def apply_rewrites(
 
 
 def _nested_first(operations: list[ir.Operation]) -> list[ir.Operation]:
-    """Sort operations by depth: a rewrite of an operation replaces those in its regions too."""
+    """Sort operations, the deepest first: rewriting one also replaces those in its regions."""
     return sorted(operations, key=lambda one: sum(1 for _ in enclosing(one)), reverse=True)
 
 
 def _replace(operation: ir.Operation, values: Sequence[Value], created: list[ir.Operation]) -> None:
     """Replace the results by these values, and erase the operation.
 
-    The sharding and the frontend attributes move to the new operations that define the values. They
-    do not move to operations in between, whose shapes may differ.
+    The sharding and the frontend attributes move to the new operations that define the values. The
+    other new operations do not get them, because their shapes may differ.
     """
     if any(name in operation.attributes for name in (*SHARDINGS, _FRONTEND_ATTRIBUTES)):
         _move_annotations(operation, values, created)

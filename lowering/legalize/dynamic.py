@@ -102,7 +102,7 @@ def refuse_unbounded_sizes(module: ir.Operation, strings: bytes, name: str) -> N
 
 
 def legalize_bounded(target: Target, module: ir.Operation) -> None:
-    """Rewrite, in place, operations on bounded sizes that XLA gets wrong, and then @main."""
+    """Rewrite, in place, operations on bounded sizes that XLA gets wrong, and @main's signature."""
     # The operations that these rewrites create work at the bounds, and need no other rewrite.
     apply_rewrites(target, module, rewrites_for(target.platform, BOUNDED), revisit=False)
     main = main_function(module)

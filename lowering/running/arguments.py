@@ -46,11 +46,11 @@ class Leaf:
     """One array among the parameters, tuples flattened.
 
     Attributes:
-        target: the shape, the device and the sharding of the buffers that are passed.
+        target: the shape, the device and the sharding of the buffers passed to the runtime.
         shape: the declared shape.
         aval: the aval of a jax.Array that is passed without a copy; None for bounded sizes, where
             every array is copied.
-        is_static_array: whether it is an array of fixed sizes, and not a token.
+        is_static_array: whether the leaf is an array of fixed sizes, not a token.
         layout: the memory layout that buffers must have; None where only one layout exists.
         requested_layout: the layout that the program requests; None for the default layout.
         number, name: the number and name of the parameter.
@@ -76,7 +76,7 @@ class Leaf:
         self.path: Final = path
 
     def request_layout(self, layout: Any) -> None:
-        """Require the arrays of this leaf to have this layout of the runtime."""
+        """Require the arrays of this leaf to have `layout`, a layout object of the runtime."""
         requested, default = _parsed(layout), _parsed(self.target.default)
         if not is_same(self.target.shape, requested, default):
             self.layout, self.requested_layout = layout, requested
@@ -87,12 +87,12 @@ def _parsed(layout: Any) -> Layout:
 
 
 def target_of(leaf: ArrayShape | TokenShape, sharding: SingleDeviceSharding) -> Target:
-    """Return the target of the buffers that are passed for a leaf, sizes at their bounds."""
+    """Return the target of the buffers passed to the runtime for a leaf, with sizes at bounds."""
     return Target(passed_shape(leaf), sharding)
 
 
 def passed_shape(leaf: ArrayShape | TokenShape) -> ArrayShape:
-    """Return the shape of the buffers that are passed for a leaf."""
+    """Return the shape of the buffers passed to the runtime for a leaf, with sizes at bounds."""
     return leaf.at_bounds().with_layout(None) if isinstance(leaf, ArrayShape) else _TOKEN_SHAPE
 
 
@@ -104,7 +104,7 @@ class Arguments:
         program_shape: the parameters and the result.
         sharding: the sharding of arrays on the device.
         leaves: the array arguments, tuples flattened.
-        place: for messages, where there are several devices: " for replica 3"; else empty.
+        place: the device's role in messages, such as " for replica 3"; empty for one device.
         donated: the numbers of the leaves whose arrays a call consumes.
     """
 
@@ -142,7 +142,7 @@ class Arguments:
                 parameter.request_layout(layout)
 
     def by_position(self, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return positional and named arguments, all by position."""
+        """Return the positional and named arguments as one tuple, in parameter order."""
         names = self.program_shape.parameter_names
         if len(args) > len(names):
             raise self.wrong_count(len(args))
@@ -204,7 +204,7 @@ class Arguments:
     def refusal(
         self, leaf: Leaf, got: str, fix: str = "", expected: object = None
     ) -> ArgumentError:
-        """Return the error for a leaf's argument; `expected` is by default the leaf's shape."""
+        """Return the error for a leaf's argument; `expected` defaults to the leaf's shape."""
         return self.error(
             f"argument {leaf.number} ({leaf.name}){leaf.path}{self.place} must be "
             f"{expected or leaf.shape}, got {got}" + (f"\nfix: {fix}" if fix else ""),
@@ -227,7 +227,7 @@ class Arguments:
         )
 
     def flatten(self, args: tuple[Any, ...]) -> list[Any]:
-        """Return the leaves of the arguments, nested as the parameters are."""
+        """Return the leaves of arguments that are nested as the parameters are."""
         if len(args) != len(self.program_shape.parameters):
             raise self.wrong_count(len(args))
         flat: list[Any] = []
@@ -267,7 +267,7 @@ class Arguments:
         ]
 
     def is_accepted(self, value: Any, leaf: Leaf) -> bool:
-        """Whether `value` is passed for a leaf without a copy or further checks."""
+        """Return whether `value` can be passed for a leaf without a copy or further checks."""
         return (
             type(value) is _JaxArray
             and value.aval == leaf.aval
@@ -279,7 +279,7 @@ class Arguments:
         )
 
     def put(self, value: Any, leaf: Leaf) -> Any:
-        """Return `value` as a jax.Array that the runtime takes for a leaf, or as `Padded`."""
+        """Return `value` as the jax.Array for a leaf; as a `Padded` for a leaf of bounded sizes."""
         target = leaf.target
         if (
             type(value) is np.ndarray
@@ -320,7 +320,7 @@ class Arguments:
         return put if leaf.requested_layout is None else self._in_layout(put, leaf)
 
     def _padded(self, value: Any, leaf: Leaf, shape: ArrayShape) -> bounded.Padded:
-        """Pad `value` to the bounds; return it with its actual sizes."""
+        """Return `value` padded to the bounds of `shape`, with its actual sizes."""
         array = value if isinstance(value, jax.Array) else host_array(value)
         if array is None or type(value) in (bool, int, float, complex):
             raise self.refusal(leaf, describe(value), _numpy_fix(leaf))
@@ -350,9 +350,9 @@ class Arguments:
         )
 
     def _in_layout(self, array: jax.Array, leaf: Leaf) -> jax.Array:
-        """Return an array of the device in the layout of a leaf, copied if necessary.
+        """Return `array`, which is on the device, in the layout of a leaf; copy it if necessary.
 
-        An array in tiles is refused where the default layout has none: XLA can't read it.
+        Raise ArgumentError for a tiled array if the default layout has no tiles: XLA can't read it.
         """
         target = leaf.target
         text = array_layouts.layout_text(_layout_of(array))
@@ -379,7 +379,7 @@ class Arguments:
             raise self.refusal(leaf, describe(array), conversion_fix(array, target))
 
     def _check_array(self, value: Any, leaf: Leaf) -> jax.Array:
-        """Check a jax.Array that `is_accepted` did not accept."""
+        """Check a jax.Array that `is_accepted` did not accept; return it in the leaf's layout."""
         if isinstance(value, jax.core.Tracer):
             fix = "call it outside of jax.jit, jax.grad and other transformations"
             raise self.refusal(leaf, "a tracer of jax", fix)

@@ -1,7 +1,7 @@
-"""Arrays of bounded sizes, as a program takes and returns them.
+"""Convert arrays of bounded sizes to and from the padded arrays of a program.
 
 A program takes and returns arrays padded to their bounds, together with the actual sizes: see
-`lowering.legalize.dynamic`. The caller passes and gets arrays of the actual sizes.
+`lowering.legalize.dynamic`. The caller passes and receives arrays of the actual sizes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from builder.types.shape import ArrayShape, intern_array
 from lowering.pjrt.devices import Target
 
 SIZE: Final = intern_array(pt.s32, ())
-"""The shape of a size."""
+"""The shape of the scalar that passes the actual size of a bounded dimension."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def pad(array: Any, shape: ArrayShape) -> np.ndarray[Any, Any]:
 def passing_sizes(
     run: Callable[[list[Any]], list[Any]], positions: Sequence[int]
 ) -> Callable[[list[Any]], list[Any]]:
-    """Wrap `run`: the arguments at `positions` are `Padded`, and their sizes are appended."""
+    """Return `run`, wrapped to replace each `Padded` at `positions` and append its sizes."""
 
     def run_with_sizes(arguments: list[Any]) -> list[Any]:
         sizes: list[Any] = []
@@ -77,11 +77,13 @@ def slicing_results(
     bounded_dimensions: Sequence[tuple[int, int]],
     targets: Sequence[Target],
 ) -> Callable[[list[Any]], Any]:
-    """Wrap `pack`: the program returns padded results, followed by their actual sizes.
+    """Return `pack`, wrapped to slice the padded results of a program to their actual sizes.
+
+    The program returns the padded results, followed by the sizes.
 
     Args:
-        pack: packs the results, which have their actual sizes.
-        bounded_dimensions: the number of the result and the dimension of each size.
+        pack: packs the sliced results.
+        bounded_dimensions: for each size, the number of its result and the dimension.
         targets: the targets of the padded results.
     """
     count = len(targets)
@@ -102,7 +104,7 @@ def slicing_results(
 
 
 def _slice(array: jax.Array, sizes: list[int], target: Target) -> jax.Array:
-    """Return the first elements of an array along each dimension, on the same device."""
+    """Return the first `sizes` elements of an array along each dimension, on its device."""
     if is_host(target.device):
         # NumPy reads the memory of the device: one copy, and nothing is compiled.
         shape = intern_array(target.shape.element_type, tuple(sizes))
@@ -112,5 +114,5 @@ def _slice(array: jax.Array, sizes: list[int], target: Target) -> jax.Array:
 
 
 def is_host(device: Any) -> bool:
-    """Whether a device's memory is the host's."""
+    """Return whether a device uses the host's memory."""
     return bool(device.platform == "cpu")

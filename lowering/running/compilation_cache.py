@@ -1,19 +1,19 @@
-"""The compilation cache: executables on disk, which are read instead of compiled again.
+"""The compilation cache: a folder of executables, so that programs are not compiled again.
 
 An entry is a file as `executable.save` writes it. Its name is a checksum of everything that the
-compiler's output depends on: the module, the options (those of XLA_FLAGS too), the kind, numbers
-and arrangement of the devices, the features of a CPU, and the versions of jaxlib and of the
-platform's software. Source locations are omitted, so that adding a line above does not invalidate
-an entry. The locations in `hlo_text` are therefore those of the program that was compiled first.
+compiler's output depends on: the module, the options (including those in XLA_FLAGS), the kind,
+numbers and arrangement of the devices, the features of a CPU, and the versions of jaxlib and of the
+platform's software. Source locations are omitted, so that moving a program within its source file
+does not invalidate its entry. `hlo_text` therefore has the locations of the first compilation.
 
-Several processes may use a folder at the same time. Entries are written atomically; one that can't
-be read is compiled again and replaced. If the cache can't be used, programs are compiled, and there
-is one warning.
+Several processes may use a folder at the same time. Entries are written atomically. If an entry
+can't be read, the program is compiled again and the entry replaced. If the folder can't be used,
+programs are compiled each time, and one warning is issued.
 
-These programs are never cached: those that call Python functions of this process, those for devices
-of a topology, those whose compilation XLA dumps (xla_dump_to), and those on devices of several
-processes. The latter communicate while they compile: a process that found the program in the cache
-would leave the others waiting.
+Four kinds of programs are never cached: programs that call Python functions of this process,
+programs for devices of a topology, programs whose compilation XLA dumps (xla_dump_to), and programs
+on devices of several processes. Such processes communicate while they compile: a process that found
+the program in the cache would leave the other processes waiting.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from lowering.running.interrupts import deferred_interrupts
 from lowering.stablehlo.module import path_text, write_atomically
 
 VARIABLE: Final = "XLABUILDER_COMPILATION_CACHE"
-"""The environment variable that names the folder, if `use_compilation_cache` is not called."""
+"""The environment variable that names the folder if `use_compilation_cache` is not called."""
 
 _SUFFIX: Final = ".executable"
 _DEFAULT_MAX_BYTES: Final = 1 << 30
 _ABANDONED_SECONDS: Final = 3600.0
-"""The age of a temporary file at which its process has certainly ended."""
+"""The age of a temporary file from which it is considered abandoned by its process."""
 
 
 class _Cache:
-    """A folder of entries.
+    """A compilation cache in one folder.
 
     Attributes:
         folder: the folder.
@@ -63,7 +63,7 @@ class _Cache:
         self.is_checked = False
 
     def read(self, key: str, devices: Sequence[Any], options: Any) -> Any:
-        """Return the LoadedExecutable of a key; None if no entry can be read."""
+        """Return the LoadedExecutable in the entry of a key; None if no entry can be read."""
         if not self.is_checked:
             with contextlib.suppress(OSError):
                 warn_of_writers(self.folder.stat(), str(self.folder))
@@ -85,7 +85,7 @@ class _Cache:
         return loaded
 
     def write(self, key: str, devices: Sequence[Any], loaded: Any) -> None:
-        """Write the entry of a key."""
+        """Write an executable to the entry of a key."""
         try:
             payload = executables.serialized(loaded)
         except ValueError:
@@ -103,7 +103,7 @@ class _Cache:
             self.warn(error.strerror or str(error))
 
     def evict(self) -> None:
-        """Delete the least recently used entries until the others fit."""
+        """Delete the least recently used entries until the rest fits in `max_bytes`."""
         entries: list[tuple[float, int, str]] = []
         now = time.time()
         with os.scandir(self.folder) as files:
@@ -141,7 +141,7 @@ class _Cache:
 
 _LOCK: Final = threading.Lock()
 _IN_USE: list[_Cache | None] = []
-"""The cache, or None for no cache; empty until the environment is read."""
+"""One element: the cache, or None for no cache. Empty until the environment is read."""
 
 
 def use_compilation_cache(
@@ -149,19 +149,19 @@ def use_compilation_cache(
 ) -> None:
     """Cache compiled programs in a folder, and read them from there.
 
-    Without a call the environment variable XLABUILDER_COMPILATION_CACHE names the folder; without
-    that there is no cache. Several processes, versions and kinds of machines may use a folder at
-    the same time.
+    If this function is not called, the environment variable XLABUILDER_COMPILATION_CACHE names the
+    folder; if it is not set either, there is no cache. Several processes, versions and kinds of
+    machines may use a folder at the same time.
 
     Args:
-        folder: is created when it is first written to. Programs in it are executed: name one that
-            only you can write to. If other users can, the first compilation issues a
-            RuntimeWarning. None for no cache.
+        folder: the path of the folder, which is created when it is first written to; None for no
+            cache. Programs in the folder are executed, so only you should be able to write to it.
+            If other users can, the first compilation issues a RuntimeWarning.
         max_bytes: the maximal total size of the entries; the least recently used ones are deleted.
             None for no limit.
 
     Raises:
-        OperandError: `folder` is not a path, or `max_bytes` not a number.
+        OperandError: `folder` is not a path, or `max_bytes` is not a number.
 
     Example:
         >>> import builder as xb, lowering, pathlib, tempfile
@@ -201,7 +201,7 @@ _error: Final = functools.partial(error_of, OperandError, "use_compilation_cache
 
 
 def _cache() -> _Cache | None:
-    """Return the cache; None for no cache."""
+    """Return the cache in use; None if there is none."""
     with _LOCK:
         if not _IN_USE:
             folder = os.environ.get(VARIABLE)
@@ -210,7 +210,7 @@ def _cache() -> _Cache | None:
 
 
 def _key(devices: Sequence[Any], code: bytes, options: Any) -> str:
-    """Return a checksum of everything that the compiler's output depends on."""
+    """Return the key of a program: a checksum of all that the compiler's output depends on."""
     first = devices[0]
     parts = (
         b"1",  # to be changed with the meaning of these parts
@@ -246,7 +246,7 @@ def compile_or_read(
         code: the module's bytecode.
         options: the result of `compilation.compile_options` for these devices.
         callbacks: the Python functions that the module calls.
-        has_dumps: whether the options request dumps, which only a compilation writes.
+        has_dumps: whether the options request dumps, which are written only by compiling.
 
     Raises:
         ValueError: XLA can't compile the module; the message contains XLA's report.
@@ -266,6 +266,6 @@ def compile_or_read(
 
 
 def _is_cached(devices: Sequence[jax.Device]) -> bool:
-    """Whether programs for these devices are cached."""
+    """Return whether programs for these devices can be cached."""
     here = jax.process_index()
     return not any(topologies.is_absent(d) or d.process_index != here for d in devices)

@@ -81,18 +81,18 @@ def compile(
     callbacks: Sequence[Callable[..., Any] | None] = (),
     options: Mapping[str, Any] | None = None,
 ) -> Executable | ReplicatedExecutable | PartitionedExecutable:
-    """Compile a computation for a device, or for several.
+    """Compile a computation for one device or several.
 
-    The executable has no reference to the MLIR module.
+    The executable keeps no reference to the MLIR module.
 
     Args:
         computation: an XlaComputation, or what `lowering.load` accepts: a StablehloModule, the path
-            of a file, text, bytes, or a `Lowered`, `Traced` or `Exported` of jax. The executable is
-            called as the jax function is, with nested arguments.
+            of a file, text, bytes, or a `Lowered`, `Traced` or `Exported` of jax. An executable of
+            one of these three is called as the jax function is, with nested arguments.
         device: a jax.Device, "cpu", "gpu:1", ...; None for jax's default device. For several
-            devices the first; the others follow it on the same platform.
-        argument_shapes: the shape of each parameter, if a program is for arguments of any size, and
-            its parameters have unbounded sizes: f32[8,4] for f32[?,4].
+            devices, the first one; the next devices of its platform are used too.
+        argument_shapes: the shape of each parameter, required if parameters have unbounded sizes:
+            f32[8,4] for f32[?,4].
         num_replicas: how many replicas run the program at the same time, each on its own
             arguments; `XlaBuilder.replica_id` distinguishes them.
         num_partitions: the number of partitions of each replica. If a parameter, a result or an op
@@ -103,39 +103,40 @@ def compile(
             and so on. They may include devices of other processes that compute together. By
             default, the devices of all processes are used if exactly that many are needed.
         results: how replicas, or partitions with their own arrays, return their results: "list",
-            a list of them, or "sharded", arrays with a row for each device, sharded over them.
-        donate: the names or numbers of parameters whose memory the program takes over, with all
-            arrays of a tuple: XLA writes results of the same size there. A call consumes their
-            jax.Arrays. Other arguments are copied first, and an array that no result fits is not
-            consumed.
+            a list with the result of each device, or "sharded", arrays with a row for each device,
+            sharded over the devices.
+        donate: the names or numbers of parameters whose memory XLA may reuse for results of the
+            same size; all arrays of a tuple are donated. A call consumes the jax.Arrays passed for
+            these parameters. Other arguments are copied first, and an array that no result fits is
+            not consumed.
         callbacks: the Python functions that a module of jax calls by index (pure_callback,
             io_callback, debug.print), since a module does not contain them. Each takes arrays and
             returns an array or a tuple of arrays; tokens are not passed. None for a function that
             is never called.
         options: compiler options by name. "optimization_level": from 0, which compiles quickest,
             to 3, which optimizes most; XLA's choice by default. "default_precision": "default",
-            "high" or "highest", for dot products and convolutions without a precision. And the
-            flags of XLA's compiler for the platform, such as "xla_cpu_enable_fast_math": a bool, a
-            number or a string; a list for a flag of several names. They override those of the
-            environment.
+            "high" or "highest", for dot products and convolutions without a precision. The other
+            options are flags of XLA's compiler for the platform, such as
+            "xla_cpu_enable_fast_math": a bool, a number or a string; a list for a flag that takes
+            several names. They override the flags in the environment.
 
     Returns:
-        A callable Executable; for several replicas or partitions, or for sharded results, a
-        ReplicatedExecutable; for partitions of a program with shardings a PartitionedExecutable,
+        A callable Executable. For several replicas or partitions, or for `results="sharded"`, a
+        ReplicatedExecutable. For partitions of a program with shardings, a PartitionedExecutable,
         whose arguments and results are arrays sharded over the devices. For devices of a
-        `lowering.topology` an UnloadedExecutable.
+        `lowering.topology`, an UnloadedExecutable.
 
     Raises:
-        LoweringError: StableHLO can't express the computation; its sizes can't be inferred for
+        LoweringError: StableHLO can't express the computation; its sizes can't be inferred from
             `argument_shapes`.
         ArgumentError: `argument_shapes` do not match the parameters.
-        CompileError: XLA can't compile it for this device; an operation across devices needs other
-            devices; arrays on the device can't have a requested layout; a sharding does not fit
-            the partitions or has shards of different sizes.
-        DeviceError: a device does not exist, or there are not enough.
-        OperandError: neither a computation nor what `lowering.load` accepts; a number below 1; a
-            donated parameter that does not exist, has no memory of fixed size, or is donated
-            already; an option that does not exist, or with a wrong value.
+        CompileError: XLA can't compile the program for this device; an operation across devices
+            needs other devices; arrays on the device can't have a requested layout; a sharding does
+            not fit the partitions or has shards of different sizes.
+        DeviceError: a device does not exist, or there are not enough devices.
+        OperandError: `computation` is neither a computation nor what `lowering.load` accepts; a
+            number is below 1; a donated parameter does not exist, has no memory of fixed size, or
+            is donated already; an option does not exist or has a wrong value.
 
     Example:
         >>> import lowering
@@ -243,7 +244,7 @@ _SIZES_FIX: Final = (
 
 
 def _check_callbacks(callbacks: Any) -> None:
-    """Refuse anything but functions and None in a list or tuple."""
+    """Raise OperandError unless `callbacks` is a list or tuple of functions and None."""
     if not isinstance(callbacks, (list, tuple)):
         rule = f"callbacks must be a list of functions, got {brief(callbacks)}"
         raise error_of(OperandError, "compile", rule)
@@ -254,7 +255,7 @@ def _check_callbacks(callbacks: Any) -> None:
 
 
 def _check_sizes(name: str, shape: ProgramShape, *, has_rows: bool) -> None:
-    """Refuse unbounded sizes of parameters and results; with rows also bounded ones."""
+    """Raise an error for unbounded sizes in a program's shape; with rows, for bounded ones too."""
     named = dict(zip(shape.parameter_names, shape.parameters, strict=True))
     places = [(f"parameter {n}", s) for n, s in named.items()]
     for place, part in [*places, ("the result", shape.result)]:
@@ -276,12 +277,12 @@ def _check_sizes(name: str, shape: ProgramShape, *, has_rows: bool) -> None:
 
 
 def _with_sizes(leaf: ArrayShape | TokenShape) -> str:
-    """Return the text of a shape with 8 for each unbounded size, as an example."""
+    """Return the text of a shape with 8 in place of each unbounded size, for an example."""
     return str(leaf).replace("?", "8")
 
 
 def _first_reason(report: str) -> str:
-    """Return the sentence of XLA's report that has the reason."""
+    """Return the sentence with the reason from XLA's report."""
     lines = [line.strip() for line in report.splitlines() if line.strip()]
     errors = [line for line in lines if "error:" in line]
     reason = errors[0].split("error:", 1)[1] if errors else (lines[0] if lines else "no reason")

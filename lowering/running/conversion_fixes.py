@@ -1,4 +1,4 @@
-"""The code that converts a rejected array into the argument that a parameter takes."""
+"""Suggest code that converts a rejected array to the type and sizes of its parameter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lowering.pjrt.devices import Target
 
 
 def conversion_fix(array: Any, target: Target) -> str:
-    """Return the fix for an array of the wrong dtype or sizes; the sizes if none is certain."""
+    """Return the fix for a wrong dtype or wrong sizes; it only names the sizes if ambiguous."""
     dtype = pt.dtype_text(target.dtype)
     try:
         pt.from_dtype(array.dtype)
@@ -29,7 +29,7 @@ def conversion_fix(array: Any, target: Target) -> str:
 
 
 def _rearrangement(sizes: tuple[int, ...], expected: tuple[int, ...]) -> tuple[str, str | None]:
-    """Return the verb and the code that change the sizes of an array; None if that is ambiguous."""
+    """Return the verb and the code that change an array's sizes; no code (None) if ambiguous."""
     if sizes == expected:
         return "", ""
     if sorted(sizes) == sorted(expected):

@@ -1,9 +1,8 @@
 """Donation by name: `lowering.compile(..., donate=["state"])`.
 
-The arguments are marked in a copy of the module, in the same way as by
-`XlaBuilder.add_buffer_donor`, so that a module from a file can be compiled with donation too. XLA
-writes results of the same size to the memory of the arguments. An argument is not deleted if no
-result fits its memory.
+The donated arguments are marked in a copy of the module, as `XlaBuilder.add_buffer_donor` marks
+them, so that a module from a file can be compiled with donation too. XLA writes results of the same
+size to the memory of donated arguments. An argument is not deleted if no result fits its memory.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from lowering.mlir.operations import argument_attributes, main_function, set_arg
 from lowering.pjrt.nesting import named_leaves
 
 Parameters = str | int | Collection[str | int]
-"""Parameters by their names or numbers; a single one needs no list."""
+"""Names or numbers of parameters; a single name or number needs no list."""
 
 
 def with_donors(module: ir.Module, name: str, shape: ProgramShape, donate: Parameters) -> Any:
@@ -35,7 +34,7 @@ def with_donors(module: ir.Module, name: str, shape: ProgramShape, donate: Param
         donate: the parameters; all arrays of a tuple are donated.
 
     Returns:
-        The operation of the copy, which has the attributes of an `ir.Module` that are used: body,
+        The copy as an operation, which has the attributes of `ir.Module` that its users need: body,
         context, operation. The module itself if nothing is donated.
 
     Raises:
@@ -85,7 +84,7 @@ def parameter_numbers(
         op, role: the function and its argument, for messages.
         name: the computation's name, for messages.
         names: the parameters' names, in order.
-        parameters: the value of the argument.
+        parameters: the value that the user passed for `role`.
 
     Raises:
         OperandError: a parameter does not exist or is listed twice, or an entry is neither a name

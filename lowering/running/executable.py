@@ -16,7 +16,7 @@ from lowering.running.steps import Steps, accepts_numpy, are_same, direct_call, 
 from lowering.stablehlo.call_tree import CallTree
 
 _MOST_KEPT: Final = 16
-"""The number of argument signatures that a function of nested arguments keeps."""
+"""The number of argument signatures cached for an executable of a jax function."""
 
 
 class Executable(CompiledProgram):
@@ -37,23 +37,23 @@ class Executable(CompiledProgram):
     bounds; it is copied and padded.
 
     An executable of a jax function (a `Lowered`, `Traced` or `Exported`) is called as the function
-    is: with arguments nested in dicts, lists and other trees of jax.tree_util, and by name where
-    they were by name. It returns such trees too.
+    is: with arguments nested in dicts, lists and other trees of jax.tree_util. Arguments that the
+    jax function took by name are passed by name. The result is such a tree too.
 
     The result is a jax.Array, or a Python tuple nested as the computation's root is, with None for
-    tokens. Elements have exactly the computation's types, 64-bit ones included, whatever jax's x64
-    flag, and arrays have the computation's layouts. An array of bounded sizes has its actual sizes,
-    for which the call waits.
+    tokens. Elements have exactly the computation's types, also 64-bit types when jax's x64 flag is
+    off, and arrays have the computation's layouts. An array of bounded sizes is returned with its
+    actual sizes; the call waits for the program, which computes them.
 
     A call waits for the end of a program that reads an infeed, writes an outfeed or calls Python
-    functions: send the values that it reads before the call, or in another thread. It also waits
-    for a program that calls registered functions on CPU that can report an error, and for one that
-    needs more memory than the device has.
+    functions: send the values for an infeed before the call, or in another thread. A call also
+    waits for a program that calls registered functions on CPU that can report an error, and for a
+    program that needs more memory than the device has.
 
     Attributes:
         name: the computation's name.
         program_shape: the parameters and the result.
-        device: the jax.Device that it runs on.
+        device: the jax.Device that the program runs on.
 
     Example:
         >>> import builder as xb, lowering, numpy as np
@@ -98,7 +98,7 @@ class Executable(CompiledProgram):
             self.__call__ = self._calling_with(info.tree)
 
     def _calling_with(self, tree: CallTree) -> Callable[..., Any]:
-        """Return a function of the jax function's arguments, which calls jaxlib like a jit."""
+        """Return a function of the jax function's arguments that calls jaxlib as jax.jit does."""
 
         def on_miss(*args: Any, **by_name: Any) -> tuple[Any, Any]:
             values = tree.flatten(self.name, args, by_name)
@@ -137,14 +137,14 @@ class Executable(CompiledProgram):
     # For `lowering.jit`, which nests arguments and results differently
 
     def run_flat(self, arrays: Sequence[Any]) -> tuple[Any, bool]:
-        """Return the result, and whether no argument was copied except from NumPy arrays."""
+        """Return the result, and whether only NumPy arrays among the arguments were copied."""
         prepared = self._steps.prepare(tuple(arrays))
         return self._steps.run(prepared), are_same(prepared, arrays, allow_numpy=True)
 
     def call_data(self, structure: Any, *, from_host: bool = False) -> Any:
         """Return what jaxlib needs to execute the program without Python; None if it can't.
 
-        The result is for `execution.tree_caller`.
+        `execution.tree_caller` uses this data.
 
         Args:
             structure: the PyTreeDef of the result.
@@ -162,7 +162,7 @@ class Executable(CompiledProgram):
         )
 
     def raise_translated(self, error: RuntimeError | ValueError, arrays: Sequence[Any]) -> None:
-        """Raise the xlabuilder error for a jaxlib error; return if there is none."""
+        """Raise this library's error for an error of jaxlib; return if there is no such error."""
         self._steps.raise_translated(error, arrays)
 
     def __repr__(self) -> str:

@@ -1,9 +1,9 @@
-"""Files of executables: compiled programs that are loaded without compiling again.
+"""The file format of executables: compiled programs that load without compiling.
 
 A file begins with eight magic bytes, the format's version, the length of the header and a checksum
-of the rest: the header, in JSON, which describes the program and what it was compiled with and for,
-and jaxlib's own bytes. jaxlib crashes on damaged bytes, so they are passed to it only after the
-checksum and the header were verified.
+of the rest. The rest is the header and the payload. The header is JSON that describes the program,
+the devices, and the versions that compiled it. The payload is the executable serialized by jaxlib.
+jaxlib crashes on a damaged payload, so the checksum and the header are verified first.
 
 A file contains machine code. The checksum protects against accidents, not against malice.
 """
@@ -36,14 +36,14 @@ _PREFIX: Final = struct.Struct("<8sII")
 _DIGEST: Final = 32
 
 CODE_MODE: Final = 0o644
-"""The most permissions of a new file of machine code: other users can't write to it."""
+"""The maximal permissions of a new file of machine code: other users can't write to it."""
 
 
 class UnusableError(Exception):
     """A file is not an executable, or can't be loaded; the message has the reason and the fix.
 
     Attributes:
-        detail: the report of the library underneath.
+        detail: the report of jaxlib or of the operating system.
     """
 
     def __init__(self, reason: str, fix: str, detail: str = "") -> None:
@@ -53,11 +53,11 @@ class UnusableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The content of a file.
+    """The content of an executable's file.
 
     Attributes:
         header: the description of the program.
-        payload: jaxlib's bytes.
+        payload: the executable serialized by jaxlib.
     """
 
     header: Mapping[str, Any]
@@ -67,13 +67,13 @@ class Content:
 def packed(
     info: ProgramInfo | None, devices: Sequence[Any], payload: bytes, key: str = ""
 ) -> list[bytes]:
-    """Return the content of a file, in pieces.
+    """Return the bytes of an executable's file, in pieces.
 
     Args:
-        info: the program's metadata; None in the compilation cache, whose readers have it.
-        devices: the devices that it was compiled for.
-        payload: jaxlib's bytes.
-        key: its key in the compilation cache.
+        info: the program's metadata; None for the compilation cache, where readers already have it.
+        devices: the devices that the program was compiled for.
+        payload: the executable serialized by jaxlib.
+        key: the program's key in the compilation cache.
     """
     first = devices[0]
     header = {
@@ -103,7 +103,7 @@ def _digest(*pieces: bytes | memoryview) -> bytes:
 
 
 def _program_header(info: ProgramInfo) -> dict[str, Any]:
-    """Return the part of the header from which `load_executable` creates a ProgramInfo."""
+    """Return the header fields from which `load_executable` creates a ProgramInfo."""
     shape, partitioning = info.shape, info.partitioning
     return {
         "name": info.name,
@@ -121,10 +121,10 @@ def _program_header(info: ProgramInfo) -> dict[str, Any]:
 
 
 def unpacked(data: bytes) -> Content:
-    """Return the content of a file.
+    """Return the content of a file, from its bytes.
 
     Raises:
-        UnusableError: it is not an executable, is damaged, or has another format.
+        UnusableError: the file is not an executable, is damaged, or has another format version.
     """
     check_magic(data)
     fix = "copy it again, or save the executable again"
@@ -154,7 +154,7 @@ def unpacked(data: bytes) -> Content:
 
 
 def check_magic(data: bytes) -> None:
-    """Raise UnusableError for a file that does not begin like an executable."""
+    """Raise UnusableError if a file does not begin with the magic bytes of executables."""
     if data.startswith(EXECUTABLE_MAGIC):
         return
     if data.startswith(mlir.BYTECODE_MAGIC):

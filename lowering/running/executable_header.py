@@ -1,7 +1,7 @@
-"""The header of an executable's file: the metadata of the program, checked against the program.
+"""Read the header of an executable's file, and check it against the program.
 
 A header may be wrong even if the checksum of the file is right. XLA would abort, or read memory
-beyond an array, if the numbers of devices or the shapes differed from those of the program.
+beyond an array, if the header's numbers of devices or shapes differed from the program's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SAVE_AGAIN: Final = "save it again"
 
 
 def read_program(header: Mapping[str, Any]) -> ProgramInfo:
-    """Return the program's metadata.
+    """Return the program's metadata from the header.
 
     Raises:
         UnusableError: a field is missing, or its value is invalid.
@@ -90,7 +90,7 @@ def _expect(kind: type, values: Sequence[object]) -> None:
 
 
 def check_counts(info: ProgramInfo, payload: bytes) -> None:
-    """Raise UnusableError if the program was compiled for other numbers of devices."""
+    """Raise UnusableError if the header's numbers of replicas and partitions are wrong."""
     compiled = executables.compiled_counts(payload)
     expected = info.num_replicas, info.num_partitions
     if compiled is not None and compiled != expected:
@@ -102,7 +102,7 @@ def check_counts(info: ProgramInfo, payload: bytes) -> None:
 
 
 def check_shapes(info: ProgramInfo, loaded: Any) -> None:
-    """Raise UnusableError if the program has other arguments or results on each device."""
+    """Raise UnusableError if the header's shapes differ from the program's on each device."""
     parameters, results = executables.device_shapes(loaded)
     tilings: tuple[list[str] | None, list[str] | None] = (None, None)
     if info.partitioning is not None:
@@ -127,7 +127,7 @@ def check_shapes(info: ProgramInfo, loaded: Any) -> None:
 def _on_device(
     shapes: Sequence[Shape], tilings: Sequence[str] | None, *, in_rows: bool
 ) -> list[str]:
-    """Return the shapes of arguments or results on one device, followed by bounded sizes."""
+    """Return the texts of shapes on one device, followed by a scalar for each bounded size."""
     texts, sizes = [], []
     for number, shape in enumerate(shapes):
         if not isinstance(shape, ArrayShape):

@@ -1,4 +1,4 @@
-"""Select the class of a compiled program: for one device, replicas, partitions or a topology."""
+"""Select the class of executable for a compiled program."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from lowering.running.topology import UnloadedExecutable
 
 
 def executable_of(loaded: Any, info: ProgramInfo, devices: Sequence[jax.Device]) -> Any:
-    """Return the executable of a compiled program.
+    """Return a compiled program as an executable of the class that fits it.
 
     Args:
-        loaded: jaxlib's LoadedExecutable, or jaxlib's Executable if `devices` are those of a
-            topology without hardware.
+        loaded: jaxlib's LoadedExecutable; for devices of a topology, jaxlib's Executable.
         info: the program's metadata.
-        devices: the devices that it was compiled for.
+        devices: the devices that the program was compiled for.
     """
     if topologies.is_absent(devices[0]):
         return UnloadedExecutable(loaded, info, devices)

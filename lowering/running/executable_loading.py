@@ -29,7 +29,10 @@ from lowering.stablehlo.module import path_text, read_file
 
 
 def _check_start(file: BinaryIO, _size: int, path: str) -> None:
-    """Refuse other files by their first bytes, before the rest is read."""
+    """Raise UnusableError for files of other formats before the rest is read.
+
+    Issue a warning if other users can write to the file.
+    """
     check_magic(file.read(4096))
     file.seek(0)
     warn_of_writers(os.fstat(file.fileno()), display_name(path))
@@ -43,16 +46,17 @@ def load_executable(
 ) -> Any:
     """Load an executable that `save` wrote. Nothing is compiled.
 
-    It requires devices of the kind that it was compiled for, the same versions of jaxlib and of the
-    platform's software, and a CPU with all features that it was compiled for. Register the
-    functions of its custom calls before loading it. Load only files that you trust: they contain
-    machine code. A file that other users of the machine can write to causes a RuntimeWarning.
+    An executable requires devices of the kind that it was compiled for, the same versions of jaxlib
+    and of the platform's software, and a CPU with all features that it was compiled for. Register
+    the functions of its custom calls before loading it. Load only files that you trust: they
+    contain machine code. If other users of the machine can write to the file, a RuntimeWarning is
+    issued.
 
     Args:
         path: the file.
         device: the device, or the first of several; None for jax's default device, or the first of
             the platform that the file is for.
-        devices: all devices, instead of `device`, as for `lowering.compile`.
+        devices: all devices, instead of `device`, in the order of `lowering.compile`.
 
     Returns:
         An executable of the kind that was saved.
@@ -61,7 +65,7 @@ def load_executable(
         ModuleFileError: the file can't be read, is damaged or of another kind, or does not match
             the devices, jaxlib or the machine.
         DeviceError: a device does not exist.
-        CompileError: a function that it calls is not registered.
+        CompileError: a function that the executable calls is not registered.
 
     Example:
         >>> import builder as xb, lowering, numpy as np, pathlib, tempfile
@@ -86,10 +90,10 @@ def load_executable(
 
 
 def _load(content: Content, device: DeviceLike, devices: Sequence[DeviceLike] | None) -> Any:
-    """Return the executable of a file.
+    """Return the executable from the content of a file.
 
     Raises:
-        UnusableError: it does not match the devices, jaxlib or the machine.
+        UnusableError: the file does not match the devices, jaxlib or the machine.
     """
     header = content.header
     if header.get("program", "") is None:
@@ -170,7 +174,7 @@ def _devices(
 
 
 def _check_device(header: Mapping[str, Any], device: jax.Device) -> None:
-    """Raise UnusableError if a device can't run the program."""
+    """Raise UnusableError if the device can't run the program that the header describes."""
     platform, kind = header["platform"], header["device_kind"]
     if topologies.is_absent(device):
         raise UnusableError(

@@ -1,8 +1,7 @@
-"""Failures of running programs: whether a call waits for them, and the errors that it raises.
+"""Failures of running programs: decide whether a call waits for the end, and raise errors.
 
-A call returns before the program has ended, as in jax: a later failure is reported by XLA when a
-result is read. Where a failure is likely, the call waits instead, and raises an error that names
-the cause.
+A call returns before the program has ended, as in jax: XLA reports a later failure when a result is
+read. If a failure is likely, the call waits instead, and raises an error that names the cause.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from lowering.running.program import ProgramInfo
 
 
 def must_wait(info: ProgramInfo, loaded: Any, device: jax.Device) -> bool:
-    """Whether a call waits for the end of the program.
+    """Return whether a call waits for the end of the program.
 
-    It waits for programs that call Python, that call a registered function on CPU that can report
-    an error, or that need more memory than the device has.
+    A call waits for programs that call Python, that call a registered function on CPU that can
+    report an error, or that need more memory than the device has.
     """
     if info.callbacks or (info.handlers and device.platform == "cpu"):
         return True
@@ -35,9 +34,9 @@ def must_wait(info: ProgramInfo, loaded: Any, device: jax.Device) -> bool:
 
 
 def may_lack_memory(loaded: Any) -> bool:
-    """Whether a program needs so much memory that the host may not have it.
+    """Return whether a program needs enough memory for an out-of-memory error to be possible.
 
-    Small programs skip the translation of out-of-memory errors, which would slow down each call.
+    Calls of smaller programs do not translate such errors: translation slows down each call.
     """
     return sum(_memory(loaded).values()) > _LITTLE_MEMORY
 
@@ -70,13 +69,13 @@ def _memory_of(device: jax.Device) -> float:
 
 
 def check_numbers(name: str, results: Sequence[jax.Array]) -> None:
-    """Raise FloatingPointError for a NaN or an infinity, where jax's flags request it.
+    """Raise FloatingPointError for a NaN or an infinity, if jax's flags request it.
 
-    jax does this itself for the calls that jaxlib executes without Python.
+    jax checks the results of calls that jaxlib executes without Python itself.
 
     Args:
         name: the program's name.
-        results: its results.
+        results: the program's results.
     """
     # Reading the flags through jax.config is much slower.
     nans, infs = jax.debug_nans.value, jax.debug_infs.value
@@ -91,11 +90,11 @@ def check_numbers(name: str, results: Sequence[jax.Array]) -> None:
 def raise_execution_error(
     error: RuntimeError | ValueError, info: ProgramInfo, loaded: Any, where: str
 ) -> None:
-    """Raise ExecutionError if jaxlib reports that memory ran out, or that a handler failed.
+    """Raise ExecutionError if `error` reports that memory ran out or that a handler failed.
 
     Args:
-        error: raised by a call, or by waiting for its end.
-        info: the program.
+        error: jaxlib's error, raised by the call or by waiting for its end.
+        info: the program's metadata.
         loaded: the LoadedExecutable.
         where: the device or devices, for messages.
     """

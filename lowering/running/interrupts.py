@@ -1,10 +1,10 @@
-"""Interrupts that arrive while XLA compiles.
+"""Defer interrupts that arrive while XLA compiles.
 
-jaxlib 0.10 lets Python handle signals while it waits for the compiler. An exception of a handler
-(KeyboardInterrupt) ends the waiting, but the compiler continues in a thread of XLA. If the process
-ends then, XLA's client is destroyed below that thread, which may crash (status 139). Python can't
-wait for the thread, and compiling in another Python thread is slower. jaxlib 0.12 handles signals
-when XLA returns, and this module does so for all versions.
+jaxlib 0.10 lets Python handle signals while it waits for the compiler. An exception raised by a
+handler (KeyboardInterrupt) ends the wait, but the compiler continues in a thread of XLA. If the
+process then exits, XLA's client is destroyed while that thread still uses it, and the process may
+crash (status 139). Python can't wait for the thread, and compiling in another Python thread is
+slower. jaxlib 0.12 handles signals after XLA returns; this module does the same for all versions.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from types import FrameType
 from typing import Any, Final
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-"""The signals that request the end of a process."""
+"""The signals that are deferred: they request the end of the process."""
 
 
 @contextmanager
 def deferred_interrupts() -> Iterator[None]:
-    """Call Python's handlers of Ctrl-C and SIGTERM after the block.
+    """Defer Python's handlers of SIGINT (Ctrl-C) and SIGTERM until the block ends.
 
     A second signal is handled at once.
     """

@@ -43,7 +43,7 @@ class UnusableError(Exception):
     """A file is not an executable, or can't be loaded; the message has the reason and the fix.
 
     Attributes:
-        detail: the report of jaxlib or of the operating system.
+        detail: the text of the error that caused this one; empty if there is none.
     """
 
     def __init__(self, reason: str, fix: str, detail: str = "") -> None:

@@ -50,7 +50,7 @@ class _Call(NamedTuple):
         leaves: their leaves.
         tree: their structure.
         static: the static arguments.
-        static_key: a hashable key of these.
+        static_key: a hashable key of the static arguments.
     """
 
     nested: Any
@@ -105,15 +105,17 @@ class JittedFunction:
     def _call_uncached(
         self, static: tuple[Any, ...], static_key: tuple[Any, ...], /, *args: Any, **by_name: Any
     ) -> tuple[Any, Any]:
-        """Call the function with arguments that jaxlib does not recognize.
+        """Call the function for arguments that are not in the cache of jaxlib's function.
 
         Args:
-            static, static_key: the static arguments and their key from `Signature.bind`, which has
-                then bound the other arguments too; else empty.
-            args, by_name: the other arguments.
+            static, static_key: the static arguments and their key from `Signature.bind`; empty if
+                there are none.
+            args, by_name: the other arguments. `Signature.bind` has bound them already if there are
+                static arguments.
 
         Returns:
-            The result, and the data with which jaxlib can execute the next such call; or None.
+            The result, and the data for jaxlib to execute equal calls without Python; None instead
+            of the data if jaxlib can't.
         """
         signature = self._signature
         passed = None
@@ -139,7 +141,7 @@ class JittedFunction:
         return caller(*arrays), None
 
     def _call_flat(self, call: _Call) -> tuple[Any, Any]:
-        """Call the function as `_call_uncached` does, with flattened arguments."""
+        """Call the function with flattened arguments; return the same as `_call_uncached`."""
         try:
             entry = self._cache.quick[call.tree, call.static_key, descriptions(call.leaves)]
         except (KeyError, TypeError, ValueError, RecursionError, SystemError):
@@ -161,7 +163,7 @@ class JittedFunction:
     def _raise_translated(
         self, error: Exception, args: tuple[Any, ...], by_name: Mapping[str, Any]
     ) -> None:
-        """Raise the library's error for an error of jaxlib, if there is one."""
+        """Raise this library's error for an error of jaxlib; return if there is no such error."""
         bound, _, static_key = self._signature.bind(args, by_name)
         _, leaves, tree = self._flatten(bound)
         try:
@@ -213,7 +215,7 @@ class JittedFunction:
         return lower(self.computation(*args, **by_name))
 
     def compile(self, /, *args: Any, **by_name: Any) -> Executable:
-        """Return the executable of `computation`; later calls with such arguments use it.
+        """Return the executable of `computation`; later calls with equal shapes use it.
 
         Raises:
             ArgumentError, XlaError: as for a call.
@@ -233,21 +235,21 @@ class JittedFunction:
     # Callers
 
     def _caller(self) -> Callable[..., Any]:
-        """Return the function that `__call__` calls."""
+        """Return the function that executes calls; `__call__` delegates to it."""
         if self._signature.has_static:
             return self._call_with_static
         return self._tree_caller((), ())
 
     def _tree_caller(self, static: tuple[Any, ...], key: tuple[Any, ...]) -> Callable[..., Any]:
-        """Return a function of jaxlib's, which calls Python for arguments that are new to it."""
+        """Return a jaxlib function that calls Python only for arguments of a new signature."""
         on_miss = functools.partial(self._call_uncached, static, key)
         return execution.tree_caller(self.name, MOST_KEPT, on_miss)
 
     def _call_with_static(self, /, *args: Any, **by_name: Any) -> Any:
-        """Call the function of jaxlib's for the static arguments.
+        """Call the jaxlib function for the values of the static arguments.
 
-        There is one for each set of them: jaxlib would compare them by ==, which equates 1 and
-        True.
+        Each set of static values has its own jaxlib function. A single function would compare
+        static values by ==, which equates 1 and True.
         """
         dynamic, static, key = self._signature.bind(args, by_name)
         caller = self._cache.callers.get(key)
@@ -258,12 +260,13 @@ class JittedFunction:
     def _flat_caller(
         self, static: tuple[Any, ...], key: tuple[Any, ...], tree: Any
     ) -> Callable[..., Any]:
-        """Return a function of jaxlib, of the arrays in arguments of one structure.
+        """Return a jaxlib function of the flattened arrays in arguments of one structure.
 
-        It is used for arguments that jaxlib can't flatten, because of dataclasses, and for NumPy
-        arrays. jaxlib transfers NumPy arrays fastest when it executes a program. But it may read
-        their memory while the program runs, and converts 64-bit elements to 32 bits if jax's x64
-        flag is off. So it receives copies, and no 64-bit elements (`copy_numpy`).
+        This function is used for arguments that jaxlib can't flatten, because they contain
+        dataclasses, and for NumPy arrays. jaxlib transfers NumPy arrays fastest when it executes a
+        program. But jaxlib may read their memory while the program runs, and converts 64-bit
+        elements to 32 bits if jax's x64 flag is off. So jaxlib receives copies of NumPy arrays, and
+        none with 64-bit elements (`copy_numpy`).
         """
 
         def on_miss(*arrays: Any) -> tuple[Any, Any]:
@@ -276,7 +279,7 @@ class JittedFunction:
     # Running
 
     def _record_and_run(self, call: _Call) -> tuple[Any, Any]:
-        """Call the function as `_call_flat` does, with arguments that `quick` does not have."""
+        """Call the function as `_call_flat` does, for arguments without an entry in `quick`."""
         # Raises if the arguments can't be compared.
         call = _Call(*self._flatten(call.nested), call.static, call.static_key)
         if any(type(leaf) is XlaOp for leaf in call.leaves):
@@ -292,7 +295,7 @@ class JittedFunction:
         return result
 
     def _run(self, entry: Entry, call: _Call) -> tuple[Any, Any]:
-        """Execute the recording of an entry on the device of the arguments."""
+        """Execute an entry's recording on the arguments' device; return as `_call_flat` does."""
         device = self._device_for(call)
         executable = self._executable(entry, device)
         entry.executable = executable
@@ -319,7 +322,7 @@ class JittedFunction:
         )
 
     def _device_for(self, call: _Call) -> jax.Device:
-        """Return the device that the arguments are committed to; else the default one."""
+        """Return the device that the arguments are committed to; else the default device."""
         if self._device is not None:
             return device_argument(self.name, self._device)
         committed: dict[jax.Device, int] = {}
@@ -363,7 +366,7 @@ class JittedFunction:
             )
 
     def _invalid_tree(self, args: tuple[Any, ...]) -> str:
-        """Return the argument that can't be flattened, for messages."""
+        """Return the message prefix that names the argument that can't be flattened; or empty."""
         for name, value in zip(self._signature.names, args, strict=True):
             try:
                 flatten_dataclasses(value)
@@ -405,7 +408,7 @@ class JittedFunction:
     def _recording_of(
         self, args: tuple[Any, ...], by_name: dict[str, Any]
     ) -> tuple[_Call, Entry, Recording]:
-        """Return the recording for arguments; some may be shapes."""
+        """Return the call, cache entry and recording for arguments, some of which may be shapes."""
         dynamic, static, key = self._signature.bind(args, by_name)
         call = _Call(*self._flatten(dynamic), static, key)
         shapes = self._shapes(call, allow_shapes=True)
@@ -425,10 +428,10 @@ class JittedFunction:
             call: the arguments.
             shapes: the shapes of their leaves.
             enclosing: the builder that records a call of the function; None for a program.
-            captured: the values of `enclosing` that the function uses are appended.
+            captured: a list to which the values of `enclosing` that the function uses are appended.
 
         Returns:
-            The recording, and whether other calls may use it.
+            The recording, and whether other calls can use it.
         """
         structures: list[Any] = []
 
@@ -488,7 +491,7 @@ class JittedFunction:
     # Calls in other computations
 
     def _record_call(self, call: _Call) -> Any:
-        """Record a call in the computation of the XlaOps among the arguments."""
+        """Record a call of the function in the computation that the XlaOp arguments belong to."""
         leaves = call.leaves
         builder = resolve_builder("jit", *[leaf for leaf in leaves if type(leaf) is XlaOp])
         with rollback_on_error(builder):
@@ -533,7 +536,7 @@ _error: Final = functools.partial(error_of, OperandError, "jit")
 
 
 def _run_executable(entry: Entry, executable: Executable, leaves: Sequence[Any]) -> tuple[Any, Any]:
-    """Return the result, and the data with which jaxlib can execute such calls alone, or None."""
+    """Return the result, and the data for jaxlib to execute equal calls without Python, or None."""
     recording = entry.recording
     assert recording is not None  # recorded first
     result, is_direct = executable.run_flat(leaves)
@@ -580,13 +583,13 @@ def jit(
     """Compile a function of XlaOps for the arrays that it is called with.
 
     The function is recorded and compiled when it is first called with arguments of new shapes,
-    element types or nesting, or with new static values; later calls run the compiled program. Calls
-    are bound by the function's signature: passing an argument by position, by name or by default
-    makes no difference.
+    element types or nesting, or with new static values; later calls run the compiled program.
+    Arguments are bound by the function's signature: passing an argument by position, by name or by
+    default makes no difference.
 
     Arguments and results may be nested in dicts, lists, tuples, named tuples, None, dataclasses,
     and classes registered with jax.tree_util. An unregistered dataclass is rebuilt field by field,
-    without running its ``__init__`` and ``__post_init__``. The arrays are those that an
+    without running its ``__init__`` and ``__post_init__``. The arrays may be of any kind that an
     `Executable` takes; NumPy arrays are copied to the device.
 
     A call runs on the device that the jax.Arrays among its arguments are committed to, as in
@@ -594,12 +597,11 @@ def jit(
 
     Args:
         function: takes and returns XlaOps.
-        donate: names or numbers of arguments whose memory may be reused for results, with all the
-            arrays in them. A call consumes their jax.Arrays, but not NumPy arrays. See
-            `lowering.compile`.
+        donate: names or numbers of arguments; the memory of all arrays in them may be reused for
+            results. A call consumes their jax.Arrays, but not NumPy arrays. See `lowering.compile`.
         device: the device to run on; None for the arguments' device.
-        static: names or numbers of arguments that are passed to the function unchanged: hashable
-            values. Each value needs another compilation.
+        static: names or numbers of arguments that are passed to the function unchanged. Their
+            values must be hashable; each new value needs another compilation.
         options: compiler options; see `lowering.compile`.
         name: the name of the computations; None for the function's own name.
 
@@ -607,8 +609,8 @@ def jit(
         A `JittedFunction`. Without a function, a decorator.
 
     Raises:
-        OperandError: not a function; `donate` or `static` name an argument that does not exist; the
-            name is not an identifier; an option does not exist.
+        OperandError: `function` is not a function; `donate` or `static` names an argument that does
+            not exist; the name is not an identifier; an option does not exist.
 
     Example:
         >>> import builder as xb, lowering, numpy as np

@@ -1,10 +1,10 @@
 """The cache of a jitted function: its recordings for arguments, and their executables.
 
-A call is looked up in up to three steps. jaxlib recognizes calls with jax.Arrays, and with copies
-of NumPy arrays, as it does for jax.jit, and executes their programs without Python
-(`execution.tree_caller`); there is one such function for each set of static values. Other calls are
-found by the structure of their arguments and descriptions of the arrays. The slowest look-up
-determines the shape of each argument, and reports invalid ones.
+A call is looked up in up to three steps. First, jaxlib looks up calls with jax.Arrays or copies of
+NumPy arrays, as it does for jax.jit, and executes their programs without Python
+(`execution.tree_caller`). Each set of static values has its own jaxlib function. Second, a call is
+looked up by the structure of its arguments and by descriptions of the arrays. The third and slowest
+look-up determines the shape of each argument, and reports invalid arguments.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from builder.graph.computation import XlaComputation
 from lowering.running.executable import Executable
 
 MOST_KEPT: Final = 1024
-"""The size of the cache of one function; the least recently used computation is removed."""
+"""The number of recordings cached for one function; the least recently used is removed first."""
 
 
 class JitCacheInfo(NamedTuple):
@@ -31,7 +31,7 @@ class JitCacheInfo(NamedTuple):
     Attributes:
         recorded: how often the function was recorded.
         compiled: how often XLA compiled a recording.
-        kept: the number of computations in the cache.
+        kept: the number of recordings in the cache.
         most_kept: the limit of `kept`.
     """
 
@@ -45,9 +45,9 @@ class Recording(NamedTuple):
     """A function recorded for some arguments.
 
     Attributes:
-        computation: has one parameter for each leaf of the arguments, and returns the leaves of the
-            result, as a tuple unless there is exactly one.
-        results: the structure of the result.
+        computation: the recorded computation. It has one parameter for each leaf of the arguments,
+            and returns the leaves of the result, as a tuple unless there is exactly one.
+        results: the structure of the function's result.
         is_tuple: whether the computation returns a tuple of leaves.
     """
 
@@ -56,7 +56,7 @@ class Recording(NamedTuple):
     is_tuple: bool
 
     def nested(self, result: Any) -> Any:
-        """Return the computation's result, nested as the function's result."""
+        """Return the computation's result, nested as the function's result is."""
         return self.results.unflatten(result if self.is_tuple else (result,))
 
 
@@ -66,9 +66,9 @@ class Entry:
 
     Attributes:
         lock: acquired by the thread that records or compiles.
-        recording: None before the function was recorded.
+        recording: the recording; None before the function was recorded.
         executables: the executables by device.
-        executable: the one that was called last.
+        executable: the executable that was called last.
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -91,8 +91,9 @@ _IN_PROGRESS: Final = _InProgress()
 def _locked(entry: Entry) -> Iterator[None]:
     """Prevent several threads from recording or compiling an entry at the same time.
 
-    A thread that has acquired one of these locks does not wait for another, so that two functions
-    that call each other can't deadlock; it may record or compile a second time instead.
+    A thread that has acquired the lock of one entry does not wait for another lock, so that two
+    functions that call each other can't deadlock; the thread may record or compile a second time
+    instead.
     """
     acquired = entry.lock.acquire(blocking=not _IN_PROGRESS.entries)
     _IN_PROGRESS.entries.append(entry)
@@ -109,9 +110,10 @@ class JitCache:
 
     Attributes:
         name: the function's name, for messages.
-        quick: entries by the key that a call looks up first.
-        callers: jaxlib's functions, by the key of static values, or by that key and the
-            structure of the arguments.
+        quick: entries by the key of the second look-up: the structure of the arguments, the key of
+            the static values, and descriptions of the arrays.
+        callers: jaxlib's functions, by the key of static values, or by that key and the structure
+            of the arguments.
     """
 
     def __init__(self, name: str) -> None:
@@ -154,7 +156,7 @@ class JitCache:
             return self.callers[key]
 
     def entry(self, key: Any) -> Entry:
-        """Return the entry for a key, which becomes the most recently used one."""
+        """Return the entry for a key, and mark it as the most recently used."""
         with self._lock:
             entry = self._entries.pop(key, None) or Entry()
             self._entries[key] = entry
@@ -165,11 +167,11 @@ class JitCache:
             return entry
 
     def recording(self, entry: Entry, make: Callable[[], tuple[Recording, bool]]) -> Recording:
-        """Return the recording of an entry.
+        """Return the recording of an entry; record the function if there is none yet.
 
         Args:
             entry: the entry, to which a new recording is added.
-            make: records the function, and returns whether the recording may be reused.
+            make: records the function; returns the recording, and whether it may be reused.
         """
         if entry.recording is not None:
             return entry.recording
@@ -190,7 +192,7 @@ class JitCache:
     def executable(
         self, entry: Entry, device: jax.Device, make: Callable[[Recording], Executable]
     ) -> Executable:
-        """Return the executable of an entry for a device, compiled by `make` at first."""
+        """Return the executable of an entry for a device; `make` compiles it on the first use."""
         executable = entry.executables.get(device)
         if executable is None:
             with _locked(entry):

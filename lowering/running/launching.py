@@ -1,4 +1,4 @@
-"""Launch the programs of several devices, and raise their failures."""
+"""Launch programs on several devices, and raise errors for their failures."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from lowering.running.failures import must_wait, raise_execution_error
 from lowering.running.program import ProgramInfo
 
 Execute = Callable[[Any], tuple[list[Any], Callable[[], None]]]
-"""Executes a program: from arrays to results, and a function that waits for the end."""
+"""A function that executes a program: takes arrays, returns results and a waiting function."""
 
 _LAUNCH: Final = threading.Lock()
-"""Programs are launched in the same order on all devices, so that no two wait for each other."""
+"""Ensures that all devices execute programs in the same order: otherwise they could deadlock."""
 
 _aval_of: Final = jax_arrays.aval_of
 _is_deleted: Final = jax_arrays.is_deleted
@@ -30,11 +30,11 @@ _sharding_of: Final = jax_arrays.sharding_getter()
 
 
 class Launcher:
-    """Launches one program of several devices.
+    """Launches one program on several devices.
 
     Attributes:
         waits: whether a call waits for the end of the program.
-        execute: executes the program; to be set before the first call.
+        execute: the function that executes the program; set it before the first call.
     """
 
     def __init__(self, loaded: Any, info: ProgramInfo, devices: Sequence[jax.Device]) -> None:
@@ -47,7 +47,7 @@ class Launcher:
         self.execute: Execute
 
     def __call__(self, arrays: Any) -> list[Any]:
-        """Return the results.
+        """Execute the program, and return the results.
 
         Raises:
             ExecutionError: the program failed.
@@ -78,14 +78,14 @@ class Launcher:
 
 
 class AcceptedArrays:
-    """The jax.Arrays that are passed without a copy.
+    """Recognizes jax.Arrays that can be passed without a copy.
 
-    One property of all arrays is compared at a time, which is faster than one array at a time.
-    Equal avals and shardings are nearly always one object, and lists compare identity first.
+    `accept` compares one property of all arrays at a time, which is faster than one array at a
+    time. Equal avals and shardings are nearly always one object, and lists compare identity first.
 
     Attributes:
-        avals, shardings: the expected avals and shardings; an equal one that was seen replaces the
-            expected one.
+        avals, shardings: the expected avals and shardings; `accept` and `expect` replace
+            them by the objects of actual arrays.
     """
 
     def __init__(self, leaves: Sequence[Leaf], shardings: Sequence[Any]) -> None:
@@ -96,7 +96,7 @@ class AcceptedArrays:
         self._layouts: Final = [leaf.layout for leaf in leaves if leaf.layout is not None]
 
     def accept(self, arrays: Sequence[Any]) -> bool:
-        """Whether all arrays are as expected."""
+        """Return whether all arrays can be passed without a copy."""
         if (
             [*map(type, arrays)] != self._types
             or [*map(_aval_of, arrays)] != self.avals
@@ -110,9 +110,10 @@ class AcceptedArrays:
         return not self._layouts or [*map(_layout_of, chosen)] == self._layouts
 
     def expect(self, arrays: Sequence[jax.Array]) -> None:
-        """Make `accept` fast for arrays with these avals and shardings.
+        """Expect arrays with the avals and shardings of `arrays`, which have been checked.
 
-        jax describes an array in several ways, and NamedShardings of different meshes can be equal.
+        The initial expectations may differ: jax describes an array in several ways, and
+        NamedShardings of different meshes can be equivalent.
         """
         self.avals = [*map(_aval_of, arrays)]
         self.shardings = [*map(_sharding_of, arrays)]

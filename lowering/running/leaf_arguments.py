@@ -20,7 +20,7 @@ _NUMBERS: Final = {bool: "bool_", int: "int32", float: "float32", complex: "comp
 
 
 def descriptions(leaves: Sequence[Any]) -> tuple[Any, ...]:
-    """Return keys that distinguish arrays by shape and type; None for other values."""
+    """Return a key for each leaf that distinguishes arrays by shape and type; None for others."""
     # The aval of a jax.Array is faster than its shape and dtype: jax has one object for equal
     # avals, so that a dict compares it by identity.
     return tuple(
@@ -62,12 +62,12 @@ def _array_shape(array: Any) -> ArrayShape | None:
 
 
 def mismatch(leaf: Any, name: str, *, is_argument: bool) -> tuple[str, str]:
-    """Return the rule that a leaf violates, with the actual value, and the fix.
+    """Return the rule that a leaf violates, with the leaf's value, and the fix.
 
     Args:
-        leaf: not an array.
-        name: its path in the arguments.
-        is_argument: whether it is an argument, and not a part of one.
+        leaf: a value that is not an array.
+        name: the leaf's path in the arguments.
+        is_argument: whether the leaf is a full argument, not a part of one.
     """
     alternative = ""
     if is_argument:
@@ -96,7 +96,7 @@ def mismatch(leaf: Any, name: str, *, is_argument: bool) -> tuple[str, str]:
 
 
 def _with_type(number: Any) -> str:
-    """Return the code of a NumPy scalar of this value."""
+    """Return the Python expression for a NumPy scalar of this value, for a fix."""
     kind = _NUMBERS[type(number)]
     if isinstance(number, int) and not -(2**31) <= number < 2**31:
         kind = "int64" if -(2**63) <= number < 2**63 else "float64"

@@ -1,9 +1,10 @@
 """Check the options of `lowering.compile`.
 
-Two options belong to this library, and are the same for every platform. The others are XLA's flags,
-which begin with `xla_`. XLA does not publish a list of its flags. jaxlib lists most of them with
-their default values, from which the type of a value is derived here. Others, such as those of a
-TPU's compiler, are checked by XLA itself; its errors are translated here.
+Two options belong to this library, and are the same for every platform. The other options are XLA's
+flags, which begin with `xla_`. XLA does not publish a list of its flags. jaxlib lists most of them
+with their default values, from which this module derives the type of a value. XLA itself checks the
+flags that jaxlib does not list, such as those of a TPU's compiler; this module translates XLA's
+errors.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Flag: TypeAlias = "bool | int | float | str"
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
-    """Checked options.
+    """The checked options of `lowering.compile`.
 
     Attributes:
         flags: XLA's flags and their values, sorted by name.
@@ -48,10 +49,10 @@ _PRECISIONS: Final = ("default", "high", "highest")
 
 
 def read_options(options: Mapping[str, Any] | None) -> CompileOptions:
-    """Check the options of `lowering.compile`, as far as jaxlib lists them.
+    """Return the checked options; XLA checks flags that jaxlib does not list.
 
     Raises:
-        OperandError: an option does not exist, or has a wrong value.
+        OperandError: an option does not exist or has a wrong value.
 
     Example:
         >>> from lowering.running.options import read_options
@@ -94,7 +95,7 @@ _NOT_PER_PROGRAM: Final = {
     ),
     "xla_flags_reset": ("has an effect in the environment only", "omit it"),
 }
-"""Flags that XLA accepts for a single program and ignores."""
+"""Flags that XLA accepts for a single program but ignores; the rule and fix of each error."""
 
 
 _error: Final = functools.partial(error_of, OperandError, "compile")
@@ -105,7 +106,7 @@ def _wrong(name: str, rule: str, fix: str, value: Any) -> OperandError:
 
 
 def _unknown(name: str, value: Any) -> OperandError:
-    """Return the error for an unknown option, with options of similar names."""
+    """Return the error for an unknown option, which suggests options with similar names."""
     known = (_LEVEL, _PRECISION, *compilation.known_flags())
     # In the environment, flags are written "--xla_...=value".
     plain = name.lstrip("-").partition("=")[0]
@@ -139,7 +140,7 @@ def _read_precision(value: Any) -> str:
 
 
 def _integer(value: Any) -> int | None:
-    """Return an integer of Python's or NumPy's as an int; None for others and for bools."""
+    """Return a Python or NumPy integer as an int; None for bools and other values."""
     if isinstance(value, (bool, np.bool_, float, str)):
         return None
     try:
@@ -149,7 +150,7 @@ def _integer(value: Any) -> int | None:
 
 
 def _read_flag(name: str, value: Any) -> Flag:
-    """Return the value of one of XLA's flags, as jaxlib takes it."""
+    """Return the checked value of one of XLA's flags, in the form that jaxlib takes."""
     default = compilation.known_flags().get(name, "")
     has_default = default != ""
     is_bool = isinstance(value, (bool, np.bool_))
@@ -207,7 +208,7 @@ _TYPES: Final = {
 
 
 def refused_option(report: str, options: CompileOptions) -> OperandError | None:
-    """Return the error for an option that XLA refused; None if `report` has another cause."""
+    """Return the error for an option that XLA refused; None if XLA's `report` has another cause."""
     flags = dict(options.flags)
     unknown = _UNKNOWN_OPTION.search(report)
     if unknown is not None:
@@ -236,19 +237,20 @@ _PRODUCTS: Final = {
     "chlo.ragged_dot": "chlo",
     "mhlo.ragged_dot": "mhlo",
 }
-"""The operations with a precision, and the dialect of the attribute."""
+"""The operations with a precision attribute, and the dialect of that attribute."""
 
 _PRECISION_NAMES: Final = re.compile(r"\b(?:DEFAULT|HIGHEST|HIGH)\b")
 
 
 def with_precision(module: ir.Module, precision: str) -> ir.Module:
-    """Return a copy of a module in which products without a precision have this one.
+    """Return a copy of a module in which `precision` is set on products without a precision.
 
-    DEFAULT counts as no precision: XLA treats both alike, and jax always writes it. Products with
-    an algorithm have no precision.
+    Products are dot products and convolutions. DEFAULT counts as no precision: XLA treats both
+    alike, and jax always writes DEFAULT. Products with an algorithm are not changed. If
+    `precision` is "DEFAULT", the module itself is returned.
 
     Args:
-        module: it is not changed.
+        module: the module, which is not changed.
         precision: "DEFAULT", "HIGH" or "HIGHEST".
     """
     if precision == "DEFAULT":

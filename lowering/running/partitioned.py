@@ -1,8 +1,8 @@
 """PartitionedExecutable: a program that XLA has partitioned over several devices.
 
 The caller sees one program; its arguments and results are arrays sharded over the devices.
-Everything is checked before the program is executed: with several devices jaxlib crashes on an
-array with another sharding, or over the same devices in another order.
+All arguments are checked before the program is executed: with several devices jaxlib crashes on an
+array with a wrong sharding or a wrong device order.
 """
 
 from __future__ import annotations
@@ -29,34 +29,36 @@ from lowering.sharding.partitioning import Partitioning, partition_counts
 
 
 class PartitionedExecutable(CompiledProgram):
-    """A computation partitioned over several devices. `lowering.compile` creates it for several
-    partitions of a computation with shardings.
+    """A computation partitioned over several devices.
+
+    `lowering.compile` creates it for several partitions of a computation with shardings.
 
     Call it with one argument for each parameter, in order or by the parameters' names. Arguments
     are unpartitioned values, of the parameters' own shapes:
 
     - a NumPy array or scalar, or an object with ``__dlpack__``, which is split and copied to the
       devices; a Python number for a scalar parameter;
-    - a jax.Array with the sharding of the parameter, which is used without a copy. One with
-      another sharding is refused:
-      ``jax.device_put(array, executable.parameter_shardings["x"])`` copies it;
+    - a jax.Array with the sharding of the parameter, which is used without a copy. An array with
+      another sharding is refused; copy it first:
+      ``jax.device_put(array, executable.parameter_shardings["x"])``;
     - a tuple or list, nested as the parameter is, for a tuple parameter; None for a token.
 
     A parameter without a sharding is replicated on every device. The results are jax.Arrays with a
     NamedSharding, nested as the computation's root is: ``numpy.asarray(result)`` is the full array.
-    XLA chooses the sharding of results that have none; `result_shardings` has all of them.
+    XLA chooses the sharding of results for which the program has none; `result_shardings` contains
+    the shardings of all results.
 
     Where several processes compute together, all of them call their executables in the same order,
-    with jax.Arrays over all devices, or with equal NumPy arrays; each process transfers its
-    own shards of the latter.
+    with jax.Arrays over all devices, or with equal NumPy arrays. Each process transfers its own
+    shards of a NumPy array.
 
     Attributes:
         name: the computation's name.
         program_shape: the parameters and the result, before partitioning.
-        devices: the jax.Devices: that of partition 0, that of partition 1, and so on.
+        devices: the jax.Devices, in the order of the partitions.
         parameter_shardings: the jax NamedSharding of each parameter by name, nested as the
             parameter is; None for a token.
-        result_shardings: the same for the result.
+        result_shardings: the jax NamedShardings of the result, nested as the result is.
 
     Example:
         >>> import lowering, numpy as np
@@ -120,8 +122,8 @@ class PartitionedExecutable(CompiledProgram):
 
         Raises:
             ArgumentError: the arguments do not match the parameters.
-            ExecutionError: the devices take different branches around an operation across them; a
-                Python function or a registered one failed; there was not enough memory.
+            ExecutionError: the devices take different branches around an operation across devices;
+                a Python function or a registered function failed; there was not enough memory.
         """
         return self._run(self._prepare(args, by_name))
 
@@ -173,7 +175,7 @@ class _ShardedArguments(Arguments):
 
 
 def _placement(sharding: Any) -> str:
-    """Describe a sharding, for messages."""
+    """Return a description of a sharding and its devices, for messages."""
     devices = sorted(sharding.device_set, key=lambda device: int(device.id))
     if len(devices) == 1:
         return f"on {devices[0]}"
@@ -188,7 +190,7 @@ def _placement(sharding: Any) -> str:
 
 
 def _execute_sharded(loaded: Any, results: Sequence[ShardedTarget]) -> Execute:
-    """Return a function that executes a program whose shards are in the order of the devices."""
+    """Return a function that executes a program whose shardings all have the device order."""
     handlers = [execution.result_handler(target.aval, target.sharding) for target in results]
     run = execution.runner(loaded, handlers)
 
@@ -209,10 +211,10 @@ def _execute_by_shards(
     results: Sequence[ShardedTarget],
     devices: Sequence[jax.Device],
 ) -> Execute:
-    """Return a function that executes a program shard by shard, and can wait for its end.
+    """Return a function that executes a program with the shards of its arrays.
 
-    jaxlib takes and returns shards in the order of the devices; the shardings of the arrays may
-    have another order.
+    jaxlib takes and returns shards in the order of the devices. The shardings of the arrays may
+    have another order. The function returns the results, and a function that waits for the end.
     """
     run = execution.sharded_runner(loaded, wait=True)
     local = list(filter(is_local, devices))
@@ -246,7 +248,7 @@ def _execute_by_shards(
 def _tilings(
     loaded: Any, info: ProgramInfo, parameter_count: int, result_count: int
 ) -> list[Tiling]:
-    """Return the tilings that XLA chose for the arguments and the results."""
+    """Return the tilings that XLA chose: of the arguments, then of the results."""
     parameters = array_layouts.parameter_tilings(loaded) or []
     # For a program without results, XLA reports the tiling of the empty tuple.
     results = (array_layouts.result_tilings(loaded) or []) if result_count else []
@@ -280,7 +282,7 @@ def _check_tilings(
 
 
 def _nested(shape: Shape, shardings: Any) -> Any:
-    """Return the next shardings, nested like a parameter or the result."""
+    """Return the next shardings from an iterator, nested as `shape` is; None for tokens."""
     if isinstance(shape, TupleShape):
         return tuple(_nested(element, shardings) for element in shape.elements)
     sharding = next(shardings)

@@ -1,4 +1,4 @@
-"""The time that the parts of a call take, and the memory that a program needs on a device."""
+"""Measure the time of the parts of a call, and describe the memory that a program needs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The bytes that a program needs on each device that it runs on.
+    """The memory in bytes that a program needs on each of its devices.
 
     Attributes:
         arguments: the size of the arguments.
         results: the size of the results.
-        aliased: the size of results that are written to the memory of arguments; they are counted
-            in `arguments` and `results` too.
+        aliased: the size of results that are written to the memory of arguments; `arguments` and
+            `results` include this size too.
         temporary: the size of temporary buffers.
         code: the size of the program itself and its constants, as far as XLA counts them.
     """
@@ -32,7 +32,7 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """The memory that a run needs: the sum, with aliased memory counted once."""
+        """Return the memory that a run needs: the sum, with aliased memory counted once."""
         return self.arguments + self.results - self.aliased + self.temporary + self.code
 
 
@@ -41,8 +41,8 @@ class Profile:
     """The seconds that the parts of one call took; each part ended before the next began.
 
     Attributes:
-        compile: XLA's compilation when the program was compiled, or reading it from the
-            compilation cache; 0 for a program that was loaded from a file.
+        compile: compiling the program before the call, or reading it from the compilation cache; 0
+            for a program that was loaded from a file.
         transfer: checking the arguments, and copying them to the devices.
         run: the program, until all results are ready.
         fetch: copying the results to NumPy arrays; on CPU jax does not copy all of them.
@@ -59,7 +59,7 @@ class Profile:
 def profiled(
     compile_seconds: float, prepare: Callable[[], Any], run: Callable[[Any], Any]
 ) -> Profile:
-    """Time the parts of a call.
+    """Execute a call, and return a Profile with the time of each part.
 
     Args:
         compile_seconds: the time that compiling took.

@@ -27,18 +27,18 @@ class ProgramInfo:
     Attributes:
         name: the computation's name.
         shape: the parameters and the result.
-        num_replicas, num_partitions: the numbers that it was compiled for.
-        donated: the numbers of the array arguments, tuples flattened, that a call consumes.
+        num_replicas, num_partitions: the numbers of replicas, and of partitions of each.
+        donated: the numbers of the array arguments that a call consumes, tuples flattened.
         layouts: the runtime's layout of each array argument; None where the program requests none.
-        callbacks: the Python functions that it calls.
-        handlers: the registered functions that it calls and that can report an error, for
-            messages: "'scale', recorded at file.py:3".
+        callbacks: the Python functions that the program calls.
+        handlers: the registered functions that the program calls and that can report an error, as
+            text for messages: "'scale', recorded at file.py:3".
         in_rows: whether each device returns a leading dimension of size 1: a row of an array
             sharded over all devices.
         partitioning: how XLA partitions the program; None where each device has arrays of its own.
-        tree: the nesting of the arguments and results of the jax function that it was lowered from;
-            None to call it with the parameters.
-        compile_seconds: the time that compiling it, or reading it from the cache, took.
+        tree: the nesting of the arguments and results of the jax function that the program was
+            lowered from; None if the executable is called with the parameters.
+        compile_seconds: the time to compile the program, or to read it from the cache.
     """
 
     name: str
@@ -61,8 +61,8 @@ class CompiledProgram:
     Attributes:
         name: the computation's name.
         program_shape: the parameters and the result.
-        devices: the jax.Devices that it runs on: the partitions of replica 0, those of replica 1,
-            and so on.
+        devices: the jax.Devices that the program runs on: the partitions of replica 0, those of
+            replica 1, and so on.
     """
 
     __slots__ = ("__weakref__", "_info", "_loaded", "devices", "name", "program_shape")
@@ -77,11 +77,11 @@ class CompiledProgram:
     def hlo_text(self, *, large_constants: bool = True) -> str:
         """Return the HLO text of the optimized program: fused, with layouts, scheduled.
 
-        `lowering.from_hlo` reads it.
+        `lowering.from_hlo` reads this text.
 
         Args:
-            large_constants: whether constants of more than ten elements are written in full; if
-                not, they are written as `{...}`, and the text can't be parsed again.
+            large_constants: whether constants of more than ten elements are written in full. If
+                False, they are written as `{...}`, and the text can't be parsed again.
 
         Raises:
             ShapeInferenceError: `large_constants` is neither True nor False.
@@ -101,12 +101,12 @@ class CompiledProgram:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the executable to a file, atomically.
 
-        `lowering.load_executable` reads it without compiling. It requires the same versions of
-        jaxlib and of the platform's software and the same kind of device. An executable for CPU
-        requires all CPU features that XLA was allowed to use: those of this CPU, or fewer with
-        XLA_FLAGS=--xla_cpu_max_isa=AVX2 in the environment. `StablehloModule.save` writes a file
-        for all platforms. The file does not keep the nesting of a jax function's arguments and
-        results: the loaded executable is called with the parameters.
+        `lowering.load_executable` reads the file without compiling. Loading requires the same
+        versions of jaxlib and of the platform's software, and the same kind of device. An
+        executable for CPU requires all CPU features that XLA was allowed to use: those of this CPU,
+        or fewer with XLA_FLAGS=--xla_cpu_max_isa=AVX2 in the environment. For a file that any
+        platform can load, use `StablehloModule.save`. The file does not contain the nesting of a
+        jax function's arguments and results: the loaded executable is called with the parameters.
 
         Args:
             path: the file.
@@ -132,10 +132,10 @@ class CompiledProgram:
         """Return the memory that the program needs on each device, in bytes.
 
         Returns:
-            A Memory: arguments, results, aliased, temporary, code; and the total.
+            A Memory with arguments, results, aliased, temporary, code and total.
 
         Raises:
-            ExecutionError: the platform does not report it.
+            ExecutionError: the platform does not report the memory.
 
         Example:
             >>> import builder as xb, lowering
@@ -152,14 +152,14 @@ class CompiledProgram:
         """Return XLA's estimate of the cost of a run, on each device.
 
         Returns:
-            Numbers by XLA's names: "flops", the arithmetic operations ("transcendentals" such as
-            sin are counted separately); "bytes accessed", the bytes read and written, with "bytes
-            accessed0{}" for operand 0 and "bytes accessedout{}" for results; and others that
-            depend on the platform. The body of a loop is counted once if XLA can't determine the
-            number of iterations. Entries that are 0 may be missing.
+            A dict from XLA's names to numbers: "flops", the arithmetic operations
+            ("transcendentals" such as sin are counted separately); "bytes accessed", the bytes read
+            and written, with "bytes accessed0{}" for operand 0 and "bytes accessedout{}" for
+            results; and others that depend on the platform. The body of a loop is counted once if
+            XLA can't determine the number of iterations. Entries that are 0 may be missing.
 
         Raises:
-            ExecutionError: the platform does not report it.
+            ExecutionError: the platform does not report the cost.
 
         Example:
             >>> import builder as xb, lowering
@@ -183,13 +183,13 @@ class CompiledProgram:
             ) from None
 
     def profile(self, /, *args: Any, **by_name: Any) -> Profile:
-        """Execute the computation, wait for it, and time the parts of the call.
+        """Execute the computation, wait for its end, and return the time of each part of the call.
 
         Args:
             args, by_name: the arguments of a call.
 
         Returns:
-            A Profile: seconds for compile, transfer, run and fetch; and the result.
+            A Profile with the seconds for compile, transfer, run and fetch, and the result.
 
         Raises:
             ArgumentError: the arguments do not match the parameters.

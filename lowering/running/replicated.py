@@ -1,8 +1,8 @@
 """ReplicatedExecutable: a program that runs on several devices at the same time.
 
-Each device has its own arguments and results; only the program's operations across devices connect
-them. All arguments are checked before the program is executed: jaxlib crashes on wrong ones with
-several devices.
+Each device has its own arguments and results. Devices communicate only through operations across
+devices in the program. All arguments are checked before the program is executed: with several
+devices jaxlib crashes on wrong arguments.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ _layout_of: Final = array_layouts.layout_of
 
 
 class ReplicatedExecutable(CompiledProgram):
-    """A computation compiled for several devices. `lowering.compile` creates it for several
-    replicas or partitions.
+    """A computation compiled for several devices.
+
+    `lowering.compile` creates it for several replicas or partitions.
 
     Call it with one argument for each parameter, in order or by the parameters' names:
 
@@ -40,20 +41,20 @@ class ReplicatedExecutable(CompiledProgram):
     - one value of the parameter's own shape, which is copied to every device.
 
     The values are those that an `Executable` takes: NumPy arrays, objects with ``__dlpack__``,
-    numbers, and jax.Arrays, which in a list must be on their devices already. For a tuple parameter
-    pass a list of N tuples, or one tuple whose elements are passed in any of these ways.
+    numbers, and jax.Arrays. Each jax.Array in a list must be on its device already. For a tuple
+    parameter pass a list of N tuples, or one tuple whose elements are passed in any of these ways.
 
-    A jax.Array that is sharded into rows over these devices, as ``jax.device_put(array,
-    executable.sharding)`` shards it, is used without a copy; others are copied.
+    A jax.Array that is sharded into rows over these devices, by ``jax.device_put(array,
+    executable.sharding)``, is used without a copy; arrays with other shardings are copied.
 
     The result is a list of N results, each as an `Executable` returns it, on its own device. With
-    ``results="sharded"`` it is one result, nested as the computation's root is. Its arrays have a
-    leading dimension of size N, sharded over the devices in the same way: they can be arguments of
-    the next call, or of any function of jax, without a copy.
+    ``results="sharded"`` the call returns one result, nested as the computation's root is. Its
+    arrays have a leading dimension of size N and `sharding`: they can be arguments of the next
+    call, or of any function of jax, without a copy.
 
     Where several processes compute together (`jax.distributed.initialize`), all of them call their
-    executables in the same order. A list then has the values, and the results, of the devices of
-    this process only, `local_devices`; arrays of rows have those of all devices.
+    executables in the same order. A list of arguments or results then has one entry for each of
+    this process's devices (`local_devices`); arrays of rows have a row for each of all devices.
 
     Attributes:
         name: the computation's name.
@@ -116,7 +117,7 @@ class ReplicatedExecutable(CompiledProgram):
             launcher.execute = execution.sharded_runner(loaded, wait=launcher.waits)
 
     def _row_results(self) -> list[tuple[Any, Any, Sharding]]:
-        """Return the avals of a row and of all rows, and the sharding, of each result.
+        """Return for each result the aval of one row, the aval of all rows, and the sharding.
 
         Tokens have no rows.
         """
@@ -143,8 +144,8 @@ class ReplicatedExecutable(CompiledProgram):
 
         Raises:
             ArgumentError: the arguments do not match the parameters.
-            ExecutionError: the devices take different branches around an operation across them; an
-                infeed was not fed, or a Python function failed.
+            ExecutionError: the devices take different branches around an operation across devices;
+                an infeed was not fed; a Python function failed.
         """
         return self._run(self._prepare(args, by_name))
 
@@ -179,7 +180,7 @@ class ReplicatedExecutable(CompiledProgram):
     # Arguments
 
     def _passed(self, args: Sequence[Any]) -> tuple[list[Any], list[list[Any]]]:
-        """Return the array that is passed for each leaf, and the arrays of the devices in it."""
+        """Return the array passed to jaxlib for each leaf, and the arrays on the devices in it."""
         passed: list[Any] = []
         columns: list[list[Any]] = []
         padding: list[Any] = [None] * (len(self._arguments) - 1)
@@ -200,7 +201,7 @@ class ReplicatedExecutable(CompiledProgram):
         return passed, columns
 
     def _is_sharded_in_rows(self, value: Any, rows: Rows) -> bool:
-        """Whether an argument is a jax.Array already sharded in `rows`, passed without a copy."""
+        """Return whether `value` is a jax.Array sharded in `rows`, to pass without a copy."""
         return (
             type(value) is _JaxArray
             # Not by its aval, which contains the mesh.
@@ -244,7 +245,7 @@ class ReplicatedExecutable(CompiledProgram):
                 position += 1
 
     def _device_values(self, value: Any, leaf: Leaf) -> list[Any]:
-        """Return the values for the devices of this process."""
+        """Return the argument of each device of this process for a leaf."""
         count = len(self._arguments)
         if isinstance(value, (list, tuple)):
             if len(value) != count:
@@ -285,7 +286,7 @@ class ReplicatedExecutable(CompiledProgram):
         return dimensions == (len(self.devices), *leaf.target.dimensions)
 
     def _local_shards(self, value: jax.Array, leaf: Leaf) -> list[Any] | None:
-        """Return the value of each device if it is there already; None if it is not."""
+        """Return the shards of an array for the local devices if they are there; else None."""
         shards = {shard.device: shard for shard in value.addressable_shards}
         if not shards.keys() >= set(self.local_devices):
             return None

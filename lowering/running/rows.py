@@ -1,8 +1,8 @@
 """Rows: an array sharded along its first dimension, one row for each device.
 
-A program takes f32[4] where a device holds a row f32[1,4]. Both have the same bytes in the same
-order, and the runtime reads nothing else. Where arrays lie in tiles, as on a TPU, or the program
-requests a layout, the leading dimension is removed on the device.
+A program takes f32[4] where a device has a row f32[1,4]. Both arrays have the same bytes in the
+same order, and the runtime reads only the bytes. If arrays have tiled layouts, as on a TPU, or the
+program requests a layout, the leading dimension is removed on the device.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ class Rows:
     """The rows that are passed for one array argument.
 
     Attributes:
-        dimensions: the sizes of a jax.Array that is passed without a copy; None if all are copied.
-        dtype: the dtype of its elements.
+        dimensions: the sizes of a jax.Array that is passed without a copy; None if all arrays are
+            copied.
+        dtype: the dtype of the array's elements.
         layout: the memory layout that rows must have; None where only one exists.
     """
 

@@ -1,9 +1,9 @@
-"""Sharded arrays: XLA's tilings as jax shardings, and how sharded arrays are created.
+"""Convert XLA's tilings to jax shardings, and create sharded arrays.
 
-XLA describes by a tiling which part of an array each partition has. jax names the axes of a mesh of
-devices, and splits each dimension along some of them. Most tilings are expressible over a mesh of
-the devices in the order of the partitions. For a tiling with another order of the parts, the mesh
-has the devices in the order of the parts, and arrays are passed shard by shard.
+An XLA tiling assigns a part of an array to each partition. A jax NamedSharding names the axes of a
+mesh of devices, and splits each dimension along some axes. Most tilings can be expressed over a
+mesh of the devices in the order of the partitions. For a tiling with another order of the parts,
+the mesh has the devices in the order of the parts, and arrays are passed shard by shard.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _devices_of(sharding: Any) -> tuple[jax.Device, ...]:
 
 @lru_cache(maxsize=1024)
 def is_equivalent(sharding: Sharding, expected: Sharding, rank: int) -> bool:
-    """Whether two shardings place arrays of this rank equally, whatever the names of mesh axes."""
+    """Return whether two shardings place arrays of this rank equally, ignoring mesh axis names."""
     return sharding.memory_kind == expected.memory_kind and sharding.is_equivalent_to(
         expected, rank
     )
@@ -94,11 +94,11 @@ def named_shardings(
 ) -> list[NamedSharding]:
     """Return tilings as jax shardings.
 
-    If the module has a mesh, the shardings use this mesh. Otherwise a mesh is derived from the
-    tilings, one for all of them where that is possible, with axes "d0", "d1", and so on.
+    If the module has a mesh, the shardings use this mesh. Otherwise a mesh with axes "d0", "d1" and
+    so on is derived from the tilings; all tilings share one mesh if possible.
 
     Args:
-        tilings: replicated, or split into tiles over all partitions.
+        tilings: the tiling of each array, replicated or split into tiles over all partitions.
         ranks: the rank of each array.
         devices: the devices of the partitions, in order.
         partitioning: the module's mesh and device order.
@@ -133,7 +133,7 @@ def _numbered_axes(sizes: Iterable[int]) -> _Axes:
 
 
 def _parts(tiling: Tiling, rank: int, count: int) -> np.ndarray[Any, Any]:
-    """Return for each partition the number of its part along each dimension, and of the copy."""
+    """Return for each partition the index of its part along each dimension, and of its copy."""
     parts = np.zeros((count, rank + 1), np.int64)
     counts = partition_counts(tiling)
     if tiling.kind != "tiled" or counts is None:
@@ -145,7 +145,7 @@ def _parts(tiling: Tiling, rank: int, count: int) -> np.ndarray[Any, Any]:
 
 
 def _common_axes(all_parts: Sequence[np.ndarray[Any, Any]], count: int) -> _Axes:
-    """Return axes along which all arrays can be split; else those of the first split array."""
+    """Return mesh axes that fit all arrays, or if there are none, the first split array."""
     all_strides = [_strides(parts) for parts in all_parts]
     strides = sorted({1, count}.union(*all_strides))
     if any(high % low for low, high in pairwise(strides)):
@@ -156,9 +156,10 @@ def _common_axes(all_parts: Sequence[np.ndarray[Any, Any]], count: int) -> _Axes
 
 
 def _strides(parts: np.ndarray[Any, Any]) -> set[int]:
-    """Return the distances between partitions at which the part changes; empty if irregular.
+    """Return the strides that bound the mesh axes that split an array; empty if irregular.
 
-    For example 4 and 8, if the first four of eight partitions have one half of an array.
+    A stride is a distance between partition numbers. For example 4 and 8, if the first four of
+    eight partitions have one half of an array, and the others have the other half.
     """
     count, rank = len(parts), parts.shape[1] - 1
     strides: set[int] = set()
@@ -179,10 +180,10 @@ def _strides(parts: np.ndarray[Any, Any]) -> set[int]:
 
 
 def _spec(parts: np.ndarray[Any, Any], axes: _Axes) -> Any:
-    """Return the PartitionSpec of an array; None if no spec over these axes describes it.
+    """Return the PartitionSpec of an array; None if no spec over these axes matches its parts.
 
     Args:
-        parts: the parts of the partitions, in the order of the mesh.
+        parts: the result of `_parts`, in the order of the mesh.
         axes: the axes of the mesh.
     """
     count, rank = len(parts), parts.shape[1] - 1

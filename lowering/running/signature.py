@@ -1,4 +1,4 @@
-"""Bind the arguments of a Python function to its parameters, and separate static ones."""
+"""Bind the arguments of a Python function to its parameters; separate static arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYW
 
 
 class Signature:
-    """The parameters of a function for `lowering.jit`.
+    """The parameters of a function that `lowering.jit` compiles.
 
     Attributes:
         name: the function's name, for messages.
@@ -25,8 +25,8 @@ class Signature:
         donated: the positions of the donated parameters in `names`.
         has_static: whether there are static parameters.
         keeps_order: the function `_keeps_order`, cached.
-        count: the number of arguments of a call that needs no binding, because all are passed by
-            position; -1 where there are static parameters, or keyword-only or variadic ones.
+        count: the number of parameters, if a call that passes all by position needs no binding; -1
+            if there are static, keyword-only or variadic parameters.
     """
 
     def __init__(
@@ -76,10 +76,12 @@ class Signature:
         """Bind the arguments of a call to the parameters, and apply defaults.
 
         Returns:
-            The arguments that are not static, the static ones, and a hashable key of the latter.
+            The arguments that are not static, the static arguments, and a hashable key of the
+            static arguments.
 
         Raises:
-            ArgumentError: the function does not take the arguments; a static one is not hashable.
+            ArgumentError: the function does not take the arguments; a static argument is not
+                hashable.
         """
         values = self._bind_simple(args, by_name)
         if values is None:
@@ -133,13 +135,13 @@ class Signature:
         return values if used == len(by_name) else None
 
     def _keeps_order(self, count: int, names: tuple[str, ...]) -> bool:
-        """Return whether `bind` returns the leaves of a call in the order of jaxlib.
+        """Return whether `bind` returns the arguments of a call in the order of jaxlib.
 
-        jaxlib flattens the arguments that are passed by position, and then those by name, sorted.
+        jaxlib flattens positional arguments first, and then named arguments, sorted by name.
 
         Args:
             count: the number of arguments that are passed by position.
-            names: the names of the others, in any order.
+            names: the names of the arguments that are passed by name, in any order.
         """
         positional = [object() for _ in range(count)]
         by_name = {name: object() for name in sorted(names)}

@@ -24,13 +24,13 @@ from lowering.running.program import ProgramInfo
 
 
 class Steps:
-    """Check the arguments, put them on the device, execute the program, pack the results.
+    """The steps of a call: check and place the arguments, execute the program, pack the results.
 
     Attributes:
         info: the program's metadata.
         arguments: the arguments that the program takes.
         is_flat: whether no parameter is a tuple.
-        pack: nests the results as the computation's root is.
+        pack: the function that nests the results as the computation's root is.
         direct_results: the avals of the results, if jaxlib can execute the program without Python.
             None where parameters are tuples, the call waits, or results are sliced, contain tokens
             or are nested in several tuples.
@@ -78,7 +78,7 @@ class Steps:
         return self.run(self.prepare(args))
 
     def prepare(self, args: tuple[Any, ...]) -> list[Any]:
-        """Return the arguments of `run`: jax.Arrays on the device."""
+        """Check the arguments of a call, and return them for `run`, on the device."""
         flat = args if self.is_flat else self.arguments.flatten(args)
         return self.arguments.put_all(flat, len(args))
 
@@ -93,11 +93,11 @@ class Steps:
         return self.pack(results)
 
     def raise_translated(self, error: RuntimeError | ValueError, values: Sequence[Any]) -> None:
-        """Raise the library's error for an error of jaxlib, if there is one.
+        """Raise this library's error for an error of jaxlib; return if there is no such error.
 
         Args:
-            error: raised by executing the program.
-            values: the values of the leaves.
+            error: the error that executing the program raised.
+            values: the values passed for the leaves.
         """
         raise_failure(error)
         raise_execution_error(error, self.info, self._loaded, self._device)
@@ -109,7 +109,7 @@ class Steps:
 
 
 def are_same(arrays: Sequence[Any], values: Sequence[Any], *, allow_numpy: bool = False) -> bool:
-    """Whether each array is its value, not a copy; `allow_numpy` permits copies of NumPy arrays."""
+    """Return whether each array is its value, not a copy; `allow_numpy` permits NumPy copies."""
     return all(
         a is b or (allow_numpy and type(b) is np.ndarray)
         for a, b in zip(arrays, values, strict=True)
@@ -117,7 +117,7 @@ def are_same(arrays: Sequence[Any], values: Sequence[Any], *, allow_numpy: bool 
 
 
 def direct_call(loaded: Any, steps: Steps) -> Callable[..., Any] | None:
-    """Return a function of jaxlib's that skips the steps; None if all of them are needed.
+    """Return a jaxlib function that skips the steps where possible; None if it never is.
 
     The first call with jax.Arrays of some description (count, type, sizes, device, memory layout,
     not deleted) executes the steps. For later calls with the same description jaxlib executes the
@@ -161,7 +161,7 @@ def accepts_numpy(steps: Steps) -> bool:
 
 
 def translating_errors(call: Callable[..., Any], steps: Steps) -> Callable[..., Any]:
-    """Wrap `call`: raise the errors of this library for those that jaxlib raises."""
+    """Return `call`, wrapped to raise this library's errors in place of jaxlib's."""
 
     def translated(*args: Any, **by_name: Any) -> Any:
         try:

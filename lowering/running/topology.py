@@ -1,7 +1,7 @@
-"""Topologies: devices of other machines, which programs can be compiled for but not run on.
+"""Topologies: devices that need not be on this machine; programs compile for them but do not run.
 
-The compilers of TPUs and GPUs come with jax's plugins, and need no device. So the memory that a
-program needs on a TPU, and its optimized HLO, can be determined on any machine.
+The compilers for TPUs and GPUs come with jax's plugins. A TPU's compiler needs no TPU, so any
+machine can determine the memory that a program needs on a TPU, and its optimized HLO.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from lowering.running.program import CompiledProgram
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Devices of one kind that need not be on this machine. `lowering.topology` creates it.
+    """A set of devices of one kind, which need not be on this machine.
+
+    `lowering.topology` creates it.
 
     Attributes:
         platform: "tpu" or "gpu".
@@ -46,25 +48,25 @@ _PLUGINS: Final = {
     "cuda": _CUDA,
     "rocm": ("rocm", 'pip install "xlabuilder[rocm7-local]"'),
 }
-"""jax's name of the plugin of each platform, and how to install it."""
+"""For each platform, jax's name of its plugin, and how to install the plugin."""
 
 
 def topology(
     platform: str, name: str, *, target_config: str | os.PathLike[str] | None = None
 ) -> Topology:
-    """Return devices to compile for that need not be on this machine.
+    """Return a Topology: devices to compile for, which need not be on this machine.
 
     A TPU's compiler (libtpu) needs no TPU. A GPU's compiler (jax's CUDA plugin) needs either a GPU
-    of that kind on this machine, or a description of one. For CPUs, jaxlib compiles only for the
-    machine's own.
+    of that kind on this machine, or a description of such a GPU. For CPUs, jaxlib compiles only for
+    the CPU of this machine.
 
     Args:
         platform: "tpu"; "gpu" or "cuda"; "rocm".
         name: for TPUs the generation and the arrangement of chips, such as "v5e:2x2" or
             "v4:2x2x1". For GPUs the numbers of slices, of machines in each, and of GPUs in each:
             "1x1x8".
-        target_config: for a GPU the file in which XLA describes it, a GpuTargetConfigProto as text
-            (XLA's sources have those of many GPUs); None for the GPU of this machine.
+        target_config: for a GPU, the path of its description, a GpuTargetConfigProto as text (XLA's
+            sources contain such files for many GPUs); None for the GPU of this machine.
 
     Raises:
         DeviceError: the plugin is not installed, or does not support such devices.
@@ -111,7 +113,7 @@ _NAMES: Final = {
     True: 'name it by generation and arrangement of chips, such as "v5e:2x2"',
     False: 'name it by the numbers of slices, machines per slice and GPUs per machine: "1x1x8"',
 }
-"""The fix for the name of a TPU topology, and of a GPU topology."""
+"""The fix for a wrong name of a topology: True for TPUs, False for GPUs."""
 
 _TARGET_CONFIG_FIX: Final = "name a file that contains a GpuTargetConfigProto as text"
 
@@ -162,19 +164,19 @@ def _devices(platform: str, name: str, settings: Mapping[str, str]) -> tuple[jax
 class UnloadedExecutable(CompiledProgram):
     """A computation compiled for the devices of a `lowering.topology`.
 
-    It has the methods of other executables that describe the compiled program (`hlo_text`,
-    `memory`, ...), and can be saved to a file for machines with such devices. It can't be called.
+    The methods that describe the compiled program (`hlo_text`, `memory`, ...) work as for other
+    executables. It can be saved to a file for machines with such devices. It can't be called.
 
     Attributes:
         name: the computation's name.
         program_shape: the parameters and the result.
-        devices: the devices that it was compiled for.
+        devices: the devices that the program was compiled for.
     """
 
     __slots__ = ()
 
     def __call__(self, /, *_args: Any, **_by_name: Any) -> NoReturn:
-        """Raise DeviceError: there is no device to run it on."""
+        """Raise DeviceError: there is no device to run the program on."""
         self._prepare((), {})
 
     def _prepare(self, _args: tuple[Any, ...], _by_name: Mapping[str, Any]) -> NoReturn:

@@ -1,8 +1,8 @@
 """Flatten nested arguments and results, and rebuild them.
 
 jax.tree_util flattens dicts, lists, tuples, named tuples, None, and registered classes.
-Unregistered dataclasses are flattened here too, without being registered: that would change the
-process, and prevent their own registration later.
+This module flattens unregistered dataclasses too, without registering them: registering would
+affect the process, and prevent the user from registering them later.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ flatten: Final[Callable[[Any], tuple[list[Any], Any]]] = jax.tree_util.default_r
 """Return the leaves of a tree and its structure; an unregistered dataclass is a leaf."""
 
 _MAX_DEPTH: Final = 200
-"""How deep unregistered dataclasses may be nested."""
+"""The maximal nesting depth of unregistered dataclasses."""
 
 
 class TreeError(Exception):
@@ -30,7 +30,7 @@ class TreeError(Exception):
 class _OpenDataclass:
     """Represents an unregistered dataclass while its fields are flattened.
 
-    It is flattened to the fields, and unflattened to the dataclass.
+    jax.tree_util flattens it to the fields, and unflattens it to the dataclass.
     """
 
     def __init__(self, value: Any) -> None:
@@ -53,10 +53,10 @@ def _flatten_with_keys(opened: _OpenDataclass) -> tuple[list[tuple[Any, Any]], _
 
 
 def _unflatten(metadata: _Metadata, values: Iterable[Any]) -> Any:
-    """Return a dataclass with these fields.
+    """Return an instance of a dataclass with these field values.
 
-    Neither __init__ nor __post_init__ runs: they may check or convert fields, which are not arrays
-    here.
+    Neither __init__ nor __post_init__ runs: they may check or convert fields, but the values may be
+    placeholders instead of arrays.
     """
     kind, names = metadata
     instance: Any = object.__new__(kind)
@@ -75,13 +75,13 @@ def _is_dataclass(value: Any) -> bool:
 
 
 def flatten_dataclasses(tree: Any) -> tuple[Any, list[Any], Any]:
-    """Return a tree with each dataclass as an `_OpenDataclass`, its leaves and its structure.
+    """Return a tree, its leaves and its structure, with dataclasses replaced by `_OpenDataclass`.
 
-    The structure's `unflatten` rebuilds the tree of other leaves, dataclasses included.
+    The structure's `unflatten` rebuilds the tree, including dataclasses, from other leaves.
 
     Raises:
-        TreeError: the tree contains itself or is nested too deep, or the flattening that is
-            registered for a class fails.
+        TreeError: the tree contains itself, is nested too deep, or contains a class whose
+            registered flattening function fails.
 
     Example:
         >>> from lowering.running.trees import flatten_dataclasses
@@ -126,7 +126,7 @@ def _check_rebuildable(kind: type) -> None:
 
 
 def leaf_names(tree: Any, names: Sequence[str]) -> list[str]:
-    """Return a unique name for each leaf, by its path: ``params['w']``, ``state.step``.
+    """Return a unique name for each leaf, made from its path: ``params['w']``, ``state.step``.
 
     Args:
         tree: a tuple of trees, from `flatten_dataclasses`.
@@ -140,5 +140,5 @@ def leaf_names(tree: Any, names: Sequence[str]) -> list[str]:
 
 
 def leaf_path(tree: Any, number: int) -> str:
-    """Return the path of a leaf: ``[0]['w']``; empty where the tree is the leaf."""
+    """Return the path of leaf `number`: ``[0]['w']``; empty if the tree itself is the leaf."""
     return str(keystr(jax.tree_util.tree_flatten_with_path(tree)[0][number][0]))

@@ -255,7 +255,7 @@ def _check_callbacks(callbacks: Any) -> None:
 
 
 def _check_sizes(name: str, shape: ProgramShape, *, has_rows: bool) -> None:
-    """Raise an error for unbounded sizes in a program's shape; with rows, for bounded ones too."""
+    """Raise CompileError for unbounded or too large sizes; if `has_rows`, for all bounded sizes."""
     named = dict(zip(shape.parameter_names, shape.parameters, strict=True))
     places = [(f"parameter {n}", s) for n, s in named.items()]
     for place, part in [*places, ("the result", shape.result)]:

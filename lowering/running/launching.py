@@ -84,8 +84,8 @@ class AcceptedArrays:
     time. Equal avals and shardings are nearly always one object, and lists compare identity first.
 
     Attributes:
-        avals, shardings: the expected avals and shardings; `accept` and `expect` replace
-            them by the objects of actual arrays.
+        avals, shardings: the expected avals and shardings. `expect` replaces both by the objects of
+            actual arrays; `accept` replaces the shardings.
     """
 
     def __init__(self, leaves: Sequence[Leaf], shardings: Sequence[Any]) -> None:

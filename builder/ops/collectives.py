@@ -66,17 +66,18 @@ def all_reduce(
 
     Args:
         operand: an array, or a tuple of arrays of one element type, each of which is reduced. A
-            sequence of ops is the tuple of them.
+            sequence of ops is combined into a tuple.
         computation: a reducer ``(accumulated, value) -> new`` of two scalars of the element type:
             a computation, or a callable such as ``xb.add``.
         replica_groups: lists of the replicas that reduce together; empty for one group of all
             replicas. Groups may differ in size.
         channel_id: a channel. Operations communicate only with operations of the same channel. With
             a channel the partitions of the replicas participate as well.
-        shape_with_layout: the operand's shape with the memory layout of the result. It matters to
-            programs that are compiled separately. StableHLO has no attribute for it.
-        use_global_device_ids: whether the groups hold device numbers, which are replica times the
-            number of partitions plus partition, instead of replica numbers.
+        shape_with_layout: the operand's shape with the memory layout of the result. It
+            guarantees the same layout in programs that are compiled separately. StableHLO has no
+            attribute for it.
+        use_global_device_ids: whether the groups hold device numbers (replica * number of
+            partitions + partition) instead of replica numbers.
 
     Returns:
         The operand's shape.
@@ -165,8 +166,8 @@ def all_gather(
     """Concatenate the arrays of all replicas along a dimension; each replica gets the result.
 
     Args:
-        operand: an array, or a tuple of arrays, each of which is gathered. A sequence of ops is the
-            tuple of them.
+        operand: an array, or a tuple of arrays, each of which is gathered. A sequence of ops is
+            combined into a tuple.
         all_gather_dim: the dimension to concatenate along.
         shard_count: the number of replicas in each group.
         replica_groups: lists of the replicas that gather together, in the order of the result;
@@ -222,7 +223,7 @@ def reduce_scatter(
 
     Args:
         operand: an array, or a tuple of arrays of one element type, each of which is reduced and
-            scattered. A sequence of ops is the tuple of them.
+            scattered. A sequence of ops is combined into a tuple.
         computation: a reducer ``(accumulated, value) -> new``; see `all_reduce`.
         scatter_dimension: the dimension to split.
         shard_count: the number of blocks, and of replicas in each group.
@@ -292,7 +293,7 @@ def all_to_all(
 
     Returns:
         The operand's shape with `split_dimension` divided by `split_count` and `concat_dimension`
-        multiplied by it.
+        multiplied by `split_count`.
 
     Raises:
         ShapeInferenceError: a dimension is out of range or not divisible; `split_count` is not the
@@ -332,7 +333,7 @@ def all_to_all_tuple(
     layout: Layout | None = None,
     channel_id: ChannelHandleLike | None = None,
 ) -> XlaOp:
-    """Send array i of each replica to replica i of its group; receive one array from each.
+    """Send array i to replica i of the group, and receive one array from each replica.
 
     Args:
         operands: arrays of one shape, one for each replica of a group.
@@ -342,7 +343,7 @@ def all_to_all_tuple(
         channel_id: a channel. With one, the groups hold partitions instead of replicas.
 
     Returns:
-        A tuple of as many arrays; array i was sent by replica i of the group.
+        A tuple with one array for each operand; array i was sent by replica i of the group.
 
     Raises:
         ShapeInferenceError: shapes differ; the operands are empty or not one for each replica of a
@@ -409,7 +410,7 @@ def multi_collective_permute(
     source_target_pairs: Sequence[Sequence[int]],
     channel_id: ChannelHandleLike | None = None,
 ) -> XlaOp:
-    """Send several arrays between the same pairs: one `collective_permute` for each.
+    """Send several arrays between the same pairs: one `collective_permute` for each array.
 
     Args:
         operands: at least one array, of any shapes.
@@ -483,7 +484,7 @@ def collective_broadcast(
 
 
 def _operand(name: str, operand: XlaOp | Sequence[XlaOp]) -> tuple[Shape, Sequence[XlaOp]]:
-    """Return the shape of an `operand` argument and its ops; a sequence of ops is a tuple."""
+    """Return the shape and the ops of an `operand` argument; a sequence has a tuple shape."""
     if isinstance(operand, (list, tuple)):
         ops = need_ops(name, "operand", operand)
         return TupleShape([o.shape for o in ops]), ops
@@ -498,7 +499,7 @@ def _record_parts(
     arrays: Sequence[XlaOp],
     attributes: Mapping[str, Any],
 ) -> XlaOp:
-    """Record the op on the arrays of its operand, and their tuple if the operand is a tuple."""
+    """Record the op on the operand's arrays, and return a tuple if the operand is one."""
     if not isinstance(operand, TupleShape):
         return record(opcode, shape, tuple(arrays), attributes)
     assert isinstance(shape, TupleShape)  # as inferred
@@ -520,7 +521,7 @@ def _record_parts(
 
 
 Participants = tuple[ReplicaGroups, ChannelHandle | None, bool]
-"""The groups, the channel, and whether the groups hold numbers of devices."""
+"""The groups, the channel, and whether the groups hold device numbers."""
 
 
 def _participants(

@@ -56,7 +56,7 @@ def tuple(*elements: XlaOp | Sequence[XlaOp]) -> XlaOp:
             tuple has no operand that determines the builder; it is ``builder.empty_tuple()``.)
 
     Returns:
-        A tuple of their shapes.
+        A tuple of the elements.
 
     Raises:
         OperandError: there is no element, or one is not an op.
@@ -146,13 +146,14 @@ def _state(name: str, argument: str, value: Any) -> XlaOp:
 
 
 Region = builtins.tuple[str, Applied, builtins.tuple[Shape, ...], bool]
-"""A role, its computation or callable, the parameter shapes, and whether to pass arguments."""
+"""A computation of an op: its role, the computation or callable, the shapes of its parameters, and
+whether to pass arguments to a callable."""
 
 
 def _recorded_before(
     computation: Applied, shapes: builtins.tuple[Shape, ...]
 ) -> XlaComputation | None:
-    """Return the computation if it is already recorded; it then has no captures. Else None."""
+    """Return the computation if it is already recorded, and so has no captures; else None."""
     if type(computation) is ReusableFunction:
         return computation.cached(shapes)
     return computation if isinstance(computation, XlaComputation) else None
@@ -161,7 +162,7 @@ def _recorded_before(
 def _record_regions(
     name: str, regions: Sequence[Region], builder: XlaBuilder
 ) -> builtins.tuple[list[XlaComputation | Recorded], bool]:
-    """Record the callables among an op's computations; return all, and whether any captures."""
+    """Record the callables among an op's computations; return all, and whether one has captures."""
     computations = [
         computation_or_recorded(name, role, computation, shapes, builder, passed)
         for role, computation, shapes, passed in regions
@@ -238,13 +239,13 @@ def call_reusable(function: ReusableFunction, values: Sequence[Any]) -> XlaOp:
 
 
 _MAX_DEPTH: Final = 200
-"""How deep sequences of operands can be nested: code that handles their shapes is recursive."""
+"""The maximum nesting depth of operand sequences; code that handles their shapes is recursive."""
 
 
 def _leaves(
     name: str, argument: str, values: Sequence[Any], depth: int = _MAX_DEPTH
 ) -> Iterator[XlaOp]:
-    """Yield the ops in nested sequences; raise if another value is among them."""
+    """Yield the ops in nested sequences; raise for any other value."""
     if not depth:
         rule = "an argument has tuples nested too deeply, or one that contains itself"
         raise error_of(OperandError, name, rule)
@@ -278,7 +279,7 @@ def composite_call(
     attributes: Mapping[str, Any] | str | None = None,
     version: int | None = None,
 ) -> XlaOp:
-    """Call a user-defined op, which a backend may implement by name and otherwise decomposes.
+    """Call a user-defined op; a backend implements it by name or uses its decomposition.
 
     Args:
         computation: the decomposition of the op: an XlaComputation, or a callable on one XlaOp for
@@ -346,7 +347,7 @@ def scan(
             elements of the outputs and then the new carries, in one tuple. A computation, or a
             callable.
         scan_dimension: the dimension along which inputs are sliced and outputs are stacked.
-        scan_dimension_size: its size; required only if there are no inputs.
+        scan_dimension_size: the size of `scan_dimension`; required only if there are no inputs.
         is_reverse: whether to proceed from the last index to the first.
         is_associative: whether the order of application does not matter, so that a backend may
             combine steps; None if unspecified. (Keyword-only, as is_reverse.)
@@ -357,7 +358,7 @@ def scan(
     Raises:
         ShapeInferenceError: sizes of the inputs differ; a dimension is out of range; the number of
             steps is undefined.
-        SignatureError: the computation does not take those elements and carries, or does not return
+        SignatureError: the computation does not take those slices and carries, or does not return
             the carries.
 
     Example:
@@ -400,20 +401,20 @@ _scan_shape = per_signature(shape_inference.control_flow.scan.strict)
 
 @op(SCHEMAS["while"])
 def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> XlaOp:
-    """Apply `body` to the state repeatedly while `condition` is true for it.
+    """Apply `body` to a state repeatedly, while `condition` of the state is true.
 
     Args:
         condition: a computation T -> pred[], or a callable on one XlaOp.
         body: a computation T -> T, or a callable on one XlaOp. A callable may unpack a tuple
             (``i, total = state``), return a tuple of ops, and use ops of the enclosing builder. A
-            function of ``@xb.computation`` is recorded once; see `reduce`.
+            function decorated with ``@xb.computation`` is recorded once; see `reduce`.
         init: the initial state, of any shape T; several ops are combined into a tuple.
 
     Returns:
         The last state, of shape T.
 
     Raises:
-        SignatureError: condition or body does not have that signature.
+        SignatureError: `condition` or `body` does not have the signature above.
 
     Example:
         >>> import builder as xb
@@ -504,8 +505,8 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
     Raises:
         ShapeInferenceError: the selector is not a scalar pred or s32; the numbers of operands and
             computations differ.
-        SignatureError: a branch does not accept its operand, or its result differs from the
-            first's.
+        SignatureError: a branch does not accept its operand, or its result's shape differs from the
+            first branch's.
 
     Example:
         >>> import builder as xb
@@ -596,7 +597,7 @@ def _indexed(branch_index: Any, branch_computations: Any, branch_operands: Any) 
 def _conditional_arguments(
     arguments: Sequence[Any], named: dict[str, Any]
 ) -> builtins.tuple[bool, Any, Sequence[Any], Sequence[Any]]:
-    """Return four values: is the form predicated; the selector; the computations; the operands."""
+    """Return whether the form has a pred, the selector, the computations and the operands."""
     is_predicated = len(arguments) + len(named) == 5
     try:
         form = _predicated if is_predicated else _indexed

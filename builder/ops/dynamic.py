@@ -38,8 +38,8 @@ def get_dimension_size(operand: XlaOp, dimension: int) -> XlaOp:
         A scalar s32.
 
     Raises:
-        ShapeInferenceError: the operand is not an array; the dimension is out of range, or its size
-            is larger.
+        ShapeInferenceError: the operand is not an array; the dimension is out of range or too
+            large.
 
     Example:
         >>> import builder as xb
@@ -72,8 +72,8 @@ def set_dimension_size(operand: XlaOp, size: Operand, dimension: int) -> XlaOp:
         An array of the operand's sizes; the size of `dimension` becomes a bound.
 
     Raises:
-        ShapeInferenceError: the operand is not an array; the dimension is out of range, or its size
-            is larger; the size is not a scalar s32, or a number outside the bound.
+        ShapeInferenceError: the operand is not an array; the dimension is out of range or too
+            large; the size is not a scalar s32, or is a number outside the bound.
         ConstantError: the number does not fit s32.
 
     Example:
@@ -144,7 +144,7 @@ def remove_dynamic_dimension(operand: XlaOp, dimension: int) -> XlaOp:
 
 
 def set_to_bound(operand: XlaOp, dimension: int, size: XlaOp) -> XlaOp:
-    """Record `remove_dynamic_dimension` with an existing constant for the bound."""
+    """Record `remove_dynamic_dimension` with the existing constant `size` as the bound."""
     shape = infer.remove_dynamic_dimension.strict(operand.shape, dimension)
     attributes = shared_attributes(dimension=dimension)
     return record("set_dimension_size", shape, (operand, size), attributes)
@@ -165,8 +165,8 @@ def dynamic_reshape(
             product must be the number of elements that the operand has at run time.
         new_size_bounds: the bound, or the size, of each dimension of the result. Their product must
             be the number of elements in the operand's bounds, unless a bound is `xb.UNBOUNDED`.
-        dims_are_dynamic: whether each dimension of the result has a dynamic size. For the others,
-            `dim_sizes` repeats `new_size_bounds`.
+        dims_are_dynamic: whether each dimension of the result has a dynamic size. For the other
+            dimensions, `dim_sizes` repeats the entries of `new_size_bounds`.
 
     Returns:
         An array of sizes `new_size_bounds`, bounded where `dims_are_dynamic` is true.
@@ -211,22 +211,23 @@ def dynamic_broadcast_in_dim(
 ) -> XlaOp:
     """Broadcast the operand to sizes that are runtime values.
 
-    Ops on arrays of unbounded sizes record it for scalars, numbers and operands of size 1.
+    Ops on arrays of unbounded sizes record this op for scalars, numbers and operands of size 1.
 
     Args:
         operand: an array.
         output_dimensions: the sizes of the result: a vector of s32 or s64.
         broadcast_dimensions: for each dimension of the operand the corresponding dimension of the
             result. Size 1 is broadcast to any size; other sizes must be equal.
-        shape: the shape of the result. It is not checked before run time that its sizes are those
-            in `output_dimensions`.
+        shape: the shape of the result. Before run time, its sizes are not compared with
+            `output_dimensions`.
 
     Returns:
         An array of that shape.
 
     Raises:
         ShapeInferenceError: the operand is not an array; its sizes or its element type do not match
-            `shape`; `output_dimensions` is not a vector with an entry for each dimension of it.
+            `shape`; `output_dimensions` is not a vector with an entry for each dimension of
+            the result.
         OperandError: `shape` is not a shape.
 
     Example:

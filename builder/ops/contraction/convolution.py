@@ -329,20 +329,21 @@ def conv_general_dilated(
             that are not dilated: the number of window positions is the size divided by the stride,
             rounded up. Or Padding.VALID: no padding.
         lhs_dilation: for each spatial dimension the distance between the input's elements, with
-            zeros between them; None for 1. With other values this is a transposed convolution.
-        rhs_dilation: the same for the kernel. With other values this is an atrous convolution.
+            zeros between them; None for 1. Larger values give a transposed convolution.
+        rhs_dilation: the same for the kernel. Larger values give an atrous convolution.
         dimension_numbers: ConvolutionDimensionNumbers, or a string such as "b01f_01io->b01f".
         feature_group_count: the number of groups into which the input features and the output
             features are divided, in order. Each group of input features is convolved to one group
             of output features, so the kernel's input feature dimension is the size of a group. The
             number of groups must divide both numbers of features.
         batch_group_count: the number of groups into which the batch and the output features are
-            divided. Each batch group gives one group of output features, and the result's batch is
-            the input's divided by it. The number of groups must divide both. Not together with
-            feature_group_count.
+            divided. Each batch group gives one group of output features, and the result's batch
+            size is the input's divided by `batch_group_count`. The number of groups must divide the
+            batch size and the number of output features. It can't be combined with
+            `feature_group_count`.
         precision: a Precision or its name, or a pair of them for lhs and rhs; DEFAULT if omitted.
         preferred_element_type: the element type of the result and of the sums: a wider type of the
-            same kind; by default that of the operands.
+            same kind; by default the operands' element type.
         window_reversal: for each spatial dimension whether the kernel is reversed.
 
     Returns:

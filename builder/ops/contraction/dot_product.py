@@ -57,7 +57,7 @@ def _dot_general_plan(
 
 
 def preferred_type(op: str, element_type: PrimitiveTypeLike | None) -> PrimitiveType | None:
-    """Convert the argument `preferred_element_type`, which is optional."""
+    """Convert the optional argument `preferred_element_type`; return None if it is None."""
     if element_type is None:
         return None
     return pt.element_type_argument(op, "preferred_element_type", element_type)
@@ -71,9 +71,9 @@ _SEQUENCES = (list, tuple)
 
 
 def _key(dimension_numbers: Any) -> Any:
-    """Return pairs of pairs of lists or tuples of ints as tuples, a cache key; else None.
+    """Return a pair of pairs of int sequences as nested tuples, a cache key; else None.
 
-    Unrolled, which is faster than `integer_key`.
+    The loop is unrolled, because this is faster than `integer_key`.
     """
     pairs: Any = dimension_numbers if type(dimension_numbers) in _SEQUENCES else ()
     if [len(pair) for pair in pairs if type(pair) in _SEQUENCES] != [2, 2] or len(pairs) != 2:
@@ -105,7 +105,7 @@ def dot(
             matrices use `dot_general`.
         precision: a Precision or its name, or a pair of them for lhs and rhs; DEFAULT if omitted.
         preferred_element_type: the element type of the result and of the sums: a wider type of the
-            same kind; by default that of the operands.
+            same kind; by default the operands' element type.
 
     Returns:
         An array of the remaining dimensions of lhs, then those of rhs.
@@ -150,7 +150,7 @@ def dot_general(
             dimensions of lhs and rhs have equal sizes.
         precision: a Precision or its name, or a pair of them for lhs and rhs; DEFAULT if omitted.
         preferred_element_type: the element type of the result and of the sums: a wider type of the
-            same kind; by default that of the operands.
+            same kind; by default the operands' element type.
         algorithm: a DotAlgorithm or its name, to fix exactly how the product is computed. It
             replaces `precision`. The available algorithms depend on the device.
 

@@ -64,18 +64,18 @@ def ragged_dot(
 
     Args:
         lhs, rhs: arrays of one element type.
-        group_sizes: integers [g], or [..., g] with separate sizes for each index of some dimensions
-            of lhs. These are the batch dimensions, and the dimensions before the ragged one that
-            are of the same kind (free or contracting).
-        dimension_numbers: RaggedDotDimensionNumbers, or a triple of those of `dot_general`, the
-            ragged dimension of lhs and the group dimension of rhs.
+        group_sizes: integers [g], or [..., g] with separate sizes for each index of the leading
+            dimensions. These are the batch dimensions of lhs, and the dimensions of lhs before the
+            ragged one that are of the same kind (free or contracting).
+        dimension_numbers: RaggedDotDimensionNumbers, or a triple: the dimension numbers of
+            `dot_general`, the ragged dimension of lhs, and the group dimension of rhs.
         precision: a Precision or its name, or a pair of them for lhs and rhs; DEFAULT if omitted.
         preferred_element_type: the element type of the result and of the sums: a wider type of the
-            same kind; by default that of the operands.
+            same kind; by default the operands' element type.
 
     Returns:
-        The array of `dot_general` without the group dimension. If the ragged dimension is
-        contracting, the group dimension comes first.
+        The result of `dot_general` without the group dimension. If the ragged dimension is
+        contracting, a dimension for the groups comes first.
 
     Raises:
         ShapeInferenceError: see `dot_general`; there is not exactly one ragged dimension, or the

@@ -1,8 +1,8 @@
 """Elementwise ops: arithmetic, comparison, clamp, select, conversion, map.
 
 The functions of one array (`abs` to `tanh`), of two arrays (`add` to `xor`) and the comparisons
-share their arguments, results and errors. The schemas have the element types of each, listed in
-docs/operations.md.
+share their arguments, results and errors. docs/operations.md lists the element types that each
+function accepts.
 
 Args:
     operand: an array.

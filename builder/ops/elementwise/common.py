@@ -1,4 +1,4 @@
-"""Record elementwise ops: pair operands, look up shapes, record broadcasts."""
+"""Recording of elementwise ops: constants for numbers, inferred shapes, and broadcasts."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def record_unary(name: str, opcode: str, operand: XlaOp) -> XlaOp:
 
 
 Broadcast = tuple[ArrayShape, Mapping[str, tuple[int, ...]], Sizes | None]
-"""The shape that an operand is broadcast to, the attributes of the broadcast, and its sizes.
+"""The shape that an operand is broadcast to, the attributes of the op, and the runtime sizes.
 
-The sizes are None for a `broadcast_in_dim`, which needs no sizes at run time."""
+The sizes are None for `broadcast_in_dim`, which has no operand for them."""
 
 Plan = tuple[ArrayShape, Broadcast | None, Broadcast | None]
-"""The result's shape, and for each operand its broadcast; None if it is not broadcast."""
+"""The result's shape, and the broadcast of each operand; None for an operand not broadcast."""
 
 
 def _broadcasts(
@@ -127,7 +127,7 @@ def _compare_plan(
 
 
 def element_type_of(name: str, operand: XlaOp) -> PrimitiveType:
-    """Return the element type of a number that is the other operand of `name`."""
+    """Return the element type of `operand`, which is also that of the number beside it."""
     shape = operand.shape
     if not isinstance(shape, ArrayShape):
         shape_inference.Check(name, operand=shape).array("operand")
@@ -141,10 +141,11 @@ def constant_of(name: str, lhs: Any, rhs: Any) -> tuple[XlaBuilder, ArrayShape, 
     nothing.
 
     Returns:
-        The builder, the shape and the attributes of the constant, and whether it is `lhs`.
+        The builder, the shape and the attributes of the constant, and whether the number is
+        `lhs`.
 
     Raises:
-        OperandError: the other operand is not an XlaOp, or this one not a number.
+        OperandError: the operands are not one XlaOp and one number.
         ConstantError: the element type of the other operand can't represent the number.
     """
     is_left = type(lhs) is not XlaOp

@@ -1,7 +1,7 @@
 """Elementwise comparison of two arrays.
 
 The total order of floating point is -NaN < -inf < -finite < -0 < +0 < +finite < +inf < +NaN. The
-functions without it compare as IEEE 754 does: a comparison with NaN is false, except `ne`.
+other functions compare as IEEE 754 does: a comparison with NaN is false, except `ne`.
 
 Operation Semantics: Element-wise comparison operations.
 """
@@ -208,8 +208,8 @@ def compare(
 ) -> XlaOp:
     """Compare in the direction "EQ", "NE", "GE", "GT", "LE" or "LT".
 
-    It records what `eq` to `lt` record, and with `total_order` what `eq_total_order` to
-    `lt_total_order` record.
+    The op is the same as that of `eq` to `lt`; with `total_order`, that of `eq_total_order` to
+    `lt_total_order`.
 
     Raises:
         OperandError: the direction is not a string.

@@ -76,8 +76,8 @@ def bitcast_convert_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) ->
         An array of the new type.
 
     Raises:
-        ShapeInferenceError: one type is complex and the other is not; the last dimension is not of
-            the size above.
+        ShapeInferenceError: one type is complex and the other is not; the last dimension does
+            not have the size above.
 
     Example:
         >>> import builder as xb
@@ -102,17 +102,17 @@ def stochastic_convert_type(
 ) -> XlaOp:
     """Convert each element to another type, rounded up or down at random.
 
-    An element is rounded to an integer away from zero if its fraction is greater than the random
-    number divided by 2 to the number of its bits: 2.25 becomes 3 for a quarter of all random
-    numbers, and 2 for the others. Values outside of the range saturate; NaN becomes 0.
+    An element is rounded to an integer away from zero if its fraction is greater than
+    ``random / 2**bits``, where `bits` is the width of `random`: 2.25 becomes 3 for a quarter of all
+    random numbers, and 2 for the others. Values outside of the range saturate; NaN becomes 0.
 
     Args:
         operand: an array of floating point.
         random: unsigned integers of as many bits as the operand's elements, of the operand's sizes;
             see `rng_bit_generator`.
         new_element_type: the type of the result: integers or floating point. XLA's compilers for
-            CPU and GPU convert to signed integers only; conversions to other types are recorded and
-            lowered, and refused when they are compiled.
+            CPU and GPU convert to signed integers only; conversions to other types can be recorded
+            and lowered, but not compiled.
 
     Returns:
         An array of the operand's sizes.

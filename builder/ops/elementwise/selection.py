@@ -92,7 +92,7 @@ def select(pred: XlaOp, on_true: Operand, on_false: Operand) -> XlaOp:
             a Python number. With a scalar `pred` also two tuples of the same shape.
 
     Returns:
-        An array of the values' shape, or the tuple.
+        An array of the values' shape, or a tuple of the tuples' shape.
 
     Raises:
         ShapeInferenceError: `pred` is not of pred type; shapes or element types differ.
@@ -156,8 +156,8 @@ def map(
     Args:
         operands: arrays of the same sizes, of any element types; a scalar is broadcast if it is of
             the type of the arrays.
-        computation: a computation, or a Python callable on XlaOps, of one scalar of each operand's
-            type that returns a scalar. See `reduce` for how often a callable is called.
+        computation: a computation, or a Python callable on XlaOps. It takes one scalar of each
+            operand's type and returns a scalar. See `reduce` for how often a callable is called.
         dimensions: all dimensions of the operands, in order; this is the default.
 
     Returns:
@@ -206,7 +206,7 @@ def map(
 def _map_arguments(
     shapes: builtins.tuple[Shape, ...],
 ) -> builtins.tuple[builtins.tuple[ArrayShape, ...], ArrayShape]:
-    """Return the shapes of the computation's parameters, and the shape of broadcast scalars."""
+    """Return the shapes of the computation's parameters, and the shape to broadcast scalars to."""
     check = shape_inference.Check.numbered("map", "operand", shapes)
     check.that(bool(shapes), "at least one operand is needed")
     first = next((s for s in check.arrays() if s.rank), check.arrays()[0])

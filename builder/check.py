@@ -45,7 +45,7 @@ def refusal(op: str, rule: str, value: object, fix: str | None = None) -> ShapeI
 
 
 def integer(op: str, name: str, value: Any) -> int:
-    """Return `value` as a Python int. It must fit 64 bits, as all numbers of XLA do.
+    """Return `value` as a Python int. It must fit in 64 bits, like every integer in XLA.
 
     Raises:
         ShapeInferenceError: `value` is not an integer, or too large.
@@ -65,7 +65,7 @@ def integer(op: str, name: str, value: Any) -> int:
 
 
 def _is_text_or_op(value: object) -> bool:
-    """Whether `value` is a string or an op, which are iterable but not lists."""
+    """Whether `value` is a string or an op: iterable, but not a sequence of numbers."""
     return isinstance(value, (str, bytes)) or hasattr(value, "opcode")
 
 
@@ -150,8 +150,8 @@ def same_sizes(a: ArrayShape, b: ArrayShape) -> bool:
 def any_dynamic(arrays: Sequence[ArrayShape], sizes: tuple[int, ...]) -> tuple[bool, ...]:
     """Return which dimensions of a result of these sizes are dynamic.
 
-    They are the unbounded ones, and those that are bounded in one of `arrays`, which all have the
-    result's sizes.
+    A dimension is dynamic if it is unbounded, or if it is bounded in one of `arrays`. All arrays
+    have the result's sizes.
     """
     return tuple(
         size == UNBOUNDED
@@ -213,7 +213,7 @@ class Check:
     def that(
         self, holds: bool, rule: str, *, fix: str | None = None, dimension: int | None = None
     ) -> None:
-        """Raise unless `holds`. For rules whose text is constant; otherwise test, then `fail`."""
+        """Raise unless `holds` is true. If the text of the rule is computed, use `fail` instead."""
         if not holds:
             self.fail(rule, fix=fix, dimension=dimension)
 
@@ -320,8 +320,8 @@ class Check:
 
         Args:
             values: the sizes.
-            name: the argument.
-            at_run_time: the op that takes sizes that are unbounded here, for the message.
+            name: the name of the argument.
+            at_run_time: the op that takes sizes known only at run time, for the message.
         """
         for index, size in enumerate(values):
             if size == UNBOUNDED:
@@ -397,11 +397,11 @@ class Check:
         """Check the signature of the computation that an op applies to elements.
 
         Args:
-            name: the argument.
-            computation: its signature.
+            name: the name of the argument.
+            computation: the signature of the computation.
             parameters: the shapes of the parameters.
-            results: the shape of the result; several make a tuple.
-            meaning: the meaning of the parameters, for the message; None for a reducer's.
+            results: the shape of the result; several for a tuple.
+            meaning: the meaning of the parameters, for the message; None for a reducer.
             returns: the meaning of the result, for the message.
             or_tuple: whether a tuple of one element is accepted as one result.
         """

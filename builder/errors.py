@@ -1,7 +1,7 @@
 """The errors that xlabuilder raises.
 
-Besides the message, each has attributes: `op`, the name of the operation; `shapes`, the operand
-shapes by argument name; `dimension`, the dimension at fault.
+Besides the message, each error has attributes: `op`, the name of the operation; `shapes`, the
+operand shapes by argument name; `dimension`, the dimension at fault.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class XlaError(Exception):
             self.add_note(f"at {self.location}")
 
     def in_argument(self, op: str, name: str) -> Self:
-        """Prefix the message with the op and the argument that it is about, and return self."""
+        """Prefix the message with the names of the op and the argument, and return self."""
         self.args = (f"{op}: {name}: {self}",)
         self.op = op
         return self
@@ -97,7 +97,7 @@ class OperandError(XlaError, TypeError):
 
 
 class ConstantError(XlaError, ValueError):
-    """The element type does not represent a Python or NumPy value."""
+    """The element type can't represent a Python or NumPy value."""
 
 
 class PrimitiveTypeError(XlaError, ValueError):
@@ -105,11 +105,11 @@ class PrimitiveTypeError(XlaError, ValueError):
 
 
 class BuilderError(XlaError, RuntimeError):
-    """Invalid use of a builder: operands of another one, ops after build(), parameter numbers."""
+    """Invalid use of a builder, such as an operand of another builder or an op after build()."""
 
 
 class UnknownNameError(XlaError, AttributeError):
-    """`builder` has no such name; the message suggests where it is, or similar names."""
+    """`builder` has no such name; the message suggests its location or similar names."""
 
 
 class ShapeTextError(XlaError, ValueError):

@@ -16,7 +16,7 @@ def missing_name(name: str, package: Mapping[str, object]) -> AttributeError:
 
     Args:
         name: the name.
-        package: the names of `builder`.
+        package: the namespace of `builder`.
     """
     if name.startswith("__"):  # looked up by the interpreter, not by users
         return AttributeError(f"module 'builder' has no attribute {name!r}")

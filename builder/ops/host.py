@@ -80,7 +80,7 @@ def _text_argument(op: str, name: str, value: Any) -> str:
 
 
 def _bytes_argument(op: str, name: str, value: Any) -> str:
-    """Return a string of any bytes as text; see `builder.schema.kinds.Bytes`."""
+    """Return a string or bytes argument as text; see `builder.schema.kinds.Bytes`."""
     if isinstance(value, str):
         try:
             value = value.encode("utf-8", "surrogateescape")
@@ -94,7 +94,7 @@ def _bytes_argument(op: str, name: str, value: Any) -> str:
 
 
 def _receive_attributes(data: Shape, result: TupleShape, **attributes: Any) -> Mapping[str, Any]:
-    """Return the attributes of an op that receives `data`, with the layout if it has one."""
+    """Return the attributes of an op that receives `data`, including a layout of `data`."""
     if result.elements[0] is not data:
         attributes["shape_with_layout"] = TupleShape((data, TOKEN_SHAPE))
     return shared_attributes(**attributes)
@@ -130,7 +130,7 @@ def infeed(builder: XlaBuilder, shape: ShapeLike, config: str | bytes = "") -> X
 
 
 def _last_token(builder: XlaBuilder, stream: str) -> XlaOp:
-    """Return the token of the last op of this kind, or a new token for the first one."""
+    """Return the token of the last op of `stream`, or a new token if there is none."""
     token = builder.last_tokens.get(stream)
     # The op may have been removed since, when a failing op was rolled back.
     if token is None or token.id >= len(builder.ops) or builder.ops[token.id] is not token:
@@ -184,8 +184,8 @@ def outfeed(
 
     Args:
         operand: an array or a tuple. Nothing is written for an empty tuple.
-        shape_with_layout: its shape with the layout in which the host receives it; None for the
-            default layout.
+        shape_with_layout: the operand's shape with the layout in which the host receives it; None
+            for the default layout.
         outfeed_config: a string or bytes for the device.
 
     Returns:
@@ -364,7 +364,7 @@ def send_to_host(
     Args:
         operand: an array.
         token: the token that the send waits for.
-        shape_with_layout: its shape with the layout in which the host receives it.
+        shape_with_layout: the operand's shape with the layout in which the host receives it.
         channel_handle: a device-to-host channel, or its number.
 
     Returns:
@@ -493,14 +493,14 @@ def custom_call(
     ``builder.custom_call(target_name, shape, ...)``.
 
     Args:
-        target_name: the name that the function is registered by; it must not begin with "$".
+        target_name: the name under which the function is registered; it must not begin with "$".
         operands: any number of arrays, tokens and tuples, which are passed to the function.
         shape: the shape of the result; a tuple for several results.
         opaque: a string or bytes for the function; for a typed FFI call, an MLIR dictionary as
             text. Bytes that are not UTF-8 are recorded as surrogates (Python's "surrogateescape").
         has_side_effect: whether the function has side effects.
         api_version: the calling convention; see CustomCallApiVersion. By default typed FFI if there
-            are `attributes`, else the document's form.
+            are `attributes`, else API_VERSION_ORIGINAL.
         attributes: for a typed FFI call, instead of `opaque`: a mapping of names to values. Values
             are bools, ints (int64_t), floats (double), strings, NumPy scalars of other types, lists
             of numbers and arrays of rank 1, and mappings of these.
@@ -517,9 +517,10 @@ def custom_call(
         A value of that shape.
 
     Raises:
-        ShapeInferenceError: the name begins with "$"; the numbers of operands and of their shapes
-            differ; aliased shapes differ; the version or schedule does not exist; an attribute has
-            a type that the FFI does not support; attributes are passed to a call that is not typed.
+        ShapeInferenceError: the name begins with "$"; `operand_shapes_with_layout` does not have
+            one shape for each operand; aliased shapes differ; the version or schedule does not
+            exist; an attribute has a type that the FFI does not support; attributes are passed to a
+            call that is not typed.
         OperandError: an argument has another type.
 
     Example:

@@ -107,8 +107,8 @@ def dynamic_update_slice(operand: XlaOp, update: XlaOp, start_indices: StartIndi
         start_indices: the index at which the slice begins in each dimension; see `dynamic_slice`.
 
     Returns:
-        An array of the operand's sizes. A dimension is bounded if the operand's is, or if the
-        update's is and covers the dimension.
+        An array of the operand's sizes. A dimension is bounded if it is bounded in the operand, or
+        if it is bounded in the update and the update covers it.
 
     Raises:
         ShapeInferenceError: there is not one start index for each dimension; an index is not an
@@ -137,11 +137,11 @@ def dynamic_update_slice(operand: XlaOp, update: XlaOp, start_indices: StartIndi
 
 
 _MOST_STARTS = 65536
-"""More start indices than an array can have dimensions; the rest is not read."""
+"""The maximum number of start indices that are read; no array has as many dimensions."""
 
 
 def _starts(op: str, start_indices: Any) -> tuple[Any, ...]:
-    """Return the start indices, ops and numbers, as a tuple; a single op is a vector."""
+    """Return the start indices as a tuple of ops and numbers; a single op gives a tuple of one."""
     if type(start_indices) is XlaOp:
         return (start_indices,)
     try:
@@ -337,19 +337,19 @@ def scatter(
 ) -> XlaOp:
     """Update windows of an array, each at the position that a vector of indices selects.
 
-    Each element of `updates` updates one element of the operand, at this position. Its indices in
-    the dimensions that are not `update_window_dims` select a vector of `scatter_indices`.
-    `scatter_dims_to_operand_dims` maps the entries of the vector to dimensions of the operand; the
-    other dimensions start at 0. The element's indices in `update_window_dims` are relative to that
-    start. The new element is ``update_computation(current, update)``. Each update out of bounds is
-    skipped. The order of updates to one position is not defined.
+    Each element of `updates` updates one element of the operand, at the following position. Its
+    indices in the dimensions that are not `update_window_dims` select a vector of
+    `scatter_indices`. `scatter_dims_to_operand_dims` maps the entries of the vector to dimensions
+    of the operand; the other dimensions start at 0. The element's indices in `update_window_dims`
+    are relative to that start. The new element is ``update_computation(current, update)``. Each
+    update out of bounds is skipped. The order of updates to one position is not defined.
 
     Args:
         operands: an array, or N arrays of the same sizes and of any element types.
         scatter_indices: an array of integers, with vectors of indices along `index_vector_dim`.
-        updates: for each operand an array of its element type, all of the same sizes: those of the
-            windows, at most the operand's, and those of `scatter_indices` without
-            `index_vector_dim`.
+        updates: for each operand an array of its element type; all have the same sizes. These are
+            the window sizes, at most the operand's, in `update_window_dims`, and the sizes of
+            `scatter_indices` without `index_vector_dim` in the other dimensions.
         update_computation: for one operand ``(current, update) -> new``, scalars of its type. For N
             operands it takes N current elements and then N updates, and returns a tuple of N. A
             computation, or a callable such as ``xb.add`` or a lambda.
@@ -360,7 +360,7 @@ def scatter(
             undefined.
 
     Returns:
-        An array of the operand's shape; for several operands a tuple of those.
+        An array of the operand's shape; for several operands a tuple of such arrays.
 
     Raises:
         ShapeInferenceError: scatter_indices are not integers; a dimension is out of range, out of

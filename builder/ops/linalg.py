@@ -120,7 +120,8 @@ def fft(operand: XlaOp, fft_type: FftTypeLike, fft_length: Sequence[int]) -> Xla
         operand: an array; complex for FFT, IFFT and IRFFT, f32 or f64 for RFFT.
         fft_type: an FftType or its name.
         fft_length: the size of each transformed dimension before the transform. For the last
-            dimension of IRFFT, whose input has ``length // 2 + 1`` elements, the size after it.
+            dimension of IRFFT, whose input has ``length // 2 + 1`` elements, the size after
+            the transform.
 
     Returns:
         An array of the operand's sizes. RFFT returns complex numbers, ``length // 2 + 1`` in the

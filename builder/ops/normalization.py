@@ -67,7 +67,7 @@ def _epsilon(name: str, value: Any) -> float:
 
 @per_signature
 def _as_f32(value: float) -> float | None:
-    """Return the nearest f32 of a number; None if that is not finite."""
+    """Return the f32 nearest to a number; None if this f32 is not finite."""
     try:
         rounded: float = unpack("f", pack("f", value))[0]
     except OverflowError:
@@ -123,8 +123,8 @@ def batch_norm_inference(
 ) -> XlaOp:
     """Normalize an array by given means and variances of the features.
 
-    It computes ``scale * (x - mean) / sqrt(variance + epsilon) + offset`` as `batch_norm_training`
-    does, with estimates of mean and variance.
+    Each element x becomes ``scale * (x - mean) / sqrt(variance + epsilon) + offset``, as in
+    `batch_norm_training`, but with estimates of mean and variance.
 
     Args:
         operand: an array of floating-point type and at least one dimension.
@@ -167,14 +167,14 @@ def batch_norm_grad(
     Args:
         operand, scale: the operands of `batch_norm_training`: an array of floating-point type, and
             a vector with one element for each feature.
-        mean, variance: its results: vectors with one element for each feature.
+        mean, variance: the vectors of means and variances that `batch_norm_training` returned.
         grad_output: the gradient with respect to the normalized array, of the operand's sizes.
         epsilon: the epsilon of `batch_norm_training`.
         feature_index: the feature dimension of the operand.
 
     Returns:
-        A tuple: the gradient with respect to the operand, of its shape; those with respect to the
-        scale and the offset, vectors with one element for each feature.
+        A tuple: the gradient with respect to the operand, of its shape; the gradients with
+        respect to the scale and the offset, vectors with one element for each feature.
 
     Raises:
         ShapeInferenceError: see `batch_norm_training`.

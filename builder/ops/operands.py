@@ -78,7 +78,7 @@ def number_as(op: str, value: Any, element_type: PrimitiveType, operand: XlaOp) 
         op: the public op, for messages.
         value: the number. A NumPy scalar keeps its own type, which the op then checks.
         element_type: the type of the constant.
-        operand: another operand of the op, which has the builder.
+        operand: another operand of the op; its builder records the constant.
     """
     builder = resolve_builder(op, operand)
     shape, attributes = number_constant(op, value, element_type, operand.shape)
@@ -90,8 +90,8 @@ def number_constant(
 ) -> tuple[ArrayShape, Mapping[str, Any]]:
     """Return the shape and the attributes of the constant that `number_as` records.
 
-    With them an op can check its rules before it records anything. The shape of the other operand
-    is for messages.
+    An op uses these to check its rules before it records anything. `operand`, the shape of the
+    other operand, is for messages.
     """
     if type(value) is not float and isinstance(value, (np.generic, np.ndarray)):
         try:
@@ -128,14 +128,14 @@ def _scalars(element_types: tuple[PrimitiveType, ...]) -> tuple[ArrayShape, ...]
 
 @per_signature
 def dimensions_attribute(name: str, dimensions: tuple[int, ...]) -> Mapping[str, tuple[int, ...]]:
-    """Return an attribute mapping with one entry, shared by all ops with an equal one."""
+    """Return the attributes ``{name: dimensions}``: a mapping shared by all ops with equal ones."""
     return MappingProxyType({name: dimensions})
 
 
 def integer_key(value: Any, depth: int = 3) -> Any:
     """Return integers in nested lists or tuples as nested tuples, or None for other values.
 
-    It is a key under which the attribute made from the numbers is cached.
+    The result is the cache key of the attribute that is made from the integers.
     """
     kind = type(value)
     if kind is int:
@@ -147,7 +147,7 @@ def integer_key(value: Any, depth: int = 3) -> Any:
 
 
 def broadcast_to(operand: XlaOp, shape: ArrayShape, dimensions: tuple[int, ...]) -> XlaOp:
-    """Record the broadcast of `operand` to `shape`; `dimensions` are those of the result."""
+    """Record the broadcast of `operand` to `shape`; `dimensions` are its `broadcast_dimensions`."""
     return record(
         "broadcast_in_dim",
         shape,

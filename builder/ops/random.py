@@ -28,7 +28,7 @@ def _draw(
     shape: Shape,
     infer_shape: Callable[[Shape, Shape, Shape], ArrayShape],
 ) -> XlaOp:
-    """Record an rng op of a distribution with two scalar parameters; one may be a number.
+    """Record a random op whose distribution has two scalar parameters; one may be a number.
 
     The attribute `distribution` is the name of the op.
     """
@@ -133,7 +133,7 @@ def rng_bit_generator(
 
     Returns:
         A tuple: the next state, of the shape of `initial_state`; and an array of the sizes of
-        `shape`, of unsigned integers of the same width as its elements.
+        `shape`, of unsigned integers as wide as the element type of `shape`.
 
     Raises:
         ShapeInferenceError: the state or the shape has another type; the algorithm does not exist.

@@ -50,7 +50,7 @@ def broadcast(operand: XlaOp, broadcast_sizes: Sequence[int]) -> XlaOp:
         broadcast_sizes: the sizes of the new dimensions.
 
     Returns:
-        An array of sizes `broadcast_sizes`, then the operand's.
+        An array of sizes `broadcast_sizes`, followed by the operand's sizes.
 
     Raises:
         ShapeInferenceError: the operand is not an array, or has an unbounded dimension; a size is
@@ -124,7 +124,7 @@ def reshape(
             (Keyword-only: the document's form has it before `new_sizes`.)
 
     Returns:
-        An array of sizes `new_sizes`. Bounded dimensions may be combined or split, not both. An
+        An array of sizes `new_sizes`. Bounded dimensions may be combined or split, but not both. An
         operand with unbounded dimensions is checked at run time only.
 
     Raises:
@@ -200,7 +200,8 @@ def collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
             operand is returned, and nothing is recorded.
 
     Returns:
-        An array in which one dimension replaces those; its size is their product.
+        An array in which one dimension replaces `dimensions`; its size is the product of their
+        sizes.
 
     Raises:
         ShapeInferenceError: the operand is not an array; dimensions are out of range, or not
@@ -338,7 +339,7 @@ def pad(
         padding_value: a scalar of its element type, or a Python number that the type can represent.
         padding_config: a PaddingConfig, or for each dimension a triple (low, high, interior): the
             number of elements added before the first, after the last, and between neighbours. A
-            negative low or high removes elements, including those added between.
+            negative low or high removes elements, including elements added between neighbours.
 
     Returns:
         An array of size ``low + high + size + max(size - 1, 0) * interior`` in each dimension.
@@ -502,8 +503,8 @@ def slice_in_dim(
     Args:
         operand: an array.
         start_index: the first index, not negative.
-        limit_index: the index after the last, from `start_index` to the dimension's size, which is
-            `xb.UNBOUNDED` for an unbounded one.
+        limit_index: the index after the last, from `start_index` to the dimension's size. The size
+            of an unbounded dimension is `xb.UNBOUNDED`.
         stride: the step, at least 1.
         dimno: the dimension.
 

@@ -1,7 +1,7 @@
-"""Broadcasts to sizes that are known at run time only, as unbounded sizes are.
+"""Broadcasts to sizes that are known only at run time, such as unbounded sizes.
 
-An implicit broadcast is recorded as XlaBuilder records it: `get_dimension_size` of the operand that
-has the size, the sizes joined to a vector, and `dynamic_broadcast_in_dim`.
+An implicit broadcast is recorded as in XlaBuilder: a `get_dimension_size` for each dynamic size, a
+concatenation of all sizes to a vector, and a `dynamic_broadcast_in_dim`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from builder.types.shape import ArrayShape, Shape, intern_array
 
 
 class SizeOf(NamedTuple):
-    """A size at run time: that of a dimension of an operand.
+    """The runtime size of one dimension of an operand.
 
     Attributes:
         operand: the number of the operand.
-        dimension: its dimension.
+        dimension: the dimension of that operand.
     """
 
     operand: int
@@ -38,9 +38,9 @@ Sizes = tuple[int | SizeOf, ...]
 
 
 def needs_runtime_sizes(source: ArrayShape, target: ArrayShape, places: Sequence[int]) -> bool:
-    """Return whether a broadcast is recorded with its sizes as an operand.
+    """Return whether a broadcast needs `dynamic_broadcast_in_dim`, with sizes as an operand.
 
-    `broadcast_in_dim` needs bounds, and a static 1 where it expands a dimension.
+    `broadcast_in_dim` requires bounds, and a static size 1 in each dimension that it expands.
     """
     if source.is_static and target.is_bounded:
         return False
@@ -51,12 +51,12 @@ def needs_runtime_sizes(source: ArrayShape, target: ArrayShape, places: Sequence
 
 
 def sizes_from(target: ArrayShape, operands: Sequence[tuple[ArrayShape, Sequence[int]]]) -> Sizes:
-    """Return where the sizes of a broadcast are found at run time.
+    """Return the sizes of a broadcast: a number, or for a dynamic size the operand that has it.
 
     Args:
         target: the shape that the first operand is broadcast to.
-        operands: each operand of the op, with the dimensions of `target` that it has; the sizes are
-            taken from the first one that has them.
+        operands: each operand of the op, and for each of its dimensions the dimension of `target`.
+            A dynamic size is taken from the first operand that has it.
     """
     sizes: list[int | SizeOf] = list(target.dimensions)
     for place, is_dynamic in enumerate(target.dynamic_dimensions):
@@ -75,16 +75,13 @@ def sizes_from(target: ArrayShape, operands: Sequence[tuple[ArrayShape, Sequence
 def record_broadcast(
     operands: Sequence[XlaOp], target: ArrayShape, attributes: Mapping[str, Any], sizes: Sizes
 ) -> XlaOp:
-    """Record the broadcast of the first operand to `target`.
-
-    `sizes` are static sizes or sizes of `operands`, which are read at run time.
-    """
+    """Record the broadcast of the first operand to `target`; `operands` have the dynamic sizes."""
     joined = _joined(operands, sizes)
     return record("dynamic_broadcast_in_dim", target, (operands[0], joined), attributes)
 
 
 def _joined(operands: Sequence[XlaOp], sizes: Sizes) -> XlaOp:
-    """Record the sizes as a vector of s32."""
+    """Record the sizes of a result as a vector of s32."""
     builder = operands[0].builder
     row = intern_array(pt.s32, (1,))
     parts: list[XlaOp] = []
@@ -121,7 +118,7 @@ def broadcast_scalar(scalar: XlaOp, target: ArrayShape, beside: Sequence[XlaOp])
     Args:
         scalar: the operand.
         target: the shape of the result.
-        beside: the other operands of the op, which have the sizes.
+        beside: the other operands of the op, which have the dynamic sizes.
     """
     if target.is_bounded:
         return broadcast_to(scalar, target, ())

@@ -1,6 +1,6 @@
 """Shardings of values inside a program that XLA partitions.
 
-These are not operations of the document, but custom calls that XLA's partitioner removes.
+The ops are recorded as custom calls, which XLA's partitioner removes.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def spmd_full_to_shard_shape(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
     Args:
         operand: the full array.
         sharding: how it is partitioned: a tiling in GSPMD's text form, or a sharding by the axes of
-            a mesh. Either becomes a tiling, because Shardy has no such conversion. All shardings of
-            such a program are therefore tilings (``mesh.sharding(...).tiling``).
+            a mesh. Both are recorded as tilings, because Shardy has no such conversion. All
+            shardings of such a program are therefore tilings (``mesh.sharding(...).tiling``).
 
     Returns:
         An array of the same type, with each size divided by the number of tiles.
@@ -110,7 +110,7 @@ def spmd_full_to_shard_shape(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
 def spmd_shard_to_full_shape(
     operand: XlaOp, full_shape: ShapeLike, sharding: ShardingLike
 ) -> XlaOp:
-    """Return the full array of the devices' shards, for ops that XLA partitions again.
+    """Return the full array that the devices' shards form, for ops that XLA partitions again.
 
     Args:
         operand: the device's shard.

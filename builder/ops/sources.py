@@ -1,4 +1,4 @@
-"""The ops without operands: methods of XlaBuilder, entered into the table of operations."""
+"""Registers the ops without operands, which are methods of XlaBuilder, as operations."""
 
 from __future__ import annotations
 

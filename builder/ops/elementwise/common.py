@@ -44,7 +44,7 @@ Broadcast = tuple[ArrayShape, Mapping[str, tuple[int, ...]], Sizes | None]
 The sizes are None for `broadcast_in_dim`, which has no operand for them."""
 
 Plan = tuple[ArrayShape, Broadcast | None, Broadcast | None]
-"""The result's shape, and the broadcast of each operand; None for an operand not broadcast."""
+"""The result's shape, and the broadcast of each operand; None if it is unchanged."""
 
 
 def _broadcasts(
@@ -127,7 +127,7 @@ def _compare_plan(
 
 
 def element_type_of(name: str, operand: XlaOp) -> PrimitiveType:
-    """Return the element type of `operand`, which is also that of the number beside it."""
+    """Return the element type of `operand`, in which a number beside it is recorded."""
     shape = operand.shape
     if not isinstance(shape, ArrayShape):
         shape_inference.Check(name, operand=shape).array("operand")

@@ -52,12 +52,12 @@ def reduce(
         computation: a reducer. For one operand: ``(accumulated, value) -> new``, scalars of its
             type. For N operands: it takes N accumulated values and then N new ones, and returns a
             tuple of N. Pass a computation, or a callable such as ``xb.add`` or a lambda. All ops
-            that take callables record functions of this library and of ``@xb.computation`` once per
-            signature, and any other callable each time it is passed.
+            that take callables record functions of this library, and functions decorated with
+            ``@xb.computation``, once per signature, and any other callable each time it is passed.
         dimensions: the dimensions to reduce, in any order; an empty sequence keeps the sizes.
 
     Returns:
-        An array of the operand's remaining dimensions; for several operands a tuple of those.
+        An array of the operand's remaining dimensions; for several operands a tuple of such arrays.
 
     Raises:
         ShapeInferenceError: sizes differ; a dimension is out of range or duplicated; an init value
@@ -103,9 +103,10 @@ class Reduction:
     """A public function that records a reduction.
 
     Attributes:
-        opcode: the opcode that it records.
-        name: its name.
-        plan: ``(name, operand shapes, init shapes, reducer, argument)`` -> shape and attributes.
+        opcode: the opcode that the function records.
+        name: the name of the function.
+        plan: a function ``(name, operand shapes, init shapes, reducer, argument)`` that returns the
+            shape and the attributes.
     """
 
     opcode: str
@@ -125,7 +126,7 @@ def record_reduction(
     Args:
         reduction: the function that the user called.
         operands, init_values, computation: see `reduce`.
-        argument: the dimensions or the window; a key of caches.
+        argument: the dimensions or the window; hashable, because it is in the keys of caches.
     """
     name = reduction.name
     if (

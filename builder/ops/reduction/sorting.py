@@ -34,8 +34,8 @@ def sort(
 ) -> XlaOp:
     """Sort one or more arrays along a dimension.
 
-    Several operands are sorted together, like one array of tuples: the elements of all operands
-    move with those that the comparator compares.
+    Several operands are sorted together, like one array of tuples: the elements of all operands at
+    one index move together.
 
     Args:
         operands: an array, or N arrays of the same sizes and of any element types.

@@ -58,7 +58,7 @@ def _window(
 
 
 def _window_attributes(base: Shape, window: Window) -> dict[str, Any]:
-    """Return the attributes of a checked window, with every sequence expanded."""
+    """Return the attributes of a checked window, with defaults and named padding written out."""
     check = Check("window", base=base)
     return shape_inference.reduction.window_over(check, "base", *window)._asdict()
 
@@ -134,7 +134,8 @@ def reduce_window(
         window_dilations: the distance between the window's elements; None for 1.
 
     Returns:
-        An array with one element for each window position; for several operands a tuple of those.
+        An array with one element for each window position; for several operands a tuple of such
+        arrays.
 
     Raises:
         ShapeInferenceError: sizes differ; a sequence does not have one entry for each dimension; a
@@ -215,7 +216,7 @@ def select_and_scatter(
     init_value: Operand,
     scatter: XlaComputation | Callable[..., Any],
 ) -> XlaOp:
-    """Select one element of the operand in each window position, and scatter the source to these.
+    """Select one element in each window position, and scatter the source to the selected elements.
 
     In each window position one element of the operand is selected. The source's element for that
     position is scattered to the index of the selected element. The result has the operand's sizes

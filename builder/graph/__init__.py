@@ -1,1 +1,1 @@
-"""The recorded graph: XlaOp, XlaBuilder, XlaComputation, and how ops enter it."""
+"""The recorded graph: XlaOp, XlaBuilder, XlaComputation, and the recording of ops."""

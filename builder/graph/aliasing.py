@@ -2,7 +2,7 @@
 
 A program may write a result to the memory of an argument (an alias), or use an argument's memory
 for any purpose (a donor). Both are properties of the entry computation: XLA ignores them in a
-computation that another one calls.
+computation that another computation calls.
 
 XLA, HloInputOutputAliasConfig; HloBufferDonorConfig.
 """
@@ -58,12 +58,12 @@ class Donations:
         self.donors: list[BufferDonor] = []
 
     def add_alias(self, alias: InputOutputAlias, parameter: XlaOp | None) -> None:
-        """Add an alias of `parameter`, which is None if it is not recorded yet.
+        """Add an alias. `parameter` is the aliased parameter, or None if it is not recorded yet.
 
         Raises:
             BuilderError: there is no such parameter; the result or the argument is already aliased
                 or donated.
-            ShapeInferenceError: the parameter has no array at that index.
+            ShapeInferenceError: the parameter has no array of fixed sizes at the alias's index.
         """
         self._check_argument("setup_alias", alias.param_number, alias.param_index, parameter)
         existing = self.aliases.get(alias.output_index)
@@ -78,7 +78,7 @@ class Donations:
         self.aliases[alias.output_index] = alias
 
     def add_donor(self, donor: BufferDonor, parameter: XlaOp | None) -> None:
-        """Add a donor. It raises the errors of `add_alias`."""
+        """Add a donor. The argument `parameter` and the errors are those of `add_alias`."""
         self._check_argument("add_buffer_donor", donor.param_number, donor.param_index, parameter)
         self.donors.append(donor)
 
@@ -98,8 +98,8 @@ class Donations:
         """Check the aliases against the shape of the program's result.
 
         Raises:
-            ShapeInferenceError: the result has no array at an index, or its shape differs from the
-                argument's.
+            ShapeInferenceError: the result has no array of fixed sizes at the output index of an
+                alias, or the shape of that array differs from the argument's.
         """
         for alias in self.aliases.values():
             result = _array_at("setup_alias", "the result", root, alias.output_index)
@@ -117,10 +117,10 @@ class Donations:
 
 
 def _array_at(op: str, what: str, shape: Shape, index: Index) -> ArrayShape:
-    """Return the array of fixed sizes at an index of a shape.
+    """Return the shape of the array at `index` of `shape`; its sizes must be fixed.
 
     Raises:
-        ShapeInferenceError: there is no such array.
+        ShapeInferenceError: there is no array of fixed sizes at `index`.
     """
     part = element_at(shape, index)
     if part is None:
@@ -143,7 +143,7 @@ def _argument(number: int, index: Index) -> str:
 
 
 def leaf_indices(shape: Shape) -> list[Index]:
-    """Return the index of each leaf in a nested tuple."""
+    """Return the index of each leaf (array or token) of a shape, in order."""
     indices: list[Index] = []
     stack: list[tuple[Index, Shape]] = [((), shape)]
     while stack:

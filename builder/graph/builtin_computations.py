@@ -1,6 +1,6 @@
 """Computations that the library records itself: the default comparators of sorts.
 
-They are recorded without inference, and have no source lines.
+They are recorded without shape inference, and have no source lines.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _PRED = intern_array(pt.pred, ())
 
 @per_signature
 def default_comparator(scalars: tuple[ArrayShape, ...]) -> XlaComputation:
-    """Return a comparator of these parameters: ascending by the elements of the first operand.
+    """Return a comparator that sorts the first operand in ascending order.
+
+    Its parameters have the shapes `scalars`, two for each operand of the sort.
 
     Floating-point numbers are compared in their total order, complex numbers by the real part and
     then by the imaginary part.
@@ -46,7 +48,7 @@ def default_comparator(scalars: tuple[ArrayShape, ...]) -> XlaComputation:
 
 
 def _compared(lhs: XlaOp, rhs: XlaOp, direction: str) -> XlaOp:
-    """Compare scalars that are not complex, floating-point numbers in their total order."""
+    """Record a comparison of scalars, not complex; total order for floating-point numbers."""
     element_type = lhs.shape.element_type
     if element_type.is_floating:
         kind = "TOTALORDER"

@@ -51,10 +51,10 @@ class XlaComputation:
         parameters: the parameter ops in the order of their numbers.
         program_shape: shapes and names of the parameters and the shape of the result, with the
             layouts of the entry.
-        signature: the same without layouts, as ops that apply the computation see it.
+        signature: `program_shape` without layouts, for ops that apply the computation.
         aliases: the results that are written to the memory of arguments (`XlaBuilder.setup_alias`),
-            in the order of the results. Like donors they are properties of the program whose entry
-            this is. They are ignored where another computation applies this one, as in XLA.
+            in the order of the results. As in XLA, aliases and donors have an effect only if this
+            computation is the entry of the program, not if another computation applies it.
         donors: the other arguments whose memory the program may reuse.
         annotations: metadata for XLA's partitioner (meshes, the shardings of results) and, from an
             imported module, for other compilers; None if there is none.
@@ -130,9 +130,9 @@ class XlaComputation:
         self.plans: SignatureTable[Any] = SignatureTable()
 
     def planned(self, plan: Callable[..., P], *arguments: Any) -> P:
-        """Return ``plan(*arguments)`` for an op that applies this computation.
+        """Return ``plan(*arguments)``, which infers an op that applies this computation.
 
-        The cache of results belongs to the computation, and is freed with it.
+        The results are cached in the computation, and freed with it.
         """
         key = plan, arguments
         cached: P | None = self.plans.get(key)
@@ -198,7 +198,7 @@ class XlaComputation:
         return (op for op in self.ops if needed[op.id])
 
     def applications(self) -> tuple[Application, ...]:
-        """Return an `Application` for each set of attributes that contains computations."""
+        """Return an `Application` for each attribute mapping that contains computations."""
         if self._applications is None:
             # Ops with equal attributes usually share one mapping, which is searched once.
             applying = [o for o in self.ops if o.attributes and SCHEMAS[o.opcode].computations]
@@ -240,18 +240,19 @@ class XlaComputation:
         """Return the computation recorded again, with some ops replaced.
 
         The function is called for each op in the order of recording. The ops that it records become
-        part of the new computation, before the op if that is kept. Names, source lines, shardings
-        and frontend attributes are preserved. A replacement that has none inherits those of the op
-        it replaces, except the source line. Ops without users are preserved too; XLA removes those
-        that have no effect.
+        part of the new computation, before the op if the op is kept. Names, source lines, shardings
+        and frontend attributes are preserved. A replacement without them inherits those of the
+        op that it replaces, except the source line. Ops without users are preserved too; XLA
+        removes them if they have no effect.
 
         Args:
             function: called with an op and its operands in the new computation. It returns None to
                 keep the op, or its replacement: one of the operands, or an op recorded on them.
                 ``operands.builder`` records constants; ``operands.keep()`` records the original op
                 on the new operands, and returns it.
-            nested: whether the function is also called for the ops of the computations that ops
-                apply, directly or indirectly, each once, callees before callers.
+            nested: whether the function is also called for the ops of the computations that are
+                applied, directly or indirectly. Each computation is processed once, callees before
+                callers.
 
         Returns:
             A computation of the same program shape, with the same aliases and donors. Parameters
@@ -387,8 +388,8 @@ class XlaComputation:
             opcode: the opcode, or a pattern as for file names: "reduce*".
             name: the op's name, or a pattern.
             shape: the shape of the result, or its text. A shape without layouts is compared with
-                the ops' shapes, which have none; a shape with layouts is compared with those of
-                parameters.
+                the shapes of ops, which have no layouts. A shape with layouts is compared with the
+                layouts of the entry's parameters.
             source: the file that recorded the op, or its last path components, with or without a
                 line: "model.py", "layers/attention.py:12".
             where: a predicate, called with each op that matches the other criteria.
@@ -474,7 +475,7 @@ class XlaComputation:
 
 
 def called_in(attributes: Mapping[str, Any]) -> tuple[XlaComputation, ...]:
-    """Return the computations among an op's attributes, in their order."""
+    """Return the computations among an op's attributes, in the order of the attributes."""
     values = chain.from_iterable(
         value if isinstance(value, tuple) else (value,) for value in attributes.values()
     )

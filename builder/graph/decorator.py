@@ -45,9 +45,9 @@ def computation(*shapes: Any, result: ShapeLike | None = None) -> Any:
         builder is that of its arguments: ``x.builder.constant(...)``.
 
     Raises:
-        SignatureError: the function takes another number of arguments.
-        OperandError: its result is not an XlaOp; it is not a function; `result` is passed without
-            shapes.
+        SignatureError: the function does not take one argument for each shape.
+        OperandError: the function's result is not an XlaOp; the decorated object is not a
+            function; `result` is passed without shapes.
         ShapeInferenceError: `result` differs from the root's shape by more than layouts.
 
     Example:

@@ -36,18 +36,18 @@ def record(
 ) -> XlaOp:
     """Append an op to `builder`, by default to the builder of its operands.
 
-    The source line is that of the nearest frame outside this package. Only its code object and
-    offset are stored; `XlaOp.source` computes the line number on demand.
+    The source line is that of the nearest frame outside this package. Only the frame's code object
+    and instruction offset are stored; `XlaOp.source` computes the line number on demand.
 
     Args:
-        opcode, shape, operands, attributes: those of the op.
+        opcode, shape, operands, attributes: the fields of the op.
         depth: the number of frames to skip in the search for the user's line; they all belong to
             this library. Each skipped frame saves time, because the interpreter creates an object
             for every frame that is examined.
         builder: see `append`.
 
     Raises:
-        BuilderError: the operands belong to different builders, or to one already built.
+        BuilderError: the operands belong to different builders, or their builder is built.
     """
     if builder is None:
         builder = operands[0].builder
@@ -96,7 +96,7 @@ def append(
 ) -> XlaOp:
     """Append an op to `builder`; used for ops without operands, and by the library itself.
 
-    The operands are not checked. `depth` is that of `record`.
+    The operands are not checked. `depth` has the same meaning as in `record`.
     """
     return record(opcode, shape, operands, attributes, depth + 1, builder)
 
@@ -108,11 +108,11 @@ _NO_OPERATIONS: Final = frozenset(("captured", "get_tuple_element", "tuple"))
 def metadata_for(
     builder: XlaBuilder, opcode: str, shape: Shape, metadata: OpMetadata, *, must_fit: bool = True
 ) -> OpMetadata | None:
-    """Return the metadata of an op that is recorded while `metadata` is in force.
+    """Return the metadata of a new op: `metadata`, with the sharding adapted to the op's shape.
 
     Args:
-        builder, opcode, shape: those of the op.
-        metadata: the metadata in force.
+        builder, opcode, shape: the fields of the op.
+        metadata: the current metadata of the builder.
         must_fit: False to omit a sharding that does not fit.
 
     Raises:
@@ -152,7 +152,7 @@ def shared_attributes(**attributes: Any) -> Mapping[str, Any]:
 def record_with_sharding(
     builder: XlaBuilder, sharding: str, record_op: Callable[[], XlaOp]
 ) -> XlaOp:
-    """Call `record_op`, and set this sharding on the op it records instead of the block's."""
+    """Call `record_op`, and set `sharding` on its op in place of the block's sharding."""
     metadata = builder.current_metadata
     builder.current_metadata = with_metadata(metadata, sharding=None)
     try:
@@ -167,7 +167,7 @@ class rollback_on_error:  # noqa: N801  (used as a statement, like contextlib's)
     """``with rollback_on_error(builder):`` removes the ops recorded in the block if it raises.
 
     An op that records helper ops (a constant for a number, a tuple for a loop's state) before a
-    check fails would otherwise leave them behind, and the last op is the default root.
+    check fails would otherwise leave the helpers behind, and the last op is the default root.
     """
 
     __slots__ = ("builder", "marks")
@@ -176,7 +176,7 @@ class rollback_on_error:  # noqa: N801  (used as a statement, like contextlib's)
         self.builder = builder
 
     def __enter__(self) -> None:
-        # Enclosing builders too: each of them captures a value that passes through it.
+        # Enclosing builders roll back too: each builder between a value and its use captures it.
         self.marks = []
         builder: XlaBuilder | None = self.builder
         while builder is not None:
@@ -198,12 +198,12 @@ class rollback_on_error:  # noqa: N801  (used as a statement, like contextlib's)
 
 
 def resolve_builder(op: str, *operands: XlaOp, fix: str = "") -> XlaBuilder:
-    """Return the builder that will record an op on these operands; raises like `record`.
+    """Return the builder that will record an op on these operands; raise as `record` does.
 
     Args:
         op: the name of the op, for messages.
-        operands: its operands.
-        fix: for the message if there are none.
+        operands: the operands of the op.
+        fix: the fix in the message if there are no operands.
 
     Raises:
         OperandError: there are no operands.
@@ -238,7 +238,7 @@ def _public_name(opcode: str) -> str:
 
 
 def _target(opcode: str, operands: tuple[XlaOp, ...]) -> XlaBuilder:
-    """Return the builder that records an op whose operands have several builders, or a closed one.
+    """Return the builder that records an op whose operands have several builders, or one not open.
 
     While a callable of a `while_`, `conditional` or `call` is being recorded, the enclosing builder
     is not open: the innermost builder records, and captures values of enclosing builders.
@@ -251,7 +251,7 @@ def _target(opcode: str, operands: tuple[XlaOp, ...]) -> XlaBuilder:
 
 
 def _resolve(opcode: str, operands: tuple[XlaOp, ...]) -> tuple[XlaBuilder, tuple[XlaOp, ...]]:
-    """Return the builder that records, and the operands with enclosing values captured."""
+    """Return the builder that records an op, and the operands to use; it captures outer values."""
     target = _target(opcode, operands)
     return target, tuple(target.adopt(opcode, operand) for operand in operands)
 

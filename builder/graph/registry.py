@@ -22,7 +22,7 @@ class OpInfo:
 
     Attributes:
         function: the function, or the method of XlaBuilder.
-        schema: the schema of the op that it records last, whose value is the result.
+        schema: the schema of the op that the function records last and returns.
         cpp_name: the name in the C++ XlaBuilder.
         section: the section of the Operation Semantics document, or another source.
         family: the name of the modules that contain its function, its inference and its schema.
@@ -67,7 +67,7 @@ def op(
     """Enter the decorated function into the table, and return it unchanged.
 
     Args:
-        schema: the schema of the op that it records.
+        schema: the schema of the op that the function records last.
         cpp_name, section: see `OpInfo`; by default those of the schema, which several functions
             may share.
         aliases: other names of the function.
@@ -90,7 +90,7 @@ def op(
 
 
 def alias(name: str, function: F) -> F:
-    """Return `function` under another name, which its errors begin with."""
+    """Return a wrapper of `function` with another name; its errors begin with that name."""
 
     @wraps(function)
     def renamed(*arguments: Any, **named: Any) -> Any:

@@ -6,9 +6,9 @@ recorded here, with the parameter shapes that the op implies:
 - a function of this library (`xb.add`) and a `ReusableFunction` once per signature;
 - every other callable each time it is passed.
 
-Where the op supports it (while_, conditional, call), a callable of the last kind may use values of
-the enclosing builder. They are captured and passed as additional arguments, because a computation
-can use only its parameters.
+Where the op supports it (while_, conditional, call), a callable of the second kind may use
+values of the enclosing builder. These values are captured and passed as additional arguments,
+because a computation can use only its parameters.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Recorded:
     root: XlaOp
 
     def captures(self) -> list[tuple[XlaOp, XlaOp]]:
-        """Return pairs of a captured enclosing op and the op that represents it inside."""
+        """Return a pair for each capture: the enclosing op, and the op that represents it here."""
         captured = self.builder.captured
         return [pair for pair in captured.values() if pair[1].opcode == "captured"]
 
@@ -70,7 +70,7 @@ class Recorded:
 
 @per_signature
 def _default_names(op: str, role: str) -> tuple[str, str]:
-    """Return the name of a computation without a name, and its description for messages."""
+    """Return the default name of a computation, and its description for messages."""
     return f"{op.rstrip('_')}_{role.replace(' ', '_')}", f"the {role} of {op}"
 
 
@@ -90,12 +90,12 @@ def _parameter_names(function: Any, count: int) -> Sequence[str]:
 
 
 MAX_NESTED_CALLABLES: Final = 500
-"""The maximum number of callables that are being recorded at once, each inside the one before.
+"""The maximum nesting depth of callables that are being recorded.
 
-XLA compiles fewer nested computations, and capturing a value takes a step for each of them."""
+XLA compiles fewer nested computations, and capturing a value takes a step for each level."""
 
 _MANY_NESTED: Final = 50
-"""If so many are being recorded, a RecursionError is due to their nesting."""
+"""From this nesting depth, a RecursionError is attributed to the nesting of callables."""
 
 
 class _Recording(local):
@@ -127,7 +127,7 @@ def record_callable(
     names: Sequence[str] = (),
     purpose: str = "",
 ) -> Recorded:
-    """Record `function` called with parameters of these shapes.
+    """Call `function` with parameters of these shapes, and record its ops.
 
     Args:
         op, role: for messages: the op, and the argument that is the callable.
@@ -141,8 +141,8 @@ def record_callable(
             default its role.
 
     Raises:
-        SignatureError: the callable takes another number of arguments.
-        OperandError: its result is not an XlaOp.
+        SignatureError: the callable does not take one argument for each shape.
+        OperandError: the callable's result is not an XlaOp.
         BuilderError: callables that record each other nest too deep.
     """
     depth = _RECORDING.depth
@@ -218,7 +218,7 @@ def _as_root(op: str, role: str, builder: XlaBuilder, result: Any) -> XlaOp:
 
 
 def build_all(computations: Sequence[XlaComputation | Recorded]) -> tuple[XlaComputation, ...]:
-    """Build the recorded callables among `computations`, none of which captures values."""
+    """Build the recorded callables among `computations`; none of them may capture values."""
     return tuple([c.build() if isinstance(c, Recorded) else c for c in computations])
 
 
@@ -247,8 +247,8 @@ def available_computation(
 ) -> XlaComputation | None:
     """Return the computation if it is available without a call of user code, else None.
 
-    A user's callable may record ops in other builders; ops that call one must roll back if it
-    fails.
+    A user's callable may record ops in other builders, so an op that calls it must roll back if
+    the call fails.
     """
     if isinstance(computation, XlaComputation):
         return computation
@@ -278,8 +278,8 @@ def computation_or_recorded(
 ) -> XlaComputation | Recorded:
     """Return the computation, or the recorded callable, for an op that allows captures.
 
-    A function of this library is recorded anew if frontend attributes or a sharding are in force,
-    because its ops carry them.
+    A function of this library is recorded anew if the block sets frontend attributes or a sharding,
+    because these apply to the ops of the function.
 
     Args:
         op, role: for messages: the op, and the argument that is the computation.
@@ -287,7 +287,7 @@ def computation_or_recorded(
         shapes: the parameters' shapes.
         enclosing: the builder whose values may be captured.
         pass_arguments: False to call a callable without arguments.
-        will_widen: whether parameters will be added, so that a library function is recorded anew.
+        will_widen: whether the caller will add parameters, which requires a new recording.
 
     Raises:
         OperandError: `computation` is neither a computation nor callable.
@@ -337,12 +337,12 @@ def _computation_for_all(
     pass_arguments: bool,
     name: str = "",
 ) -> XlaComputation:
-    """Return the computation of a callable, which every later use shares.
+    """Record a callable, and return the computation that all later uses share.
 
-    It has the name of a function of ``@xb.computation``.
+    `name` is the name of a function of ``@xb.computation``, or "" for a library function.
 
     Ops recorded at the line of the first use (the parameters, and every op of a library function)
-    get no source line, so that the computation does not depend on who uses it first.
+    get no source line, so that the computation does not depend on which use is first.
     """
     user = caller_frame(_getframe(1))
     purpose = f"{name!r}, a function of @xb.computation," if name else ""
@@ -374,12 +374,12 @@ class ReusableFunction:
 
     As with jax.jit, the Python code runs once per signature: it uses the values that globals and
     captured variables have at that time. It can't use XlaOps other than its arguments. Frontend
-    attributes and shardings in force where it is used apply to the op that applies it; those set
-    inside apply to its ops. At most 4096 signatures of a function are stored; storing another one
-    discards them.
+    attributes and shardings set where it is used apply to the op that applies it; those set inside
+    the function apply to its ops. At most 4096 signatures of a function are stored; the next one
+    discards all of them.
 
     Attributes:
-        __wrapped__: the decorated function, to pass where each use is to be recorded anew.
+        __wrapped__: the decorated function; pass it to record each use anew.
 
     Example:
         >>> import builder as xb
@@ -407,12 +407,12 @@ class ReusableFunction:
         """Record a call with these operands in the builder that they belong to.
 
         Args:
-            operands: one for each parameter; a sequence of ops is the tuple of them, and may be
-                nested.
+            operands: one for each parameter; a sequence of ops, which may be nested, is passed
+                as a tuple.
             named: must be empty, because operands are positional.
 
         Returns:
-            The result; several results of the function are one tuple.
+            The result of the call; a tuple if the function returns several ops.
 
         Raises:
             OperandError: an operand is not an XlaOp, or there is none.
@@ -464,7 +464,7 @@ class ReusableFunction:
     def recorded(
         self, op: str, role: str, shapes: tuple[Shape, ...], pass_arguments: bool = True
     ) -> XlaComputation:
-        """Return the computation of a signature; the arguments are those of `record_callable`."""
+        """Return the computation of a signature, recording it if needed; see `record_callable`."""
         key = shapes, pass_arguments
         cached = self._recorded.get(key)
         if cached is not None:
@@ -498,11 +498,11 @@ def signature(computation: XlaComputation | Recorded) -> ProgramShape:
 def lift_captures(
     computations: Sequence[XlaComputation | Recorded], *, give_back: Sequence[bool]
 ) -> tuple[list[XlaComputation], list[XlaOp]]:
-    """Build computations of one parameter, at least one of which captures values.
+    """Build computations that have one parameter each; at least one captures values.
 
-    The captured values become arguments of all of them: each `T -> S` becomes
-    `(T, captured...) -> S`, or `(T, captured...) -> (S, captured...)` if `give_back` is true (the
-    body of a loop).
+    The captured values become arguments of every computation: `T -> S` becomes
+    `(T, captured...) -> S`, or `(T, captured...) -> (S, captured...)` if the computation's
+    `give_back` is true (the body of a loop).
 
     Returns:
         The computations, and the captured ops of the enclosing builder.
@@ -522,7 +522,7 @@ def lift_captures(
 
 
 def _call_of(computation: XlaComputation) -> Recorded:
-    """Record a call of `computation` and nothing else, so that its parameter can be widened."""
+    """Return a recorded callable that only calls `computation`; its parameter can be widened."""
     builder = XlaBuilder(f"{computation.name}_closed")
     shape = computation.signature
     argument = builder.parameter(shape.parameters[0], shape.parameter_names[0])
@@ -531,9 +531,9 @@ def _call_of(computation: XlaComputation) -> Recorded:
 
 
 def _widen_parameter(recorded: Recorded, captured: list[XlaOp], indices: dict[int, int]) -> XlaOp:
-    """Replace the parameter by a tuple of it and the captured values, and return the tuple.
+    """Replace the parameter by a new one that is a tuple, and return the new parameter.
 
-    The old parameter and the captures become elements of the tuple.
+    The elements of the tuple are the old parameter and the captured values.
     """
     builder = recorded.builder
     old = builder.parameters[0]
@@ -570,7 +570,7 @@ def append_captures(recorded: Recorded) -> list[XlaOp]:
 
 
 def record_tuple(builder: XlaBuilder, parts: Sequence[XlaOp]) -> XlaOp:
-    """Record a tuple in `builder`, which may be one that records a callable."""
+    """Record a tuple in `builder`, which may be the builder of a callable."""
     return append(builder, "tuple", _tuple_shape(tuple([p.shape for p in parts])), tuple(parts))
 
 

@@ -105,7 +105,7 @@ class XlaBuilder:
         self.child: XlaBuilder | None = None
         self.current_metadata: OpMetadata | None = None
         # For a builder that records a callable: the enclosing builder, the callable's description
-        # for messages, and the captured values (id of the enclosing op -> that op, op in here).
+        # for messages, and the captured values (id of an op -> the enclosing op, the op here).
         self.parent: XlaBuilder | None = None
         self.purpose = ""
         self.captured: dict[int, tuple[XlaOp, XlaOp]] = {}
@@ -123,7 +123,7 @@ class XlaBuilder:
         return f"<XlaBuilder {self.name!r}, {state}>"
 
     def innermost(self) -> XlaBuilder:
-        """Return the builder that records now: this one, or that of the callable being recorded."""
+        """Return the builder that records now: this one, or that of the innermost callable."""
         builder = self
         while builder.child is not None:
             builder = builder.child
@@ -159,16 +159,16 @@ class XlaBuilder:
             name: its name, which is also the keyword of a compiled computation's argument; by
                 default "p0", "p1", ...
             number: its index among the parameters; by default the next free one.
-            sharding: its sharding, see `sharding`. For a tuple one sharding for all elements, or a
-                nested sequence of one for each element. None for the sharding of the enclosing
-                block, if any.
+            sharding: its sharding, see `sharding`. For a tuple, pass one sharding for all elements,
+                or a sequence nested like the tuple, with one for each element. None for
+                the sharding of the enclosing block, if any.
 
         Returns:
             The parameter's value, of that shape.
 
         Raises:
-            BuilderError: the number or the name is already used; the number is negative; other
-                shardings of the program have the other form.
+            BuilderError: the number or the name is already used; the number is negative; the
+                program already has shardings of the other form (tilings or meshes).
             ShapeInferenceError: the layout has padded dimensions, which XLA does not support; the
                 sharding does not fit.
             ShapeTextError: the sharding is malformed.
@@ -270,7 +270,7 @@ class XlaBuilder:
         Args:
             value: a NumPy or ml_dtypes array or scalar, whose type is kept; a bool; or a Python
                 number or nested lists of numbers, with `element_type`.
-            element_type: the type for Python numbers, which must be able to represent them. The
+            element_type: the type for Python numbers; it must be able to represent them. The
                 type of an array must match it (arrays are not converted).
 
         Returns:
@@ -305,8 +305,8 @@ class XlaBuilder:
             An array of that shape; for floating-point types the converted integers.
 
         Raises:
-            ShapeInferenceError: the shape is not an array's, is dynamic or of preds; the dimension
-                is out of range.
+            ShapeInferenceError: the shape is not an array's, is dynamic, or has the element type
+                pred; the dimension is out of range.
 
         Example:
             >>> import builder as xb
@@ -367,7 +367,7 @@ class XlaBuilder:
         return append(self._target("create_token"), "create_token", TOKEN_SHAPE)
 
     def infeed(self, shape: ShapeLike, config: str | bytes = "") -> XlaOp:
-        """Read a value from the device's infeed, ordered after earlier uses of this method.
+        """Read a value from the device's infeed, ordered after earlier calls of this method.
 
         `lowering.transfer_to_infeed` feeds a device. Infeeds of a computation must be totally
         ordered. This method orders those of one computation. Between a loop that contains infeeds
@@ -448,7 +448,7 @@ class XlaBuilder:
         """Call a Python function without arguments; with operands, use ``xb.python_call``.
 
         Args:
-            function: returns a NumPy array, or a tuple, of that shape.
+            function: a function that returns a NumPy array, or a tuple of arrays, of that shape.
             shape: the shape of the result.
             has_side_effect: whether the function has side effects.
 
@@ -522,7 +522,7 @@ class XlaBuilder:
         """Add these attributes to ops recorded in the block, besides those of enclosing blocks.
 
         They are also added to the ops of callables passed to while_, conditional and call in the
-        block, but not to those of reducers and of map, which XLA treats as part of their op.
+        block, but not to the ops of reducers and of map, which XLA treats as part of one op.
 
         Example:
             >>> import builder as xb
@@ -551,7 +551,7 @@ class XlaBuilder:
     def _metadata_block(self, field: str, update: Callable[[Any], Any]) -> Iterator[None]:
         """Update a field of the metadata of ops recorded in the block.
 
-        Its callers check the arguments, because the caller of this generator is contextlib.
+        The public methods check the arguments, because the caller of this generator is contextlib.
         """
         target = self.innermost()
         before = getattr(target.current_metadata or NO_METADATA, field)
@@ -565,8 +565,8 @@ class XlaBuilder:
         """Set the sharding of the results of ops recorded in the block; None for no sharding.
 
         The sharding is how a result is distributed over the devices of a program that XLA
-        partitions. XLA propagates shardings to values that have none. Scalars and tokens have no
-        sharding that partitions arrays.
+        partitions. XLA propagates shardings to values that have none. A
+        sharding that partitions arrays is not set on scalars and tokens.
 
         Args:
             sharding: a tiling in GSPMD's text form (see `parse_tiling`), or a sharding by the axes
@@ -576,7 +576,7 @@ class XlaBuilder:
         Raises:
             OperandError: `sharding` has neither form.
             ShapeTextError: the text is not a tiling.
-            BuilderError: other shardings of the program have the other form, or another mesh has
+            BuilderError: the program already has shardings of the other form, or another mesh with
                 the same name. An op in the block whose shape the sharding does not fit raises
                 ShapeInferenceError.
 
@@ -646,7 +646,7 @@ class XlaBuilder:
             BuilderError: the computation is already built; there is no such parameter yet; the
                 result or the argument is already aliased; the argument is a donor.
             ShapeInferenceError: the parameter has no array of fixed sizes at that index. `build`
-                checks that the result has one, of the same shape.
+                checks that the result has an array of the same shape at `output_index`.
 
         Example:
             >>> import builder as xb
@@ -703,7 +703,7 @@ class XlaBuilder:
         return self.donations
 
     def adopt(self, opcode: str, op: XlaOp) -> XlaOp:
-        """Return the op to use for `op` in this builder; an op of an enclosing one is captured."""
+        """Return the op that represents `op` in this builder; capture an op of an enclosing one."""
         if op.builder is self:
             return op
         captured = self.captured.get(id(op))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NO_ATTRIBUTES: Final[Mapping[str, Any]] = MappingProxyType({})
 
 OPERATOR_FUNCTIONS: Final[dict[str, Callable[..., XlaOp]]] = {}
-"""The functions that operators call, by name. `builder.ops`, a layer above, fills it on import."""
+"""The functions that operators call, by name. `builder.ops`, a layer above, fills this table."""
 
 _BinaryMethod = Callable[["XlaOp", Any], "XlaOp"]
 
@@ -48,8 +48,8 @@ OPERATORS: Final = {
     "abs": ("__abs__", ""),
     "not_": ("__invert__", ""),
 }
-"""By the name in `OPERATOR_FUNCTIONS`: the method of an operator, and the ufunc that NumPy calls
-for it with a scalar of its own on the left."""
+"""For each name in `OPERATOR_FUNCTIONS`: the method of the operator, and the NumPy ufunc that a
+NumPy scalar on the left of the operator calls."""
 
 _BY_UFUNC: Final = {ufunc: name for name, (_, ufunc) in OPERATORS.items()}
 
@@ -93,8 +93,7 @@ class OpMetadata(NamedTuple):
 
     Attributes:
         name, frontend_attributes, sharding: see `XlaOp`.
-        others: other attributes of the operation in the module that it was imported from, by name,
-            as MLIR text.
+        others: the other attributes of an imported operation in its module, by name, as MLIR text.
     """
 
     name: str | None
@@ -158,7 +157,7 @@ class XlaOp:
         frontend_attributes: strings by name for compilers downstream, or None.
         sharding: the sharding of the result, or None: in XLA's text form, such as "{replicated}",
             or in Shardy's, "#sdy.sharding<@mesh, [{"x"}]>". Assignable, also from a `MeshSharding`.
-        metadata: the last three together, or None: most ops have none of them.
+        metadata: an OpMetadata with the last three; None for most ops, which have none of them.
 
     Example:
         >>> import builder as xb

@@ -129,7 +129,7 @@ def _handle(op: str, name: str, value: Any) -> int:
 def channel_of(attributes: Mapping[str, Any]) -> ChannelHandle | None:
     """Return the channel of a collective op with these attributes.
 
-    StableHLO and HLO require a channel if replica groups hold ids of devices; the default is 1.
+    StableHLO and HLO require a channel if replica groups contain device ids; the default is 1.
     """
     channel: ChannelHandle | None = attributes["channel_handle"]
     if channel is None and attributes.get("use_global_device_ids"):

@@ -20,7 +20,7 @@ _MOST: Final = 2**20
 
 
 def set_integers(bundle: Any, *names: str) -> None:
-    """Convert the named fields of a frozen dataclass (all if none is named) to their annotation.
+    """Convert fields of a frozen dataclass to their annotated types; without `names`, all fields.
 
     A field annotated ``int`` becomes an int, any other a tuple of ints. Errors name the class.
     """
@@ -91,7 +91,7 @@ def sequence_or_none(values: Any) -> tuple[Any, ...] | None:
 
 
 def unpackable(value: Any) -> Any:
-    """Return `value`, which the caller is about to unpack.
+    """Return `value` for the caller to unpack; refuse an op.
 
     Raises:
         TypeError: `value` is an op. Unpacking an op of tuple shape would record its elements.

@@ -55,7 +55,7 @@ class GatherDimensionNumbers(_DimensionNumbers):
         index_vector_dim: the dimension of start_indices that contains the index vectors. The rank
             of start_indices if each element is an index vector.
         operand_batching_dims: the dimensions of the operand that correspond to dimensions of
-            start_indices, ascending: an index vector reads its slice at its own position.
+            start_indices, ascending: an index vector reads its slice at its own position there.
         start_indices_batching_dims: those dimensions of start_indices, in the same order.
 
     Example:

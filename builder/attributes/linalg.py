@@ -24,9 +24,9 @@ TransposeLike = Transpose | str
 class FftType(NamedEnum, op="fft", argument="fft_type"):
     """The Fourier transform that `fft` computes.
 
-    FFT transforms complex to complex numbers, IFFT is its inverse. RFFT transforms real to complex
-    numbers and returns the first half of them, since the others are their conjugates; IRFFT is its
-    inverse.
+    FFT transforms complex to complex numbers; IFFT is its inverse. RFFT transforms real to complex
+    numbers and returns the first half of the result, because the other half is its conjugate; IRFFT
+    is the inverse of RFFT.
     """
 
     FFT = "FFT"

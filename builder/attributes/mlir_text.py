@@ -22,7 +22,7 @@ def float_text(value: float, bits: int) -> str:
 
 
 def quoted(data: bytes, also: bytes = b"") -> str:
-    """Return a quoted string; other bytes than plain ASCII, and those in `also`, are escaped.
+    """Return a quoted string; bytes in `also`, and all but plain ASCII, are escaped.
 
     Example:
         >>> quoted(b'a "b"')

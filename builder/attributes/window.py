@@ -32,7 +32,7 @@ class Padding(enum.Enum):
     SAME = "SAME"
     VALID = "VALID"
 
-    # Cached windows are looked up by it, and the hash of enum.Enum is slow.
+    # The keys of cached windows contain it, and the hash of enum.Enum is slow.
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
@@ -97,7 +97,7 @@ def explicit_padding(
     base_dilations: Sequence[int] | None = None,
     window_dilations: Sequence[int] | None = None,
 ) -> tuple[tuple[int, int], ...]:
-    """Return the pairs (low, high) that `padding` stands for.
+    """Return the padding as a pair (low, high) for each dimension.
 
     Args:
         padding: SAME or VALID.

@@ -14,7 +14,7 @@ from builder.schema.tolerance import APPLIED_REPEATEDLY
 
 
 def _all_participants(attributes: Mapping[str, Any]) -> ReplicaGroups:
-    """The groups, or one group of all: HLO has no split count, and StableHLO requires groups."""
+    """Return the groups, or one of all: HLO has no split count, and StableHLO requires groups."""
     groups: ReplicaGroups = attributes["replica_groups"]
     return groups.or_one_of(attributes["split_count"])
 
@@ -36,14 +36,14 @@ CHANNEL_HANDLE = Attribute(
 )
 _GROUPS = Attribute("replica_groups", GROUPS)
 PARTICIPANTS = (CHANNEL_HANDLE, _GROUPS, Group(_layout))
-"""The attributes of the participating replicas."""
+"""The attributes that define the participating replicas."""
 DEVICES = (
     CHANNEL_HANDLE,
     _GROUPS,
     Attribute("use_global_device_ids", UNIT, omitted=False),
     Group(_layout),
 )
-"""The same attributes for ops whose groups may contain device numbers."""
+"""The attributes of `PARTICIPANTS` for ops whose groups may contain device numbers."""
 
 _COMPUTATION = Attribute("to_apply", COMPUTATION, parameter="computation")
 
@@ -57,7 +57,7 @@ define(
     cost=CostClass.ELEMENTWISE,
     tolerance=APPLIED_REPEATEDLY,
 )
-# StableHLO and HLO have it in the shapes.
+# In StableHLO and HLO, the shapes imply it.
 _SHARD_COUNT = Attribute("shard_count", INTEGER, None, None)
 define(
     "all_gather",

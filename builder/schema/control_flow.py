@@ -1,6 +1,7 @@
 """Control flow, calls, tuples and parameters.
 
-The attributes do not describe most of these completely: HLO text or StableHLO has a rule for them.
+Attributes do not describe most of these ops completely, so HLO printing or lowering has a rule for
+them.
 """
 
 from __future__ import annotations

@@ -34,14 +34,15 @@ class Attribute(NamedTuple):
         name: the name in the recorded op.
         kind: the kind, which defines how a value is printed, lowered and read.
         hlo: the name in HLO text, if it differs; None if a `Group` writes it.
-        stablehlo: the name in StableHLO, if it differs; None if StableHLO has no such attribute. Of
-            a computation, the attribute that names its function; empty if it is a region.
-        frontend: the name of a frontend attribute in HLO text that has the value.
+        stablehlo: the name in StableHLO, if it differs; None if StableHLO has no such attribute.
+            For a computation, the attribute that names its function; "" if it is a region.
+        frontend: the name of the frontend attribute that has the value in HLO text.
         omitted: the value that HLO text omits.
-        absent: the value, as the public op takes it, that a StableHLO operation without the
-            attribute implies.
-        unless: StableHLO has the attribute only if this other attribute is None.
-        written: a function of the op's attributes that returns the value to write instead.
+        absent: the value that a StableHLO operation without the attribute implies, as the
+            argument of the public op.
+        unless: the name of another attribute; StableHLO has this one only if that is None.
+        written: a function of the op's attributes that returns the value to write instead of the
+            recorded one.
         parameter: the parameter of the public op, if its name differs.
         argument: a function of the value that returns the argument of the public op.
     """
@@ -101,17 +102,17 @@ class Schema:
         section: the section of the Operation Semantics document; by default `cpp_name`.
         element_types: the element types that operands may have, by the operand's name. For operands
             that are not listed, the inference function checks the type.
-        result: the element type of the result, of ops whose shape
-            `builder.shape_inference.elementwise` infers from the schema; otherwise None.
+        result: the element type of the result, if `builder.shape_inference.elementwise` infers
+            the shape from the schema; otherwise None.
         hlo: the name of the instruction in HLO text.
         stablehlo: the name of the operation, with its dialect.
-        synonyms: the operations, or targets of custom calls, that differ from it only in name.
+        synonyms: the operations, or targets of custom calls, that differ from the op only in name.
         cost: see `CostClass`.
         tolerance: how far the results of two implementations may differ.
         value_attributes: the attributes that are not computations.
         frontend_attributes: the attributes that are frontend attributes in HLO text.
         computation_attributes: the computations, in the order of StableHLO's regions.
-        computations: their names.
+        computations: the names of `computation_attributes`.
     """
 
     opcode: str

@@ -147,7 +147,10 @@ _binary("xor", PRED_OR_INTEGER, _EXACT, BUILDER_H)
 
 
 def _order(op: Any) -> str:
-    """Print a total order; HLO infers the other comparison types from the element type."""
+    """Return the HLO text of the comparison type.
+
+    It is empty unless the type is a total order: HLO infers others from the element type.
+    """
     return ", type=TOTALORDER" if op.attributes["compare_type"] == "TOTALORDER" else ""
 
 

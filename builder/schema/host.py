@@ -1,6 +1,6 @@
 """Tokens, transfers, and calls of code outside XLA.
 
-StableHLO has a rule for most of these, because it has several values where XLA has a tuple.
+Lowering has a rule for most of these ops: StableHLO has several values where XLA has a tuple.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ define(
             omitted=_VERSION,
             absent=_VERSION,
         ),
-        # StableHLO has text or a dictionary.
+        # In StableHLO the attribute is text or a dictionary.
         Attribute("opaque", BYTES, None, None),
         Group(_backend_config),
     ),
@@ -117,7 +117,7 @@ define(
 
 
 def _python_function(op: Any) -> str:
-    """Return the HLO attributes of a Python call, with the name in place of the function."""
+    """Return HLO attributes that name the function, because HLO text can't contain a function."""
     name = ffi_dictionary("python_call", {"name": op.attributes["name"]})
     return f", api_version=API_VERSION_TYPED_FFI, backend_config={name}"
 

@@ -27,7 +27,7 @@ define(
 
 
 def _numbers(bundle: type[Any], mnemonic: str) -> DimensionNumbers:
-    """Dimension numbers whose fields have the same names everywhere."""
+    """Return the kind of `bundle`, whose fields have the same names in HLO and StableHLO."""
     names = bundle.__match_args__
     fields = [Field(name, name, name, name.endswith("batching_dims")) for name in names]
     return DimensionNumbers(bundle, mnemonic, fields)

@@ -28,11 +28,11 @@ class AttributeKind:
         return self.NAME
 
     def text(self, value: Any) -> str:
-        """The value in HLO text."""
+        """Return a value in HLO text."""
         return str(value)
 
     def hlo(self, name: str, value: Any) -> str:
-        """The attribute in HLO text, with the comma before it."""
+        """Return an attribute in HLO text, with a comma before it."""
         return f", {name}={self.text(value)}"
 
 
@@ -83,7 +83,7 @@ class Flags(AttributeKind):
 
 
 class OptionalFlag(Flag):
-    """A Boolean that is false if StableHLO has no attribute."""
+    """A Boolean that is false if the StableHLO operation has no such attribute."""
 
 
 class Unit(OptionalFlag):
@@ -127,7 +127,7 @@ class Enumeration(AttributeKind):
         return "name" if self.members is None else self.members.__name__
 
     def name(self, value: Any) -> str:
-        """The name of a value."""
+        """Return the name of a value."""
         return value if self.members is None else str(value.name)
 
     def text(self, value: Any) -> str:
@@ -136,7 +136,7 @@ class Enumeration(AttributeKind):
 
 
 class NumberedEnumeration(AttributeKind):
-    """A member of an enumeration, whose number StableHLO has: ``schedule=SCHEDULE_LATEST``.
+    """A member of an enumeration, a number in StableHLO: ``schedule=SCHEDULE_LATEST``.
 
     Attributes:
         members: the enumeration.
@@ -243,7 +243,7 @@ class Field(NamedTuple):
         name: the name in the recorded bundle; with dots for a field of a nested bundle.
         hlo: the name in HLO text.
         stablehlo: the name in StableHLO's text.
-        is_optional: whether HLO text omits it where it is empty.
+        is_optional: whether HLO text omits the field if it is empty.
     """
 
     name: str

@@ -10,7 +10,7 @@ from builder.types.shape import ArrayShape, Shape, TokenShape, nested_text
 
 
 def braces(values: Iterable[Any]) -> str:
-    """A list in HLO text.
+    """Return a list in HLO text.
 
     Example:
         >>> braces([2, 3])

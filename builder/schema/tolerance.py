@@ -12,7 +12,7 @@ UNKNOWN_COUNT: Final = 64
 
 
 class LargestTerm(enum.Enum):
-    """An upper bound of the terms that are added up for the elements of a result."""
+    """An upper bound of the terms that are added up for an element of a result."""
 
     OPERANDS = "the largest element of the operands and the result"
     PRODUCT = "the product of the largest elements of the first two operands"
@@ -23,19 +23,19 @@ class LargestTerm(enum.Enum):
 class Tolerance:
     """How far floating-point results of two implementations may differ.
 
-    It is in units in the last place (ulps); 0 for results that are exact. The results of ops with
-    `terms` or `applications` add up terms. Their errors are in ulps of the largest term: where
-    terms cancel, the error of the remainder has that magnitude.
+    Tolerances are in units in the last place (ulps); 0 for results that are exact. The results of
+    ops with `terms` or `applications` add up terms. Their errors are in ulps of the largest term:
+    where terms cancel, the error of the remainder has that magnitude.
 
     Attributes:
         ulps: the tolerance of an element; with `terms`, for each term.
-        complex_ulps: the same if an operand or the result is complex; by default `ulps`. It is for
-            the number as a whole, in ulps of its larger part.
+        complex_ulps: replaces `ulps` if an operand or the result is complex; by default `ulps`. It
+            is for the complete complex number, in ulps of its larger part.
         flushes: whether devices may flush subnormal operands to zero. Elementwise arithmetic and
             comparisons may; ops that move elements preserve them.
         terms: a function of the op that returns the number of terms of an element.
         applications: a function of the op that returns how often an element of the result passes
-            through its computations. Their tolerance is multiplied by it.
+            through the op's computations. Their tolerance is multiplied by this number.
         largest_term: see `LargestTerm`.
     """
 

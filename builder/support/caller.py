@@ -7,9 +7,9 @@ from typing import Final
 
 
 class _Inside(dict[str, bool]):
-    """Whether a source file belongs to `builder` or `lowering`, cached by file name.
+    """Maps a file name to whether the file belongs to `builder` or `lowering`.
 
-    It is a dict because recording an op reads it several times.
+    It is a dict because recording an op looks up several files.
     """
 
     def __missing__(self, file: str) -> bool:
@@ -33,9 +33,9 @@ def caller_frame(frame: FrameType | None) -> FrameType | None:
 
 
 def _is_generated(frame: FrameType) -> bool:
-    """Whether the frame runs a method that `dataclass` generated for a class of this library.
+    """Return whether the frame runs a method that `dataclass` generated in this library.
 
-    Such code has no file, but the globals of the module that defines the class.
+    Such code has no file; its globals are those of the module that defines the class.
     """
     if frame.f_code.co_filename != "<string>":
         return False

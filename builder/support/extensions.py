@@ -7,7 +7,7 @@ imports the function and calls it:
     def table(self, *, limit: int | None = 40) -> OpTable:
         return extension("builder.inspection.table", "table_of", self, limit=limit)
 
-So the graph does not import the packages above it, and `import builder` does not load them.
+Thus the graph does not import the packages above it, and `import builder` does not load them.
 tests/test_layers.py lists these calls; nothing else may use `extension`.
 """
 

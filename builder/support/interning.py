@@ -19,10 +19,10 @@ LATEST: Final = 8192
 
 
 class InternTable(Generic[T]):
-    """Maps each key to its only object. The entry of a freed object stays for a while.
+    """Maps each key to its only object; entries of freed objects are removed later.
 
     Args:
-        latest: the number of objects that are kept alive, the latest ones.
+        latest: the number of latest objects that the table keeps alive.
     """
 
     __slots__ = ("_latest", "_lock", "_references", "_swept_at")
@@ -65,8 +65,8 @@ class InternTable(Generic[T]):
     def _sweep(self) -> None:
         """Remove the entries of freed objects.
 
-        A callback of each reference would cost more than all sweeps: the table doubles between two
-        of them.
+        A callback for each weak reference would cost more than all sweeps, because the table
+        doubles between two sweeps.
         """
         # A copy, because a finalizer may intern during the iteration.
         for key, reference in self._references.copy().items():

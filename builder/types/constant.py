@@ -25,9 +25,9 @@ from builder.types.shape import ArrayShape, intern_array
 def check_number(value: Any, element_type: PrimitiveType, op: str = "constant") -> None:
     """Raise ConstantError unless `element_type` represents the Python number `value`.
 
-    A bool requires pred. An int requires an integer type with that range, or a floating-point type
-    that represents it exactly. A float requires a floating-point type, and is rounded without
-    overflow. A complex number requires a complex type.
+    A bool requires pred. An int requires an integer type whose range contains it, or a
+    floating-point type that represents it exactly. A float requires a floating-point type, and is
+    rounded without overflow. A complex number requires a complex type.
     """
 
     def refuse(reason: str, fix: str = "") -> ConstantError:
@@ -90,7 +90,7 @@ def _check_float(value: float, real: PrimitiveType, refuse: Callable[..., Consta
 
 
 def _is_in_range(value: float, real: PrimitiveType) -> bool:
-    """Return whether a finite `value` rounds into the range, rather than saturates at its end."""
+    """Return whether a finite `value` rounds to a number in the range, without saturation."""
     if abs(value) <= real.max:
         return value >= 0 or real.min < 0
     # A value less than half a step beyond the largest number rounds down to it.
@@ -184,7 +184,7 @@ def constant_plan(value: Any, element_type: Any = None) -> tuple[ArrayShape, Map
 
 @per_signature
 def _native_shape(dtype: np.dtype[Any], dimensions: tuple[int, ...]) -> ArrayShape | None:
-    """Return the shape of an array; None for a type that is converted, checked or refused."""
+    """Return the shape of an array; None if its type is to be converted or refused."""
     try:
         element_type = pt.from_dtype(dtype)
     except ValueError:
@@ -274,7 +274,7 @@ def is_splat(array: np.ndarray[Any, Any]) -> bool:
 
 
 def splat_or_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the element of an array that `is_splat`, or any other array unchanged."""
+    """Return the repeated element if `is_splat(array)`, else `array` itself."""
     if not is_splat(array):
         return array
     return array[(slice(1),) * array.ndim].reshape(())
@@ -285,8 +285,8 @@ def _clear_unused_bits(
 ) -> np.ndarray[Any, Any]:
     """Clear the bits of each byte that its element does not use.
 
-    NumPy ignores these bits, XLA reads them. They are set in memory that was viewed as a type of
-    less than 8 bits.
+    NumPy ignores these bits, XLA reads them. They may be set if the memory was viewed as a type of
+    fewer than 8 bits.
     """
     if element_type.bits >= 8:
         return array

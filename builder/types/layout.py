@@ -104,7 +104,7 @@ class Layout:
         padded_dimensions: the padded sizes by dimension number, or None without padding. XLA no
             longer has this field: such layouts can be computed with, but not compiled.
         padding_value: the value of padding elements, including those of tiles.
-        element_size_in_bits: the bits of an element; 0 rounds the type's bits up to bytes.
+        element_size_in_bits: the size of an element; 0 for the type's size rounded up to bytes.
         memory_space: the number of the memory space; 0 is the device's main memory.
         tail_padding_alignment_in_elements: the buffer is padded to a multiple of this number.
 
@@ -357,7 +357,7 @@ def tiled_rank(rank: int, tile: Tile, before: Sequence[Tile]) -> int:
             f"got {brief(tile)} for {_dimensions(rank)}"
             + (f" (after {''.join(map(repr, before[-10:]))})" if before else "")
         )
-    # A tiled dimension becomes two, the tile and the index in it; combined dimensions are removed.
+    # A tiled dimension becomes two: tile, index in the tile. Combined ones are removed.
     return rank + length - 2 * tile.dimensions.count(COMBINE)
 
 

@@ -1,7 +1,7 @@
 """Print constants as HLO text, exact to the last bit of every element.
 
-HLO's parser reads ``-0`` as an integer, without its sign, and accepts ``{...}`` and a scalar in
-place of an array with invented data. This module does not print any of these.
+HLO's parser reads ``-0`` as an integer, without its sign. In place of an array it accepts
+``{...}`` or a scalar, and invents the data. This module does not print any of these.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PAYLOAD_BITS = {
 
 
 def splat_value(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    """Return the value of an array of several elements with the same bits; None for others."""
+    """Return the value of an array whose elements, at least two, have the same bits, else None."""
     if array.size < 2:
         return None
     if is_splat(array):
@@ -47,7 +47,7 @@ def literal_text(array: np.ndarray[Any, Any], element_type: PrimitiveType) -> st
         return texts[0]
     grouped = array.shape[1:]
     if 0 in array.shape:
-        # An empty dimension is printed for each index of the preceding ones; later ones are not.
+        # An empty dimension is printed for each index of the preceding ones, later ones are not.
         place = array.shape.index(0)
         texts = ["{}"] * math.prod(array.shape[:place]) if place else []
         grouped = array.shape[1:place]

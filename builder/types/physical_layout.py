@@ -5,7 +5,7 @@ This module computes with sizes, not with elements. The steps of a layout are
 1. padding: each dimension is padded to its padded size;
 2. order: the dimensions are transposed, the most major first;
 3. tiling, for each tile: dimensions are combined, padded to a multiple of the tile, and split in
-   two, the tile and the index in it; the latter are moved to the end;
+   two, the tile and the index in the tile; the indices are moved to the end;
 4. the tail: the buffer is padded to a multiple of the alignment.
 
 Tiled layout: Tiling as pad-reshape-transpose; Combining dimensions using tiles.
@@ -70,7 +70,7 @@ class Physical:
     Attributes:
         sizes: the padded size of each dimension, by dimension number.
         ordered: the same sizes, the most major dimension first.
-        tilings: the tiles, the first applied to `ordered`, each to the result of the previous one.
+        tilings: the tilings in order: the first applies to `ordered`, the next to its result.
         dimensions: the final sizes, the most major first; the buffer is a row-major array of these
             sizes, followed by `tail`.
         tail: the number of elements that align the end of the buffer.

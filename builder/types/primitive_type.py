@@ -114,7 +114,7 @@ class PrimitiveType:
 
     @property
     def complex_type(self) -> PrimitiveType | None:
-        """The complex type with parts of this type: c64 for f32, c128 for f64, else None."""
+        """The complex type whose parts have this type: c64 for f32, c128 for f64, else None."""
         return {"f32": _BY_NAME["c64"], "f64": _BY_NAME["c128"]}.get(self.name)
 
     @property
@@ -129,7 +129,7 @@ class PrimitiveType:
 
     def __iter__(self) -> Any:
         # Without this, `list(f32)` would index f32[0], f32[1], ... without end.
-        # Without `op`: ops replace an error that no op has raised by one of their own.
+        # Without `op`: an op replaces such an error by one that names the op.
         raise OperandError(
             f"iter: a primitive type is not iterable, got {self.name}\n"
             f"fix: pass a list of values, or write {self.name}[()] for the shape of a scalar"

@@ -318,7 +318,7 @@ class TupleShape:
         for part in parts:
             if not isinstance(part, (ArrayShape, TupleShape, TokenShape)):
                 raise OperandError(f"tuple shape: elements must be shapes, got {brief(part)}")
-        # By identity, so that the entry of a freed tuple does not keep its elements alive. The
+        # The key has ids, so that the entry of a freed tuple does not keep its elements alive. The
         # elements of a tuple in use are in use, so no other shapes have their addresses.
         key = tuple(map(id, parts))
         interned = _INTERNED_TUPLES.find(key)
@@ -643,7 +643,7 @@ def without_layout(shape: Shape) -> Shape:
 def fold(
     shape: Shape, leaf: Callable[[ArrayShape | TokenShape], T], join: Callable[[list[T]], T]
 ) -> T:
-    """Return the value of a shape: `leaf` returns that of a leaf, `join` that of a tuple.
+    """Compute a value of a shape: `leaf` for a leaf, `join` for a tuple from its elements' values.
 
     Iterative, because tuples may be nested deeper than Python's recursion limit.
     """
@@ -752,7 +752,7 @@ class ProgramShape:
         )
 
     def __eq__(self, other: object) -> bool:
-        """Compare the shapes; names do not count."""
+        """Compare the shapes and ignore the names."""
         return (
             isinstance(other, ProgramShape)
             and self.parameters == other.parameters

@@ -12,7 +12,9 @@ from builder.errors import ShapeInferenceError, ShapeTextError, brief
 _TOKENS: Final = re.compile(
     r"(?:\s|/\*.*?\*/)*+(?:([A-Za-z_][A-Za-z0-9_]*)|(<=)|(\d+)|(\S))", re.DOTALL
 )
-"""XLA numbers the elements of long tuples in comments: `(f32[], ..., /*index=5*/f32[])`.
+"""A token after white space and comments: a name, "<=", a number or one other character.
+
+XLA numbers the elements of long tuples in comments: `(f32[], ..., /*index=5*/f32[])`.
 
 The possessive `*+` prevents exponential backtracking over many comments."""
 
@@ -63,7 +65,7 @@ class TextReader:
 
     @contextmanager
     def errors_at(self, position: int) -> Iterator[None]:
-        """Raise a ShapeInferenceError of the body as an error at `position`."""
+        """Convert a ShapeInferenceError of the block to a ShapeTextError at `position`."""
         try:
             yield
         except ShapeInferenceError as error:

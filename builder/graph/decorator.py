@@ -41,8 +41,8 @@ def computation(*shapes: Any, result: ShapeLike | None = None) -> Any:
 
     Returns:
         A decorator, or the ReusableFunction of a function passed without parentheses. The
-        function's result, an op or a sequence of ops for a tuple, is the root. Its
-        arguments provide the builder that records: ``x.builder.constant(...)``.
+        function's result, an op or a sequence of ops for a tuple, is the root. The
+        function gets its builder from an argument: ``x.builder.constant(...)``.
 
     Raises:
         SignatureError: the function does not take one argument for each shape.

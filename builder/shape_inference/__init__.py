@@ -1,6 +1,6 @@
 """Shape inference: functions from shapes and attributes to the shape of an op's result.
 
-They need no builder, record nothing and have no state:
+The functions need no builder, record nothing and have no state:
 
     >>> import builder as xb
     >>> infer = xb.shape_inference
@@ -8,10 +8,10 @@ They need no builder, record nothing and have no state:
     f32[32,10]
 
 There is one module for each family of ops, and one function for each op, or for all ops that follow
-one rule (`elementwise.unary`, `elementwise.binary`). Arguments are those of the op, with shapes in
-place of ops and a ProgramShape in place of a computation. A shape may be passed as text. Other
-arguments may have any form that the op accepts. A function raises the ShapeInferenceError that the
-op raises.
+one rule (`elementwise.unary`, `elementwise.binary`). The arguments are those of the op, with shapes
+in place of ops and a ProgramShape in place of a computation. A shape may be passed as text. Other
+arguments may have any form that the op accepts. For invalid arguments, a function raises the same
+ShapeInferenceError as the op.
 
 A comment above each check cites the rule that it implements; docs/shape_inference.md explains the
 form of the citations.

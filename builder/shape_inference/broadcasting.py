@@ -1,8 +1,8 @@
 """Broadcasting: the rules by which shapes match.
 
-A scalar matches any array. The dimensions of an operand of lower rank are mapped to those of the
-other operand by explicit `broadcast_dimensions`. A dimension of size 1 matches any size. Ranks are
-never raised implicitly.
+A scalar matches any array. Explicit `broadcast_dimensions` map each dimension of the operand of
+lower rank to a dimension of the operand of higher rank. A dimension of size 1 matches any size.
+Except for scalars, ranks are never raised implicitly.
 
 Broadcasting (the document).
 """
@@ -13,16 +13,16 @@ from builder.check import Check
 from builder.types.shape import UNBOUNDED, ArrayShape
 
 Sizes = tuple[tuple[int, ...], tuple[bool, ...]]
-"""The size of each dimension, and whether it is dynamic."""
+"""The sizes of all dimensions, and whether each dimension is dynamic."""
 
 
 def broadcast_sizes(
     check: Check, lhs: ArrayShape, rhs: ArrayShape, broadcast_dimensions: tuple[int, ...] | None
 ) -> Sizes:
-    """Return the sizes of an elementwise result of two arrays.
+    """Return the sizes of the result of an elementwise op of two arrays.
 
     Args:
-        check: the op and its operands, for messages; operands "lhs" and "rhs" are these two.
+        check: the op and its operands, for messages; the operands are named "lhs" and "rhs".
         lhs, rhs: array shapes; element types are not checked.
         broadcast_dimensions: for each dimension of the operand of lower rank the corresponding
             dimension of the other operand; None or empty if the ranks are equal or one operand is a
@@ -64,7 +64,7 @@ def broadcast_sizes(
 
 
 def _suggestion(lower: ArrayShape, higher: ArrayShape, name: str) -> str:
-    """A fix, with the dimensions if they follow from the sizes."""
+    """Return a fix for messages, with `broadcast_dimensions` if they follow from the sizes."""
     other = "rhs" if name == "lhs" else "lhs"
     fix = f"give the dimension of {other} for each dimension of {name}"
     places: list[int] = []
@@ -82,7 +82,7 @@ def _suggestion(lower: ArrayShape, higher: ArrayShape, name: str) -> str:
 def _in_dim(
     check: Check, lower: ArrayShape, higher: ArrayShape, name: str, dimensions: tuple[int, ...]
 ) -> Sizes:
-    """Return the sizes of `higher`, replaced by those of `lower` at `dimensions`."""
+    """Return the sizes of `higher`, with the sizes of `lower` at `dimensions`."""
     other = "rhs" if name == "lhs" else "lhs"
     # XLA shape_inference.cc: InferInDimBroadcastShape
     if len(dimensions) != lower.rank:
@@ -144,10 +144,12 @@ def _degenerate(
     sizes: tuple[int, ...],
     dynamic: tuple[bool, ...],
 ) -> Sizes:
-    """Match the sizes of `lower`, mapped to `sizes`, with those of `higher`; 1 matches any size.
+    """Return the sizes of the result, where a dimension of size 1 matches any size.
 
-    If both sizes are 1, the result is dynamic if `higher` is, as in XLA. If an operand is
-    unbounded, both are broadcast at run time, where a bounded size of at most 1 can be expanded.
+    `sizes` and `dynamic` describe `lower` after its dimensions are mapped to those of `higher`. If
+    both sizes of a dimension are 1, the result is dynamic if the size in `higher` is, as in XLA. If
+    an operand is unbounded, both operands are broadcast at run time, where a bounded size of at
+    most 1 can be expanded.
     """
     at_run_time = not (lower.is_bounded and higher.is_bounded)
     result: list[tuple[int, bool]] = []

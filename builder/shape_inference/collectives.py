@@ -1,4 +1,4 @@
-"""Shapes of operations across devices.
+"""Shapes of collective operations, which communicate across devices.
 
 Operation Semantics: AllGather, AllReduce, AllToAll, CollectivePermute, CrossReplicaSum,
 ReduceScatter, ReplicaId.
@@ -66,7 +66,7 @@ def all_reduce(
     *,
     op: str = "all_reduce",
 ) -> Shape:
-    """Return the shape of arrays reduced across replicas: the operand's.
+    """Return the shape of arrays reduced across replicas: the shape of the operand.
 
     Example:
         >>> import builder as xb
@@ -198,7 +198,7 @@ def all_to_all_tuple(
     layout: Layout | None = None,
     channel_id: ChannelHandleLike | None = None,
 ) -> Shape:
-    """Return the shape of exchanged arrays, one for each replica of the group: a tuple of them.
+    """Return the shape of a tuple of exchanged arrays, one for each replica of the group.
 
     Example:
         >>> import builder as xb
@@ -227,7 +227,7 @@ def collective_permute(
     *,
     op: str = "collective_permute",
 ) -> ArrayShape:
-    """Return the shape of an array sent from replica to replica: the operand's.
+    """Return the shape of an array sent from replica to replica: the shape of the operand.
 
     Example:
         >>> import builder as xb
@@ -257,7 +257,9 @@ def collective_broadcast(
     replica_groups: ReplicaGroupsLike,
     channel_id: ChannelHandleLike | None = None,
 ) -> ArrayShape:
-    """Return the shape of an array broadcast from the first replica of each group: the operand's.
+    """Return the shape of an array broadcast from the first replica of each group.
+
+    It is the shape of the operand.
 
     Example:
         >>> import builder as xb
@@ -275,7 +277,7 @@ def collective_broadcast(
 
 
 def _laid_out(check: Check, result: Shape, layout: Layout | None) -> Shape:
-    """Return the result after checking that `layout`, if passed, fits its arrays."""
+    """Check that `layout`, if not None, fits the arrays of the result; return the result."""
     if layout is None:
         return result
     for array in result.elements if isinstance(result, TupleShape) else (result,):
@@ -292,7 +294,10 @@ def _laid_out(check: Check, result: Shape, layout: Layout | None) -> Shape:
 
 
 def _arrays(check: Check) -> list[tuple[str, ArrayShape]]:
-    """Return the arrays of the operand, an array or a tuple of arrays, with names for messages."""
+    """Return the arrays of the operand, each with its name for messages.
+
+    The operand is an array or a tuple of arrays.
+    """
     operand = check.shapes["operand"]
     # Operation Semantics: AllReduce
     if not isinstance(operand, TupleShape):
@@ -310,7 +315,7 @@ def _arrays(check: Check) -> list[tuple[str, ArrayShape]]:
 
 
 def _same_type(check: Check) -> list[tuple[str, ArrayShape]]:
-    """Return the arrays of the operand, which must be of one element type."""
+    """Check that the arrays of the operand have one element type; return them as `_arrays` does."""
     arrays = _arrays(check)
     first = arrays[0][1].element_type
     # StableHLO all_reduce (C5): one element type E
@@ -325,12 +330,12 @@ def _same_type(check: Check) -> list[tuple[str, ArrayShape]]:
 
 
 def _like(operand: Shape, results: list[ArrayShape]) -> Shape:
-    """Return the results as a tuple if the operand is one."""
+    """Return a tuple of the results if the operand is a tuple, otherwise the only result."""
     return TupleShape(results) if isinstance(operand, TupleShape) else results[0]
 
 
 _MOST_REPLICAS = 2**20
-"""More replicas than any program uses: a group of all replicas is stored id by id."""
+"""The maximum number of replicas: a group of all replicas is stored id by id."""
 
 
 def _count_of_replicas(check: Check, count: int, name: str) -> None:
@@ -352,7 +357,7 @@ def _divisible(
 
 
 def _unique_ids(check: Check, ids: Sequence[int], name: str) -> int | None:
-    """Check that no id is negative, and return the first that occurs twice, or None."""
+    """Check that no id is negative; return the first id that occurs twice, or None."""
     # StableHLO all_reduce (C3), collective_permute (C4)
     for number in ids:
         if number < 0:
@@ -368,7 +373,7 @@ def _groups(
     *,
     one_size: bool = False,
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the groups after checking that every id, from 0, is in one of them."""
+    """Check that the groups contain each id from 0 exactly once; return the groups."""
     ChannelHandle.of(channel_id, op=check.op)
     groups = ReplicaGroups.of(replica_groups, op=check.op).groups
     ids = [number for group in groups for number in group]
@@ -398,10 +403,11 @@ def _sized_groups(
     count: int,
     name: str = "shard_count",
 ) -> None:
-    """Check that each group has `count` members, which is argument `name`.
+    """Check that each group has `count` members; `name` is the argument with this count.
 
-    With a channel and without global ids (`of_ids` is false), a group of replicas includes all of
-    their partitions, whose number is not known yet.
+    With a channel and without global ids (`of_ids` is false), the members of a group are all
+    partitions of its replicas. The number of partitions is not known yet, so `count` may be a
+    multiple of the number of replicas.
     """
     groups = _groups(check, replica_groups, channel_id, one_size=True)
     size = len(groups[0]) if groups else count
@@ -412,7 +418,7 @@ def _sized_groups(
 
 
 def _reducer(check: Check, computation: ProgramShape, array: ArrayShape) -> None:
-    """Check that `computation` reduces two scalars of the array's element type to one."""
+    """Check that `computation` maps two scalars of the array's element type to one scalar."""
     scalar = intern_array(array.element_type, ())
     # StableHLO all_reduce (C5), reduce_scatter (C7)
     check.applied("computation", computation, [scalar, scalar], [scalar])

@@ -28,10 +28,11 @@ _INDEX = intern_array(pt.s32, ())
 
 @public
 def same_shape(a: Shape, b: Shape) -> bool:
-    """Whether a value of shape `a` may be passed where `b` is expected.
+    """Return whether a value of shape `a` may be passed where shape `b` is expected.
 
-    Sizes and element types must be equal; an unbounded size equals any size. Like XLA, ignore which
-    dimensions are dynamic, and layouts, which values inside a program do not have.
+    Sizes and element types must be equal; an unbounded size equals any size. As in XLA, it does not
+    matter which dimensions are dynamic. Layouts are ignored, because values inside a program have
+    none.
 
     Example:
         >>> import builder as xb
@@ -138,7 +139,7 @@ _COMPOSITE_NAME = r"[a-zA-Z][a-zA-Z0-9_]*([.][a-zA-Z0-9_$]+)+"
 def composite_call(
     computation: ProgramShape, operands: Sequence[Shape], name: str, version: int = 0
 ) -> Shape:
-    """Return the shape of a composite op's result: that of its decomposition.
+    """Return the shape of a composite op's result: the result of its decomposition.
 
     Example:
         >>> import builder as xb
@@ -164,9 +165,9 @@ def scan_arguments(
     scan_dimension: int,
     scan_dimension_size: int | None = None,
 ) -> builtins.tuple[builtins.tuple[ArrayShape, ...], int]:
-    """Return the parameters of a `scan`'s computation, and the number of times it is applied.
+    """Return the parameter shapes of a `scan`'s computation, and the number of steps.
 
-    The parameters are an element of each input and each carry.
+    The parameters are a slice of each input, without `scan_dimension`, and then each carry.
 
     Example:
         >>> import builder as xb
@@ -219,7 +220,7 @@ def scan(
 ) -> TupleShape:
     """Return the shape of a scan's result, a tuple of the outputs and then the carries.
 
-    An output has the scanned dimension in addition to those that the computation returns.
+    Each output has the dimensions that the computation returns and the scanned dimension.
 
     Example:
         >>> import builder as xb
@@ -256,7 +257,9 @@ def scan(
 
 @public
 def while_(condition: ProgramShape, body: ProgramShape, init: Shape) -> Shape:
-    """Return the shape of a loop's result: that of `init`, T. condition: T -> pred[], body: T -> T.
+    """Return the shape of a loop's result: the shape T of `init`.
+
+    The signature of `condition` is ``T -> pred[]``, and that of `body` is ``T -> T``.
 
     Example:
         >>> import builder as xb
@@ -299,10 +302,11 @@ def conditional(
     *,
     predicated: bool = False,
 ) -> Shape:
-    """Return the shape of the result of the selected branch, which all branches share.
+    """Return the shape of the selected branch's result; all branches return the same shape.
 
-    `branch_index` is a scalar s32. If `predicated`, it is a scalar pred, and the branches are two,
-    for true and for false. A size of the result is dynamic if it is in any branch.
+    `branch_index` is a scalar s32. If `predicated`, it is a scalar pred, and there are two
+    branches: for true and for false. A dimension of the result is dynamic if any branch returns it
+    as dynamic.
 
     Example:
         >>> import builder as xb
@@ -340,9 +344,9 @@ def conditional(
 
 
 def _joined(shapes: Sequence[Shape]) -> Shape:
-    """Return the common shape of `shapes`; a size is dynamic if it is dynamic in any of them.
+    """Return the common shape of `shapes`; a dimension is dynamic if it is dynamic in any shape.
 
-    As in XLA, the sizes are those of the first shape, which are unbounded or not.
+    As in XLA, each size is the one of the first shape, whether bounded or unbounded.
     """
     first = shapes[0]
     if all(shape is first for shape in shapes):

@@ -60,13 +60,13 @@ def get_dimension_size(operand: Shape, dimension: int) -> ArrayShape:
 def set_dimension_size(
     operand: Shape, size: Shape, dimension: int, value: int | None = None
 ) -> ArrayShape:
-    """Return the shape of an array with one dimension of dynamic size: its size is the bound.
+    """Return the shape of an array with one dimension made dynamic; its size becomes the bound.
 
     Args:
         operand: the array.
-        size: the shape of the size.
+        size: the shape of the operand `size`.
         dimension: the dimension whose size becomes dynamic.
-        value: the size, if it is known.
+        value: the value of `size`, or None if it is not a constant.
 
     Example:
         >>> import builder as xb

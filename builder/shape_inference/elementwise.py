@@ -1,6 +1,6 @@
 """Shapes of elementwise ops: arithmetic, comparison, clamp, select, conversion, map.
 
-The schemas have the element types of the opcodes that `unary` and `binary` infer.
+The schema of each opcode lists the element types that `unary` and `binary` accept.
 
 Operation Semantics: Element-wise binary arithmetic operations, Element-wise comparison
 operations, Element-wise unary functions, Clamp, Select, ConvertElementType, BitcastConvertType,
@@ -31,7 +31,7 @@ COMPARISON_DIRECTIONS: Final = ("EQ", "NE", "GE", "GT", "LE", "LT")
 
 
 def _schema_of(check: Check, opcode: str, operands: str) -> Schema:
-    """Return the schema of an elementwise opcode whose operands have these names."""
+    """Return the schema of an elementwise opcode; its operands must be named `operands`."""
     schema = SCHEMAS.get(opcode)
     if schema is None or schema.result is None or schema.operands != operands:
         # Not in XLA: the opcode is an argument of inference only
@@ -54,7 +54,7 @@ def _result_type(schema: Schema, element_type: PrimitiveType) -> PrimitiveType:
 
 @public
 def unary(opcode: str, operand: Shape, op: str = "") -> ArrayShape:
-    """Return the shape of an elementwise op of one array, which has the operand's sizes.
+    """Return the shape of a unary elementwise op's result, which has the operand's sizes.
 
     Example:
         >>> import builder as xb
@@ -78,7 +78,7 @@ def binary(
     broadcast_dimensions: tuple[int, ...] | None = None,
     op: str = "",
 ) -> ArrayShape:
-    """Return the shape of an elementwise op of two arrays, which are broadcast to each other.
+    """Return the shape of a binary elementwise op's result; the operands are broadcast.
 
     Example:
         >>> import builder as xb
@@ -108,7 +108,7 @@ def compare(
     total_order: bool = False,
     op: str = "",
 ) -> ArrayShape:
-    """Return the shape of a comparison: preds of the operands' sizes, broadcast to each other.
+    """Return the shape of a comparison's result: pred, with the sizes of the broadcast operands.
 
     Example:
         >>> import builder as xb
@@ -135,10 +135,10 @@ def compare(
 
 @public
 def clamp(min: Shape, operand: Shape, max: Shape) -> ArrayShape:
-    """Return the shape of ``clamp(min, operand, max)``: that of `operand`.
+    """Return the shape of ``clamp(min, operand, max)``: the shape of `operand`.
 
     `min` and `max` have the operand's shape or are scalars. As in XLA, a scalar operand is
-    broadcast to the bounds' sizes; bounded sizes become static.
+    broadcast to the sizes of `min` and `max`, where bounded sizes become static.
 
     Example:
         >>> import builder as xb
@@ -171,9 +171,10 @@ def clamp(min: Shape, operand: Shape, max: Shape) -> ArrayShape:
 
 @public
 def select(pred: Shape, on_true: Shape, on_false: Shape) -> Shape:
-    """Return the shape of ``select(pred, on_true, on_false)``: that of the two values.
+    """Return the shape of ``select(pred, on_true, on_false)``: the shape of both values.
 
-    A scalar `pred` matches any shape, tuples too; a scalar value matches an array.
+    A scalar `pred` matches values of any shape, including tuples. A scalar value is broadcast to
+    the sizes of the other operands.
 
     Example:
         >>> import builder as xb
@@ -229,7 +230,7 @@ def convert_element_type(operand: Shape, new_element_type: PrimitiveType) -> Arr
 
 @public
 def bitcast_convert_type(operand: Shape, new_element_type: PrimitiveType) -> ArrayShape:
-    """Return the shape of the same bits as another element type.
+    """Return the shape of the operand with its bits read as another element type.
 
     If the new type is N times narrower, the result has one more dimension, of size N. If it is N
     times wider, the last dimension, which must be of size N, is removed.
@@ -300,7 +301,7 @@ def reduce_precision(operand: Shape, exponent_bits: int, mantissa_bits: int) -> 
 def stochastic_convert_type(
     operand: Shape, random: Shape, new_element_type: PrimitiveType
 ) -> ArrayShape:
-    """Return the shape of a conversion rounded at random: the sizes with the new element type.
+    """Return the shape of a stochastic conversion: the operand's sizes, the new element type.
 
     Example:
         >>> import builder as xb
@@ -335,7 +336,7 @@ def map(
     """Return the shape of a scalar computation applied to arrays of the same sizes.
 
     `dimensions` must be all dimensions, in order. The result has the computation's element type. A
-    scalar is broadcast if it is of the type of the arrays.
+    scalar operand is broadcast if it has the element type of the arrays.
 
     Example:
         >>> import builder as xb

@@ -135,7 +135,7 @@ def _transfer(
     channel_handle: ChannelHandle,
     kind: ChannelType = ChannelType.DEVICE_TO_DEVICE,
 ) -> None:
-    """Check a transfer of array `name` over a channel of this kind, after the token, if any."""
+    """Check the array `name` of a transfer, its token, if any, and the type of its channel."""
     # Operation Semantics: Send, Recv
     check.array(name)
     if "token" in check.shapes:
@@ -310,7 +310,7 @@ def python_call(operands: Sequence[Shape], shape: Shape) -> Shape:
 
 
 def _part(check: Check, name: str, shape: Shape, index: tuple[int, ...]) -> ArrayShape:
-    """Return the array at an index of a nested tuple."""
+    """Return the array at `index` of a nested tuple; `name` is for messages."""
     part = element_at(shape, index)
     # xla_builder.h: CustomCall
     if not isinstance(part, ArrayShape):

@@ -1,4 +1,4 @@
-"""Shapes of slices and updates at dynamic indices, of gathers and scatters.
+"""Shapes of slices and updates at dynamic indices, and of gathers and scatters.
 
 Operation Semantics: DynamicSlice, DynamicUpdateSlice, Gather, Scatter.
 """
@@ -19,7 +19,7 @@ from builder.types.shape import UNBOUNDED, ArrayShape, ProgramShape, Shape, Tupl
 def _start_indices(check: Check, start_indices: Sequence[Shape], rank: int) -> None:
     """Check that there is one start index for each dimension.
 
-    Start indices are scalars of one integer type, or one vector of them.
+    The start indices are scalars of one integer type, or one vector of that type.
     """
     shown = start_indices[: rank + 1]
     check.shapes.update({f"start index {i}": s for i, s in enumerate(shown)})
@@ -91,7 +91,7 @@ def dynamic_slice(
 def dynamic_update_slice(
     operand: Shape, update: Shape, start_indices: Sequence[Shape]
 ) -> ArrayShape:
-    """Return the shape of the operand with a slice overwritten: the operand's.
+    """Return the shape of the operand with a slice overwritten: the shape of the operand.
 
     Example:
         >>> import builder as xb
@@ -154,7 +154,7 @@ def _ascending(check: Check, numbers: Sequence[int], rank: int, *, of: str, name
 
 
 def _apart(check: Check, name: str, numbers: Sequence[int], other: str, of: Sequence[int]) -> None:
-    """Check that no dimension is in two arguments."""
+    """Check that arguments `name` and `other` have no dimension in common."""
     # StableHLO gather (C6), (C18), scatter (C9), (C20)
     for number in numbers:
         if number in of:
@@ -170,7 +170,7 @@ _SCATTER: Final = (
     *("update_window_dims", "inserted_window_dims", "input_batching_dims"),
     *("scatter_indices_batching_dims", "scatter_dims_to_operand_dims"),
 )
-"""Corresponding fields of GatherDimensionNumbers and ScatterDimensionNumbers."""
+"""The fields of ScatterDimensionNumbers that correspond to `_GATHER`, in the same order."""
 
 
 def _windowed(
@@ -181,7 +181,7 @@ def _windowed(
     indices: str,
     vector_size: int,
 ) -> list[int]:
-    """Check the numbers that gather and scatter share; return the operand's window dimensions."""
+    """Check the dimension numbers of a gather or scatter; return the window dimensions."""
     window_name, removed_name, batching_name, indices_name, map_name = names
     window, removed, batching, indices_batching, index_map = (getattr(numbers, n) for n in names)
     rank = check.array(operand).rank
@@ -226,7 +226,7 @@ def gather(
     dimension_numbers: GatherDimensionNumbers,
     slice_sizes: Sequence[int],
 ) -> ArrayShape:
-    """Return the shape of gathered slices, from the sizes of start_indices and of a slice.
+    """Return the shape of gathered slices, with sizes from `start_indices` and `slice_sizes`.
 
     Example:
         >>> import builder as xb
@@ -328,7 +328,7 @@ def _scattered(
     numbers: ScatterDimensionNumbers,
     index_sizes: Sequence[int],
 ) -> None:
-    """Check the dimensions of one operand and its updates."""
+    """Check the dimension numbers and sizes of one operand and its updates."""
     array, update = check.array(operand), check.array(updates)
     window, vector_dim = numbers.update_window_dims, numbers.index_vector_dim
     rank = len(window) + len(index_sizes) - 1

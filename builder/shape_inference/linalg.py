@@ -30,7 +30,7 @@ def _square(check: Check, name: str) -> ArrayShape:
 
 @public
 def cholesky(a: Shape) -> ArrayShape:
-    """Return the shape of the Cholesky decomposition of square matrices: the operand's.
+    """Return the shape of the Cholesky decomposition of square matrices: the shape of the operand.
 
     Example:
         >>> import builder as xb
@@ -45,7 +45,7 @@ def cholesky(a: Shape) -> ArrayShape:
 
 @public
 def triangular_solve(a: Shape, b: Shape, left_side: bool) -> ArrayShape:
-    """Return the shape of the solution of equations with triangular matrices: that of `b`.
+    """Return the shape of the solution of equations with triangular matrices: the shape of `b`.
 
     Example:
         >>> import builder as xb
@@ -84,8 +84,8 @@ def triangular_solve(a: Shape, b: Shape, left_side: bool) -> ArrayShape:
 def fft(operand: Shape, fft_type: FftType, fft_length: Sequence[int]) -> ArrayShape:
     """Return the shape of a Fourier transform along the last dimensions.
 
-    RFFT returns half of the complex numbers, ``length // 2 + 1`` in the last dimension. IRFFT
-    returns `length` real numbers for them.
+    RFFT returns the first ``length // 2 + 1`` complex numbers of the last dimension. IRFFT returns
+    `length` real numbers along it.
 
     Example:
         >>> import builder as xb
@@ -131,7 +131,7 @@ def fft(operand: Shape, fft_type: FftType, fft_length: Sequence[int]) -> ArraySh
 
 
 def _transformed_type(check: Check, array: ArrayShape, fft_type: FftType) -> PrimitiveType:
-    """Return the element type of the result; the operand's must be supported."""
+    """Check the element type of the operand; return the element type of the result."""
     operand = array.element_type
     allowed, fix = COMPLEX, CONVERT
     if fft_type is FftType.RFFT:

@@ -12,7 +12,10 @@ from builder.types.shape import ArrayShape, Shape, TupleShape, intern_array
 
 
 def _feature(check: Check, feature_index: int, *names: str) -> tuple[ArrayShape, ArrayShape]:
-    """Return the result's shape, and the shape of vectors with one number for each feature."""
+    """Check the operands and the vectors `names`; return the shapes of the result and of a vector.
+
+    A vector has one number for each feature.
+    """
     operand = check.arrays()[0]
     # StableHLO batch_norm_training (I1-I3), (C1), (C2)
     check.element_types(SCHEMAS[check.op].element_types, fix=CONVERT)
@@ -36,7 +39,7 @@ def _feature(check: Check, feature_index: int, *names: str) -> tuple[ArrayShape,
 def batch_norm_training(
     operand: Shape, scale: Shape, offset: Shape, feature_index: int
 ) -> TupleShape:
-    """Return the shape of (the normalized operand, the mean of each feature, its variance).
+    """Return the shape of (normalized operand, mean of each feature, variance of each feature).
 
     Example:
         >>> import builder as xb
@@ -53,7 +56,7 @@ def batch_norm_training(
 def batch_norm_inference(
     operand: Shape, scale: Shape, offset: Shape, mean: Shape, variance: Shape, feature_index: int
 ) -> ArrayShape:
-    """Return the shape of the normalized operand: the operand's.
+    """Return the shape of the normalized operand: the shape of the operand.
 
     Example:
         >>> import builder as xb

@@ -4,7 +4,7 @@ Inference functions work on arguments in their normal form: Shapes, tuples of in
 objects. Ops convert their arguments themselves, and call ``function.strict``. Users call the
 function that `public` returns. It converts each argument by the annotation of its parameter: shapes
 from text, numbers from any sequence, attributes from every form that their `of` accepts. Other
-arguments raise an error of the library.
+arguments raise one of the library's errors.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Converter = Callable[[str, str, Any], Any]
-"""A function of the op's name, the argument's name and its value that returns the normal form."""
+"""Takes the op's name, the argument's name and its value; returns the value in normal form."""
 
 
 class PublicFunction(Protocol[P, R]):
@@ -128,7 +128,7 @@ _CONVERTERS: Final[dict[Any, Converter]] = {
 
 
 def _attribute(kind: type[Any]) -> Converter:
-    """Return a converter to an attribute class, which calls its `of` or the class itself."""
+    """Return a converter to an attribute class; it calls the class's `of`, or the class itself."""
     make: Callable[..., Any] = getattr(kind, "of", kind)
     takes_op = make is not kind and "op" in inspect.signature(make).parameters
 

@@ -16,13 +16,14 @@ from builder.types.shape import ArrayShape, Shape, TupleShape
 def _result(
     check: Check, shape: Shape, allowed: ElementTypes, fix: str, *scalars: str
 ) -> ArrayShape:
-    """Return the result's shape, whose element type the scalar operands must have.
+    """Check `shape` and the scalar operands; return `shape` without its layout.
 
     Args:
         check: the op and its operands.
-        shape: the argument.
-        allowed, fix: its element types, and the fix for others.
-        scalars: the names of the operands.
+        shape: the shape of the random numbers.
+        allowed: the element types that `shape` may have.
+        fix: the fix for other element types.
+        scalars: the names of the scalar operands, which must have the element type of `shape`.
     """
     # StableHLO rng (C3)
     if not isinstance(shape, ArrayShape):
@@ -76,7 +77,9 @@ def rng_uniform(a: Shape, b: Shape, shape: Shape) -> ArrayShape:
 
 @public
 def rng_bit_generator(initial_state: Shape, shape: Shape) -> TupleShape:
-    """Return the shape of (the new state, random bits): unsigned integers as wide as `shape`'s.
+    """Return the shape of (the new state, the random bits).
+
+    The bits are unsigned integers with the sizes of `shape`, as wide as its element type.
 
     Example:
         >>> import builder as xb

@@ -110,7 +110,7 @@ def reshape(
 ) -> ArrayShape:
     """Return the shape of the operand reshaped to other sizes.
 
-    If a bounded dimension is split, `inferred_dimension` is the part that is bounded; -1 for none.
+    If a bounded dimension is split, `inferred_dimension` of the result is bounded; -1 for none.
 
     Example:
         >>> import builder as xb
@@ -172,10 +172,10 @@ Cut = tuple[int, int]
 
 
 def equal_products(old: Sequence[int], new: Sequence[int]) -> list[Cut]:
-    """Return the cuts of both size lists between which the products of sizes are equal.
+    """Cut two size lists into as many parts with equal products as possible; return the cuts.
 
-    A cut (i, j) is before old[i] and new[j]. The list is as long as possible. A size of 1 without a
-    partner is a part by itself, which is empty on the other side.
+    A cut (i, j) is before old[i] and new[j]. A size of 1 without a counterpart is a part by itself,
+    which is empty in the other list.
     """
     i = 0
     while i < min(len(old), len(new)) and old[i] == new[i]:
@@ -303,7 +303,7 @@ def transpose(operand: Shape, permutation: Sequence[int]) -> ArrayShape:
 
 @public
 def rev(operand: Shape, dimensions: Sequence[int]) -> ArrayShape:
-    """Return the shape of the operand reversed along some dimensions: the operand's.
+    """Return the shape of the operand reversed along some dimensions: the shape of the operand.
 
     Example:
         >>> import builder as xb
@@ -418,7 +418,7 @@ def slice(
 ) -> ArrayShape:
     """Return the shape of the operand's elements from start to limit, in steps of stride.
 
-    The limit `UNBOUNDED` of an unbounded dimension is its size.
+    For an unbounded dimension, the limit `UNBOUNDED` means its size at run time.
 
     Example:
         >>> import builder as xb

@@ -15,7 +15,7 @@ from builder.types.shape import ArrayShape, Shape
 
 @public
 def with_sharding(operand: Shape, sharding: str | MeshSharding) -> ArrayShape:
-    """Return the shape of an array annotated with a sharding: the operand's.
+    """Return the shape of an array annotated with a sharding: the shape of the operand.
 
     Example:
         >>> import builder as xb
@@ -50,7 +50,7 @@ def spmd_full_to_shard_shape(operand: Shape, sharding: str | MeshSharding) -> Ar
 def spmd_shard_to_full_shape(
     operand: Shape, full_shape: Shape, sharding: str | MeshSharding
 ) -> ArrayShape:
-    """Return the shape of the full array, whose shards are on the devices.
+    """Return the shape of the full array that the devices' shards form.
 
     Example:
         >>> import builder as xb
@@ -69,7 +69,7 @@ def spmd_shard_to_full_shape(
 
 
 def _shard_shape(check: Check, full: ArrayShape, sharding: str | MeshSharding) -> ArrayShape:
-    """Return the shape of the shards, which must all be equal."""
+    """Return the shape of a shard of `full`; all shards must have the same shape."""
     from builder.sharding.validation import full_array_tiling  # few programs need it
 
     tiling = full_array_tiling(check.op, full, sharding)

@@ -12,7 +12,10 @@ from builder.types.shape import MAX_ELEMENTS, UNBOUNDED
 def window_list(
     check: Check, values: Sequence[int], count: int, *, of: str, name: str
 ) -> tuple[int, ...]:
-    """Return argument `name`: a positive number for each of `count` dimensions, ones if empty."""
+    """Return argument `name`: a positive number for each of `count` dimensions.
+
+    If the argument is empty, all numbers are 1.
+    """
     # XLA shape_inference.cc: InferWindowFromDimensions
     if not values:
         return (1,) * count
@@ -32,7 +35,7 @@ def window_padding(
     *,
     of: str,
 ) -> tuple[tuple[int, int], ...]:
-    """Return the argument padding as pairs (low, high), one for each dimension; empty for none."""
+    """Return `padding` as pairs (low, high), one for each dimension; empty means no padding."""
     # XLA shape_inference.cc: InferWindowFromDimensions
     if isinstance(padding, Padding):
         if padding is Padding.SAME and UNBOUNDED in (*sizes, *window):
@@ -57,7 +60,7 @@ def windows_along(
     base_dilation: int,
     window_dilation: int,
 ) -> int:
-    """Return the number of windows along a dimension; UNBOUNDED if its size is.
+    """Return the number of windows along a dimension, or UNBOUNDED if `size` is.
 
     Args:
         check: the op, for messages.
@@ -65,9 +68,9 @@ def windows_along(
         size: the size of the array that the window moves over.
         window: the size of the window; positive.
         stride: the distance between windows; positive.
-        padding: the elements added on each side; removed where negative.
-        base_dilation, window_dilation: the distance between the elements of the array, and between
-            those of the window; positive.
+        padding: the number of elements added on each side; a negative number removes elements.
+        base_dilation: the distance between the elements of the array; positive.
+        window_dilation: the distance between the elements of the window; positive.
     """
     if size == UNBOUNDED:
         return UNBOUNDED

@@ -1,6 +1,6 @@
 """Inspect computations: tables, costs, searches and diffs.
 
 These are the implementations of the methods `table`, `stats`, `find` and `diff` of
-`XlaComputation`. They use the recorded ops alone, without a compiler and without recursion. The
-results are printed with rich, which is imported when something is printed, and have `as_dict`.
+`XlaComputation`. They read only the recorded ops, without a compiler and without recursion. The
+results have a method `as_dict`, and are printed with rich, which is imported for printing only.
 """

@@ -28,8 +28,8 @@ class _SeveralInstructionsError(Exception):
 class AttributePrinter(Printer):
     """Prints the attributes of single ops as the HLO printer does.
 
-    The attributes of an op that HLO text expresses by several instructions, or without attributes,
-    are printed with their recorded names.
+    If HLO text expresses an op by several instructions, or without attributes, the attributes are
+    printed with their recorded names.
     """
 
     def operand(self, op: XlaOp) -> str:

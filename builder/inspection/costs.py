@@ -6,12 +6,12 @@ for each element of the result. The rules below are the exceptions. They differ 
 - A tuple costs nothing. XLA counts its table of pointers, 8 bytes for each element, 4 in jaxlib
   0.12. Reading an element of a tuple costs nothing.
 - A broadcast that also expands dimensions of size 1 is one op, and a splat constant costs nothing,
-  as any constant. HLO has two instructions for either.
+  like any constant. HLO has two instructions for each of them.
 - A `ragged_dot` sums along the contracting dimensions: a row of lhs is multiplied by the part of
   rhs for its group. XLA counts the group dimension as contracted.
 - A `scan` runs its computation for each step. XLA counts one step.
 - A `while` with a known trip count n runs its body n times and its condition n + 1 times. XLA
-  counts one run of each, which is used here for unknown trip counts.
+  counts one run of each. This project does so only if the trip count is unknown.
 - Custom calls and Python calls count the bytes of operands and results. XLA counts -1.
 - `send` and `recv` move their data once. HLO has two instructions for each, with the buffer in the
   result of the first.
@@ -50,12 +50,12 @@ class Cost(NamedTuple):
     bytes_accessed: int = 0
 
     def times(self, count: int, bytes_accessed: int) -> Cost:
-        """Return the cost of applying a computation to `count` elements."""
+        """Return the cost of `count` runs of a computation, with other `bytes_accessed`."""
         return Cost(self.flops * count, self.transcendentals * count, bytes_accessed)
 
 
 Applied = Callable[[XlaComputation], Cost]
-"""Returns the cost of a computation that an op applies to elements."""
+"""A function that returns the cost of a computation that an op applies to elements."""
 
 Rule = Callable[[XlaOp, Applied], Cost]
 
@@ -86,12 +86,12 @@ def cost_of(op: XlaOp, applied: Applied) -> Cost:
 
 
 rule = registrar(RULES)
-"""Register the cost function of some opcodes."""
+"""Register the decorated function as the cost function of some opcodes."""
 
 
 @per_signature
 def size_in_bytes(shape: Shape) -> int:
-    """Return the bytes of the arrays in a shape, with 4 bytes for each size of a dynamic array."""
+    """Return the bytes of the arrays in a shape, plus 4 for each dimension of a dynamic array."""
     return sum(_leaf_size(leaf) for leaf in leaves(shape) if isinstance(leaf, ArrayShape))
 
 
@@ -138,13 +138,13 @@ def _dynamic_update_slice(op: XlaOp, _applied: Applied) -> Cost:
 
 
 def _index_bytes(op: XlaOp, position: int) -> int:
-    """Return the bytes of the operand at `position`, if any: the only index that XLA counts."""
+    """Return the bytes of the operand at `position`, if any; XLA counts only this index."""
     return size_in_bytes(op.operands[position].shape) if len(op.operands) > position else 0
 
 
 @rule("scatter")
 def _scatter(op: XlaOp, applied: Applied) -> Cost:
-    """Read the indices, the updates and the elements to update, and write these elements."""
+    """Count reads of indices, updates and updated elements, and writes of updated elements."""
     arrays = len(op.operands) // 2
     indices, *updates = (size_in_bytes(o.shape) for o in op.operands[arrays:])
     count = _count(op.operands[-1].shape)
@@ -314,7 +314,7 @@ def _fft(op: XlaOp, _applied: Applied) -> Cost:
 
 @rule("triangular_solve")
 def _triangular_solve(op: XlaOp, _applied: Applied) -> Cost:
-    """Count the multiplications and additions; only a triangle of `a` is read."""
+    """Count reads of only half of the matrix."""
     a, b = (_first(o.shape) for o in op.operands)
     moved = size_in_bytes(op.shape) + size_in_bytes(a) // 2 + size_in_bytes(b)
     return Cost(2 * a.dimensions[-1] * b.element_count, 0, moved)
@@ -322,6 +322,6 @@ def _triangular_solve(op: XlaOp, _applied: Applied) -> Cost:
 
 @rule("cholesky")
 def _cholesky(op: XlaOp, _applied: Applied) -> Cost:
-    """Count the multiplications and additions; one triangle is read, and one is written."""
+    """Count reads and writes of only half of the matrix."""
     a = _first(op.operands[0].shape)
     return Cost(a.dimensions[-1] * a.element_count // 3, 0, size_in_bytes(a))

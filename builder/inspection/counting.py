@@ -1,4 +1,4 @@
-"""Compute the statistics of a computation: each applied computation once, callees first."""
+"""Compute the statistics of a computation. Count each computation once, callees first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from builder.schema import SCHEMAS, CostClass
 from builder.types.shape import ArrayShape, Shape, leaves
 
 _Row = tuple[int, ...]
-"""Executions, FLOPs, transcendentals and bytes."""
+"""The numbers of executions, FLOPs, transcendentals and bytes accessed."""
 
 _Rows = Mapping[str, _Row]
 """A row for each opcode."""
@@ -29,8 +29,8 @@ class _Counter:
 
     Attributes:
         rows: the cost of one run of each computation, by opcode.
-        costs: the same, in total.
-        loops: the loops in these computations.
+        costs: the cost of one run of each computation, in total.
+        loops: the loops in the counted computations.
         recorded: the number of recorded ops by opcode.
     """
 
@@ -70,7 +70,7 @@ class _Counter:
     def _called(
         self, op: XlaOp, computation: XlaComputation, count: int
     ) -> list[tuple[_Rows, int]]:
-        """Return the rows of the computations that a control flow op runs, and how often."""
+        """Return the rows and the number of runs of each computation that control flow runs."""
         attributes, rows = op.attributes, self.rows
         if op.opcode in ("call", "composite"):
             return [(rows[attributes["to_apply"]], 1)]
@@ -90,7 +90,7 @@ class _Counter:
         return [(rows[attributes["body"]], runs), (rows[attributes["condition"]], tests)]
 
     def _most_expensive(self, branches: Iterable[XlaComputation]) -> _Rows:
-        """Return the maximum of each kind of cost over the branches, as XLA does."""
+        """Return each kind of cost from the branch with the most of it, as XLA does."""
         result: dict[str, list[int]] = {}
         for kind in range(4):
             rows = max(

@@ -52,16 +52,16 @@ class OpChange:
 class ComputationDiff:
     """The differences between two computations; returned by `XlaComputation.diff`.
 
-    It is true if there are differences. `print` formats it as lines, with the numbers of ops.
+    A diff is true if there are differences. `print` shows it as lines with the numbers of ops.
 
     Attributes:
         before, after: the two computations.
         removed: the ops of `before` without a counterpart in `after`.
         added: the ops of `after` without a counterpart in `before`.
         changed: the ops that are in both with different properties.
-        signature: the differences of the computations themselves: number of parameters, result,
+        signature: the differences outside the ops: number of parameters, result,
             layouts, and the parameters that results may alias.
-        nested: the differences of the computations that matching ops apply.
+        nested: the differences between the computations that matching ops apply.
 
     Example:
         >>> import builder as xb
@@ -102,8 +102,8 @@ class ComputationDiff:
 
         The keys are ``{"equal", "before", "after", "removed", "added", "changed", "signature",
         "nested"}``. Computations are names. An op has the keys `number`, `opcode`, `shape`,
-        `operands`, `name` and `source`, a change `before`, `after` and `differences`, and a
-        difference `what`, `before` and `after`.
+        `operands`, `name` and `source`. A change has the keys `before`, `after` and `differences`.
+        A difference has the keys `what`, `before` and `after`.
         """
         result = self._dict_without_nested()
         # Iterative, because computations may be nested deeper than Python's recursion limit.
@@ -152,7 +152,7 @@ class ComputationDiff:
         return f"<pre>{escape(str(self))}</pre>"
 
     def _lines(self) -> list[tuple[str, str]]:
-        """Return the lines to print, with a sign: "-", "+", "~", or "" for a heading."""
+        """Return pairs of a sign ("-", "+", "~", or "" for a heading) and a line to print."""
         lines: list[tuple[str, str]] = []
         pending = [self]
         while pending:

@@ -1,8 +1,9 @@
-"""Compare computations without the tuples that group values.
+"""Compare computations, ignoring the tuples that group values.
 
-StableHLO has no tuples: the state of an imported loop is a tuple of arrays, however it was nested,
-and a branch uses enclosing values without passing each of them. Such computations differ in their
-tuples, but in nothing that a program computes.
+StableHLO has no tuples, and its branches use enclosing values directly. An imported computation
+therefore groups values into other tuples: the state of a loop, for instance, is a flat tuple of
+arrays, regardless of its original nesting. Computations that differ only in such tuples compute the
+same values.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from builder.inspection.fingerprints import value_key
 from builder.types.shape import Shape, TupleShape, leaf_count, leaves
 
 _Leaves = tuple[int, ...]
-"""A number for each array in a value. Equal numbers are equal arrays."""
+"""A number for each array in a value. Arrays with equal numbers are equal."""
 
 _Application = tuple[XlaComputation, XlaComputation, _Leaves | None, _Leaves | None]
-"""Two computations and the arrays that their parameters are, or None for any arrays."""
+"""Two computations and the arrays passed to each; None for arbitrary, but equal, arrays."""
 
 
 def are_equivalent(before: XlaComputation, after: XlaComputation) -> bool:
-    """Return whether two computations apply the same ops in the same order, except tuples.
+    """Return whether two computations apply the same ops in the same order, ignoring tuples.
 
     Iterative, because computations may be nested deeper than Python's recursion limit.
     """
@@ -69,11 +70,11 @@ def are_equivalent(before: XlaComputation, after: XlaComputation) -> bool:
 
 
 class _Values:
-    """The arrays in the value of each op of a computation, as far as they are known.
+    """The arrays in the value of each visited op of a computation.
 
     Args:
         computation: the computation.
-        arguments: the arrays in its parameters.
+        arguments: the arrays in the parameters of the computation.
 
     Attributes:
         results: the arrays in the value of each op, by `id`.
@@ -93,7 +94,7 @@ class _Values:
         return [self.results[operand.id] for operand in op.operands]
 
     def ops(self) -> Iterator[XlaOp]:
-        """Yield the ops except parameters and tuples. The caller sets the results of each."""
+        """Yield the ops except parameters and tuples. The caller sets `results` for each op."""
         for op in self.computation.ops:
             if op.opcode in _TUPLES and op.sharding is None:
                 self.results[op.id] = self._regrouped(op)

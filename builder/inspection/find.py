@@ -69,7 +69,7 @@ def _has_opcode(pattern: str, ops: list[XlaOp]) -> Predicate:
 
 
 def _spellings(opcodes: set[str]) -> dict[str, str]:
-    """Return the opcode, quoted, for each name of an op."""
+    """Return a dict from each name of an op to its quoted opcode."""
     spellings = {opcode: repr(opcode) for opcode in opcodes}
     for opcode in opcodes:
         spellings.setdefault(SCHEMAS[opcode].hlo, repr(opcode))

@@ -1,7 +1,7 @@
 """Value numbers of ops and computations, for comparing graphs.
 
-Equal numbers mean equal ops: numbers are indices into a table of everything seen, so hash
-collisions do not matter. Each op is visited once, in recording order or in reverse.
+Equal numbers mean equal ops: numbers are indices into a table of all keys, so hash collisions do
+not matter. Each pass visits every op once, in recording order or in reverse.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Fingerprints:
         self._computations: dict[XlaComputation, int] = {}
 
     def number(self, key: Hashable) -> int:
-        """Return the number of `key`, which the first call with this key assigns."""
+        """Return the number of `key`; the first call with a key assigns the number."""
         return self._numbers.setdefault(key, len(self._numbers))
 
     def labels(self, computation: XlaComputation) -> list[int]:
@@ -76,7 +76,7 @@ class Fingerprints:
         return value_key(value)
 
     def _number_called(self, computation: XlaComputation) -> None:
-        """Number the computations that are applied, callees before callers."""
+        """Assign numbers to the computations that `computation` applies, callees before callers."""
         # Avoids quadratic time in a chain of computations, whose callees are numbered already.
         if all(
             callee in self._computations

@@ -1,9 +1,9 @@
 """Match the ops of two computations.
 
 Changing an op preserves the value numbers of the ops before it and the use numbers of the ops after
-it (see `graph_numbers`). So ops are paired if both numbers are equal, then if one is. Each pair
-extends to its neighbours: to operands at the same position, and to users. Unpaired ops between
-paired neighbours have changed. Every op is visited a bounded number of times.
+it (see `graph_numbers`). So ops are paired first if both numbers are equal, then if one is. From
+each pair, pairing continues to its neighbours: operands at the same position, and users. Unpaired
+ops between paired neighbours have changed. Every op is visited a bounded number of times.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def match_ops(
 
 
 def _have_equal_operands(before: XlaComputation, after: XlaComputation) -> bool:
-    """Return whether equal ops of the computations have the same operands, op by op."""
+    """Return whether ops with the same number have operands with the same numbers."""
     return before.root.id == after.root.id and all(
         [operand.id for operand in op.operands] == [operand.id for operand in other.operands]
         for op, other in zip(before.ops, after.ops, strict=True)
@@ -58,7 +58,8 @@ class _Graph:
         opcodes: the opcode of each op.
         operands: the operand numbers of each op.
         users: the numbers of each op's users, without repetition.
-        labels, values, uses: the numbers of `fingerprints`.
+        labels: the label of each op, from `Fingerprints.labels`.
+        values, uses: the value number and the use number of each op, from `graph_numbers`.
         pairs: the number of each op's counterpart in the other graph, or -1.
     """
 
@@ -169,8 +170,8 @@ class _Matching:
 
         Args:
             keys: the keys of the ops.
-            unique: whether to pair only keys of one unpaired op in each graph. Otherwise ops are
-                paired in their order, each followed by its neighbours.
+            unique: whether to pair ops only if exactly one unpaired op in each graph has the key.
+                Otherwise ops are paired in their order, each followed by its neighbours.
         """
         before, after = self.before, self.after
         if -1 not in before.pairs or -1 not in after.pairs:

@@ -53,7 +53,7 @@ class TextTable:
 
 
 class Printable:
-    """Base of objects that print as tables: text, rich and HTML, from `_text_tables`."""
+    """Base class of objects that print their `_text_tables` as text, with rich, and as HTML."""
 
     __slots__ = ()
 
@@ -108,7 +108,7 @@ def _as_rich(tables: Iterable[TextTable]) -> Group:
 
 
 def rich_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> Table:
-    """Return a table of rich, with headings if a column has a name."""
+    """Return a rich table, with headings if any column has a name."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

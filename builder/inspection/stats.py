@@ -35,9 +35,8 @@ class OpcodeStats:
         executions: the number of executed ops: an op in the body of a loop counts once per
             iteration. Ops of functions that are applied to elements, such as a reducer, are not
             counted: their operations are part of the op that applies them.
-        flops: arithmetic operations on elements, including integer operations and excluding
-            transcendentals.
-        transcendentals: exponentials, logarithms, roots, sines and similar functions of elements.
+        flops: operations on elements that are not transcendental, including integer operations.
+        transcendentals: operations on elements such as exponentials, logarithms, roots and sines.
         bytes_accessed: the bytes that the ops read and write, without fusion.
     """
 
@@ -54,8 +53,9 @@ class LoopStats(NamedTuple):
 
     Attributes:
         computation: the name of the computation with the loop.
-        number: the number of the op in it.
-        trip_count: the number of iterations, or None if it is unknown; such a loop counts once.
+        number: the number of the loop op in that computation.
+        trip_count: the number of iterations, or None if it is unknown; the cost is then that
+            of one iteration.
     """
 
     computation: str
@@ -72,7 +72,7 @@ class ComputationStats(Printable):
         ops: the number of recorded ops, in the computation and in each computation that it
             applies, directly or indirectly.
         computations: the number of computations that it applies, directly or indirectly.
-        parameters, constants, results: the parameters, constants and results.
+        parameters, constants, results: the `ArrayTotals` of parameters, constants and results.
         by_opcode: an `OpcodeStats` for each opcode, most FLOPs first.
         flops, transcendentals, bytes_accessed: the totals of all opcodes.
         loops: the loops with their trip counts.

@@ -1,8 +1,9 @@
 """The trip counts of loops.
 
-The trip count of a `while` is computed if its state has an integer that starts with a constant, the
-body adds a constant to it or subtracts one, and the condition compares it with a constant. The
-constants may also be elements of the state that the body does not change, such as captured values.
+The trip count of a `while` is computed if its state has an integer with a constant initial value,
+the body adds or subtracts a constant, and the condition compares the integer with a constant. The
+last two constants may also be elements of the state that the body does not change, such as captured
+values, if their initial values are constants.
 """
 
 from __future__ import annotations
@@ -70,7 +71,10 @@ def _constant(op: XlaOp) -> int | None:
 
 
 def _state_path(op: XlaOp) -> _Path | None:
-    """Return the element of the state that an op reads; () for the state, None for other ops."""
+    """Return the path of the state's element that an op reads, or None for other ops.
+
+    The path is () if the op is the state itself.
+    """
     path: list[int] = []
     while op.opcode == "get_tuple_element":
         path.append(op.attributes["index"])
@@ -79,7 +83,7 @@ def _state_path(op: XlaOp) -> _Path | None:
 
 
 def _element(op: XlaOp, path: _Path) -> XlaOp | None:
-    """Return the operand of nested `tuple` ops at `path`, or None."""
+    """Return the op at `path` of nested `tuple` ops, or None if there are no such ops."""
     for index in path:
         if op.opcode != "tuple":
             return None
@@ -122,7 +126,7 @@ def _invariant(loop: XlaOp, op: XlaOp) -> int | None:
 def _count(begin: int, end: int, step: int, relation: str, counter: XlaOp) -> int | None:
     """Return how many of ``begin, begin + step, ...`` satisfy the relation before one does not.
 
-    None if the sequence is infinite, or ends only by an overflow.
+    Return None if the sequence is infinite, or ends only by an overflow.
     """
     size = abs(step)
     distance = end - begin if step > 0 else begin - end

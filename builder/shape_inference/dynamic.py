@@ -66,7 +66,7 @@ def set_dimension_size(
         operand: the array.
         size: the shape of the operand `size`.
         dimension: the dimension whose size becomes dynamic.
-        value: the value of `size`, or None if it is not a constant.
+        value: the value of `size`, or None if it is unknown.
 
     Example:
         >>> import builder as xb

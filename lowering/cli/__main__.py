@@ -1,4 +1,4 @@
-"""python -m lowering.cli: run the command without installing it."""
+"""Run the command without installing it: ``python -m lowering.cli``."""
 
 from lowering.cli import main
 

@@ -24,14 +24,14 @@ _ORDER: Final = ("inspect", "convert", "run", "compare", "diff", "ops", "devices
 
 
 class FailedError(Exception):
-    """A command failed; the text is the message."""
+    """Raised if a command fails; its text is printed as the message."""
 
 
 class _Group(click.Group):
-    """The group of the commands."""
+    """The group of the subcommands, which prints errors in two lines."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands in a useful order."""
+        """Return the names of the commands in the order of `_ORDER`."""
         return sorted(super().list_commands(ctx), key=_ORDER.index)
 
     def main(self, *args: Any, **named: Any) -> NoReturn:
@@ -48,7 +48,7 @@ class _Group(click.Group):
 
 
 def _status_of(error: BaseException, *, with_traceback: bool) -> int:
-    """Print an error on stderr and return the exit status."""
+    """Print an error on stderr, and return the exit status for it."""
     if isinstance(error, BrokenPipeError):
         # The reader closed the pipe. Flushing the buffer at exit would raise again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -67,7 +67,7 @@ def _status_of(error: BaseException, *, with_traceback: bool) -> int:
 
 
 _OPTIONS_FOR: Final = {"to_computation(module, argument_shapes=[...])": "--shape NAME=SHAPE"}
-"""The command line options that replace Python code in the fixes of messages."""
+"""For Python code in the fixes of messages, the command line option to print instead."""
 
 
 def _message(error: Exception) -> str:
@@ -158,8 +158,8 @@ def main() -> None:
     A FILE is MLIR text, MLIR bytecode, a portable artifact, a serialized jax.export.Exported, HLO
     text or an HLO protocol buffer, as detected from its content. "-" is the standard input.
 
-    The exit status is 0 for success, 1 for a failure (or a difference, of `diff` and `compare`), 2
-    for a usage error.
+    The exit status is 0 for success, 1 for a failure or for a difference found by `diff` or
+    `compare`, and 2 for a usage error.
     """
 
 

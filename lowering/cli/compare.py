@@ -24,9 +24,9 @@ def compare(
 ) -> None:
     """Run FILE on a device and on StableHLO's reference interpreter, and compare every value.
 
-    Names the first operation whose values differ by more than its tolerance, in units in the last
-    place. The exit status is 1 if there is one. Functions are inlined, so that their operations are
-    compared too; op numbers refer to the inlined program.
+    The output names the first operation whose values differ by more than its tolerance, which is in
+    units in the last place. The exit status is then 1. Functions are inlined, so that their
+    operations are compared too; op numbers refer to the inlined program.
     """
     from lowering.interpreter import compare
 
@@ -41,7 +41,7 @@ def compare(
 
 
 def functions_inlined(computation: XlaComputation) -> XlaComputation:
-    """Return the computation with functions inlined, since calls are compared as one op."""
+    """Return the computation with functions inlined; a call would be compared as one op."""
     from builder.rewriting.inlining import inline
 
     def body(op: XlaOp, operands: Sequence[XlaOp]) -> XlaOp | None:

@@ -12,7 +12,7 @@ from lowering.cli.output import print_json, show, table
 @subcommand("devices")
 @json_option
 def devices(as_json: bool) -> None:
-    """List the available devices with their memory, and the versions."""
+    """List the devices with their memory, and the software versions."""
     import jax
 
     from lowering.errors import DeviceError

@@ -1,4 +1,4 @@
-"""List the calls and transfers of a program: what it exchanges with code outside XLA."""
+"""List the calls and transfers of a program, which exchange data with other code."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ TRANSFERS: Final = ("infeed", "outfeed", "send", "recv")
 
 @dataclass(frozen=True, slots=True)
 class External:
-    """Equal calls or transfers of a program.
+    """A group of equal calls or transfers of a program.
 
     Attributes:
         operation: "python_call", "custom_call" or one of `TRANSFERS`.
-        target: the name of the function; of a transfer, the other end: "host" or "device".
-        outside_xla: whether it calls code outside XLA.
+        target: the name of the called function, or the other end of a transfer: "host" or
+            "device".
+        outside_xla: whether the operation calls code outside XLA.
         count: the number of these operations, in all computations.
     """
 
@@ -101,7 +102,7 @@ def _transfer(name: str, is_host_transfer: bool) -> tuple[str, str]:
 
 
 def _counted(found: Iterable[tuple[str, str]]) -> list[External]:
-    """Return equal entries as one, calls of code outside XLA first."""
+    """Return one `External` for equal entries, with calls of code outside XLA first."""
     from lowering.host.custom_calls import is_reserved_target
 
     rows = []

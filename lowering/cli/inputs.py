@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def execution_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the file argument and the options of a command that executes a program.
 
-    The function is called with the computation, its arguments, the device and its other options.
+    The decorated function is called with the computation, the program's arguments, the device and
+    the function's other options.
     """
 
     @functools.wraps(function)
@@ -126,7 +127,7 @@ def _random(random: np.random.Generator, shape: ArrayShape) -> np.ndarray[Any, A
 
 
 def _read(inputs: Sequence[str], shapes: dict[str, ArrayShape]) -> dict[str, Any]:
-    """Return the arrays of `--input`, by the parameters' names."""
+    """Return the arrays of `--input`, by parameter name."""
     arrays: dict[str, Any] = {}
     files: dict[str, str] = {}
     for option in inputs:
@@ -161,7 +162,7 @@ def _read(inputs: Sequence[str], shapes: dict[str, ArrayShape]) -> dict[str, Any
 
 
 def _array(text: str, name: str) -> Any:
-    """Return the array of FILE or FILE:KEY."""
+    """Return the array of parameter `name` from the file of `text`: FILE or FILE:KEY."""
     from pathlib import Path
 
     file, colon, key = text.rpartition(":")
@@ -207,7 +208,7 @@ def _file_arrays(file: str) -> Any:
 
 
 def _as_type(array: Any, shape: ArrayShape, name: str, file: str) -> Any:
-    """View raw bytes, as NumPy stores types of ml_dtypes, as the type of the parameter."""
+    """View raw bytes as the parameter's type; NumPy stores ml_dtypes types as raw bytes."""
     if array.dtype.kind != "V" or array.dtype.names is not None:
         return array
     dtype = shape.element_type.dtype

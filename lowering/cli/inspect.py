@@ -35,9 +35,10 @@ if TYPE_CHECKING:
 def inspect(file: str, shapes: tuple[str, ...], with_ops: bool, limit: int, as_json: bool) -> None:
     """Show the content of FILE.
 
-    This is the kind of file and its producer, the parameters and results, the calls of code outside
-    XLA and the transfers, and the number of operations with their cost: floating-point operations,
-    transcendental functions, and bytes accessed by each operation. Nothing is compiled or run.
+    The output has the kind of file and its producer, the parameters and results, the calls of code
+    outside XLA and the transfers, and the number of operations with their cost: floating-point
+    operations, transcendental functions, and bytes accessed by each operation. Nothing is compiled
+    or run.
     """
     from builder.errors import XlaError
 
@@ -160,7 +161,7 @@ def _unimported_summary(program: Program, error: XlaError) -> dict[str, Any] | N
 
 
 _FOREIGN: Final = re.compile(r"quantized types|unregistered dialect|Dialect .* not found")
-"""Errors of MLIR for modules that may be valid in other programs."""
+"""Matches MLIR errors for modules that may be valid in other programs."""
 
 _OPERATION: Final = re.compile(r'^\s*(?:%\S+ = )?"?((?:stablehlo|chlo)\.\w+)', re.MULTILINE)
 

@@ -57,7 +57,7 @@ def _row(info: OpInfo) -> dict[str, Any]:
 
 
 def _element_types(info: OpInfo) -> dict[str, str]:
-    """Return the element types that the schema has for the function's arguments."""
+    """Return the element types that the schema allows, by argument of the function."""
     parameters = python_inspect.signature(info.function).parameters
     types = info.schema.element_types
     return {name: allowed.text for name, allowed in types.items() if name in parameters}
@@ -82,10 +82,10 @@ def _names_text(info: OpInfo) -> str:
 
 
 def _named(name: str, operations: dict[str, OpInfo]) -> list[OpInfo]:
-    """Return the operations of a name.
+    """Return the operations that have this name.
 
     Raises:
-        FailedError: there is no such operation; the message has similar names.
+        FailedError: there is no such operation; the message lists similar names.
     """
     name_in_python = name.removeprefix("xb.").removeprefix("XlaBuilder.")
     infos = operations.values()

@@ -18,7 +18,7 @@ _DEFAULT_WIDTH: Final = 160
 
 
 def show(*parts: Any) -> None:
-    """Print tables and lines of text, on a terminal in color unless NO_COLOR is set."""
+    """Print tables and lines of text; in color on a terminal, unless NO_COLOR is set."""
     from rich.console import Console
 
     out = Console(highlight=False)

@@ -47,9 +47,9 @@ class Program(NamedTuple):
 
     Attributes:
         name: the file, or "<stdin>".
-        data: its content.
-        kind: its kind, for output.
-        producer: the name of the program that wrote it, from the file, or None.
+        data: the content of the file.
+        kind: the kind of file, for output.
+        producer: the name of the program that wrote the file, if the file has it, or None.
         version: the StableHLO version of a portable artifact, or None.
         shapes: the values of `--shape`.
     """
@@ -63,11 +63,11 @@ class Program(NamedTuple):
 
     @property
     def is_hlo(self) -> bool:
-        """Whether it is HLO instead of StableHLO."""
+        """Whether the file contains HLO rather than StableHLO."""
         return self.kind in (HLO_TEXT, HLO_PROTO)
 
     def module(self) -> StablehloModule:
-        """Return the StableHLO module in the file, or lowered from its HLO.
+        """Return the StableHLO module in the file; HLO is lowered to StableHLO.
 
         Raises:
             XlaError: the file cannot be read.
@@ -150,7 +150,7 @@ _PRODUCER: Final = re.compile(rb"ML\xefR[^\0]([^\0]{0,4096})\0", re.DOTALL)
 
 
 def _argument_shapes(module: StablehloModule, options: Sequence[str]) -> list[Any] | None:
-    """Return the shape of each parameter, with those of `--shape` replaced."""
+    """Return the shape of each parameter, as replaced by `--shape`; None without `--shape`."""
     if not options:
         return None
     from builder.types.shape import parse_shape

@@ -85,7 +85,7 @@ def run(
 
 
 def _placed(computation: XlaComputation, arguments: list[Any], program: Executable) -> list[Any]:
-    """Transfer the arguments to the device, except for donated ones."""
+    """Return the arguments, transferred to the device except donated and dynamic arguments."""
     import jax
 
     from lowering.pjrt.placement import device_put
@@ -104,7 +104,7 @@ def _placed(computation: XlaComputation, arguments: list[Any], program: Executab
 def _timed(
     program: Callable[..., Any], arguments: list[Any], repeat: int
 ) -> tuple[float, list[float], Any]:
-    """Return the seconds of the first call, those of the others, and the result."""
+    """Call a program; return the seconds of the first and of each later call, and the result."""
     import jax
 
     finished: Callable[[Any], Any] = jax.block_until_ready
@@ -237,7 +237,7 @@ def _short(value: Any) -> str:
 
 
 def _write(path: str, results: dict[str, Any]) -> list[str]:
-    """Write the results to a file; return notes about it."""
+    """Write the results to a file; return lines to print about the file."""
     import numpy as np
 
     from builder.inspection.rendering import bytes_text

@@ -50,7 +50,7 @@ class Cost(NamedTuple):
     bytes_accessed: int = 0
 
     def times(self, count: int, bytes_accessed: int) -> Cost:
-        """Return the cost of `count` runs of a computation, with other `bytes_accessed`."""
+        """Return the cost of `count` runs of a computation; `bytes_accessed` replaces its bytes."""
         return Cost(self.flops * count, self.transcendentals * count, bytes_accessed)
 
 

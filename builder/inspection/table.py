@@ -74,8 +74,8 @@ class _Section(NamedTuple):
 class OpTable(Sequence[OpRow], Printable):
     """The ops of a computation as a sequence of rows, which are created on access.
 
-    A slice is another table. `print` formats it in the width of the terminal, ``rich.print`` adds
-    colours, and a notebook shows it as HTML.
+    A slice is another table. `print` uses the width of the terminal, ``rich.print`` adds colours,
+    and a notebook shows HTML.
 
     Attributes:
         limit: the number of rows that are printed from the beginning and from the end of each

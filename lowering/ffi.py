@@ -1,8 +1,8 @@
 """Functions in C and C++ for custom calls, built from source in one call.
 
-`build` compiles, loads and registers them; the result is called like an op. XLA can't unregister a
-function, so it is registered under its name and a hash of the source. A changed source has another
-hash, so a notebook cell can be run again any number of times.
+`build` compiles, loads and registers functions; a built function is called like an op. XLA can't
+unregister a function, so each is registered under its name and a hash of the source. A changed
+source has another hash, so a notebook cell can be run again any number of times.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class FfiFunction:
 
         Args:
             operands: an op, or any number of them; without operands, the builder.
-            shape: the shape of the result, a tuple for several.
+            shape: the shape of the result, a tuple for several results.
             attributes: the handler's attributes by name, of exactly its types: an int is an
                 int64_t, a float a double, ``numpy.float32(2.5)`` a float; bools, strings, lists of
                 numbers, NumPy arrays of rank 1 and mappings are supported too (see
@@ -226,7 +226,7 @@ def build(
 
 
 def _requested(targets: Any) -> Sequence[str] | Mapping[str, str] | None:
-    """Check the argument `targets`."""
+    """Return the argument `targets` of `build`, a name as a list; refuse invalid targets."""
     if targets is None:
         return None
     if isinstance(targets, str):
@@ -283,7 +283,7 @@ _NOT_CODE: Final = re.compile(
     r"'(?:\\[^\n']{1,9}|[^'\\\n])'",
     re.DOTALL,
 )
-"""Comments, strings and characters."""
+"""Matches comments, string literals and character literals."""
 
 _DEFINITIONS: Final = {
     "typed": re.compile(

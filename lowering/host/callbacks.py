@@ -1,9 +1,9 @@
 """Python functions that a running program calls.
 
-XLA passes a function NumPy arrays in its own memory, does not check the shapes and types of the
-results, crashes if there are too few, and reports an exception only as text. So each function is
-wrapped: arguments are copied, results are checked, and an exception is stored under a number that
-XLA's report then contains.
+XLA passes NumPy arrays that refer to XLA's memory. It does not check the shapes and types of the
+results, crashes if there are too few results, and reports an exception only as text. So each
+function is wrapped: arguments are copied, results are checked, and an exception is stored under a
+number that XLA's report then contains.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _MARK: Final = re.compile(r"xlabuilder-failure-(\d+)-(\d+)")
 
 
 class _FailureError(Exception):
-    """Raised to XLA in place of an exception; the text has the number of the exception."""
+    """Raised to XLA in place of a function's exception; the text has the exception's number."""
 
 
 def guarded(function: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
@@ -97,8 +97,8 @@ class WaitTimes:
     """How long each device has waited for the host, while other devices may be waiting for it.
 
     A device that calls no function may be waiting for the others in a collective operation. So for
-    each pair of devices, the time that one has waited is counted from the end of the other's latest
-    function, and is limited. A run on one device has no limit.
+    each pair of devices, the time that the first has waited since the latest function of the second
+    ended is counted and limited. A run on one device has no limit.
     """
 
     def __init__(self) -> None:
@@ -108,13 +108,13 @@ class WaitTimes:
         self.waited: dict[tuple[Any, Any], float] = {}
 
     def left(self, device: Any) -> float:
-        """Return how many more seconds a device may wait."""
+        """Return for how many more seconds a device may wait."""
         with self.lock:
             spent = [seconds for (first, _), seconds in self.waited.items() if first == device]
         return max(_MAX_WAIT - max(spent, default=0.0), 0.0)
 
     def add(self, device: Any, seconds: float, devices: Sequence[Any]) -> None:
-        """Record that a function of `device` has ended, in which it waited for `seconds`."""
+        """Record that a function of `device`, one of `devices`, ended and had waited `seconds`."""
         now = time.monotonic()
         with self.lock:
             for other in devices:
@@ -135,9 +135,9 @@ class WaitTimes:
 class SharedFailure:
     """The first failure in a run on several devices, and the times that the devices waited.
 
-    A failing function can't raise there: the other devices would wait for its device in the next
-    operation across them, and XLA would end the process. So zeros are returned for its results, and
-    for those of all functions that are called afterwards, until the program has ended.
+    A failing function can't raise in such a run: the other devices would wait for its device in the
+    next collective operation, and XLA would end the process. So the function returns zeros, and so
+    do all functions that are called afterwards, until the program has ended.
 
     Attributes:
         error: the exception; None before a failure.
@@ -152,7 +152,7 @@ class SharedFailure:
         self.waits = WaitTimes()
 
     def raised_by(self, run: Callable[[], R]) -> R:
-        """Return the result of `run`, which waits for the end of the program; raise its failure.
+        """Call `run`, which waits until the program ends; return its result or raise the failure.
 
         There is one run at a time, so the failure belongs to this run.
         """
@@ -172,12 +172,12 @@ class SharedFailure:
 
 
 _MAX_CALLS: Final = 100_000
-"""More calls than this after a failure indicate a loop that only the right values would end."""
+"""The maximum number of calls after a failure: more indicate a loop that zeros never end."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedCallback:
-    """A function for XLA to call on several devices; it does not raise.
+    """A function that XLA calls on several devices; it records an exception instead of raising it.
 
     Attributes:
         function: the function.
@@ -209,12 +209,12 @@ class SharedCallback:
 
 
 def shared_failure(callbacks: Sequence[Callable[..., Any]]) -> SharedFailure | None:
-    """Return the failure that the callbacks of a program on several devices share, if any."""
+    """Return the failure that the callbacks of a program on several devices share, or None."""
     return next((c.failure for c in callbacks if isinstance(c, SharedCallback)), None)
 
 
 def raise_failure(error: BaseException) -> None:
-    """Raise the exception of a guarded function if an error of jaxlib's reports it."""
+    """Raise the exception of a guarded function if jaxlib's error reports this exception."""
     match = _MARK.search(str(error))
     if match is None or int(match[1]) != os.getpid():
         return
@@ -228,7 +228,7 @@ def raise_failure(error: BaseException) -> None:
 
 
 def _array_of(value: Any, shape: ArrayShape) -> np.ndarray[Any, Any] | str:
-    """Return `value` as an array of exactly this shape, or a description of another value."""
+    """Return `value` as an array of exactly this shape; if it is none, its description."""
     if type(value) in (bool, int, float, complex):
         if shape.rank:
             return f"the Python number {brief(value)}"
@@ -251,7 +251,7 @@ def _array_of(value: Any, shape: ArrayShape) -> np.ndarray[Any, Any] | str:
 
 
 def _result_leaves(value: Any, shape: Shape) -> list[Any] | str:
-    """Return a function's result as flat arrays, None for tokens; or the rule that it violates."""
+    """Return a result's leaves, None for tokens; for a wrong result, the rule that it violates."""
     try:
         flat = flatten_value(value, shape)
     except NestingError as error:
@@ -274,7 +274,7 @@ def _result_leaves(value: Any, shape: Shape) -> list[Any] | str:
 def python_callback(
     called: PythonFunction, computation: str, place: str, op: str = "python_call"
 ) -> Callable[..., tuple[Any, ...]]:
-    """Return the function to call for a Python function; not guarded yet.
+    """Return the function that XLA calls for a Python function, before `guarded` wraps it.
 
     Args:
         called: the function, with the shapes of its arguments and its result.
@@ -337,6 +337,6 @@ def _text_of(error: BaseException) -> str:
 
 
 def _line_of(error: BaseException) -> str:
-    """Return the line that raised an exception; empty if it is the line of the call itself."""
+    """Return the line that raised an exception; empty if the call itself raised it."""
     frames = traceback.extract_tb(error.__traceback__)[1:]
     return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""

@@ -37,7 +37,7 @@ def register_custom_call_target(
             by ``ctypes.CFUNCTYPE``, or a capsule, for instance of ``jax.ffi.pycapsule``.
         platform: "cpu", "gpu" or "tpu".
         api: "untyped" for the form in Operation Semantics, ``void f(void* out, const void** in)``,
-            and the other ones of CustomCallApiVersion; "typed" for a handler of XLA's FFI.
+            and the other untyped forms of CustomCallApiVersion; "typed" for a handler of XLA's FFI.
 
     Raises:
         OperandError: an argument has the wrong type, or another function has the name already.
@@ -211,7 +211,7 @@ def failing_calls(module: ir.Operation, code: bytes, platform: str) -> tuple[str
         platform: "cpu", "gpu", "tpu".
 
     Returns:
-        For each function and line the name, and where the call was recorded.
+        The function's name and the source line of each call, without duplicates.
     """
     if b"custom_call\0" not in module_strings(code):
         return ()

@@ -34,9 +34,10 @@ from lowering.pjrt.host_arrays import read_array
 from lowering.pjrt.nesting import result_packer
 
 timeout: float = 60.0
-"""How many seconds a program waits for a value that it reads, and `transfer_from_outfeed` for one
-that is written, before they fail. Set it as ``lowering.infeed.timeout = 5.0``. If several devices
-run a program, a device waits for at most 30 seconds while the others make no progress."""
+"""The maximum number of seconds that a program waits to read a value, and that
+`transfer_from_outfeed` waits for a value to be written. Set it as
+``lowering.infeed.timeout = 5.0``. If several devices run a program, a device waits for at most 30
+seconds while the others make no progress."""
 
 Item = tuple[Shape, list[np.ndarray[Any, Any]]]
 """A value: its shape, and its arrays."""
@@ -74,7 +75,7 @@ def _queues_of(op: str, device: DeviceLike) -> tuple[jax.Device, _Queues]:
 
 
 def transfer_to_infeed(value: Any, device: DeviceLike = None) -> None:
-    """Send a value to a device's infeed, to be read by an infeed of a program there.
+    """Send a value to a device's infeed, for an infeed of a program on this device.
 
     Any number of values may wait to be read. The value is copied: later writes do not change it.
 
@@ -206,7 +207,7 @@ def _seconds(op: str, value: Any) -> float:
 
 
 def _is_same(parts: Sequence[Any], shape: Shape) -> bool:
-    """Whether a shape has these arrays; a program does not distinguish how they are nested."""
+    """Whether the leaves of a shape are these arrays; nesting is ignored."""
     others = list(leaves(shape))
     return len(parts) == len(others) and all(
         isinstance(a, ArrayShape)

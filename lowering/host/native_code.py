@@ -73,7 +73,7 @@ class SharedLibrary:
 
     Attributes:
         path: the file.
-        identity: equal for equal sources, included files, flags and compilers: 64 digits.
+        identity: a hash of 64 digits, equal for equal sources, included files, flags and compilers.
     """
 
     path: Path
@@ -118,8 +118,8 @@ def shared_library(
     Args:
         source: the source.
         flags: flags for the compiler, appended to the default ones.
-        compiler: its name or path; None for the compiler that the environment names.
-        folder: a path; None for the user's cache folder.
+        compiler: the compiler's name or path; None for the compiler that the environment names.
+        folder: the path of the folder of libraries; None for the user's cache folder.
 
     Raises:
         CompileError: there is no compiler, it refuses the source, or the folder can't be used.
@@ -224,7 +224,7 @@ def _stamped(command: tuple[str, ...]) -> tuple[tuple[str, ...], int, int]:
 
 @functools.lru_cache(maxsize=16)
 def _version(command: tuple[str, ...], _modified: int, _size: int) -> str:
-    """Return the version text of a compiler, cached while its file is the same."""
+    """Return the version text of a compiler, cached until the compiler's file changes."""
     try:
         return _run([*command, "--version"], None).stdout
     except OSError:  # not a program: compiling raises the error
@@ -286,7 +286,7 @@ _MAX_LINES: Final = 6
 
 
 def _first_errors(report: str) -> str:
-    """Return the first errors in a compiler's report, with file and line; else its last lines."""
+    """Return the first errors in a compiler's report; if none is found, the last lines."""
     lines = [line for line in report.splitlines() if line.strip()]
     errors = [line for line in lines if re.search(r"\berror\b|undefined reference", line)]
     shown = errors[:_MAX_LINES] or lines[-_MAX_LINES:] or ["without a report"]

@@ -1,7 +1,7 @@
-"""Import of StableHLO: every operation is recorded again, through the public ops.
+"""Import StableHLO: record every operation again, through the public ops.
 
 Most operations are imported from their schema (`by_schema`). The others have an importer in the
-module of their family, named as in `builder/ops`. `scope` has the walk.
+module of their family, named as in `builder/ops`. `scope` iterates over the operations.
 """
 
 from lowering.importer import (

@@ -33,7 +33,7 @@ _READ: Final = {
 
 
 def foreign_names(operation: ir.Operation, name: str, tables: Tables) -> tuple[str, ...]:
-    """Return the names of an operation's attributes that are not defined by its dialect."""
+    """Return the names of those attributes that the operation's dialect does not define."""
     key = name, tuple(operation.attributes)
     names = tables.foreign.get(key)
     if names is None:
@@ -57,10 +57,10 @@ def annotate(
     names: Iterable[str],
     tables: Tables,
 ) -> None:
-    """Set the metadata of an op from the attributes of these names.
+    """Set the metadata of an op from the attributes with these names.
 
     Raises:
-        LoweringError: two of them are shardings.
+        LoweringError: two of the attributes are shardings.
     """
     changes: dict[str, Any] = {}
     others: dict[str, str] = {}
@@ -84,18 +84,17 @@ def annotate(
 
 
 def _sharding_text(attribute: ir.Attribute | str) -> str:
-    """Return the text of a sharding of GSPMD or Shardy; for a single leaf, the leaf's sharding."""
+    """Return the text of a GSPMD or Shardy sharding; a list of one sharding becomes its entry."""
     text = attribute if isinstance(attribute, str) else attribute_text(attribute) or str(attribute)
     texts = leaf_texts(text, 1) if is_shardy(text) else [text]
     return texts[0] if len(texts) == 1 else text
 
 
 def of_all_leaves(leaf_attributes: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the attributes of a tuple whose leaves have these attributes; None if an op can't
-    carry them.
+    """Combine the attributes of leaves to those of their tuple; None if no op can carry the result.
 
     Args:
-        leaf_attributes: the attributes of each leaf that an op can carry.
+        leaf_attributes: for each leaf, the attributes that the metadata of an op can carry.
     """
     first = dict(leaf_attributes[0])
     count = len(leaf_attributes)
@@ -137,7 +136,7 @@ _OF_ARGUMENTS: Final = frozenset((ARGUMENT_NAME, ALIASING, DONOR))
 
 
 def _texts(attributes: Any, known: frozenset[str]) -> AttributeTexts:
-    """Return the texts of attributes, except those of known names and of `lower`."""
+    """Return the attributes as text, without `known` names and the names that `lower` writes."""
     names = [n for n in attributes if n not in known and not n.startswith("xlabuilder.")]
     return {name: str(attributes[name]) for name in names} or NO_ATTRIBUTES
 
@@ -145,7 +144,7 @@ def _texts(attributes: Any, known: frozenset[str]) -> AttributeTexts:
 def _leaf_texts(
     attributes: Mapping[str, Any], leaf: Shape, in_metadata: frozenset[str]
 ) -> AttributeTexts:
-    """Return the texts of the attributes of an argument or a result that are not in metadata."""
+    """Return an argument's or a result's attributes as text, without those in metadata."""
     if _OF_ARGUMENTS.issuperset(attributes):  # the frequent case
         return NO_ATTRIBUTES
     known = _OF_ARGUMENTS | in_metadata
@@ -161,14 +160,14 @@ def annotations_of(
     in_metadata: list[frozenset[str]],
     module: ir.Module | None = None,
 ) -> Annotations | None:
-    """Return the annotations of a function that are not those of its ops.
+    """Return the annotations of a function that the metadata of its ops does not have.
 
     Args:
         function: the function.
-        shape: its parameters and its result.
-        attributes: the attributes of its arguments.
-        in_metadata: for each argument the attributes in the metadata of its parameter.
-        module: the module, if this is its @main.
+        shape: the parameters and the result of the function.
+        attributes: the attributes of each argument.
+        in_metadata: for each argument, the names of attributes in its parameter's metadata.
+        module: the module, if the function is @main.
     """
     inputs = [leaf for parameter in shape.parameters for leaf in leaves(parameter)]
     parameters = tuple(map(_leaf_texts, attributes, inputs, in_metadata))

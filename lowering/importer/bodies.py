@@ -14,9 +14,9 @@ class Body:
 
     Attributes:
         arguments: the block's arguments.
-        operations: its operations; the terminator is last.
+        operations: the block's operations; the terminator is last.
         inner: the bodies of the operations with regions, by position in `operations`.
-        captures: the values from outside that operations use, here or in inner regions, without
+        captures: the values from outside that operations here or in inner regions use, without
             duplicates, in the order of first use. Empty for the body of a function.
     """
 
@@ -47,8 +47,8 @@ class Body:
     def key(self, *, with_locations: bool) -> tuple[Any, ...] | None:
         """Return a key that is equal for bodies that consist of equal operations.
 
-        None for bodies that are not compared: those that use values from outside, contain regions
-        or have attributes that Python cannot read.
+        Return None for a body that is not compared: it uses values from outside, contains regions,
+        or has attributes that Python cannot read.
         """
         if self.captures or self.inner:
             return None
@@ -76,8 +76,7 @@ class RegionOperation(NamedTuple):
 
 
 def region_operations(function: ir.Operation) -> list[RegionOperation]:
-    """Return the operations with regions in a function, inner and earlier ones first, and the
-    function last."""
+    """Return the operations with regions in a function, and the function itself, in post-order."""
     operations: list[RegionOperation] = []
     pending = [RegionOperation(function, _bodies(function))]
     while pending:

@@ -1,9 +1,9 @@
 """Importers derived from the schemas of opcodes.
 
-The operation of a schema is recorded by a public op of the schema's opcode. The parameters with the
-names of the schema's operands, or else the first parameters, take the operands. The schema names
-the parameters of its attributes and computations. Operations that do not match a public op in this
-way have an importer by hand.
+A public op of the schema's opcode records the operation. Its parameters with the names of the
+schema's operands, or else its first parameters, take the operands. The schema names the parameters
+for its attributes and computations. Operations that do not match a public op in this
+way have a handwritten importer.
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ def _region(number: int, scope: Scope, _: ir.Operation) -> XlaComputation:
 
 
 def _function(name: str, scope: Scope, operation: ir.Operation) -> XlaComputation | None:
-    """Return the computation of the function that an attribute names; the attribute may be a list,
-    or absent."""
+    """Return the computation of the function that the attribute `name` refers to.
+
+    The attribute may be a list of one function. Return None if there is no such function.
+    """
     symbols = scope.attribute(operation, name, ())
     if isinstance(symbols, str):
         symbols = (symbols,)
@@ -69,16 +71,16 @@ _FROM_RESULT: Final[dict[str, Callable[[Scope, ir.Operation], Any]]] = {
 
 
 class SchemaImporter:
-    """The importer of a schema's operation: calls a public op.
+    """Imports the operation of a schema by calling a public op.
 
     Args:
-        schema: describes the operation.
+        schema: the schema of the operation.
         info: the public op.
         supplied: the parameters whose arguments the caller passes at each call.
 
     Attributes:
         info: the public op.
-        parameters: the names of its parameters that are not operands.
+        parameters: the names of the public op's parameters that are not operands.
 
     Raises:
         TypeError: the parameters of the public op do not match the schema.
@@ -149,11 +151,11 @@ class SchemaImporter:
         """Record an operation.
 
         Args:
-            scope: where it is recorded.
+            scope: where the operation is recorded.
             operation: the operation.
-            operands: its operands.
-            arguments: further arguments of the public op; the operation's attributes, where it has
-                them, take precedence.
+            operands: the operands as ops.
+            arguments: further arguments of the public op; attributes of the operation take
+                precedence.
         """
         read = self.arguments(scope, operation)
         arguments = {**arguments, **read} if arguments else read
@@ -164,7 +166,7 @@ class SchemaImporter:
         return self._function(*operands, **arguments)
 
     def arguments(self, scope: Scope, operation: ir.Operation) -> dict[str, Any]:
-        """Return the arguments that are not operands; the result is shared and must not change."""
+        """Return the arguments that are not operands, in a shared dict that must not change."""
         arguments: dict[str, Any] = {}
         if self._attribute_names:
             key = self, *map(operation.attributes.get, self._attribute_names)
@@ -179,16 +181,16 @@ class SchemaImporter:
         return arguments
 
     def call(self, operands: list[XlaOp], attributes: dict[str, Any]) -> XlaOp:
-        """Call the public op on attributes that are decoded already."""
+        """Call the public op with these operands and decoded attributes."""
         return self._function(*operands, **attributes)
 
     def accepts(self, names: Iterable[str]) -> bool:
-        """Return whether `call` takes attributes of these names."""
+        """Return whether `call` accepts attributes with these names."""
         known = {attribute.name for attribute in self._schema.value_attributes}
         return {attribute.name for attribute in self._read_attributes} <= set(names) <= known
 
     def _read(self, attributes: Iterable[Any]) -> dict[str, Any]:
-        """Return the arguments for attributes, which are in the order of `_attribute_names`."""
+        """Decode attributes, given in the order of `_attribute_names`, to arguments by name."""
         pairs = zip(self._attribute_names, attributes, strict=True)
         present = {name: attribute for name, attribute in pairs if attribute is not None}
         values = read_attributes(self._schema, present)
@@ -202,7 +204,7 @@ class SchemaImporter:
         return arguments
 
     def _positional(self, scope: Scope, operands: list[XlaOp]) -> list[Any]:
-        """Return the arguments for operands: a list for each variadic group."""
+        """Return the positional arguments; the operands of each variadic group are a list."""
         split = self._splits.get(len(operands))
         if split is None:
             split = self._splits[len(operands)] = self._split(len(operands))
@@ -210,9 +212,10 @@ class SchemaImporter:
         return [scope.builder, *arguments] if self._is_method else arguments
 
     def _split(self, count: int) -> list[int | slice]:
-        """Return the index of each positional argument in `count` operands.
+        """Return the index or slice of each positional argument in `count` operands.
 
-        A variadic group is a list; a group of one operand is the op if the parameter accepts one.
+        A variadic group has a slice; if it is one operand and the parameter accepts an op, an
+        index.
         """
         variadic = sum(name.startswith("*") for name, _ in self._groups)
         size = (count - len(self._groups) + variadic) // max(variadic, 1)
@@ -256,7 +259,7 @@ def schema_importer(opcode: str, *supplied: str) -> SchemaImporter:
 
 
 def derived_importer(name: str) -> SchemaImporter | None:
-    """Return the importer derived from a schema for operations of a name, if there is one."""
+    """Return the importer derived from the schema of an operation; None if there is none."""
     for schema in SCHEMAS.values():
         if name == schema.stablehlo or name in schema.synonyms:
             break
@@ -273,5 +276,5 @@ def derived_importer(name: str) -> SchemaImporter | None:
 
 
 def importer_of(name: str) -> Importer | None:
-    """Return the importer of operations of a name; None for an unsupported operation."""
+    """Return the importer for the operation `name`; None for an unsupported operation."""
     return IMPORTERS.get(name) or derived_importer(name) or DECOMPOSITIONS.get(name)

@@ -1,4 +1,4 @@
-"""Operations of CHLO that broadcast their operands, or have no op of their own."""
+"""Importers of CHLO operations that broadcast their operands, or have no op of their own."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def broadcasting(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -
 def _broadcast_dimensions(
     scope: Scope, operation: ir.Operation, operands: list[XlaOp]
 ) -> Sequence[int] | None:
-    """Return the larger operand's dimensions for those of the smaller one, by default the last."""
+    """Return the dimensions of the larger operand that the smaller one has, by default the last."""
     dimensions: tuple[int, ...] | None = scope.attribute(operation, "broadcast_dimensions")
     ranks = [op.shape.rank for op in operands if isinstance(op.shape, ArrayShape)]
     if dimensions is not None or min(ranks) == max(ranks):

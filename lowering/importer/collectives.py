@@ -1,4 +1,4 @@
-"""Collective operations whose schema does not give all arguments of the public op."""
+"""Importers of collectives whose schema does not determine all arguments of the public op."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _size(shape: Any, dimension: int) -> int:
 
 
 def _shard_count(operation: ir.Operation, shard: int, total: int) -> int:
-    """Return the number of shards, which StableHLO has no attribute for."""
+    """Return the number of shards; StableHLO has no attribute for it."""
     if shard:
         return total // shard
     groups = _replica_groups(operation.attributes["replica_groups"]).groups
@@ -66,5 +66,5 @@ def cross_replica_sum(scope: Scope, operation: ir.Operation, operands: list[XlaO
 
 @importer("stablehlo.all_to_all")
 def all_to_all(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-    """Record an op for each operand: the public op takes one."""
+    """Record one op per operand, because the public op takes one operand."""
     return [_all_to_all(scope, operation, [operand]) for operand in operands]

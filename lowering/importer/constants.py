@@ -1,9 +1,9 @@
-"""Constants: the elements of an MLIR attribute as an array.
+"""Import constants: read the elements of an MLIR attribute as an array.
 
 MLIR's Python exposes elements of types that the buffer protocol supports. Elements of other types,
 and those in a resource of the file, are read from the bytecode of the operation.
 
-A splat is one element in MLIR. It is one in the array too, which repeats it
+MLIR stores one element of a splat. The array also stores one element, with strides of 0
 (`builder.types.constant.repeats_one`).
 """
 
@@ -46,7 +46,7 @@ def constant(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Xl
 
 
 def _is_only_rng_sizes(operation: ir.Operation) -> bool:
-    """Return whether the result is used only as the sizes of random numbers in the same block."""
+    """Return whether only rng operations of the same block use the result, as their sizes."""
     uses = list(operation.results[0].uses)
     return bool(uses) and all(
         use.owner.name == "stablehlo.rng"
@@ -57,7 +57,7 @@ def _is_only_rng_sizes(operation: ir.Operation) -> bool:
 
 
 def _elements(operation: ir.Operation, attribute: Any, shape: ArrayShape) -> Elements:
-    """Return the elements as a read-only array, contiguous or repeating one element."""
+    """Return the elements as a read-only array, contiguous or with strides of 0 for a splat."""
     try:
         view = memoryview(attribute)
     except (BufferError, TypeError):

@@ -1,4 +1,4 @@
-"""Dot products and convolutions of operands of two element types, and einsums."""
+"""Importers of einsums, and of dot products and convolutions of two element types."""
 
 from __future__ import annotations
 
@@ -48,10 +48,11 @@ def dot(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
 
 
 def _converted(operands: list[XlaOp], result: PrimitiveType) -> list[XlaOp]:
-    """Return the operands, lhs and rhs converted to the element type of the result where needed.
+    """Return the operands; convert lhs and rhs to the result's element type where needed.
 
-    In StableHLO lhs and rhs may have two element types, or be integers for a floating-point result;
-    XLA converts them to the result's element type. A conversion is recorded only if it is exact.
+    In StableHLO lhs and rhs may have different element types, or be integers where the result is
+    floating-point; XLA converts them to the result's element type. A conversion is recorded only
+    if it is exact.
     """
     lhs, rhs = (operand.shape.element_type for operand in operands[:2])
     if lhs is rhs and (lhs is result or is_promotable(lhs, result)):
@@ -125,8 +126,8 @@ def _labels(scope: Scope, operation: ir.Operation, count: int) -> list[str]:
 
 
 def _summed(op: XlaOp, labels: str, retained: str) -> tuple[XlaOp, str]:
-    """Return the sum of an array along the dimensions whose labels are not retained, and the
-    remaining labels."""
+    """Sum an array along the dimensions whose labels are not retained; return the sum and its
+    labels."""
     summed = [number for number, label in enumerate(labels) if label not in retained]
     if not summed:
         return op, labels

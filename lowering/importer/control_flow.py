@@ -1,4 +1,4 @@
-"""Loops, branches, calls and barriers. `regions` has recorded the computations of their regions."""
+"""Importers of loops, branches, calls and barriers, after `regions` has recorded their regions."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ _composite = schema_importer("composite")
 def is_chlo_op(operation: ir.Operation) -> bool:
     """Return whether an operation is the composite of a CHLO operation in a portable artifact.
 
-    It is imported as the op, without its decomposition: that of top_k compares complex numbers,
-    which no op does.
+    Such an operation is imported as its op, without the decomposition: the decomposition of top_k
+    compares complex numbers, which no op supports.
     """
     if operation.name != "stablehlo.composite":
         return False
@@ -76,5 +76,5 @@ def composite(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> X
 
 @importer("stablehlo.optimization_barrier")
 def optimization_barrier(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record a barrier, whose public op takes one value."""
+    """Record a barrier on one value, a tuple for several operands."""
     return xb.optimization_barrier(operands[0] if len(operands) == 1 else scope.tuple_of(operands))

@@ -1,6 +1,7 @@
 """Operations without an op, imported as calls of their decompositions.
 
-jaxlib decomposes a module with the one operation, as it does for JAX, so results equal JAX's.
+jaxlib decomposes a module that contains only the operation. JAX uses the same decompositions, so
+the results equal JAX's.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ def call_decomposition(
         scope: where the call is recorded.
         operation: the operation.
         operands: its operands.
-        decompose: a function of a module with this operation that returns the bytecode of one with
-            other operations.
-        constants: the operands that must be constants, by number.
+        decompose: takes a module with this operation, and returns the bytecode of the decomposed
+            module.
+        constants: the values of operands that the module contains as constants, by operand number.
     """
     constants = constants or {}
     # Attributes of other dialects, such as shardings, are those of the call.
@@ -67,8 +68,10 @@ def _module_of(
     attributes: Mapping[str, ir.Attribute],
     constants: Mapping[int, ir.Attribute],
 ) -> ir.Module:
-    """Return a module whose @main is a copy of an operation, and takes the operands that are not
-    constants."""
+    """Return a module whose @main executes a copy of an operation.
+
+    @main has a parameter for each operand that is not in `constants`.
+    """
     with operation.context, ir.Location.unknown(operation.context):
         module = ir.Module.create()
         module.operation.attributes["sym_name"] = ir.StringAttr.get(

@@ -1,8 +1,8 @@
-"""Bounded sizes, and operations with sizes as operands.
+"""Importers of operations on bounded sizes, and of operations with sizes as operands.
 
 Two ops have sizes as operands, dynamic_reshape and dynamic_broadcast_in_dim. Other such operations
 are ordinary ops if their result has static sizes and their size operands are constants. If not, the
-sizes may follow from those of the arguments (see `refinement`).
+sizes may follow from the sizes of the module's arguments (see `refinement`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _set_dimension_size = schema_importer("set_dimension_size")
 
 @importer("stablehlo.set_dimension_size")
 def set_dimension_size(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record a set_dimension_size, or the op that is lowered to one with the bound as size."""
+    """Record a set_dimension_size, or the op whose lowering sets the size to the bound."""
     operand, size = operands
     dimension = scope.attribute(operation, "dimension")
     result = scope.result_array(operation)
@@ -50,7 +50,7 @@ def _static_result(scope: Scope, operation: ir.Operation) -> ArrayShape:
 
 
 def _dynamic(scope: Scope, operation: ir.Operation, rule: str) -> Exception:
-    """Return the error of an operation whose sizes are not known in this module."""
+    """Return the error of an operation whose sizes this module does not determine."""
     scope.tables.need_sizes()
     return failure(operation, f"it is dynamic, which XLA supports only if {rule}")
 
@@ -58,7 +58,7 @@ def _dynamic(scope: Scope, operation: ir.Operation, rule: str) -> Exception:
 def _constants(
     scope: Scope, operation: ir.Operation, numbers: Sequence[int]
 ) -> dict[int, ir.Attribute]:
-    """Return the values of the operands of these numbers, which must be constants."""
+    """Return the values of operands, which must be constants, by operand number."""
     constants = {}
     for number in numbers:
         owner = getattr(operation.operands[number].owner, "operation", None)
@@ -78,7 +78,7 @@ _dynamic_broadcast_in_dim = schema_importer("dynamic_broadcast_in_dim")
 
 @importer("stablehlo.dynamic_broadcast_in_dim")
 def dynamic_broadcast_in_dim(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record a broadcast, an ordinary one if its sizes are constant."""
+    """Record a broadcast; if its sizes are constant, by an op with static sizes."""
     operand, sizes = operands
     shape = scope.result_array(operation)
     if shape.is_static and operand.shape.is_static and sizes.opcode == "constant":
@@ -105,8 +105,8 @@ def dynamic_reshape(scope: Scope, operation: ir.Operation, operands: list[XlaOp]
 def _scalars(scope: Scope, operation: ir.Operation, sizes: XlaOp, count: int) -> list[XlaOp]:
     """Return the elements of a vector of sizes, as s32.
 
-    If scalars were joined to the vector, as in the lowering of dynamic_reshape, these are returned,
-    and the ops that joined them are removed unless they have other users.
+    If the vector is a concatenation of s32 scalars, as in the lowering of dynamic_reshape, return
+    the scalars, and remove the reshapes and the concatenation unless they have other users.
     """
     if sizes.opcode == "concatenate":
         scalars = [part.operands[0] for part in sizes.operands if part.opcode == "reshape"]
@@ -130,10 +130,10 @@ def real_dynamic_slice(scope: Scope, operation: ir.Operation, operands: list[Xla
 
 
 def _limits(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> list[int] | None:
-    """Return the limits of a slice to the end of unbounded dimensions, as `lower` writes it.
+    """Return the limits of a slice to the end of unbounded dimensions, in the form `lower` writes.
 
-    The ops for the indices are removed unless they have other users. Return None for a limit that
-    is neither a constant nor the size of the dimension.
+    The ops for the indices are removed unless they have other users. Return None if a limit is
+    neither a constant nor the size of the dimension.
     """
     operand, starts, joined, strides = operands
     rows = joined.operands if joined.opcode == "concatenate" else ()
@@ -158,7 +158,7 @@ def _limits(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> lis
 
 
 def _operands_of(value: Value) -> list[Value]:
-    """Return the operands of the operation that has a value as result."""
+    """Return the operands of the operation that defines a value; none for a block argument."""
     return [] if isinstance(value.owner, ir.Block) else list(value.owner.operands)
 
 

@@ -1,4 +1,4 @@
-"""Elementwise operations that are several ops for complex numbers."""
+"""Importers of elementwise operations that become several ops for complex numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EXTREMA = {
 def extremum(
     scope: Scope, operation: ir.Operation, operands: list[XlaOp], **arguments: Any
 ) -> Imported:
-    """Record a maximum or minimum; XLA's own looks only at the real parts of complex numbers."""
+    """Record a maximum or minimum; for complex numbers XLA's op compares only the real parts."""
     record, order = _EXTREMA[
         operation.name.removeprefix("stablehlo.").removeprefix("chlo.broadcast_")
     ]
@@ -40,7 +40,7 @@ def _is_complex(op: XlaOp) -> bool:
 
 
 def _lexicographic(lhs: XlaOp, rhs: XlaOp, order: Callable[..., XlaOp]) -> XlaOp:
-    """Select by the order of the real parts, and of the imaginary parts where these are equal."""
+    """Select by the order of the real parts; where they are equal, by the imaginary parts."""
     real, other_real = xb.real(lhs), xb.real(rhs)
     by_imaginary = order(xb.imag(lhs), xb.imag(rhs))
     first = xb.select(xb.eq(real, other_real), by_imaginary, order(real, other_real))
@@ -52,8 +52,8 @@ _convert = schema_importer("convert")
 
 @importer("stablehlo.convert")
 def convert(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-    """Record a conversion; of complex numbers to pred only the real part counts, while the public
-    op compares both parts with 0."""
+    """Record a conversion. StableHLO converts complex numbers to pred by the real part alone; the
+    public op compares both parts with 0."""
     if _is_complex(operands[0]) and scope.result_shape(operation).element_type is pt.pred:
         operands = [xb.real(operands[0])]
     return _convert(scope, operation, operands)

@@ -23,5 +23,5 @@ def failure(operation: ir.Operation, reason: str) -> LoweringError:
 
 
 def unsupported(operation: ir.Operation) -> LoweringError:
-    """Return the error of an operation that no op corresponds to."""
+    """Return the error of an operation without a corresponding op."""
     return failure(operation, f"there is no op for it{_REASONS.get(operation.name, '')}")

@@ -1,4 +1,4 @@
-"""Pauses of Python's garbage collector."""
+"""Pause Python's garbage collector."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from contextlib import contextmanager
 def collector_paused() -> Iterator[None]:
     """Pause Python's garbage collector.
 
-    For code that creates many objects and retains nearly all of them: the collector would visit
-    them again and again, without finding any to free.
+    Use this around code that creates many objects and retains nearly all of them: the collector
+    would traverse them repeatedly and free none.
 
-    All threads share the collector. If two threads pause it, it runs again when the first of them
-    ends its pause; a collector that was disabled before stays disabled.
+    All threads share the collector. If two threads pause it, it resumes when the first thread
+    ends its pause. A collector that was disabled before stays disabled.
     """
     was_enabled = gc.isenabled()
     gc.disable()

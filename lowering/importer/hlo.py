@@ -1,9 +1,9 @@
 """from_hlo: import HLO text, or XLA's protocol buffers, as an XlaComputation.
 
 jaxlib's converter makes a StableHLO module, which is imported. HLO from before or after XLA's
-passes is supported: a fusion becomes a call of its computation, and an asynchronous operation the
-operation. The converter aborts on some HLO, and XLA's parser on deeply nested brackets, so both
-run in a helper process.
+passes is supported: a fusion becomes a call of its computation, and an asynchronous operation
+becomes synchronous. The converter aborts on some HLO, and XLA's parser on deeply nested brackets,
+so both run in a helper process.
 """
 
 from __future__ import annotations
@@ -204,10 +204,9 @@ def _no_hlo(name: str, path: str | None) -> ModuleFileError:
 
 
 def _module_inside(data: bytes) -> bytes:
-    """Return the HloModuleProto in the bytes of an HloProto, its first field, or other bytes
-    unchanged.
+    """Return the HloModuleProto, the first field, of an HloProto; return other bytes unchanged.
 
-    A module has a second field, the name of the entry, and an HloProto does not.
+    An HloModuleProto has a field 2, the name of the entry; an HloProto has none.
     """
     try:
         fields = fields_of(data)
@@ -266,7 +265,7 @@ _MESH_GROUPS: Final = re.compile(rb"\breplica_groups=\s*mesh\b")
 
 
 def _converted(data: bytes, name: str, path: str | None) -> tuple[dict[str, Any], bytes]:
-    """Return the signature and the bytecode of `hlo_conversion.hlo_program`."""
+    """Return the signature and the bytecode that `hlo_conversion.hlo_program` returns for HLO."""
     try:
         if hlo_conversion.is_hlo_proto(data):
             data = with_listed_groups(data)
@@ -288,7 +287,7 @@ def _converted(data: bytes, name: str, path: str | None) -> tuple[dict[str, Any]
 
 
 def _isolated(task: Callable[[bytes], bytes], data: bytes) -> bytes:
-    """Return the result of a function of `hlo_conversion`, called in a helper if possible."""
+    """Call a function of `hlo_conversion`, in a helper process if possible; return its result."""
     return in_helper(task, data, crash_reason=_ABORTED) if sys.executable else task(data)
 
 
@@ -301,7 +300,7 @@ def _without_default_layouts(shape: Shape) -> Shape:
 
 
 def _make_synchronous(module: ir.Module) -> None:
-    """Replace asynchronous operations by their computations, at their start."""
+    """Replace each asynchronous operation by its computation, at the position of async_start."""
     for start in operations_in(module.operation, ("mhlo.async_start", "stablehlo.async_start")):
         updates: list[ir.Operation] = []  # the last is async_done
         handle = start.results[0]
@@ -351,9 +350,9 @@ def _names_in(text: str) -> dict[int, str]:
 
 
 def _names(module: ir.Module, parameters: list[Shape], in_text: dict[int, str]) -> list[str]:
-    """Return the names of the parameters: those in their metadata, or those of the instructions.
+    """Return the parameters' names: from their metadata, or the names of the instructions.
 
-    XLA numbers equal names in several computations: "x.1" is the x of the text.
+    XLA adds numbers to names that occur in several computations: "x.1" is "x" in the text.
     """
     unique = UniqueNames()
     names = []
@@ -372,16 +371,16 @@ def _names(module: ir.Module, parameters: list[Shape], in_text: dict[int, str]) 
 
 
 Donor = tuple[int, tuple[int, ...]]
-"""The number of a donated parameter, and the index of the leaf in it."""
+"""The number of a parameter, and the tuple index of the donated leaf in it."""
 
 
 def _set_donations(
     module: ir.Module, parameters: list[Shape], result: Shape, donors: list[Donor]
 ) -> None:
-    """Set the attributes of donated arguments that `lower` writes.
+    """Mark the donated arguments of @main by the attributes that `lower` writes.
 
     Raises:
-        IndexError, ValueError: there is no such argument.
+        IndexError, ValueError: an alias or a donor names a leaf that does not exist.
     """
     attributes = module.operation.attributes
     aliases = attribute_value(attributes[_ALIASES]) if _ALIASES in attributes else ()
@@ -411,7 +410,7 @@ _DONOR_FIELD: Final = 18
 
 
 def _text_donors(text: str) -> list[Donor]:
-    """Return the donors in HLO text, which jaxlib's converter ignores."""
+    """Return the donors in HLO text; jaxlib's converter ignores them."""
     match = _DONORS.search(text)
     entries = [] if match is None else re.findall(r"\(\s*(\d+)\s*,\s*\{([^}]*)\}", match[1] or "")
     return [(int(n), tuple(map(int, re.findall(r"\d+", index)))) for n, index in entries]

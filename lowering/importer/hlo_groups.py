@@ -1,7 +1,7 @@
-"""Replica groups along axes of a mesh in HLO, expanded before jaxlib's converter reads them.
+"""Expand HLO's replica groups along mesh axes to lists, before jaxlib's converter reads them.
 
-HLO has them as ``replica_groups=mesh['a'=2,'b'=2], device_ids=(0,2,1,3) {'a'}``. The converter
-ignores the order of the devices, so its module would have other groups.
+HLO text has such groups as ``replica_groups=mesh['a'=2,'b'=2], device_ids=(0,2,1,3) {'a'}``. The
+converter ignores the order of the devices, so its module would have other groups.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TAG: Final = encoded_field(_GROUPS_ALONG_AXES, b"")[:-1]
 
 
 def with_listed_groups(module: bytes) -> bytes:
-    """Return an HloModuleProto without replica groups along axes of a mesh.
+    """Return an HloModuleProto whose replica groups along axes of a mesh are listed.
 
     Damaged messages are returned unchanged; XLA refuses them.
     """
@@ -47,7 +47,7 @@ def with_listed_groups(module: bytes) -> bytes:
 
 
 def _listed(value: memoryview) -> bytes:
-    """Return the field that lists the groups of a MeshAxesReplicaGroupListProto."""
+    """Return the encoded field `_LISTED_GROUPS` for a MeshAxesReplicaGroupListProto."""
     fields = fields_of(value)
     mesh = fields_of(fields[1][0])
     sizes = [_number(fields_of(axis), 2) for axis in mesh.get(1, ())]
@@ -60,12 +60,12 @@ def _listed(value: memoryview) -> bytes:
 
 
 def _number(fields: dict[int, list[memoryview]], number: int) -> int:
-    """Return a field that is a number; 0, the default, is not written."""
+    """Return the number in a field; 0, the default, for an absent field."""
     return numbers_in(fields[number])[-1] if number in fields else 0
 
 
 def _part(value: memoryview) -> AxisPart:
-    """Return the part of an AxisRefProto."""
+    """Return the part of a mesh axis that an AxisRefProto describes."""
     fields = fields_of(value)
     axis = _number(fields, 1)
     if 2 not in fields:

@@ -1,4 +1,4 @@
-"""Tokens, tuples, transfers to and from the host, and custom calls."""
+"""Importers of tokens, tuples, transfers to and from the host, and custom calls."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def tuple_(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaO
 
 
 def _in_order(shape: Shape, minor_to_major: Sequence[int]) -> Shape:
-    """Return the shape with a layout of this order; without a layout if it is the default one."""
+    """Return the shape with this dimension order as layout; unchanged for the default order."""
     if not isinstance(shape, ArrayShape) or list(minor_to_major) == list(range(shape.rank))[::-1]:
         return shape
     return shape.with_layout(Layout(tuple(minor_to_major)))
@@ -50,7 +50,7 @@ _outfeed = schema_importer("outfeed")
 
 @importer("stablehlo.infeed")
 def infeed(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-    """Record an infeed, whose data are several results in StableHLO."""
+    """Record an infeed; each array of its data is a result in StableHLO."""
     *data, token = operation.results
     shapes = [scope.tables.shape(result.type) for result in data]
     orders = scope.attribute(operation, "layout")
@@ -108,7 +108,7 @@ def recv(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
 _custom_call = schema_importer("custom_call", "shape")
 
 _CHLO_ATTRIBUTES: Final = "mhlo.attributes"
-"""The attribute of a custom call that encodes an operation of CHLO, whose name is the target."""
+"""The attribute with the attributes of a CHLO operation, on the custom call that encodes it."""
 
 
 @importer("stablehlo.custom_call")
@@ -138,10 +138,10 @@ _read_opaque = reader_of("custom_call", "opaque")
 
 
 def _opaque(operation: ir.Operation) -> dict[str, Any]:
-    """Return the opaque text of a custom call, and the API version if it follows from that.
+    """Return the opaque text of a custom call, and its API version if the text determines it.
 
-    The opaque text of a typed FFI call is that of a dictionary. JAX names the dictionary
-    mhlo.backend_config and omits the version, which XLA's importer accepts too.
+    The opaque text of a typed FFI call is a dictionary in MLIR text. JAX names the dictionary
+    mhlo.backend_config and omits the version; XLA's importer accepts this form too.
     """
     attributes = operation.attributes
     config = attributes.get("mhlo.backend_config")
@@ -173,7 +173,7 @@ def _laid_out(shape: Shape, orders: Sequence[Sequence[int]]) -> Shape:
 
 
 def _python_call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-    """Record the call of a Python function, to which only modules that `lower` returned refer."""
+    """Record the call of a Python function; only modules from `lower` contain such calls."""
     config = scope.attribute(operation, "backend_config")
     functions = scope.tables.python_functions
     if config.get("index", len(functions)) >= len(functions):  # HLO text has no index
@@ -192,7 +192,7 @@ def _python_call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -
 
 
 def _chlo_op(scope: Scope, operation: ir.Operation, operands: list[XlaOp], target: str) -> XlaOp:
-    """Record an operation of CHLO that a portable artifact has as a custom call."""
+    """Record the CHLO operation that a portable artifact encodes as a custom call."""
     attributes = scope.attribute(operation, _CHLO_ATTRIBUTES)
     recorder = derived_importer(target)
     if recorder is None or not recorder.accepts(attributes):

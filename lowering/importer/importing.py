@@ -1,4 +1,4 @@
-"""to_computation: import a module, or a file with a module, as an XlaComputation."""
+"""to_computation: import a StableHLO module or file as an XlaComputation."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def to_computation(
             (`tensor<?xf32>`); parameters without unbounded sizes keep their shape.
 
     Returns:
-        A computation with the name of the module. Functions become called computations, regions the
-        computations that ops apply, several results a tuple. If unbounded sizes were inferred,
+        A computation with the name of the module. A function becomes a called computation, a region
+        a computation that an op applies, several results a tuple. If unbounded sizes were inferred,
         calls are inlined. All annotations are preserved, and `lower` writes them back: names,
         source lines, the shardings of GSPMD and Shardy, frontend attributes and other attributes of
         operations (`XlaOp.metadata`), donated arguments (`XlaComputation.aliases`, `donors`), and
@@ -88,8 +88,8 @@ def to_computation(
 
     Raises:
         ModuleFileError: the file can't be read, or has no module.
-        LoweringError: there is no op for an operation, or its shape is not that in the module. The
-            message has the operation's name and location.
+        LoweringError: there is no op for an operation, or the inferred shape differs from the type
+            in the module. The message has the operation's name and location.
         ArgumentError: `argument_shapes` do not match the parameters of the module.
         OperandError: `source` is neither a module nor a path; or `argument_shapes` are not shapes.
 
@@ -120,7 +120,7 @@ def to_computation(
 
 
 def with_file_name(error: LoweringError, path: str) -> LoweringError:
-    """Return the same error with the name of the module's file, "-" in MLIR's locations."""
+    """Return the error with the module's file name, in place of "-" in MLIR's locations."""
     name, message = display_name(path), str(error)
     if ", recorded at -:" in message:
         message = message.replace(", recorded at -:", f", recorded at {name}:", 1)
@@ -155,8 +155,8 @@ def imported(module: StablehloModule, *, may_refine: bool = False) -> XlaComputa
     """Return the computation of a module.
 
     Raises:
-        LoweringError: as `to_computation`.
-        UnboundedSizeError: a size is unbounded, and `may_refine`.
+        LoweringError: as for `to_computation`.
+        UnboundedSizeError: a size is unbounded, and `may_refine` is true.
     """
     tables = Tables(may_refine=may_refine)
     tables.python_functions = module.functions
@@ -186,7 +186,7 @@ def imported(module: StablehloModule, *, may_refine: bool = False) -> XlaComputa
 
 
 def _with_listed_groups(module: StablehloModule) -> StablehloModule:
-    """Return the module, or a copy without replica groups along axes of a mesh."""
+    """Return the module; a copy with listed groups if it has replica groups along mesh axes."""
     declares_mesh = any(view.operation.name == "sdy.mesh" for view in module.module.body.operations)
     if not declares_mesh or not operations_along_axes(module.module.operation):
         return module
@@ -200,8 +200,10 @@ def _with_listed_groups(module: StablehloModule) -> StablehloModule:
 
 
 def _in_order(module: ir.Module) -> Iterator[tuple[str, list[RegionOperation]]]:
-    """Yield the functions that @main calls, callees before callers and @main last: their names and
-    `region_operations`."""
+    """Yield the name and the `region_operations` of each function that @main reaches, and of @main.
+
+    Callees come before callers, and @main is last.
+    """
     functions: dict[str, ir.Operation] = {}
     for view in module.body.operations:
         operation = view.operation
@@ -233,7 +235,7 @@ def _in_order(module: ir.Module) -> Iterator[tuple[str, list[RegionOperation]]]:
 def _operations_and_callees(
     functions: dict[str, ir.Operation], name: str
 ) -> tuple[list[RegionOperation], Iterator[str]]:
-    """Return the `region_operations` of a function, and the names of its callees."""
+    """Return the `region_operations` of a function, and the names of the functions it calls."""
     function = functions[name]
     _check_function(function, name)
     operations = region_operations(function)
@@ -374,7 +376,7 @@ def _set_up_donations(
 
 
 def _names(module: StablehloModule, scope: Scope, body: Body) -> list[str]:
-    """Return the names of the parameters: those that `lower` wrote, or those of their locations."""
+    """Return the parameters' names: as `lower` wrote them, or the names in their locations."""
     names = list(module.program_shape.parameter_names)
     defaults = [f"arg{number}" for number in range(len(names))]
     if names == defaults and len(names) == len(body.arguments):

@@ -1,4 +1,4 @@
-"""Gathers that have an operation of their own in StableHLO."""
+"""Importers of gathers that are separate operations in StableHLO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations of MHLO: HLO without counterpart in StableHLO, as jaxlib's converter writes it."""
+"""Importers of MHLO operations: jaxlib's converter writes HLO without StableHLO form as these."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ def fusion(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaO
 
 @importer("mhlo.copy", "mhlo.domain")
 def identity(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Return the operand: the operation changes its layout or sharding."""
+    """Return the operand; the operation changes only the layout or sharding."""
     return operands[0]
 
 
 @importer("mhlo.bitcast")
 def bitcast(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record a bitcast as reshapes and transposes: the elements of the result, in the order in
-    memory, are those of the operand in its order in memory."""
+    """Record a bitcast as reshapes and transposes that keep the order of elements in memory."""
     (operand,) = operands
     source, target = operand.shape, scope.result_shape(operation)
     if not isinstance(source, ArrayShape) or not isinstance(target, ArrayShape):

@@ -1,4 +1,4 @@
-"""Operations of MHLO and CHLO: top_k and scans."""
+"""Importers of top_k and scans, operations of MHLO and CHLO."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def top_k(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp
 
 @importer("chlo.scan", "mhlo.scan")
 def scan(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record a scan, whose schema is that of the loop that it is lowered to."""
+    """Record a scan; its opcode's schema describes the loop that the scan is lowered to."""
     inputs, _ = scope.attribute(operation, "operandSegmentSizes")
     return xb.scan(
         operands[:inputs],

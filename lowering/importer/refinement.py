@@ -1,7 +1,7 @@
-"""Inference of a module's unbounded sizes from those of its arguments.
+"""Infer a module's unbounded sizes from the sizes of its arguments.
 
 A program for arguments of any size (`tensor<?xf32>`) computes with sizes as values. Once the sizes
-of the arguments are known, jaxlib refines it to a program of static sizes.
+of the arguments are known, jaxlib refines the program to one with static sizes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from lowering.reading.helper_process import in_helper
 from lowering.stablehlo.module import StablehloModule
 
 _WRAPPER: Final = "stablehlo.shape_refinement_operand_wrapper"
-"""A custom call that returns its first operand, in a type with unbounded sizes."""
+"""The target of a custom call that returns its first operand as a type with unbounded sizes."""
 
 
 def with_argument_shapes(
@@ -53,7 +53,7 @@ def with_argument_shapes(
     Raises:
         ArgumentError: the shapes do not match the parameters of @main.
         LoweringError: the module can't be refined for these sizes.
-        OperandError: they are not shapes.
+        OperandError: `argument_shapes` are not shapes.
     """
     parameters = _checked(source, argument_shapes, caller)
     if all(map(_is_bounded, source.program_shape.parameters)) and not has_unbounded_values(source):
@@ -65,7 +65,7 @@ def with_argument_shapes(
 
 
 def refined(source: StablehloModule) -> StablehloModule:
-    """Return a module with the sizes that follow from those of its arguments.
+    """Return a module whose sizes are inferred from the sizes of its arguments.
 
     Raises:
         LoweringError: sizes contradict each other.
@@ -138,7 +138,7 @@ def _fits(parameter: ArrayShape | TokenShape, argument: ArrayShape | TokenShape)
 
 
 def _with_leaves(shape: Shape, new: Sequence[ArrayShape | TokenShape]) -> Shape:
-    """Return a shape with the nesting of `shape` and these leaves."""
+    """Return a shape that is nested like `shape` and has the leaves `new`."""
     remaining = iter(new)
     return parse_shape(nested_text(shape, lambda _: str(next(remaining))))
 
@@ -156,7 +156,7 @@ def _set_argument_shapes(
 ) -> None:
     """Set the types of @main's arguments.
 
-    The operations in it use values of the unbounded types until jaxlib refines them.
+    The operations of @main use values of the unbounded types until jaxlib refines these.
     """
     block = main.regions[0].blocks[0]
     start = ir.InsertionPoint(block.operations[0])
@@ -195,7 +195,7 @@ def _int64(numbers: Sequence[int]) -> Any:
 def _refined(
     source: StablehloModule, module: ir.Module, parameters: Sequence[Shape], caller: str
 ) -> StablehloModule:
-    """Return a refined module; its signature has the nesting of that of `source`."""
+    """Return a refined module; its signature is nested like the signature of `source`."""
     code = mlir.bytecode(module)
     try:
         if artifacts.REFINING_DIVIDES_BY_ZERO and _may_divide_by_zero(module.operation):
@@ -229,7 +229,7 @@ def _is_bounded(shape: Shape) -> bool:
 
 
 def has_unbounded_values(module: StablehloModule) -> bool:
-    """Return whether the result of an operation has an unbounded size."""
+    """Return whether any operation of a module has a result with an unbounded size."""
     types = {
         result.type
         for operation in operations_in(module.module.operation)
@@ -283,6 +283,6 @@ def _refuse_unbounded_sizes(module: ir.Module) -> None:
 
 
 def _reason(report: str) -> str:
-    """Return the first line of jaxlib's report without its status and location."""
+    """Return the first line of jaxlib's report without status code and location."""
     line = (report.strip().splitlines() or ["no reason"])[0]
     return re.sub(r"^loc\([^)]*\): ", "", line.rpartition(" error: ")[2])

@@ -1,9 +1,9 @@
-"""The computations of regions.
+"""Record the regions of operations as computations.
 
 The condition and the body of a loop take the state, a tuple unless it is one value. Values that
 they use from outside become loop-invariant parts of the state. A branch takes the values that it
-uses from outside. Other regions, such as reducers, take the region's arguments; they may use
-constants from outside, which are recorded inside again.
+uses from outside. The computations of other regions, such as reducers, take the region's
+arguments; constants from outside that the region uses are recorded again in the computation.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ class Regions:
     def _record_once(
         self, body: Body, kind: str, record: Callable[[], XlaComputation], *, with_locations: bool
     ) -> None:
-        """Set the computation of a body: that of an equal body, or a new one.
+        """Set the computation of a body: reuse an equal body's, or record a new one.
 
         Args:
             body: the body.
             kind: bodies of different kinds are not compared.
             record: records a new computation.
-            with_locations: whether equal bodies have equal locations.
+            with_locations: whether bodies must have equal locations to be equal.
         """
         key = body.key(with_locations=with_locations)
         computation = None if key is None else self._by_key.get((kind, key))
@@ -84,8 +84,11 @@ class Regions:
     def _scope_of_values(
         self, operation: ir.Operation, name: str, shapes: Sequence[Shape], values: Sequence[Value]
     ) -> tuple[Scope, list[XlaOp]]:
-        """Return a scope with one parameter for these values, a tuple unless it is one value; and
-        the values in it. They have the source line of the operation with the region."""
+        """Return a scope with one parameter for these values, and the ops of the values in it.
+
+        The parameter is a tuple unless there is one value. The ops have the source line of the
+        operation with the region.
+        """
         scope = self.scope(name)
         if len(shapes) == 1:
             leaves = [scope.builder.parameter(shapes[0])]
@@ -135,7 +138,7 @@ class Regions:
         self._record_once(body, kind, record, with_locations=is_manual)
 
     def _constant(self, scope: Scope, operation: ir.Operation, value: Value) -> XlaOp:
-        """Record a constant from outside again."""
+        """Record a constant from outside the region again, in `scope`."""
         owner = getattr(value.owner, "operation", None)  # None for a block argument
         if owner is None or owner.name != "stablehlo.constant":
             raise failure(
@@ -149,7 +152,7 @@ class Regions:
 
 
 def _built(scope: Scope, operation: ir.Operation, returned: Sequence[XlaOp]) -> XlaComputation:
-    """Return the computation of these values, a tuple unless it is one value.
+    """Build the computation that returns these values, as a tuple unless there is one value.
 
     The tuple has the source line of the operation with the region.
     """

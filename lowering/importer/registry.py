@@ -21,17 +21,17 @@ else:
 """An MLIR value: a block argument, or a result of an operation."""
 
 Imported = XlaOp | Sequence[XlaOp | None]
-"""The value of an operation, a tuple if it has several results; or the value of each result, None
-for results that are not used."""
+"""An op for the operation, a tuple if there are several results; or an op for each result, None for
+an unused result."""
 
 Importer = Callable[..., Imported]
 """Records an operation: takes the scope, the operation and its operands."""
 
 IMPORTERS: Final[dict[str, Importer]] = {}
-"""The importers written by hand, by operation name. They precede importers derived from schemas."""
+"""Handwritten importers, by operation name. They take precedence over derived importers."""
 
 DECOMPOSITIONS: Final[dict[str, Importer]] = {}
-"""The importers of operations that no op has a schema for: jaxlib decomposes the operations."""
+"""Importers of operations without a schema: jaxlib decomposes these operations."""
 
 importer = registrar(IMPORTERS)
-"""Register the decorated function as the importer of these operations."""
+"""Register the decorated function as the importer of the named operations."""

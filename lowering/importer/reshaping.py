@@ -1,4 +1,4 @@
-"""Broadcasts, reshapes and slices."""
+"""Importers of broadcasts, reshapes and slices."""
 
 from __future__ import annotations
 
@@ -53,8 +53,11 @@ _slice = schema_importer("slice")
 
 @importer("stablehlo.slice")
 def slice_(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record a slice. A slice of a bounded size to a static size, as the decomposition of `top_k`
-    has it, is a dynamic_slice: shape inference gives slices of bounded sizes bounded sizes."""
+    """Record a slice; one from a bounded to a static size becomes a dynamic_slice.
+
+    The decomposition of top_k has such slices. Shape inference of an ordinary slice would infer a
+    bounded size.
+    """
     source = operands[0].shape
     if isinstance(source, ArrayShape) and not source.is_static:
         result = scope.result_array(operation)

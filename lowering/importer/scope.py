@@ -1,7 +1,7 @@
 """Scope: records the operations of one body.
 
-The walk is a loop over operations, each recorded by the importer of its name. Functions and regions
-become computations, each recorded after the computations that it applies.
+A scope loops over the operations of a body, and calls the importer for each operation's name.
+Functions and regions become computations, each recorded after the computations that it applies.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Scope:
     """A body that is being recorded.
 
     Attributes:
-        builder: records its operations.
+        builder: records the body's operations.
         tables: the caches of the import.
-        functions: the computations of functions that are recorded, by symbol.
-        computations: the computations of regions that are recorded, by body.
-        values: the op of each value.
+        functions: the computations of recorded functions, by symbol.
+        computations: the computations of recorded regions, by body.
+        values: the op of each MLIR value.
         bodies: the bodies of the regions of the current operation.
     """
 
@@ -77,13 +77,13 @@ class Scope:
             raise failure(operation, f"its {name} has elements that can't be read") from None
 
     def result_shape(self, operation: ir.Operation, number: int = 0) -> ArrayShape | TokenShape:
-        """Return the shape of a result in the file."""
+        """Return the shape of a result, from its type in the file."""
         shape = self.tables.shape(operation.results[number].type)
         assert not isinstance(shape, TupleShape)  # verified by MLIR
         return shape
 
     def result_array(self, operation: ir.Operation) -> ArrayShape:
-        """Return the shape of a result that is an array in the file."""
+        """Return the array shape of the first result, from its type in the file."""
         shape = self.result_shape(operation)
         assert isinstance(shape, ArrayShape)  # verified by MLIR
         return shape
@@ -105,7 +105,7 @@ class Scope:
         return xb_call(computation, *operands) if operands else self.builder.call(computation)
 
     def record(self, body: Body) -> list[XlaOp]:
-        """Record the operations of a body; return the values that it returns."""
+        """Record the operations of a body; return the ops of the values that the body returns."""
         values = self.values
         *operations, last = body.operations
         self.tables.find_places(operations)
@@ -123,7 +123,7 @@ class Scope:
         return [values[value] for value in last.operands]
 
     def _import(self, operation: ir.Operation, operands: list[XlaOp]) -> Sequence[XlaOp | None]:
-        """Record an operation by its importer; return the values of its results."""
+        """Record an operation by its importer; return the op of each result."""
         name = operation.name
         self._start = len(self.builder.ops)
         importer = self.tables.importers.get(name)
@@ -164,7 +164,7 @@ class Scope:
     def _annotate(
         self, operation: ir.Operation, names: Sequence[str], recorded: Sequence[XlaOp]
     ) -> None:
-        """Set the metadata of the principal op of an operation."""
+        """Set the metadata of the principal op of an operation from the attributes `names`."""
         if not recorded:  # the operation is dropped with its attributes
             lost = [name for name in names if name in SHARDINGS]
             if lost:
@@ -178,8 +178,7 @@ class Scope:
             raise failure(operation, str(error)) from None
 
     def drop_last(self, ops: Sequence[XlaOp], values: Iterable[Value]) -> None:
-        """Remove the ops recorded last, if they are `ops` and only the current operation uses
-        their values."""
+        """Remove `ops` if they were recorded last and only one operation uses each of `values`."""
         recorded = self.builder.ops
         start = len(recorded) - len(ops)
         are_last = start >= 0 and all(map(operator.is_, recorded[start:], ops))
@@ -195,8 +194,10 @@ def _set_place(ops: Iterable[XlaOp], place: Place) -> None:
 
 
 def _elements(operation: ir.Operation, value: XlaOp) -> Sequence[XlaOp | None]:
-    """Return a tuple as the results of an operation: the elements that are used, or the tuple
-    itself if the result is a tuple."""
+    """Split a tuple into the results of an operation, None for an unused result.
+
+    If the operation has one result, a tuple, return the tuple itself.
+    """
     results = list(operation.results)
     if len(results) == 1 and isinstance(results[0].type, ir.TupleType):
         return (value,)
@@ -204,12 +205,12 @@ def _elements(operation: ir.Operation, value: XlaOp) -> Sequence[XlaOp | None]:
 
 
 def _principal(recorded: Sequence[XlaOp]) -> XlaOp:
-    """Return the op that performs an operation that is recorded as one or more ops."""
+    """Return which of the ops recorded for an operation performs the operation."""
     return next((op for op in reversed(recorded) if op.opcode not in _NO_OPERATION), recorded[-1])
 
 
 def is_used(value: Value) -> bool:
-    """Return whether an operation uses a value."""
+    """Return whether any operation uses a value."""
     return next(iter(value.uses), None) is not None
 
 

@@ -1,4 +1,4 @@
-"""Shardings of values, and manual computations, in Shardy's dialect."""
+"""Importers of Shardy's sharding constraints and manual computations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def sharding_constraint(scope: Scope, operation: ir.Operation, operands: list[Xl
 
 @importer("sdy.manual_computation")
 def manual_computation(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record a call of the operation's body between two custom calls, as XLA converts it."""
+    """Record a call of the operation's body between two custom calls, as XLA's conversion does."""
     if not len(operation.results):
         raise failure(operation, "it must have a result")
     body = scope.computation()
@@ -56,8 +56,10 @@ def _converted(
     operands: Sequence[XlaOp],
     shapes: Sequence[Shape],
 ) -> XlaOp:
-    """Record a custom call between arrays and their shards, with the attributes of a manual
-    computation."""
+    """Record the custom call that converts arrays to shards, or shards to arrays.
+
+    Its frontend attributes are the shardings and the axes of the manual computation.
+    """
     shape = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
     call = xb.custom_call(target, operands, shape, has_side_effect=True)
     attributes = {

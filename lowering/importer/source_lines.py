@@ -1,8 +1,8 @@
-"""Source lines of modules that are read from files.
+"""Code objects that represent source lines of imported modules.
 
-An op refers to the code object that recorded it and an offset in it. For a line of another program
-a code object is created that has only a line table. One code object for many lines takes less
-memory and time than one for each line.
+An op refers to the code object that recorded it, and to an offset in that code. For a source line
+of an imported module, a code object is created that has only a line table. One code object for
+many lines takes less memory and time than one for each line.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from types import CodeType
 from typing import Final
 
 MOST_PLACES: Final = 64
-"""The most lines in one code object: to look up one line, Python decodes all of them."""
+"""The maximum number of lines in a code object: Python decodes all of them to look up one."""
 
 WIDTH: Final = 2
-"""The size of an instruction in bytes, by which offsets differ."""
+"""The size of an instruction in bytes: the difference between two offsets."""
 
 _EMPTY: Final = compile("", "", "exec")
 _INSTRUCTION: Final = _EMPTY.co_code[:WIDTH]
@@ -28,7 +28,7 @@ _ONE_INSTRUCTION: Final = 0x80 | 14 << 3
 
 
 def _varint(value: int) -> bytes:
-    """Return the encoding of a number in line tables: 6 bits in a byte, the lowest first."""
+    """Encode a number for a line table: 6 bits per byte, the lowest bits first."""
     encoded = bytearray()
     while value > 0x3F:
         encoded.append(0x40 | value & 0x3F)
@@ -39,7 +39,7 @@ def _varint(value: int) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _entry(step: int, column: int) -> bytes:
-    """Return an entry of a line table.
+    """Encode an entry of a line table.
 
     Args:
         step: the line minus that of the previous entry.

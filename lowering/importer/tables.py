@@ -53,11 +53,11 @@ class Tables:
 
     Attributes:
         arguments: the arguments of public ops, by importer and attributes.
-        decompositions: the computations of operations that are decomposed.
+        decompositions: the computations of decomposed operations.
         elements: the arrays of recorded constants, by attribute.
-        foreign: see `annotations.foreign_names`; by operation name and attribute names.
-        function: the name of the function that is recorded, for the source lines of its ops.
-        importers: the importers of operations that were used, by operation name.
+        foreign: the results of `annotations.foreign_names`, by operation name and attribute names.
+        function: the name of the current function, for the source lines of its ops.
+        importers: the importers used so far, by operation name.
         python_functions: the Python functions that the module calls, by number.
     """
 
@@ -93,7 +93,7 @@ class Tables:
 
         Raises:
             LoweringError: XLA has no such type.
-            UnboundedSizeError: it has an unbounded size, and the module may be refined.
+            UnboundedSizeError: the type has an unbounded size, and the module may be refined.
         """
         shape = self._shapes.get(value_type)
         if shape is None:
@@ -122,8 +122,7 @@ class Tables:
         return place
 
     def find_places(self, operations: Sequence[ir.Operation]) -> None:
-        """Find the places of operations together, which takes less memory: a code object serves
-        many lines."""
+        """Cache the places of operations; one code object for many lines takes less memory."""
         for start in range(0, len(operations), MOST_PLACES):
             part = operations[start : start + MOST_PLACES]
             self._find_places(operation.location for operation in part)
@@ -159,7 +158,7 @@ class Tables:
 
 
 def _unescaped(text: str) -> str:
-    """Return the text of a quoted string of MLIR."""
+    """Return the content of a quoted MLIR string, with escapes decoded."""
     if "\\" not in text:
         return text
 
@@ -171,7 +170,7 @@ def _unescaped(text: str) -> str:
 
 
 def name_of(location: ir.Location) -> str | None:
-    """Return the name in a location."""
+    """Return the name in an MLIR location; None if there is none."""
     return _name_in(str(location))
 
 

@@ -18,9 +18,9 @@ _HAVE_VALUE: Final = (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr, ir.FlatSymbolRe
 def attribute_value(attribute: Any) -> Any:
     """Return the value of an attribute.
 
-    Numbers, bools and text are themselves, lists tuples, dictionaries dicts, dense integers NumPy
-    arrays, symbols their names, a unit True, enumerations the name of the case. Other attributes
-    are returned unchanged.
+    Numbers, bools and strings are converted to int, float, bool and str, arrays to tuples,
+    dictionaries to dicts, dense integers to NumPy arrays, symbols to their names, a unit to True,
+    and enumerations to the name of the case. Other attributes are returned unchanged.
 
     Raises:
         TypeError: Python has no class for an entry of a dictionary.

@@ -59,7 +59,7 @@ _DENSE_ELEMENTS: Final = b"\x25"
 
 
 def _varint(value: int) -> bytes:
-    """Encode a number in 1 to 9 bytes; its trailing zero bits count the bytes that follow."""
+    """Encode a number in 1 to 9 bytes; the first byte's trailing zeros count the other bytes."""
     if value < 1 << 7:
         return bytes((value << 1 | 1,))
     size = (value.bit_length() + 6) // 7
@@ -313,7 +313,7 @@ class BytecodeWriter:
     def _sizes(self, types: Sequence[bytes]) -> Pieces:
         """The sizes of the encoded attributes and types, one group each.
 
-        Both groups have the builtin dialect; text includes its own dialect.
+        Both groups are of the builtin dialect; the text of an entry has its dialect's prefix.
         """
         pieces: Pieces = [reference(len(self._offsets)), reference(len(types))]
         for sizes in (self._offsets, [reference(len(text) << 1) for text in types]):

@@ -1,8 +1,9 @@
 """The MLIR context of modules.
 
 A context is slow to create and never frees its types, locations and attributes, constants
-included. All modules share one context until these exceed a limit. Then a new context is shared,
-and the old one is freed with its last module. A module with large constants gets its own context.
+included. All modules share one context until its estimated size exceeds a limit. Then later
+modules share a new context, and the old one is freed with its last module. A module with large
+constants gets its own context.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ MAX_SHARED_BYTES: Final = 64 << 20
 """The maximum size of a shared context: its constants, and an estimate of the rest."""
 
 _BYTES_FOR_CODE: Final = 4
-"""An estimate of the bytes that a context keeps of each byte of bytecode: uniqued types, attributes
-and locations."""
+"""An estimate of the bytes that a context keeps for each byte of bytecode: uniqued types,
+attributes and locations."""
 
 _LOCK: Final = threading.Lock()
 _SHARED: list[tuple[ir.Context, int]] = []

@@ -73,7 +73,7 @@ def symbol_name(operation: ir.Operation) -> str:
 
 
 def functions_in(module: ir.Operation, name: str | None = None) -> Iterator[ir.Operation]:
-    """Yield the functions of a module, or those of this name."""
+    """Yield the functions of a module; with `name`, only the functions of this name."""
     for view in module.regions[0].blocks[0].operations:
         operation: ir.Operation = view.operation
         if operation.name == "func.func" and name in (None, symbol_name(operation)):
@@ -92,7 +92,7 @@ def enclosing_function_name(operation: ir.Operation) -> str:
 
 
 def called_function(call: ir.Operation) -> str:
-    """The name of the function that one of the `CALLS` calls."""
+    """The name of the function that an operation of `CALLS` calls."""
     return ir.FlatSymbolRefAttr(call.attributes[CALLS[call.name]]).value
 
 
@@ -114,7 +114,7 @@ def call_target(operation: ir.Operation) -> str:
 
 
 def attribute_text(attribute: ir.Attribute | None) -> str | None:
-    """The text of a string attribute, None for another; bytes that are not UTF-8 become "?"."""
+    """The text of a string attribute; None for other attributes; bytes not in UTF-8 become "?"."""
     if not isinstance(attribute, ir.StringAttr):
         return None
     data: bytes = ir.StringAttr(attribute).value_bytes
@@ -122,9 +122,9 @@ def attribute_text(attribute: ir.Attribute | None) -> str | None:
 
 
 def attribute_bytes(attribute: ir.Attribute | None) -> str | None:
-    """The bytes of a string attribute as text; surrogates represent those that are not UTF-8.
+    """The bytes of a string attribute as text; surrogates represent bytes that are not UTF-8.
 
-    None for another attribute.
+    None for other attributes.
     """
     if not isinstance(attribute, ir.StringAttr):
         return None

@@ -10,7 +10,7 @@ from jaxlib.mlir import ir
 _SCALAR_SLICE: Final = re.compile(
     r"^(\s*%[\w#:]+ = )stablehlo\.dynamic_slice (%[\w#]+), , sizes = \[\]", re.MULTILINE
 )
-"""A slice of a scalar, whose list of indices is empty. A line can't begin inside of a string."""
+"""A dynamic_slice of a scalar, printed with no indices. No line begins inside a string."""
 
 
 def module_text(module: ir.Module, *, locations: bool = False) -> str:

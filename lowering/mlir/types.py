@@ -103,7 +103,7 @@ def shape_of_type(value: ir.Type) -> ArrayShape | TokenShape:
 
 
 def is_of_other_elements(value: ir.Type) -> bool:
-    """Whether a type is a tensor of elements that XLA does not have."""
+    """Whether a type is a tensor whose element type XLA does not support."""
     if not isinstance(value, ir.RankedTensorType):
         return False
     return str(ir.RankedTensorType(value).element_type) not in _BY_TEXT

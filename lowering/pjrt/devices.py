@@ -85,7 +85,7 @@ def _available() -> str:
 
 
 def _name(target: jax.Device) -> str:
-    """Return the name of a device that `device` accepts: "cpu:0"."""
+    """Return the name of a device in the form that `device` accepts: "cpu:0"."""
     position = jax.local_devices(backend=target.platform).index(target)
     return f"{target.platform}:{position}"
 
@@ -152,7 +152,7 @@ def devices_for(
     """Return the devices on which a program with replicas and partitions runs.
 
     Args:
-        first: the first device, if they are not `listed`.
+        first: the first device, used if `listed` is None.
         listed: all devices, or None.
         num_replicas, num_partitions: the arguments of `compile`.
         op: the function that the user called.
@@ -240,7 +240,7 @@ def sharding_of(target: jax.Device) -> SingleDeviceSharding:
 
 
 class Target:
-    """The arrays of one shape with one sharding: properties that are computed once.
+    """The properties of arrays of one shape and one sharding, computed once.
 
     `lowering.running.shards` has the subclass for several devices.
 

@@ -63,8 +63,8 @@ class EntryLayouts:
         name: the computation's name.
         device: the device to run on; of several devices of one kind the first.
         parameters: the shapes of all arguments, tuples flattened.
-        requests: in the order of the arguments, then of the results; without those for arrays
-            without elements.
+        requests: the requests, arguments before results, without requests for arrays without
+            elements.
         code: the module's bytecode, for XLA.
     """
 
@@ -254,7 +254,7 @@ def _layout_when_put(leaf: ArrayShape | TokenShape, layout: Layout | None, devic
 
 
 def put_in_layout(array: jax.Array, layout: Layout) -> jax.Array:
-    """Return a copy of a jax.Array on its device, in another order and other tiles."""
+    """Return a copy of a jax.Array on its device, with this dimension order and these tiles."""
     major_to_minor = tuple(reversed(layout.minor_to_major))
     tiles = tuple(tile.dimensions for tile in layout.tiles)
     copy: jax.Array = array_layouts.put_in_layout(array, major_to_minor, tiles, array.sharding)

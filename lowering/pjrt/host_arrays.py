@@ -21,10 +21,10 @@ TRUNCATED_BY_JAX: Final = frozenset(map(np.dtype, ("f8", "i8", "u8", "c16")))
 
 
 def host_array(value: Any) -> np.ndarray[Any, Any] | None:
-    """Return NumPy arrays and scalars and dlpack objects as a NumPy array.
+    """Return a NumPy array, a NumPy scalar or a dlpack object as a NumPy array.
 
-    The array may share the memory of `value`. None for other values, and for dlpack objects that
-    the host can't read.
+    The array may share the memory of `value`. Return None for other values, and for dlpack objects
+    that the host can't read.
     """
     if isinstance(value, np.generic):
         return np.asarray(value)
@@ -56,12 +56,12 @@ def host_array(value: Any) -> np.ndarray[Any, Any] | None:
 def copy_numpy(values: Sequence[Any]) -> Sequence[Any] | None:
     """Copy the NumPy arrays among values that jaxlib transfers when it executes a program.
 
-    This is the fastest way to transfer them. But jaxlib may still read their memory while the
-    program runs, when the caller may already write to it.
+    Transfer by jaxlib is the fastest way. But jaxlib may read the memory of its arguments while the
+    program runs, when the caller may already write to the original arrays.
 
     Returns:
-        The arrays; `values` itself if none is a NumPy array; None if there is a value of another
-        type, an array that jaxlib would convert, or not enough memory.
+        The values with copied arrays; `values` itself if all are jax.Arrays; None if there is a
+        value of another type, an array that jaxlib would convert, or not enough memory.
     """
     arrays = []
     is_same = True

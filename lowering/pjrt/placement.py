@@ -99,7 +99,7 @@ _error: Final = functools.partial(error_of, ArgumentError, "device_put")
 
 
 def _check_complete(sharding: Sharding) -> Sharding:
-    """Refuse a sharding that does not determine the devices and the part of each."""
+    """Return a sharding; refuse it if it does not determine all devices and their parts."""
     spec: Any = getattr(sharding, "spec", ())
     try:
         devices = sharding.device_set
@@ -114,7 +114,7 @@ def _check_complete(sharding: Sharding) -> Sharding:
 
 
 def _parts(sharding: Sharding, sizes: tuple[int, ...]) -> dict[jax.Device, Any]:
-    """Return the index of the part of each device of this process."""
+    """Return, for each device of this process, the index of its part of the array."""
     kind = sharding.memory_kind
     first: Any = next(iter(sharding.device_set))
     default = first.default_memory().kind

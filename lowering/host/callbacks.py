@@ -114,7 +114,7 @@ class WaitTimes:
         return max(_MAX_WAIT - max(spent, default=0.0), 0.0)
 
     def add(self, device: Any, seconds: float, devices: Sequence[Any]) -> None:
-        """Record that a function of `device`, one of `devices`, ended and had waited `seconds`."""
+        """Record that a function of `device`, one of `devices`, ended after waiting `seconds`."""
         now = time.monotonic()
         with self.lock:
             for other in devices:
@@ -228,7 +228,7 @@ def raise_failure(error: BaseException) -> None:
 
 
 def _array_of(value: Any, shape: ArrayShape) -> np.ndarray[Any, Any] | str:
-    """Return `value` as an array of exactly this shape; if it is none, its description."""
+    """Return `value` as an array of exactly this shape, or a description of a mismatched value."""
     if type(value) in (bool, int, float, complex):
         if shape.rank:
             return f"the Python number {brief(value)}"

@@ -91,7 +91,7 @@ def _sharding_text(attribute: ir.Attribute | str) -> str:
 
 
 def of_all_leaves(leaf_attributes: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Combine the attributes of leaves to those of their tuple; None if no op can carry the result.
+    """Combine the attributes of leaves into attributes of a tuple; None if no op can carry these.
 
     Args:
         leaf_attributes: for each leaf, the attributes that the metadata of an op can carry.

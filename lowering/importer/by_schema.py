@@ -2,8 +2,8 @@
 
 A public op of the schema's opcode records the operation. Its parameters with the names of the
 schema's operands, or else its first parameters, take the operands. The schema names the parameters
-for its attributes and computations. Operations that do not match a public op in this
-way have a handwritten importer.
+for its attributes and computations. Operations that do not match a public op in this way have a
+handwritten importer.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _region(number: int, scope: Scope, _: ir.Operation) -> XlaComputation:
 def _function(name: str, scope: Scope, operation: ir.Operation) -> XlaComputation | None:
     """Return the computation of the function that the attribute `name` refers to.
 
-    The attribute may be a list of one function. Return None if there is no such function.
+    The attribute may be a list of one function. Return None if it is absent or empty.
     """
     symbols = scope.attribute(operation, name, ())
     if isinstance(symbols, str):
@@ -214,8 +214,8 @@ class SchemaImporter:
     def _split(self, count: int) -> list[int | slice]:
         """Return the index or slice of each positional argument in `count` operands.
 
-        A variadic group has a slice; if it is one operand and the parameter accepts an op, an
-        index.
+        A variadic group has a slice, or an index if it has one operand and the parameter accepts
+        an op.
         """
         variadic = sum(name.startswith("*") for name, _ in self._groups)
         size = (count - len(self._groups) + variadic) // max(variadic, 1)

@@ -1,4 +1,4 @@
-"""Importers of MHLO operations: jaxlib's converter writes HLO without StableHLO form as these."""
+"""Importers of MHLO operations: HLO that jaxlib's converter can't express in StableHLO."""
 
 from __future__ import annotations
 

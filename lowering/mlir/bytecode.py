@@ -313,7 +313,7 @@ class BytecodeWriter:
     def _sizes(self, types: Sequence[bytes]) -> Pieces:
         """The sizes of the encoded attributes and types, one group each.
 
-        Both groups are of the builtin dialect; the text of an entry has its dialect's prefix.
+        Both groups are of the builtin dialect; an entry in MLIR text names its own dialect.
         """
         pieces: Pieces = [reference(len(self._offsets)), reference(len(types))]
         for sizes in (self._offsets, [reference(len(text) << 1) for text in types]):

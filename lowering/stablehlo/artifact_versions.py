@@ -1,7 +1,8 @@
-"""The StableHLO version of a portable artifact: its names, and errors about what it can't express.
+"""The StableHLO version of a portable artifact: names, and errors for inexpressible modules.
 
-A version of StableHLO is read by itself and by later versions. A reader is often older than the
-writer, so an artifact is written for an older version where that can express the module.
+A reader supports artifacts of its own StableHLO version and of earlier ones. Readers are often
+older than the writer, so an artifact is written for an older version if that version can express
+the module.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def checked_version(op: str, version: Any) -> str | None:
 
     Args:
         op: the function that the user called, for messages.
-        version: such numbers; "minimum" or "current"; "4w" or "12w"; None is returned.
+        version: three numbers, such as "1.9.0"; "minimum" or "current"; "4w" or "12w"; or None,
+            which is returned.
 
     Raises:
         VersionError: `version` is none of these.
@@ -80,7 +82,7 @@ def first_newer(version: str, is_expressible: Callable[[str], bool]) -> str | No
 
 
 class _Cause(NamedTuple):
-    """What a version can't express, and the op that needs it; possibly empty texts."""
+    """The construct that a version can't express, and the op that needs it; texts, may be empty."""
 
     subject: str
     needed_by: str
@@ -93,8 +95,8 @@ def version_error(
 
     Args:
         module, name: the module and its name.
-        version: the version.
-        available: the first version that can express it, or None.
+        version: the version that can't express the module.
+        available: the first version that can express the module, or None.
         report: MLIR's report.
     """
     cause = _type_cause(module, version) or _operation_cause(module, report)
@@ -139,7 +141,7 @@ def _place(operation: ir.Operation) -> str:
 
 
 def _recorded_op(operation: ir.Operation) -> str:
-    """Return the public name of the op that became an operation, and its source line."""
+    """Return the public name and the source line of the op that an operation was lowered from."""
     opcode = next((s.opcode for s in SCHEMAS.values() if s.stablehlo == operation.name), None)
     names = [info.name for info in OPERATIONS.values() if info.opcode == opcode]
     name = opcode if opcode in names or not names else names[0]
@@ -167,7 +169,7 @@ def _type_cause(module: ir.Module, version: str) -> _Cause | None:
 
 
 def _values(module: ir.Module) -> Iterator[tuple[ir.Type, Callable[[], str]]]:
-    """Yield the types of @main's arguments and of all results, with what has them."""
+    """Yield the type of each argument of @main and each result, with a function that names it."""
     for function in functions_in(module.operation, "main"):
         attributes = function.attributes
         arguments = function.regions[0].blocks[0].arguments

@@ -65,10 +65,12 @@ _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def _dictionary_text(attribute: Any) -> str:
-    """Return the text of a dictionary: as `builder` writes it if this is equal, or as MLIR does.
+    """Return a dictionary as text: as `builder` writes it, or as MLIR prints it.
+
+    The former is only used if MLIR parses it as an equal dictionary.
 
     Raises:
-        XlaError: the text would not be the value, which is elsewhere in the file.
+        XlaError: the text refers to a resource of the file instead of containing the value.
     """
     text = str(attribute)
     if "dense_resource<" in _STRING.sub("", text):
@@ -268,7 +270,7 @@ CODECS: Final[dict[type[AttributeKind], Codec]] = {
         lambda _, a: _channel(a),
     ),
 }
-"""The codecs of the kinds that StableHLO has. A `Padding` is three attributes, see
+"""The codec of each kind of attribute in StableHLO. A `Padding` becomes three attributes; see
 `stablehlo_attributes`."""
 
 
@@ -306,8 +308,8 @@ def function_attributes(
     """Return the attributes of a StableHLO operation that name functions, as MLIR text.
 
     Args:
-        schema: of the op's opcode.
-        attributes: the op's.
+        schema: the schema of the op's opcode.
+        attributes: the attributes of the op.
         functions: the symbols of the functions, by computation.
     """
     written: dict[str, Attribute] = {}
@@ -346,7 +348,7 @@ def attribute_names(schema: Schema) -> tuple[str, ...]:
 def read_attributes(
     schema: Schema, attributes: Mapping[str, ir.Attribute] | ir.OpAttributeMap
 ) -> dict[str, Any]:
-    """Return the attributes of an op from those of a StableHLO operation.
+    """Convert the attributes of a StableHLO operation to the attributes of an op.
 
     An attribute that the operation does not have gets the value `absent` of its schema, or is
     omitted if the schema has no such value.

@@ -121,7 +121,10 @@ def _parts(source: ArrayShape, shape: ArrayShape) -> list[tuple[range, range]]:
 
 
 def _matches(source: ArrayShape, shape: ArrayShape, part: tuple[range, range]) -> bool:
-    """Return whether the result has one bounded dimension if the operand has some, else none."""
+    """Return whether a part of the result has as many bounded dimensions as it needs.
+
+    It needs one if the operand has any in this part, else none.
+    """
     old, new = part
     bounded = any(source.dynamic_dimensions[d] for d in old)
     return sum(shape.dynamic_dimensions[d] for d in new) == bounded

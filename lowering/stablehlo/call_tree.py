@@ -26,12 +26,12 @@ class CallTree:
     """The nesting of a function's arguments and results, and the leaves that its module takes.
 
     Attributes:
-        arguments: the jax.tree_util.PyTreeDef of the arguments: a tuple of those that are passed by
-            position, and a dict of those that are passed by name.
+        arguments: the jax.tree_util.PyTreeDef of the arguments: a tuple of the positional
+            arguments, and a dict of the keyword arguments.
         results: the PyTreeDef of the result.
         used: the numbers of the leaves that @main takes.
         argument_tokens, result_tokens: the numbers of tokens before the leaves.
-        is_tuple: whether the program returns a tuple: not exactly one array.
+        is_tuple: whether the program returns a tuple; False if it returns exactly one array.
     """
 
     arguments: Any
@@ -42,10 +42,10 @@ class CallTree:
     is_tuple: bool
 
     def flatten(self, name: str, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> list[Any]:
-        """Return the arguments of @main for those of the function.
+        """Flatten the function's arguments to the arguments of @main.
 
         Raises:
-            ArgumentError: they are nested otherwise; names the path of the first difference.
+            ArgumentError: the nesting differs; the message has the path of the first difference.
         """
         passed = (args, dict(by_name))
         try:
@@ -62,7 +62,7 @@ class CallTree:
         return [None] * self.argument_tokens + [leaves[number] for number in self.used]
 
     def nest(self, result: Any) -> Any:
-        """Return the function's result for that of the program."""
+        """Nest the program's result like the function's result."""
         values = result[self.result_tokens :] if self.is_tuple else (result,)
         return self.results.unflatten(values)
 
@@ -150,7 +150,7 @@ def _first_difference(expected: Any, got: Any, path: tuple[Any, ...]) -> tuple[s
 
 
 def _one_level(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
-    """Return the parts of a node with their keys, and the structure of the node alone."""
+    """Return the children of a node with their keys, and the structure of the node alone."""
     return jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda node: node is not tree)
 
 

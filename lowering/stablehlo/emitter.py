@@ -226,7 +226,7 @@ class Emitter:
         return values
 
     def _add_regions(self, regions: Sequence[RegionLike]) -> None:
-        """Add the places of the regions of an operation."""
+        """Append a placeholder for each region of an operation."""
         pieces, places = self._pieces, self._places
         pieces.append(reference(len(regions) << 1))
         self._positions += range(len(pieces), len(pieces) + len(regions))

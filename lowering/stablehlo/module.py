@@ -69,9 +69,9 @@ class StablehloModule:
         module: the MLIR module. To create operations of other dialects (arith, shape) in it, call
             ``module.context.load_all_available_dialects()`` first.
         program_shape: the parameters and the result of the computation, tuples nested.
-        functions: the Python functions that it calls; files and text do not contain them.
-        platforms: those of a `jax.export.Exported` for several: the first argument of @main is the
-            number of one of them, which `compile` passes.
+        functions: the Python functions that the module calls; files and text do not contain them.
+        platforms: the platforms of a `jax.export.Exported` for several platforms. The first
+            argument of @main is then the number of a platform, which `compile` sets.
         tree: the nesting of a jax function's arguments and results; `save` does not write it.
 
     Example:
@@ -168,7 +168,7 @@ class StablehloModule:
         extension("lowering.legalize", "prepare_artifact", copy, self.name)
 
     def verify(self) -> None:
-        """Run MLIR's verifier; `lower` and `load` have done so.
+        """Run MLIR's verifier; `lower` and `load` return verified modules.
 
         Raises:
             LoweringError: an operation violates a rule of its dialect.
@@ -191,8 +191,8 @@ class StablehloModule:
             version: the StableHLO version to write (see `artifact`); for .stablehlo only.
 
         Raises:
-            ModuleFileError: another suffix; the module calls a Python function; or the file cannot
-                be written.
+            ModuleFileError: `path` has another suffix; the module calls a Python function; or the
+                file cannot be written.
             VersionError: `version` is not a supported version, or cannot express an operation.
 
         Example:
@@ -557,7 +557,7 @@ def _check_leaves(what: str, nested: list[Shape], flat: list[_Leaf], path: str |
 
 
 def read_name(name: str, shape: Shape) -> str | None:
-    """Return the parameter name that `load` reads from its arguments; None if it has none."""
+    """Return the name that `load` infers for a parameter from its leaves; None without leaves."""
     names = [f"{name}{path}" for path in leaf_paths(shape)]
     return _parameter_name([*names], shape, 0) if names else None
 

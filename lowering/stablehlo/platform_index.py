@@ -1,7 +1,7 @@
 """The argument of a module for several platforms that selects one of them.
 
-`jax.export.export(f, platforms=["cpu", "cuda"])` writes one module for both. The first argument of
-its @main is the number of the platform that it runs on.
+`jax.export.export(f, platforms=["cpu", "cuda"])` exports one module for both platforms. The
+first argument of its @main is the number of the platform that the module runs on.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def has_platform_index(module: ir.Module) -> bool:
 
 
 def for_platform(source: StablehloModule, device: jax.Device) -> StablehloModule:
-    """Return a module whose number of the platform is that of a device; `source` if it has none.
+    """Return the module for a device's platform; `source` if it has no platform argument.
 
     Raises:
-        CompileError: the module is for other platforms.
+        CompileError: the module does not support the device's platform.
     """
     if not source.platforms or not has_platform_index(source.module):
         return source
@@ -79,7 +79,7 @@ def _set_index(main: ir.Operation, index: int, context: ir.Context) -> None:
 
 
 def _name_in_jax(device: jax.Device) -> str:
-    """Return the platform by jax's name in exports, which has no "gpu"."""
+    """Return jax.export's name of a device's platform: "cuda" or "rocm" instead of "gpu"."""
     if device.platform != "gpu":
         return str(device.platform)
     version = "" if topologies.is_absent(device) else versions.platform_version(device)

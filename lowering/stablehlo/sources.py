@@ -1,4 +1,4 @@
-"""Read a module from what a caller has: a file, text, bytes, or an object of jax.
+"""Read a module from a file, text, bytes, or an object of jax.
 
 `load`, `to_computation`, `compile`, `interpret` and `compare` accept the same sources.
 """
@@ -32,7 +32,7 @@ ModuleSource: TypeAlias = (
     "StablehloModule | Exported | jax.stages.Lowered | jax.stages.Traced | ir.Module | Buffer | "
     "str | os.PathLike[str]"
 )
-"""What a module can be read from; see `load`."""
+"""The types of sources that `load` reads."""
 
 _TEXT: Final = re.compile(r"\n|\b(?:module|func\.func|HloModule|ENTRY)\b.*\{")
 
@@ -60,14 +60,14 @@ def load(source: ModuleSource) -> StablehloModule:
     a helper process first, which takes some tenths of a second.
 
     A module from an object of jax keeps the nesting of the function's arguments and results:
-    `lowering.compile` returns an executable that is called as the function is, with arguments that
-    it does not use too, and by name where they were by name. Files and bytes do not keep it, even
-    those of `Exported.serialize`: pass ``jax.export.deserialize(data)``, or flat arguments, without
-    those that are not used. `interpret`, `compare` and replicas take flat arguments.
+    `lowering.compile` returns an executable that is called like the function, including unused
+    arguments and keyword arguments. Files and bytes, also of `Exported.serialize`, do not keep the
+    nesting: load ``jax.export.deserialize(data)`` instead, or pass flat arguments without the
+    unused ones. `interpret`, `compare` and replicas take flat arguments.
 
-    For an `Exported` for several platforms, also a serialized one, `lowering.compile` sets the
-    first argument of @main, the number of the platform. It is a parameter of other modules for
-    several platforms.
+    The first argument of @main in a module for several platforms is the number of the platform.
+    `lowering.compile` sets it for an `Exported`, also a serialized one. In other modules it is an
+    ordinary parameter.
 
     Args:
         source: the path of a file; the content of a file as bytes or text (a string is text if it

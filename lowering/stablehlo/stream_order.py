@@ -1,7 +1,8 @@
 """Check that the infeeds, and the outfeeds, of each computation are ordered.
 
-The document requires that each depends, directly or through other values, on the one before. An op
-that applies computations with infeeds (a loop, a call, a conditional) counts as one infeed.
+XLA's Operation Semantics require that each infeed depends on the previous one, directly or through
+other values; likewise each outfeed. An op that applies computations with infeeds (a loop, a
+call, a conditional) counts as one infeed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def check_order(computation: XlaComputation, called: tuple[XlaComputation, ...])
         called: the computations that are called and applied, callees before their callers.
 
     Raises:
-        LoweringError: two of them are unordered.
+        LoweringError: two infeeds, or two outfeeds, are unordered.
     """
     for stream in ("infeed", "outfeed"):
         with_stream: set[XlaComputation] = set()
@@ -29,7 +30,7 @@ def check_order(computation: XlaComputation, called: tuple[XlaComputation, ...])
 
 
 def _check(computation: XlaComputation, stream: str, with_stream: set[XlaComputation]) -> bool:
-    """Check one computation and return whether it has such ops."""
+    """Check one computation, and return whether it contains ops of `stream`."""
     # Ops are recorded after their operands, so the only possible order is that of recording: each
     # op must depend on all `count` ops before it.
     previous: XlaOp | None = None

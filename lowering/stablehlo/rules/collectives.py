@@ -27,8 +27,10 @@ def check_layout(op: XlaOp) -> None:
 
 
 def _is_empty(operand: XlaOp, dimension: int) -> bool:
-    """Return whether an operand is empty along a dimension, along which StableHLO refuses to
-    gather or scatter."""
+    """Return whether an operand has size 0 along a dimension.
+
+    StableHLO refuses to gather or scatter along such a dimension.
+    """
     return as_array(operand.shape).dimensions[dimension] == 0
 
 
@@ -39,8 +41,10 @@ def _for_each_operand(
     dimension: int,
     emit: Callable[[ArrayShape, Value], Value],
 ) -> Value:
-    """Emit an operation for each operand; a constant for an operand that is empty along
-    `dimension`, whose result is empty."""
+    """Emit an operation for each operand.
+
+    For an operand that is empty along `dimension`, emit the empty result as a constant.
+    """
     shapes = op.shape.elements if isinstance(op.shape, TupleShape) else (op.shape,)
     values = [
         filled(ctx, as_array(shape), 0)
@@ -67,7 +71,7 @@ def all_gather(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
 
 @rule("reduce_scatter")
 def reduce_scatter(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    """Emit an operation for each array, as StableHLO's takes one."""
+    """Emit an operation for each array, since StableHLO's operation takes one array."""
     check_layout(op)
     attributes = attributes_of(op)
 

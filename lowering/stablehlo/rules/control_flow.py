@@ -55,8 +55,8 @@ def _need_same(
 ) -> None:
     """Check that a value has the shape that a computation requires, or can be converted to it.
 
-    XLA and shape inference compare sizes, and StableHLO also which of them are bounds. A size that
-    is unbounded in one of the shapes is converted.
+    XLA and shape inference compare sizes; StableHLO also compares which sizes are bounds. A value
+    can be converted if the sizes differ only where one of them is unbounded.
     """
     if shape is expected:
         return
@@ -223,7 +223,7 @@ def check_state(op: XlaOp) -> None:
 
 
 def _has_other_sizes(op: XlaOp) -> bool:
-    """Return whether a loop's computations have other unbounded sizes than its state."""
+    """Return whether a loop's computations and its state differ in which sizes are unbounded."""
     condition, body = op.attributes["condition"], op.attributes["body"]
     shapes = condition.parameters[0].shape, body.parameters[0].shape, body.root.shape
     return any(shape is not op.shape for shape in shapes)

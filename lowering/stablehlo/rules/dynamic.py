@@ -26,7 +26,7 @@ _SIZE = intern_array(pt.s32, ())
 
 @rule("dynamic_reshape")
 def dynamic_reshape(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    """Emit the sizes as one array. Without sizes the op is a reshape to a scalar."""
+    """Emit a dynamic_reshape with the sizes as one vector; a reshape if the result is a scalar."""
     shape = as_array(op.shape)
     if not shape.rank:
         return ctx.value("stablehlo.reshape", shape, operands)
@@ -35,7 +35,7 @@ def dynamic_reshape(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
 
 @rule("reshape", when=is_bounded_reshape)
 def bounded_reshape(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    """Emit a dynamic_reshape: StableHLO's reshape has one bounded size at most."""
+    """Emit a dynamic_reshape: StableHLO's reshape supports at most one bounded size."""
     source, shape = as_array(op.operands[0].shape), as_array(op.shape)
     sizes = []
     for size in reshaped_sizes(source, shape) or ():
@@ -57,7 +57,7 @@ def _reaches_an_unbounded_size(op: XlaOp) -> bool:
 
 @rule("slice", when=_reaches_an_unbounded_size)
 def unbounded_slice(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    """Emit a slice with its indices as operands: a limit is an unbounded size."""
+    """Emit a slice with its indices as operands, because a limit is an unbounded size."""
     shape = as_array(op.shape)
     vector = intern_array(pt.s32, (shape.rank,))
     limits = [
@@ -72,9 +72,9 @@ def unbounded_slice(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
 
 
 def resized(ctx: Emitter, value: Value, source: ArrayShape, shape: ArrayShape) -> Value:
-    """Emit the same array in a type in which other sizes are unbounded.
+    """Convert an array from type `source` to `shape`; they differ in which sizes are unbounded.
 
-    The sizes of both are equal at run time.
+    The sizes at run time are equal.
     """
     sizes = []
     for dimension in range(shape.rank):
@@ -104,7 +104,7 @@ def _joined(ctx: Emitter, sizes: list[Value]) -> Value:
 def bounded_broadcast(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     """Broadcast to the bounds, and set the sizes.
 
-    StableHLO's broadcast_in_dim has one bounded size at most.
+    StableHLO's broadcast_in_dim supports at most one bounded size.
     """
     source, shape = as_array(op.operands[0].shape), as_array(op.shape)
     value = _resized(ctx, operands[0], source, {})
@@ -119,7 +119,7 @@ def bounded_broadcast(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
 
 
 def _resized(ctx: Emitter, value: Value, shape: ArrayShape, sizes: dict[int, Value]) -> Value:
-    """Emit a value with these sizes of some dimensions, and the bounds of the others."""
+    """Set the sizes in `sizes`; the sizes of other bounded dimensions become their bounds."""
     bounded = list(shape.dynamic_dimensions)
     for dimension, bound in enumerate(shape.dimensions):
         if bounded[dimension] or dimension in sizes:

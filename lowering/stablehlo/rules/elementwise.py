@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def stochastic_convert(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     """Round at random to signed integers, as XLA expands HLO's stochastic-convert.
 
-    StableHLO has no such operation. XLA's expansion of MHLO's is used for bounded sizes, which
-    constants can't have; compiling to other types is refused. Floats of less than 32 bits are
-    computed in f32, which can represent 2 to the number of random bits.
+    StableHLO has no such operation. MHLO's operation is emitted for bounded sizes, because
+    constants can't have them, and for other types, which compiling refuses. Floats of less than 32
+    bits are computed in f32, which can represent 2 to the number of random bits.
     """
     value, random = operands
     shape, real, bits = map(as_array, (op.shape, op.operands[0].shape, op.operands[1].shape))

@@ -57,7 +57,7 @@ def infeed(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
 
 
 def _with_tokens(shape: Shape, values: list[Value], token: Value) -> Value:
-    """Return the values with the nesting of `shape`, and the token for each of its tokens."""
+    """Nest `values` like `shape`, with `token` in the place of each token."""
     arrays = iter(values)
     flat = (token if isinstance(leaf, TokenShape) else next(arrays) for leaf in leaves(shape))
     return unflatten(shape, flat)
@@ -81,7 +81,7 @@ def outfeed(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
 
 @check("send", "recv")
 def check_transfer(op: XlaOp) -> None:
-    """Check that the transferred array has static sizes and at most an order of dimensions."""
+    """Check that the array has static sizes, and that its layout is only an order of dimensions."""
     _need_static(op, op.attributes["data_shape"])
     need_orders(op, op.attributes["data_shape"])
 
@@ -129,7 +129,7 @@ def _add_layouts(
     """Add the layouts of operands and results, by default row-major.
 
     XLA chooses the layouts of a custom call without layouts, depending on the ops around it, and
-    does not pass them to the function.
+    does not pass its choice to the function.
     """
     operands = op.attributes["operand_shapes_with_layout"]
     if operands is None:
@@ -147,7 +147,7 @@ def _add_layouts(
 
 
 def _have_orders(*shapes: Shape) -> bool:
-    """Return whether an array has several dimensions, and so several orders in memory."""
+    """Return whether any array has several dimensions, so that it has several possible layouts."""
     return any(
         isinstance(leaf, ArrayShape) and leaf.rank > 1 for shape in shapes for leaf in leaves(shape)
     )
@@ -175,7 +175,7 @@ def _leaf_number(shape: Shape, index: tuple[int, ...]) -> int:
 
 @rule("python_call")
 def python_call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    """Emit a custom call with the function's name, and its number among those of the module."""
+    """Emit a custom call with the function's name, and its number among the module's functions."""
     recorded = op.attributes
     function = PythonFunction(
         recorded["function"], recorded["name"], tuple(o.shape for o in op.operands), op.shape

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @rule("rng")
 def rng(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    """Emit an rng, whose sizes are an operand."""
+    """Emit an rng operation, which takes the sizes of its result as an operand."""
     shape = as_array(op.shape)
     sizes = constant(ctx, intern_array(pt.s64, (shape.rank,)), shape.dimensions)
     return ctx.value("stablehlo.rng", shape, [*operands, sizes], attributes_of(op))

@@ -1,6 +1,6 @@
 """The lowering of each opcode: one operation by its schema, or a rule.
 
-Most opcodes become the operation that their schema names, with its attributes and regions. Those
+Most opcodes become the operation that their schema names, with its attributes and regions. Opcodes
 that StableHLO can't always express have a rule: a function of the emitter, the op and its operands'
 values that returns the op's value.
 """
@@ -42,12 +42,12 @@ class Region(NamedTuple):
 
 
 RegionLike = XlaComputation | Region
-"""A computation is the block whose arguments are its parameters."""
+"""A region; a computation is a region whose block arguments are its parameters."""
 
 RULES: Final[dict[str, Rule]] = {}
 
 EXCEPTIONS: Final[dict[str, Callable[[XlaOp], bool]]] = {}
-"""For an opcode whose rule is only for some ops: the ops that need the rule."""
+"""For an opcode whose rule is only for some ops: a function that selects these ops."""
 
 CHECKS: Final[dict[str, Callable[[XlaOp], None]]] = {}
 """For an opcode that needs no rule: a function that raises if StableHLO can't express an op."""
@@ -89,5 +89,6 @@ def rule(opcode: str, *, when: Callable[[XlaOp], bool] | None = None) -> Callabl
 check = registrar(CHECKS)
 """Register the decorated function as the check of opcodes that have no rule.
 
-It may depend only on what `when` of a rule may depend on.
+Like `when` of a rule, it may depend only on the op's shape and attributes, and on the shape of its
+first operand.
 """

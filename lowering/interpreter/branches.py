@@ -39,7 +39,7 @@ def _replace(operation: ir.Operation) -> None:
 
 
 def _selected(operation: ir.Operation, count: int, at: ir.InsertionPoint) -> Any:
-    """The number of the selected branch."""
+    """Emit the number of the selected branch."""
     operand, last = operation.operands[0], _index(count - 1, at)
     if operation.name == "stablehlo.if":
         return _create("select", last.type, [operand, _index(0, at), last], at)
@@ -53,7 +53,7 @@ def _selected(operation: ir.Operation, count: int, at: ir.InsertionPoint) -> Any
 def _loop(
     branch: ir.Block, is_selected: Any, values: list[Any], at: ir.InsertionPoint
 ) -> list[Any]:
-    """The results of a branch if it is selected, else `values`."""
+    """Emit a loop that returns the results of a branch if it is selected, else `values`."""
     carried = [is_selected, *values]
     types = [value.type for value in carried]
     locations = [ir.Location.current] * len(types)
@@ -80,7 +80,7 @@ def _index(value: int, at: ir.InsertionPoint) -> Any:
 
 
 def _placeholder(value_type: ir.Type, at: ir.InsertionPoint) -> Any:
-    """Any value of a type."""
+    """Emit an arbitrary value of a type."""
     if str(value_type) == _TOKEN:
         return _create("after_all", value_type, [], at)
     element = str(ir.RankedTensorType(value_type).element_type)

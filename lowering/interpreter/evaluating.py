@@ -378,7 +378,7 @@ def _crash_error(
 def _crashing_op(
     program: Program, arguments: Sequence[Array], timeout: float | None
 ) -> XlaOp | None:
-    """Return the op of the computation itself that crashes the interpreter, by bisection."""
+    """Find the op of the computation itself that crashes the interpreter, by bisection."""
     if not isinstance(program, XlaComputation):
         try:
             program = to_computation(program)

@@ -53,7 +53,7 @@ class _Normalization:
         return self.builder(name, array_of(operands[0]), operands)
 
     def sum(self, value: Value) -> Value:
-        """The sums for each feature."""
+        """Return the sum of `value` for each feature."""
         return self.builder.reduced(value, self.reduced, 0, "add")
 
     def deviation(self, variance: Value) -> Value:
@@ -69,7 +69,7 @@ class _Normalization:
         return self.apply("add", scaled, self.broadcast(offset))
 
     def results(self, *values: Value) -> list[Value]:
-        """The values in the element type of the operation."""
+        """Convert values to the element type of the operation."""
         return [self.builder.converted(value, self.element_type) for value in values]
 
 

@@ -1,8 +1,8 @@
 """Expand Fourier transforms for the interpreter.
 
-Its own implementation adds up all terms in the element type, so that its error grows with the
-length, and fails on real numbers before jaxlib 0.12. The expansion splits the length into its prime
-factors, and computes in c128.
+The interpreter's implementation adds up all terms in the element type, so that its error grows with
+the length, and fails on real numbers before jaxlib 0.12. The expansion splits the length into its
+prime factors, and computes in c128.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ _CONTRACT: Final = (
 
 @rewrite("stablehlo.fft", platforms=(INTERPRETER,))
 def fft(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Transform along each dimension: real numbers first along the last one, to real ones last."""
+    """Transform along each dimension.
+
+    The last dimension comes first, except for a real result."""
     result = array_of(operation.results[0])
     if not result.is_static or not has_full_lengths(operation):
         return None

@@ -141,7 +141,7 @@ def ask(
 
     Args:
         pieces: the bytecode of a module; the elements of each argument.
-        probing: whether it has probes.
+        probing: whether the module has probes.
         timeout: the time limit in seconds; None for no limit.
 
     Returns:
@@ -149,7 +149,8 @@ def ask(
 
     Raises:
         HelperCrashError: the interpreter aborted. The next call starts another process.
-        HelperTimeoutError: it exceeded `timeout`; likewise.
+        HelperTimeoutError: the interpreter exceeded `timeout`. The next call starts another
+            process.
         ExecutionError: the interpreter refused the module.
     """
     request = list(pieces)

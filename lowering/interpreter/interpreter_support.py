@@ -79,7 +79,7 @@ def interpreter_bytecode(module: StablehloModule) -> bytes:
 
 
 def is_unsupported(op: XlaOp) -> bool:
-    """Return whether the interpreter does not support an op or one in its computations."""
+    """Return whether the interpreter does not support an op, or an op in its computations."""
     opcodes = {op.opcode}
     for called in op.called_computations:
         for computation in (called, *called.called_computations()):

@@ -1,9 +1,9 @@
 """The tolerances of recorded ops and computations.
 
 A schema has the tolerance of its op as data (`builder.schema.tolerance`), and
-`lowering.legalize.accuracy` has what a platform computes less accurately. The tolerance of an op
-that applies computations is the sum of tolerances along the longest path through them, times the
-number of applications for one element.
+`lowering.legalize.accuracy` has the ops that a platform computes less accurately. The tolerance of
+an op that applies computations is the sum of tolerances along the longest path through them, times
+the number of applications for one element.
 """
 
 from __future__ import annotations

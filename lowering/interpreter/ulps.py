@@ -25,8 +25,8 @@ FAR: Final = float("inf")
 def distances(a: Array, b: Array) -> Array:
     """Return the distance of each pair of elements, as f64.
 
-    That of complex numbers is the larger distance of their parts. Two NaNs have distance 0; a NaN
-    and a number have an infinite distance.
+    The distance of complex numbers is the larger distance of their parts. Two NaNs have distance 0;
+    a NaN and a number have an infinite distance.
 
     Args:
         a, b: arrays of the same shape and element type.
@@ -78,8 +78,8 @@ def _is_nan(values: Array) -> Array:
 def in_units_of(a: Array, b: Array, size: float) -> Array:
     """Return the distance of each pair of elements in ulps of the number `size`, as f64.
 
-    For larger numbers it is that of `distances`. Smaller numbers are closer together than a sum
-    with terms of magnitude `size` can distinguish.
+    Larger numbers have the distance that `distances` returns. Smaller numbers are closer together
+    than a sum with terms of magnitude `size` can distinguish.
     """
     element_type = pt.from_dtype(a.dtype)
     if element_type.is_complex:
@@ -103,10 +103,10 @@ def _step(element_type: PrimitiveType, size: float) -> float:
 def complex_distances(a: Array, b: Array, size: float = 0.0) -> Array:
     """Return the magnitude of the difference of each pair of complex numbers, as f64.
 
-    It is in ulps of the largest part of both, or of `size` if that is larger. An infinite part
-    counts as the number after the largest. A number with a NaN has distance 0 from numbers that
-    are not finite, because implementations differ in the products of infinities; and an infinite
-    distance from finite numbers.
+    The unit is the ulp of the largest part of both numbers, or of `size` if that is larger. An
+    infinite part counts as the number after the largest. A number with a NaN has distance 0 from
+    numbers that are not finite, because implementations differ in the products of infinities; and
+    an infinite distance from finite numbers.
 
     Args:
         a, b: complex arrays of the same shape and element type.

@@ -1,7 +1,7 @@
 """The code of the helper process: runs StableHLO's reference interpreter for requests from a pipe.
 
 It imports neither jax nor most of this library, so that the process starts fast. It reads requests
-from its standard input, and ends with it.
+from its standard input, and exits when that ends.
 
 MLIR's Python bindings can't return elements of some types (complex numbers, bf16, the small types).
 Operations at the end of `@main` convert these to integers, or to real and imaginary parts; the
@@ -187,7 +187,7 @@ def _exchangeable(value: Any, at: ir.InsertionPoint, *, is_file: bool = False) -
     """Convert a value to element types that MLIR's bindings support, preserving the bits.
 
     Args:
-        is_file: whether it is for a file of the interpreter, which does not support i1.
+        is_file: whether the result is for a file of the interpreter, which does not support i1.
     """
     tensor = ir.RankedTensorType(value.type)
     text = str(tensor.element_type)

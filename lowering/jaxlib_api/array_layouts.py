@@ -51,7 +51,7 @@ def parameter_tilings(loaded: Any) -> list[str] | None:
 
 
 def result_tilings(loaded: Any) -> list[str] | None:
-    """Return the GSPMD shardings of the results; that of the empty tuple if there are none."""
+    """Return the GSPMD shardings of the results; without results, that of the empty tuple."""
     return _tilings(loaded.get_output_shardings())
 
 

@@ -87,11 +87,11 @@ def decomposed(module: ir.Module | ir.Operation, version: str | None = None) -> 
 
 
 def refined(module: ir.Module) -> bytes:
-    """Refine the dynamic sizes of a module that follow from those of @main's arguments.
+    """Replace the dynamic sizes of a module that follow from the sizes of @main's arguments.
 
-    Return its bytecode. Functions are inlined and size computations are folded, so operations that
-    query or take sizes become static. Custom calls of @shape_assertion are checked and removed.
-    Unknown sizes remain dynamic.
+    Return the new module's bytecode. Functions are inlined and size computations are folded, so
+    operations that query or take sizes become static. Custom calls of @shape_assertion are checked
+    and removed. Unknown sizes remain dynamic.
 
     Raises:
         ValueError: sizes contradict each other, or an assertion fails; the text is the report.

@@ -46,7 +46,7 @@ def compile_options(
         level: the optimization level of XLA's backend and passes, 0 to 3; None is XLA's default.
         shardy: whether Shardy partitions the program instead of GSPMD. Each ignores the
             annotations of the other.
-        free_results: for each result, whether XLA may choose its sharding if it is partitioned.
+        free_results: for each result of a partitioned program, whether XLA may choose its sharding.
     """
     options = xla_client.CompileOptions()
     options.num_replicas = num_replicas

@@ -31,12 +31,12 @@ def deserialize(devices: Sequence[Any], content: bytes, options: Any) -> Any:
     Damaged or other bytes may crash jaxlib, and the code in them is executed.
 
     Args:
-        devices: devices of the same kind as those that it was compiled for.
+        devices: devices of the kind that the executable was compiled for.
         content: the bytes.
         options: the result of `compile_options` for the same devices.
 
     Raises:
-        ValueError: jaxlib refuses it; the text is its report.
+        ValueError: jaxlib refuses the bytes; the text is jaxlib's report.
     """
     initialize_lapack(content)
     try:
@@ -71,11 +71,11 @@ def device_shapes(loaded: Any) -> tuple[list[str], list[str]]:
 def compiled_counts(content: bytes) -> tuple[int, int] | None:
     """Return the numbers of replicas and partitions that a serialized executable is for.
 
-    jaxlib writes a header with its length in front, and two messages of protocol buffers in
-    another: the executable, and the options of the compiler.
+    jaxlib writes a header after its length, then a protocol buffer that contains two others: the
+    executable, and the compile options.
 
     Returns:
-        The numbers; None if jaxlib has written another format.
+        The numbers; None if the bytes have another format.
     """
     try:
         length, begin = _varint(content, 0)
@@ -93,7 +93,7 @@ def compiled_counts(content: bytes) -> tuple[int, int] | None:
 
 
 _OPTIONS_KEY: Final = 2 << 3 | 2
-"""Field 2, which has a length."""
+"""The key of field 2 with wire type 2: the length precedes the value."""
 
 
 def _varint(content: bytes, begin: int) -> tuple[int, int]:

@@ -70,7 +70,7 @@ _ONLY_LEAVES: Final[Any] = jax_extension.pytree.PyTreeRegistry(
     enable_list=False,
     enable_dict=False,
 )
-"""Flattens no argument, not even a tuple: the Python function receives other values."""
+"""Treats containers, even tuples, as leaves; calls with such arguments run the Python function."""
 
 _MAX_SIGNATURES: Final = 16
 """The number of argument signatures that a function caches."""
@@ -105,7 +105,7 @@ def call_data(
 def tree_caller(
     name: str, capacity: int, otherwise: Callable[..., tuple[Any, Any]]
 ) -> Callable[..., Any]:
-    """Return a function of nested arguments with the call path of jax.jit's functions.
+    """Return a function of nested arguments that jaxlib calls like a function of jax.jit.
 
     jaxlib flattens the arguments like jax.tree_util and computes a signature of the structure and
     the arrays (see `direct_caller`). If `otherwise` has returned a `call_data` for an equal
@@ -115,7 +115,7 @@ def tree_caller(
         name: the name for jax's profiler.
         capacity: the number of signatures to cache.
         otherwise: returns the result, and the `call_data` to execute all calls of this signature
-            with the arrays unchanged; None if there is none.
+            with the arrays unchanged, or None.
     """
     registry = jax_extension.pytree.default_registry()
     return _fast_caller(name, capacity, registry, otherwise)
@@ -132,8 +132,8 @@ def direct_caller(
 ) -> Callable[..., Any]:
     """Return a function that executes a LoadedExecutable of one device like jax.jit's.
 
-    jaxlib computes a signature of the arguments: type, sizes, sharding, whether it is committed,
-    memory layout; whether an array has been deleted is part of it. If an equal signature is cached,
+    jaxlib computes a signature of the arguments: the type, sizes, sharding and memory layout of
+    each array, and whether it is committed or deleted. If an equal signature is cached,
     jaxlib executes the program without running Python. Else it calls `otherwise`.
 
     Args:

@@ -9,7 +9,7 @@ from lowering.jaxlib_api.native import jax_extension, xla_client
 
 
 def put(array: Any, aval: Any, sharding: Any, device: Any) -> Any:
-    """Copy a NumPy array to `device`; it may be modified right afterwards.
+    """Copy a NumPy array to `device`; the NumPy array may be modified right afterwards.
 
     Args:
         array: a C-contiguous NumPy array of exactly the shape and dtype of `aval`.
@@ -51,8 +51,8 @@ is_deleted: Final[Callable[[Any], bool]] = array_type.is_deleted
 def memory_of(array: Any) -> int:
     """Return a number that is equal for jax.Arrays that share their memory.
 
-    For an array on several devices it is that of the first device of this process. Empty and
-    deleted arrays, and those on platforms without addresses, share no memory.
+    For an array on several devices, the memory is that on the first device of this process. Empty
+    and deleted arrays, and those on platforms without addresses, share no memory.
     """
     if array.size and not array.is_deleted():
         try:

@@ -1,4 +1,4 @@
-"""What a jax.stages.Lowered has besides its module; jax keeps it in private attributes."""
+"""Data of a jax.stages.Lowered besides its module, from private attributes of jax."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def read_module(context: ir.Context, source: str | bytes) -> ir.Module:
 
 
 def try_bytecode(source: bytes) -> bytes:
-    """Read and print a module, which may crash the process; return nothing.
+    """Read and print a module, which may crash the process; return no bytes.
 
     Raises:
         UnreadableModuleError: MLIR refuses it.
@@ -147,7 +147,7 @@ def try_bytecode(source: bytes) -> bytes:
 
 
 def try_text(source: bytes) -> bytes:
-    """Read a module in text, which may crash the process; return nothing.
+    """Read a module in text, which may crash the process; return no bytes.
 
     Raises:
         UnreadableModuleError: MLIR refuses it.
@@ -207,7 +207,7 @@ class _Pieces:
 def elements_attribute(elements: Any, tensor_type: ir.Type) -> ir.Attribute:
     """Return an attribute with the elements in a NumPy array of bytes (for i1 one per element).
 
-    MLIR does not check that their number matches the type.
+    MLIR does not check that the number of elements matches the type.
     """
     if str(ir.RankedTensorType(tensor_type).element_type) == "i1":
         elements = elements.view("bool")
@@ -216,7 +216,7 @@ def elements_attribute(elements: Any, tensor_type: ir.Type) -> ir.Attribute:
 
 
 def without_locations(module_bytecode: bytes) -> bytes:
-    """Return bytecode without locations, equal for modules that differ only in these."""
+    """Return bytecode without locations, equal for modules that differ only in locations."""
     context = new_context()
     module = ir.Module.parse(module_bytecode, context)
     passes: Any = importlib.import_module("jaxlib.mlir.passmanager")

@@ -1,4 +1,4 @@
-"""Devices of a topology, for which XLA compiles although they are not present."""
+"""Devices of a topology: XLA compiles for them although they are not present."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def topology_devices(platform: str, name: str, settings: Mapping[str, str]) -> l
 
     Raises:
         NotImplementedError: the plugin is not installed, or does not support topologies.
-        ValueError: the plugin refuses it; the text is its report.
+        ValueError: the plugin refuses the topology; the text is the plugin's report.
     """
     topologies: Any = importlib.import_module("jax.experimental.topologies")
     try:

@@ -88,7 +88,7 @@ def number_at(data: bytes, at: int, end: int) -> tuple[int, int]:
     """Return the variable-width integer at a position, and the position after it.
 
     Raises:
-        IndexError: it extends beyond `end`.
+        IndexError: the integer extends beyond `end`.
     """
     if at >= end:
         raise IndexError
@@ -103,10 +103,10 @@ def number_at(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def sizes_add_up(data: bytes) -> bool:
-    """Return whether bytecode has a size for each attribute and type, and these fit their section.
+    """Return whether bytecode has a size for each attribute and type, and the sizes fit.
 
-    MLIR does not check this: it would write beyond its tables, and then refuse the file, crash or
-    loop.
+    MLIR does not check this. With wrong sizes it would write beyond its tables, and then refuse the
+    file, crash or loop.
 
     MLIR Bytecode Format: Attribute/Type Sections.
     """

@@ -1,4 +1,4 @@
-"""The elements of constants in bytecode, which has them as in memory."""
+"""Read the elements of constants from bytecode, which stores them as they are in memory."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def repeated(element: Elements, shape: ArrayShape) -> Elements:
 
 
 def elements_in_bytecode(operation: ir.Operation, shape: ArrayShape) -> Elements | None:
-    """Return the elements in the operation's bytecode, where they are a separate piece.
+    """Return a constant's elements from its bytecode, in which they are a separate piece.
 
-    None if they are not in the file, or if other bytes may be the elements too.
+    Return None if the bytecode does not contain them, or if other bytes may be the elements too.
     """
     dtype = shape.element_type.dtype
     count = shape.element_count

@@ -43,10 +43,10 @@ class _Table:
         return int.from_bytes(self._part(at, size), "little", signed=signed)
 
     def vector(self, entry: int) -> tuple[int, int] | None:
-        """Return the position and the length of a field's vector; None without the field.
+        """Return the position and the length of a field's vector; None if the field is absent.
 
         Raises:
-            IndexError: it is outside of the data.
+            IndexError: the vector is outside the data.
         """
         if self._number(self._offsets, 2) < entry + 2:
             return None

@@ -28,10 +28,10 @@ def reject_by_prefix(file: BinaryIO, size: int, path: str) -> None:
     Args:
         file: the open file; its position is 0 afterwards.
         size: the size of the file in bytes.
-        path: its path.
+        path: the path of the file.
 
     Raises:
-        ModuleFileError: it is not StableHLO.
+        ModuleFileError: the file is not StableHLO.
     """
     if size < LARGE:
         return

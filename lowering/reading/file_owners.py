@@ -26,7 +26,7 @@ def warn_of_writers(status: os.stat_result, name: str) -> None:
     """Warn if users other than this one and root can write to a file or folder; on POSIX only.
 
     Args:
-        status: of the file or folder.
+        status: the status of the file or folder.
         name: its path, for the message.
     """
     if os.name != "posix":

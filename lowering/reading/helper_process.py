@@ -53,7 +53,7 @@ def in_helper(task: Callable[[bytes], bytes], source: bytes, *, crash_reason: st
 
     Args:
         task: a top-level function, which may raise UnreadableModuleError.
-        source: its argument.
+        source: the argument of `task`.
         crash_reason: the reason in the error if the process crashes.
 
     Raises:

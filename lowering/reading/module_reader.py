@@ -355,7 +355,7 @@ def _needs_no_check(source: str | bytes, context: ir.Context) -> bool:
 
 
 def _is_dialect(name: str, context: ir.Context) -> bool:
-    """Return whether MLIR has a dialect of this name; it refuses operations of others."""
+    """Return whether MLIR has a dialect of this name; it refuses operations of unknown dialects."""
     try:
         context.get_dialect_descriptor(name)
     except ValueError:
@@ -443,7 +443,7 @@ def _read_in_helper(source: str | bytes, path: str | None, problem: TextProblem 
     """Check that a helper process can read the module; `problem` is a risk found in its text.
 
     Raises:
-        ModuleFileError: it can't.
+        ModuleFileError: the helper process can't read the module.
     """
     if not sys.executable:
         return

@@ -28,7 +28,8 @@ _LAST_WORD: Final = r"(?a:\w*$)"
 def operation_names(data: bytes) -> set[str] | None:
     """Return a superset of the full names of the operations in bytecode.
 
-    Return None if it can't be determined: in older versions of the format and in damaged bytecode.
+    Return None if the names can't be determined: in older versions of the format and in damaged
+    bytecode.
     """
     sections = sections_of(lambda at, size: data[at : at + size], len(data))
     places = {kind: (begin, begin + size) for kind, _, begin, size in sections or ()}

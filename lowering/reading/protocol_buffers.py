@@ -96,8 +96,8 @@ def replaced(
 
     Args:
         message: the message.
-        path: field numbers: those of the messages around the fields, and that of the fields.
-        replacement: returns an encoded field for the value of a replaced one.
+        path: the field numbers of the enclosing messages, then the field number of the fields.
+        replacement: returns the encoded new field for the value of an old field.
 
     Raises:
         IndexError: the bytes are not a protocol buffer.

@@ -28,7 +28,7 @@ _BRACKET: Final = rf"->|{_STRING}|([][(){{}}<>])"
 """Matches brackets, but not those of arrows and strings, in group 1."""
 _MANY_DIMENSIONS: Final = r"<(?:[0-9?]+x){1000}"
 _LONG_PIECE: Final = r"<[0-9?x]{2000}"
-"""The beginning of a thousand dimensions, a faster pattern."""
+"""The beginning of a shape of a thousand dimensions; faster than the exact pattern."""
 _LONG_AFFINE: Final = rf"\baffine_(?:map|set)\s*<(?:[^>]|(?<=-)>){{{_MAX_AFFINE}}}"
 _NAMED: Final = r"[#!][A-Za-z_][\w.$-]*"
 
@@ -111,9 +111,9 @@ def deep_brackets(
     """Return the first place where brackets nest deeper than `limit`, if there is one.
 
     Args:
-        text: in which strings and arrows are those of MLIR or HLO.
+        text: MLIR or HLO text. Brackets in strings and arrows do not count.
         limit: the maximum depth.
-        name, fix: for the problem: what nests, and how to avoid it.
+        name, fix: the parts of the problem's message: what nests, and how to avoid it.
         pairs: the brackets that are counted.
     """
     if not _may_be_deep(text, limit, pairs):

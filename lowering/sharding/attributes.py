@@ -17,7 +17,7 @@ SHARDINGS: Final = (GSPMD, SHARDY)
 
 
 def sharding_attribute(text: str) -> dict[str, str]:
-    """The attribute for a sharding, by its name, as MLIR text.
+    """Return the attribute for a sharding, as a dict from its name to its value as MLIR text.
 
     Example:
         >>> sharding_attribute("{replicated}")

@@ -25,8 +25,8 @@ class AxisPart(NamedTuple):
 
     Attributes:
         axis: the number of the axis.
-        pre_size: the product of the sizes of the parts before it.
-        size: its size; None for the part up to the end of the axis.
+        pre_size: the product of the sizes of the parts of the axis before this part.
+        size: the size of the part; None for the part up to the end of the axis.
     """
 
     axis: int
@@ -83,7 +83,7 @@ def groups_along(
 
 
 def _range(part: AxisPart, sizes: Sequence[int]) -> tuple[int, int, int]:
-    """Return the axis of a part, and the products of sizes before and behind it."""
+    """Return the axis of a part, and the products of sizes before the part and up to its end."""
     size = sizes[part.axis]
     stop = size if part.size is None else part.pre_size * part.size
     if not 1 <= part.pre_size <= stop <= size:
@@ -95,7 +95,7 @@ def groups_of(operation: ir.Operation) -> list[list[int]]:
     """Return the replica groups of an operation; short rows end with -1.
 
     Raises:
-        LoweringError: they do not fit their mesh, or have an unknown form.
+        LoweringError: the groups do not fit their mesh, or have an unknown form.
     """
     attribute = operation.attributes["replica_groups"]
     if isinstance(attribute, ir.DenseElementsAttr):

@@ -33,10 +33,10 @@ FROM_SHARDS: Final = "xla.sdy.LocalToGlobalShape"
 IN_SHARDINGS: Final = "xla.sdy.in_shardings"
 OUT_SHARDINGS: Final = "xla.sdy.out_shardings"
 MANUAL_AXES: Final = "xla.sdy.manual_axes"
-"""The frontend attributes of these calls."""
+"""The frontend attributes of these custom calls: their shardings and manual axes."""
 
 BODY: Final = "xla.sdy.manual_computation_body"
-"""The part of the name of a body that XLA requires."""
+"""The text that XLA requires in the name of a body."""
 
 _FRONTEND: Final = "mhlo.frontend_attributes"
 _ELEMENT: Final = "stablehlo.get_tuple_element"
@@ -159,10 +159,10 @@ def _frontend_text(operation: ir.Operation, name: str) -> str:
 
 
 def without_tuple(operation: ir.Operation) -> ir.Operation:
-    """Replace an operation whose result is a tuple of arrays by one with a result for each; return
-    it.
+    """Replace an operation that returns a tuple of arrays by one with a result for each array.
 
-    Shardy's shardings are per result. An operation with another result is returned unchanged.
+    Return the new operation. Shardy's shardings are per result. An operation with another result is
+    returned unchanged.
     """
     results = operation.results
     if len(results) != 1 or not isinstance(results[0].type, ir.TupleType):

@@ -1,8 +1,8 @@
 """The participants of collective operations, and a check that the program has all of them.
 
-With a replica group that names nonexistent replicas, XLA compiles for one replica, gathers from
-memory out of bounds, or waits for the replicas forever. So the groups are checked before XLA
-compiles the module.
+With a replica group that names nonexistent replicas, XLA compiles for one replica, reads memory out
+of bounds, or waits for the replicas forever. So the groups are checked before XLA compiles the
+module.
 """
 
 from __future__ import annotations

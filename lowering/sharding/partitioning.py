@@ -75,7 +75,7 @@ def read_partitioning(
         module: the operation of a verified module.
         name: the computation's name, for messages.
         shape: the parameters and the result of the module.
-        num_replicas, num_partitions: the numbers that it is compiled for.
+        num_replicas, num_partitions: the numbers that the module is compiled for.
 
     Raises:
         CompileError: a sharding can't be parsed, is for another number of devices, or divides an
@@ -236,7 +236,7 @@ def _check_aliases(
     """Check that the shards of results fit in the memory of the arguments they are written to.
 
     Returns:
-        The numbers of these results.
+        The numbers of the results that are written to arguments' memory.
     """
     aliased = set()
     for parameter in parameters:

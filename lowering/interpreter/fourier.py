@@ -28,7 +28,8 @@ _CONTRACT: Final = (
 def fft(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Transform along each dimension.
 
-    The last dimension comes first, except for a real result."""
+    The last dimension comes first, except for a real result.
+    """
     result = array_of(operation.results[0])
     if not result.is_static or not has_full_lengths(operation):
         return None

@@ -1,7 +1,8 @@
 """The helper process of the reference interpreter: started on demand and replaced after a crash.
 
-The interpreter aborts its process on unsupported operations, so it has one of its own. All threads
-share it; a fork of the program starts another. It ends with the program, even if that is killed.
+The interpreter aborts its process on unsupported operations, so it has a process of its own. All
+threads share the helper; a fork of the program starts another. The helper ends with the program,
+even if the program is killed.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def extract(
         inputs: the ops whose values become parameters.
         ops: the ops, in the order of recording; their operands are among `inputs` and `ops`.
         outputs: the elements of the result, a tuple; each is in `ops`.
-        separate: whether ops use an input as operand even if it is also in `ops`.
+        separate: whether ops use the parameter of an input even if the input is also in `ops`.
     """
     copies: list[XlaOp] = []
     values: dict[XlaOp, XlaOp] = {}

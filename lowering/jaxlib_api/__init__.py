@@ -13,8 +13,10 @@ to 0.12 are supported; functions state where these differ.
 - `executables`: serialized executables, CPU features, cost, memory
 - `topologies`: devices that are not present
 - `jax_arrays`: jax.Arrays and their getters
+- `jax_stages`: data of a jax.stages.Lowered
 - `array_layouts`: memory layouts of arrays, parameters and results
 - `execution`: running executables
+- `native`: the two modules of jaxlib that have the private names
 
 These modules import jaxlib but not jax, and nothing else of the project, because helper processes
 import them and start faster without jax. A function that needs jax imports it when called.

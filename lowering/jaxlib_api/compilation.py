@@ -23,7 +23,7 @@ def registered_targets(platform: str) -> dict[str, Any]:
 
 
 CALLBACK_TARGET: Final = "xla_ffi_python_cpu_callback"
-"""The custom call, on CPU, of the Python function with the index in its backend_config."""
+"""The target of custom calls of Python functions on CPU; backend_config has a function's index."""
 
 
 def compile_options(

@@ -199,9 +199,9 @@ def sharded_runner(
 ) -> Callable[[list[Any]], tuple[list[list[Any]], Callable[[], None]]]:
     """Return a function that executes a LoadedExecutable of several devices.
 
-    It takes results of `assemble`. It returns the jax.Arrays on the devices for each result, and a
-    function that waits for the end and raises RuntimeError if the program failed. Nothing is
-    checked: wrong arguments crash jaxlib 0.10.
+    The function takes results of `assemble`. It returns the jax.Arrays on the devices for each
+    result, and a function that waits for the end and raises RuntimeError if the program failed.
+    Nothing is checked: wrong arguments crash jaxlib 0.10.
 
     Args:
         loaded: the LoadedExecutable.

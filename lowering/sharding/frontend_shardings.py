@@ -80,7 +80,7 @@ def with_shardings(module: ir.Module, parameters: Sequence[Shape]) -> ir.Module:
 
 
 def has_shardy_text(strings: bytes) -> bool:
-    """Whether a module has Shardy's frontend attributes; `strings` are those in its bytecode."""
+    """Whether a module has Shardy's frontend attributes, given the strings in its bytecode."""
     return any(f"{name}\0".encode() in strings for name in (_SHARDING, _MESHES))
 
 
@@ -155,7 +155,7 @@ def _declare_meshes(module: ir.Module) -> None:
 
 
 def _convert_arguments(function: ir.Operation, parameters: Sequence[Shape]) -> None:
-    """Convert the shardings of arguments; those of the entry are the leaves of `parameters`."""
+    """Convert the shardings of arguments; the entry's arguments are the leaves of `parameters`."""
     if "arg_attrs" not in function.attributes:
         return
     arguments = argument_attributes(function)

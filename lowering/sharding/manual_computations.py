@@ -1,8 +1,8 @@
 """Computations that each device runs on its shards, in the form of HLO.
 
 HLO has no ``sdy.manual_computation``. XLA writes it as a call of its body between two custom calls:
-GlobalToLocalShape returns the shards of the arrays, and LocalToGlobalShape the arrays of the
-shards. XLA's partitioner supports only Shardy's operation.
+GlobalToLocalShape converts arrays to shards, and LocalToGlobalShape converts shards to arrays.
+XLA's partitioner supports only Shardy's operation.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from lowering.mlir.operations import (
 )
 
 TO_SHARDS: Final = "xla.sdy.GlobalToLocalShape"
-"""The target of the custom call that returns the shards of the operands of a body."""
+"""The target of the custom call that converts the operands of a body to shards."""
 
 FROM_SHARDS: Final = "xla.sdy.LocalToGlobalShape"
-"""The target of the custom call that returns the arrays of the shards that a body returns."""
+"""The target of the custom call that converts the shards that a body returns to arrays."""
 
 IN_SHARDINGS: Final = "xla.sdy.in_shardings"
 OUT_SHARDINGS: Final = "xla.sdy.out_shardings"
@@ -44,7 +44,7 @@ _NO_SHARDINGS: Final = "#sdy.sharding_per_value<[]>"
 
 
 def may_have_manual_calls(strings: bytes) -> bool:
-    """Whether a module may have these custom calls; `strings` are those in its bytecode."""
+    """Whether a module may have these custom calls, given the strings in its bytecode."""
     return TO_SHARDS.encode() in strings or FROM_SHARDS.encode() in strings
 
 

@@ -50,8 +50,9 @@ class ReshapedSize:
 
     Attributes:
         dimensions: the bounded dimensions of the operand whose sizes are multiplied.
-        factor: the product of the static sizes beside them.
-        divisor: the product of the static sizes beside the size in the result.
+        factor: the product of the operand's static sizes in the same part (see `_parts`).
+        divisor: the product of the result's static sizes in this part. Both are divided by their
+            greatest common divisor.
     """
 
     dimensions: tuple[int, ...]
@@ -82,7 +83,7 @@ def loses_a_size(source: ArrayShape, shape: ArrayShape) -> bool:
 def reshaped_sizes(source: ArrayShape, shape: ArrayShape) -> tuple[int | ReshapedSize, ...] | None:
     """Return the sizes of a reshape's result, the bounded ones as functions of the operand's.
 
-    Return None if they are not determined, or if a dimension is unbounded.
+    Return None if the sizes are not determined, or if a dimension is unbounded.
     """
     if not (source.is_bounded and shape.is_bounded):
         return None

@@ -497,7 +497,7 @@ class Emitter:
     def annotations(self, op: XlaOp) -> dict[str, str]:
         """The attributes by which XLA's StableHLO importer reads frontend attributes and sharding.
 
-        The sharding of a parameter is omitted: each of its arguments has its own.
+        The sharding of a parameter is omitted: each of its flat arguments has its own.
         """
         attributes: dict[str, str] = {}
         if op.metadata is None:

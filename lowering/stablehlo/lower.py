@@ -139,8 +139,8 @@ def _functions(
 ) -> dict[XlaComputation, str]:
     """Return a symbol for each computation that an op calls; the others become regions.
 
-    A region is emitted at each application. Computations that apply each other twice, 20 levels
-    deep, would emit the innermost a million times. XLA copies computations in the same way, so
+    A region is emitted at each application. If each of 20 computations applies the next one twice,
+    the last one would be emitted a million times. XLA copies computations in the same way, so
     functions called from the regions would only move the cost into the compiler.
 
     Raises:

@@ -274,7 +274,7 @@ def _branch(
     operand: Value,
     _: list[Value],
 ) -> Value:
-    """Emit a branch, which has no arguments in StableHLO: its operand is a value from outside."""
+    """Emit a branch, which has no arguments in StableHLO: it uses its operand from outside."""
     argument = _converted(ctx, operand, shape, computation.parameters[0].shape)
     result = ctx.emit_ops(computation, [argument])
     return _converted(ctx, result, computation.root.shape, op.shape)

@@ -166,8 +166,8 @@ def record_with_sharding(
 class rollback_on_error:  # noqa: N801  (used as a statement, like contextlib's)
     """``with rollback_on_error(builder):`` removes the ops recorded in the block if it raises.
 
-    An op that records helper ops (a constant for a number, a tuple for a loop's state) before a
-    check fails would otherwise leave the helpers behind, and the last op is the default root.
+    Some ops record helper ops (a constant for a number, a tuple for a loop's state) before their
+    checks. If a check fails, the helpers must not stay: the last op is the default root.
     """
 
     __slots__ = ("builder", "marks")

@@ -278,8 +278,8 @@ def computation_or_recorded(
 ) -> XlaComputation | Recorded:
     """Return the computation, or the recorded callable, for an op that allows captures.
 
-    A function of this library is recorded anew if the block sets frontend attributes or a sharding,
-    because these apply to the ops of the function.
+    A function of this library, such as `xb.add`, is recorded anew inside a ``with`` block that sets
+    frontend attributes or a sharding, because these apply to the function's ops.
 
     Args:
         op, role: for messages: the op, and the argument that is the computation.

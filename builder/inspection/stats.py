@@ -105,7 +105,7 @@ class ComputationStats(Printable):
 
     @property
     def unknown_loops(self) -> tuple[LoopStats, ...]:
-        """The loops with an unknown trip count; each is counted once."""
+        """The loops with an unknown trip count; the totals have one iteration of each."""
         return tuple(loop for loop in self.loops if loop.trip_count is None)
 
     def as_dict(self) -> dict[str, Any]:

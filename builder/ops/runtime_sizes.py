@@ -75,7 +75,10 @@ def sizes_from(target: ArrayShape, operands: Sequence[tuple[ArrayShape, Sequence
 def record_broadcast(
     operands: Sequence[XlaOp], target: ArrayShape, attributes: Mapping[str, Any], sizes: Sizes
 ) -> XlaOp:
-    """Record the broadcast of the first operand to `target`; `operands` have the dynamic sizes."""
+    """Record the broadcast of the first operand to `target`.
+
+    `sizes` has for each dimension a number, or which size of `operands` is read at run time.
+    """
     joined = _joined(operands, sizes)
     return record("dynamic_broadcast_in_dim", target, (operands[0], joined), attributes)
 

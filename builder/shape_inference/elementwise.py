@@ -160,7 +160,7 @@ def clamp(min: Shape, operand: Shape, max: Shape) -> ArrayShape:
                 f"{name} must be a scalar or of the operand's sizes"
                 if array.rank
                 else "min and max must have the same sizes, or be scalars",
-                fix="broadcast it first with xb.broadcast_in_dim",
+                fix=f"broadcast {name} first with xb.broadcast_in_dim",
             )
     dynamic = result.dynamic_dimensions
     if not array.rank:

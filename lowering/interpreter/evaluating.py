@@ -146,7 +146,9 @@ def program_of(op: str, value: Any) -> Program:
     for name, parameter in zip(shape.parameter_names, shape.parameters, strict=True):
         if has_unbounded_sizes(parameter):
             rule = f"parameter {name} must have sizes that are fixed or bounded"
-            fix = "pass the sizes: lowering.to_computation(module, argument_shapes=[...])"
+            is_computation = isinstance(program, XlaComputation)
+            module = "lowering.lower(computation)" if is_computation else "module"
+            fix = f"pass the sizes: lowering.to_computation({module}, argument_shapes=[...])"
             raise error_of(ArgumentError, op, f"{rule}, got {parameter}", fix)
     return program
 

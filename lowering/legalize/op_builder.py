@@ -390,7 +390,7 @@ class OpBuilder:
         return self("reshape", intern_array(shape.element_type, tuple(dimensions)), [value])
 
     def sliced(self, value: Value, starts: Sequence[int], limits: Sequence[int]) -> Value:
-        """The elements between two indices; all elements along bounded dimensions."""
+        """The elements from `starts` to `limits`: 0 and the bound along bounded dimensions."""
         shape = self.array_of(value)
         sizes = tuple(limit - start for start, limit in zip(starts, limits, strict=True))
         attributes: Attributes = {

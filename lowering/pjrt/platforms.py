@@ -62,7 +62,10 @@ def missing_platform(op: str, platform: str | None, known: str, report: str) -> 
 
 
 def _install(platforms: str) -> str:
-    """Return the command that installs the first known one of some platforms; empty if unknown."""
+    """Return the beginning of a fix, which installs the plugin of the first known platform.
+
+    The result is empty if no platform in the comma-separated list is known.
+    """
     for platform in platforms.split(","):
         if platform in _PLUGINS:
             extra = _PLUGINS[platform][0]

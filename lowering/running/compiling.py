@@ -106,9 +106,9 @@ def compile(
             a list with the result of each device, or "sharded", arrays with a row for each device,
             sharded over the devices.
         donate: the names or numbers of parameters whose memory XLA may reuse for results of the
-            same size; all arrays of a tuple are donated. A call consumes the jax.Arrays passed for
-            these parameters. Other arguments are copied first, and an array that no result fits is
-            not consumed.
+            same size; all arrays of a tuple are donated. A call consumes a jax.Array passed for
+            such a parameter, unless no result fits its memory. A value of another type, such as a
+            NumPy array, is copied to the device first, and only the copy is consumed.
         callbacks: the Python functions that a module of jax calls by index (pure_callback,
             io_callback, debug.print), since a module does not contain them. Each takes arrays and
             returns an array or a tuple of arrays; tokens are not passed. None for a function that

@@ -137,7 +137,7 @@ class JitCache:
             self._recorded = self._compiled = 0
 
     def add_quick(self, quick_key: Any, key: Any, entry: Entry) -> None:
-        """Add the entry of `key` to `quick`."""
+        """Add `entry` to `quick` under `quick_key`, if it is still the entry of `key`."""
         with self._lock:
             # jax and NumPy distinguish more arrays than XLA, so there may be more of these keys
             # than entries.

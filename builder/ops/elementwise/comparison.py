@@ -208,8 +208,8 @@ def compare(
 ) -> XlaOp:
     """Compare in the direction "EQ", "NE", "GE", "GT", "LE" or "LT".
 
-    The op is the same as that of `eq` to `lt`; with `total_order`, that of `eq_total_order` to
-    `lt_total_order`.
+    It records the same op as the function `eq`, `ne`, `ge`, `gt`, `le` or `lt`; with `total_order`,
+    the same as `eq_total_order`, `ne_total_order` and so on.
 
     Raises:
         OperandError: the direction is not a string.

@@ -77,7 +77,7 @@ def dictionary_text(op: XlaOp, name: str, text: str, fix: str) -> str:
     """
     problem = exceeded_limit(text)
     if problem is not None:
-        raise error(op, f"{name}: {problem.reason}", problem.fix)
+        raise error(op, f"{name}: {problem.reason}", "nest fewer brackets in the text")
     context: Any = shared_context()
     handler = context.attach_diagnostic_handler(lambda _: True)  # print nothing
     try:

@@ -69,7 +69,8 @@ def record(
             assert isinstance(node.attribute, tuple)
             ops[index] = xb.reduce_precision(operands[0], *node.attribute)
         elif node.kind == "rev":
-            ops[index] = xb.rev(operands[0], node.attribute)  # type: ignore[arg-type]
+            assert isinstance(node.attribute, tuple)
+            ops[index] = xb.rev(operands[0], node.attribute)
         else:
             ops[index] = getattr(xb, node.kind)(*operands)
     last = len(nodes) - 1 if root is None else root

@@ -115,7 +115,7 @@ def compiled_once(*compiled: tuple[bytes, Any]) -> Iterator[list[tuple[bytes, An
         return executables[-1][1]
 
     # The type of the original has the names of all parameters.
-    compilation.compile_and_load = compile_and_load  # type: ignore[assignment]
+    compilation.compile_and_load = compile_and_load  # type: ignore[assignment]  # a patch
     try:
         yield executables
     finally:
@@ -207,7 +207,7 @@ def same_program(first: bytes, second: bytes) -> bool:
 
 
 def _worked_around(module_bytecode: bytes) -> bytes:
-    """Apply the rewrites for defects of XLA, some of which crash the process in printing."""
+    """Apply the rewrites for defects of XLA; some defects crash the process in printing."""
     table = {
         name: [rewrite for rewrite in rewrites if "Shown by:" in str(rewrite.apply.__doc__)]
         for name, rewrites in rewrites_for("cpu").items()

@@ -166,7 +166,7 @@ def all_gather(
     """Concatenate the arrays of all replicas along a dimension; each replica gets the result.
 
     Args:
-        operand: an array, or a tuple of arrays, each of which is gathered. A sequence of ops is
+        operand: an array; or a tuple of arrays, which are all gathered. A sequence of ops is
             combined into a tuple.
         all_gather_dim: the dimension to concatenate along.
         shard_count: the number of replicas in each group.

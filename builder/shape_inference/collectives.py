@@ -385,7 +385,8 @@ def _groups(
         check.fail(f"replica_groups must not contain an empty group, got {shown}", fix=fix)
     if twice is not None:
         check.fail(f"replica_groups must contain each replica once, got {twice} twice in {shown}")
-    missing = next((n for n in range(len(ids)) if n not in set(ids)), None)
+    present = set(ids)
+    missing = next((n for n in range(len(ids)) if n not in present), None)
     if missing is not None:
         rule = f"replica_groups must contain every replica; {missing} is missing, got {shown}"
         check.fail(rule, fix=f"add a group [{missing}] if the replica communicates with no other")

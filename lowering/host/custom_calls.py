@@ -161,7 +161,10 @@ def check_registered(report: str, computation: str, platform: str, module: ir.Op
     is_typed = _TYPED.search(report) is not None
     others = [other for other, target in _REGISTERED if target == name and other != platform]
     reason = f"no function of that name is registered for {platform}"
-    if name in compilation.registered_targets(platform):
+    if name.startswith("xla.sdy."):
+        reason = "XLA supports it only where it partitions the program"
+        fix = "pass num_partitions to compile: the number of devices of the program's mesh"
+    elif name in compilation.registered_targets(platform):
         other = "untyped" if is_typed else "typed"
         api = "API_VERSION_ORIGINAL" if is_typed else "API_VERSION_TYPED_FFI"
         reason = f"the function registered for {platform} under that name is {other}"

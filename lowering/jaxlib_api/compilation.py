@@ -77,6 +77,19 @@ def options_bytes(options: Any) -> bytes:
     return content
 
 
+def counts_in(options: bytes) -> tuple[int, int]:
+    """Return the numbers of replicas and partitions in the result of `options_bytes`.
+
+    Raises:
+        ValueError: jaxlib can't parse the bytes.
+    """
+    try:
+        parsed = xla_client.CompileOptions.ParseFromString(options)
+    except RuntimeError as error:
+        raise ValueError(str(error)) from None
+    return parsed.num_replicas, parsed.num_partitions
+
+
 @functools.cache
 def known_flags() -> dict[str, str]:
     """Return the XLA flags that jaxlib lists, each with a value as text: true, 3, "text", NAME.

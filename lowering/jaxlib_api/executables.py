@@ -68,46 +68,6 @@ def device_shapes(loaded: Any) -> tuple[list[str], list[str]]:
     return texts(shape.parameter_shapes()), texts([shape.result_shape()])
 
 
-def compiled_counts(content: bytes) -> tuple[int, int] | None:
-    """Return the numbers of replicas and partitions that a serialized executable is for.
-
-    jaxlib writes a header after its length, then a protocol buffer that contains two others: the
-    executable, and the compile options.
-
-    Returns:
-        The numbers; None if the bytes have another format.
-    """
-    try:
-        length, begin = _varint(content, 0)
-        begin += length
-        while begin < len(content):
-            key, begin = _varint(content, begin)
-            length, begin = _varint(content, begin)
-            if key == _OPTIONS_KEY:
-                options = xla_client.CompileOptions.ParseFromString(content[begin : begin + length])
-                return options.num_replicas, options.num_partitions
-            begin += length
-    except (IndexError, RuntimeError, ValueError):
-        pass
-    return None
-
-
-_OPTIONS_KEY: Final = 2 << 3 | 2
-"""The key of field 2 with wire type 2: the length precedes the value."""
-
-
-def _varint(content: bytes, begin: int) -> tuple[int, int]:
-    """Read a number in 7-bit groups, the lowest first; return it and the position behind it."""
-    value = shift = 0
-    while True:
-        byte = content[begin]
-        begin += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, begin
-        shift += 7
-
-
 _FEATURE: Final = rb"[+-][a-z0-9][a-z0-9._-]{0,40}"
 
 _FEATURES: Final = re.compile(rb",%b(?:,%b){6,}" % (_FEATURE, _FEATURE))

@@ -13,7 +13,8 @@ from typing import Any, Final
 from builder.errors import XlaError
 from builder.sharding.tiling import parse_tiling
 from builder.types.shape import ArrayShape, ProgramShape, Shape, leaves, parse_shape
-from lowering.jaxlib_api import array_layouts, executables
+from lowering.jaxlib_api import array_layouts, compilation, executables
+from lowering.reading.protocol_buffers import fields_of, varint
 from lowering.running.bounded_arrays import SIZE
 from lowering.running.executable_file import UnusableError
 from lowering.running.program import ProgramInfo
@@ -91,7 +92,7 @@ def _expect(kind: type, values: Sequence[object]) -> None:
 
 def check_counts(info: ProgramInfo, payload: bytes) -> None:
     """Raise UnusableError if the header's numbers of replicas and partitions are wrong."""
-    compiled = executables.compiled_counts(payload)
+    compiled = _compiled_counts(payload)
     expected = info.num_replicas, info.num_partitions
     if compiled is not None and compiled != expected:
         raise UnusableError(
@@ -99,6 +100,28 @@ def check_counts(info: ProgramInfo, payload: bytes) -> None:
             f"program was compiled for {compiled[0]} and {compiled[1]}",
             _SAVE_AGAIN,
         )
+
+
+_OPTIONS: Final = 2
+"""The number of the field with the compile options."""
+
+
+def _compiled_counts(payload: bytes) -> tuple[int, int] | None:
+    """Return the numbers of replicas and partitions that jaxlib's bytes are for.
+
+    jaxlib writes a header after its length, then a protocol buffer with the executable and the
+    compile options.
+
+    Returns:
+        The numbers; None if the bytes have another format.
+    """
+    view = memoryview(payload)
+    try:
+        length, begin = varint(view, 0)
+        (options,) = fields_of(view[begin + length :])[_OPTIONS]
+        return compilation.counts_in(bytes(options))
+    except (IndexError, KeyError, ValueError):
+        return None
 
 
 def check_shapes(info: ProgramInfo, loaded: Any) -> None:

@@ -408,7 +408,7 @@ class JittedFunction:
     def _recording_of(
         self, args: tuple[Any, ...], by_name: dict[str, Any]
     ) -> tuple[_Call, Entry, Recording]:
-        """Return the call, cache entry and recording for arguments, some of which may be shapes."""
+        """Return the call, cache entry and recording for arguments; arguments may be shapes."""
         dynamic, static, key = self._signature.bind(args, by_name)
         call = _Call(*self._flatten(dynamic), static, key)
         shapes = self._shapes(call, allow_shapes=True)

@@ -217,7 +217,7 @@ class CompiledProgram:
         raise OperandError(
             f"pickle: executable {self.name} can't be pickled\n"
             f"fix: use executable.save(path) and lowering.load_executable(path); or pickle the "
-            f"module: lowering.lower(computation).bytecode()",
+            f"module: lowering.lower(computation).bytecode",
             op="pickle",
         )
 

@@ -23,7 +23,8 @@ def costs_of_text(text: str) -> Costs:
     """Return FLOPs, transcendentals and bytes of a module from XLA's HloCostAnalysis."""
     module = xla_client.hlo.hlo_module_from_text(text)
     costs = _jax.hlo_module_cost_analysis(jax.devices("cpu")[0].client, module)
-    return tuple(float(costs.get(key, 0)) for key in ("flops", "transcendentals", "bytes accessed"))  # type: ignore[return-value]
+    flops, transcendentals = costs.get("flops", 0), costs.get("transcendentals", 0)
+    return float(flops), float(transcendentals), float(costs.get("bytes accessed", 0))
 
 
 def ours(computation: xb.XlaComputation) -> Costs:

@@ -172,7 +172,7 @@ def test_limit_is_a_number() -> None:
 
 def test_nested_is_a_flag() -> None:
     with pytest.raises(xb.ShapeInferenceError, match="table: nested must be True or False, got 1"):
-        chain(2).table(nested=1)  # type: ignore[arg-type]
+        chain(2).table(nested=1)  # type: ignore[arg-type]  # the wrong type is the test
 
 
 def test_text_has_the_requested_width_and_no_colours(

@@ -432,7 +432,7 @@ class TestRefused:
 
     def test_a_type_error_of_the_function_is_unchanged(self) -> None:
         with pytest.raises(TypeError, match="not iterable") as failure:
-            annotated().replace(lambda op, operands: iter(3))  # type: ignore[call-overload]
+            annotated().replace(lambda op, operands: iter(3))  # type: ignore[call-overload]  # raises the error
         assert not isinstance(failure.value, xb.XlaError)
 
     def test_nested_is_a_flag(self) -> None:

@@ -343,7 +343,7 @@ def test_computation_without_parameters() -> None:
 
 
 def chain_of_calls(depth: int) -> xb.XlaComputation:
-    """Return a chain of nested calls, each of which adds 1."""
+    """Return a chain of nested calls; each adds 1."""
     computation = None
     for level in range(depth):
         b = xb.XlaBuilder(f"level{level}")

@@ -159,3 +159,11 @@ def test_conversions_without_shardings() -> None:
         lowering.LoweringError, match=r"must have the frontend attribute xla\.sdy\.in_shardings"
     ):
         lowering.compile(recorded(record), "cpu", num_partitions=N)
+
+
+def test_a_program_that_is_not_partitioned() -> None:
+    """XLA has no function for the conversions between the shards and the array."""
+    doubled = jax.shard_map(lambda x: x * 2, mesh=mesh(), in_specs=P("a"), out_specs=P("a"))
+    text = jax.jit(doubled).lower(X).as_text("hlo")
+    with pytest.raises(xb.XlaError, match="fix: pass num_partitions to compile"):
+        lowering.compile(lowering.from_hlo(text), "cpu")

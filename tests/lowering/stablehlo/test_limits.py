@@ -85,7 +85,7 @@ def test_modules_without_constants_share_one_context() -> None:
 
 
 def nested(depth: int, times: int = 1) -> xb.XlaComputation:
-    """Return nested computations, each of which calls the next `times` times."""
+    """Return nested computations; each calls the next `times` times."""
     b = xb.XlaBuilder("innermost")
     computation = b.build(xb.sin(b.parameter(SCALAR)))
     for number in range(depth):

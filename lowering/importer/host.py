@@ -174,13 +174,12 @@ def _laid_out(shape: Shape, orders: Sequence[Sequence[int]]) -> Shape:
 
 def _python_call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
     """Record the call of a Python function; only modules from `lower` contain such calls."""
-    config = scope.attribute(operation, "backend_config")
-    functions = scope.tables.python_functions
-    if config.get("index", len(functions)) >= len(functions):  # HLO text has no index
-        raise failure(
-            operation, f"it calls the Python function {config['name']}, which files do not contain"
-        )
-    record = functions[config["index"]]
+    config = scope.attribute(operation, "backend_config") or {}
+    functions = dict(enumerate(scope.tables.python_functions))
+    record = functions.get(config.get("index"))  # HLO text has no index
+    if record is None:
+        name = config.get("name", "without a name")
+        raise failure(operation, f"it calls the Python function {name}, which files do not contain")
     leaves = iter(operands)
     arguments = [nested_value(scope, shape, leaves) for shape in record.operands]
     named = read_attributes(SCHEMAS["python_call"], operation.attributes)

@@ -17,6 +17,8 @@ from builder.attributes.host import CustomCallApiVersion, OutputOperandAliasing
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
+INDEX = ", backend_config = {index = %d : i64}"
+
 
 def test_tokens() -> None:
     b = xb.XlaBuilder("tokens")
@@ -215,6 +217,21 @@ def test_python_functions_are_not_in_texts() -> None:
         lowering.LoweringError, match=r"Python function .*which files do not contain"
     ):
         of_text(text)
+
+
+@pytest.mark.parametrize(
+    "config", ["", ", backend_config = {}", ', backend_config = {index = "a"}', INDEX % -1, INDEX % 0]
+)
+def test_python_calls_of_other_programs(config: str) -> None:
+    """A file may contain any attributes."""
+    with pytest.raises(lowering.LoweringError, match="calls the Python function without a name"):
+        of_text(
+            """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+                 %0 = stablehlo.custom_call @xlabuilder.python_call(%x) {api_version = 4 : i32CONFIG}
+                      : (tensor<2xf32>) -> tensor<2xf32>
+                 return %0 : tensor<2xf32>
+               }""".replace("CONFIG", config)
+        )
 
 
 @pytest.mark.parametrize(

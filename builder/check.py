@@ -1,8 +1,8 @@
 """The checks that inference functions share, and the form of their messages.
 
-A `Check` holds the name of the op and the shapes of its operands. Each method checks one rule and
-raises a ShapeInferenceError: the op and the rule, the value that broke it, every operand and, where
-one exists, the fix.
+A `Check` holds the name of the op and the shapes of its operands. Each method checks one rule, and
+raises a ShapeInferenceError if it is broken. The message contains the op, the rule, the value that
+broke the rule, every operand and, if there is one, the fix.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from builder.types.shape import (
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 TypeSet = tuple[str, Container[PrimitiveType]]
-"""The name of a set of element types in messages, and the set."""
+"""A set of element types: its description for messages, such as "integer", and the set."""
 
 CONVERT: Final = "convert it with xb.convert_element_type"
-"""The fix for an operand of another element type."""
+"""The fix for an operand of the wrong element type."""
 
 
 def refusal(op: str, rule: str, value: object, fix: str | None = None) -> ShapeInferenceError:
-    """Return the error for an argument of a type that `op` does not accept."""
+    """Return a ShapeInferenceError: an argument of `op` has a `value` that breaks `rule`."""
     text = f"{op}: {rule}, got {brief(value)}"
     return ShapeInferenceError(f"{text}\nfix: {fix}" if fix else text, op=op)
 
@@ -99,7 +99,7 @@ def integers(op: str, name: str, values: Iterable[Any]) -> tuple[int, ...]:
 
 
 def optional_integers(op: str, name: str, values: Iterable[Any] | None) -> tuple[int, ...]:
-    """Return `values` as `integers` does; empty for None."""
+    """Return `values` as a tuple of Python ints, like `integers`; an empty tuple for None."""
     return () if values is None else integers(op, name, values)
 
 
@@ -115,7 +115,7 @@ def flag(op: str, name: str, value: Any) -> bool:
 
 
 def flags(op: str, name: str, values: Any, of: str = "") -> tuple[bool, ...]:
-    """Return `values` as a tuple of bools, each accepted as `flag` accepts it.
+    """Return `values` as a tuple of bools; NumPy's bools are accepted, numbers are not.
 
     Args:
         op, name: the op and the name of the argument, for messages.
@@ -136,22 +136,22 @@ def flags(op: str, name: str, values: Any, of: str = "") -> tuple[bool, ...]:
 
 
 def sizes_differ(size: int, other: int) -> bool:
-    """Whether two sizes differ. An unbounded size may be any size."""
+    """Return whether two sizes differ. An unbounded size matches every size."""
     return size != other and UNBOUNDED not in (size, other)
 
 
 def same_sizes(a: ArrayShape, b: ArrayShape) -> bool:
-    """Whether two arrays have the same sizes. An unbounded size may be any size."""
+    """Return whether two arrays have the same sizes. An unbounded size matches every size."""
     if a.is_bounded and b.is_bounded:
         return a.dimensions == b.dimensions
     return a.rank == b.rank and not any(map(sizes_differ, a.dimensions, b.dimensions))
 
 
 def any_dynamic(arrays: Sequence[ArrayShape], sizes: tuple[int, ...]) -> tuple[bool, ...]:
-    """Return which dimensions of a result of these sizes are dynamic.
+    """Return for each dimension of a result with these `sizes` whether it is dynamic.
 
-    A dimension is dynamic if it is unbounded, or if it is bounded in one of `arrays`. All arrays
-    have the result's sizes.
+    A dimension is dynamic if its size is unbounded, or if one of `arrays` has a bound in place of
+    its size. All arrays have the result's rank.
     """
     return tuple(
         size == UNBOUNDED
@@ -161,14 +161,14 @@ def any_dynamic(arrays: Sequence[ArrayShape], sizes: tuple[int, ...]) -> tuple[b
 
 
 def first_duplicate(values: Sequence[Any]) -> Any:
-    """Return the first value that occurs a second time, or None."""
+    """Return the first value that occurs a second time, or None if all values differ."""
     if len(set(values)) == len(values):
         return None
     return next(value for index, value in enumerate(values) if value in values[:index])
 
 
 class Check:
-    """The op under inference and its operands, by argument name.
+    """The checks of one op: its name and the shapes of its operands, by argument name.
 
     Args:
         op: the name of the op that the user called.
@@ -183,7 +183,7 @@ class Check:
 
     @classmethod
     def numbered(cls, op: str, name: str, shapes: Sequence[Shape], **more: Shape) -> Check:
-        """Return a check for an op with a list of operands, shown as "name 0", "name 1", ..."""
+        """Return a Check for a list of operands; messages call them "name 0", "name 1", ..."""
         check = cls(op)
         check.shapes = {f"{name} {i}": s for i, s in enumerate(shapes)} | more
         return check
@@ -196,7 +196,7 @@ class Check:
         dimension: int | None = None,
         error: type[ShapeInferenceError] = ShapeInferenceError,
     ) -> NoReturn:
-        """Raise an error: the broken rule, the value that broke it, the operands, the fix."""
+        """Raise `error`; the message contains the op, `rule`, the operands and `fix`."""
         text = f"{self.op}: {rule}"
         if self.shapes:
             text += ("" if ", got" in rule else ", got") + "\n" + shapes_text(self.shapes)
@@ -207,35 +207,35 @@ class Check:
     def fail_along(
         self, dimension: int, rule: str, got: object, *, fix: str | None = None
     ) -> NoReturn:
-        """Raise an error about one dimension, with the value that broke the rule there."""
+        """Raise an error: `dimension` has the value `got`, which breaks `rule`."""
         self.fail(f"{rule}, got {got} for dimension {dimension}", fix=fix, dimension=dimension)
 
     def that(
         self, holds: bool, rule: str, *, fix: str | None = None, dimension: int | None = None
     ) -> None:
-        """Raise unless `holds` is true. If the text of the rule is computed, use `fail` instead."""
+        """Raise an error unless `holds`. For a `rule` that is costly to format, call `fail`."""
         if not holds:
             self.fail(rule, fix=fix, dimension=dimension)
 
     def array(self, name: str) -> ArrayShape:
-        """Return operand `name`, which must be an array."""
+        """Return the shape of operand `name`, which must be an array."""
         shape = self.shapes[name]
         if not isinstance(shape, ArrayShape):
             kind = "a tuple" if shape.is_tuple else "a token"
             self.fail(
                 f"{name} must be an array, got {kind}",
-                fix="take the element with xb.get_tuple_element" if shape.is_tuple else None,
+                fix="take an element with xb.get_tuple_element" if shape.is_tuple else None,
             )
         return shape
 
     def arrays(self) -> list[ArrayShape]:
-        """Return all operands, which must be arrays; at least one is needed."""
+        """Return the shapes of all operands, which must be arrays; at least one is needed."""
         if not self.shapes:
             self.fail("at least one operand is needed, got none")
         return [self.array(name) for name in self.shapes]
 
     def same_element_type(self, *names: str) -> PrimitiveType:
-        """Return the element type that the named operands (all, if none is named) must share."""
+        """Return the common element type of the named operands, by default of all operands."""
         names = names or tuple(self.shapes)
         types = [self.shapes[name].element_type for name in names]
         if types.count(types[0]) != len(types) or not types[0].is_array_element:
@@ -256,12 +256,12 @@ class Check:
             self.fail(f"{name} must be of {text} type, got {element_type}", fix=fix)
 
     def element_types(self, allowed: Mapping[str, TypeSet], *, fix: str | None = None) -> None:
-        """Check the element types of operands, by name."""
+        """Check that the element type of each operand in `allowed` is one of its allowed types."""
         for name, types in allowed.items():
             self.element_type(name, types, fix=fix)
 
     def in_rank(self, number: int, rank: int, *, of: str, name: str) -> int:
-        """Return `number`, the value of argument `name`: a dimension of `of`, of rank `rank`."""
+        """Check that argument `name` is a dimension of `of`; return its value, `number`."""
         if not 0 <= number < rank:
             dimensions = f"0 to {rank - 1}" if rank else "it has none"
             rule = f"{name} must be a dimension of {of} ({dimensions}), got {number}"
@@ -269,11 +269,11 @@ class Check:
         return number
 
     def dimension(self, number: int, of: str, name: str) -> int:
-        """Return `number`, the value of argument `name`: a dimension of operand `of`."""
+        """Check that argument `name` is a dimension of operand `of`; return its value, `number`."""
         return self.in_rank(number, self.array(of).rank, of=of, name=name)
 
     def dimensions_in_range(self, numbers: Sequence[int], *, of: str, name: str) -> None:
-        """Check that argument `name` holds dimensions of operand `of`."""
+        """Check that argument `name`, a list, contains only dimensions of operand `of`."""
         rank = self.array(of).rank
         for number in numbers:
             self.in_rank(number, rank, of=of, name=name)
@@ -297,7 +297,7 @@ class Check:
             )
 
     def scalar(self, name: str) -> ArrayShape:
-        """Return operand `name`, which must be an array without dimensions."""
+        """Return the shape of operand `name`, which must be a scalar."""
         shape = self.array(name)
         if shape.rank:
             self.fail(f"{name} must be a scalar, got {shape}")
@@ -321,13 +321,13 @@ class Check:
         Args:
             values: the sizes.
             name: the name of the argument.
-            at_run_time: the op that takes sizes known only at run time, for the message.
+            at_run_time: the op that accepts sizes at run time, for the fix; "" if there is none.
         """
         for index, size in enumerate(values):
             if size == UNBOUNDED:
                 text = ", ".join("?" if n == UNBOUNDED else str(n) for n in values)
                 self.fail(
-                    f"{name} must contain static sizes, got an unbounded one in [{text}]",
+                    f"{name} must contain static sizes, got an unbounded size in [{text}]",
                     dimension=index,
                     fix=f"pass sizes at run time to xb.{at_run_time}" if at_run_time else None,
                 )
@@ -350,7 +350,7 @@ class Check:
                 )
 
     def equal_sizes(self, rule: str, of: str, dimension: int, other: str, number: int) -> None:
-        """Check that a dimension of operand `of` has the size of dimension `number` of `other`."""
+        """Check that `dimension` of operand `of` is as large as dimension `number` of `other`."""
         array, other_array = self.array(of), self.array(other)
         if sizes_differ(array.dimensions[dimension], other_array.dimensions[number]):
             self.fail(
@@ -380,7 +380,7 @@ class Check:
     def signature(
         self, role: str, program_shape: ProgramShape, expected: str, *, fix: str | None = None
     ) -> NoReturn:
-        """Raise a SignatureError: computation `role` does not have the `expected` signature."""
+        """Raise a SignatureError: argument `role`, a computation, is not `expected`."""
         self.fail(f"{role} must be {expected}, got {program_shape}", fix=fix, error=SignatureError)
 
     def applied(

@@ -13,7 +13,7 @@ from typing import Any, Final, Self, TypeVar
 from builder.support.caller import caller_frame
 
 _CONTEXT: Final = 100
-"""The number of characters of a text that a message shows on each side of an error."""
+"""The number of characters of a text that a message shows before and after an error in it."""
 
 
 def brief(value: object, limit: int = 200) -> str:
@@ -34,8 +34,8 @@ class XlaError(Exception):
         op: the name of the operation, or None.
         shapes: the shapes of the operands by argument name, possibly empty.
         dimension: the number of the dimension at fault, or None.
-        location: "file:line" of the caller, the nearest frame outside this library; tracebacks
-            show it below the message.
+        location: "file:line" of the caller, the nearest frame outside this library, or None;
+            tracebacks show it below the message.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class XlaError(Exception):
         return self
 
     def renamed(self, op: str) -> Self:
-        """Replace the op that the message starts with by `op`, and return self."""
+        """Replace the op's name at the start of the message with `op`, and return self."""
         self.args = (f"{op}: {str(self).removeprefix(f'{self.op}: ')}",)
         self.op = op
         return self
@@ -75,11 +75,11 @@ def error_of(kind: type[E], op: str, rule: str, fix: str = "", **facts: Any) -> 
     """Return an error with the message `op: rule`, and the fix on a line of its own.
 
     Args:
-        kind: the class.
+        kind: the class of the error.
         op: the name of the function that the user called.
         rule: the rule that was broken, and the values that broke it.
         fix: an imperative sentence; empty if there is none.
-        facts: other arguments of the class.
+        facts: other arguments of the class, such as `shapes`.
     """
     return kind(f"{op}: {rule}" + (f"\nfix: {fix}" if fix else ""), op=op, **facts)
 
@@ -101,7 +101,7 @@ class ConstantError(XlaError, ValueError):
 
 
 class PrimitiveTypeError(XlaError, ValueError):
-    """A name or a NumPy type has no primitive type in XLA."""
+    """XLA has no primitive type for a name or a NumPy dtype."""
 
 
 class BuilderError(XlaError, RuntimeError):
@@ -109,7 +109,7 @@ class BuilderError(XlaError, RuntimeError):
 
 
 class UnknownNameError(XlaError, AttributeError):
-    """`builder` has no such name; the message suggests its location or similar names."""
+    """The package `builder` has no attribute of that name; the message suggests alternatives."""
 
 
 class ShapeTextError(XlaError, ValueError):

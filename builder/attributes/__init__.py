@@ -1,7 +1,7 @@
-"""Attribute bundles: attributes of an op that consist of several fields.
+"""Attributes of ops: bundles of several fields, and enumerations. One module for each subject.
 
-All are frozen dataclasses with the field names of ``xla_data.proto``, one module for each subject.
-Lists are converted to tuples, so that a bundle can be hashed and stored as an op's attribute.
+A bundle is a frozen dataclass with the field names of ``xla_data.proto``. It converts lists to
+tuples, so that it can be hashed and stored as an op's attribute.
 """
 
 from builder.attributes.collectives import (

@@ -1,8 +1,8 @@
-"""Annotations: attributes of a program that other compilers read.
+"""Annotations: attributes of a module and its functions, read by other compilers.
 
-They come with imported modules and are emitted unchanged: the device meshes that shardings name,
-JAX's attributes of results, the number of devices. Attributes of an op are in `XlaOp.metadata`;
-attributes that belong to no op are here.
+Lowering emits them unchanged: device meshes, shardings of results, JAX's attributes of results
+(`jax.result_info`), the number of partitions (`mhlo.num_partitions`). Most come from imported
+modules. The attributes of a single op are in `XlaOp.metadata`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 ONE_SHARDING_FORM: Final = (
     "a program can't have both GSPMD's tilings and shardings by the axes of a mesh"
 )
-ONE_MESH: Final = "import all programs with one mesh"
-"""The fix for programs that define meshes of the same name differently."""
+ONE_MESH: Final = "define the mesh identically in all imported programs"
+"""The fix if two programs define different meshes with the same name."""
 
 AttributeTexts = Mapping[str, str]
 """Attributes by name, each as MLIR text."""
@@ -29,7 +29,9 @@ AttributeTexts = Mapping[str, str]
 NO_ATTRIBUTES: Final[AttributeTexts] = MappingProxyType({})
 
 Meshes = Mapping[str, AttributeTexts]
-"""Device meshes by name. The attribute "mesh" defines the mesh; others are for other compilers."""
+"""The attributes of each device mesh, by the mesh's name.
+
+The attribute "mesh" defines the mesh. Only other compilers read the other attributes."""
 
 NO_MESHES: Final[Meshes] = MappingProxyType({})
 
@@ -38,15 +40,16 @@ class Annotations(NamedTuple):
     """Attributes of a computation by name, each as MLIR text.
 
     Attributes:
-        module: attributes of the module, such as `mhlo.num_partitions`; of the entry only.
-        function: attributes of its function.
-        parameters: for each array among its parameters, tuples flattened, the attributes that are
-            not in the metadata of the parameter; empty if there are none.
-        results: for each array of its result, attributes such as `jax.result_info`; empty if there
-            are none.
-        meshes: the device meshes by the names that shardings use.
-        result_shardings: for each array of its result the sharding as text, or None; empty if no
-            result has a sharding. Like `aliases`, they apply only if the computation is the entry.
+        module: the attributes of the module, such as `mhlo.num_partitions`; only the entry
+            computation has them.
+        function: the attributes of the computation's function.
+        parameters: for each array of the parameters (tuples flattened), the attributes that are
+            not in the metadata of the parameter op; empty if no array has any.
+        results: for each array of the result (tuples flattened), attributes such as
+            `jax.result_info`; empty if no array has any.
+        meshes: the device meshes that shardings refer to, by name.
+        result_shardings: for each array of the result, its sharding as text, or None; empty if no
+            array has a sharding. They apply only if the computation is the entry.
 
     Example:
         >>> import builder as xb
@@ -84,8 +87,8 @@ def meshes(computation: XlaComputation) -> Meshes:
         for name, mesh in part.annotations.meshes.items():
             if by_name.setdefault(name, mesh) != mesh:
                 raise BuilderError(
-                    f"{computation.name}: its computations must not have different meshes of one "
-                    f"name, {name!r}, got\n  {by_name[name]['mesh']}\n"
+                    f"{computation.name}: its computations must not have different meshes with the "
+                    f"same name, {name!r}, got\n  {by_name[name]['mesh']}\n"
                     f"  {mesh['mesh']}, in {part.name!r}\n"
                     f"fix: {ONE_MESH}",
                     op=computation.name,

@@ -14,13 +14,13 @@ from builder.errors import brief
 
 @dataclass(frozen=True, slots=True)
 class ReplicaGroups:
-    """The groups of replicas that perform an operation together; empty for one group of all.
+    """The groups of replicas that perform a collective operation together.
 
-    The ids number replicas, partitions or devices, depending on the operation. Each id, from 0, is
-    in exactly one group. The order within a group is significant.
+    An id is the number, from 0, of a replica, a partition or a device, depending on the operation.
+    Each id is in exactly one group. The order within a group is significant.
 
     Attributes:
-        groups: tuples of ids.
+        groups: a tuple of ids for each group; empty if all replicas are one group.
 
     Example:
         >>> import builder as xb
@@ -35,7 +35,7 @@ class ReplicaGroups:
 
     @classmethod
     def of(cls, value: ReplicaGroupsLike | None, op: str = "ReplicaGroups") -> ReplicaGroups:
-        """Return `value` itself, or the groups that it lists; no groups for None.
+        """Return `value` as ReplicaGroups; a list of lists of ids is converted, None to no groups.
 
         Raises:
             ShapeInferenceError: `value` is not a sequence of sequences of integers.
@@ -45,16 +45,19 @@ class ReplicaGroups:
         return _ALL if value is None else cls(_as_groups(op, value))
 
     def or_one_of(self, count: int) -> ReplicaGroups:
-        """Return these groups; if there are none, one group of all ids below `count`."""
+        """Return self if it has groups, otherwise one group of the ids 0 to ``count - 1``."""
         return self if self.groups else ReplicaGroups((tuple(range(count)),))
 
 
 def _as_groups(op: str, value: Any) -> tuple[tuple[int, ...], ...]:
     groups = sequence_or_none(value)
     if groups is None or any(isinstance(g, str) or not isinstance(g, Iterable) for g in groups):
-        fix = "write for instance [[0, 2], [1, 3]]; [] for one group of all replicas"
+        fix = "write for instance [[0, 2], [1, 3]], or [] for one group of all replicas"
         if groups and len(groups) <= 64 and all(type(number) is int for number in groups):
-            fix = f"write {brief([list(groups)])} for one of these; [] for one of all replicas"
+            fix = (
+                f"write {brief([list(groups)])} for one group of these ids, or [] for one group of "
+                "all replicas"
+            )
         rule = "replica_groups must be a sequence of groups, which are sequences of integers"
         raise refusal(op, rule, value, fix)
     return tuple(integers(op, "a group", group) for group in groups)
@@ -67,7 +70,7 @@ ReplicaGroupsLike = ReplicaGroups | Sequence[Sequence[int]]
 
 
 class ChannelType(NamedEnum, enum.IntEnum, op="ChannelHandle", argument="type"):
-    """The endpoints of a channel, with the numbers of XLA's ChannelHandle."""
+    """The two ends of a channel, devices or host; numbered as in XLA's ChannelHandle."""
 
     DEVICE_TO_DEVICE = 1
     DEVICE_TO_HOST = 2
@@ -80,7 +83,7 @@ class ChannelHandle:
 
     Attributes:
         handle: the number of the channel, 1 or more.
-        type: the endpoints of the channel.
+        type: the two ends of the channel, devices or host.
 
     Example:
         >>> import builder as xb
@@ -103,7 +106,7 @@ class ChannelHandle:
         type: ChannelType = ChannelType.DEVICE_TO_DEVICE,
         name: str = "channel_id",
     ) -> ChannelHandle | None:
-        """Return `value` itself, the channel with that number, or None for None.
+        """Return `value` as a ChannelHandle; a number is converted, None remains None.
 
         Args:
             value: a ChannelHandle, its number, or None.
@@ -127,9 +130,10 @@ def _handle(op: str, name: str, value: Any) -> int:
 
 
 def channel_of(attributes: Mapping[str, Any]) -> ChannelHandle | None:
-    """Return the channel of a collective op with these attributes.
+    """Return the channel of the collective op with these attributes, or None.
 
-    StableHLO and HLO require a channel if replica groups contain device ids; the default is 1.
+    StableHLO and HLO require a channel if replica groups contain device ids. In this case an op
+    without a channel gets channel 1.
     """
     channel: ChannelHandle | None = attributes["channel_handle"]
     if channel is None and attributes.get("use_global_device_ids"):

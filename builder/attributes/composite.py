@@ -19,15 +19,15 @@ _refusal = partial(refusal, "composite_call")
 
 
 def composite_attributes_text(attributes: Any) -> str:
-    """Return a mapping as an MLIR dictionary: ``{axis = 1 : i64, name = "gelu"}``, keys in order.
+    """Return a mapping as MLIR text: ``{axis = 1 : i64, name = "gelu"}``, sorted by name.
 
-    The text of a dictionary is returned unchanged; lowering parses it.
+    A string in braces is returned unchanged; lowering parses it.
 
     Values are bools, integers (i64, or the type of a NumPy number), floating-point numbers
     (f64, or the type of a NumPy number), strings, sequences of these and mappings of these.
 
     Raises:
-        ShapeInferenceError: a value is of another type; text is not in braces.
+        ShapeInferenceError: a value has another type; a string is not in braces.
 
     Example:
         >>> composite_attributes_text({"eps": 1e-5, "axes": [0, 1], "exact": True})
@@ -50,7 +50,7 @@ def composite_attributes_text(attributes: Any) -> str:
 
 def _text(value: Any, depth: int) -> str:
     if depth > _DEEPEST:
-        rule = f"attributes must not be nested deeper than {_DEEPEST}, got more"
+        rule = f"attributes may nest at most {_DEEPEST} deep, got deeper nesting"
         raise error_of(ShapeInferenceError, "composite_call", rule)
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
@@ -68,7 +68,7 @@ def _text(value: Any, depth: int) -> str:
     if isinstance(value, Mapping):
         for name in value:
             if not isinstance(name, str) or not name:
-                raise _refusal("the names of attributes must be strings, not empty", name)
+                raise _refusal("the names of attributes must be non-empty strings", name)
         return "{" + ", ".join(_entry(name, value[name], depth) for name in sorted(value)) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_text(entry, depth + 1) for entry in value) + "]"

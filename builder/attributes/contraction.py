@@ -36,10 +36,11 @@ class DotDimensionNumbers:
 
     @classmethod
     def of(cls, value: DotDimensionNumbersLike, op: str = "dot_general") -> DotDimensionNumbers:
-        """Return `value` itself, or the numbers in ``((lhs, rhs contracting), (lhs, rhs batch))``.
+        """Return `value` as DotDimensionNumbers; a pair of pairs of lists is converted.
 
         Args:
-            value: DotDimensionNumbers, or a pair of pairs of lists.
+            value: DotDimensionNumbers, or ``((lhs contracting, rhs contracting), (lhs batch, rhs
+                batch))``.
             op: the op, for messages.
 
         Raises:
@@ -52,7 +53,7 @@ class DotDimensionNumbers:
             (lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch) = contracting, batch
         except (TypeError, ValueError):
             rule = "dimension_numbers must be DotDimensionNumbers or a pair of pairs"
-            fix = "write contracting and batch dimensions of lhs and rhs as (([1], [0]), ([], []))"
+            fix = "write ((lhs contracting, rhs contracting), (lhs batch, rhs batch))"
             raise refusal(op, rule, value, fix) from None
         return construct(cls, op, lhs_contracting, rhs_contracting, lhs_batch, rhs_batch)
 
@@ -91,7 +92,7 @@ class RaggedDotDimensionNumbers:
 
     @classmethod
     def of(cls, value: RaggedDotDimensionNumbersLike) -> RaggedDotDimensionNumbers:
-        """Return `value` itself, or the numbers in ``(dot dimension numbers, ragged, group)``.
+        """Return `value` as RaggedDotDimensionNumbers; a triple of its fields is converted.
 
         Raises:
             ShapeInferenceError: `value` is neither.

@@ -15,7 +15,7 @@ _OP: Final = "conv_general_dilated"
 _TEXT: Final = r"([bf0-9]+)_([io0-9]+)->([bf0-9]+)"
 
 _MOST_SPATIAL: Final = 1000
-"""More than the rank of any array."""
+"""A limit on the number of spatial dimensions, larger than the rank of any array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,12 @@ class ConvolutionDimensionNumbers:
 
     @classmethod
     def default(cls, spatial: int) -> ConvolutionDimensionNumbers:
-        """Return the dimension numbers of `conv`, for `spatial` spatial dimensions.
+        """Return the dimension numbers that `conv` uses for `spatial` spatial dimensions.
 
         The order is batch, features, spatial dimensions. In the kernel, output features come first.
 
         Raises:
-            ShapeInferenceError: `spatial` is not a number of dimensions.
+            ShapeInferenceError: `spatial` is not an integer, is negative, or is too large.
         """
         count = integer(cls.__name__, "spatial", spatial)
         if not 0 <= count <= _MOST_SPATIAL:
@@ -79,7 +79,7 @@ class ConvolutionDimensionNumbers:
     def of(
         cls, value: ConvolutionDimensionNumbersLike, op: str = _OP
     ) -> ConvolutionDimensionNumbers:
-        """Return `value` itself, or the numbers in a string like ``"b01f_01io->b01f"``.
+        """Return `value` as ConvolutionDimensionNumbers; parse a string: ``"b01f_01io->b01f"``.
 
         Args:
             value: ConvolutionDimensionNumbers, or a string.
@@ -105,7 +105,8 @@ class ConvolutionDimensionNumbers:
         """Return the label of each dimension of the input, the kernel and the output.
 
         Args:
-            rank: the rank of each. A dimension without a number has an empty label.
+            rank: the rank of the input, the kernel and the output. A dimension that is in none of
+                the fields has an empty label.
         """
         labels = [""] * rank, [""] * rank, [""] * rank
         fields = [getattr(self, name) for name in self.__match_args__]

@@ -16,13 +16,14 @@ from builder.errors import XlaError
 B = TypeVar("B")
 
 _MOST: Final = 2**20
-"""More entries than any argument has, so that an infinite iterator is not read further."""
+"""The limit on the entries that are read from an argument, which may be an infinite iterator."""
 
 
 def set_integers(bundle: Any, *names: str) -> None:
-    """Convert fields of a frozen dataclass to their annotated types; without `names`, all fields.
+    """Convert the fields `names`, by default all fields, of a frozen dataclass in place.
 
-    A field annotated ``int`` becomes an int, any other a tuple of ints. Errors name the class.
+    A field annotated ``int`` becomes an int, any other field a tuple of ints. Error messages name
+    the class and the field.
     """
     kind = type(bundle).__name__
     for name in names or bundle.__match_args__:
@@ -31,7 +32,7 @@ def set_integers(bundle: Any, *names: str) -> None:
 
 
 def construct(kind: Callable[..., B], op: str, *values: Any, **named: Any) -> B:
-    """Return ``kind(*values, **named)``; its errors name `op` instead of the class."""
+    """Return ``kind(*values, **named)``; error messages name `op` instead of the class `kind`."""
     try:
         return kind(*values, **named)
     except XlaError as error:
@@ -55,7 +56,7 @@ class NamedEnum(enum.Enum):
 
     @classmethod
     def of(cls, value: Any, op: str | None = None) -> Self:
-        """Return the member for `value`: a member, its name, or its number.
+        """Return `value` as a member; the name or the number of a member is converted.
 
         Args:
             value: a member, its name, or its number if the members have XLA's numbers.
@@ -75,12 +76,15 @@ class NamedEnum(enum.Enum):
         default_op, argument = cls._parameter_of
         names = list(cls.__members__)
         rule = f"{argument} must be one of {', '.join(names)}"
-        fix = f"write xb.{cls.__name__}.{names[0]}, or the name as text"
+        fix = f"write for instance xb.{cls.__name__}.{names[0]} or {names[0]!r}"
         raise refusal(op or default_op, rule, value, fix)
 
 
 def sequence_or_none(values: Any) -> tuple[Any, ...] | None:
-    """Return the values of a sequence; None for text, an op or anything that is not a sequence."""
+    """Return the entries of an iterable as a tuple.
+
+    None for a string, an op, a value that is not iterable, or an iterable of 2**20 or more entries.
+    """
     if isinstance(values, (str, bytes)):
         return None
     try:
@@ -91,7 +95,7 @@ def sequence_or_none(values: Any) -> tuple[Any, ...] | None:
 
 
 def unpackable(value: Any) -> Any:
-    """Return `value` for the caller to unpack; refuse an op.
+    """Return `value`, which the caller will unpack; raise TypeError for an op.
 
     Raises:
         TypeError: `value` is an op. Unpacking an op of tuple shape would record its elements.

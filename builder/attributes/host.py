@@ -23,9 +23,9 @@ from builder.errors import ShapeInferenceError, brief
 
 
 class CustomCallApiVersion(NamedEnum, enum.IntEnum, op="custom_call", argument="api_version"):
-    """The signature of a custom call's target, with the numbers of XLA's CustomCallApiVersion.
+    """The C signature of a custom call's target, numbered as in XLA's CustomCallApiVersion.
 
-    API_VERSION_ORIGINAL: ``void f(void* out, const void** in)``, the signature in the document.
+    API_VERSION_ORIGINAL: ``void f(void* out, const void** in)``, as in Operation Semantics.
     API_VERSION_STATUS_RETURNING: ``void f(void* out, const void** in, XlaCustomCallStatus*)``.
     API_VERSION_STATUS_RETURNING_UNIFIED: ``void f(void* out, const void** in, const char* opaque,
     size_t opaque_len, XlaCustomCallStatus*)``.
@@ -40,9 +40,9 @@ class CustomCallApiVersion(NamedEnum, enum.IntEnum, op="custom_call", argument="
 
 
 class CustomCallSchedule(NamedEnum, enum.IntEnum, op="custom_call", argument="schedule"):
-    """A hint for compilers that schedule instructions: where to place a custom call.
+    """A hint for a compiler's scheduler: place a custom call as late or as early as possible.
 
-    StableHLO has no attribute for it. The numbers are those of XLA's CustomCallSchedule.
+    StableHLO has no attribute for this hint. Numbered as in XLA's CustomCallSchedule.
     """
 
     SCHEDULE_NONE = 0
@@ -57,7 +57,7 @@ class OutputOperandAliasing:
     Attributes:
         output_index: the index of the result in a tuple; () if the result is an array.
         operand_number: the number of the operand.
-        operand_index: the index in the operand, if that is a tuple.
+        operand_index: the index in the operand if the operand is a tuple, otherwise ().
 
     Example:
         >>> import builder as xb
@@ -74,10 +74,15 @@ class OutputOperandAliasing:
 
     @classmethod
     def all_of(cls, values: Any, op: str = "custom_call") -> tuple[OutputOperandAliasing, ...]:
-        """Convert bundles, or pairs (output_index, (number, operand_index)), to bundles.
+        """Return a sequence of aliases as a tuple of OutputOperandAliasing.
+
+        Args:
+            values: a sequence of OutputOperandAliasing, or of pairs (output_index,
+                (operand_number, operand_index)).
+            op: the op, for messages.
 
         Raises:
-            ShapeInferenceError: a value is neither.
+            ShapeInferenceError: `values` is not such a sequence.
         """
         aliases = []
         try:
@@ -115,7 +120,7 @@ _SCALARS: Final = {
     **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
     **{f"uint{bits}": f"ui{bits}" for bits in (8, 16, 32, 64)},
 }
-"""The NumPy dtypes that XLA's FFI decodes as attributes, and their names in MLIR."""
+"""The MLIR type of each NumPy dtype that XLA's FFI decodes as an attribute."""
 
 _KEY: Final = r"[A-Za-z_][A-Za-z0-9_$.]*"
 
@@ -124,11 +129,11 @@ def ffi_dictionary(op: str, attributes: Any) -> str:
     """Return the attributes of a typed FFI call as the text of an MLIR dictionary.
 
     The handler receives a bool as a bool, a Python int as an int64_t, a Python float as a double
-    and a string as a string. NumPy scalars keep their types, arrays of rank 1 are spans, mappings
-    are dictionaries.
+    and a string as a string. NumPy scalars keep their types. Sequences of numbers and arrays of
+    rank 1 become spans, mappings become dictionaries.
 
     Raises:
-        ShapeInferenceError: a name is not an identifier, or a value is of another type.
+        ShapeInferenceError: a name is not an identifier, or a value has another type.
 
     Example:
         >>> from builder.attributes.host import ffi_dictionary

@@ -22,10 +22,10 @@ class _DimensionNumbers:
 
     @classmethod
     def of(cls, value: Self | Mapping[str, Any]) -> Self:
-        """Return `value` itself, or the numbers in a mapping from the names of the fields.
+        """Return `value` as dimension numbers; a mapping of field names to values is converted.
 
         Raises:
-            ShapeInferenceError: `value` is neither.
+            ShapeInferenceError: `value` is neither dimension numbers nor such a mapping.
         """
         if isinstance(value, cls):
             return value
@@ -48,15 +48,17 @@ class GatherDimensionNumbers(_DimensionNumbers):
 
     Attributes:
         offset_dims: the dimensions of the result that index within a slice, ascending.
-        collapsed_slice_dims: the dimensions of the operand in which a slice has size 1 and that
-            the result does not have, ascending.
-        start_index_map: for each component of an index vector, the dimension of the operand whose
-            start index it is. Slices begin at 0 in the other dimensions.
+        collapsed_slice_dims: the dimensions of the operand that the result omits, ascending. A
+            slice has size 1 along them.
+        start_index_map: for each component of an index vector, the dimension of the operand along
+            which the component is the start of the slice. Along other dimensions slices begin at 0.
         index_vector_dim: the dimension of start_indices that contains the index vectors. The rank
             of start_indices if each element is an index vector.
-        operand_batching_dims: the dimensions of the operand that correspond to dimensions of
-            start_indices, ascending: an index vector reads its slice at its own position there.
-        start_indices_batching_dims: those dimensions of start_indices, in the same order.
+        operand_batching_dims: the batch dimensions of the operand, ascending. An index vector at
+            position i along a batch dimension of start_indices reads a slice at position i along
+            the corresponding batch dimension of the operand.
+        start_indices_batching_dims: the batch dimensions of start_indices, in the order of
+            operand_batching_dims.
 
     Example:
         >>> import builder as xb
@@ -81,15 +83,18 @@ class ScatterDimensionNumbers(_DimensionNumbers):
 
     Attributes:
         update_window_dims: the dimensions of updates that index within a window, ascending.
-        inserted_window_dims: the dimensions of the operand in which a window has size 1 and that
-            updates do not have, ascending.
+        inserted_window_dims: the dimensions of the operand that updates omit, ascending. A window
+            has size 1 along them.
         scatter_dims_to_operand_dims: for each component of an index vector, the dimension of the
-            operand whose start index it is. Windows begin at 0 in the other dimensions.
+            operand along which the component is the start of the window. Along other dimensions
+            windows begin at 0.
         index_vector_dim: the dimension of scatter_indices that contains the index vectors. The rank
             of scatter_indices if each element is an index vector.
-        input_batching_dims: the dimensions of the operand that correspond to dimensions of
-            scatter_indices, ascending: an index vector writes its window at its own position.
-        scatter_indices_batching_dims: those dimensions of scatter_indices, in the same order.
+        input_batching_dims: the batch dimensions of the operand, ascending. An index vector at
+            position i along a batch dimension of scatter_indices writes a window at position i
+            along the corresponding batch dimension of the operand.
+        scatter_indices_batching_dims: the batch dimensions of scatter_indices, in the order of
+            input_batching_dims.
 
     Example:
         >>> import builder as xb
@@ -109,7 +114,7 @@ class ScatterDimensionNumbers(_DimensionNumbers):
 
 
 GatherDimensionNumbersLike = GatherDimensionNumbers | Mapping[str, Any]
-"""GatherDimensionNumbers, or a mapping from the names of their fields."""
+"""GatherDimensionNumbers, or a mapping of field names to values."""
 
 ScatterDimensionNumbersLike = ScatterDimensionNumbers | Mapping[str, Any]
-"""ScatterDimensionNumbers, or a mapping from the names of their fields."""
+"""ScatterDimensionNumbers, or a mapping of field names to values."""

@@ -22,7 +22,9 @@ def float_text(value: float, bits: int) -> str:
 
 
 def quoted(data: bytes, also: bytes = b"") -> str:
-    """Return a quoted string; bytes in `also`, and all but plain ASCII, are escaped.
+    """Return bytes as a quoted MLIR string.
+
+    Quotes, backslashes, bytes that are not printable ASCII, and the bytes in `also` are escaped.
 
     Example:
         >>> quoted(b'a "b"')

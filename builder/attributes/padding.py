@@ -15,8 +15,10 @@ class PaddingConfigDimension:
     """The padding of one dimension.
 
     Attributes:
-        edge_padding_low: the number of elements to add before the first; if negative, to remove.
-        edge_padding_high: the number of elements to add after the last; if negative, to remove.
+        edge_padding_low: the number of elements to add before the first element. A negative number
+            removes elements.
+        edge_padding_high: the number of elements to add after the last element. A negative number
+            removes elements.
         interior_padding: the number of elements to add between adjacent elements; not negative.
     """
 
@@ -52,7 +54,7 @@ class PaddingConfig:
 
     @classmethod
     def of(cls, value: PaddingConfigLike, op: str = "PaddingConfig") -> PaddingConfig:
-        """Return `value` itself, or the padding that it lists.
+        """Return `value` as a PaddingConfig; a sequence of triples is converted.
 
         Raises:
             ShapeInferenceError: `value` is neither a PaddingConfig nor a sequence of triples.

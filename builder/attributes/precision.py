@@ -9,9 +9,9 @@ from builder.check import refusal
 
 
 class Precision(enum.Enum):
-    """How exactly a device multiplies f32 operands, if it has a choice: XLA's PrecisionConfig.
+    """How exactly a device multiplies f32 operands: XLA's PrecisionConfig.
 
-    DEFAULT is the fastest, HIGHEST the most exact. A CPU computes the same result with each.
+    DEFAULT is the fastest, HIGHEST the most exact. On a CPU all of them give the same result.
     """
 
     DEFAULT = "DEFAULT"
@@ -26,10 +26,10 @@ class Precision(enum.Enum):
 
     @classmethod
     def pair(cls, value: PrecisionLike, op: str = "dot") -> tuple[Precision, Precision]:
-        """Return the precisions of both operands: a single `value` twice, DEFAULT for None.
+        """Return the precisions of lhs and rhs. A single `value` is for both; None is DEFAULT.
 
         Raises:
-            ShapeInferenceError: `value` is neither a Precision, nor its name, nor a pair of them.
+            ShapeInferenceError: `value` is not a Precision, a name, or a pair of these.
         """
         if value is None:
             return _DEFAULT_PAIR
@@ -39,11 +39,11 @@ class Precision(enum.Enum):
             if isinstance(lhs, Precision) and isinstance(rhs, Precision):
                 return lhs, rhs
         rule = "precision must be a Precision, or a pair of them for lhs and rhs"
-        raise refusal(op, rule, value, "write xb.Precision.HIGHEST, or the name as text")
+        raise refusal(op, rule, value, "write for instance 'HIGHEST' or ('HIGH', 'HIGHEST')")
 
 
 PrecisionLike = Precision | str | Sequence[Precision | str] | None
-"""A Precision or its name for both operands, a pair for the two, or None for the default."""
+"""A Precision or its name for both operands, a pair for lhs and rhs, or None for DEFAULT."""
 
 
 _DEFAULT_PAIR = (Precision.DEFAULT, Precision.DEFAULT)

@@ -12,11 +12,11 @@ from builder.check import integer, refusal
 
 _MOST: Final = 2**63
 _MOST_PAIRS: Final = 1000
-"""More than the rank of any window, so that an infinite iterator is not read further."""
+"""The limit on the pairs that are read from an argument, which may be an infinite iterator."""
 
 
 class Padding(enum.Enum):
-    """Padding that is computed from the sizes.
+    """Padding that is computed from the sizes of the array and of the window.
 
     SAME pads so that strides of 1 keep the sizes: the number of windows along a dimension is its
     size divided by the stride, rounded up. Half of the padding is added on each side, the odd
@@ -46,10 +46,10 @@ PaddingLike = Padding | str | Sequence[Sequence[int]]
 def padding_argument(
     op: str, value: Any, name: str = "padding"
 ) -> Padding | tuple[tuple[int, int], ...]:
-    """Return the argument `padding` of an op: a Padding, or a pair (low, high) for each dimension.
+    """Check and return the argument `padding` of an op: a Padding, or pairs (low, high).
 
     Raises:
-        ShapeInferenceError: `value` is neither.
+        ShapeInferenceError: `value` is neither a Padding, nor its name, nor a sequence of pairs.
     """
     if isinstance(value, Padding):
         return value

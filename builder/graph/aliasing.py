@@ -25,7 +25,7 @@ class InputOutputAlias(NamedTuple):
     Attributes:
         output_index: the index of the result in the root's tuple; () if the root is an array.
         param_number: the number of the parameter.
-        param_index: the index in the parameter, if that is a tuple.
+        param_index: the index in the parameter if the parameter is a tuple, otherwise ().
     """
 
     output_index: Index
@@ -38,7 +38,7 @@ class BufferDonor(NamedTuple):
 
     Attributes:
         param_number: the number of the parameter.
-        param_index: the index in the parameter, if that is a tuple.
+        param_index: the index in the parameter if the parameter is a tuple, otherwise ().
     """
 
     param_number: int
@@ -63,7 +63,7 @@ class Donations:
         Raises:
             BuilderError: there is no such parameter; the result or the argument is already aliased
                 or donated.
-            ShapeInferenceError: the parameter has no array of fixed sizes at the alias's index.
+            ShapeInferenceError: the parameter has no array of fixed sizes at `alias.param_index`.
         """
         self._check_argument("setup_alias", alias.param_number, alias.param_index, parameter)
         existing = self.aliases.get(alias.output_index)
@@ -78,7 +78,12 @@ class Donations:
         self.aliases[alias.output_index] = alias
 
     def add_donor(self, donor: BufferDonor, parameter: XlaOp | None) -> None:
-        """Add a donor. The argument `parameter` and the errors are those of `add_alias`."""
+        """Add a donor. `parameter` is the donated parameter, or None if it is not recorded yet.
+
+        Raises:
+            BuilderError: there is no such parameter; the argument is already aliased or donated.
+            ShapeInferenceError: the parameter has no array of fixed sizes at `donor.param_index`.
+        """
         self._check_argument("add_buffer_donor", donor.param_number, donor.param_index, parameter)
         self.donors.append(donor)
 
@@ -128,8 +133,8 @@ def _array_at(op: str, what: str, shape: Shape, index: Index) -> ArrayShape:
         raise error_of(ShapeInferenceError, op, rule, shapes={what: shape})
     if not isinstance(part, ArrayShape) or not part.is_static:
         place = f"{_braces(index)} of {what}"
-        rule = f"only arrays of fixed sizes can be donated, got {part} at {place}"
-        fix = "list its elements one by one" if isinstance(part, TupleShape) else ""
+        rule = f"only arrays of fixed sizes can be aliased or donated, got {part} at {place}"
+        fix = "pass the index of each element separately" if isinstance(part, TupleShape) else ""
         raise error_of(ShapeInferenceError, op, rule, fix, shapes={what: shape})
     return part
 

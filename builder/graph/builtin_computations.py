@@ -48,7 +48,7 @@ def default_comparator(scalars: tuple[ArrayShape, ...]) -> XlaComputation:
 
 
 def _compared(lhs: XlaOp, rhs: XlaOp, direction: str) -> XlaOp:
-    """Record a comparison of scalars, not complex; total order for floating-point numbers."""
+    """Record a comparison of two scalars, except complex; floating-point numbers by total order."""
     element_type = lhs.shape.element_type
     if element_type.is_floating:
         kind = "TOTALORDER"

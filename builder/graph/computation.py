@@ -32,7 +32,7 @@ class Application(NamedTuple):
 
     Attributes:
         opcode: the opcode of the ops.
-        computations: the computations that each of them applies.
+        computations: the computations that each of the ops applies.
         times: the number of ops.
     """
 
@@ -50,15 +50,16 @@ class XlaComputation:
         root: the op whose value is the result.
         parameters: the parameter ops in the order of their numbers.
         program_shape: shapes and names of the parameters and the shape of the result, with the
-            layouts of the entry.
+            layouts in which a compiled program takes arguments and returns results.
         signature: `program_shape` without layouts, for ops that apply the computation.
         aliases: the results that are written to the memory of arguments (`XlaBuilder.setup_alias`),
             in the order of the results. As in XLA, aliases and donors have an effect only if this
             computation is the entry of the program, not if another computation applies it.
-        donors: the other arguments whose memory the program may reuse.
-        annotations: metadata for XLA's partitioner (meshes, the shardings of results) and, from an
-            imported module, for other compilers; None if there is none.
-        sharding_form: the form of the program's shardings; "" if it has none, or is imported.
+        donors: the arguments without an alias whose memory the program may reuse.
+        annotations: attributes for XLA's partitioner (meshes, the shardings of results) and, from
+            an imported module, for other compilers; None if there are none.
+        sharding_form: the form of the shardings: "GSPMD's tilings" or "shardings by the axes of a
+            mesh"; "" if there are none, or if the computation is imported.
 
     `str(computation)` is its HLO text.
 
@@ -130,9 +131,9 @@ class XlaComputation:
         self.plans: SignatureTable[Any] = SignatureTable()
 
     def planned(self, plan: Callable[..., P], *arguments: Any) -> P:
-        """Return ``plan(*arguments)``, which infers an op that applies this computation.
+        """Return ``plan(*arguments)``: shape inference for an op that applies this computation.
 
-        The results are cached in the computation, and freed with it.
+        The results are cached in the computation, and freed with the computation.
         """
         key = plan, arguments
         cached: P | None = self.plans.get(key)
@@ -150,7 +151,8 @@ class XlaComputation:
         """Return the ops that have `op` as an operand, each once, in the order of recording.
 
         Raises:
-            BuilderError: `op` belongs to another computation, possibly one that an op here applies.
+            BuilderError: `op` belongs to another computation, such as the body of a loop in this
+                computation.
             OperandError: `op` is not an op.
 
         Example:
@@ -198,7 +200,7 @@ class XlaComputation:
         return (op for op in self.ops if needed[op.id])
 
     def applications(self) -> tuple[Application, ...]:
-        """Return an `Application` for each attribute mapping that contains computations."""
+        """Return an `Application` for each group of ops that share attributes with computations."""
         if self._applications is None:
             # Ops with equal attributes usually share one mapping, which is searched once.
             applying = [o for o in self.ops if o.attributes and SCHEMAS[o.opcode].computations]
@@ -212,7 +214,7 @@ class XlaComputation:
         return self._applications
 
     def called_computations(self) -> tuple[XlaComputation, ...]:
-        """Return the computations applied here, directly or indirectly, callees before callers."""
+        """Return the computations that ops apply directly or indirectly, callees first."""
         if self._called is not None:
             return self._called
         order: dict[XlaComputation, None] = {}
@@ -233,31 +235,30 @@ class XlaComputation:
         return self._called
 
     def _callees(self) -> Iterator[XlaComputation]:
-        """Iterate over the computations that ops here apply; some occur several times."""
+        """Iterate over the computations that ops apply directly, possibly with duplicates."""
         return chain.from_iterable([a.computations for a in self.applications()])
 
     def replace(self, function: Replacement, *, nested: bool = False) -> XlaComputation:
-        """Return the computation recorded again, with some ops replaced.
+        """Record the computation again with some ops replaced, and return the new computation.
 
-        The function is called for each op in the order of recording. The ops that it records become
+        `function` is called for each op in the order of recording. The ops that it records become
         part of the new computation, before the op if the op is kept. Names, source lines, shardings
-        and frontend attributes are preserved. A replacement without them inherits those of the
-        op that it replaces, except the source line. Ops without users are preserved too; XLA
-        removes them if they have no effect.
+        and frontend attributes are preserved. A replacement without a name, a sharding or frontend
+        attributes inherits those of the op that it replaces. Ops without users are preserved too;
+        XLA removes them if they have no effect.
 
         Args:
             function: called with an op and its operands in the new computation. It returns None to
                 keep the op, or its replacement: one of the operands, or an op recorded on them.
                 ``operands.builder`` records constants; ``operands.keep()`` records the original op
                 on the new operands, and returns it.
-            nested: whether the function is also called for the ops of the computations that are
-                applied, directly or indirectly. Each computation is processed once, callees before
-                callers.
+            nested: whether `function` is also called for the ops of applied computations, applied
+                directly or indirectly. Each computation is processed once, callees before callers.
 
         Returns:
             A computation of the same program shape, with the same aliases and donors. Parameters
             are always preserved, even without users. Applied computations in which nothing changes
-            are shared.
+            are shared with this computation.
 
         Raises:
             ShapeInferenceError: a replacement has another shape than the op.
@@ -284,14 +285,14 @@ class XlaComputation:
     ) -> XlaComputation:
         """Return the part of the computation that computes some of its values.
 
-        It contains only the ops that the values depend on. An op with side effects is included only
-        if a value depends on it, for instance by a token. This helps to bisect a wrong result: run
-        half of a model, and then half of the wrong part.
+        The part contains only the ops that the values depend on. An op with side effects is
+        included only if a value depends on it, for instance by a token. Use this method to bisect a
+        wrong result: run half of a model, and then half of the wrong part.
 
         Args:
             ops: the values to compute: an op of this computation, or several in a sequence.
-            inputs: ops whose values become parameters of the part, in this order; the ops that only
-                they depend on are omitted. An input without a name becomes a parameter called
+            inputs: ops whose values become parameters of the part, in this order; ops that only the
+                inputs depend on are omitted. An input without a name becomes a parameter called
                 "OPCODE_NUMBER".
 
         Returns:
@@ -301,8 +302,8 @@ class XlaComputation:
             and no donors.
 
         Raises:
-            BuilderError: an op belongs to another computation, possibly one that an op here
-                applies.
+            BuilderError: an op belongs to another computation, such as the body of a loop in this
+                computation.
             OperandError: a value is not an op, or an input is duplicated.
 
         Example:
@@ -325,7 +326,7 @@ class XlaComputation:
             nested: whether to append the computations that ops apply, directly or indirectly, each
                 under its name, after their callers.
             limit: the number of ops to print from the beginning and from the end of a computation;
-                None for all. The table itself contains all of them.
+                None for all. Only printing is limited: the sequence contains all ops.
 
         Returns:
             A sequence of `OpRow`, which are created on access.
@@ -354,14 +355,14 @@ class XlaComputation:
         result. A multiplication and an addition are two FLOPs; operations on integers count too.
         `builder.inspection.costs` documents the differences.
 
-        Computations are counted as often as they are applied: a reducer for each element that is
-        reduced; the body of a loop once for each iteration if the trip count follows from its
-        condition and body (see ``stats.loops``), else once; the most expensive branch of a
-        `conditional`.
+        Computations are counted as often as they are applied: a reducer once for each element that
+        is reduced; the body of a loop once for each iteration if the loop's condition and body
+        determine the trip count (see ``stats.loops``), else once. Of a `conditional`, the most
+        expensive branch is counted.
 
         Returns:
-            An object whose fields are numbers; `print` shows a table by FLOPs, and `as_dict` is for
-            JSON.
+            A `ComputationStats`, whose fields are numbers. `print` shows a table sorted by FLOPs,
+            and `as_dict` returns a dict for JSON.
 
         Example:
             >>> import builder as xb
@@ -388,13 +389,13 @@ class XlaComputation:
             opcode: the opcode, or a pattern as for file names: "reduce*".
             name: the op's name, or a pattern.
             shape: the shape of the result, or its text. A shape without layouts is compared with
-                the shapes of ops, which have no layouts. A shape with layouts is compared with the
-                layouts of the entry's parameters.
+                the shapes of ops, which have no layouts. A shape with layouts finds only ops that
+                were recorded with these layouts, such as parameters.
             source: the file that recorded the op, or its last path components, with or without a
                 line: "model.py", "layers/attention.py:12".
             where: a predicate, called with each op that matches the other criteria.
-            nested: whether to search the computations that ops apply, directly or indirectly, after
-                this one.
+            nested: whether to also search the computations that ops apply, directly or indirectly.
+                Their ops follow the ops of this computation.
 
         Raises:
             OperandError: no op has such an opcode (the message lists similar ones); an argument has
@@ -421,20 +422,20 @@ class XlaComputation:
         """Compare this computation with another as graphs, and return the differences.
 
         Ops correspond if their inputs or their users correspond. The order of recording and the
-        names of computations are ignored. An op that is in both with another attribute, shape,
-        constant value or operand has changed; the ops before and after it have not. Ops without
-        users are compared too. Computations are equal if they differ only in the tuples that group
-        the values of loops, branches and calls: StableHLO has no tuples, so lowering and importing
-        a computation changes these.
+        names of computations are ignored. An op of both computations has changed if an attribute,
+        its shape, its constant value or an operand differs; its operands and users have not changed
+        because of this. Ops without users are compared too. Computations are equal if they differ
+        only in the tuples that group the values of loops, branches and calls: StableHLO has no
+        tuples, so lowering and importing a computation changes these tuples.
 
         Args:
             other: the computation to compare with.
             metadata: whether to compare names and source lines.
 
         Returns:
-            A `ComputationDiff`: true if there are differences, with the ops that only this
-            computation has (`removed`), that only `other` has (`added`), and that differ
-            (`changed`).
+            A `ComputationDiff`, which is true if there are differences. It lists the ops that only
+            this computation has (`removed`), the ops that only `other` has (`added`), and the ops
+            that differ (`changed`).
 
         Raises:
             OperandError: `other` is not an XlaComputation.

@@ -36,13 +36,13 @@ def computation(*shapes: Any, result: ShapeLike | None = None) -> Any:
     Args:
         shapes: the shape of each parameter, in order. Parameters have the names of the function's
             arguments.
-        result: the result's shape with the layouts of the entry; None for the default layouts. See
-            `XlaBuilder.build`.
+        result: the result's shape with the layouts in which a compiled computation returns the
+            result; None for the default layouts. See `XlaBuilder.build`.
 
     Returns:
-        A decorator, or the ReusableFunction of a function passed without parentheses. The
-        function's result, an op or a sequence of ops for a tuple, is the root. The
-        function gets its builder from an argument: ``x.builder.constant(...)``.
+        A decorator; for ``@xb.computation`` without parentheses, the ReusableFunction. The
+        decorated function returns the root: an op, or a sequence of ops for a tuple. It gets its
+        builder from an argument: ``x.builder.constant(...)``.
 
     Raises:
         SignatureError: the function does not take one argument for each shape.

@@ -44,10 +44,10 @@ def record(
         depth: the number of frames to skip in the search for the user's line; they all belong to
             this library. Each skipped frame saves time, because the interpreter creates an object
             for every frame that is examined.
-        builder: see `append`.
+        builder: the builder to append to; None for the builder of the operands, which are checked.
 
     Raises:
-        BuilderError: the operands belong to different builders, or their builder is built.
+        BuilderError: the operands belong to different builders, or their builder was already built.
     """
     if builder is None:
         builder = operands[0].builder
@@ -94,15 +94,16 @@ def append(
     attributes: Mapping[str, Any] = NO_ATTRIBUTES,
     depth: int = 1,
 ) -> XlaOp:
-    """Append an op to `builder`; used for ops without operands, and by the library itself.
+    """Append an op to `builder` without checking its operands.
 
-    The operands are not checked. `depth` has the same meaning as in `record`.
+    Used for ops without operands, and for ops that the library adds. `depth` is as in `record`.
     """
     return record(opcode, shape, operands, attributes, depth + 1, builder)
 
 
 _NO_OPERATIONS: Final = frozenset(("captured", "get_tuple_element", "tuple"))
-"""Opcodes that only forward values: a block's sharding that does not fit them is ignored."""
+"""Opcodes that only forward values. They ignore the sharding of a ``with`` block if it does not fit
+their shapes."""
 
 
 def metadata_for(
@@ -113,7 +114,7 @@ def metadata_for(
     Args:
         builder, opcode, shape: the fields of the op.
         metadata: the current metadata of the builder.
-        must_fit: False to omit a sharding that does not fit.
+        must_fit: False to omit a sharding that does not fit `shape`.
 
     Raises:
         ShapeInferenceError: the sharding does not fit the shape.
@@ -132,7 +133,7 @@ def metadata_for(
             op = _public_name(opcode)
             rule = f"{sharding.rule}"
             fix = (
-                f"{sharding.fix}; or record it outside of the block, or under "
+                f"{sharding.fix}; or record the op outside of the block, or under "
                 f"builder.sharding(None)"
             )
             raise error_of(ShapeInferenceError, op, rule, fix, shapes={"result": shape})
@@ -145,14 +146,14 @@ def metadata_for(
 
 @per_signature
 def shared_attributes(**attributes: Any) -> Mapping[str, Any]:
-    """Return `attributes` as a read-only mapping, one object for equal attributes."""
+    """Return `attributes` as a read-only mapping; equal attributes share one mapping."""
     return MappingProxyType(attributes)
 
 
 def record_with_sharding(
     builder: XlaBuilder, sharding: str, record_op: Callable[[], XlaOp]
 ) -> XlaOp:
-    """Call `record_op`, and set `sharding` on its op in place of the block's sharding."""
+    """Call `record_op`, and give the recorded op `sharding` instead of the block's sharding."""
     metadata = builder.current_metadata
     builder.current_metadata = with_metadata(metadata, sharding=None)
     try:
@@ -167,7 +168,7 @@ class rollback_on_error:  # noqa: N801  (used as a statement, like contextlib's)
     """``with rollback_on_error(builder):`` removes the ops recorded in the block if it raises.
 
     Some ops record helper ops (a constant for a number, a tuple for a loop's state) before their
-    checks. If a check fails, the helpers must not stay: the last op is the default root.
+    checks. If a check fails, the helpers must be removed, because the last op is the default root.
     """
 
     __slots__ = ("builder", "marks")
@@ -198,7 +199,7 @@ class rollback_on_error:  # noqa: N801  (used as a statement, like contextlib's)
 
 
 def resolve_builder(op: str, *operands: XlaOp, fix: str = "") -> XlaBuilder:
-    """Return the builder that will record an op on these operands; raise as `record` does.
+    """Return the builder that will record an op on these operands.
 
     Args:
         op: the name of the op, for messages.
@@ -207,6 +208,7 @@ def resolve_builder(op: str, *operands: XlaOp, fix: str = "") -> XlaBuilder:
 
     Raises:
         OperandError: there are no operands.
+        BuilderError: the operands belong to different builders, or their builder was already built.
     """
     if not operands:
         rule = "at least one operand is needed to determine the builder, got none"
@@ -238,7 +240,7 @@ def _public_name(opcode: str) -> str:
 
 
 def _target(opcode: str, operands: tuple[XlaOp, ...]) -> XlaBuilder:
-    """Return the builder that records an op whose operands have several builders, or one not open.
+    """Return the builder that records an op if the builder of an operand can't.
 
     While a callable of a `while_`, `conditional` or `call` is being recorded, the enclosing builder
     is not open: the innermost builder records, and captures values of enclosing builders.
@@ -251,7 +253,7 @@ def _target(opcode: str, operands: tuple[XlaOp, ...]) -> XlaBuilder:
 
 
 def _resolve(opcode: str, operands: tuple[XlaOp, ...]) -> tuple[XlaBuilder, tuple[XlaOp, ...]]:
-    """Return the builder that records an op, and the operands to use; it captures outer values."""
+    """Return the builder that records an op, and the operands; capture values of outer builders."""
     target = _target(opcode, operands)
     return target, tuple(target.adopt(opcode, operand) for operand in operands)
 
@@ -274,8 +276,8 @@ def _foreign_operand(op: str, operands: tuple[XlaOp, ...], position: int) -> Bui
         text = (
             f"{nested.builder.purpose} can't use values of another computation, got\n"
             f"  {foreign!r}\n"
-            f"fix: use only its arguments, and constants of their builder; only plain callables "
-            f"passed to while_, conditional and call may use enclosing values"
+            f"fix: use only the callable's arguments, and constants recorded with their builder; "
+            f"only plain callables passed to while_, conditional and call may use other values"
         )
     else:
         text = (

@@ -1,6 +1,6 @@
 """The table of operations: one entry for each public op, made by the decorator `op`.
 
-docs/operations.md is generated from it, and tests/test_registry.py checks each entry.
+docs/operations.md is generated from the table, and tests/test_registry.py checks each entry.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class OpInfo:
         schema: the schema of the op that the function records last and returns.
         cpp_name: the name in the C++ XlaBuilder.
         section: the section of the Operation Semantics document, or another source.
-        family: the name of the modules that contain its function, its inference and its schema.
+        family: the name shared by the modules of its function, its shape inference and its schema.
         aliases: other names in `builder` for the same operation.
     """
 
@@ -38,17 +38,17 @@ class OpInfo:
 
     @property
     def name(self) -> str:
-        """The name in `builder`."""
+        """The operation's name in `builder`, such as "mul"."""
         return self.function.__name__
 
     @property
     def opcode(self) -> str:
-        """The opcode of the result."""
+        """The opcode of the op that the function returns, such as "multiply"."""
         return self.schema.opcode
 
     @property
     def is_method(self) -> bool:
-        """Whether it is a method of XlaBuilder, not a function."""
+        """Whether the operation is a method of XlaBuilder, not a function."""
         return self.function.__qualname__.startswith("XlaBuilder.")
 
 
@@ -64,7 +64,7 @@ def op(
     aliases: tuple[str, ...] = (),
     family: str = "",
 ) -> Callable[[F], F]:
-    """Enter the decorated function into the table, and return it unchanged.
+    """Add the decorated function to `OPERATIONS`, and return it unchanged.
 
     Args:
         schema: the schema of the op that the function records last.

@@ -221,7 +221,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
         lambda x: xb.all_reduce(x, xb.add, [0, 1]),
         (
             "all_reduce: replica_groups must be a sequence of groups, which are sequences of "
-            "integers, got [0, 1]\nfix: write [[0, 1]] for one of these; [] for "
+            "integers, got [0, 1]\nfix: write [[0, 1]] for one group of these ids, or [] for "
         ),
     ),
     "groups of something else": (

@@ -238,10 +238,10 @@ def test_a_result_that_is_too_large() -> None:
         ({"dimension_numbers": [1]}, "must be DotDimensionNumbers or a pair of pairs, got [1]"),
         ({"dimension_numbers": ((1, 0), ([], []))}, "must be a sequence of integers, got 1"),
         ({"precision": "highest"}, "precision must be a Precision, or a pair of them"),
-        ({"precision": "HIGHER"}, "got 'HIGHER'\nfix: write xb.Precision.HIGHEST, or the name"),
+        ({"precision": "HIGHER"}, "got 'HIGHER'\nfix: write for instance 'HIGHEST' or ('HIGH', "),
         ({"precision": "AB"}, "precision must be a Precision, or a pair of them"),
         ({"precision": ["HIGH", None]}, "precision must be a Precision, or a pair of them"),
-        ({"precision": [xb.Precision.HIGH]}, "fix: write xb.Precision.HIGHEST"),
+        ({"precision": [xb.Precision.HIGH]}, "fix: write for instance 'HIGHEST'"),
         ({"algorithm": "dot_f12"}, "algorithm must be one of dot_any_f8_any_f8_f32, "),
         (
             {"algorithm": "dot_f64_f64_f64"},

@@ -194,7 +194,7 @@ class TestBinary:
             xb.ShapeInferenceError,
             match=rf"{name}: rhs must be an array, got a tuple\n"
             rf"  lhs f32\[2\]\n  rhs \(f32\[2\]\)\n"
-            "fix: take the element with xb.get_tuple_element",
+            "fix: take an element with xb.get_tuple_element",
         ):
             getattr(xb, name)(x, t)
 

@@ -228,7 +228,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         (
             "triangular_solve: transpose_a must be one of NO_TRANSPOSE, TRANSPOSE, ADJOINT, "
             "got 'TRANSPOSE_INVALID'\n"
-            "fix: write xb.Transpose.NO_TRANSPOSE, or the name as text"
+            "fix: write for instance xb.Transpose.NO_TRANSPOSE or 'NO_TRANSPOSE'"
         ),
     ),
     "triangular_solve: transpose_a of another kind": (
@@ -310,7 +310,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: xb.fft(*parameters("c64[8]"), "fft", [8]),
         (
             "fft: fft_type must be one of FFT, IFFT, RFFT, IRFFT, got 'fft'\n"
-            "fix: write xb.FftType.FFT, or the name as text"
+            "fix: write for instance xb.FftType.FFT or 'FFT'"
         ),
     ),
     "fft: a number as length": (

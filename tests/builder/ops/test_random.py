@@ -183,7 +183,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         (
             "rng_bit_generator: algorithm must be one of RNG_DEFAULT, RNG_THREE_FRY, RNG_PHILOX, "
             "got 'PHILOX'\n"
-            "fix: write xb.RandomAlgorithm.RNG_DEFAULT, or the name as text"
+            "fix: write for instance xb.RandomAlgorithm.RNG_DEFAULT or 'RNG_DEFAULT'"
         ),
     ),
     "rng_bit_generator: signed state": (

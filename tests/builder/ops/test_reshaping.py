@@ -370,7 +370,7 @@ ERRORS = {
         (["f32[2]"], ([1.0],), "each entry of broadcast_sizes must be an integer, got 1.0"),
     ],
     "broadcast_in_dim": [
-        (["f32[3]"], ([xb.UNBOUNDED, 3], [1]), "must contain static sizes, got an unbounded one"),
+        (["f32[3]"], ([xb.UNBOUNDED, 3], [1]), "must contain static sizes, got an unbounded size"),
         (["f32[3]"], ([xb.UNBOUNDED], [0]), "fix: pass sizes at run time to xb.dynamic_broadcast"),
         (["(f32[2])"], ([2], [0]), "operand must be an array, got a tuple"),
         (["f32[2,3]"], ([3], [0, 1]), "at least as many dimensions as operand: 2"),
@@ -384,7 +384,7 @@ ERRORS = {
         (["f32[2]"], ([2, -1], [0]), "the sizes in out_dim_size must not be"),
     ],
     "reshape": [
-        (["f32[?]"], ([2, xb.UNBOUNDED],), "got an unbounded one in [2, ?]"),
+        (["f32[?]"], ([2, xb.UNBOUNDED],), "got an unbounded size in [2, ?]"),
         (["f32[?,<=3]"], ([6],), "fix: reshape it with xb.dynamic_reshape, with xb.UNBOUNDED in"),
         (["f32[6]"], ([2, -1],), "got -1 in [2, -1]"),
         (["f32[0]"], ([3],), "must stay the same, 0, got 3"),

@@ -56,7 +56,7 @@ class TestRecording:
             (lambda b: b.setup_alias([], 2), xb.BuilderError, "there is no parameter 2 yet"),
             (lambda b: b.setup_alias([], -1), xb.BuilderError, "there is no parameter -1 yet"),
             (lambda b: b.setup_alias([], 0, [0]), xb.ShapeInferenceError, r"no index \{0\}"),
-            (lambda b: b.setup_alias([], 1), xb.ShapeInferenceError, "list its elements"),
+            (lambda b: b.setup_alias([], 1), xb.ShapeInferenceError, "index of each element"),
             (lambda b: b.setup_alias([], 1, [0, 1]), xb.ShapeInferenceError, r"index \{0,1\}"),
             (lambda b: b.setup_alias([], 1, [-1]), xb.ShapeInferenceError, r"index \{-1\}"),
             (lambda b: b.setup_alias([], 1, [1]), xb.ShapeInferenceError, "of fixed sizes"),

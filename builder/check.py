@@ -32,14 +32,14 @@ from builder.types.shape import (
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 TypeSet = tuple[str, Container[PrimitiveType]]
-"""A set of element types: its description for messages, such as "integer", and the set."""
+"""A pair: the description of element types for messages, such as "integer", and the set of them."""
 
 CONVERT: Final = "convert it with xb.convert_element_type"
 """The fix for an operand of the wrong element type."""
 
 
 def refusal(op: str, rule: str, value: object, fix: str | None = None) -> ShapeInferenceError:
-    """Return a ShapeInferenceError: an argument of `op` has a `value` that breaks `rule`."""
+    """Return a ShapeInferenceError for `value`, an argument of `op` that breaks `rule`."""
     text = f"{op}: {rule}, got {brief(value)}"
     return ShapeInferenceError(f"{text}\nfix: {fix}" if fix else text, op=op)
 
@@ -207,7 +207,7 @@ class Check:
     def fail_along(
         self, dimension: int, rule: str, got: object, *, fix: str | None = None
     ) -> NoReturn:
-        """Raise an error: `dimension` has the value `got`, which breaks `rule`."""
+        """Raise an error: the value `got` for `dimension` breaks `rule`."""
         self.fail(f"{rule}, got {got} for dimension {dimension}", fix=fix, dimension=dimension)
 
     def that(
@@ -380,7 +380,7 @@ class Check:
     def signature(
         self, role: str, program_shape: ProgramShape, expected: str, *, fix: str | None = None
     ) -> NoReturn:
-        """Raise a SignatureError: argument `role`, a computation, is not `expected`."""
+        """Raise a SignatureError: the computation `role` is not of the `expected` signature."""
         self.fail(f"{role} must be {expected}, got {program_shape}", fix=fix, error=SignatureError)
 
     def applied(

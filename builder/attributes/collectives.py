@@ -35,7 +35,7 @@ class ReplicaGroups:
 
     @classmethod
     def of(cls, value: ReplicaGroupsLike | None, op: str = "ReplicaGroups") -> ReplicaGroups:
-        """Return `value` as ReplicaGroups; a list of lists of ids is converted, None to no groups.
+        """Return `value` as ReplicaGroups; convert a list of lists of ids, and None to no groups.
 
         Raises:
             ShapeInferenceError: `value` is not a sequence of sequences of integers.
@@ -106,7 +106,7 @@ class ChannelHandle:
         type: ChannelType = ChannelType.DEVICE_TO_DEVICE,
         name: str = "channel_id",
     ) -> ChannelHandle | None:
-        """Return `value` as a ChannelHandle; a number is converted, None remains None.
+        """Return `value` as a ChannelHandle; convert a number, return None for None.
 
         Args:
             value: a ChannelHandle, its number, or None.

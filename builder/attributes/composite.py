@@ -21,7 +21,7 @@ _refusal = partial(refusal, "composite_call")
 def composite_attributes_text(attributes: Any) -> str:
     """Return a mapping as MLIR text: ``{axis = 1 : i64, name = "gelu"}``, sorted by name.
 
-    A string in braces is returned unchanged; lowering parses it.
+    A string in braces is returned unchanged, because lowering parses it.
 
     Values are bools, integers (i64, or the type of a NumPy number), floating-point numbers
     (f64, or the type of a NumPy number), strings, sequences of these and mappings of these.

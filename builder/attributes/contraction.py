@@ -39,8 +39,8 @@ class DotDimensionNumbers:
         """Return `value` as DotDimensionNumbers; a pair of pairs of lists is converted.
 
         Args:
-            value: DotDimensionNumbers, or ``((lhs contracting, rhs contracting), (lhs batch, rhs
-                batch))``.
+            value: DotDimensionNumbers, or lists of dimensions in the form
+                ``((lhs contracting, rhs contracting), (lhs batch, rhs batch))``.
             op: the op, for messages.
 
         Raises:
@@ -53,7 +53,7 @@ class DotDimensionNumbers:
             (lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch) = contracting, batch
         except (TypeError, ValueError):
             rule = "dimension_numbers must be DotDimensionNumbers or a pair of pairs"
-            fix = "write ((lhs contracting, rhs contracting), (lhs batch, rhs batch))"
+            fix = "write ((lhs contracting, rhs contracting), (lhs batch, rhs batch)) of lists"
             raise refusal(op, rule, value, fix) from None
         return construct(cls, op, lhs_contracting, rhs_contracting, lhs_batch, rhs_batch)
 

@@ -81,9 +81,10 @@ class NamedEnum(enum.Enum):
 
 
 def sequence_or_none(values: Any) -> tuple[Any, ...] | None:
-    """Return the entries of an iterable as a tuple.
+    """Return the entries of an iterable as a tuple, or None if it is not suitable as an argument.
 
-    None for a string, an op, a value that is not iterable, or an iterable of 2**20 or more entries.
+    The result is None for a string, bytes, an op, a value that is not iterable, and an iterable of
+    2**20 or more entries.
     """
     if isinstance(values, (str, bytes)):
         return None

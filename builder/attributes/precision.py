@@ -26,7 +26,7 @@ class Precision(enum.Enum):
 
     @classmethod
     def pair(cls, value: PrecisionLike, op: str = "dot") -> tuple[Precision, Precision]:
-        """Return the precisions of lhs and rhs. A single `value` is for both; None is DEFAULT.
+        """Return the precisions of lhs and rhs. A single `value` sets both; None means DEFAULT.
 
         Raises:
             ShapeInferenceError: `value` is not a Precision, a name, or a pair of these.

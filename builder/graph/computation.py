@@ -131,9 +131,9 @@ class XlaComputation:
         self.plans: SignatureTable[Any] = SignatureTable()
 
     def planned(self, plan: Callable[..., P], *arguments: Any) -> P:
-        """Return ``plan(*arguments)``: shape inference for an op that applies this computation.
+        """Return ``plan(*arguments)``, where `plan` infers an op that applies this computation.
 
-        The results are cached in the computation, and freed with the computation.
+        The results are cached in this computation, and freed with it.
         """
         key = plan, arguments
         cached: P | None = self.plans.get(key)
@@ -200,7 +200,7 @@ class XlaComputation:
         return (op for op in self.ops if needed[op.id])
 
     def applications(self) -> tuple[Application, ...]:
-        """Return an `Application` for each group of ops that share attributes with computations."""
+        """Return an `Application` for each set of ops with the same computations and attributes."""
         if self._applications is None:
             # Ops with equal attributes usually share one mapping, which is searched once.
             applying = [o for o in self.ops if o.attributes and SCHEMAS[o.opcode].computations]
@@ -252,8 +252,8 @@ class XlaComputation:
                 keep the op, or its replacement: one of the operands, or an op recorded on them.
                 ``operands.builder`` records constants; ``operands.keep()`` records the original op
                 on the new operands, and returns it.
-            nested: whether `function` is also called for the ops of applied computations, applied
-                directly or indirectly. Each computation is processed once, callees before callers.
+            nested: whether `function` is also called for the ops of the computations that ops
+                apply, directly or indirectly. Each computation is processed once, callees first.
 
         Returns:
             A computation of the same program shape, with the same aliases and donors. Parameters
@@ -422,11 +422,11 @@ class XlaComputation:
         """Compare this computation with another as graphs, and return the differences.
 
         Ops correspond if their inputs or their users correspond. The order of recording and the
-        names of computations are ignored. An op of both computations has changed if an attribute,
-        its shape, its constant value or an operand differs; its operands and users have not changed
-        because of this. Ops without users are compared too. Computations are equal if they differ
-        only in the tuples that group the values of loops, branches and calls: StableHLO has no
-        tuples, so lowering and importing a computation changes these tuples.
+        names of computations are ignored. An op in both computations has changed if an attribute,
+        the shape, the constant value or the choice of an operand differs; a changed op does not
+        make its operands or users changed. Ops without users are compared too. Computations are
+        equal if they differ only in the tuples that group the values of loops, branches and calls:
+        StableHLO has no tuples, so lowering and importing a computation changes these tuples.
 
         Args:
             other: the computation to compare with.

@@ -44,7 +44,8 @@ def record(
         depth: the number of frames to skip in the search for the user's line; they all belong to
             this library. Each skipped frame saves time, because the interpreter creates an object
             for every frame that is examined.
-        builder: the builder to append to; None for the builder of the operands, which are checked.
+        builder: the builder to append to, without a check of the operands; None to check the
+            operands and append to their builder.
 
     Raises:
         BuilderError: the operands belong to different builders, or their builder was already built.
@@ -240,7 +241,7 @@ def _public_name(opcode: str) -> str:
 
 
 def _target(opcode: str, operands: tuple[XlaOp, ...]) -> XlaBuilder:
-    """Return the builder that records an op if the builder of an operand can't.
+    """Return the builder that records an op on operands of several builders, or of one not open.
 
     While a callable of a `while_`, `conditional` or `call` is being recorded, the enclosing builder
     is not open: the innermost builder records, and captures values of enclosing builders.
@@ -253,7 +254,7 @@ def _target(opcode: str, operands: tuple[XlaOp, ...]) -> XlaBuilder:
 
 
 def _resolve(opcode: str, operands: tuple[XlaOp, ...]) -> tuple[XlaBuilder, tuple[XlaOp, ...]]:
-    """Return the builder that records an op, and the operands; capture values of outer builders."""
+    """Return the builder that records an op, and its operands; capture values of outer builders."""
     target = _target(opcode, operands)
     return target, tuple(target.adopt(opcode, operand) for operand in operands)
 
@@ -277,7 +278,8 @@ def _foreign_operand(op: str, operands: tuple[XlaOp, ...], position: int) -> Bui
             f"{nested.builder.purpose} can't use values of another computation, got\n"
             f"  {foreign!r}\n"
             f"fix: use only the callable's arguments, and constants recorded with their builder; "
-            f"only plain callables passed to while_, conditional and call may use other values"
+            f"only plain callables passed to while_, conditional and call may use values of the "
+            f"enclosing builder"
         )
     else:
         text = (

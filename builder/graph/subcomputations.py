@@ -6,9 +6,9 @@ recorded here, with the parameter shapes that the op implies:
 - a function of this library (`xb.add`) and a `ReusableFunction` once per signature;
 - every other callable each time it is passed.
 
-Where the op supports it (while_, conditional, call), a callable of the second kind may use
-values of the enclosing builder. These values are captured and passed as additional arguments,
-because a computation can use only its parameters.
+A callable of the second kind may use values of the enclosing builder if the op supports captures
+(while_, conditional, call). These values are passed as additional arguments, because a computation
+can use only its parameters.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class Recorded:
     root: XlaOp
 
     def captures(self) -> list[tuple[XlaOp, XlaOp]]:
-        """Return a pair for each capture: the enclosing op, and the op that represents it here."""
+        """Return for each captured value a pair of ops: in the enclosing and the nested builder."""
         captured = self.builder.captured
         return [pair for pair in captured.values() if pair[1].opcode == "captured"]
 
     def build(self) -> XlaComputation:
-        """Build the computation."""
+        """Build the nested builder, and return its computation."""
         return self.builder.build(self.root)
 
 
@@ -80,7 +80,7 @@ def _identifier(function: Any, default: str) -> str:
 
 
 def _parameter_names(function: Any, count: int) -> Sequence[str]:
-    """Return the names of the callable's arguments if there are `count`, else default names."""
+    """Return the names of a callable's `count` arguments; without such names "p0", "p1", ..."""
     code = getattr(function, "__code__", None)
     if code is not None and code.co_argcount == count and not code.co_flags & 0x04:
         names: tuple[str, ...] = code.co_varnames[:count]
@@ -92,7 +92,7 @@ def _parameter_names(function: Any, count: int) -> Sequence[str]:
 MAX_NESTED_CALLABLES: Final = 500
 """The maximum nesting depth of callables that are being recorded.
 
-XLA compiles fewer nested computations, and capturing a value takes a step for each level."""
+XLA can't compile computations nested this deep, and each level makes captures slower."""
 
 _MANY_NESTED: Final = 50
 """From this nesting depth, a RecursionError is attributed to the nesting of callables."""
@@ -110,8 +110,8 @@ _RECORDING: Final = _Recording()
 def _nested_too_deep(op: str, role: str, limit: str, depth: int) -> BuilderError:
     rule = f"callables recorded inside each other {limit}, got {role} at depth {depth}"
     fix = (
-        "repeat ops with xb.while_ instead of recursion, since a callable is recorded before any "
-        "value exists; or build inner computations first, and pass these"
+        "use xb.while_ instead of recursion, because a callable is recorded before any value "
+        "exists that could end a recursion; or build inner computations first, and pass them"
     )
     return error_of(BuilderError, op, rule, fix)
 
@@ -200,7 +200,7 @@ def record_callable(
 
 
 def _as_root(op: str, role: str, builder: XlaBuilder, result: Any) -> XlaOp:
-    """Return the result of a callable as one op of `builder`: captured, or recorded as a tuple."""
+    """Return the result of a callable as one op of `builder`; record a tuple for a sequence."""
     if type(result) is XlaOp and result.builder is builder:
         return result
     if isinstance(result, (list, tuple)):
@@ -208,7 +208,7 @@ def _as_root(op: str, role: str, builder: XlaBuilder, result: Any) -> XlaOp:
     if type(result) is not XlaOp:
         fix = ""
         if result is None:
-            fix = "\nfix: return the result"
+            fix = "\nfix: return the resulting XlaOp from the function"
         elif isinstance(result, (bool, int, float)):
             kind = "True" if isinstance(result, bool) else f"{brief(result)}, element_type"
             fix = f"\nfix: return x.builder.constant({kind}), where x is an argument"
@@ -245,7 +245,7 @@ def is_library_function(computation: Any) -> bool:
 def available_computation(
     op: str, role: str, computation: Any, shapes: tuple[Shape, ...]
 ) -> XlaComputation | None:
-    """Return the computation if it is available without a call of user code, else None.
+    """Return the computation, or None if only a call of user code can provide it.
 
     A user's callable may record ops in other builders, so an op that calls it must roll back if
     the call fails.
@@ -287,7 +287,8 @@ def computation_or_recorded(
         shapes: the parameters' shapes.
         enclosing: the builder whose values may be captured.
         pass_arguments: False to call a callable without arguments.
-        will_widen: whether the caller will add parameters, which requires a new recording.
+        will_widen: whether the caller will add parameters to the computation, which must then be
+            recorded anew.
 
     Raises:
         OperandError: `computation` is neither a computation nor callable.
@@ -442,7 +443,8 @@ class ReusableFunction:
 
         Raises:
             SignatureError: the function does not take that number of arguments.
-            OperandError: its result is not an XlaOp, or an element of `shapes` is not a shape.
+            OperandError: the function's result is not an XlaOp, or an element of `shapes` is not a
+                shape.
 
         Example:
             >>> import builder as xb
@@ -458,13 +460,16 @@ class ReusableFunction:
         return self.recorded(self.name, "function", tuple(arguments))
 
     def cached(self, shapes: tuple[Shape, ...]) -> XlaComputation | None:
-        """Return the computation of a signature if it is already recorded."""
+        """Return the computation of a signature, or None if it is not recorded yet."""
         return self._recorded.get((shapes, True))
 
     def recorded(
         self, op: str, role: str, shapes: tuple[Shape, ...], pass_arguments: bool = True
     ) -> XlaComputation:
-        """Return the computation of a signature, recording it if needed; see `record_callable`."""
+        """Return the computation of a signature, recording it if needed.
+
+        The arguments and errors are those of `record_callable`.
+        """
         key = shapes, pass_arguments
         cached = self._recorded.get(key)
         if cached is not None:

@@ -123,7 +123,7 @@ class XlaBuilder:
         return f"<XlaBuilder {self.name!r}, {state}>"
 
     def innermost(self) -> XlaBuilder:
-        """Return the builder that records now: this one, or that of the innermost callable."""
+        """Return the builder of the innermost callable that is being recorded, by default self."""
         builder = self
         while builder.child is not None:
             builder = builder.child
@@ -153,18 +153,18 @@ class XlaBuilder:
         """Record a parameter of the computation.
 
         Args:
-            shape: its shape, as a shape or its text; a sequence of shapes for a tuple. A layout in
+            shape: the parameter's shape, or its text; a sequence of shapes for a tuple. A layout in
                 the shape is the layout in which a compiled computation takes the argument. Callers
                 still pass ordinary arrays, and ops see the shape without the layout.
-            name: its name, which is also the keyword of a compiled computation's argument; by
-                default "p0", "p1", ...
-            number: its index among the parameters; by default the next free one.
-            sharding: its sharding, see `sharding`. For a tuple, pass one sharding for all elements,
-                or a sequence nested like the tuple, with one for each element. None for
-                the sharding of the enclosing block, if any.
+            name: the parameter's name, which is also the keyword of a compiled computation's
+                argument; by default "p0", "p1", ...
+            number: the parameter's index; by default the next free index.
+            sharding: the parameter's sharding, see `XlaBuilder.sharding`. For a tuple, pass one
+                sharding for all elements, or a sequence nested like the tuple, with a sharding for
+                each element. None for the sharding of the enclosing ``with`` block, if any.
 
         Returns:
-            The parameter's value, of that shape.
+            The parameter's value, of shape `shape` without the layout.
 
         Raises:
             BuilderError: the number or the name is already used; the number is negative; the
@@ -231,7 +231,7 @@ class XlaBuilder:
         )
 
     def _sharding_of_parameter(self, shape: Shape, sharding: Any) -> str:
-        """Return the text of a parameter's sharding."""
+        """Check a parameter's sharding, and return it as text."""
         from builder.sharding import text as sharding_text, validation  # lazy import
 
         texts, shardings = validation.leaf_shardings("parameter", "sharding", shape, sharding)
@@ -370,8 +370,9 @@ class XlaBuilder:
         """Read a value from the device's infeed, ordered after earlier calls of this method.
 
         `lowering.transfer_to_infeed` feeds a device. Infeeds of a computation must be totally
-        ordered. This method orders those of one computation. Between a loop that contains infeeds
-        and other infeeds there must be a data dependency, or a token (see `infeed_with_token`).
+        ordered. This method orders the infeeds of one computation. Between a loop that contains
+        infeeds and other infeeds there must be a data dependency, or a token (see
+        `infeed_with_token`).
 
         Args:
             shape: the shape of the value, with the layout of the data sent to the device: an array,
@@ -448,7 +449,7 @@ class XlaBuilder:
         """Call a Python function without arguments; with operands, use ``xb.python_call``.
 
         Args:
-            function: a function that returns a NumPy array, or a tuple of arrays, of that shape.
+            function: a function that returns a NumPy array, or a tuple of arrays, of shape `shape`.
             shape: the shape of the result.
             has_side_effect: whether the function has side effects.
 
@@ -519,10 +520,11 @@ class XlaBuilder:
         return append(self._target("empty_tuple"), "tuple", TupleShape(()))
 
     def frontend_attributes(self, attributes: Mapping[str, str]) -> AbstractContextManager[None]:
-        """Add these attributes to ops recorded in the block, besides those of enclosing blocks.
+        """Add frontend attributes to the ops recorded in a ``with`` block.
 
-        They are also added to the ops of callables passed to while_, conditional and call in the
-        block, but not to the ops of reducers and of map, which XLA treats as part of one op.
+        The attributes of enclosing blocks are added too. The ops of callables passed to while_,
+        conditional and call in the block have all these attributes, but not the ops of computations
+        passed to reductions and to map, which XLA treats as part of one op.
 
         Example:
             >>> import builder as xb
@@ -549,9 +551,10 @@ class XlaBuilder:
 
     @contextmanager
     def _metadata_block(self, field: str, update: Callable[[Any], Any]) -> Iterator[None]:
-        """Update a field of the metadata of ops recorded in the block.
+        """Update one field of the metadata of the ops recorded in a ``with`` block.
 
-        The public methods check the arguments, because the caller of this generator is contextlib.
+        The public methods check the arguments. Errors raised in this generator would not report the
+        user's line, because contextlib is the caller.
         """
         target = self.innermost()
         before = getattr(target.current_metadata or NO_METADATA, field)
@@ -562,11 +565,11 @@ class XlaBuilder:
             target.current_metadata = with_metadata(target.current_metadata, **{field: before})
 
     def sharding(self, sharding: ShardingLike | None) -> AbstractContextManager[None]:
-        """Set the sharding of the results of ops recorded in the block; None for no sharding.
+        """Set the sharding of results of ops recorded in a ``with`` block; None for no sharding.
 
         The sharding is how a result is distributed over the devices of a program that XLA
-        partitions. XLA propagates shardings to values that have none. A
-        sharding that partitions arrays is not set on scalars and tokens.
+        partitions. XLA propagates shardings to values that have none. A sharding that partitions
+        arrays is not set on scalars and tokens.
 
         Args:
             sharding: a tiling in GSPMD's text form (see `parse_tiling`), or a sharding by the axes
@@ -632,20 +635,20 @@ class XlaBuilder:
     ) -> None:
         """Let the compiled program write a result to the memory of an argument.
 
-        The program does so if it saves memory. A jax.Array passed as that argument is deleted by
-        the call; a NumPy array is copied, as always, and is unchanged. An alias applies to the
-        program whose entry is built here; it has no effect when another computation calls this one.
+        The program uses the alias if that saves memory. A jax.Array passed as the argument is
+        deleted by the call; a NumPy array is copied, as always, and is unchanged. The alias applies
+        if this computation is the entry of the program, not if another computation calls it.
 
         Args:
             output_index: the index of the result in the root's tuple, such as [1, 0]; [] if the
                 root is an array.
             param_number: the number of the parameter, which must be recorded already.
-            param_index: the index in the parameter, if that is a tuple.
+            param_index: the index in the parameter if the parameter is a tuple, otherwise ().
 
         Raises:
             BuilderError: the computation is already built; there is no such parameter yet; the
                 result or the argument is already aliased; the argument is a donor.
-            ShapeInferenceError: the parameter has no array of fixed sizes at that index. `build`
+            ShapeInferenceError: the parameter has no array of fixed sizes at `param_index`. `build`
                 checks that the result has an array of the same shape at `output_index`.
 
         Example:
@@ -670,17 +673,17 @@ class XlaBuilder:
     def add_buffer_donor(self, param_number: int, param_index: Sequence[int] = ()) -> None:
         """Let the compiled program reuse the memory of an argument for any purpose.
 
-        As with `setup_alias`, a jax.Array passed as that argument is deleted by the call, and a
+        As with `setup_alias`, a jax.Array passed as the argument is deleted by the call, and a
         NumPy array is unchanged.
 
         Args:
             param_number: the number of the parameter, which must be recorded already.
-            param_index: the index in the parameter, if that is a tuple.
+            param_index: the index in the parameter if the parameter is a tuple, otherwise ().
 
         Raises:
             BuilderError: the computation is already built; there is no such parameter yet; the
                 argument is already aliased or a donor.
-            ShapeInferenceError: the parameter has no array of fixed sizes at that index.
+            ShapeInferenceError: the parameter has no array of fixed sizes at `param_index`.
 
         Example:
             >>> import builder as xb
@@ -703,7 +706,7 @@ class XlaBuilder:
         return self.donations
 
     def adopt(self, opcode: str, op: XlaOp) -> XlaOp:
-        """Return the op that represents `op` in this builder; capture an op of an enclosing one."""
+        """Return the op that represents `op` in this builder; capture `op` of an outer builder."""
         if op.builder is self:
             return op
         captured = self.captured.get(id(op))
@@ -749,8 +752,8 @@ class XlaBuilder:
                 result, such as "f32[2,3]{0,1}"; None for the default layouts.
             result_sharding: the sharding of the result, see `sharding`. For a tuple, pass one
                 sharding for all elements, or a sequence nested like the tuple, with a sharding or
-                None for each element. XLA applies it only if this computation is the entry of the
-                program, and ignores it when another computation calls this one.
+                None for each element. XLA uses the sharding only if this computation is the entry
+                of the program, not if another computation calls it.
 
         Raises:
             BuilderError: the computation is already built; nothing is recorded; the root is not an
@@ -800,7 +803,7 @@ class XlaBuilder:
                 f"the root belongs to builder {root.builder.name!r}, not to "
                 f"{self.name!r}, got\n  {root!r}"
             )
-            fix = "build it with its own builder: root.builder.build(root)"
+            fix = "build the root with its own builder: root.builder.build(root)"
             raise error_of(BuilderError, "build", rule, fix, shapes={"root": root.shape})
         count = len(self.parameters)
         for number in range(count):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NO_ATTRIBUTES: Final[Mapping[str, Any]] = MappingProxyType({})
 
 OPERATOR_FUNCTIONS: Final[dict[str, Callable[..., XlaOp]]] = {}
-"""The functions that operators call, by name. `builder.ops`, a layer above, fills this table."""
+"""The functions that the operators of XlaOp call, by name. `builder.ops` fills this table."""
 
 _BinaryMethod = Callable[["XlaOp", Any], "XlaOp"]
 
@@ -68,11 +68,11 @@ _NUMPY_NAMES: Final = {
     "size": "op.shape.element_count",
     "sum": "xb.reduce(op, 0, xb.add, dimensions)",
     "prod": "xb.reduce(op, 1, xb.mul, dimensions)",
-    "max": "xb.reduce(op, lowest, xb.max, dimensions)",
-    "min": "xb.reduce(op, highest, xb.min, dimensions)",
+    "max": "xb.reduce(op, lowest, xb.max, dimensions), where lowest is the type's lowest value",
+    "min": "xb.reduce(op, highest, xb.min, dimensions), where highest is the type's highest value",
     "dot": "xb.dot(lhs, rhs), or lhs @ rhs",
     "conj": "xb.conj(op)",
-    "item": "lowering.compile, and the result of the call",
+    "item": "lowering.compile(computation)(...), which returns arrays with values",
 }
 
 
@@ -93,7 +93,8 @@ class OpMetadata(NamedTuple):
 
     Attributes:
         name, frontend_attributes, sharding: see `XlaOp`.
-        others: the other attributes of an imported operation in its module, by name, as MLIR text.
+        others: the other attributes that the operation had in the imported module, by name, as
+            MLIR text; None if there are none.
     """
 
     name: str | None
@@ -106,7 +107,7 @@ NO_METADATA: Final = OpMetadata(None, None, None)
 
 
 def with_metadata(metadata: OpMetadata | None, **changes: Any) -> OpMetadata | None:
-    """Return the metadata with changes; None if nothing is set."""
+    """Return `metadata` with some fields changed; None if no field is set."""
     changed = (metadata or NO_METADATA)._replace(**changes)
     return None if changed == NO_METADATA else changed
 
@@ -132,7 +133,7 @@ def resolve_position(code: CodeType, lasti: int) -> tuple[int, int]:
 
 
 def _binary(name: str) -> tuple[_BinaryMethod, _BinaryMethod]:
-    """Return the methods of an operator that records the op `name`, plain and reflected."""
+    """Return two methods that record op `name`: ``__add__`` and the reflected ``__radd__``."""
 
     def method(self: XlaOp, other: Any) -> XlaOp:
         return OPERATOR_FUNCTIONS[name](self, other)
@@ -153,11 +154,13 @@ class XlaOp:
         operands: the ops whose results it uses.
         attributes: its attributes by name ("broadcast_dimensions", "to_apply").
         id: its index in the builder, in the order of recording.
-        name: a name for readers, or None; parameters have one. Assignable.
-        frontend_attributes: strings by name for compilers downstream, or None.
+        name: a name for readers of the printed computation, or None; every parameter has a name.
+            Assignable.
+        frontend_attributes: a mapping of names to strings, for XLA's passes and backends, or None.
         sharding: the sharding of the result, or None: in XLA's text form, such as "{replicated}",
             or in Shardy's, "#sdy.sharding<@mesh, [{"x"}]>". Assignable, also from a `MeshSharding`.
-        metadata: an OpMetadata with the last three; None for most ops, which have none of them.
+        metadata: an OpMetadata with the name, the frontend attributes and the sharding; None if
+            none of these is set, as for most ops.
 
     Example:
         >>> import builder as xb
@@ -284,7 +287,7 @@ class XlaOp:
         )
 
     def __getattr__(self, name: str) -> Any:
-        """Raise AttributeError, with a hint for the names of NumPy arrays."""
+        """Raise AttributeError; for an attribute of NumPy arrays, suggest the function to use."""
         hint = _NUMPY_NAMES.get(name)
         raise AttributeError(
             f"an XlaOp has no attribute {name!r}" + (f"\nfix: use {hint}" if hint else "")

@@ -2,7 +2,7 @@
 
 An instruction is printed from the schema of its opcode (`builder.schema`). These modules have rules
 for opcodes with attributes that a schema does not describe, and for the few ops that HLO text can't
-express in one instruction; docs/architecture.md lists these.
+express in one instruction; docs/architecture.md lists these ops.
 """
 
 from builder.hlo_text import (

@@ -11,12 +11,12 @@ from builder.schema.kinds import Computation
 
 
 def attributes_text(schema: Schema, op: XlaOp, called: Callable[[XlaComputation], str]) -> str:
-    """Return the text after the operands of an instruction.
+    """Return the attributes of an op as they follow the operands in HLO text: ``, index=1``.
 
     Args:
         schema: the schema of the opcode.
         op: the op.
-        called: a function that returns the text that refers to a computation.
+        called: a function that returns the reference to a computation, such as "%body".
     """
     parts = []
     for attribute in schema.attributes:

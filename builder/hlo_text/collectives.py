@@ -1,4 +1,4 @@
-"""Rules for collective ops that HLO text can't always express in one instruction."""
+"""Printer rules for collective ops that HLO text can't always express in one instruction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rule for constants."""
+"""The printer rule for constants in HLO text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules for parameters and conditionals."""
+"""The printer rules for parameters and conditionals in HLO text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rule for transfers, which are two instructions in HLO text."""
+"""The printer rule for `send` and `recv`, which are two instructions each in HLO text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from builder.types.shape import TOKEN_SHAPE, TupleShape, intern_array
 
 @rule("send", "recv")
 def _transfer(printer: Printer, op: XlaOp, opcode: str, operands: str) -> Instruction:
-    """Print two instructions: the start of the transfer, and the wait for its end."""
+    """Print the instruction that starts the transfer; return the one that waits for its end."""
     attributes = printer.attributes_of(op)
     # The data, the transfer number and a token; the operand of the "done" instruction alone.
     context = TupleShape((op.attributes["data_shape"], intern_array(pt.u32, ()), TOKEN_SHAPE))

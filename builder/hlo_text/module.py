@@ -1,4 +1,4 @@
-"""Print a module."""
+"""Print a computation, and the computations that it applies, as an HLO module."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_TUPLE_NESTING: Final = 96
 
 
 def module_text(computation: XlaComputation, *, metadata: bool = False) -> str:
-    """Return the text of a computation's module; see `XlaComputation.to_hlo_text`."""
+    """Return a computation as the text of an HLO module; see `XlaComputation.to_hlo_text`."""
     for called in (computation, *computation.called_computations()):
         _check_nesting(called)
     module = ModuleNames(computation, metadata)
@@ -34,13 +34,16 @@ def module_text(computation: XlaComputation, *, metadata: bool = False) -> str:
 
 
 def _check_nesting(computation: XlaComputation) -> None:
-    """Raise if a tuple is nested too deep. This also bounds the text, which repeats each shape."""
+    """Raise an error if a tuple is nested too deep for XLA's HLO parser.
+
+    This also limits the length of the text, in which each nested tuple repeats its elements.
+    """
     for op in computation.ops:
         shape = op.shape
         if isinstance(shape, TupleShape) and shape.nesting > MAX_TUPLE_NESTING:
             place = "" if op.source is None else f" recorded at {op.source}"
             rule = f"tuples in HLO may nest at most {MAX_TUPLE_NESTING} deep, got {shape.nesting}"
-            fix = "use tuples of more elements, or StableHLO (lowering.lower), which has no tuples"
+            fix = "use flatter tuples, or StableHLO (lowering.lower), which has no tuples"
             shapes = {"op": shape}
             text = f"{rule}: %{op.id} {op.opcode}{place}"
             raise error_of(ShapeInferenceError, "to_hlo_text", text, fix, shapes=shapes)
@@ -62,7 +65,7 @@ def _donations(computation: XlaComputation) -> str:
 
 
 def _meshes(computation: XlaComputation) -> str:
-    """Return the frontend attribute with the meshes of the Shardy shardings."""
+    """Return the frontend attribute that defines Shardy's meshes; "" if there are no meshes."""
     by_name = meshes(computation)
     if not by_name:
         return ""

@@ -1,7 +1,7 @@
-"""The printer of a computation, and the registry of rules for opcodes.
+"""The printer of a computation, and the registry of printer rules for single opcodes.
 
-An opcode without a rule is printed from its schema. A rule returns an `Instruction`, and may print
-instructions before it.
+An op whose opcode has no rule is printed from the schema of the opcode. A rule returns the last
+`Instruction` of an op, and may print other instructions before it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from builder.support.unique_names import UniqueNames
 from builder.types.shape import Shape, TupleShape
 
 Instruction = tuple[str, str, str]
-"""The opcode of an instruction, its operands, and its attributes with a leading comma."""
+"""Three parts of an instruction as text: opcode, operands, and attributes with a leading comma."""
 
 
 class ModuleNames:
@@ -29,8 +29,8 @@ class ModuleNames:
 
     Attributes:
         entry: the entry computation.
-        metadata: whether names and source lines are printed.
-        names: the name of each computation.
+        metadata: whether names and source lines of ops are printed.
+        names: the unique name of each computation.
     """
 
     def __init__(self, entry: XlaComputation, metadata: bool) -> None:
@@ -48,7 +48,7 @@ class Printer:
 
     Attributes:
         result_shardings: the sharding of each array of the entry's result, to be printed on an
-            additional root; empty if the root has them or there are none.
+            additional root; empty if the root already has these shardings, or if there are none.
     """
 
     def __init__(self, computation: XlaComputation, module: ModuleNames) -> None:
@@ -63,7 +63,7 @@ class Printer:
             self.result_shardings = ()
 
     def text(self) -> str:
-        """Print the computation."""
+        """Return the text of the computation."""
         computation = self.computation
         for op in computation.ops:
             self.op_names.append(self.name_of(op))
@@ -105,7 +105,7 @@ class Printer:
         return opcode, operands, self.attributes_of(op)
 
     def attributes_of(self, op: XlaOp) -> str:
-        """Return the attributes that the schema describes."""
+        """Return the text of those attributes of an op that the schema describes."""
         return attributes_text(SCHEMAS[op.opcode], op, self.called)
 
     def instruction(self, op: XlaOp) -> None:
@@ -116,7 +116,7 @@ class Printer:
         self.line(self.op_names[op.id], shape, opcode, operands, rest, "ROOT " if is_root else "")
 
     def annotations(self, op: XlaOp) -> str:
-        """Return the sharding, frontend attributes and metadata of an op."""
+        """Return the text of the sharding, the frontend attributes and the metadata of an op."""
         text = ""
         attributes = dict(op.frontend_attributes or {})
         if op.sharding is not None:
@@ -141,17 +141,17 @@ class Printer:
         return text
 
     def _equivalent_root_shardings(self) -> tuple[str, ...]:
-        """Return the root shardings, as text, that HLO treats like `result_shardings`."""
+        """Return the shardings of the root, as text, that are equivalent to `result_shardings`."""
         texts = [text for text in self.result_shardings if text is not None]
         if not texts or len(texts) < len(self.result_shardings) or any(map(is_shardy, texts)):
             return ()
         return (texts[0] if len(texts) == 1 else join_leaf_texts(texts), join_leaf_texts(texts))
 
     def _sharded_results(self, root: XlaOp) -> None:
-        """Print an additional root with the result shardings, because the root's may be different.
+        """Print an additional root with the result shardings, which may differ from the root's.
 
-        As in XLA, GSPMD shardings are on a tuple of the arrays, or on a reshape of the only array.
-        Shardy shardings are custom calls.
+        As in XLA, GSPMD shardings are printed on a tuple of the arrays, or on a reshape of the only
+        array, and Shardy shardings as custom calls.
         """
         shardings = iter(self.result_shardings)
         # An explicit stack, because tuples may be nested deeper than Python's recursion limit.
@@ -199,7 +199,7 @@ class Printer:
     def helper(
         self, op: XlaOp, suffix: str, shape: Shape, opcode: str, operands: str, rest: str = ""
     ) -> str:
-        """Print an additional instruction before the one of `op`, and return its reference."""
+        """Print an additional instruction before that of `op`; return its name: "%x.start"."""
         name = self.unique.claim(f"{self.op_names[op.id]}.{suffix}")
         self.line(name, shape, opcode, operands, rest)
         return f"%{name}"
@@ -210,4 +210,4 @@ Rule = Callable[[Printer, XlaOp, str, str], Instruction]
 
 RULES: Final[dict[str, Rule]] = {}
 rule = registrar(RULES)
-"""Register the decorated function as the rule of some opcodes."""
+"""Decorator: ``@rule("send", "recv")`` registers a function as the printer rule of opcodes."""

@@ -1,4 +1,4 @@
-"""Rules for reshaping ops that HLO text can't always express in one instruction."""
+"""Printer rules for reshaping ops that HLO text can't always express in one instruction."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _dynamic_reshape(printer: Printer, op: XlaOp, name: str, operands: str) -> I
 
 
 def _joined(printer: Printer, op: XlaOp, sizes: Iterable[str]) -> str:
-    """Print instructions that join scalars to a vector."""
+    """Print instructions that join scalars to a vector; return the reference to the vector."""
     row = intern_array(pt.s32, (1,))
     rows = [printer.helper(op, "size", row, "reshape", size) for size in sizes]
     vector = intern_array(pt.s32, (len(rows),))
@@ -59,7 +59,7 @@ def _joined(printer: Printer, op: XlaOp, sizes: Iterable[str]) -> str:
 
 
 def _mhlo_dynamic_reshape(printer: Printer, op: XlaOp) -> Instruction:
-    """Print the custom call of XlaBuilder's MhloDynamicReshape, with the sizes as a vector."""
+    """Return the custom call that XlaBuilder's MhloDynamicReshape records."""
     operand, *sizes = map(printer.operand, op.operands)
     operands = f"{operand}, {_joined(printer, op, sizes)}"
     return "custom-call", operands, ', custom_call_target="mhlo.dynamic_reshape"'

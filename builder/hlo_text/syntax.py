@@ -1,4 +1,4 @@
-"""Identifiers in HLO text."""
+"""Convert names to identifiers of HLO text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RESERVED: Final = {t.name for t in pt.ALL} | {
 
 
 def identifier(name: str) -> str:
-    """Return `name` as an identifier of HLO text."""
+    """Return `name` as a valid identifier of HLO text, with other characters replaced."""
     text = re.sub(r"[^A-Za-z0-9_.\-]", "_", name)
     if not text or not (text[0].isalpha() or text[0] == "_"):
         text = "_" + text

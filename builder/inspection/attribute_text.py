@@ -22,7 +22,7 @@ _MAX_ELEMENTS: Final = 8
 
 
 class _SeveralInstructionsError(Exception):
-    """Raised when the op is printed as several HLO instructions."""
+    """Raised by the printer if HLO text needs several instructions for an op."""
 
 
 class AttributePrinter(Printer):
@@ -39,7 +39,7 @@ class AttributePrinter(Printer):
         raise _SeveralInstructionsError
 
     def attributes(self, op: XlaOp) -> str:
-        """Return the attributes of an op, including its sharding and frontend attributes."""
+        """Return the text of an op's attributes, including sharding and frontend attributes."""
         texts = [self._attributes(op)] if op.attributes else []
         if op.metadata is not None:
             texts.append(self.annotations(op).removeprefix(", "))
@@ -86,7 +86,7 @@ def value_text(value: Any, called: Any = lambda computation: f"%{computation.nam
 
     Args:
         value: any attribute of an op.
-        called: returns the text of a computation.
+        called: a function that returns the text for a computation.
     """
     if type(value) is int and value == UNBOUNDED:
         return "?"

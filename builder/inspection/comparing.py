@@ -112,7 +112,7 @@ class _Comparison:
 def _operands(
     op: XlaOp, other: XlaOp, pairs: list[int], is_matched: bytearray
 ) -> Iterator[Difference]:
-    """Yield the differences between operands, except for added or removed operands."""
+    """Yield the differences between the operands of two ops, except added or removed operands."""
     if len(op.operands) != len(other.operands):
         yield Difference("operands", str(len(op.operands)), str(len(other.operands)))
     for index, (before, after) in enumerate(zip(op.operands, other.operands, strict=False)):
@@ -161,7 +161,7 @@ def _value_text(op: XlaOp, value: Any) -> str:
 
 
 def _signature(before: XlaComputation, after: XlaComputation) -> tuple[Difference, ...]:
-    """Return the differences of `ComputationDiff.signature`, which exclude names."""
+    """Return the differences outside the ops, for `ComputationDiff.signature`; ignore names."""
     differences = []
     shape, other_shape = before.program_shape, after.program_shape
     counts = len(shape.parameters), len(other_shape.parameters)

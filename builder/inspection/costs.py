@@ -1,12 +1,12 @@
 """The cost of an op by opcode, following XLA's HloCostAnalysis.
 
 By default an op reads its operands and writes its result. An elementwise op performs one operation
-for each element of the result. The rules below are the exceptions. They differ from XLA as follows:
+for each element of the result. The rules below are for other ops. The costs differ from XLA's:
 
 - A tuple costs nothing. XLA counts its table of pointers, 8 bytes for each element, 4 in jaxlib
   0.12. Reading an element of a tuple costs nothing.
 - A broadcast that also expands dimensions of size 1 is one op, and a splat constant costs nothing,
-  like any constant. HLO has two instructions for each of them.
+  like any constant. HLO has two instructions for such a broadcast, and for a splat constant.
 - A `ragged_dot` sums along the contracting dimensions: a row of lhs is multiplied by the part of
   rhs for its group. XLA counts the group dimension as contracted.
 - A `scan` runs its computation for each step. XLA counts one step.
@@ -40,9 +40,9 @@ class Cost(NamedTuple):
     """The cost of an op or a computation.
 
     Attributes:
-        flops: operations on elements that are not transcendental.
-        transcendentals: transcendental operations on elements.
-        bytes_accessed: bytes read and written.
+        flops: the number of operations on elements, except transcendental operations.
+        transcendentals: the number of transcendental operations on elements.
+        bytes_accessed: the number of bytes read and written.
     """
 
     flops: int = 0
@@ -50,7 +50,7 @@ class Cost(NamedTuple):
     bytes_accessed: int = 0
 
     def times(self, count: int, bytes_accessed: int) -> Cost:
-        """Return the cost of `count` runs of a computation; `bytes_accessed` replaces its bytes."""
+        """Return the cost of `count` runs, with `bytes_accessed` as the bytes of all runs."""
         return Cost(self.flops * count, self.transcendentals * count, bytes_accessed)
 
 
@@ -67,7 +67,7 @@ def cost_of(op: XlaOp, applied: Applied) -> Cost:
 
     Args:
         op: any op.
-        applied: returns the cost of a computation that the op applies to elements.
+        applied: a function that returns the cost of a computation that the op applies to elements.
 
     Raises:
         ShapeInferenceError: a shape has an unbounded dimension.
@@ -86,12 +86,15 @@ def cost_of(op: XlaOp, applied: Applied) -> Cost:
 
 
 rule = registrar(RULES)
-"""Register the decorated function as the cost function of some opcodes."""
+"""Decorator: ``@rule("map")`` registers a function as the cost function of opcodes."""
 
 
 @per_signature
 def size_in_bytes(shape: Shape) -> int:
-    """Return the bytes of the arrays in a shape, plus 4 for each dimension of a dynamic array."""
+    """Return the size in bytes of the arrays in a shape.
+
+    As in XLA, a dynamic array has 4 additional bytes for each dimension.
+    """
     return sum(_leaf_size(leaf) for leaf in leaves(shape) if isinstance(leaf, ArrayShape))
 
 
@@ -104,13 +107,13 @@ def _leaf_size(shape: ArrayShape) -> int:
 
 
 def _count(shape: Shape) -> int:
-    """Return the number of elements of all arrays in a shape."""
+    """Return the total number of elements of the arrays in a shape."""
     size_in_bytes(shape)  # raises for an unbounded dimension
     return sum(leaf.element_count for leaf in leaves(shape) if isinstance(leaf, ArrayShape))
 
 
 def _bytes(op: XlaOp) -> int:
-    """Return the bytes of operands and result; tuple operands are pointers, and cost nothing."""
+    """Return the number of bytes of operands and result; operands that are tuples cost nothing."""
     operands = [o.shape for o in op.operands if not isinstance(o.shape, TupleShape)]
     return sum(map(size_in_bytes, operands)) + size_in_bytes(op.shape)
 
@@ -138,7 +141,10 @@ def _dynamic_update_slice(op: XlaOp, _applied: Applied) -> Cost:
 
 
 def _index_bytes(op: XlaOp, position: int) -> int:
-    """Return the bytes of the operand at `position`, if any; XLA counts only this index."""
+    """Return the number of bytes of the index operand at `position`, or 0 if there is none.
+
+    If an op has several index operands, XLA counts only the first.
+    """
     return size_in_bytes(op.operands[position].shape) if len(op.operands) > position else 0
 
 
@@ -215,9 +221,9 @@ def _valid_positions(
 ) -> int:
     """Return the number of multiplications along one dimension.
 
-    These are the pairs of an output o and a kernel index k that read an element of the array,
-    rather than padding or a hole of base dilation: ``stride * o + window * k - low`` is a multiple
-    of `base` and inside the array. The outputs of each k are counted in constant time.
+    A multiplication is a pair of an output o and a kernel index k that reads an element of the
+    array, rather than padding or a hole of base dilation: ``stride * o + window * k - low`` is a
+    multiple of `base` and inside the array. The outputs of each k are counted in constant time.
     """
     if not size:
         return 0
@@ -265,7 +271,7 @@ def _reduce_window(op: XlaOp, applied: Applied) -> Cost:
 
 
 def _reduced_width(op: XlaOp, result: ArrayShape) -> int | None:
-    """Return the size of the only reduced dimension, if each window covers it; None otherwise.
+    """Return the size of the only reduced dimension if each window covers it, otherwise None.
 
     XLA counts such a `reduce_window` as a `reduce` and a broadcast.
     """
@@ -307,14 +313,17 @@ def _sort(op: XlaOp, _applied: Applied) -> Cost:
 
 @rule("fft")
 def _fft(op: XlaOp, _applied: Applied) -> Cost:
-    """Count 4 multiplications and 4 additions for each element in each of log n rounds."""
+    """Count 4 multiplications and 4 additions for each element in each round.
+
+    As in XLA, the number of rounds is the product of log2, rounded down, of each FFT length.
+    """
     rounds = prod(max(length.bit_length() - 1, 0) for length in op.attributes["fft_length"])
     return Cost(8 * rounds * _count(op.operands[0].shape), 0, _bytes(op))
 
 
 @rule("triangular_solve")
 def _triangular_solve(op: XlaOp, _applied: Applied) -> Cost:
-    """Count reads of only half of the matrix."""
+    """Count only half of the bytes of the matrix, because the other half is not read."""
     a, b = (_first(o.shape) for o in op.operands)
     moved = size_in_bytes(op.shape) + size_in_bytes(a) // 2 + size_in_bytes(b)
     return Cost(2 * a.dimensions[-1] * b.element_count, 0, moved)
@@ -322,6 +331,6 @@ def _triangular_solve(op: XlaOp, _applied: Applied) -> Cost:
 
 @rule("cholesky")
 def _cholesky(op: XlaOp, _applied: Applied) -> Cost:
-    """Count reads and writes of only half of the matrix."""
+    """Count half of the matrix's bytes as read and half as written."""
     a = _first(op.operands[0].shape)
     return Cost(a.dimensions[-1] * a.element_count // 3, 0, size_in_bytes(a))

@@ -1,4 +1,4 @@
-"""Compute the statistics of a computation. Count each computation once, callees first."""
+"""Compute the costs for `XlaComputation.stats`. Each computation is counted once, callees first."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from builder.schema import SCHEMAS, CostClass
 from builder.types.shape import ArrayShape, Shape, leaves
 
 _Row = tuple[int, ...]
-"""The numbers of executions, FLOPs, transcendentals and bytes accessed."""
+"""Four numbers for an opcode: executions, FLOPs, transcendentals and bytes accessed."""
 
 _Rows = Mapping[str, _Row]
-"""A row for each opcode."""
+"""The row (executions, FLOPs, transcendentals, bytes accessed) of each opcode."""
 
 _LOOPS: Final = ("while", "scan")
 
@@ -70,7 +70,10 @@ class _Counter:
     def _called(
         self, op: XlaOp, computation: XlaComputation, count: int
     ) -> list[tuple[_Rows, int]]:
-        """Return the rows and the number of runs of each computation that control flow runs."""
+        """Return the rows and the number of runs of each computation that a control-flow op runs.
+
+        An empty list for other ops.
+        """
         attributes, rows = op.attributes, self.rows
         if op.opcode in ("call", "composite"):
             return [(rows[attributes["to_apply"]], 1)]
@@ -90,7 +93,7 @@ class _Counter:
         return [(rows[attributes["body"]], runs), (rows[attributes["condition"]], tests)]
 
     def _most_expensive(self, branches: Iterable[XlaComputation]) -> _Rows:
-        """Return each kind of cost from the branch with the most of it, as XLA does."""
+        """Return, as XLA does, each kind of cost from the branch in which it is highest."""
         result: dict[str, list[int]] = {}
         for kind in range(4):
             rows = max(

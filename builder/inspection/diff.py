@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Difference(NamedTuple):
-    """A property with different values.
+    """A property that differs between two ops, or between two computations.
 
     Attributes:
         what: "opcode", "shape", "operands", the name of an attribute, "sharding" and the like.
@@ -59,8 +59,8 @@ class ComputationDiff:
         removed: the ops of `before` without a counterpart in `after`.
         added: the ops of `after` without a counterpart in `before`.
         changed: the ops that are in both with different properties.
-        signature: the differences outside the ops: number of parameters, result,
-            layouts, and the parameters that results may alias.
+        signature: the differences outside the ops: number of parameters, shape and layout of the
+            result, aliases, donors and annotations.
         nested: the differences between the computations that matching ops apply.
 
     Example:
@@ -101,7 +101,7 @@ class ComputationDiff:
         """Return the diff for JSON: numbers, strings, lists and dicts.
 
         The keys are ``{"equal", "before", "after", "removed", "added", "changed", "signature",
-        "nested"}``. Computations are names. An op has the keys `number`, `opcode`, `shape`,
+        "nested"}``. A computation is its name. An op has the keys `number`, `opcode`, `shape`,
         `operands`, `name` and `source`. A change has the keys `before`, `after` and `differences`.
         A difference has the keys `what`, `before` and `after`.
         """

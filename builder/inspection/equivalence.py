@@ -1,9 +1,9 @@
 """Compare computations, ignoring the tuples that group values.
 
 StableHLO has no tuples, and its branches use enclosing values directly. An imported computation
-therefore groups values into other tuples: the state of a loop, for instance, is a flat tuple of
-arrays, regardless of its original nesting. Computations that differ only in such tuples compute the
-same values.
+therefore groups values into different tuples than the original: the state of a loop, for instance,
+becomes a flat tuple of arrays. Computations that differ only in such tuples compute the same
+values.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ _Leaves = tuple[int, ...]
 """A number for each array in a value. Arrays with equal numbers are equal."""
 
 _Application = tuple[XlaComputation, XlaComputation, _Leaves | None, _Leaves | None]
-"""Two computations and the arrays passed to each; None for arbitrary, but equal, arrays."""
+"""Two computations and the arrays passed to each; None if both get the same arbitrary arrays."""
 
 
 def are_equivalent(before: XlaComputation, after: XlaComputation) -> bool:
     """Return whether two computations apply the same ops in the same order, ignoring tuples.
 
-    Iterative, because computations may be nested deeper than Python's recursion limit.
+    The function is iterative, because computations may be nested deeper than Python's recursion
+    limit.
     """
     if len(before.parameters) != len(after.parameters):
         return False
@@ -77,7 +78,7 @@ class _Values:
         arguments: the arrays in the parameters of the computation.
 
     Attributes:
-        results: the arrays in the value of each op, by `id`.
+        results: the arrays in the value of each visited op, by the op's `id`.
     """
 
     def __init__(self, computation: XlaComputation, arguments: _Leaves) -> None:
@@ -94,7 +95,7 @@ class _Values:
         return [self.results[operand.id] for operand in op.operands]
 
     def ops(self) -> Iterator[XlaOp]:
-        """Yield the ops except parameters and tuples. The caller sets `results` for each op."""
+        """Yield the ops, except parameters and tuples. The caller sets `results` of each op."""
         for op in self.computation.ops:
             if op.opcode in _TUPLES and op.sharding is None:
                 self.results[op.id] = self._regrouped(op)

@@ -58,7 +58,7 @@ def test_endless_recursion(op: str, x: xb.XlaOp) -> None:
     with pytest.raises(xb.BuilderError, match=message) as caught:
         nest(function, x)
     assert "must not reach Python's recursion limit" in str(caught.value)
-    assert "\nfix: repeat ops with xb.while_" in str(caught.value)
+    assert "\nfix: use xb.while_" in str(caught.value)
     # The builder can still be used.
     assert x.builder.build(nest(xb.neg, x)).root.opcode == op.rstrip("_")
 

@@ -621,7 +621,7 @@ class TestFailingCallables:
     @pytest.mark.parametrize(
         ("result", "fix"),
         [
-            (None, "fix: return the result"),
+            (None, "fix: return the resulting XlaOp"),
             (1.0, "fix: return x.builder.constant(1.0, element_type)"),
             (True, "fix: return x.builder.constant(True)"),
             ("x", None),

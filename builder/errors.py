@@ -93,7 +93,7 @@ class SignatureError(ShapeInferenceError):
 
 
 class OperandError(XlaError, TypeError):
-    """An operand is neither an XlaOp nor a Python value that can be converted to one."""
+    """An operand can't be converted to an XlaOp, or another argument has the wrong type."""
 
 
 class ConstantError(XlaError, ValueError):

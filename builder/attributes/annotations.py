@@ -96,6 +96,6 @@ def meshes(computation: XlaComputation) -> Meshes:
     if len(forms) > 1:
         listed = "\n".join(f"  {form}, in {part.name!r}" for form, part in forms.items())
         rule = f"{ONE_SHARDING_FORM}, got\n{listed}"
-        fix = "convert the axes of a mesh to tilings with mesh.sharding(...).tiling"
+        fix = "write tilings in place of shardings by mesh axes: mesh.sharding(...).tiling"
         raise error_of(BuilderError, computation.name, rule, fix)
     return by_name

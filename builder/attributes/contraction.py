@@ -53,7 +53,10 @@ class DotDimensionNumbers:
             (lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch) = contracting, batch
         except (TypeError, ValueError):
             rule = "dimension_numbers must be DotDimensionNumbers or a pair of pairs"
-            fix = "write ((lhs contracting, rhs contracting), (lhs batch, rhs batch)) of lists"
+            fix = (
+                "write lists of dimensions as ((lhs contracting, rhs contracting), (lhs batch, rhs "
+                "batch))"
+            )
             raise refusal(op, rule, value, fix) from None
         return construct(cls, op, lhs_contracting, rhs_contracting, lhs_batch, rhs_batch)
 

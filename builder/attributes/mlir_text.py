@@ -1,4 +1,4 @@
-"""Attribute values as MLIR prints them."""
+"""Print floating-point numbers and strings as MLIR prints them in attributes."""
 
 from __future__ import annotations
 

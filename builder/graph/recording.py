@@ -166,7 +166,7 @@ def record_with_sharding(
 
 
 class rollback_on_error:  # noqa: N801  (used as a statement, like contextlib's)
-    """``with rollback_on_error(builder):`` removes the ops recorded in the block if it raises.
+    """``with rollback_on_error(builder):`` removes the ops recorded in the block if that raises.
 
     Some ops record helper ops (a constant for a number, a tuple for a loop's state) before their
     checks. If a check fails, the helpers must be removed, because the last op is the default root.

@@ -310,7 +310,7 @@ def computation_or_recorded(
 def as_computation(
     op: str, role: str, computation: XlaComputation | Callable[..., Any], shapes: Sequence[Shape]
 ) -> XlaComputation:
-    """Return the computation that an op without captures applies.
+    """Return the computation to apply, for an op that does not allow captures.
 
     Args:
         op, role: for messages: the op, and the argument that is the computation.

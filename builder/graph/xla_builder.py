@@ -137,7 +137,7 @@ class XlaBuilder:
             raise error_of(BuilderError, op, rule, fix)
 
     def _target(self, op: str) -> XlaBuilder:
-        """Return the innermost builder; raise if it is already built."""
+        """Return the builder that `innermost` returns; raise if it is already built."""
         builder = self.innermost()
         builder.check_open(op)
         return builder
@@ -167,7 +167,7 @@ class XlaBuilder:
             The parameter's value, of shape `shape` without the layout.
 
         Raises:
-            BuilderError: the number or the name is already used; the number is negative; the
+            BuilderError: the number or the name is already used; the number is out of range; the
                 program already has shardings of the other form (tilings or meshes).
             ShapeInferenceError: the layout has padded dimensions, which XLA does not support; the
                 sharding does not fit.
@@ -196,7 +196,7 @@ class XlaBuilder:
             raise error_of(OperandError, "parameter", rule)
         elif not 0 <= number < 2**31:
             got = f"{brief(number)} for {resolved}"
-            rule = f"number must not be negative and must fit 32 bits, got {got}"
+            rule = f"number must be from 0 to 2**31 - 1, got {got}"
             raise error_of(BuilderError, "parameter", rule)
         if name is None:
             name = f"p{number}"
@@ -217,7 +217,7 @@ class XlaBuilder:
 
     def _duplicate_parameter(self, number: int, name: str, shape: Shape) -> BuilderError:
         existing = self.parameters.get(number)
-        duplicate, fix = f"number {number}", "omit number, and parameters are numbered in order"
+        duplicate, fix = f"number {number}", "omit number; parameters are then numbered in order"
         if existing is None:
             existing = next(p for p in self.parameters.values() if p.name == name)
             duplicate, fix = f"name {name!r}", "give each parameter a unique name"
@@ -814,8 +814,8 @@ class XlaBuilder:
                 raise BuilderError(
                     f"build: parameter numbers must run from 0 to {count - 1} without a gap; "
                     f"number {number} is missing from builder {self.name!r}, got {existing}\n"
-                    f"fix: record parameter(..., number={number}), or omit the numbers, and "
-                    "parameters are numbered in order",
+                    f"fix: record parameter(..., number={number}), or omit all numbers; parameters "
+                    "are then numbered in order",
                     op="build",
                     shapes={str(p.name): p.shape for p in self.parameters.values()},
                 )

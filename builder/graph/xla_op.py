@@ -157,8 +157,8 @@ class XlaOp:
         name: a name for readers of the printed computation, or None; every parameter has a name.
             Assignable.
         frontend_attributes: a mapping of names to strings, for XLA's passes and backends, or None.
-        sharding: the sharding of the result, or None: in XLA's text form, such as "{replicated}",
-            or in Shardy's, "#sdy.sharding<@mesh, [{"x"}]>". Assignable, also from a `MeshSharding`.
+        sharding: the sharding of the result as text, in GSPMD's form ("{replicated}") or Shardy's
+            ("#sdy.sharding<@mesh, [{"x"}]>"), or None. Assignable, also from a `MeshSharding`.
         metadata: an OpMetadata with the name, the frontend attributes and the sharding; None if
             none of these is set, as for most ops.
 
@@ -279,7 +279,7 @@ class XlaOp:
         raise OperandError(
             f"numpy.{ufunc.__name__}: an XlaOp has no value while the computation is being "
             f"written, got\n  {self!r}\n"
-            f"fix: use the equivalent function of builder"
+            f"fix: use the equivalent function of the package builder"
             + (f": xb.{ufunc.__name__}" if has_op else "")
             + (": xb.reduce" if method == "reduce" else ""),
             op=ufunc.__name__,

@@ -76,7 +76,7 @@ class Printer:
         return "\n".join([head, *self.lines, "}"]) + "\n"
 
     def name_of(self, op: XlaOp) -> str:
-        """Return a unique name for an op's instruction: the op's name or opcode, with its id."""
+        """Return a unique name for an op's instruction: its name or opcode, and its id."""
         if op.name is None:
             return self.unique.claim(f"{SCHEMAS[op.opcode].hlo}.{op.id}")
         name = identifier(str(op.name))

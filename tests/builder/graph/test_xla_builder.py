@@ -65,7 +65,7 @@ class TestParameters:
             "parameter: number 0 is already used, got\n"
             "  0: 'x' f32[2]\n"
             "  0: 'y' s32[3]\n"
-            "fix: omit number, and parameters are numbered in order"
+            "fix: omit number; parameters are then numbered in order"
         )
         assert caught.value.op == "parameter"
 
@@ -84,7 +84,7 @@ class TestParameters:
         assert str(caught.value) == (
             "build: parameter numbers must run from 0 to 1 without a gap; number 1 is missing "
             "from builder 'gap', got 0 ('x'), 2 ('z')\n"
-            "fix: record parameter(..., number=1), or omit the numbers, and parameters are "
+            "fix: record parameter(..., number=1), or omit all numbers; parameters are then "
             "numbered in order"
         )
         assert caught.value.shapes == {"x": xb.f32[2], "z": xb.f32[2]}
@@ -98,7 +98,7 @@ class TestParameters:
             (
                 {"shape": xb.f32[2], "number": -1},
                 xb.BuilderError,
-                "number must not be negative and must fit 32 bits, got -1",
+                r"number must be from 0 to 2\*\*31 - 1, got -1",
             ),
             ({"shape": xb.f32[2], "number": "0"}, xb.OperandError, "integer, got '0'"),
             ({"shape": xb.f32[2], "number": True}, xb.OperandError, "integer, got True"),

@@ -798,7 +798,7 @@ class TestNumPyOperands:
             "numpy.tanh: an XlaOp has no value while the computation "
             "is being written, got\n"
             "  <XlaOp %0 'p0' = f32[2] parameter()>\n"
-            "fix: use the equivalent function of builder: xb.tanh"
+            "fix: use the equivalent function of the package builder: xb.tanh"
         )
 
 

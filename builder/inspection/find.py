@@ -28,7 +28,7 @@ def find_ops(
     where: Callable[[XlaOp], bool] | None = None,
     nested: bool = False,
 ) -> tuple[XlaOp, ...]:
-    """Return the ops that match all arguments; see `XlaComputation.find`."""
+    """Return the ops that match every argument that is not None; see `XlaComputation.find`."""
     searched = [computation]
     if flag("find", "nested", nested):
         searched += computation.called_computations()[::-1]
@@ -69,7 +69,7 @@ def _has_opcode(pattern: str, ops: list[XlaOp]) -> Predicate:
 
 
 def _spellings(opcodes: set[str]) -> dict[str, str]:
-    """Return a dict from each name of an op to its quoted opcode."""
+    """Return a dict from each name of an op (Python, HLO or C++) to the `repr` of its opcode."""
     spellings = {opcode: repr(opcode) for opcode in opcodes}
     for opcode in opcodes:
         spellings.setdefault(SCHEMAS[opcode].hlo, repr(opcode))

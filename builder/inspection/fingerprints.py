@@ -1,7 +1,8 @@
 """Value numbers of ops and computations, for comparing graphs.
 
-Equal numbers mean equal ops: numbers are indices into a table of all keys, so hash collisions do
-not matter. Each pass visits every op once, in recording order or in reverse.
+A number is an index into a table of all keys. So equal numbers mean equal keys, and a collision of
+hashes is harmless. Each traversal of a computation visits every op once, in recording order or in
+the reverse order.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ _MAX_UNHASHED_BYTES: Final = 4096
 
 
 class Fingerprints:
-    """Assigns numbers to the ops of several computations, equal numbers to equal ops.
+    """Assigns numbers to the ops of several computations; equal ops get equal numbers.
 
     Args:
-        metadata: whether names and source lines are compared.
+        metadata: whether ops with different names or source lines get different numbers.
     """
 
     def __init__(self, *, metadata: bool = False) -> None:
@@ -37,7 +38,10 @@ class Fingerprints:
         return self._numbers.setdefault(key, len(self._numbers))
 
     def labels(self, computation: XlaComputation) -> list[int]:
-        """Return a number for each op's properties, without its operands."""
+        """Return the label of each op: a number for all its properties except its operands.
+
+        Ops that differ only in their operands have equal labels.
+        """
         self._number_called(computation)
         numbers, attributes = self._numbers, self._attributes
         labels: list[int] = []
@@ -68,7 +72,7 @@ class Fingerprints:
         return entry
 
     def key(self, value: Any) -> Hashable:
-        """Return a key of an attribute's value; equal values have equal keys."""
+        """Return a hashable key for the value of an attribute; equal values have equal keys."""
         if isinstance(value, XlaComputation):
             return "computation", self._computations[value]
         if isinstance(value, tuple) and any(isinstance(v, XlaComputation) for v in value):
@@ -89,12 +93,12 @@ class Fingerprints:
                 self._computations[callee] = self.number(self._structure(callee))
 
     def _structure(self, computation: XlaComputation) -> Hashable:
-        """Return a key of a computation that is independent of the recording order."""
+        """Return a hashable key for a computation that ignores the recording order of ops."""
         values, uses = graph_numbers(computation, self.labels(computation), self)
         return ("structure", *sorted(zip(values, uses, strict=True)))
 
     def computation(self, computation: XlaComputation) -> int:
-        """Return the number of a computation that a visited op applies."""
+        """Return the number of a computation that is called by an op passed to `labels`."""
         return self._computations[computation]
 
 
@@ -103,9 +107,10 @@ def graph_numbers(
 ) -> tuple[list[int], list[int]]:
     """Return the value number and the use number of each op.
 
-    The value number covers the label of the op and the value numbers of its operands: everything
-    that its value depends on. The use number covers the labels, operand positions and use numbers
-    of its users: everything that depends on its value, but not the op itself.
+    Two ops have equal value numbers if their labels and the value numbers of their operands are
+    equal: they compute the same value. Two ops have equal use numbers if they have the same users:
+    users with equal labels and use numbers, at equal operand positions. The label of an op does not
+    affect the use number of that op.
     """
     numbers = fingerprints._numbers
     values: list[int] = []
@@ -127,7 +132,7 @@ def graph_numbers(
 
 
 def value_key(value: Any) -> Hashable:
-    """Return a hashable key of a value; values with equal types and bits have equal keys."""
+    """Return a hashable key for a value; values with equal types and bits have equal keys."""
     if isinstance(value, np.ndarray):
         splat = splat_value(value)
         array = np.ascontiguousarray(value if splat is None else splat).reshape(-1)

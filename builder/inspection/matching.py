@@ -1,9 +1,9 @@
 """Match the ops of two computations.
 
-Changing an op preserves the value numbers of the ops before it and the use numbers of the ops after
-it (see `graph_numbers`). So ops are paired first if both numbers are equal, then if one is. From
-each pair, pairing continues to its neighbours: operands at the same position, and users. Unpaired
-ops between paired neighbours have changed. Every op is visited a bounded number of times.
+A change of one op preserves the value numbers of its operands and the use numbers of its users
+(see `graph_numbers`). So ops are paired first if both numbers are equal, and then if one number is
+equal. Pairing continues from each pair to the operands at the same positions, and to the users. An
+unpaired op between pairs is a changed op. The number of visits of each op is bounded.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def match_ops(
     """Pair the ops of two computations.
 
     Returns:
-        For each op of `before` the number of the matching op of `after`, or -1; the labels of the
-        ops of `before`; and those of `after`.
+        Three lists: for each op of `before`, the number of its counterpart in `after`, or -1 if
+        the op is unpaired; the label of each op of `before`; and the label of each op of `after`.
     """
     labels = fingerprints.labels(before), fingerprints.labels(after)
     if labels[0] == labels[1] and _have_equal_operands(before, after):
@@ -36,7 +36,7 @@ def match_ops(
 
 
 def _have_equal_operands(before: XlaComputation, after: XlaComputation) -> bool:
-    """Return whether ops with the same number have operands with the same numbers."""
+    """Return whether the roots, and the operands of each op, have the same numbers in both."""
     return before.root.id == after.root.id and all(
         [operand.id for operand in op.operands] == [operand.id for operand in other.operands]
         for op, other in zip(before.ops, after.ops, strict=True)
@@ -44,14 +44,14 @@ def _have_equal_operands(before: XlaComputation, after: XlaComputation) -> bool:
 
 
 _MAX_COMPARED_OPERANDS: Final = 64
-"""Ops with more operands are not compared operand by operand for each new pair."""
+"""The maximum number of operands that are compared one by one when ops are paired."""
 
 Keys = tuple[Sequence[Hashable], Sequence[Hashable]]
-"""A key of each op of the first and of the second computation."""
+"""Two sequences: the key of each op of the first computation, and of the second computation."""
 
 
 class _Graph:
-    """One of the two computations.
+    """One of the two computations to match. Ops are represented by their numbers.
 
     Attributes:
         computation: the computation.
@@ -81,35 +81,36 @@ class _Graph:
         self.pairs = [-1] * len(labels)
 
     def unpaired(self) -> list[int]:
-        """Return the unpaired ops, users before their operands."""
+        """Return the numbers of the unpaired ops, users before their operands."""
         return [i for i in range(len(self.pairs) - 1, -1, -1) if self.pairs[i] < 0]
 
     def positions(self, user: int, operand: int) -> tuple[int, ...]:
-        """Return the positions of an operand of an op; () for an op with many operands."""
+        """Return the positions of `operand` in the operands of `user`; () if `is_wide(user)`."""
         if self.is_wide(user):
             return ()
         return tuple([i for i, o in enumerate(self.operands[user]) if o == operand])
 
     def counterparts(self, op: int) -> tuple[int, ...]:
-        """Return the counterparts of an op's operands; -1 for unpaired operands."""
+        """Return the number of the counterpart of each operand of `op`; -1 if it has none."""
         return tuple([self.pairs[o] for o in self.operands[op]])
 
     def paired_operands(self, op: int) -> tuple[int, ...]:
-        """Return the operands of an op, -1 for unpaired ones; () for an op with many operands."""
+        """Return the number of each operand, or -1 if unpaired; () if `is_wide(op)`."""
         if self.is_wide(op):
             return ()
         return tuple([o if self.pairs[o] >= 0 else -1 for o in self.operands[op]])
 
     def is_wide(self, op: int) -> bool:
+        """Return whether `op` has too many operands to compare them one by one."""
         return len(self.operands[op]) > _MAX_COMPARED_OPERANDS
 
 
 class _Matching:
-    """The search for pairs.
+    """Pairs the ops of two graphs.
 
     Attributes:
         before, after: the two graphs.
-        new_pairs: the pairs whose neighbours are to be visited.
+        new_pairs: a queue of pairs whose operands and users have not been visited yet.
     """
 
     def __init__(self, before: _Graph, after: _Graph) -> None:
@@ -169,9 +170,10 @@ class _Matching:
         """Pair unpaired ops with equal keys.
 
         Args:
-            keys: the keys of the ops.
+            keys: the key of each op of the two graphs.
             unique: whether to pair ops only if exactly one unpaired op in each graph has the key.
-                Otherwise ops are paired in their order, each followed by its neighbours.
+                Otherwise ops with the same key are paired in order, and the operands and users of
+                each new pair are paired before the next ops.
         """
         before, after = self.before, self.after
         if -1 not in before.pairs or -1 not in after.pairs:
@@ -200,12 +202,12 @@ class _Matching:
                     self.extend(keys)
 
     def extend(self, keys: Keys, *, strict: bool = True) -> None:
-        """Pair the neighbours of new pairs, and their neighbours, if their keys are equal.
+        """Pair the operands and users of `new_pairs` that have equal keys, transitively.
 
         Args:
-            keys: the keys of the ops.
-            strict: whether all paired operands of two users must match, rather than only the
-                positions of the new pair.
+            keys: the key of each op of the two graphs.
+            strict: whether two users are paired only if all their paired operands are paired with
+                each other. Otherwise only the operand positions of the new pair must be equal.
         """
         before, after = self.before, self.after
         while self.new_pairs:
@@ -231,13 +233,13 @@ class _Matching:
                     self.pair(i, matches.popleft())
 
     def extend_all(self, keys: Keys, *, strict: bool = True) -> None:
-        """Pair the neighbours of all pairs, as `extend` does."""
+        """Call `extend` for each pair that has unpaired operands or users."""
         for pair in self.pairs_beside_unpaired():
             self.new_pairs.append(pair)
             self.extend(keys, strict=strict)
 
     def pairs_beside_unpaired(self) -> list[tuple[int, int]]:
-        """Return the pairs with unpaired neighbours, users before their operands."""
+        """Return the pairs with an unpaired operand or user in `before`; users come first."""
         before, after = self.before, self.after
         if -1 not in before.pairs or -1 not in after.pairs:
             return []
@@ -249,7 +251,10 @@ class _Matching:
         ]
 
     def pair_replaced(self, labels: Keys) -> None:
-        """Pair ops with different opcodes, matching operands and matching neighbours."""
+        """Pair ops whose opcodes differ, but whose shapes and operands match.
+
+        Only the roots, and the operands and users of a pair at equal positions, are candidates.
+        """
         before, after = self.before, self.after
         self.pair_if_replaced(before.computation.root.id, after.computation.root.id, labels)
         pending = deque(self.pairs_beside_unpaired())
@@ -270,7 +275,10 @@ class _Matching:
                     pending.append((i, before.pairs[i]))
 
     def pair_if_replaced(self, op: int, other: int, labels: Keys) -> bool:
-        """Pair two unpaired ops if their shapes are equal and their operands are paired."""
+        """Pair two unpaired ops if their shapes are equal and their operands are paired.
+
+        Return whether the ops were paired.
+        """
         before, after = self.before, self.after
         if (
             before.pairs[op] >= 0

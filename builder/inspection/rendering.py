@@ -1,6 +1,6 @@
 """Tables as text, as rich renderables, and as HTML.
 
-rich is imported when a table is printed as text: programs and notebooks do not require it.
+The package `rich` is imported only to print a table as text. HTML output does not require rich.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Column(NamedTuple):
         name: the heading.
         is_number: whether the column is right-aligned.
         no_wrap: whether cells are never wrapped.
-        style: a rich style, or "".
+        style: a rich style, or "" for the default style.
     """
 
     name: str
@@ -92,7 +92,7 @@ def _as_rich(tables: Iterable[TextTable]) -> Group:
     except ImportError as error:
         raise ImportError(
             f"printing a table requires rich, which can't be imported: {error}\n"
-            f"fix: pip install rich, or use rows, fields and as_dict(), which do not require it"
+            f"fix: run `pip install rich`, or use rows, fields and as_dict() instead of printing"
         ) from error
     parts: list[Any] = []
     for table in tables:
@@ -136,7 +136,7 @@ def rich_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> T
 
 
 def _as_text(tables: Iterable[TextTable]) -> str:
-    """Return the tables as text of the terminal's width, without colours."""
+    """Return the tables as text without colours, as wide as the terminal."""
     renderable = _as_rich(tables)
     from rich.console import Console
 

@@ -11,11 +11,11 @@ from builder.inspection.rendering import Column, Printable, TextTable, bytes_tex
 
 @dataclass(frozen=True, slots=True)
 class ArrayTotals:
-    """The number and the size of some arrays.
+    """The number and the total size of several arrays, such as all parameters.
 
     Attributes:
-        count: the number of arrays, including those in tuples.
-        elements: the number of elements, with bounded dimensions at their bounds.
+        count: the number of arrays, including arrays in tuples.
+        elements: the number of elements; a bounded dimension counts with its bound.
         bytes: the bytes of the elements.
     """
 
@@ -35,8 +35,10 @@ class OpcodeStats:
         executions: the number of executed ops: an op in the body of a loop counts once per
             iteration. Ops of functions that are applied to elements, such as a reducer, are not
             counted: their operations are part of the op that applies them.
-        flops: operations on elements that are not transcendental, including integer operations.
-        transcendentals: operations on elements such as exponentials, logarithms, roots and sines.
+        flops: the number of arithmetic operations on elements, including integer operations and
+            excluding transcendental functions.
+        transcendentals: the number of transcendental functions of elements, such as exponentials,
+            logarithms, roots and sines.
         bytes_accessed: the bytes that the ops read and write, without fusion.
     """
 
@@ -54,8 +56,8 @@ class LoopStats(NamedTuple):
     Attributes:
         computation: the name of the computation with the loop.
         number: the number of the loop op in that computation.
-        trip_count: the number of iterations, or None if it is unknown; the cost is then that
-            of one iteration.
+        trip_count: the number of iterations. If it is unknown, `trip_count` is None, and the stats
+            count one iteration.
     """
 
     computation: str
@@ -71,13 +73,14 @@ class ComputationStats(Printable):
         name: the name of the computation.
         ops: the number of recorded ops, in the computation and in each computation that it
             applies, directly or indirectly.
-        computations: the number of computations that it applies, directly or indirectly.
+        computations: the number of computations that this computation applies, directly or
+            indirectly.
         parameters, constants, results: the `ArrayTotals` of parameters, constants and results.
         by_opcode: an `OpcodeStats` for each opcode, most FLOPs first.
         flops, transcendentals, bytes_accessed: the totals of all opcodes.
         loops: the loops with their trip counts.
-        uncounted: the number of ops by opcode whose work is unknown, such as custom calls. Only the
-            bytes of their operands and results are counted.
+        uncounted: for each opcode with unknown FLOPs, such as custom_call, the number of ops. Only
+            the bytes of their operands and results are counted.
 
     Example:
         >>> import builder as xb
@@ -105,11 +108,11 @@ class ComputationStats(Printable):
 
     @property
     def unknown_loops(self) -> tuple[LoopStats, ...]:
-        """The loops with an unknown trip count; the totals have one iteration of each."""
+        """The loops with an unknown trip count; the totals count one iteration of each loop."""
         return tuple(loop for loop in self.loops if loop.trip_count is None)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all fields for JSON: numbers, strings, lists and dicts."""
+        """Return all fields as a dict that `json.dumps` accepts."""
         fields: dict[str, Any] = {name: getattr(self, name) for name in self.__match_args__}
         return fields | {
             **{name: asdict(fields[name]) for name in _TOTALS},

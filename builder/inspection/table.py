@@ -53,7 +53,7 @@ class OpRow(NamedTuple):
     computation: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the row for JSON: the shape is text, the operands are a list."""
+        """Return the row as a dict for JSON: the shape as text, the operands as a list."""
         return {**self._asdict(), "shape": str(self.shape), "operands": list(self.operands)}
 
 
@@ -139,7 +139,7 @@ class OpTable(Sequence[OpRow], Printable):
                 yield _row(section, op)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all rows for JSON: ``{"ops": [...]}``, each from `OpRow.as_dict`."""
+        """Return a dict for JSON: ``{"ops": [...]}``, with an `OpRow.as_dict` for each op."""
         return {"ops": [row.as_dict() for row in self]}
 
     def __repr__(self) -> str:

@@ -1,9 +1,9 @@
 """The trip counts of loops.
 
-The trip count of a `while` is computed if its state has an integer with a constant initial value,
-the body adds or subtracts a constant, and the condition compares the integer with a constant. The
-last two constants may also be elements of the state that the body does not change, such as captured
-values, if their initial values are constants.
+The trip count of a `while` is known if an integer in the loop state has a constant initial value,
+the body adds a step to the integer or subtracts a step, and the condition compares the integer with
+a limit. The step and the limit must be constants, or elements of the state that have constant
+initial values and that the body does not change, such as captured values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from builder.graph.xla_op import XlaOp
 from builder.types.shape import ArrayShape
 
 _Path = tuple[int, ...]
-"""The indices of an element in a nested tuple."""
+"""The tuple indices that lead to an element of a nested tuple, the outermost index first."""
 
 _MIRRORED: Final = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "NE": "NE", "EQ": "EQ"}
 
@@ -71,9 +71,9 @@ def _constant(op: XlaOp) -> int | None:
 
 
 def _state_path(op: XlaOp) -> _Path | None:
-    """Return the path of the state's element that an op reads, or None for other ops.
+    """Return the path of the element of the loop state that `op` reads.
 
-    The path is () if the op is the state itself.
+    Return () if `op` is the entire state, and None if it is not a part of the state.
     """
     path: list[int] = []
     while op.opcode == "get_tuple_element":
@@ -83,7 +83,7 @@ def _state_path(op: XlaOp) -> _Path | None:
 
 
 def _element(op: XlaOp, path: _Path) -> XlaOp | None:
-    """Return the op at `path` of nested `tuple` ops, or None if there are no such ops."""
+    """Follow `path` through nested `tuple` ops to an operand; None if another op intervenes."""
     for index in path:
         if op.opcode != "tuple":
             return None
@@ -92,13 +92,16 @@ def _element(op: XlaOp, path: _Path) -> XlaOp | None:
 
 
 def _initial(loop: XlaOp, path: _Path) -> int | None:
-    """Return the constant initial value of an element of the state, or None."""
+    """Return the initial value of an element of the state, or None if it is not constant."""
     initial = _element(loop.operands[0], path)
     return None if initial is None else _constant(initial)
 
 
 def _step(loop: XlaOp, path: _Path) -> int | None:
-    """Return the constant that the body adds to an element of the state, or None."""
+    """Return the constant that the body adds to an element of the state.
+
+    Return None if the body changes the element in another way.
+    """
     after = _element(loop.attributes["body"].root, path)
     if after is None or after.opcode not in ("add", "subtract"):
         return None
@@ -112,7 +115,10 @@ def _step(loop: XlaOp, path: _Path) -> int | None:
 
 
 def _invariant(loop: XlaOp, op: XlaOp) -> int | None:
-    """Return the value of a loop-invariant op of the condition or the body, or None."""
+    """Return the value of an op of the condition or the body if it is a loop-invariant constant.
+
+    Return None for other ops.
+    """
     value = _constant(op)
     if value is not None or not _is_integer(op):
         return value
@@ -124,9 +130,9 @@ def _invariant(loop: XlaOp, op: XlaOp) -> int | None:
 
 
 def _count(begin: int, end: int, step: int, relation: str, counter: XlaOp) -> int | None:
-    """Return how many of ``begin, begin + step, ...`` satisfy the relation before one does not.
+    """Return the trip count of a loop ``i = begin; while (i relation end): i += step``.
 
-    Return None if the sequence is infinite, or ends only by an overflow.
+    Return None if the loop is infinite, or if `counter` would overflow its element type.
     """
     size = abs(step)
     distance = end - begin if step > 0 else begin - end

@@ -1,6 +1,6 @@
 """Layouts of arrays in memory: tiles, linear indices, buffers and pictures.
 
-The functions compute with a shape and its `Layout`::
+Each function takes an array shape with its `Layout`::
 
     import builder as xb
     from builder import layout

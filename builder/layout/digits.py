@@ -17,7 +17,7 @@ Number = Any
 
 
 def divided(number: Number, size: int) -> tuple[Number, Number]:
-    """Return quotient and remainder; computing the latter by subtraction is faster in NumPy."""
+    """Return the quotient and the remainder, with one division, because NumPy divides slowly."""
     if size == 1:
         return number, 0
     quotient = number // size
@@ -54,13 +54,16 @@ def unravel(place: Number, sizes: Sequence[int]) -> list[Number]:
 
 
 def combined(tiling: Tiling, index: Iterable[Number]) -> list[Number]:
-    """Return the index in the array whose dimensions are combined by `tiling.groups`."""
+    """Convert an index of `tiling.before` to an index of `tiling.combined`."""
     numbers = iter(index)
     return [ravel([next(numbers) for _ in group], group) for group in tiling.groups]
 
 
 def tiled(tiling: Tiling, numbers: Sequence[Number]) -> tuple[list[Number], list[Number]]:
-    """Split a `combined` index: return the untiled and tile indices, and the index in the tile."""
+    """Split an index from `combined` into the index of a tile and the index in the tile.
+
+    The index of the tile starts with the indices of the untiled dimensions.
+    """
     untiled = numbers[: tiling.untiled]
     pairs = list(map(divided, numbers[tiling.untiled :], tiling.tile))
     return [*untiled, *(quotient for quotient, _ in pairs)], [rest for _, rest in pairs]

@@ -1,7 +1,7 @@
 """Convert multi-dimensional indices to linear indices in the buffer, and back.
 
-This is XLA's IndexUtil for all layouts, and vectorized over arrays of indices. Linear indices that
-belong to no element are padding.
+The functions correspond to XLA's IndexUtil, but support all layouts and arrays of indices. A linear
+index that belongs to no element of the array is padding.
 
 Shapes and Layout: Indexing into arrays; Tiled layout: Linear index formulas for tiling given a
 shape and a tile.
@@ -184,7 +184,8 @@ def multi_index(shape: ShapeLike, linear_index: Any, *, padding: int | None = No
         shape: an array shape without unbounded dimensions, or its text; bounded dimensions
             have their bounds as sizes.
         linear_index: an index in the buffer, or a NumPy array of indices.
-        padding: the value to return in each dimension for padding; None to refuse padding.
+        padding: the index to return in each dimension if the linear index is padding; None to
+            raise an error for padding.
 
     Returns:
         An index for each dimension, by dimension number: ints, or int64 arrays.
@@ -307,7 +308,7 @@ def _check_other_type(function: str, shape: Any) -> None:
         got = f"an array of {shape.dtype} with sizes {list(shape.shape)}"
         fix = "write array_shape(array.dtype, array.shape)"
         if function in _ARRAY_FUNCTIONS:
-            fix = f"swap the arguments, {_ARRAY_FUNCTIONS[function]}"
+            fix = f"swap the arguments: {_ARRAY_FUNCTIONS[function]}"
     else:
         return
     raise error_of(OperandError, function, f"shape must be the shape of an array, got {got}", fix)
@@ -320,7 +321,7 @@ _ARRAY_FUNCTIONS: Final = {
     "pack": "pack(array, shape)",
     "unpack": "unpack(buffer, shape)",
 }
-"""The signatures of the functions with an array argument."""
+"""The signatures of the functions that take a shape and an array."""
 
 
 @lru_cache(maxsize=256)
@@ -358,7 +359,7 @@ def _array_of(number: Number, place: npt.NDArray[np.int64]) -> npt.NDArray[np.in
 
 
 def _first_outside(number: Number, size: int) -> int | None:
-    """Return the first value that is negative or not less than `size`, or None."""
+    """Return the first value that is negative or not less than `size`, or None if all are valid."""
     if isinstance(number, int):
         return None if 0 <= number < size else number
     if not number.size or (int(number.min()) >= 0 and int(number.max()) < size):
@@ -367,7 +368,7 @@ def _first_outside(number: Number, size: int) -> int | None:
 
 
 def _indices(shape: ArrayShape, multi_index: Any) -> list[Number]:
-    """Check the indices, and convert arrays to int64."""
+    """Check the `multi_index` argument, and convert its arrays to int64."""
     values = in_order(multi_index)
     if values is None:
         raise OperandError(
@@ -391,7 +392,7 @@ def _indices(shape: ArrayShape, multi_index: Any) -> list[Number]:
             raise ShapeInferenceError(
                 f"linear_index: index {brief(outside)} is out of bounds for dimension "
                 f"{dimension} of {shape}, whose size is {size}"
-                + (f"\nfix: add {size} to count from the end" if -size <= outside < 0 else ""),
+                + (f"\nfix: add {size} to the index" if -size <= outside < 0 else ""),
                 op="linear_index",
                 shapes={"shape": shape},
                 dimension=dimension,
@@ -434,9 +435,9 @@ def _to_linear(shape: ArrayShape, numbers: list[Number]) -> Number:
 
 
 def _to_multi(shape: ArrayShape, place: Number) -> tuple[list[Number], Number]:
-    """Return the multi-dimensional index of a linear index, and whether `place` is padding.
+    """Return the multi-dimensional index of the linear index `place`, and whether it is padding.
 
-    The multi-dimensional index of padding is meaningless.
+    If `place` is padding, the multi-dimensional index is meaningless.
     """
     form = physical_of(shape)
     is_padding: Number = False

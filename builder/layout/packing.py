@@ -23,7 +23,7 @@ Array = npt.NDArray[Any]
 _MAX_BYTES: Final = 2**63 - 1
 
 _MAX_DIMENSIONS: Final = 64
-"""The limit of NumPy's arrays, which NumPy 2 does not export."""
+"""The maximum rank of a NumPy array; NumPy 2 exports no constant for it."""
 
 
 def pack(array: Array, shape: ShapeLike) -> Array:
@@ -35,11 +35,12 @@ def pack(array: Array, shape: ShapeLike) -> Array:
         shape: an array shape without unbounded dimensions, or its text.
 
     Returns:
-        A new array of one dimension. It has the array's dtype and `buffer_size` elements, unless
-        the layout's element size differs from NumPy's. Then it contains the bytes of memory, with
-        dtype uint8. Elements of less than a byte are packed from the low bits on, as many as fit
-        into a byte. Values of wider elements are in the low bytes (little-endian) and low bits.
-        Unused bits are zero.
+        A new array of one dimension, with the array's dtype and `buffer_size` elements.
+
+        If the layout's element size differs from NumPy's, the result is the bytes of the buffer
+        instead, with dtype uint8. If elements are smaller than a byte, each byte contains as many
+        as fit, the first in the low bits. If elements are larger than NumPy's, each value is in the
+        low bits (little-endian). Unused bits are zero.
 
         Padding has the layout's padding value. The values `lowest` and `highest` are infinities if
         the type has them, and its least and greatest number otherwise. An unspecified padding value
@@ -48,8 +49,9 @@ def pack(array: Array, shape: ShapeLike) -> Array:
     Raises:
         OperandError: `shape` is not an array shape, or `array` is not a NumPy array of the
             shape's dtype.
-        ShapeInferenceError: a dimension is unbounded, the array has other sizes, the element type
-            does not have the padding value, or there is not enough memory for the padding.
+        ShapeInferenceError: a dimension is unbounded, the sizes of `array` are not the shape's, the
+            element type does not have the padding value, or there is not enough memory for the
+            padding.
 
     Example:
         >>> import numpy as np
@@ -101,7 +103,7 @@ def unpack(buffer: Array, shape: ShapeLike) -> Array:
         OperandError: `shape` is not an array shape, or `buffer` is not a NumPy array of the
             required dtype.
         ShapeInferenceError: a dimension is unbounded, the shape has more dimensions than a NumPy
-            array can have, or the buffer has another size.
+            array can have, or the size of `buffer` is not that of the result of `pack`.
 
     Example:
         >>> import numpy as np
@@ -152,9 +154,10 @@ def _check_array(function: str, name: str, value: Any, fix: str) -> None:
 
 
 def _is_reinterpretable(dtype: np.dtype[Any], target: np.dtype[Any]) -> bool:
-    """Return whether an array of `dtype` probably contains the bytes of `target`, and needs a view.
+    """Return whether to recommend `view` rather than `astype` for an array of `dtype`.
 
-    Otherwise its values were probably computed in another type, and need a conversion.
+    `view` is correct if the array contains the bytes of values of `target`. `astype` is correct if
+    the array contains values that were computed in another type.
     """
     is_swapped = dtype.newbyteorder() == target
     return dtype.itemsize in (1, target.itemsize) and not (is_swapped or dtype.hasobject)
@@ -177,7 +180,7 @@ def _stages(shape: ArrayShape) -> tuple[Stage, ...]:
 
 
 def _packed(array: Array, shape: ArrayShape) -> Array:
-    """Return the buffer with NumPy's element size."""
+    """Return the buffer of `array`, with elements of NumPy's size rather than the layout's."""
     form = physical_of(shape)
     buffer = np.empty(form.size, array.dtype)
     if not form.size:
@@ -210,7 +213,7 @@ def _packed(array: Array, shape: ArrayShape) -> Array:
 
 
 def _unpacked(buffer: Array, shape: ArrayShape) -> Array:
-    """Return the array in a buffer with NumPy's element size."""
+    """Return the array in a buffer whose elements have NumPy's size rather than the layout's."""
     form = physical_of(shape)
     array = np.empty(shape.dimensions, buffer.dtype)
     if not array.size:
@@ -233,12 +236,12 @@ def _unpacked(buffer: Array, shape: ArrayShape) -> Array:
 
 
 def _is_view(array: Array, stage: Stage) -> bool:
-    """Return whether `array` can be reshaped to the sizes of the stage without a copy."""
+    """Return whether `array` can be reshaped to `stage.sizes` without a copy."""
     return [n for n in array.shape if n != 1] == [n for n in stage.sizes if n != 1]
 
 
 def _copy(stage: Stage, array: Array, buffer: Array, *, to_buffer: bool) -> None:
-    """Copy the elements of a stage between an array and a buffer with the stage's dimensions."""
+    """Copy elements between an array of `stage.sizes` and a buffer of `stage.dimensions`."""
     strides = [0] * len(stage.dimensions)
     for stride, digits in zip(array.strides, stage.digits, strict=True):
         for digit in digits:
@@ -315,7 +318,7 @@ def _split_bytes(packed: Array, count: int, element: PrimitiveType, bits: int) -
 
 
 def _widened(elements: Array, value_bits: int, bits: int) -> Array:
-    """Return the bytes of elements, each extended to `bits` bits."""
+    """Return the bytes of `elements`, after each element is extended to `bits` bits."""
     width = elements.dtype.itemsize
     memory = np.zeros((len(elements), bits // 8), np.uint8)
     memory[:, :width] = elements.view(np.uint8).reshape(-1, width)

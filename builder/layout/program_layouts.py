@@ -18,7 +18,8 @@ from builder.types.shape import ArrayShape, Shape, leaves, shape_argument, witho
 def check_supported_layout(op: str, name: str, shape: Shape) -> None:
     """Raise if argument `name` of `op` has a layout with padded dimensions or a padding value.
 
-    XLA no longer supports either, and neither HLO text nor StableHLO can express them.
+    XLA no longer supports padded dimensions and padding values in a layout, and neither HLO text
+    nor StableHLO can express them.
     """
     for leaf in leaves(shape):
         layout = leaf.layout if isinstance(leaf, ArrayShape) else None
@@ -51,14 +52,14 @@ def result_shape(op: str, root: Shape, value: Any) -> Shape:
             error.args = (f"{error}\nfix: pass root.shape.with_layout(layout)",)
         raise
     if without_layout(result) is not root:
-        rule = f"result must be the root's shape except for layouts, {root}, got {result}"
+        rule = f"result must have the root's shape {root}, apart from layouts, got {result}"
         raise error_of(ShapeInferenceError, op, rule, shapes={"root": root, "result": result})
     check_supported_layout(op, "result", result)
     return result
 
 
 def _is_layout(value: Any) -> bool:
-    """Return whether `value` is a layout, its text or its minor_to_major."""
+    """Return whether `value` is a layout, the text of a layout, or a `minor_to_major` sequence."""
     if isinstance(value, str):
         return value.lstrip().startswith("{")
     if isinstance(value, (tuple, list)):

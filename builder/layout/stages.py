@@ -1,13 +1,13 @@
 """Decompose a layout into strided copies.
 
-A tile splits an index into two digits: the tile, and the index in the tile. After all levels of
-tiles, each dimension of the array consists of a few physical dimensions. Each physical
-dimension has a digit of the index: index = sum of digit * weight. So array and buffer are the same
-block with different strides, and packing copies one to the other. If tiles do not divide a size,
-the block is cut into several: complete tiles, and the edges.
+A tile splits the index of a dimension into two digits: the number of the tile, and the index in the
+tile. The next level of tiles splits digits again. Each digit is the index of one physical dimension
+of the buffer, and the index in the array is the sum of digit * weight. So each digit has a stride
+in the array and a stride in the buffer, and packing is a copy between arrays with different
+strides. If tiles do not divide a size, complete tiles and edges are copied as separate blocks.
 
-Digits cannot express the combination of dimensions that have been tiled or padded. A stage
-ends before such a combination, and the next stage treats the result as an array.
+Digits cannot express the combination of dimensions that have been tiled or padded. A stage ends
+before such a combination, and the next stage treats the result of the stage as an array.
 
 Tiled layout: Tiling as pad-reshape-transpose; Repeated tiling; Combining dimensions using tiles.
 """
@@ -23,16 +23,16 @@ from math import prod
 from builder.types.physical_layout import Physical
 
 Range = tuple[int, int]
-"""The first value of a digit, and the number of values."""
+"""A range of values of a digit: the first value, and the number of values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Digit:
-    """A digit of a dimension's index.
+    """A digit of the index of an array dimension.
 
     Attributes:
         axis: the physical dimension that the digit indexes.
-        weight: the factor of the digit in the dimension's index.
+        weight: the factor of the digit: the index is the sum of digit * weight.
         size: the size of the physical dimension.
     """
 
@@ -43,11 +43,11 @@ class Digit:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The elements whose digits lie in a range for each physical dimension.
+    """The elements whose digit lies in a given range, for each physical dimension.
 
     Attributes:
-        ranges: the range of the digit of each physical dimension.
-        offsets: the index of the first element in each dimension of the array.
+        ranges: the range of digits for each physical dimension.
+        offsets: the index in the array of the first element, for each dimension.
     """
 
     ranges: tuple[Range, ...]
@@ -56,16 +56,18 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A part of a layout that does not combine tiled or padded dimensions.
+    """A step of packing, in which no tiled or padded dimensions are combined.
 
     Attributes:
         sizes: the array's sizes, without padding, the most major dimension first; combined
-            dimensions are one.
-        digits: the digits of each dimension's index, the most significant first.
-        dimensions: the sizes of the result, the most major first, without sizes of 1. A layout may
-            have more dimensions of size 1 than NumPy supports.
-        blocks: the blocks of the array's elements.
-        paddings: the ranges of digits without elements, which may overlap.
+            dimensions are one dimension here.
+        digits: for each dimension of the array, the digits of its index, the most significant
+            first.
+        dimensions: the sizes of the result, the most major first. Sizes of 1 are omitted, because a
+            layout may have more dimensions of size 1 than NumPy supports.
+        blocks: the blocks that contain the array's elements.
+        paddings: the blocks of padding, each as a range of digits for each dimension of the result;
+            these blocks may overlap.
     """
 
     sizes: tuple[int, ...]
@@ -76,7 +78,7 @@ class Stage:
 
     @property
     def size(self) -> int:
-        """The number of elements of the result, including padding."""
+        """The number of elements of the stage's result, including padding."""
         return prod(self.dimensions)
 
 
@@ -107,7 +109,7 @@ class _StageBuilder:
         self.digit_axes = [[axis] for axis in self.axes]
 
     def can_combine(self, first: int, count: int) -> bool:
-        """Return whether these axes are untiled dimensions, and all but the first are unpadded."""
+        """Return whether `count` axes from `first` are untiled, and all but the first unpadded."""
         group = self.axes[first : first + count]
         if not all([axis] in self.digit_axes for axis in group):
             return False
@@ -152,7 +154,7 @@ class _StageBuilder:
 
 @lru_cache(maxsize=1024)
 def stages(sizes: tuple[int, ...], form: Physical) -> tuple[Stage, ...]:
-    """Return the stages that transform an array into the buffer; each takes the previous result.
+    """Return the stages that transform an array into the buffer, in order.
 
     Args:
         sizes: the sizes of the array in the layout's order; none is 0.
@@ -208,7 +210,10 @@ def _paddings(
 
 
 def _split(size: int, digits: tuple[Digit, ...]) -> Iterator[tuple[tuple[Range, ...], bool]]:
-    """Yield ranges of digits that cover all indices, and whether their indices are below `size`."""
+    """Yield a range for each digit, and whether the indices in these ranges are below `size`.
+
+    All yielded ranges together cover all values of the digits.
+    """
     if not digits:
         if size:
             yield (), True

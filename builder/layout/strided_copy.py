@@ -12,13 +12,13 @@ from numpy.lib.stride_tricks import as_strided
 
 Array = npt.NDArray[Any]
 Axis = tuple[int, int, int]
-"""A size, and the strides in bytes of the target and of the source."""
+"""The size of an axis, its stride in the target, and its stride in the source, in bytes."""
 
 _BLOCK_BYTES: Final = 1 << 19
 """The size of a block that is copied at once, so that source and target stay in a core's cache."""
 
 _SMALL: Final = 256
-"""The number of elements up to which planning takes longer than it saves."""
+"""The maximum number of elements for which planning the copy takes longer than it saves."""
 
 _CONFLICT_STRIDE: Final = 1024
 """Addresses that are a multiple of this number of bytes apart share a few cache sets."""
@@ -27,13 +27,17 @@ _CACHE_LINE: Final = 64
 
 _CALL_COST: Final = 1500
 _LOOP_COST: Final = 15
-"""The cost of a NumPy call, and of an inner loop in it, in elements copied in the same time."""
+"""The time of a NumPy call (`_CALL_COST`), and of starting an inner loop (`_LOOP_COST`).
+
+The unit is the time in which one element is copied.
+"""
 
 
 def words(array: Array) -> Array:
-    """View an array as unsigned integers of the same width, if NumPy has them.
+    """View an array as unsigned integers of the same width.
 
-    NumPy copies its own types faster than those of ml_dtypes.
+    Return the array itself if NumPy has no such integers. NumPy copies integers faster than the
+    types of ml_dtypes.
     """
     width = array.dtype.itemsize
     return array.view(f"u{width}") if width in (1, 2, 4, 8) else array
@@ -83,7 +87,7 @@ def strided_copy(
 
 
 def _merged(axes: list[Axis]) -> list[Axis]:
-    """Sort the axes by descending target stride, and merge those that are contiguous."""
+    """Sort axes by descending target stride, and merge axes contiguous in target and source."""
     merged: list[Axis] = []
     for size, to, source in sorted(axes, key=lambda axis: -abs(axis[1])):
         if size == 1:
@@ -96,10 +100,11 @@ def _merged(axes: list[Axis]) -> list[Axis]:
 
 
 def _inner_axis(shape: list[int], itemsize: int) -> int:
-    """Return the best axis for NumPy's inner loop; Python iterates over the axes after it.
+    """Return the number of the fastest axis for NumPy's inner loop.
 
-    NumPy chooses the axis with the smallest stride. If that axis is short, as in tiles of
-    (8,128)(2,1), the overhead of inner loops dominates.
+    A Python loop iterates over the axes after the returned axis. By default NumPy's inner loop uses
+    the axis with the smallest stride. If that axis is short, as in tiles of (8,128)(2,1), the
+    overhead of inner loops dominates.
     """
     count = prod(shape)
     blocks = max(count * itemsize // _BLOCK_BYTES, 1)
@@ -120,7 +125,7 @@ def _has_conflicts(strides: list[int], inner: int) -> bool:
 
 
 def _without_conflicts(block: Array) -> Array:
-    """Read a block in memory order, and return a copy whose strides do not conflict."""
+    """Return a copy of a block with strides that avoid cache conflicts."""
     order = sorted(range(block.ndim), key=lambda axis: -abs(block.strides[axis]))
     strides = [0] * block.ndim
     step, following, is_row = block.itemsize, block.itemsize, True

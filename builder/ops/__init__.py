@@ -1,7 +1,7 @@
 """The public operations, one module for each family.
 
 Each function takes XlaOps and attributes, infers the shape of the result, and records one op, or
-the few that XlaBuilder itself records for it.
+the few ops that XLA's C++ XlaBuilder records for the same function.
 """
 
 from builder.graph import xla_op

@@ -71,8 +71,8 @@ def all_reduce(
             a computation, or a callable such as ``xb.add``.
         replica_groups: lists of the replicas that reduce together; empty for one group of all
             replicas. Groups may differ in size.
-        channel_id: a channel. Operations communicate only with operations of the same channel. With
-            a channel the partitions of the replicas participate as well.
+        channel_id: a channel number. Operations communicate only with operations of the same
+            channel. With a channel, the partitions of the replicas participate as well.
         shape_with_layout: the operand's shape with the memory layout of the result. It
             guarantees the same layout in programs that are compiled separately. StableHLO has no
             attribute for it.
@@ -108,7 +108,7 @@ def _all_reduce(
     participants: Participants,
     shape_with_layout: ShapeLike | None = None,
 ) -> XlaOp:
-    """Record an all_reduce on behalf of the op `name`."""
+    """Record an all_reduce; `name` is the op that the user called."""
     groups, channel, use_device_ids = participants
     if shape_with_layout is not None:
         shape_with_layout = shape_argument(name, "shape_with_layout", shape_with_layout)
@@ -126,7 +126,7 @@ def _all_reduce(
 def cross_replica_sum(
     operand: XlaOp | Sequence[XlaOp], replica_groups: ReplicaGroupsLike = ()
 ) -> XlaOp:
-    """Add the arrays of all replicas: `all_reduce` with addition, or with `or_` for preds.
+    """Add the arrays of all replicas: `all_reduce` with `add`, or with `or_` for type pred.
 
     Args:
         operand: an array, or a tuple of arrays of one element type; see `all_reduce`.
@@ -289,7 +289,7 @@ def all_to_all(
         replica_groups: lists of the replicas that exchange blocks, in the order of the blocks;
             empty for one group of all.
         layout: the memory layout of the result; see ``shape_with_layout`` of `all_reduce`.
-        channel_id: a channel. With one, the groups hold partitions instead of replicas.
+        channel_id: a channel number. With a channel, groups hold partitions instead of replicas.
 
     Returns:
         The operand's shape with `split_dimension` divided by `split_count` and `concat_dimension`
@@ -340,7 +340,7 @@ def all_to_all_tuple(
         replica_groups: lists of the replicas that exchange arrays, in the order of the arrays;
             empty for one group of all.
         layout: the memory layout of the results; see ``shape_with_layout`` of `all_reduce`.
-        channel_id: a channel. With one, the groups hold partitions instead of replicas.
+        channel_id: a channel number. With a channel, groups hold partitions instead of replicas.
 
     Returns:
         A tuple with one array for each operand; array i was sent by replica i of the group.
@@ -379,7 +379,7 @@ def collective_permute(
         operand: an array.
         source_target_pairs: pairs (source, target) of replicas; no two with the same source, and no
             two with the same target.
-        channel_id: a channel. With one, the pairs hold partitions instead of replicas.
+        channel_id: a channel number. With a channel, pairs hold partitions instead of replicas.
 
     Returns:
         The operand's shape.
@@ -410,7 +410,7 @@ def multi_collective_permute(
     source_target_pairs: Sequence[Sequence[int]],
     channel_id: ChannelHandleLike | None = None,
 ) -> XlaOp:
-    """Send several arrays between the same pairs: one `collective_permute` for each array.
+    """Send several arrays between the same pairs of replicas; see `collective_permute`.
 
     Args:
         operands: at least one array, of any shapes.
@@ -456,7 +456,7 @@ def collective_broadcast(
     Args:
         operand: an array.
         replica_groups: lists of replicas, the source first.
-        channel_id: a channel. With one, the groups hold partitions instead of replicas.
+        channel_id: a channel number. With a channel, groups hold partitions instead of replicas.
 
     Returns:
         The operand's shape.
@@ -499,7 +499,7 @@ def _record_parts(
     arrays: Sequence[XlaOp],
     attributes: Mapping[str, Any],
 ) -> XlaOp:
-    """Record the op on the operand's arrays, and return a tuple if the operand is one."""
+    """Record the op on the operand's arrays, and return a tuple if the operand is a tuple."""
     if not isinstance(operand, TupleShape):
         return record(opcode, shape, tuple(arrays), attributes)
     assert isinstance(shape, TupleShape)  # as inferred
@@ -521,7 +521,7 @@ def _record_parts(
 
 
 Participants = tuple[ReplicaGroups, ChannelHandle | None, bool]
-"""The groups, the channel, and whether the groups hold device numbers."""
+"""Participants of a collective: groups, channel, and whether groups hold device numbers."""
 
 
 def _participants(

@@ -52,14 +52,14 @@ def tuple(*elements: XlaOp | Sequence[XlaOp]) -> XlaOp:
     """Combine several values into a tuple.
 
     Args:
-        elements: at least one op; arrays, tokens or tuples; or one sequence of them. (The empty
-            tuple has no operand that determines the builder; it is ``builder.empty_tuple()``.)
+        elements: at least one op (an array, a token or a tuple), or a sequence of ops. (The empty
+            tuple has no operand that determines the builder: use ``builder.empty_tuple()``.)
 
     Returns:
         A tuple of the elements.
 
     Raises:
-        OperandError: there is no element, or one is not an op.
+        OperandError: there is no element, or an element is not an op.
 
     Example:
         >>> import builder as xb
@@ -139,21 +139,21 @@ def optimization_barrier(operand: XlaOp) -> XlaOp:
 
 
 def _state(name: str, argument: str, value: Any) -> XlaOp:
-    """Return an op, or the tuple recorded for a sequence of ops."""
+    """Return `value` if it is an op; record a tuple if it is a sequence of ops."""
     if isinstance(value, _SEQUENCES) and value:
         return tuple(*need_ops(name, f"{argument} element", value))
     return need_op(name, argument, value)
 
 
 Region = builtins.tuple[str, Applied, builtins.tuple[Shape, ...], bool]
-"""A computation of an op: its role, the computation or callable, the shapes of its parameters, and
-whether to pass arguments to a callable."""
+"""A computation that an op applies: its role, the computation or callable, the shapes of its
+parameters, and whether to pass arguments to a callable."""
 
 
 def _recorded_before(
     computation: Applied, shapes: builtins.tuple[Shape, ...]
 ) -> XlaComputation | None:
-    """Return the computation if it is already recorded, and so has no captures; else None."""
+    """Return the XlaComputation if it exists already, so that it has no captures; else None."""
     if type(computation) is ReusableFunction:
         return computation.cached(shapes)
     return computation if isinstance(computation, XlaComputation) else None
@@ -162,7 +162,7 @@ def _recorded_before(
 def _record_regions(
     name: str, regions: Sequence[Region], builder: XlaBuilder
 ) -> builtins.tuple[list[XlaComputation | Recorded], bool]:
-    """Record the callables among an op's computations; return all, and whether one has captures."""
+    """Record the callables in `regions`; return the computations, and whether any has captures."""
     computations = [
         computation_or_recorded(name, role, computation, shapes, builder, passed)
         for role, computation, shapes, passed in regions
@@ -189,7 +189,7 @@ def call(computation: Applied, *operands: XlaOp) -> XlaOp:
     Args:
         computation: an XlaComputation, or a callable. A callable may use ops of the enclosing
             builder, which become additional operands.
-        operands: one for each parameter, of its shape.
+        operands: one op for each parameter, with the parameter's shape.
 
     Returns:
         The computation's result.
@@ -218,7 +218,7 @@ def call(computation: Applied, *operands: XlaOp) -> XlaOp:
 def _callee(
     name: str, computation: Applied, operands: builtins.tuple[XlaOp, ...], builder: XlaBuilder
 ) -> builtins.tuple[XlaComputation, builtins.tuple[XlaOp, ...]]:
-    """Return the called computation, and the operands followed by the values it captures."""
+    """Return the called computation, and the operands followed by the captured values."""
     callee = computation_or_recorded(
         name, "computation", computation, _shapes_of(operands), builder
     )
@@ -239,7 +239,7 @@ def call_reusable(function: ReusableFunction, values: Sequence[Any]) -> XlaOp:
 
 
 _MAX_DEPTH: Final = 200
-"""The maximum nesting depth of operand sequences; code that handles their shapes is recursive."""
+"""The maximum nesting depth of operand sequences, because functions of shapes are recursive."""
 
 
 def _leaves(
@@ -247,7 +247,7 @@ def _leaves(
 ) -> Iterator[XlaOp]:
     """Yield the ops in nested sequences; raise for any other value."""
     if not depth:
-        rule = "an argument has tuples nested too deeply, or one that contains itself"
+        rule = "an argument has tuples nested too deeply, or a sequence that contains itself"
         raise error_of(OperandError, name, rule)
     for index, value in enumerate(values):
         if isinstance(value, _SEQUENCES):
@@ -279,13 +279,13 @@ def composite_call(
     attributes: Mapping[str, Any] | str | None = None,
     version: int | None = None,
 ) -> XlaOp:
-    """Call a user-defined op; a backend implements it by name or uses its decomposition.
+    """Call a user-defined op, which a backend implements by name or by the decomposition.
 
     Args:
         computation: the decomposition of the op: an XlaComputation, or a callable on one XlaOp for
             each operand. A callable may use ops of the enclosing builder, which become additional
             operands.
-        operands: one for each parameter, of its shape.
+        operands: one op for each parameter, with the parameter's shape.
         name: the op's name, in a namespace: ``"my_library.gelu"``.
         attributes: attributes for the backend, by name: bools, numbers, strings, sequences and
             mappings of these. A Python number is 64 bits wide, a NumPy number as wide as its type.
@@ -297,9 +297,9 @@ def composite_call(
 
     Raises:
         SignatureError: the operands do not match the computation's parameters.
-        ShapeInferenceError: the name has no namespace; the version is negative; an attribute has
-            another type.
-        OperandError: there is no operand, or one is not an op.
+        ShapeInferenceError: the name has no namespace; the version is negative; the type of an
+            attribute is not supported.
+        OperandError: there is no operand, or an operand is not an op.
 
     Example:
         >>> import builder as xb
@@ -350,7 +350,7 @@ def scan(
         scan_dimension_size: the size of `scan_dimension`; required only if there are no inputs.
         is_reverse: whether to proceed from the last index to the first.
         is_associative: whether the order of application does not matter, so that a backend may
-            combine steps; None if unspecified. (Keyword-only, as is_reverse.)
+            combine steps; None if unspecified.
 
     Returns:
         A tuple: the outputs, each with `scan_dimension` inserted; then the last carries.
@@ -358,8 +358,8 @@ def scan(
     Raises:
         ShapeInferenceError: sizes of the inputs differ; a dimension is out of range; the number of
             steps is undefined.
-        SignatureError: the computation does not take those slices and carries, or does not return
-            the carries.
+        SignatureError: the computation does not take the slices and the carries, or does not
+            return the carries.
 
     Example:
         >>> import builder as xb
@@ -401,7 +401,7 @@ _scan_shape = per_signature(shape_inference.control_flow.scan.strict)
 
 @op(SCHEMAS["while"])
 def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> XlaOp:
-    """Apply `body` to a state repeatedly, while `condition` of the state is true.
+    """Apply `body` to a state repeatedly, as long as `condition` returns true for the state.
 
     Args:
         condition: a computation T -> pred[], or a callable on one XlaOp.
@@ -484,7 +484,7 @@ def conditional(
 def conditional(*arguments: Any, **named: Any) -> XlaOp:
     """Execute one of several computations and return its result.
 
-    Two forms, as in the document::
+    There are two forms, as in Operation Semantics::
 
         conditional(pred, true_operand, true_computation, false_operand, false_computation)
         conditional(branch_index, branch_computations, branch_operands)
@@ -505,8 +505,8 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
     Raises:
         ShapeInferenceError: the selector is not a scalar pred or s32; the numbers of operands and
             computations differ.
-        SignatureError: a branch does not accept its operand, or its result's shape differs from the
-            first branch's.
+        SignatureError: a branch does not accept its operand, or the result shapes of the branches
+            differ.
 
     Example:
         >>> import builder as xb
@@ -597,7 +597,7 @@ def _indexed(branch_index: Any, branch_computations: Any, branch_operands: Any) 
 def _conditional_arguments(
     arguments: Sequence[Any], named: dict[str, Any]
 ) -> builtins.tuple[bool, Any, Sequence[Any], Sequence[Any]]:
-    """Return whether the form has a pred, the selector, the computations and the operands."""
+    """Return whether the selector is a pred; the selector; the computations; the operands."""
     is_predicated = len(arguments) + len(named) == 5
     try:
         form = _predicated if is_predicated else _indexed

@@ -32,7 +32,7 @@ def get_dimension_size(operand: XlaOp, dimension: int) -> XlaOp:
 
     Args:
         operand: an array; its sizes may be fixed, bounded or unbounded.
-        dimension: one of its dimensions, of size at most 2**31 - 1.
+        dimension: one of the operand's dimensions, of size at most 2**31 - 1.
 
     Returns:
         A scalar s32.
@@ -59,13 +59,13 @@ def get_dimension_size(operand: XlaOp, dimension: int) -> XlaOp:
 def set_dimension_size(operand: XlaOp, size: Operand, dimension: int) -> XlaOp:
     """Return the operand with the runtime size of one dimension set.
 
-    The elements are not moved. Those beyond the size are padding, which later operations ignore.
+    The elements are not moved. Elements beyond the size are padding, which later operations ignore.
     The size can be set again; a larger size restores elements that were there before.
 
     Args:
         operand: an array.
         size: a scalar s32, or a number: at least 0 and at most the dimension's size or bound. A
-            runtime value outside that range is clamped to it.
+            runtime value outside that range is clamped to the range.
         dimension: one of the operand's dimensions, of size at most 2**31 - 1.
 
     Returns:
@@ -104,7 +104,7 @@ def _s32(name: str, argument: str, value: Any, beside: XlaOp) -> XlaOp:
 
 
 def _constant_value(size: XlaOp) -> int | None:
-    """Return the value of a size that is a constant, else None."""
+    """Return the value of `size` if the op is an s32 constant, else None."""
     if size.opcode != "constant" or size.shape is not pt.s32[()]:
         return None
     return int(size.attributes["value"])
@@ -115,11 +115,11 @@ def remove_dynamic_dimension(operand: XlaOp, dimension: int) -> XlaOp:
     """Make one dimension static: its bound becomes its size.
 
     Elements beyond the former runtime size are undefined, unless the size was set by
-    `set_dimension_size`, which preserves them. Recorded as `set_dimension_size`.
+    `set_dimension_size`, which preserves these elements. Recorded as `set_dimension_size`.
 
     Args:
         operand: an array.
-        dimension: one of its dimensions; a dimension of fixed size is unchanged.
+        dimension: one of the operand's dimensions; a dimension of fixed size is unchanged.
 
     Returns:
         An array of the operand's sizes; the size of `dimension` is fixed.
@@ -172,8 +172,8 @@ def dynamic_reshape(
         An array of sizes `new_size_bounds`, bounded where `dims_are_dynamic` is true.
 
     Raises:
-        ShapeInferenceError: the operand is not an array; it is unbounded, and the result is not;
-            the numbers of sizes or of elements differ; a size is not a scalar s32.
+        ShapeInferenceError: the operand is not an array; the operand is unbounded and the result is
+            not; the numbers of sizes or of elements differ; a size is not a scalar s32.
         ConstantError: a number does not fit s32.
 
     Example:
@@ -211,7 +211,8 @@ def dynamic_broadcast_in_dim(
 ) -> XlaOp:
     """Broadcast the operand to sizes that are runtime values.
 
-    Ops on arrays of unbounded sizes record this op for scalars, numbers and operands of size 1.
+    Ops on arrays with unbounded dimensions record this op to broadcast scalars, numbers and
+    operands of size 1.
 
     Args:
         operand: an array.
@@ -222,7 +223,7 @@ def dynamic_broadcast_in_dim(
             `output_dimensions`.
 
     Returns:
-        An array of that shape.
+        An array of shape `shape`.
 
     Raises:
         ShapeInferenceError: the operand is not an array; its sizes or its element type do not match

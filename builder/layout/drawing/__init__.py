@@ -49,8 +49,8 @@ class Picture:
 
         Args:
             color: whether to colour tiles with the escape sequences of terminals.
-            width: the length of lines. Columns that do not fit follow below the others, or are
-                omitted in an abbreviated picture.
+            width: the length of lines. Columns that do not fit are drawn below the first columns,
+                or are omitted in an abbreviated picture.
 
         Raises:
             OperandError: `color` is not a bool, or `width` is not a positive integer.
@@ -81,7 +81,9 @@ class Picture:
         try:
             file = Path(path)
         except TypeError:
-            raise OperandError(f"save: path must be a path, got {brief(path)}", op="save") from None
+            raise OperandError(
+                f"save: path must be a str or os.PathLike, got {brief(path)}", op="save"
+            ) from None
         writers = {".svg": self.svg, ".txt": self.text}
         write = writers.get(file.suffix.lower())
         if write is None:
@@ -111,9 +113,8 @@ def draw(shape: ShapeLike, *, labels: bool = True, max_cells: int = MAX_CELLS) -
         shape: an array shape without unbounded dimensions, or its text; bounded dimensions are
             drawn at their bounds.
         labels: whether cells show their linear indices.
-        max_cells: the maximum number of cells to draw. A larger array is abbreviated to its
-            beginning, its end and the first border between tiles, and the caption lists the
-            omissions.
+        max_cells: the maximum number of cells to draw. For a larger array only the beginning, the
+            end and the first border between tiles are drawn, and the caption counts what is drawn.
 
     Returns:
         A Picture, which notebooks and terminals show.

@@ -7,13 +7,13 @@ from builder.layout.indexing import physical_of
 
 
 def index_text(grid: Grid, leading: tuple[int, ...], row: str, column: str) -> str:
-    """Return an index as text: "0,2,3"."""
+    """Return the index of a cell as text, such as "0,2,3"."""
     rank = grid.shape.rank
     return ",".join([*map(str, leading), row, column][max(0, len(leading) + 2 - rank) :])
 
 
 def axes_line(grid: Grid) -> str:
-    """Return the line that names the dimensions of rows and columns."""
+    """Return the caption line that names the dimensions drawn as rows and as columns."""
     down, across = grid.rows.dimension, grid.columns.dimension
     if across is None:
         return "no elements" if grid.shape.rank else "a scalar"
@@ -23,7 +23,7 @@ def axes_line(grid: Grid) -> str:
 
 
 def facts(grid: Grid) -> list[str]:
-    """Return the lines with the sizes in elements and bytes, and the share of padding."""
+    """Return the caption lines with the sizes in elements and bytes, and the share of padding."""
     shape, size = grid.shape, grid.size
     count = shape.element_count
     padding = size - count
@@ -42,7 +42,7 @@ def facts(grid: Grid) -> list[str]:
 
 
 def legend(grid: Grid) -> str:
-    """Return the line that explains colours and borders."""
+    """Return the caption line that explains colours, borders and hatching."""
     layout = grid.shape.layout
     tiles = [repr(tile) for tile in layout.tiles] if layout is not None else []
     entries = []
@@ -58,7 +58,7 @@ def legend(grid: Grid) -> str:
 
 
 def left_out(grid: Grid) -> list[str]:
-    """Return the line that counts what is drawn; no line if the picture is complete."""
+    """Return a list of one caption line that counts what is drawn; [] if nothing is omitted."""
     if grid.is_complete:
         return []
     parts = [_axis_part(axis) for axis in (grid.rows, grid.columns) if not axis.is_complete]

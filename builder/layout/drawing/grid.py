@@ -2,8 +2,8 @@
 
 The cells are the elements of the array and the padding around them: an array of 3x5 with tiles of
 2x2 is a grid of 4x6. Rows and columns are the last two dimensions, and there is a panel for each
-index of the others. A large array is abbreviated to its ends, the first border between tiles and
-the beginning of padding.
+index of the other dimensions. A large array is abbreviated to its ends, the first border between
+tiles and the beginning of padding.
 
 Tiled layout: figures 1 and 2.
 """
@@ -26,7 +26,7 @@ from builder.types.physical_layout import Physical
 from builder.types.shape import ArrayShape
 
 COLOURS: Final = 6
-"""The number of colours of tiles."""
+"""The number of colours available for tiles."""
 
 SIDES: Final = {"top": (-1, 0), "right": (0, 1), "bottom": (1, 0), "left": (0, -1)}
 """The sides of a cell, with the row and column offset of the neighbour."""
@@ -42,11 +42,11 @@ class Axis:
     """The rows or the columns of a grid.
 
     Attributes:
-        dimension: the dimension number; None for the only row of an array of rank 1 or 0.
+        dimension: the dimension number; None if the array has no such dimension (rank 0 or 1).
         size: the size of the dimension.
         extent: the size with padding.
         drawn: the indices that are drawn, ascending.
-        unit: the size of first-level tiles along the dimension; 0 if it has none.
+        unit: the size of first-level tiles along the dimension; 0 for an untiled dimension.
     """
 
     dimension: int | None
@@ -60,7 +60,7 @@ class Axis:
         return len(self.drawn) == self.extent
 
     def blocks(self, most: int) -> list[range]:
-        """Split positions of `drawn` into blocks of at most `most`, if possible between tiles."""
+        """Split `drawn` into ranges of at most `most` positions, if possible between tiles."""
         length, most = len(self.drawn), max(most, 1)
         unit = self.unit or 8
         count = max(-(-length // most), 1)
@@ -71,23 +71,23 @@ class Axis:
         return [range(start, min(start + step, length)) for start in range(0, length, step)]
 
     def is_gap(self, position: int) -> bool:
-        """Return whether indices are omitted before this position of `drawn`."""
+        """Return whether indices are omitted directly before this position in `drawn`."""
         before = self.drawn[position - 1] if position else -1
         return self.drawn[position] != before + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """The rows and columns at one index of the other dimensions.
+    """The cells at one index of the dimensions before the last two.
 
     Attributes:
-        index: the index of the other dimensions.
+        index: the index in the dimensions before the last two.
         places: the linear index of each cell, -1 for cells that are not in the buffer.
         is_padding: whether a cell is in the buffer but not an element of the array.
         tiles: the number of the first-level tile of each cell.
-        colours: a number below `COLOURS` for each cell.
-        borders: for each level of tiles, and each of `SIDES`, whether a tile of this level ends at
-            that side of a cell.
+        colours: the colour of each cell, a number below `COLOURS`.
+        borders: for each level of tiles, a dict from each side in `SIDES` to a flag for each cell:
+            whether a tile of this level ends at that side of the cell.
     """
 
     index: tuple[int, ...]
@@ -104,7 +104,7 @@ class Grid:
 
     Attributes:
         shape: the shape of the array.
-        rows, columns: the last two dimensions.
+        rows, columns: the last two dimensions of the array.
         panels: the panels that are drawn; omitted panels precede the last one.
         panel_count: the number of panels, including omitted ones.
         size: the number of elements in the buffer.
@@ -126,7 +126,7 @@ class Grid:
         return not self.cell_count or (axes and len(self.panels) == self.panel_count)
 
     def is_after_gap(self, panel: Panel) -> bool:
-        """Return whether panels are omitted before this one."""
+        """Return whether panels are omitted directly before `panel`."""
         return 1 < len(self.panels) < self.panel_count and panel is self.panels[-1]
 
 
@@ -163,7 +163,7 @@ def grid_of(shape: ArrayShape, max_cells: int) -> Grid:
 
 
 def narrowed(grid: Grid, most: int) -> Grid:
-    """Return the grid with at most `most` columns."""
+    """Return the grid without some of its columns, so that at most `most` columns are left."""
     old = grid.columns
     drawn = _drawn(old.size, old.extent, old.unit, most)
     # A subset of the old ones, because the order of preference is independent of `most`.
@@ -187,7 +187,7 @@ def narrowed(grid: Grid, most: int) -> Grid:
 
 
 def _limits(panel_count: int, extents: Sequence[int], max_cells: int) -> tuple[int, int]:
-    """Return the number of panels to draw, and the maximum number of rows or columns in each."""
+    """Return the number of panels, and the maximum number of rows or columns of each panel."""
     all_cells = max(extents)
     choices = [(4, all_cells), *_ABBREVIATIONS]
     if panel_count <= MAX_PANELS:
@@ -200,14 +200,18 @@ def _limits(panel_count: int, extents: Sequence[int], max_cells: int) -> tuple[i
 
 
 _ABBREVIATIONS: Final = ((4, 16), (4, 12), (4, 8), (2, 8), (1, 8), (1, 6), (1, 4), (1, 3), (1, 2))
-"""The choices of `_limits` for abbreviated pictures, in order of preference."""
+"""Pairs that `_limits` tries for an abbreviated picture, in order of preference.
+
+Each pair is a number of panels, and the maximum number of rows or columns of a panel.
+"""
 
 
 def _extents_and_units(shape: ArrayShape, form: Physical) -> tuple[list[int], list[int]]:
-    """Return the size of each dimension with its padding, and the size of the first tile along it.
+    """Return the padded size of each dimension, and the size of a first-level tile along it.
 
-    The padding of combined dimensions extends the most major of them, and their tile size is 0. The
-    padding of further levels of tiles is not included: it belongs to no row or column.
+    If a tile combines dimensions, their padding is added to the most major dimension of the
+    combination, and their tile sizes are 0. The padding that the second and later levels of tiles
+    add is not included, because it belongs to no row or column.
     """
     extents = list(form.sizes) or [1]
     units = [0] * len(extents)
@@ -225,7 +229,7 @@ def _extents_and_units(shape: ArrayShape, form: Physical) -> tuple[list[int], li
 
 
 def _drawn(size: int, extent: int, unit: int, most: int) -> tuple[int, ...]:
-    """Return the indices of a dimension to draw: all, or the `most` most informative ones."""
+    """Return the indices of a dimension to draw: all, or `most` indices, ends and borders first."""
     if extent <= most:
         return tuple(range(extent))
     # In order of preference: ends, the beginning of padding, the first border between tiles.
@@ -238,7 +242,7 @@ def _drawn(size: int, extent: int, unit: int, most: int) -> tuple[int, ...]:
 def _panel(
     shape: ArrayShape, form: Physical, leading: Sequence[int], rows: Axis, columns: Axis
 ) -> Panel:
-    """Return a panel, without colours."""
+    """Return a panel whose `colours` are not chosen yet."""
     down = np.array(rows.drawn, np.int64).reshape(-1, 1)
     across = np.array(columns.drawn, np.int64).reshape(1, -1)
 
@@ -264,9 +268,10 @@ def _panel(
 def _places(
     shape: ArrayShape, form: Physical, index: list[_Numbers], inside: _Flags
 ) -> tuple[_Numbers, list[_Numbers]]:
-    """Return the linear index of each cell, and its tile at each level; -1 outside the buffer.
+    """Return the linear index of each cell, and the number of its tile at each level of tiles.
 
-    Unlike `linear_index`, this accepts indices of padding.
+    Both are -1 for a cell outside the buffer. Unlike `linear_index`, this accepts the indices of
+    padding.
     """
     remaining: list[Number] = [index[d] for d in reversed(layout_of(shape).minor_to_major)] or index
     tiles = []
@@ -286,9 +291,10 @@ def _places(
 
 
 def _coloured(panels: Sequence[Panel], cycle: int) -> Iterator[Panel]:
-    """Yield the panels with coloured tiles; neighbours differ if there are enough colours.
+    """Yield the panels with a colour for each tile; adjacent tiles differ in colour if possible.
 
-    In memory order, tiles cycle through `cycle` colours if their neighbours allow it.
+    Tiles take `cycle` colours in turn, in memory order. A tile takes the next colour if an adjacent
+    tile has the colour that is due.
     """
     neighbours: defaultdict[int, set[int]] = defaultdict(set)
     for panel in panels:

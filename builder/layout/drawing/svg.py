@@ -1,7 +1,7 @@
 """Render pictures as SVG.
 
-The SVG has a white background. It has no styles and no ids, because these would apply to other
-pictures in the same page.
+The SVG has a white background. It contains no style sheet and no ids, because these would affect
+other pictures in the same page.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COLOURS: Final = ("#9df", "#ed8", "#e86", "#6c9", "#fab", "#7ad")
 """Fills for black text, distinguishable with colour blindness: based on Paul Tol's light scheme."""
 
 _BORDERS: Final = (("#c00", ""), ("#222", ' stroke-dasharray="4 3"'))
-"""The strokes of the second and the third level of tiles."""
+"""The colour and the dash attribute of the borders of second-level and third-level tiles."""
 
 _FONT: Final = "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
 _SIZE: Final = 13
@@ -41,7 +41,7 @@ _MAX_BUFFER: Final = 96
 
 @dataclass(frozen=True, slots=True)
 class _Drawing:
-    """SVG elements in a rectangle with its top left corner at 0, 0."""
+    """SVG elements in a rectangle whose top left corner is at (0, 0)."""
 
     body: list[str]
     width: int
@@ -49,7 +49,7 @@ class _Drawing:
 
 
 def svg_of(grid: Grid, labels: bool) -> str:
-    """Return the text of an SVG file."""
+    """Return a picture of the grid as the text of an SVG file."""
     title = _paragraphs([str(grid.shape)], size=15, fill="")
     parts = [title, _flow(_grids(grid, labels))]
     if grid.is_complete and labels and 1 < grid.size <= _MAX_BUFFER:
@@ -83,7 +83,7 @@ def _grids(grid: Grid, labels: bool) -> list[_Drawing]:
 
 
 def _block(grid: Grid, panel: Panel, block: range, labels: bool, width: int) -> _Drawing:
-    """Draw some columns of a panel, with the indices of rows and columns."""
+    """Draw the columns `block` of a panel, with row indices and column indices."""
     rows, columns = grid.rows, grid.columns
     left, top = 0, 0
     body = []
@@ -138,7 +138,7 @@ def _block(grid: Grid, panel: Panel, block: range, labels: bool, width: int) -> 
 
 
 def _positions(axis: Axis, block: range, start: int, step: int) -> list[int]:
-    """Return the coordinate where each cell of an axis starts; gaps shift later cells."""
+    """Return the coordinate where each cell of `block` starts; a gap shifts all later cells."""
     starts = []
     for position in block:
         start += _GAP if axis.is_gap(position) else 0
@@ -173,7 +173,7 @@ def _border(
     height: int,
     style: tuple[str, str],
 ) -> str:
-    """Draw the lines around the tiles of a level."""
+    """Draw the lines around the tiles of one level, as an SVG path."""
     horizontal: set[tuple[int, int]] = set()  # y, x of the start
     vertical: set[tuple[int, int]] = set()  # x, y of the start
     for r, y, c, x in cells:
@@ -186,7 +186,7 @@ def _border(
 
 
 def _joined(lines: Iterable[tuple[int, int]], length: int) -> list[tuple[int, int, int]]:
-    """Join adjacent lines of the same length."""
+    """Join lines that touch; return the position, the start and the length of each joined line."""
     joined: list[tuple[int, int, int]] = []
     for across, start in sorted(lines):
         if joined and joined[-1][0] == across and joined[-1][1] + joined[-1][2] == start:

@@ -16,13 +16,14 @@ PADDING: Final = "."
 GAP: Final = "..."
 
 _BACKGROUNDS: Final = (117, 222, 209, 79, 218, 110)
-"""The colours of the SVG, approximated by the 256 colours of terminals."""
+"""The colours of tiles in the SVG picture, approximated in the 256-colour palette of terminals."""
 
 
 def text_of(grid: Grid, labels: bool, color: bool, width: int) -> str:
-    """Return the picture in lines of at most `width` characters, or more for a single column.
+    """Return the picture in lines of at most `width` characters.
 
-    Columns that do not fit are omitted in an abbreviated picture, and otherwise follow below.
+    Columns that do not fit are omitted in an abbreviated picture, and are drawn below the first
+    columns otherwise. A line with only one column may be longer than `width`.
     """
     if not (grid.rows.is_complete and grid.columns.is_complete):
         grid = _fitted(grid, labels, width)
@@ -50,7 +51,7 @@ def _fitted(grid: Grid, labels: bool, width: int) -> Grid:
 
 
 def _max_columns(grid: Grid, panel: Panel, labels: bool, width: int) -> int:
-    """Return how many columns fit into a line."""
+    """Return how many columns of cells fit into a line of `width` characters."""
     return (width - _row_width(grid) - 3) // (_cell_width(grid, panel, labels) + 3)
 
 
@@ -62,7 +63,7 @@ def _cell_width(grid: Grid, panel: Panel, labels: bool) -> int:
 
 
 def _row_width(grid: Grid) -> int:
-    """Return the width of row indices."""
+    """Return the number of characters of the longest row index."""
     return max((len(str(r)) for r in grid.rows.drawn if r < grid.rows.size), default=1)
 
 
@@ -76,7 +77,7 @@ def _panel_lines(grid: Grid, panel: Panel, labels: bool, color: bool, width: int
 
 
 def _block(grid: Grid, panel: Panel, block: range, labels: bool, color: bool) -> list[str]:
-    """Return the lines of some columns of a panel."""
+    """Return the text lines for the columns `block` of a panel."""
     rows, columns = grid.rows, grid.columns
     cell_width, row_width = _cell_width(grid, panel, labels), _row_width(grid)
     beside, below = _tile_borders(panel)
@@ -108,9 +109,10 @@ def _block(grid: Grid, panel: Panel, block: range, labels: bool, color: bool) ->
 
 
 def _tile_borders(panel: Panel) -> tuple[_Flags, _Flags]:
-    """Return whether to draw lines on the right of cells and below them, between tiles.
+    """Return, for each cell, whether to draw a line at its right, and a line below it.
 
-    If every row, or every column, is a tile or run of its own, no lines are drawn between them.
+    The lines separate tiles. If every column is a separate tile or run, no lines are drawn between
+    columns; if every row is a separate tile or run, no lines are drawn between rows.
     """
     beside, below = panel.borders[0]["right"], panel.borders[0]["bottom"]
     if beside[:, :-1].all():

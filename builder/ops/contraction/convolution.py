@@ -87,7 +87,7 @@ def _record(
     options: Options,
     window_reversal: Sequence[bool] | None = None,
 ) -> XlaOp:
-    """Convert the arguments of the op `name`, infer its shape, and record it."""
+    """Convert the arguments of the convolution `name`, infer the result's shape, and record it."""
     need_op(name, "lhs", lhs)
     need_op(name, "rhs", rhs)
     window_strides, padding, lhs_dilation, rhs_dilation = window
@@ -330,7 +330,7 @@ def conv_general_dilated(
             rounded up. Or Padding.VALID: no padding.
         lhs_dilation: for each spatial dimension the distance between the input's elements, with
             zeros between them; None for 1. Larger values give a transposed convolution.
-        rhs_dilation: the same for the kernel. Larger values give an atrous convolution.
+        rhs_dilation: the same for the kernel's elements. Larger values give an atrous convolution.
         dimension_numbers: ConvolutionDimensionNumbers, or a string such as "b01f_01io->b01f".
         feature_group_count: the number of groups into which the input features and the output
             features are divided, in order. Each group of input features is convolved to one group
@@ -343,7 +343,7 @@ def conv_general_dilated(
             `feature_group_count`.
         precision: a Precision or its name, or a pair of them for lhs and rhs; DEFAULT if omitted.
         preferred_element_type: the element type of the result and of the sums: a wider type of the
-            same kind; by default the operands' element type.
+            same kind; by default the element type of the operands.
         window_reversal: for each spatial dimension whether the kernel is reversed.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Dot products of vectors, matrices and batches of them.
+"""Dot products of vectors, of matrices, and of batches of matrices.
 
 Operation Semantics: Dot, DotGeneral.
 """
@@ -71,9 +71,9 @@ _SEQUENCES = (list, tuple)
 
 
 def _key(dimension_numbers: Any) -> Any:
-    """Return a pair of pairs of int sequences as nested tuples, a cache key; else None.
+    """Return a cache key for a pair of pairs of int lists or tuples: the same as nested tuples.
 
-    The loop is unrolled, because this is faster than `integer_key`.
+    Return None for any other value. The loop is unrolled, which is faster than `integer_key`.
     """
     pairs: Any = dimension_numbers if type(dimension_numbers) in _SEQUENCES else ()
     if [len(pair) for pair in pairs if type(pair) in _SEQUENCES] != [2, 2] or len(pairs) != 2:
@@ -108,7 +108,7 @@ def dot(
             same kind; by default the operands' element type.
 
     Returns:
-        An array of the remaining dimensions of lhs, then those of rhs.
+        An array of the remaining dimensions of lhs, then the remaining dimensions of rhs.
 
     Raises:
         ShapeInferenceError: the element types or the summed sizes differ; an operand is a scalar.
@@ -155,7 +155,8 @@ def dot_general(
             replaces `precision`. The available algorithms depend on the device.
 
     Returns:
-        An array of the batch dimensions, then the remaining dimensions of lhs, then those of rhs.
+        An array of the batch dimensions, then the remaining dimensions of lhs, then the remaining
+        dimensions of rhs.
 
     Raises:
         ShapeInferenceError: element types differ; dimensions are out of range, duplicated or do not

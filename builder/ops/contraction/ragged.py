@@ -65,8 +65,8 @@ def ragged_dot(
     Args:
         lhs, rhs: arrays of one element type.
         group_sizes: integers [g], or [..., g] with separate sizes for each index of the leading
-            dimensions. These are the batch dimensions of lhs, and the dimensions of lhs before the
-            ragged one that are of the same kind (free or contracting).
+            dimensions. The leading dimensions are the batch dimensions of lhs, and the dimensions
+            of lhs before the ragged dimension that are of the same kind (free or contracting).
         dimension_numbers: RaggedDotDimensionNumbers, or a triple: the dimension numbers of
             `dot_general`, the ragged dimension of lhs, and the group dimension of rhs.
         precision: a Precision or its name, or a pair of them for lhs and rhs; DEFAULT if omitted.
@@ -79,8 +79,8 @@ def ragged_dot(
 
     Raises:
         ShapeInferenceError: see `dot_general`; there is not exactly one ragged dimension, or the
-            required group dimension is missing; group_sizes has another shape, or is not of
-            integers.
+            required group dimension is missing; `group_sizes` does not have the dimensions above,
+            or is not of integers.
 
     Example:
         >>> import builder as xb

@@ -13,9 +13,10 @@ Args:
         operand. Sizes must be equal, or one of them 1.
 
 Returns:
-    An array of the operands' sizes, broadcast to each other. Its element type is that of the
-    operands; `real`, `imag` and `abs` of complex numbers return the type of their parts, `complex`
-    and `conj` the complex type, `is_finite` and the comparisons pred.
+    An array of the operands' sizes, broadcast to each other. Its element type is the operands'
+    element type, with these exceptions: `real`, `imag` and `abs` of complex numbers return the type
+    of the real part, `complex` and `conj` return a complex type, and `is_finite` and the
+    comparisons return pred.
 
 Raises:
     ShapeInferenceError: an operand is not an array or not of an allowed element type; the element

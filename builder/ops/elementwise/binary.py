@@ -295,7 +295,7 @@ def complex(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None)
 
 
 def right_shift_operator(lhs: Any, rhs: Any) -> XlaOp:
-    """Record ``lhs >> rhs``: an arithmetic shift of signed integers, else a logical one."""
+    """Record ``lhs >> rhs``: arithmetic for signed integers, logical for unsigned integers."""
     operand = lhs if type(lhs) is XlaOp else rhs
     signed = element_type_of("shift_right", operand).is_signed
     return (shift_right_arithmetic if signed else shift_right_logical)(lhs, rhs)

@@ -27,7 +27,7 @@ _BINARY_PLANS: Final[dict[str, SignatureTable[Plan]]] = defaultdict(SignatureTab
 
 
 def record_unary(name: str, opcode: str, operand: XlaOp) -> XlaOp:
-    """Record an op of one operand. Called by a public function or its helper."""
+    """Record an op with one operand. The caller is a public function or its helper."""
     if type(operand) is not XlaOp:
         need_op(name, "operand", operand)
     shapes = _UNARY_SHAPES[opcode]
@@ -41,16 +41,16 @@ def record_unary(name: str, opcode: str, operand: XlaOp) -> XlaOp:
 Broadcast = tuple[ArrayShape, Mapping[str, tuple[int, ...]], Sizes | None]
 """The shape that an operand is broadcast to, the attributes of the op, and the runtime sizes.
 
-The sizes are None for `broadcast_in_dim`, which has no operand for them."""
+The runtime sizes are None for `broadcast_in_dim`, which has no operand for sizes."""
 
 Plan = tuple[ArrayShape, Broadcast | None, Broadcast | None]
-"""The result's shape, and the broadcast of each operand; None if it is unchanged."""
+"""The result's shape, and the broadcast of each operand; None for an unchanged operand."""
 
 
 def _broadcasts(
     lhs: Shape, rhs: Shape, result: ArrayShape, dimensions: Any
 ) -> tuple[Broadcast | None, Broadcast | None]:
-    """Return each operand's broadcast to the result's sizes; None if it already has these sizes."""
+    """Return the broadcast of each operand; None for an operand that has the result's sizes."""
     assert isinstance(lhs, ArrayShape)  # checked by inference
     assert isinstance(rhs, ArrayShape)
     pairs: list[tuple[ArrayShape, tuple[int, ...]]] = []
@@ -79,7 +79,7 @@ def _broadcasts(
 
 
 def _plan(name: str, opcode: str, lhs: Shape, rhs: Shape, broadcast_dimensions: Any) -> Plan:
-    """Return the `_Plan` of an op on operands of these shapes; raise if they do not match."""
+    """Return the `Plan` of an op on operands of these shapes; raise if the shapes do not match."""
     dimensions = None
     key: Any = lhs if lhs is rhs else (lhs, rhs)
     if broadcast_dimensions is not None:
@@ -94,7 +94,7 @@ def _plan(name: str, opcode: str, lhs: Shape, rhs: Shape, broadcast_dimensions: 
 
 
 def _comparison_type(element_type: PrimitiveType, total_order: bool) -> str:
-    """Return HLO's comparison type. Only floating-point types have two orders."""
+    """Return HLO's comparison type; `total_order` affects floating-point types only."""
     if element_type.is_floating:
         return "TOTALORDER" if total_order else "FLOAT"
     if element_type.is_complex:
@@ -127,7 +127,7 @@ def _compare_plan(
 
 
 def element_type_of(name: str, operand: XlaOp) -> PrimitiveType:
-    """Return the element type of `operand`, in which a number beside it is recorded."""
+    """Return the element type of `operand`; raise if `operand` is not an array."""
     shape = operand.shape
     if not isinstance(shape, ArrayShape):
         shape_inference.Check(name, operand=shape).array("operand")
@@ -135,10 +135,9 @@ def element_type_of(name: str, operand: XlaOp) -> PrimitiveType:
 
 
 def constant_of(name: str, lhs: Any, rhs: Any) -> tuple[XlaBuilder, ArrayShape, Any, bool]:
-    """Return the constant for the operand that is a number, without recording it.
+    """Return the constant for the operand that is a number, without recording the constant.
 
-    The caller checks its rules before it records the constant, so that a failing op records
-    nothing.
+    The caller infers the result's shape first, so that an op that raises records no constant.
 
     Returns:
         The builder, the shape and the attributes of the constant, and whether the number is
@@ -155,7 +154,7 @@ def constant_of(name: str, lhs: Any, rhs: Any) -> tuple[XlaBuilder, ArrayShape, 
             if not is_number(value):
                 need_op(name, argument, value)
         rule = f"at least one operand must be an XlaOp, got {brief(lhs)} and {brief(rhs)}"
-        raise error_of(OperandError, name, rule, "record one with builder.constant(...)")
+        raise error_of(OperandError, name, rule, "record one operand with builder.constant(...)")
     builder = resolve_builder(name, operand)
     if not is_number(number):
         need_op(name, "lhs" if is_left else "rhs", number)
@@ -164,7 +163,7 @@ def constant_of(name: str, lhs: Any, rhs: Any) -> tuple[XlaBuilder, ArrayShape, 
 
 
 def record_binary(name: str, opcode: str, lhs: Any, rhs: Any, broadcast_dimensions: Any) -> XlaOp:
-    """Record an op of two operands. Called by a public function or its helper."""
+    """Record an op with two operands. The caller is a public function or its helper."""
     plan: Plan | None
     if type(lhs) is not XlaOp or type(rhs) is not XlaOp:
         builder, scalar, value, is_left = constant_of(name, lhs, rhs)
@@ -213,7 +212,7 @@ def _record_planned(
 def record_compare(
     name: str, direction: str, lhs: Any, rhs: Any, broadcast_dimensions: Any, total_order: bool
 ) -> XlaOp:
-    """Record a comparison. Called by a public function or its helper."""
+    """Record a comparison. The caller is a public function or its helper."""
     is_pair = type(lhs) is XlaOp and type(rhs) is XlaOp
     if is_pair:
         if lhs.builder is not rhs.builder:

@@ -1,7 +1,8 @@
 """Elementwise comparison of two arrays.
 
-The total order of floating point is -NaN < -inf < -finite < -0 < +0 < +finite < +inf < +NaN. The
-other functions compare as IEEE 754 does: a comparison with NaN is false, except `ne`.
+The functions `eq_total_order` to `lt_total_order` use the total order of floating-point numbers:
+-NaN < -inf < -finite < -0 < +0 < +finite < +inf < +NaN. The other functions compare as IEEE 754
+does: a comparison with NaN is false, except that `ne` is true.
 
 Operation Semantics: Element-wise comparison operations.
 """
@@ -208,8 +209,8 @@ def compare(
 ) -> XlaOp:
     """Compare in the direction "EQ", "NE", "GE", "GT", "LE" or "LT".
 
-    It records the same op as the function `eq`, `ne`, `ge`, `gt`, `le` or `lt`; with `total_order`,
-    the same as `eq_total_order`, `ne_total_order` and so on.
+    `compare` records the same op as the function `eq`, `ne`, `ge`, `gt`, `le` or `lt`; with
+    `total_order`, the same op as `eq_total_order`, `ne_total_order` and so on.
 
     Raises:
         OperandError: the direction is not a string.

@@ -76,8 +76,8 @@ def bitcast_convert_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) ->
         An array of the new type.
 
     Raises:
-        ShapeInferenceError: one type is complex and the other is not; the last dimension does
-            not have the size above.
+        ShapeInferenceError: one type is complex and the other is not; the last dimension is not
+            of size N.
 
     Example:
         >>> import builder as xb
@@ -149,14 +149,14 @@ def reduce_precision(operand: XlaOp, exponent_bits: int, mantissa_bits: int) -> 
     Args:
         operand: an array of floating point.
         exponent_bits: at least 1.
-        mantissa_bits: at least 0. (The document's signature lists the two in reverse order; its
-            table and XlaBuilder do not.)
+        mantissa_bits: at least 0. (The signature in Operation Semantics has `mantissa_bits` before
+            `exponent_bits`; XlaBuilder has the order of this function.)
 
     Returns:
         An array of the operand's shape.
 
     Raises:
-        ShapeInferenceError: the operand is not floating point; too few bits.
+        ShapeInferenceError: the operand is not floating point; a number of bits is too small.
 
     Example:
         >>> import builder as xb

@@ -164,8 +164,10 @@ def map(
         An array of the operands' sizes, of the computation's element type.
 
     Raises:
-        ShapeInferenceError: the sizes differ, or `dimensions` are not all of them.
-        SignatureError: the computation has other parameters, or its result is not a scalar.
+        ShapeInferenceError: the sizes differ, or `dimensions` does not list all dimensions in
+            order.
+        SignatureError: the computation does not take one scalar of each operand's type, or its
+            result is not a scalar.
 
     Example:
         >>> import builder as xb

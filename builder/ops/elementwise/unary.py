@@ -366,7 +366,7 @@ def round(operand: XlaOp) -> XlaOp:
 
 @op(SCHEMAS["round_nearest_even"])
 def round_nearest_even(operand: XlaOp) -> XlaOp:
-    """The nearest integer; halves are rounded to the even one.
+    """The nearest integer; halves are rounded to the even integer.
 
     Example:
         >>> import builder as xb

@@ -255,6 +255,6 @@ def test_without_rich(monkeypatch: pytest.MonkeyPatch, summed: xb.XlaComputation
     assert "4 ops" in repr(table)
     assert "<table>" in table._repr_html_()
     for drawn in (table, summed.stats()):
-        with pytest.raises(ImportError, match="fix: pip install rich"):
+        with pytest.raises(ImportError, match="fix: run `pip install rich`"):
             str(drawn)
     assert str(summed.diff(summed)) == "total: equal"

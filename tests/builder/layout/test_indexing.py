@@ -347,7 +347,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
         xb.ShapeInferenceError,
         (
             "linear_index: index -1 is out of bounds for dimension 0 of f32[3,5]{1,0:T(2,2)}, "
-            "whose size is 3\nfix: add 3 to count from the end"
+            "whose size is 3\nfix: add 3 to the index"
         ),
     ),
     "the first of an array": (
@@ -567,11 +567,11 @@ class TestEveryFunction:
     [
         ("layout_of", "write array_shape(array.dtype, array.shape)"),
         ("buffer_size", "write array_shape(array.dtype, array.shape)"),
-        ("pack", "swap the arguments, pack(array, shape)"),
-        ("unpack", "swap the arguments, unpack(buffer, shape)"),
-        ("linear_index", "swap the arguments, linear_index(shape, multi_index)"),
-        ("multi_index", "swap the arguments, multi_index(shape, linear_index)"),
-        ("is_padding", "swap the arguments, is_padding(shape, linear_index)"),
+        ("pack", "swap the arguments: pack(array, shape)"),
+        ("unpack", "swap the arguments: unpack(buffer, shape)"),
+        ("linear_index", "swap the arguments: linear_index(shape, multi_index)"),
+        ("multi_index", "swap the arguments: multi_index(shape, linear_index)"),
+        ("is_padding", "swap the arguments: is_padding(shape, linear_index)"),
     ],
 )
 def test_an_array_instead_of_a_shape(name: str, fix: str) -> None:

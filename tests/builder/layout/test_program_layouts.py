@@ -136,7 +136,7 @@ def test_a_shape_other_than_the_root(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
         with pytest.raises(xb.ShapeInferenceError) as caught:
             b.build(x, result=result)
         assert str(caught.value) == (
-            f"build: result must be the root's shape except for layouts, f32[2,3], got {result}"
+            f"build: result must have the root's shape f32[2,3], apart from layouts, got {result}"
         )
         assert caught.value.op == "build"
     b.build(x)  # the failed calls built nothing
@@ -169,7 +169,7 @@ def test_a_layout_alone(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
 
 
 def test_a_decorated_function_with_another_result() -> None:
-    with pytest.raises(xb.ShapeInferenceError, match="computation: result must be the root's"):
+    with pytest.raises(xb.ShapeInferenceError, match="computation: result must have the root's"):
         xb.computation(COLUMNS, result="f32[2]")(lambda x: x)
     with pytest.raises(xb.OperandError, match="computation: result: expected a shape"):
         xb.computation(COLUMNS, result=3)  # type: ignore[arg-type]

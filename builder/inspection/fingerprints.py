@@ -1,8 +1,8 @@
 """Value numbers of ops and computations, for comparing graphs.
 
-A number is an index into a table of all keys. So equal numbers mean equal keys, and a collision of
-hashes is harmless. Each traversal of a computation visits every op once, in recording order or in
-the reverse order.
+Ops are described by hashable keys. A number is the index of a key in a table, so equal numbers mean
+equal keys, and a collision of hashes is harmless. Each traversal of a computation visits every op
+once, in recording order or in the reverse order.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Fingerprints:
                 self._computations[callee] = self.number(self._structure(callee))
 
     def _structure(self, computation: XlaComputation) -> Hashable:
-        """Return a hashable key for a computation that ignores the recording order of ops."""
+        """Return a hashable key for a computation; ops may be recorded in any order."""
         values, uses = graph_numbers(computation, self.labels(computation), self)
         return ("structure", *sorted(zip(values, uses, strict=True)))
 

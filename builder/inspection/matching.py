@@ -36,7 +36,7 @@ def match_ops(
 
 
 def _have_equal_operands(before: XlaComputation, after: XlaComputation) -> bool:
-    """Return whether the roots, and the operands of each op, have the same numbers in both."""
+    """Return whether both computations have the same operand numbers and root number."""
     return before.root.id == after.root.id and all(
         [operand.id for operand in op.operands] == [operand.id for operand in other.operands]
         for op, other in zip(before.ops, after.ops, strict=True)
@@ -91,7 +91,7 @@ class _Graph:
         return tuple([i for i, o in enumerate(self.operands[user]) if o == operand])
 
     def counterparts(self, op: int) -> tuple[int, ...]:
-        """Return the number of the counterpart of each operand of `op`; -1 if it has none."""
+        """Return the counterpart's number for each operand of `op`; -1 for an unpaired operand."""
         return tuple([self.pairs[o] for o in self.operands[op]])
 
     def paired_operands(self, op: int) -> tuple[int, ...]:
@@ -275,7 +275,7 @@ class _Matching:
                     pending.append((i, before.pairs[i]))
 
     def pair_if_replaced(self, op: int, other: int, labels: Keys) -> bool:
-        """Pair two unpaired ops if their shapes are equal and their operands are paired.
+        """Pair `op` with `other` if both are unpaired, with equal shapes and paired operands.
 
         Return whether the ops were paired.
         """

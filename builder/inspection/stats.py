@@ -1,4 +1,4 @@
-"""The cost of a computation: its operations, and the bytes that they read and write."""
+"""The cost of a computation: its operations, and the bytes that the ops read and write."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class OpcodeStats:
 
     Attributes:
         opcode: the opcode.
-        ops: the number of recorded ops, in the computation and in each computation that it
-            applies.
+        ops: the number of recorded ops, in the computation and in each computation that the
+            computation applies.
         executions: the number of executed ops: an op in the body of a loop counts once per
             iteration. Ops of functions that are applied to elements, such as a reducer, are not
             counted: their operations are part of the op that applies them.
@@ -71,8 +71,8 @@ class ComputationStats(Printable):
 
     Attributes:
         name: the name of the computation.
-        ops: the number of recorded ops, in the computation and in each computation that it
-            applies, directly or indirectly.
+        ops: the number of recorded ops, in this computation and in each computation that this
+            computation applies, directly or indirectly.
         computations: the number of computations that this computation applies, directly or
             indirectly.
         parameters, constants, results: the `ArrayTotals` of parameters, constants and results.

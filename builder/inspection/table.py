@@ -39,7 +39,7 @@ class OpRow(NamedTuple):
         operands: the numbers of the operands.
         name: the name of the op, or None.
         source: "file:line" of the line that recorded the op, or None.
-        attributes: the attributes in HLO text, abbreviated with dots if they are long.
+        attributes: the attributes in HLO text, abbreviated with "..." if they are long.
         computation: the name of the computation in HLO text.
     """
 

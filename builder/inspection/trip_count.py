@@ -83,7 +83,7 @@ def _state_path(op: XlaOp) -> _Path | None:
 
 
 def _element(op: XlaOp, path: _Path) -> XlaOp | None:
-    """Follow `path` through nested `tuple` ops to an operand; None if another op intervenes."""
+    """Return the op at `path` in nested `tuple` ops; None if another op is on the path."""
     for index in path:
         if op.opcode != "tuple":
             return None

@@ -25,7 +25,7 @@ def divided(number: Number, size: int) -> tuple[Number, Number]:
 
 
 def ravel(index: Iterable[Number], sizes: Sequence[int]) -> Number:
-    """Return the linear index in a row-major array of these sizes."""
+    """Return the linear index of `index` in a row-major array of sizes `sizes`."""
     place: Number = 0
     for number, size in zip(index, sizes, strict=True):
         place = _sum(place if size == 1 else place * size, number)

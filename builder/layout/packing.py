@@ -122,7 +122,9 @@ def unpack(buffer: Array, shape: ShapeLike) -> Array:
             f"array, got {brief(source)} of rank {source.rank}"
         )
         raise error_of(ShapeInferenceError, "unpack", rule, shapes={"shape": source})
-    _check_array("unpack", "buffer", buffer, "read bytes with numpy.frombuffer")
+    _check_array(
+        "unpack", "buffer", buffer, "convert bytes with numpy.frombuffer, a list with numpy.asarray"
+    )
     is_native = bits == 8 * element.dtype.itemsize
     dtype = element.dtype if is_native else np.dtype(np.uint8)
     if buffer.dtype != dtype:

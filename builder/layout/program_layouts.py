@@ -34,7 +34,7 @@ def check_supported_layout(op: str, name: str, shape: Shape) -> None:
                 f"{name}: a layout in a program can't have padded dimensions or a padding "
                 f"value, got {leaf}"
             )
-            fix = f"write {unpadded}, or pass the array with its padded sizes"
+            fix = f"use the layout {unpadded}, or pass the array with its padded sizes"
             raise error_of(ShapeInferenceError, op, rule, fix, shapes={name: shape})
 
 

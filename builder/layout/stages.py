@@ -157,7 +157,7 @@ def stages(sizes: tuple[int, ...], form: Physical) -> tuple[Stage, ...]:
     """Return the stages that transform an array into the buffer, in order.
 
     Args:
-        sizes: the sizes of the array in the layout's order; none is 0.
+        sizes: the sizes of the array, the most major dimension first; none is 0.
         form: the physical form of the array.
     """
     result: list[Stage] = []

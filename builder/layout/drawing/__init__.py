@@ -76,7 +76,8 @@ class Picture:
         An existing file is replaced atomically.
 
         Raises:
-            OperandError: `path` is not a path, has a different suffix, or can't be written.
+            OperandError: `path` is not a str or path object, has a different suffix, or can't be
+                written.
         """
         try:
             file = Path(path)

@@ -34,7 +34,7 @@ def facts(grid: Grid) -> list[str]:
         lines.append("dynamic dimensions are drawn at their bounds")
     tail = physical_of(shape).tail
     inside = size - grid.cell_count - tail
-    places = [f"{inside:,} added by further tiles"] if inside else []
+    places = [f"{inside:,} added by further levels of tiles"] if inside else []
     places += [f"{tail:,} at the end of the buffer"] if tail else []
     if places:
         lines.append(f"padding that is not drawn: {' and '.join(places)}")

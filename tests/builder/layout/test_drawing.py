@@ -333,7 +333,7 @@ def test_captions_report_padding_without_a_cell() -> None:
     text = str(layout.draw("f32[3,5]{1,0:T(2,2)(3)L(40)}"))
     # Tiles of 2x2 as two rows of 3: 6 instead of 4 for each of 6 tiles; 36, then 40.
     assert (
-        "padding that is not drawn: 12 added by further tiles and 4 at the end of "
+        "padding that is not drawn: 12 added by further levels of tiles and 4 at the end of "
         "the buffer" in text
     )
     assert "15 elements in a buffer of 40 (160 bytes): 25 of padding, 62.5%" in text

@@ -478,7 +478,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "bytes": (
         lambda: layout.unpack(b"1234", "f32[1]"),  # type: ignore[arg-type]
         xb.OperandError,
-        "unpack: buffer must be a NumPy array, got b'1234'\nfix: read bytes with numpy.frombuffer",
+        "got b'1234'\nfix: convert bytes with numpy.frombuffer, a list with numpy.asarray",
     ),
     "a buffer of another dtype": (
         lambda: layout.unpack(np.zeros(4, np.uint8), "f32[1]"),

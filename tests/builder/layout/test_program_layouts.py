@@ -221,7 +221,7 @@ def test_programs_cannot_have_padded_dimensions(b: xb.XlaBuilder, x: xb.XlaOp, p
     assert message.startswith(
         f"{place.strip()}: a layout in a program can't have padded dimensions or a padding value"
     )
-    assert "\nfix: write {1,0}, or pass the array with its padded sizes" in message
+    assert "\nfix: use the layout {1,0}, or pass the array with its padded sizes" in message
 
 
 def test_layouts_of_collectives_as_text(x: xb.XlaOp) -> None:

@@ -47,7 +47,7 @@ def after_all(*operands: XlaOp | Sequence[XlaOp]) -> XlaOp:
         A token.
 
     Raises:
-        ShapeInferenceError: an operand is not a token, or there is none.
+        ShapeInferenceError: an operand is not a token, or there are no operands.
 
     Example:
         >>> import builder as xb
@@ -94,7 +94,10 @@ def _bytes_argument(op: str, name: str, value: Any) -> str:
 
 
 def _receive_attributes(data: Shape, result: TupleShape, **attributes: Any) -> Mapping[str, Any]:
-    """Return the attributes of an op that receives `data`, including a layout of `data`."""
+    """Return the attributes of an op that receives a value of shape `data`.
+
+    They include `shape_with_layout` if `data` has a layout.
+    """
     if result.elements[0] is not data:
         attributes["shape_with_layout"] = TupleShape((data, TOKEN_SHAPE))
     return shared_attributes(**attributes)
@@ -113,7 +116,7 @@ def _check_infeed_sharding(op: str, builder: XlaBuilder, shape: Shape) -> None:
     elif shape.is_array and text.startswith("{devices="):
         rule = f"an infeed of an array must not be tiled, got sharding {sharding} for {shape}"
     if rule is not None:
-        fix = "record it under builder.sharding('{maximal device=0}'), or None"
+        fix = "record the infeed in a block of builder.sharding('{maximal device=0}')"
         Check(op).fail(rule, fix=fix)
 
 
@@ -130,7 +133,7 @@ def infeed(builder: XlaBuilder, shape: ShapeLike, config: str | bytes = "") -> X
 
 
 def _last_token(builder: XlaBuilder, stream: str) -> XlaOp:
-    """Return the token of the last op of `stream`, or a new token if there is none."""
+    """Return the token of the last infeed or outfeed (`stream`); a new token before the first."""
     token = builder.last_tokens.get(stream)
     # The op may have been removed since, when a failing op was rolled back.
     if token is None or token.id >= len(builder.ops) or builder.ops[token.id] is not token:
@@ -142,14 +145,15 @@ def _last_token(builder: XlaBuilder, stream: str) -> XlaOp:
 def infeed_with_token(token: XlaOp, shape: ShapeLike, config: str | bytes = "") -> XlaOp:
     """Read a value from the device's infeed, ordered after a token.
 
-    Infeeds of a computation must be totally ordered: each takes, directly or through other values,
-    the token of the previous one. `XlaBuilder.infeed` orders them automatically.
+    Infeeds of a computation must be totally ordered: the token of an infeed must depend, directly
+    or through other values, on the token of the previous infeed. `XlaBuilder.infeed` orders infeeds
+    automatically.
 
     Args:
         token: the token that the infeed waits for.
         shape: the shape of the value, with the layout of the data sent to the device; tuples may be
             nested. For an empty tuple nothing is read.
-        config: a string or bytes for the device.
+        config: a backend-specific string or bytes.
 
     Returns:
         A tuple of the value and a token.
@@ -186,7 +190,7 @@ def outfeed(
         operand: an array or a tuple. Nothing is written for an empty tuple.
         shape_with_layout: the operand's shape with the layout in which the host receives it; None
             for the default layout.
-        outfeed_config: a string or bytes for the device.
+        outfeed_config: a backend-specific string or bytes.
 
     Returns:
         A token, to order later ops.
@@ -231,7 +235,7 @@ def outfeed_with_token(
 ) -> XlaOp:
     """Write a value to the device's outfeed, ordered after a token.
 
-    Outfeeds of a computation must be totally ordered, as infeeds must; `outfeed` orders them
+    Outfeeds of a computation must be totally ordered by their tokens; `outfeed` orders them
     automatically.
 
     Args:
@@ -286,7 +290,7 @@ def _channel(op: str, value: Any) -> ChannelHandle:
 
 
 def _channel_attributes(channel: ChannelHandle, data: Shape) -> Mapping[str, Any]:
-    """Return the attributes of a transfer of `data`, a shape with its layout."""
+    """Return the attributes of a send or recv of an array; `data` is its shape with its layout."""
     return shared_attributes(
         channel_handle=channel,
         is_host_transfer=channel.type is not ChannelType.DEVICE_TO_DEVICE,
@@ -300,14 +304,14 @@ def send(operand: XlaOp, channel_handle: ChannelHandleLike) -> XlaOp:
 
     Args:
         operand: an array.
-        channel_handle: a device-to-device channel, or its number: one that no other pair of a send
-            and a recv uses.
+        channel_handle: a device-to-device channel, or its number. No other pair of a send and a
+            recv may use this number.
 
     Returns:
         A token, to order later ops.
 
     Raises:
-        ShapeInferenceError: the operand is not an array; the channel has another type.
+        ShapeInferenceError: the operand is not an array; the channel is not device-to-device.
 
     Example:
         >>> import builder as xb
@@ -337,8 +341,8 @@ def send_with_token(operand: XlaOp, token: XlaOp, channel_handle: ChannelHandleL
         A token.
 
     Raises:
-        ShapeInferenceError: the operand is not an array; `token` is not a token; the channel has
-            another type.
+        ShapeInferenceError: the operand is not an array; `token` is not a token; the channel is
+            not device-to-device.
 
     Example:
         >>> import builder as xb
@@ -371,8 +375,8 @@ def send_to_host(
         A token.
 
     Raises:
-        ShapeInferenceError: the operand is not an array, or has another shape; `token` is not a
-            token; the channel has another type.
+        ShapeInferenceError: the operand is not an array; `shape_with_layout` is not its shape;
+            `token` is not a token; the channel is not device-to-host.
 
     Example:
         >>> import builder as xb
@@ -425,8 +429,8 @@ def recv_with_token(token: XlaOp, shape: ShapeLike, channel_handle: ChannelHandl
         A tuple of the array and a token.
 
     Raises:
-        ShapeInferenceError: the shape is not an array's; `token` is not a token; the channel has
-            another type.
+        ShapeInferenceError: the shape is not an array's; `token` is not a token; the channel is
+            not device-to-device.
 
     Example:
         >>> import builder as xb
@@ -453,7 +457,8 @@ def recv_from_host(token: XlaOp, shape: ShapeLike, channel_handle: ChannelHandle
         A tuple of the array and a token.
 
     Raises:
-        ShapeInferenceError: see `recv_with_token`.
+        ShapeInferenceError: the shape is not an array's; `token` is not a token; the channel is
+            not host-to-device.
 
     Example:
         >>> import builder as xb
@@ -514,14 +519,14 @@ def custom_call(
             it.
 
     Returns:
-        A value of that shape.
+        A value of shape `shape`.
 
     Raises:
         ShapeInferenceError: the name begins with "$"; `operand_shapes_with_layout` does not have
             one shape for each operand; aliased shapes differ; the version or schedule does not
             exist; an attribute has a type that the FFI does not support; attributes are passed to a
             call that is not typed.
-        OperandError: an argument has another type.
+        OperandError: an argument has an unsupported Python type.
 
     Example:
         >>> import builder as xb
@@ -558,7 +563,11 @@ def custom_call(
 def custom_call_arguments(
     target_name: Any, shape: Any, more: dict[str, Any]
 ) -> tuple[Shape, Mapping[str, Any]]:
-    """Return shape and attributes of a custom call without operands; check the names in `more`."""
+    """Return the shape and the attributes of a custom call without operands.
+
+    `more` contains the keyword arguments of `custom_call_plan`; an unknown name raises an
+    OperandError.
+    """
     for name in more:
         if name not in _CUSTOM_CALL_NAMES:
             rule = f"unknown argument {name!r}"
@@ -611,7 +620,7 @@ def custom_call_plan(
         Check(op).fail(
             f"opaque of a typed FFI call must be text, got bytes that are not UTF-8: "
             f"{brief(opaque)}",
-            fix=r"write each of these bytes as \FF, its two hexadecimal digits",
+            fix=r"escape each of these bytes with two hexadecimal digits, for instance \FF",
         )
     layouts = operand_shapes_with_layout
     if layouts is not None:
@@ -656,9 +665,9 @@ def python_call(
 
     Unless `has_side_effect` is set, the function must have no side effects and return equal results
     for equal operands: XLA may call it several times, or not at all. It may be called from any
-    thread. An exception that it raises ends the run with a lowering.ExecutionError. In a program
-    that runs on several devices it should return within half a minute: XLA ends a process whose
-    devices wait for each other for longer.
+    thread. If it raises an exception, the run fails with a lowering.ExecutionError. In a program
+    that runs on several devices, the function should return within half a minute: XLA terminates a
+    process whose devices wait longer for each other.
 
     The function belongs to this process, so the module can't be saved to a file. Without operands,
     use ``builder.python_call(function, shape, ...)``.
@@ -671,7 +680,7 @@ def python_call(
         has_side_effect: whether the function has side effects.
 
     Returns:
-        A value of that shape.
+        A value of shape `shape`.
 
     Raises:
         OperandError: the function is not callable, an operand is not an op, or `shape` is not a
@@ -701,7 +710,7 @@ def python_call_plan(
     if not callable(function) or isinstance(function, (XlaOp, XlaComputation)):
         fix = ""
         if isinstance(function, XlaComputation):
-            fix = "\nfix: call a computation with xb.call(computation, *operands)"
+            fix = "\nfix: call the computation with xb.call(computation, *operands)"
         rule = f"function must be a Python callable, got {brief(function)}{fix}"
         raise error_of(OperandError, "python_call", rule)
     result = shape_argument("python_call", "shape", shape)

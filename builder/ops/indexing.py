@@ -34,7 +34,7 @@ from builder.types import primitive_type as pt
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape, intern_array
 
 StartIndices = XlaOp | Sequence[XlaOp | int]
-"""A scalar op or a number for each dimension, or one vector."""
+"""The type of `start_indices`: a scalar op or a number per dimension, or one vector op."""
 
 _dynamic_update_slice_shape = per_signature(infer.dynamic_update_slice.strict)
 
@@ -68,9 +68,9 @@ def dynamic_slice(
         if the slice covers all of a bounded dimension.
 
     Raises:
-        ShapeInferenceError: there is not one start index and one size for each dimension; an index
-            is not an integer, or the types of the indices differ; a slice is larger than the
-            operand; a number is out of range.
+        ShapeInferenceError: `start_indices` or `size_indices` does not have one entry for each
+            dimension; an index is not an integer, or the types of the indices differ; the slice is
+            larger than the operand; a start index that is a number is out of range.
 
     Example:
         >>> import builder as xb
@@ -107,13 +107,13 @@ def dynamic_update_slice(operand: XlaOp, update: XlaOp, start_indices: StartIndi
         start_indices: the index at which the slice begins in each dimension; see `dynamic_slice`.
 
     Returns:
-        An array of the operand's sizes. A dimension is bounded if it is bounded in the operand, or
-        if it is bounded in the update and the update covers it.
+        An array of the operand's sizes. A dimension is bounded if the operand's dimension is
+        bounded, or if the update's dimension is bounded and as large as the operand's.
 
     Raises:
         ShapeInferenceError: there is not one start index for each dimension; an index is not an
-            integer, or the types of the indices differ; the update has another number of dimensions
-            or another element type, or is larger; a number is out of range.
+            integer, or the types of the indices differ; the update has another rank or element type
+            than the operand, or is larger; a start index that is a number is out of range.
 
     Example:
         >>> import builder as xb
@@ -137,11 +137,14 @@ def dynamic_update_slice(operand: XlaOp, update: XlaOp, start_indices: StartIndi
 
 
 _MOST_STARTS = 65536
-"""The maximum number of start indices that are read; no array has as many dimensions."""
+"""The maximum number of start indices that are read from an iterable, which may be endless.
+
+No array has as many dimensions.
+"""
 
 
 def _starts(op: str, start_indices: Any) -> tuple[Any, ...]:
-    """Return the start indices as a tuple of ops and numbers; a single op gives a tuple of one."""
+    """Return the start indices as a tuple of ops and numbers; wrap a single op in a tuple."""
     if type(start_indices) is XlaOp:
         return (start_indices,)
     try:
@@ -160,8 +163,8 @@ def _starts(op: str, start_indices: Any) -> tuple[Any, ...]:
 def _start_shapes(op: str, starts: tuple[Any, ...]) -> tuple[Shape, ...]:
     """Return the shapes of the start indices.
 
-    Python numbers have the type of the first start index that has a type, or s32, or s64 if a
-    number needs it.
+    A Python number gets the element type of the first op or NumPy number among the start indices.
+    If all are Python numbers, the type is s32, or s64 if a number does not fit s32.
     """
     shapes: list[Any] = [start.shape if type(start) is XlaOp else None for start in starts]
     if None not in shapes:
@@ -189,7 +192,10 @@ def _as_scalars(
     shapes: tuple[Shape, ...],
     sizes: Sequence[int],
 ) -> Sequence[XlaOp]:
-    """Return checked start indices as scalar ops: elements of a vector, constants for numbers."""
+    """Return one scalar op for each start index; the indices have passed shape inference.
+
+    The elements of a vector are recorded as slices, and numbers as constants.
+    """
     is_vector = bool(shapes) and isinstance(shapes[0], ArrayShape) and shapes[0].rank == 1
     numbers = [index for index, start in enumerate(starts) if type(start) is not XlaOp]
     if not is_vector and not numbers:
@@ -214,7 +220,7 @@ def _as_scalars(
 def _check_in_bounds(
     op: str, operands: tuple[XlaOp, ...], index: int, start: int, slice_size: int
 ) -> None:
-    """Raise if a start index that is a number would be clamped."""
+    """Raise a ShapeInferenceError if XLA would clamp `start`, a start index passed as a number."""
     source = operands[0].shape
     assert isinstance(source, ArrayShape)  # as inferred
     size = source.dimensions[index]
@@ -244,11 +250,11 @@ def gather(
 ) -> XlaOp:
     """Gather slices of an array, each from the position that a vector of indices selects.
 
-    An element of the result is computed as follows. Its indices in the dimensions that are not
-    `offset_dims` select a vector of `start_indices`. `start_index_map` maps the entries of the
-    vector to dimensions of the operand; the other dimensions start at 0. The slice of `slice_sizes`
-    that starts there is clamped to lie inside the operand. The element's indices in `offset_dims`
-    select within the slice.
+    An element of the result is computed as follows. The element's indices in the dimensions that
+    are not `offset_dims` select a vector of `start_indices`. `start_index_map` maps the entries of
+    the vector to dimensions of the operand; the other dimensions start at 0. The slice of
+    `slice_sizes` that starts there is clamped to lie inside the operand. The element's indices in
+    `offset_dims` select within the slice.
 
     Args:
         operand: the array to take slices from.
@@ -259,12 +265,14 @@ def gather(
             is 1 in the collapsed and the batching dimensions.
         indices_are_sorted: whether the vectors are in ascending order. If they are not, the result
             is undefined.
-        unique_indices: whether no element is taken twice. It has no effect.
+        unique_indices: whether each element of the operand is read at most once. The argument has
+            no effect.
 
     Returns:
         An array of the operand's element type: the slice sizes in `offset_dims`, and the sizes of
-        `start_indices` without `index_vector_dim` in the others. A dimension is bounded if the
-        slice covers all of a bounded dimension, or if its dimension of start_indices is bounded.
+        `start_indices` without `index_vector_dim` in the other dimensions. A dimension is bounded
+        if the slice covers all of a bounded dimension of the operand, or if the corresponding
+        dimension of `start_indices` is bounded.
 
     Raises:
         ShapeInferenceError: start_indices are not integers; a dimension is out of range, out of
@@ -337,11 +345,11 @@ def scatter(
 ) -> XlaOp:
     """Update windows of an array, each at the position that a vector of indices selects.
 
-    Each element of `updates` updates one element of the operand, at the following position. Its
-    indices in the dimensions that are not `update_window_dims` select a vector of
+    Each element of `updates` updates one element of the operand, at the following position. The
+    update's indices in the dimensions that are not `update_window_dims` select a vector of
     `scatter_indices`. `scatter_dims_to_operand_dims` maps the entries of the vector to dimensions
-    of the operand; the other dimensions start at 0. The element's indices in `update_window_dims`
-    are relative to that start. The new element is ``update_computation(current, update)``. Each
+    of the operand; the other dimensions start at 0. The update's indices in `update_window_dims`
+    are added to that start. The new element is ``update_computation(current, update)``. Each
     update out of bounds is skipped. The order of updates to one position is not defined.
 
     Args:

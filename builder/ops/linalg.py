@@ -129,9 +129,9 @@ def fft(operand: XlaOp, fft_type: FftTypeLike, fft_length: Sequence[int]) -> Xla
         dimension is empty if `length` is 0.
 
     Raises:
-        ShapeInferenceError: there are not 1 to 3 lengths, or more than the operand has dimensions;
-            a length is negative; sizes do not match RFFT or IRFFT; the element type is not
-            supported.
+        ShapeInferenceError: `fft_length` does not have 1 to 3 entries, or has more entries than the
+            operand has dimensions; a length is negative; sizes do not match RFFT or IRFFT; the
+            element type is not supported.
 
     Example:
         >>> import builder as xb

@@ -37,7 +37,7 @@ def _record(
     epsilon: Any,
     feature_index: Any,
 ) -> XlaOp:
-    """Check the rules of a batch normalization and record it."""
+    """Check the rules of a batch normalization and record the op."""
     for index, operand in enumerate(ops):
         if type(operand) is not XlaOp:
             need_op(name, SCHEMAS[name].operands.split()[index], operand)
@@ -79,10 +79,10 @@ def _as_f32(value: float) -> float | None:
 def batch_norm_training(
     operand: XlaOp, scale: XlaOp, offset: XlaOp, epsilon: float, feature_index: int
 ) -> XlaOp:
-    """Normalize an array by the mean and variance of each feature, and return these as well.
+    """Normalize an array by the mean and variance of each feature; return both statistics as well.
 
-    For each feature the mean and the variance of the operand's elements x are computed over all
-    other dimensions, and then ``scale * (x - mean) / sqrt(variance + epsilon) + offset``.
+    The mean and the variance of a feature are computed over all other dimensions. Each element x
+    becomes ``scale * (x - mean) / sqrt(variance + epsilon) + offset``.
 
     Args:
         operand: an array of floating-point type and at least one dimension.
@@ -95,8 +95,9 @@ def batch_norm_training(
         variances (the mean of squared differences, without Bessel's correction).
 
     Raises:
-        ShapeInferenceError: an element type is not floating-point, or element types differ; the
-            dimension is out of range; a vector has another size; `epsilon` is not finite in f32.
+        ShapeInferenceError: an element type is not floating-point, or element types differ;
+            `feature_index` is out of range; a vector does not have one element for each feature;
+            `epsilon` is not finite in f32.
 
     Example:
         >>> import builder as xb
@@ -124,7 +125,7 @@ def batch_norm_inference(
     """Normalize an array by given means and variances of the features.
 
     Each element x becomes ``scale * (x - mean) / sqrt(variance + epsilon) + offset``, as in
-    `batch_norm_training`, but with estimates of mean and variance.
+    `batch_norm_training`, with the mean and the variance passed as operands.
 
     Args:
         operand: an array of floating-point type and at least one dimension.

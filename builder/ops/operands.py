@@ -23,14 +23,14 @@ Number = int | float | complex | np.generic
 """A Python or NumPy scalar, used as an operand together with an XlaOp."""
 
 Operand = XlaOp | Number
-"""An operand that may be a number."""
+"""An XlaOp, or a number used as an operand."""
 
 Dimensions = Sequence[int] | None
-"""The argument `broadcast_dimensions`: see `builder.shape_inference.broadcasting`."""
+"""The type of the argument `broadcast_dimensions`; see `builder.shape_inference.broadcasting`."""
 
 
 def need_op(op: str, name: str, value: Any) -> XlaOp:
-    """Return `value`, which must be an XlaOp."""
+    """Return `value` if it is an XlaOp; otherwise raise an OperandError."""
     if type(value) is XlaOp:
         return value
     hint = ""
@@ -111,7 +111,7 @@ def number_constant(
 
 
 def scalars_of(name: str, shapes: tuple[Shape, ...]) -> tuple[ArrayShape, ...]:
-    """Return a scalar shape of each operand's element type; raise if one is not an array."""
+    """Return for each shape the scalar shape of its element type; raise unless all are arrays."""
     scalars = _scalars(tuple([shape.element_type for shape in shapes]))
     if scalars is None:
         Check.numbered(name, "operand", shapes).arrays()
@@ -120,7 +120,7 @@ def scalars_of(name: str, shapes: tuple[Shape, ...]) -> tuple[ArrayShape, ...]:
 
 @per_signature
 def _scalars(element_types: tuple[PrimitiveType, ...]) -> tuple[ArrayShape, ...] | None:
-    """Return a scalar shape of each type; None if one is not an element type of arrays."""
+    """Return a scalar shape of each type; None if an array can't have one of the types."""
     if not all(element_type.is_array_element for element_type in element_types):
         return None
     return tuple([intern_array(element_type, ()) for element_type in element_types])
@@ -128,7 +128,7 @@ def _scalars(element_types: tuple[PrimitiveType, ...]) -> tuple[ArrayShape, ...]
 
 @per_signature
 def dimensions_attribute(name: str, dimensions: tuple[int, ...]) -> Mapping[str, tuple[int, ...]]:
-    """Return the attributes ``{name: dimensions}``: a mapping shared by all ops with equal ones."""
+    """Return the attributes ``{name: dimensions}``; equal arguments return the same mapping."""
     return MappingProxyType({name: dimensions})
 
 
@@ -147,7 +147,7 @@ def integer_key(value: Any, depth: int = 3) -> Any:
 
 
 def broadcast_to(operand: XlaOp, shape: ArrayShape, dimensions: tuple[int, ...]) -> XlaOp:
-    """Record the broadcast of `operand` to `shape`; `dimensions` are its `broadcast_dimensions`."""
+    """Record a `broadcast_in_dim` to `shape`, with `dimensions` as `broadcast_dimensions`."""
     return record(
         "broadcast_in_dim",
         shape,

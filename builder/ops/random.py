@@ -28,9 +28,10 @@ def _draw(
     shape: Shape,
     infer_shape: Callable[[Shape, Shape, Shape], ArrayShape],
 ) -> XlaOp:
-    """Record a random op whose distribution has two scalar parameters; one may be a number.
+    """Record a random op whose distribution has two scalar parameters.
 
-    The attribute `distribution` is the name of the op.
+    At least one parameter must be an op; the other may be a number. The attribute `distribution` is
+    the name of the op.
     """
     first, second = arguments.values()
     beside = second if type(second) is XlaOp else need_op(op, next(iter(arguments)), first)
@@ -53,16 +54,17 @@ def rng_normal(mu: Operand, sigma: Operand, shape: ShapeLike) -> XlaOp:
 
     Args:
         mu: the mean, a scalar of the result's element type.
-        sigma: the standard deviation, a scalar of that type. One of the two may be a number.
-        shape: the shape of the result: an array of floating-point type and fixed sizes.
+        sigma: the standard deviation, a scalar of the same type. Either `mu` or `sigma` may be a
+            number, but not both.
+        shape: the shape of the result: an array of floating-point type and static sizes.
 
     Returns:
-        An array of that shape.
+        An array of shape `shape`.
 
     Raises:
         OperandError: neither `mu` nor `sigma` is an XlaOp; `shape` is not a shape.
-        ShapeInferenceError: the parameters are not scalars of the result's type; the type is not
-            floating-point; its sizes are not fixed.
+        ShapeInferenceError: `mu` or `sigma` is not a scalar of the result's element type; this type
+            is not floating-point; a size is dynamic.
 
     Example:
         >>> import builder as xb
@@ -85,17 +87,17 @@ def rng_uniform(a: Operand, b: Operand, shape: ShapeLike) -> XlaOp:
 
     Args:
         a: the lower end, a scalar of the result's element type.
-        b: the upper end, a scalar of that type. One of the two may be a number.
+        b: the upper end, a scalar of the same type. Either `a` or `b` may be a number, not both.
         shape: the shape of the result: an array of boolean, integral or floating-point type and
-            fixed sizes.
+            static sizes.
 
     Returns:
-        An array of that shape.
+        An array of shape `shape`.
 
     Raises:
         OperandError: neither `a` nor `b` is an XlaOp; `shape` is not a shape.
-        ShapeInferenceError: the ends are not scalars of the result's type; the type is complex; its
-            sizes are not fixed.
+        ShapeInferenceError: `a` or `b` is not a scalar of the result's element type; this type is
+            complex; a size is dynamic.
 
     Example:
         >>> import builder as xb
@@ -129,14 +131,15 @@ def rng_bit_generator(
         algorithm: a RandomAlgorithm or its name.
         initial_state: an array of unsigned integral type. The supported shapes depend on the
             algorithm and the device.
-        shape: the shape of the bits: an array of integral or floating-point type and fixed sizes.
+        shape: the shape of the bits: an array of integral or floating-point type and static sizes.
 
     Returns:
         A tuple: the next state, of the shape of `initial_state`; and an array of the sizes of
         `shape`, of unsigned integers as wide as the element type of `shape`.
 
     Raises:
-        ShapeInferenceError: the state or the shape has another type; the algorithm does not exist.
+        ShapeInferenceError: the state or the shape has an unsupported element type; the algorithm
+            does not exist.
         OperandError: `shape` is not a shape.
 
     Example:

@@ -51,9 +51,9 @@ def reduce(
             operand's type.
         computation: a reducer. For one operand: ``(accumulated, value) -> new``, scalars of its
             type. For N operands: it takes N accumulated values and then N new ones, and returns a
-            tuple of N. Pass a computation, or a callable such as ``xb.add`` or a lambda. All ops
-            that take callables record functions of this library, and functions decorated with
-            ``@xb.computation``, once per signature, and any other callable each time it is passed.
+            tuple of N. Pass a computation, or a callable such as ``xb.add`` or a lambda. Functions
+            of this library and functions decorated with ``@xb.computation`` are recorded once per
+            signature; any other callable is recorded each time it is passed.
         dimensions: the dimensions to reduce, in any order; an empty sequence keeps the sizes.
 
     Returns:
@@ -106,7 +106,7 @@ class Reduction:
         opcode: the opcode that the function records.
         name: the name of the function.
         plan: a function ``(name, operand shapes, init shapes, reducer, argument)`` that returns the
-            shape and the attributes.
+            shape and the attributes of the op; `argument` is the dimensions or the window.
     """
 
     opcode: str
@@ -121,7 +121,7 @@ _REDUCE_ALL: Final = Reduction("reduce", "reduce_all", _reduce_plan)
 def record_reduction(
     reduction: Reduction, operands: Any, init_values: Any, computation: Any, argument: Any
 ) -> XlaOp:
-    """Check the rules of a reduction and record it.
+    """Check the rules of a reduction and record the op.
 
     Args:
         reduction: the function that the user called.
@@ -186,7 +186,7 @@ def _library_plan(
     function: Callable[..., Any],
     argument: Any,
 ) -> Planned:
-    """Return the plan of a reduction by a function of this library, the usual case."""
+    """Return the shape and the attributes of a reduction by a library function such as `xb.add`."""
     name = reduction.name
     reducer = as_computation(name, "computation", function, scalars_of(name, shapes) * 2)
     return reduction.plan(name, shapes, init_shapes, reducer, argument)
@@ -216,9 +216,10 @@ def _builder(name: str, arrays: tuple[XlaOp, ...], inits: Sequence[Any]) -> XlaB
 def _init_shapes(
     name: str, shapes: tuple[Shape, ...], inits: Sequence[Any]
 ) -> tuple[tuple[Shape, ...], Mapping[int, Mapping[str, Any]]]:
-    """Return the shapes of the init values, and the attributes of constants for the numbers.
+    """Return the shapes of the init values, and the attributes of a constant for each number.
 
-    Nothing is recorded, because the rules are checked first.
+    The attributes are a mapping from the index of the init value. No constant is recorded yet,
+    because the caller checks the rules of the reduction first.
     """
     constants: dict[int, Mapping[str, Any]] = {}
     init_shapes: list[Shape] = []

@@ -44,11 +44,11 @@ def sort(
             strict order like ``<``. None sorts by operand 0 in ascending order: floating point in
             its total order, -NaN < -Inf < ... < -0 < +0 < ... < +Inf < +NaN; complex numbers by the
             real and then the imaginary part.
-        dimension: the dimension to sort along; -1 is the last one.
+        dimension: the dimension to sort along; -1 is the last dimension.
         is_stable: whether elements that compare equal keep their order.
 
     Returns:
-        The sorted operand; for several operands a tuple of them.
+        The sorted operand; for several operands a tuple of the sorted operands.
 
     Raises:
         ShapeInferenceError: sizes differ; the dimension is out of range.
@@ -118,8 +118,8 @@ def top_k(operand: XlaOp, k: int, *, largest: bool = True) -> XlaOp:
         elements at run time, the remaining results are undefined.
 
     Raises:
-        ShapeInferenceError: the operand is a scalar; k is negative or larger than the last
-            dimension.
+        ShapeInferenceError: the operand is a scalar; k is negative or larger than the size of the
+            last dimension.
 
     Example:
         >>> import builder as xb

@@ -31,7 +31,7 @@ Window = tuple[
     tuple[int, ...],
     tuple[int, ...],
 ]
-"""The user's window dimensions, strides, padding, base dilations and window dilations."""
+"""A tuple of window dimensions, strides, padding, base dilations and window dilations."""
 
 
 def _window(
@@ -42,7 +42,7 @@ def _window(
     base_dilations: Any = None,
     window_dilations: Any = None,
 ) -> Window:
-    """Convert the arguments that describe a window."""
+    """Check the arguments that describe a window; return them as a `Window`."""
     if type(padding) is XlaOp:  # iterating over an op of a tuple would record its elements
         Check(name).fail(
             f"padding must be compile-time integers, got {brief(padding)}",
@@ -58,7 +58,7 @@ def _window(
 
 
 def _window_attributes(base: Shape, window: Window) -> dict[str, Any]:
-    """Return the attributes of a checked window, with defaults and named padding written out."""
+    """Return the attributes of a window, with explicit defaults and pairs for named padding."""
     check = Check("window", base=base)
     return shape_inference.reduction.window_over(check, "base", *window)._asdict()
 
@@ -116,7 +116,7 @@ def reduce_window(
 ) -> XlaOp:
     """Reduce the elements in each position of a window that moves over one or more arrays.
 
-    Padding, and the holes of a base dilation, are treated as the init value or ignored. The order
+    XLA reads padding and the holes of a base dilation as the init value, or ignores them. The order
     of the reduction is not defined.
 
     Args:
@@ -176,7 +176,7 @@ def reduce_window_with_general_padding(
     window_dilations: Sequence[int] | None,
     padding: PaddingLike,
 ) -> XlaOp:
-    """Reduce windows as `reduce_window` does, with the arguments in the order of the document.
+    """Reduce windows as `reduce_window` does, with the argument order of Operation Semantics.
 
     Args:
         operands, init_values, computation, window_dimensions, window_strides, base_dilations,
@@ -184,7 +184,8 @@ def reduce_window_with_general_padding(
         padding: see `reduce_window`; usually for each dimension a pair (low, high).
 
     Returns:
-        An array with one element for each window position; for several operands a tuple.
+        An array with one element for each window position; for several operands a tuple of such
+        arrays.
 
     Raises:
         ShapeInferenceError, SignatureError, ConstantError: see `reduce_window`.
@@ -227,14 +228,15 @@ def select_and_scatter(
 
     Args:
         operand: an array; the window moves over it.
-        select: ``(a, b) -> pred``, scalars of the operand's type, a before b in row-major order:
-            whether a is selected, for instance ``xb.ge``. It should be transitive.
+        select: ``(a, b) -> pred``, two scalars of the operand's type, where a precedes b in
+            row-major order. It returns whether a is selected, for instance ``xb.ge``, and should be
+            transitive.
         window_dimensions: the sizes of the window, one for each dimension.
         window_strides: the stride of the window along each dimension; None for 1.
         padding: `Padding.SAME`, `Padding.VALID` or their names, or for each dimension a pair (low,
             high). Padding is never selected.
-        source: an array of the operand's type with an element for each window position, of the
-            sizes that `reduce_window` would return.
+        source: an array of the operand's element type, with one element for each window position
+            (the sizes that `reduce_window` returns).
         init_value: a scalar of the operand's type, or a Python number.
         scatter: ``(accumulated, value) -> new``, scalars of the operand's type.
 
@@ -310,7 +312,7 @@ def select_and_scatter_with_general_padding(
 def _select_and_scatter(
     name: str, operand: Any, select: Any, scatter: Any, window: Window, source: Any, init_value: Any
 ) -> XlaOp:
-    """Check the rules of a select_and_scatter and record it."""
+    """Check the rules of a select_and_scatter and record the op."""
     base, values = need_op(name, "operand", operand), need_op(name, "source", source)
     element_type = Check(name, operand=base.shape).array("operand").element_type
     scalar = intern_array(element_type, ())

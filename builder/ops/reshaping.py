@@ -85,7 +85,8 @@ def broadcast_in_dim(
             result, strictly increasing. Size 1 is broadcast to any size; other sizes must be equal.
 
     Returns:
-        An array of sizes `out_dim_size`. A dimension is bounded if the operand's is.
+        An array of sizes `out_dim_size`. A dimension is bounded if the corresponding dimension of
+        the operand is bounded.
 
     Raises:
         ShapeInferenceError: the operand is not an array; its sizes do not match the result's.
@@ -121,11 +122,11 @@ def reshape(
         new_sizes: the sizes of the result, with as many elements as the operand has.
         dimensions: the order in which the operand's dimensions are read, slowest first; by default
             their own order. If present, a `transpose` by `dimensions` is recorded first.
-            (Keyword-only: the document's form has it before `new_sizes`.)
+            (Keyword-only, because Operation Semantics has `dimensions` before `new_sizes`.)
 
     Returns:
-        An array of sizes `new_sizes`. Bounded dimensions may be combined or split, but not both. An
-        operand with unbounded dimensions is checked at run time only.
+        An array of sizes `new_sizes`. A bounded dimension may be combined with others or split, but
+        not both. The number of elements of an unbounded operand is checked at run time only.
 
     Raises:
         ShapeInferenceError: the operand is not an array; the numbers of elements differ;
@@ -157,14 +158,14 @@ def reshape(
 def reshape_with_inferred_dimension(
     operand: XlaOp, new_sizes: Sequence[int], inferred_dimension: int
 ) -> XlaOp:
-    """Reshape an array, and choose the dimension of the result that depends on the dynamic size.
+    """Reshape an array, and choose which dimension of the result is dynamic.
 
     Args:
         operand: an array.
-        new_sizes: the sizes of the result, with as many elements as the operand has. All sizes are
-            required: the dynamic size is inferred, not the bound.
+        new_sizes: the sizes or bounds of all dimensions of the result, with as many elements as the
+            operand has. Only the runtime size of `inferred_dimension` is inferred.
         inferred_dimension: the dimension of the result that becomes bounded if a bounded dimension
-            is split, ``[<=6] -> [<=2,3]`` for 0; -1 if there is none.
+            is split: 0 for ``[<=6] -> [<=2,3]``. -1 if no bounded dimension is split.
 
     Returns:
         An array of sizes `new_sizes`.
@@ -302,7 +303,7 @@ def concatenate(operands: Sequence[XlaOp], dimension: int) -> XlaOp:
         An array whose size in `dimension` is the sum of the operands'.
 
     Raises:
-        OperandError: an operand is not an XlaOp, or there is none.
+        OperandError: an operand is not an XlaOp, or there are no operands.
         ShapeInferenceError: the shapes do not match; the dimension is out of range.
 
     Example:
@@ -509,7 +510,7 @@ def slice_in_dim(
         dimno: the dimension.
 
     Returns:
-        An array of the operand's sizes, with ``ceil((limit - start) / stride)`` in `dimno`.
+        An array of the operand's sizes, but size ``ceil((limit - start) / stride)`` in `dimno`.
 
     Raises:
         ShapeInferenceError: the dimension or an index is out of range.

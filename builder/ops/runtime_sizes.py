@@ -34,13 +34,13 @@ class SizeOf(NamedTuple):
 
 
 Sizes = tuple[int | SizeOf, ...]
-"""The size of each dimension of a result."""
+"""For each dimension of a result its size: a number, or the `SizeOf` a dynamic size."""
 
 
 def needs_runtime_sizes(source: ArrayShape, target: ArrayShape, places: Sequence[int]) -> bool:
     """Return whether a broadcast needs `dynamic_broadcast_in_dim`, with sizes as an operand.
 
-    `broadcast_in_dim` requires bounds, and a static size 1 in each dimension that it expands.
+    `broadcast_in_dim` does not support unbounded sizes, and expands only static sizes 1.
     """
     if source.is_static and target.is_bounded:
         return False
@@ -51,12 +51,12 @@ def needs_runtime_sizes(source: ArrayShape, target: ArrayShape, places: Sequence
 
 
 def sizes_from(target: ArrayShape, operands: Sequence[tuple[ArrayShape, Sequence[int]]]) -> Sizes:
-    """Return the sizes of a broadcast: a number, or for a dynamic size the operand that has it.
+    """Return the sizes of a broadcast: a number if static, else a `SizeOf` an operand's dimension.
 
     Args:
         target: the shape that the first operand is broadcast to.
-        operands: each operand of the op, and for each of its dimensions the dimension of `target`.
-            A dynamic size is taken from the first operand that has it.
+        operands: for each operand of the op its shape, and a sequence that maps its dimensions to
+            dimensions of `target`. A dynamic size is read from the first operand that has the size.
     """
     sizes: list[int | SizeOf] = list(target.dimensions)
     for place, is_dynamic in enumerate(target.dynamic_dimensions):
@@ -77,14 +77,15 @@ def record_broadcast(
 ) -> XlaOp:
     """Record the broadcast of the first operand to `target`.
 
-    `sizes` has for each dimension a number, or which size of `operands` is read at run time.
+    `sizes` has one entry for each dimension of `target`: a number, or the `SizeOf` a dimension of
+    one of `operands`, which is read at run time.
     """
     joined = _joined(operands, sizes)
     return record("dynamic_broadcast_in_dim", target, (operands[0], joined), attributes)
 
 
 def _joined(operands: Sequence[XlaOp], sizes: Sizes) -> XlaOp:
-    """Record the sizes of a result as a vector of s32."""
+    """Record ops that compute the sizes of a result, and return them as one vector of s32."""
     builder = operands[0].builder
     row = intern_array(pt.s32, (1,))
     parts: list[XlaOp] = []

@@ -38,13 +38,13 @@ def with_sharding(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
             forms.
 
     Returns:
-        The operand.
+        An op with the operand's value and the sharding.
 
     Raises:
-        ShapeInferenceError: the operand is not an array, or the sharding does not fit it.
+        ShapeInferenceError: the operand is not an array, or the sharding does not fit its shape.
         ShapeTextError: the text is not a tiling.
-        OperandError: `sharding` has neither form.
-        BuilderError: other shardings of the program have the other form.
+        OperandError: `sharding` has neither of the two forms.
+        BuilderError: another sharding of the program has the other form.
 
     Example:
         >>> import builder as xb
@@ -75,16 +75,17 @@ def spmd_full_to_shard_shape(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
 
     Args:
         operand: the full array.
-        sharding: how it is partitioned: a tiling in GSPMD's text form, or a sharding by the axes of
-            a mesh. Both are recorded as tilings, because Shardy has no such conversion. All
-            shardings of such a program are therefore tilings (``mesh.sharding(...).tiling``).
+        sharding: how the operand is partitioned: a tiling in GSPMD's text form, or a sharding by
+            the axes of a mesh. Both are recorded as tilings, because Shardy has no such conversion.
+            All other shardings of the program must therefore be tilings, too
+            (``mesh.sharding(...).tiling``).
 
     Returns:
         An array of the same type, with each size divided by the number of tiles.
 
     Raises:
-        ShapeInferenceError: the sharding does not fit the operand, or leaves a choice to XLA; a
-            size is not divisible, or dynamic.
+        ShapeInferenceError: the sharding does not fit the operand, or is neither replicated nor
+            tiled; a size is dynamic, or not divisible by the number of tiles.
         ShapeTextError, OperandError, BuilderError: see `with_sharding`.
 
     Example:
@@ -119,11 +120,11 @@ def spmd_shard_to_full_shape(
             `spmd_full_to_shard_shape`.
 
     Returns:
-        An array of that shape.
+        An array of shape `full_shape`.
 
     Raises:
-        ShapeInferenceError: the operand is not a shard of such an array; the sharding does not fit
-            it, or leaves a choice to XLA.
+        ShapeInferenceError: the operand does not have the shape of a shard of `full_shape`; the
+            sharding does not fit `full_shape`, or is neither replicated nor tiled.
         ShapeTextError, OperandError, BuilderError: see `with_sharding`.
 
     Example:
@@ -146,7 +147,7 @@ def spmd_shard_to_full_shape(
 
 
 def _tiling(name: str, operand: XlaOp, full: Shape, sharding: ShardingLike) -> str:
-    """Return the text of the tiling of the full array, for either form of sharding."""
+    """Return the tiling of the full array as text, converted from a mesh sharding if necessary."""
     from builder.sharding.validation import full_array_tiling, register_sharding  # lazy import
 
     assert isinstance(full, ArrayShape)  # as inferred
@@ -156,7 +157,7 @@ def _tiling(name: str, operand: XlaOp, full: Shape, sharding: ShardingLike) -> s
 
 
 def _partitioner_call(target: str, operand: XlaOp, shape: Shape, sharding: str) -> XlaOp:
-    """Record a custom call of XLA's partitioner that has this sharding."""
+    """Record a custom call `target` of XLA's partitioner, with the sharding `sharding`."""
     result, attributes = custom_call_plan(target, (operand.shape,), shape)
     return record_with_sharding(
         resolve_builder("custom_call", operand),

@@ -16,7 +16,8 @@ def copy_op(
 ) -> XlaOp:
     """Record a copy of `op` in `builder`, on operands of the same shapes.
 
-    The copy has the fields that `recording.record` sets, but the source line of `op`.
+    The copy has the fields that `recording.record` sets, but keeps the source line and the metadata
+    of `op`.
     """
     new = _new(XlaOp)
     new.opcode = op.opcode
@@ -34,7 +35,7 @@ def copy_op(
 
 
 def merge_metadata(metadata: OpMetadata | None, defaults: OpMetadata | None) -> OpMetadata | None:
-    """Return `metadata` with missing entries taken from `defaults`."""
+    """Return `metadata`, with entries that are missing copied from `defaults`."""
     if metadata is None or defaults is None:
         return metadata or defaults
     attributes = {**(defaults.frontend_attributes or {}), **(metadata.frontend_attributes or {})}

@@ -1,4 +1,4 @@
-"""extract: the part of a computation that computes some of its values."""
+"""extract: copy the part of a computation that computes given ops into a new computation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def extract(
     *,
     inputs: XlaOp | Sequence[XlaOp] | None = None,
 ) -> XlaComputation:
-    """Return the part that computes `ops`; see `XlaComputation.extract`."""
+    """Return the part of `computation` that computes `ops`; see `XlaComputation.extract`."""
     results = need_ops("extract", "op", ops)
     if not results:
         raise OperandError("extract: at least one op is needed, got none", op="extract")
@@ -70,7 +70,7 @@ def extract(
 def _needed(
     computation: XlaComputation, results: Sequence[XlaOp], inputs: dict[int, int]
 ) -> bytearray:
-    """Return for each op whether `results` depend on it other than through `inputs`."""
+    """Return for each op, by id, whether computing `results` from `inputs` needs the op."""
     ops = computation.ops
     needed = bytearray(len(ops))
     for op in results:
@@ -95,16 +95,16 @@ def _foreign_op(computation: XlaComputation, role: str, op: XlaOp) -> BuilderErr
             return BuilderError(
                 f"extract: {role} must be an op of {name!r} itself, got an op of {called.name!r}, "
                 f"which {name!r} applies\n  {op!r}\n"
-                f"fix: extract it from computation.called_computations()[{number}], or extract the "
-                f"op that applies it",
+                f"fix: extract the op from computation.called_computations()[{number}], or extract "
+                f"the op of {name!r} that applies {called.name!r}",
                 op="extract",
                 shapes={role: op.shape},
             )
     return BuilderError(
         f"extract: {role} must be an op of computation {name!r}, got an op of builder "
         f"{op.builder.name!r}\n  {op!r}\n"
-        f"fix: use this computation's ops, for instance computation.ops[{op.id}]; replace, and "
-        f"building the same model again, create new ops",
+        f"fix: use an op of this computation, such as computation.ops[{op.id}]; replace, and "
+        f"building the same model again, record new ops",
         op="extract",
         shapes={role: op.shape},
     )

@@ -19,24 +19,25 @@ def inline(computation: XlaComputation | ReusableFunction, *operands: XlaOp) -> 
     All ops of the computation are recorded, even unused ones, as in lowering (XLA removes unused
     ops without effects). The operands replace the parameters. The new ops keep the names and source
     lines of the original ops, and share their attributes and applied computations. An op without
-    its own frontend attributes or sharding takes those of the enclosing blocks, if the sharding
-    fits. The layouts of the computation's arguments and result, and the shardings of its parameters
-    and result, are dropped, because they are properties of an entry.
+    its own frontend attributes or sharding gets those of the enclosing ``with`` blocks of the
+    builder; a sharding that does not fit the op is omitted. The layouts of the computation's
+    arguments and result, and the shardings of its parameters and result, are dropped, because only
+    an entry computation has them.
 
     Args:
         computation: an XlaComputation, or a function of ``@xb.computation``. (A computation without
             parameters has no operand that determines the builder: use
             ``builder.inline(computation)``.)
-        operands: one op for each parameter, of the parameter's shape; it may belong to an enclosing
-            builder.
+        operands: one op for each parameter, of the parameter's shape; an operand may belong to an
+            enclosing builder.
 
     Returns:
         The computation's result, as ``xb.call(computation, *operands)`` would return.
 
     Raises:
         SignatureError: the operands do not match the parameters. Unlike in a call, a dimension
-            must be dynamic where the parameter's dimension is.
-        OperandError: `computation` is not a computation, or there is no operand.
+            of an operand must be dynamic exactly where the parameter's dimension is.
+        OperandError: `computation` is not a computation, or there are no operands.
 
     Example:
         >>> import builder as xb
@@ -61,9 +62,9 @@ def inline(computation: XlaComputation | ReusableFunction, *operands: XlaOp) -> 
 def inline_into(
     computation: XlaComputation, operands: tuple[XlaOp, ...], builder: XlaBuilder
 ) -> XlaOp:
-    """Inline into `builder`, which must be the builder that records ops on these operands."""
+    """Inline `computation` into `builder`, which must be able to record ops on `operands`."""
     if not isinstance(computation, XlaComputation):
-        fix = "\nfix: call it: function(*operands)" if callable(computation) else ""
+        fix = "\nfix: call the function: function(*operands)" if callable(computation) else ""
         rule = f"computation must be an XlaComputation, got {brief(computation)}{fix}"
         raise error_of(OperandError, "inline", rule)
     _check_operands(computation, operands)
@@ -78,7 +79,7 @@ def inline_into(
         form = computation.sharding_form
         got = f"{form}, of {computation.name!r}"
         register_sharding_dialect(
-            builder, "inline", form, got, f"the shardings of {computation.name!r} otherwise"
+            builder, "inline", form, got, f"the shardings of {computation.name!r} in the other form"
         )
     in_force = builder.current_metadata
     values: list[XlaOp] = []  # by op id
@@ -106,7 +107,7 @@ def _check_operands(computation: XlaComputation, operands: tuple[XlaOp, ...]) ->
                 f"  parameter {number}, {parameter.name}, of {computation.name!r} "
                 f"{parameter.shape}\n"
                 f"  operand {number} {shapes[number]}\n"
-                f"fix: record a call with xb.call(computation, ...), which has no such rule",
+                f"fix: record xb.call(computation, *operands), which accepts other dynamic sizes",
                 op="inline",
                 shapes={"parameter": parameter.shape, "operand": shapes[number]},
             )

@@ -56,7 +56,7 @@ class Operands(tuple[XlaOp, ...]):
 
 
 Replacement = Callable[[XlaOp, Operands], XlaOp | None]
-"""A function from an op and its new operands to the replacement; None keeps the op."""
+"""A function of an op and its new operands that returns the new op, or None to keep the old."""
 
 
 def replace(
@@ -97,7 +97,7 @@ class _Rewriter:
         self.attributes: dict[int, Mapping[str, Any]] = {}
 
     def rewrite(self, computation: XlaComputation) -> tuple[XlaComputation, bool]:
-        """Record the computation again; return it and whether anything has changed."""
+        """Record the computation again; return the new one, and whether it differs from the old."""
         function = self.function
         builder = XlaBuilder(computation.name)
         builder.purpose = computation.root.builder.purpose
@@ -144,7 +144,8 @@ class _Rewriter:
                     f"replace: function must not record parameters, got "
                     f"{next(reversed(parameters.values()))!r} for {_description(op)} of "
                     f"{computation.name!r}\n"
-                    f"fix: inline the computation with xb.inline into a builder that has them",
+                    f"fix: inline the computation with xb.inline into a builder that has these "
+                    f"parameters",
                     op="replace",
                 )
             is_changed = is_changed or len(ops) != first_id + 1
@@ -158,7 +159,7 @@ class _Rewriter:
         return rewritten, is_changed
 
     def _attributes(self, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return attributes with applied computations replaced."""
+        """Return `attributes`, with computations that have changed replaced by the new ones."""
         rewritten = self.attributes.get(id(attributes))
         if rewritten is None:
             rewritten = attributes
@@ -178,7 +179,7 @@ class _Rewriter:
     def _check_replacement(
         self, computation: XlaComputation, op: XlaOp, operands: Operands, new: Any
     ) -> None:
-        """Raise unless `new`, the function's result, can replace the op."""
+        """Raise an error unless `new`, the result of the user's function, can replace `op`."""
         if type(new) is not XlaOp:
             raise OperandError(
                 f"replace: function must return an XlaOp, or None to keep the op, got "
@@ -192,7 +193,7 @@ class _Rewriter:
                 f"replace: function must return an op of the new computation, got\n"
                 f"  {new!r} of builder {new.builder.name!r}\n"
                 f"  for {_description(op)} of {computation.name!r}\n"
-                f"fix: record it on the operands that the function receives, or with "
+                f"fix: record the new op on the operands that the function receives, or with "
                 f"operands.builder; return None to keep the op",
                 op="replace",
                 shapes={"replacement": new.shape},

@@ -14,7 +14,10 @@ from builder.schema.tolerance import APPLIED_REPEATEDLY
 
 
 def _all_participants(attributes: Mapping[str, Any]) -> ReplicaGroups:
-    """Return the groups, or one of all: HLO has no split count, and StableHLO requires groups."""
+    """Return the replica groups of an all_to_all; if it has none, one group of all replicas.
+
+    HLO has no attribute for the split count, and StableHLO requires groups.
+    """
     groups: ReplicaGroups = attributes["replica_groups"]
     return groups.or_one_of(attributes["split_count"])
 
@@ -36,7 +39,7 @@ CHANNEL_HANDLE = Attribute(
 )
 _GROUPS = Attribute("replica_groups", GROUPS)
 PARTICIPANTS = (CHANNEL_HANDLE, _GROUPS, Group(_layout))
-"""The attributes that define the participating replicas."""
+"""The attributes that define which replicas a collective op communicates between."""
 DEVICES = (
     CHANNEL_HANDLE,
     _GROUPS,

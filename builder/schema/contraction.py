@@ -62,7 +62,7 @@ _RAGGED_DOT = DimensionNumbers(
 
 
 def _contracted(op: Any) -> int:
-    """Return the number of products that are added up for an element of a dot product."""
+    """Return the number of products that are added up for each element of a dot product."""
     numbers = op.attributes["dimension_numbers"]
     dot_numbers = getattr(numbers, "dot_dimension_numbers", numbers)
     sizes = op.operands[0].shape.dimensions
@@ -102,7 +102,7 @@ define(
 
 
 def _kernel_size(op: Any) -> int:
-    """Return the number of products that are added up for an element of a convolution."""
+    """Return the maximum number of products that are added up for an element of a convolution."""
     kernel = op.operands[1].shape.dimensions
     output = op.attributes["dimension_numbers"].kernel_output_feature_dimension
     return math.prod(size for d, size in enumerate(kernel) if d != output)

@@ -67,7 +67,7 @@ define(
 
 
 def _steps(op: Any) -> int:
-    """Return the size of the scanned dimension, or 1 if nothing is scanned."""
+    """Return the size of the scanned dimension; 1 if no operand or result has this dimension."""
     dimension = op.attributes["scan_dimension"]
     shapes = [*(operand.shape for operand in op.operands), *leaves(op.shape)]
     ranked = [s.dimensions for s in shapes if isinstance(s, ArrayShape) and s.rank > dimension]

@@ -14,9 +14,9 @@ from builder.schema.tolerance import EXACT, Tolerance
 P = ParamSpec("P")
 
 BUILDER_H: Final = "xla_builder.h (not in the document)"
-"""The section of ops that the Operation Semantics document does not describe."""
+"""The `Schema.section` of ops that the Operation Semantics document does not describe."""
 MATH_H: Final = "XLA's client library, math.h"
-"""The section of functions that XLA's client library composes from ops."""
+"""The `Schema.section` of functions that XLA's client library composes from several ops."""
 
 
 class _Missing(enum.Enum):
@@ -31,20 +31,21 @@ class Attribute(NamedTuple):
     """An attribute of an opcode.
 
     Attributes:
-        name: the name in the recorded op.
+        name: the key in the `attributes` of a recorded op.
         kind: the kind, which defines how a value is printed, lowered and read.
         hlo: the name in HLO text, if it differs; None if a `Group` writes it.
         stablehlo: the name in StableHLO, if it differs; None if StableHLO has no such attribute.
             For a computation, the attribute that names its function; "" if it is a region.
         frontend: the name of the frontend attribute that has the value in HLO text.
-        omitted: the value that HLO text omits.
-        absent: the value that a StableHLO operation without the attribute implies, as the
-            argument of the public op.
-        unless: the name of another attribute; StableHLO has this one only if that is None.
+        omitted: the default value, which is not printed in HLO text.
+        absent: the argument of the public op that a StableHLO operation without the attribute
+            implies.
+        unless: the name of another attribute of the op. If the other attribute is not None, the
+            StableHLO operation does not have this attribute.
         written: a function of the op's attributes that returns the value to write instead of the
             recorded one.
-        parameter: the parameter of the public op, if its name differs.
-        argument: a function of the value that returns the argument of the public op.
+        parameter: the name of the public op's parameter, if it differs from `name`.
+        argument: a function that converts the recorded value to the argument of the public op.
     """
 
     name: str
@@ -64,14 +65,15 @@ class Group(NamedTuple):
     """Several attributes that are one attribute in HLO text: ``slice={[0:4:1]}``.
 
     Attributes:
-        hlo: a function of the op that returns the text; empty if there is nothing to write.
+        hlo: a function of the op that returns the attribute as HLO text, with a comma before it;
+            an empty string if HLO text omits the attribute.
     """
 
     hlo: Callable[[Any], str]
 
 
 class CostClass(enum.Enum):
-    """The operations that an op performs, besides reading its operands and writing its result."""
+    """The number of arithmetic operations that an op performs, for cost analysis."""
 
     FREE = "none, and no data is moved"
     DATA_MOVEMENT = "none"
@@ -82,7 +84,7 @@ class CostClass(enum.Enum):
 
 
 class ResultType(enum.Enum):
-    """The element type of an elementwise result."""
+    """How the element type of an elementwise op's result follows from the operands' types."""
 
     OPERAND = "that of the operands"
     REAL_PART = "that of the operand; of a complex type the type of its parts"
@@ -100,13 +102,13 @@ class Schema:
         attributes: the attributes, in the order of HLO text.
         cpp_name: the name in the C++ XlaBuilder; by default the opcode in camel case.
         section: the section of the Operation Semantics document; by default `cpp_name`.
-        element_types: the element types that operands may have, by the operand's name. For operands
-            that are not listed, the inference function checks the type.
+        element_types: a mapping from operand names to the element types that the operand may have.
+            The shape inference function checks the types of operands that are not in the mapping.
         result: the element type of the result, if `builder.shape_inference.elementwise` infers
             the shape from the schema; otherwise None.
         hlo: the name of the instruction in HLO text.
         stablehlo: the name of the operation, with its dialect.
-        synonyms: the operations, or targets of custom calls, that differ from the op only in name.
+        synonyms: other MLIR operations and custom call targets that the importer reads as this op.
         cost: see `CostClass`.
         tolerance: how far the results of two implementations may differ.
         value_attributes: the attributes that are not computations.
@@ -164,7 +166,7 @@ def _by_opcode(opcode: str) -> Schema:
 
 def _define(schema: Callable[P, Schema]) -> Callable[P, Schema]:
     def define(*arguments: P.args, **named: P.kwargs) -> Schema:
-        """Enter a schema into `SCHEMAS`, and return it. The arguments are those of `Schema`.
+        """Create a `Schema` from its arguments, add it to `SCHEMAS`, and return it.
 
         Raises:
             ValueError: the opcode has a schema already.

@@ -149,7 +149,8 @@ _binary("xor", PRED_OR_INTEGER, _EXACT, BUILDER_H)
 def _order(op: Any) -> str:
     """Return the HLO text of the comparison type.
 
-    It is empty unless the type is a total order: HLO infers others from the element type.
+    The text is empty unless the comparison type is TOTALORDER: HLO infers the other comparison
+    types from the element type.
     """
     return ", type=TOTALORDER" if op.attributes["compare_type"] == "TOTALORDER" else ""
 

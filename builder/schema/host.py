@@ -1,6 +1,7 @@
 """Tokens, transfers, and calls of code outside XLA.
 
-Lowering has a rule for most of these ops: StableHLO has several values where XLA has a tuple.
+Lowering has a rule for most of these ops, because an op that returns a tuple in XLA returns several
+values in StableHLO.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ define(
 
 
 def _python_function(op: Any) -> str:
-    """Return HLO attributes that name the function, because HLO text can't contain a function."""
+    """Return the HLO attributes with the name of the Python function that is called."""
     name = ffi_dictionary("python_call", {"name": op.attributes["name"]})
     return f", api_version=API_VERSION_TYPED_FFI, backend_config={name}"
 

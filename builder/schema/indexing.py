@@ -27,7 +27,7 @@ define(
 
 
 def _numbers(bundle: type[Any], mnemonic: str) -> DimensionNumbers:
-    """Return the kind of `bundle`, whose fields have the same names in HLO and StableHLO."""
+    """Return the attribute kind of `bundle`; HLO and StableHLO have the same field names."""
     names = bundle.__match_args__
     fields = [Field(name, name, name, name.endswith("batching_dims")) for name in names]
     return DimensionNumbers(bundle, mnemonic, fields)
@@ -47,7 +47,7 @@ define(
 
 
 def _windows(op: Any) -> int:
-    """Return the number of windows, which may all update the same element."""
+    """Return the number of windows of a scatter, all of which may update the same element."""
     in_window = op.attributes["dimension_numbers"].update_window_dims
     sizes = op.operands[-1].shape.dimensions
     return math.prod(size for d, size in enumerate(sizes) if d not in in_window)

@@ -17,9 +17,9 @@ from builder.types.shape import Shape
 
 
 class AttributeKind:
-    """A kind of attribute. Equal kinds are one object.
+    """A kind of attribute, such as integers or computations.
 
-    The text of a kind is its name in docs/operations.md.
+    ``str(kind)`` is the name of the kind in docs/operations.md.
     """
 
     NAME: ClassVar[str] = ""
@@ -28,11 +28,11 @@ class AttributeKind:
         return self.NAME
 
     def text(self, value: Any) -> str:
-        """Return a value in HLO text."""
+        """Return an attribute's value as HLO text."""
         return str(value)
 
     def hlo(self, name: str, value: Any) -> str:
-        """Return an attribute in HLO text, with a comma before it."""
+        """Return an attribute as HLO text: ``, name=value``."""
         return f", {name}={self.text(value)}"
 
 
@@ -83,11 +83,11 @@ class Flags(AttributeKind):
 
 
 class OptionalFlag(Flag):
-    """A Boolean that is false if the StableHLO operation has no such attribute."""
+    """A Boolean that is false if the StableHLO operation does not have the attribute."""
 
 
 class Unit(OptionalFlag):
-    """A Boolean that StableHLO expresses by the presence of an attribute."""
+    """A Boolean that is a unit attribute in StableHLO: true if present, false if absent."""
 
 
 class Float32(AttributeKind):
@@ -105,7 +105,7 @@ class Enumeration(AttributeKind):
 
     Attributes:
         mnemonic: the mnemonic of the StableHLO attribute, ``#stablehlo<mnemonic NAME>``.
-        members: the enumeration; None for names.
+        members: the enumeration class; None if the value is recorded as a name.
         prefix: the prefix of the members' names that StableHLO omits.
         is_lower: whether the name is in lower case in HLO text.
     """
@@ -127,7 +127,7 @@ class Enumeration(AttributeKind):
         return "name" if self.members is None else self.members.__name__
 
     def name(self, value: Any) -> str:
-        """Return the name of a value."""
+        """Return the name of a member of the enumeration."""
         return value if self.members is None else str(value.name)
 
     def text(self, value: Any) -> str:
@@ -139,7 +139,7 @@ class NumberedEnumeration(AttributeKind):
     """A member of an enumeration, a number in StableHLO: ``schedule=SCHEDULE_LATEST``.
 
     Attributes:
-        members: the enumeration.
+        members: the enumeration class.
     """
 
     def __init__(self, members: type[enum.IntEnum]) -> None:
@@ -162,10 +162,10 @@ class Text(AttributeKind):
 
 
 class Bytes(AttributeKind):
-    """A string of any bytes: ``backend_config="a\\377"``.
+    """A string of arbitrary bytes: ``backend_config="a\\377"``.
 
-    It is recorded as text, in which surrogates represent the bytes that are not UTF-8 (the error
-    handler "surrogateescape" of Python).
+    It is recorded as a Python string, decoded as UTF-8 with the error handler "surrogateescape":
+    surrogates represent the bytes that are not valid UTF-8.
     """
 
     NAME = "bytes"
@@ -199,7 +199,7 @@ class ShapesWithLayout(AttributeKind):
 
 
 class Aliases(AttributeKind):
-    """Results in the memory of operands: ``output_to_operand_aliasing={{}: (0, {})}``."""
+    """Results that share memory with operands: ``output_to_operand_aliasing={{}: (0, {})}``."""
 
     NAME = "OutputOperandAliasing"
 
@@ -240,10 +240,11 @@ class Field(NamedTuple):
     """A field of dimension numbers.
 
     Attributes:
-        name: the name in the recorded bundle; with dots for a field of a nested bundle.
+        name: the name in the recorded dimension numbers; ``a.b`` for field b of nested dimension
+            numbers a.
         hlo: the name in HLO text.
         stablehlo: the name in StableHLO's text.
-        is_optional: whether HLO text omits the field if it is empty.
+        is_optional: whether HLO text omits the field if its list is empty.
     """
 
     name: str
@@ -253,12 +254,12 @@ class Field(NamedTuple):
 
 
 class DimensionNumbers(AttributeKind):
-    """A bundle of dimension numbers: one attribute in StableHLO, one for each field in HLO text.
+    """Dimension numbers: one attribute in StableHLO, and one attribute per field in HLO text.
 
     Attributes:
         bundle: the class of the recorded value.
         mnemonic: the mnemonic of the StableHLO attribute, such as "stablehlo.gather".
-        fields: the fields of the bundle, in the order of HLO text.
+        fields: the fields of the dimension numbers, in the order of HLO text.
     """
 
     def __init__(self, bundle: type[Any], mnemonic: str, fields: Iterable[Field]) -> None:
@@ -328,14 +329,15 @@ class Channel(AttributeKind):
 class Computation(AttributeKind):
     """A computation that the op applies: a name in HLO text; a region or a function in StableHLO.
 
-    A conditional has a tuple of computations; rules print and lower these.
+    For a conditional, the value is a tuple of computations; the conditional's own rules print and
+    lower the tuple.
     """
 
     NAME = "computation"
 
 
 class OptionalComputation(Computation):
-    """A computation that an op may have: a list in HLO text and in StableHLO."""
+    """A computation that an op may omit: a list of at most one in HLO text and in StableHLO."""
 
     def text(self, value: Any) -> str:
         return braces([value])

@@ -13,12 +13,12 @@ from builder.schema.tolerance import LargestTerm, Tolerance
 
 
 def _rows(op: Any) -> int:
-    """Return the number of rows of the triangular matrix."""
+    """Return the number of rows of the operand's matrices."""
     return int(op.operands[0].shape.dimensions[-1])
 
 
 def _stages(op: Any) -> int:
-    """Return the number of additions for an element in a fast transform."""
+    """Return the number of additions per element of the result of a fast Fourier transform."""
     return int(math.prod(op.attributes["fft_length"])).bit_length()
 
 

@@ -14,7 +14,7 @@ _ATTRIBUTES = (Attribute("epsilon", FLOAT32), Attribute("feature_index", INTEGER
 
 
 def _averaged(op: Any) -> int:
-    """Return the number of elements that are averaged for a feature."""
+    """Return the number of operand elements over which the mean of a feature is computed."""
     sizes = op.operands[0].shape.dimensions
     return math.prod(size for d, size in enumerate(sizes) if d != op.attributes["feature_index"])
 

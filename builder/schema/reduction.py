@@ -14,7 +14,7 @@ from builder.schema.window import window_text
 
 
 def _reduced(op: Any) -> int:
-    """Return the number of elements that are combined."""
+    """Return the number of operand elements that are reduced to one element of the result."""
     sizes = op.operands[0].shape.dimensions
     return math.prod(sizes[d] for d in op.attributes["dimensions"])
 

@@ -10,7 +10,7 @@ from builder.types.shape import ArrayShape, Shape, TokenShape, nested_text
 
 
 def braces(values: Iterable[Any]) -> str:
-    """Return a list in HLO text.
+    """Return `values` as a list in HLO text.
 
     Example:
         >>> braces([2, 3])
@@ -20,7 +20,7 @@ def braces(values: Iterable[Any]) -> str:
 
 
 def with_layout(shape: Shape) -> str:
-    """Return the text of a shape with the layout of each array, as in instructions."""
+    """Return the text of a shape with the layout of each array, as in HLO instructions."""
     return nested_text(shape, _leaf_with_layout)
 
 
@@ -33,12 +33,12 @@ def _leaf_with_layout(shape: ArrayShape | TokenShape) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a string literal; characters that UTF-8 can't encode become question marks."""
+    """Return `text` as an HLO string literal, with ``?`` for characters that UTF-8 can't encode."""
     return quoted_bytes(text.encode("utf-8", "replace").decode())
 
 
 def quoted_bytes(text: str) -> str:
-    """Return a string literal; the bytes that surrogates represent are escaped.
+    """Return `text` as an HLO string literal; escape the bytes that surrogates represent.
 
     Example:
         >>> quoted_bytes(b"a\\xff".decode("utf-8", "surrogateescape"))

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 UNKNOWN_COUNT: Final = 64
-"""The assumed number of iterations of a loop, which is unknown before it runs."""
+"""The assumed number of iterations of a loop whose actual number is unknown until it runs."""
 
 
 class LargestTerm(enum.Enum):
-    """An upper bound of the terms that are added up for an element of a result."""
+    """An upper bound of the magnitude of the terms whose sum is an element of the result."""
 
     OPERANDS = "the largest element of the operands and the result"
     PRODUCT = "the product of the largest elements of the first two operands"
@@ -23,20 +23,21 @@ class LargestTerm(enum.Enum):
 class Tolerance:
     """How far floating-point results of two implementations may differ.
 
-    Tolerances are in units in the last place (ulps); 0 for results that are exact. The results of
-    ops with `terms` or `applications` add up terms. Their errors are in ulps of the largest term:
-    where terms cancel, the error of the remainder has that magnitude.
+    Tolerances are in units in the last place (ulps); 0 for results that are exact. For an op with
+    `terms` or `applications`, each element of the result is a sum of terms, and its tolerance is in
+    ulps of the largest term, because the error of a sum does not shrink when its terms cancel.
 
     Attributes:
         ulps: the tolerance of an element; with `terms`, for each term.
-        complex_ulps: replaces `ulps` if an operand or the result is complex; by default `ulps`. It
-            is for the complete complex number, in ulps of its larger part.
-        flushes: whether devices may flush subnormal operands to zero. Elementwise arithmetic and
-            comparisons may; ops that move elements preserve them.
-        terms: a function of the op that returns the number of terms of an element.
-        applications: a function of the op that returns how often an element of the result passes
-            through the op's computations. Their tolerance is multiplied by this number.
-        largest_term: see `LargestTerm`.
+        complex_ulps: replaces `ulps` if an operand or the result is complex; None for `ulps`. The
+            unit is one ulp of the larger of the real and the imaginary part.
+        flushes: whether devices may flush subnormal operands to zero: true for elementwise
+            arithmetic and comparisons, false for ops that only move elements.
+        terms: a function of the op that returns how many terms are added up for each element.
+        applications: a function of the op that returns how often the op's computations are applied
+            for an element of the result. The tolerance of the computations is multiplied by this
+            number.
+        largest_term: the upper bound of the largest term; see `LargestTerm`.
     """
 
     ulps: float = 0
@@ -59,7 +60,7 @@ def _unknown(_: Any) -> int:
 
 
 APPLIED_ONCE: Final = Tolerance(applications=_once)
-"""For ops that apply a computation once for each element."""
+"""The tolerance of ops that apply a computation once for each element of the result."""
 
 APPLIED_REPEATEDLY: Final = Tolerance(applications=_unknown)
-"""For ops that apply a computation an unknown number of times."""
+"""The tolerance of ops that apply a computation an unknown number of times."""

@@ -11,7 +11,7 @@ _DEFAULTS = {"stride": 1, "pad": "0_0", "lhs_dilate": 1, "rhs_dilate": 1, "rhs_r
 def window_text(
     size: Sequence[int], padding: Iterable[tuple[int, int]], lists: Mapping[str, Iterable[Any]]
 ) -> str:
-    """Return the text of a window, defaults omitted; empty for a window without dimensions.
+    """Return the HLO attribute of a window, defaults omitted; "" for a window without dimensions.
 
     Args:
         size: the size of each dimension.

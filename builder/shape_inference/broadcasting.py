@@ -13,7 +13,7 @@ from builder.check import Check
 from builder.types.shape import UNBOUNDED, ArrayShape
 
 Sizes = tuple[tuple[int, ...], tuple[bool, ...]]
-"""The sizes of all dimensions, and whether each dimension is dynamic."""
+"""A pair of tuples: the sizes of all dimensions, and whether each dimension is dynamic."""
 
 
 def broadcast_sizes(
@@ -64,9 +64,9 @@ def broadcast_sizes(
 
 
 def _suggestion(lower: ArrayShape, higher: ArrayShape, name: str) -> str:
-    """Return a fix for messages, with `broadcast_dimensions` if they follow from the sizes."""
+    """Return the fix of a message, with `broadcast_dimensions` for the sizes if there are any."""
     other = "rhs" if name == "lhs" else "lhs"
-    fix = f"give the dimension of {other} for each dimension of {name}"
+    fix = f"map each dimension of {name} to a dimension of {other}"
     places: list[int] = []
     place = higher.rank
     for size in reversed(lower.dimensions):
@@ -74,7 +74,7 @@ def _suggestion(lower: ArrayShape, higher: ArrayShape, name: str) -> str:
         while place >= 0 and higher.dimensions[place] != size:
             place -= 1
         if place < 0:
-            return f"{fix}; the sizes do not match"
+            return f"{fix} with an equal size (size 1 matches any size)"
         places.insert(0, place)
     return f"{fix}, for instance broadcast_dimensions={places}"
 
@@ -82,7 +82,7 @@ def _suggestion(lower: ArrayShape, higher: ArrayShape, name: str) -> str:
 def _in_dim(
     check: Check, lower: ArrayShape, higher: ArrayShape, name: str, dimensions: tuple[int, ...]
 ) -> Sizes:
-    """Return the sizes of `higher`, with the sizes of `lower` at `dimensions`."""
+    """Return the sizes of `higher`, replaced at `dimensions` by the sizes of `lower`."""
     other = "rhs" if name == "lhs" else "lhs"
     # XLA shape_inference.cc: InferInDimBroadcastShape
     if len(dimensions) != lower.rank:
@@ -115,7 +115,8 @@ def _in_dim(
         large_dynamic = higher.dynamic_dimensions[place]
         is_equal = small == large
         if not is_equal and 1 not in (small, large):
-            rule, fix = "they must be equal, or one of them 1", _suggestion(lower, higher, name)
+            rule = "the sizes must be equal, or one size must be 1"
+            fix: str | None = _suggestion(lower, higher, name)
         elif not (
             is_equal
             or small_dynamic == large_dynamic
@@ -123,7 +124,7 @@ def _in_dim(
             or (small == 1 and not small_dynamic)
             or (large == 1 and not large_dynamic)
         ):
-            rule, fix = "only a static 1 is broadcast to a dynamic size", None
+            rule, fix = "only a static size 1 can be broadcast to a dynamic size", None
         else:
             sizes[place], dynamic[place] = small, small_dynamic
             continue
@@ -146,10 +147,10 @@ def _degenerate(
 ) -> Sizes:
     """Return the sizes of the result, where a dimension of size 1 matches any size.
 
-    `sizes` and `dynamic` describe `lower` after its dimensions are mapped to those of `higher`. If
-    both sizes of a dimension are 1, the result is dynamic if the size in `higher` is, as in XLA. If
-    an operand is unbounded, both operands are broadcast at run time, where a bounded size of at
-    most 1 can be expanded.
+    `sizes` and `dynamic` describe `lower` after its dimensions are mapped to the dimensions of
+    `higher`. As in XLA, where both sizes are 1, the result is dynamic if the dimension of `higher`
+    is dynamic. If an operand is unbounded, both operands are broadcast at run time, and a dynamic
+    size <=1 can be broadcast, too.
     """
     at_run_time = not (lower.is_bounded and higher.is_bounded)
     result: list[tuple[int, bool]] = []
@@ -165,13 +166,13 @@ def _degenerate(
             # XLA shape_inference.cc: InferDegenerateDimensionBroadcastShape
             check.fail(
                 f"dimension {index} has sizes {_size(a, a_dynamic)} and {_size(b, b_dynamic)}; "
-                f"they must be equal, or one of them 1",
+                f"the sizes must be equal, or one size must be 1",
                 dimension=index,
             )
         elif not at_run_time and (a_dynamic if a == 1 else b_dynamic):
             # XLA shape_inference.cc: InferDegenerateDimensionBroadcastShape
             check.fail(
-                f"dimension {index}: a dynamic size <=1 can't be broadcast, got <=1 and "
+                f"dimension {index}: a dynamic size <=1 can't be broadcast, got sizes <=1 and "
                 f"{b if a == 1 else a}",
                 dimension=index,
             )

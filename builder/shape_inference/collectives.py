@@ -126,7 +126,7 @@ def reduce_scatter(
     layout: Layout | None = None,
     use_global_device_ids: bool = False,
 ) -> Shape:
-    """Return the shape of one replica's shard of arrays reduced across `shard_count` replicas.
+    """Return the operand's shape with the scattered dimension divided by `shard_count`.
 
     Example:
         >>> import builder as xb
@@ -163,7 +163,7 @@ def all_to_all(
     layout: Layout | None = None,
     channel_id: ChannelHandleLike | None = None,
 ) -> Shape:
-    """Return the shape of an array whose blocks are exchanged among `split_count` replicas.
+    """Return the shape of an array after `split_count` replicas exchange blocks of their arrays.
 
     Example:
         >>> import builder as xb
@@ -175,7 +175,7 @@ def all_to_all(
     array = check.array("operand")
     # XLA shape_inference.cc: InferAllToAllShape
     if any(d and array.dimensions[i] != UNBOUNDED for i, d in enumerate(array.dynamic_dimensions)):
-        fix = "exchange the array padded to its bound, and its size separately"
+        fix = "pad the operand to its bound, and exchange its runtime size separately"
         check.fail("operand must not have dynamic sizes with a bound", fix=fix)
     # StableHLO all_to_all (C1), (C3), (C2)
     check.dimension(split_dimension, of="operand", name="split_dimension")
@@ -198,7 +198,7 @@ def all_to_all_tuple(
     layout: Layout | None = None,
     channel_id: ChannelHandleLike | None = None,
 ) -> Shape:
-    """Return the shape of a tuple of exchanged arrays, one for each replica of the group.
+    """Return the shape of a tuple of arrays, one received from each replica of the group.
 
     Example:
         >>> import builder as xb
@@ -213,7 +213,7 @@ def all_to_all_tuple(
             check.fail(f"operand {index} must not have sizes without a bound")
         if array is not arrays[0]:
             rule = f"operands must have the same shape; operand {index} differs from operand 0"
-            check.fail(rule, fix="convert and pad them to one shape")
+            check.fail(rule, fix="convert and pad the operands to one shape")
     count = len(arrays)
     _sized_groups(check, replica_groups, channel_id, True, count, "the number of operands")
     return _laid_out(check, TupleShape(arrays), layout)
@@ -244,7 +244,7 @@ def collective_permute(
         twice = _unique_ids(check, ids, "source_target_pairs")
         if twice is not None:
             check.fail(
-                f"no two of source_target_pairs may have the same {role}, got {twice} twice in "
+                f"no two source_target_pairs may have the same {role}, got {twice} twice in "
                 f"{list(source_target_pairs)}",
                 fix=f"send in several steps, or {use}",
             )
@@ -257,9 +257,7 @@ def collective_broadcast(
     replica_groups: ReplicaGroupsLike,
     channel_id: ChannelHandleLike | None = None,
 ) -> ArrayShape:
-    """Return the shape of an array broadcast from the first replica of each group.
-
-    It is the shape of the operand.
+    """Return the shape of the operand, broadcast from the first replica of each group.
 
     Example:
         >>> import builder as xb
@@ -277,7 +275,7 @@ def collective_broadcast(
 
 
 def _laid_out(check: Check, result: Shape, layout: Layout | None) -> Shape:
-    """Check that `layout`, if not None, fits the arrays of the result; return the result."""
+    """Return `result`; raise if `layout` is not None and does not fit an array of `result`."""
     if layout is None:
         return result
     for array in result.elements if isinstance(result, TupleShape) else (result,):
@@ -315,7 +313,7 @@ def _arrays(check: Check) -> list[tuple[str, ArrayShape]]:
 
 
 def _same_type(check: Check) -> list[tuple[str, ArrayShape]]:
-    """Check that the arrays of the operand have one element type; return them as `_arrays` does."""
+    """Return the arrays of the operand with their names; raise if their element types differ."""
     arrays = _arrays(check)
     first = arrays[0][1].element_type
     # StableHLO all_reduce (C5): one element type E
@@ -330,12 +328,12 @@ def _same_type(check: Check) -> list[tuple[str, ArrayShape]]:
 
 
 def _like(operand: Shape, results: list[ArrayShape]) -> Shape:
-    """Return a tuple of the results if the operand is a tuple, otherwise the only result."""
+    """Return a tuple of `results` if the operand is a tuple, otherwise the only result."""
     return TupleShape(results) if isinstance(operand, TupleShape) else results[0]
 
 
 _MOST_REPLICAS = 2**20
-"""The maximum number of replicas: a group of all replicas is stored id by id."""
+"""The maximum `shard_count` or `split_count`: an implicit group of replicas is stored id by id."""
 
 
 def _count_of_replicas(check: Check, count: int, name: str) -> None:
@@ -357,7 +355,7 @@ def _divisible(
 
 
 def _unique_ids(check: Check, ids: Sequence[int], name: str) -> int | None:
-    """Check that no id is negative; return the first id that occurs twice, or None."""
+    """Return the first id that occurs twice, or None; raise if an id is negative."""
     # StableHLO all_reduce (C3), collective_permute (C4)
     for number in ids:
         if number < 0:
@@ -373,7 +371,10 @@ def _groups(
     *,
     one_size: bool = False,
 ) -> tuple[tuple[int, ...], ...]:
-    """Check that the groups contain each id from 0 exactly once; return the groups."""
+    """Return the replica groups; raise unless they contain each id from 0 exactly once.
+
+    `one_size` requires groups of equal sizes.
+    """
     ChannelHandle.of(channel_id, op=check.op)
     groups = ReplicaGroups.of(replica_groups, op=check.op).groups
     ids = [number for group in groups for number in group]
@@ -389,7 +390,9 @@ def _groups(
     missing = next((n for n in range(len(ids)) if n not in present), None)
     if missing is not None:
         rule = f"replica_groups must contain every replica; {missing} is missing, got {shown}"
-        check.fail(rule, fix=f"add a group [{missing}] if the replica communicates with no other")
+        check.fail(
+            rule, fix=f"add a group [{missing}] if this replica communicates with no other replica"
+        )
     # StableHLO all_gather (I3): a 2-dimensional constant
     if one_size and len({len(group) for group in groups}) > 1:
         check.fail(f"all replica_groups must have the same size, got {shown}")
@@ -406,9 +409,9 @@ def _sized_groups(
 ) -> None:
     """Check that each group has `count` members; `name` is the argument with this count.
 
-    With a channel and without global ids (`of_ids` is false), the members of a group are all
-    partitions of its replicas. The number of partitions is not known yet, so `count` may be a
-    multiple of the number of replicas.
+    If `channel_id` is set and the groups do not contain global ids (`of_ids` is False), a group
+    contains all partitions of its replicas. The number of partitions is unknown until compilation,
+    so `count` may be any multiple of the number of replicas in the group.
     """
     groups = _groups(check, replica_groups, channel_id, one_size=True)
     size = len(groups[0]) if groups else count
@@ -426,7 +429,7 @@ def _reducer(check: Check, computation: ProgramShape, array: ArrayShape) -> None
 
 
 def _need_layout(check: Check, laid_out: Shape, operand: Shape) -> None:
-    """Check that `laid_out` is the operand's shape with a layout for each array."""
+    """Raise unless `laid_out` is the operand's shape with a layout for each array."""
     # xla_builder.h: AllReduce
     if without_layout(laid_out) is not without_layout(operand):
         check.fail(f"shape_with_layout must be the operand's shape, {operand}, got {laid_out}")

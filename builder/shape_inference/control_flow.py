@@ -30,9 +30,8 @@ _INDEX = intern_array(pt.s32, ())
 def same_shape(a: Shape, b: Shape) -> bool:
     """Return whether a value of shape `a` may be passed where shape `b` is expected.
 
-    Sizes and element types must be equal; an unbounded size equals any size. As in XLA, it does not
-    matter which dimensions are dynamic. Layouts are ignored, because values inside a program have
-    none.
+    Sizes and element types must be equal; an unbounded size equals any size. As in XLA, a size <=3
+    equals a size 3. Layouts are ignored, because values inside a program have no layouts.
 
     Example:
         >>> import builder as xb
@@ -60,7 +59,7 @@ def same_shape(a: Shape, b: Shape) -> bool:
 
 @public
 def tuple(elements: Sequence[Shape]) -> TupleShape:
-    """Return the shape of a tuple of these elements.
+    """Return the shape of a tuple of elements with these shapes.
 
     Example:
         >>> import builder as xb
@@ -85,14 +84,14 @@ def get_tuple_element(tuple_data: Shape, index: int) -> Shape:
         check.fail("tuple_data must be a tuple")
     count = len(tuple_data.elements)
     if not 0 <= index < count:
-        indices = f"0 to {count - 1}" if count else "and the tuple is empty"
+        indices = f"0 to {count - 1}" if count else "but the tuple is empty"
         check.fail(f"index must be the index of an element, {indices}, got {index}")
     return tuple_data.elements[index]
 
 
 @public
 def optimization_barrier(operand: Shape) -> Shape:
-    """Return the shape of the operand, which may be any shape.
+    """Return the shape of the operand: an array, a tuple or a token.
 
     Example:
         >>> import builder as xb
@@ -104,7 +103,7 @@ def optimization_barrier(operand: Shape) -> Shape:
 
 @public
 def call(computation: ProgramShape, operands: Sequence[Shape], op: str = "call") -> Shape:
-    """Return the shape of the result of a computation called with these operands.
+    """Return the shape of the result of a call of `computation` with operands of these shapes.
 
     Example:
         >>> import builder as xb
@@ -125,7 +124,7 @@ def call(computation: ProgramShape, operands: Sequence[Shape], op: str = "call")
             check.signature(
                 "computation",
                 computation,
-                f"applicable to the operands (parameter {index}, "
+                f"a function that accepts the operands (parameter {index}, "
                 f"{computation.parameter_names[index]}, is {parameter}; operand {index} is "
                 f"{operand})",
             )
@@ -151,10 +150,13 @@ def composite_call(
     check = Check.numbered("composite_call", "operand", operands)
     # StableHLO composite (C1), (I5)
     if not isinstance(name, str) or not re.fullmatch(_COMPOSITE_NAME, name):
-        rule = f"name must be in a namespace, of letters, digits and dots, got {brief(name)}"
+        rule = (
+            f"name must be in a namespace, and of letters, digits, underscores and dots, "
+            f"got {brief(name)}"
+        )
         check.fail(rule, fix='write name="my_library.my_op"')
     if not 0 <= version < 2**31:
-        check.fail(f"version must not be negative and must fit 31 bits, got {version}")
+        check.fail(f"version must be at least 0 and less than 2**31, got {version}")
     return call.strict(computation, operands, op="composite_call")
 
 
@@ -182,7 +184,7 @@ def scan_arguments(
     if (scan_dimension_size or 0) < 0:
         check.fail(f"scan_dimension_size must not be negative, got {scan_dimension_size}")
     if not all(array.is_bounded for array in arrays):
-        check.fail("the sizes of operands must have a bound")
+        check.fail("the sizes of operands must be static or bounded")
     size = scan_dimension_size
     elements = []
     for index, array in enumerate(arrays[: len(inputs)]):
@@ -220,7 +222,8 @@ def scan(
 ) -> TupleShape:
     """Return the shape of a scan's result, a tuple of the outputs and then the carries.
 
-    Each output has the dimensions that the computation returns and the scanned dimension.
+    Each output has the dimensions of the array that the computation returns for it, with the
+    scanned dimension inserted.
 
     Example:
         >>> import builder as xb
@@ -233,7 +236,7 @@ def scan(
     check = _scan_check(inputs, inits)
     parameters = ", ".join(map(str, elements))
     results = ", ".join(["outputs...", *map(str, inits)])
-    expected = f"of signature ({parameters}) -> ({results}), of elements of the inputs and carries"
+    expected = f"of signature ({parameters}) -> ({results}), for elements of inputs, then carries"
     # xla_builder.h: Scan
     if not same_shape.strict(TupleShape(computation.parameters), TupleShape(elements)):
         check.signature("computation", computation, expected)
@@ -269,8 +272,10 @@ def while_(condition: ProgramShape, body: ProgramShape, init: Shape) -> Shape:
         s32[]
     """
     check = Check("while_", init=init)
-    fix_pred = "return one pred: compare, and reduce an array of preds with xb.and_"
-    fix_state = "return the state with the same shape in every iteration"
+    fix_pred = (
+        "return a scalar pred; reduce an array of preds with xb.reduce_all(..., True, xb.and_)"
+    )
+    fix_state = "return a value of the shape of init"
     # StableHLO while (C1), (C2)
     for role, signature, result, fix in (
         ("condition", condition, _PRED, fix_pred),
@@ -304,9 +309,9 @@ def conditional(
 ) -> Shape:
     """Return the shape of the selected branch's result; all branches return the same shape.
 
-    `branch_index` is a scalar s32. If `predicated`, it is a scalar pred, and there are two
-    branches: for true and for false. A dimension of the result is dynamic if any branch returns it
-    as dynamic.
+    `branch_index` is a scalar s32. If `predicated` is True, `branch_index` is a scalar pred, and
+    `branches` are the branches for true and for false. A dimension of the result is dynamic if the
+    result of any branch is dynamic in it.
 
     Example:
         >>> import builder as xb
@@ -336,17 +341,19 @@ def conditional(
             several = "pass several values as one tuple: xb.tuple(a, b)"
             check.signature(role, branch, "a function of one argument", fix=several)
         if not same_shape.strict(operand, branch.parameters[0]):
-            check.signature(role, branch, f"applicable to its operand, {operand}")
+            check.signature(role, branch, f"a function that accepts its operand, {operand}")
         # StableHLO case (C3), if (C2)
         if not same_shape.strict(branch.result, result):
-            check.signature(role, branch, f"a computation with the result of branch 0, {result}")
+            check.signature(
+                role, branch, f"a computation that returns the shape of branch 0, {result}"
+            )
     return _joined([without_layout(branch.result) for branch in branches])
 
 
 def _joined(shapes: Sequence[Shape]) -> Shape:
     """Return the common shape of `shapes`; a dimension is dynamic if it is dynamic in any shape.
 
-    As in XLA, each size is the one of the first shape, whether bounded or unbounded.
+    As in XLA, each size or bound is copied from the first shape; the size may be unbounded.
     """
     first = shapes[0]
     if all(shape is first for shape in shapes):

@@ -19,7 +19,7 @@ from builder.types.shape import UNBOUNDED, ArrayShape, Shape
 
 _OP = "conv_general_dilated"
 _MOST_SPATIAL = 10
-"""HLO text numbers spatial dimensions with one digit each."""
+"""The maximum number of spatial dimensions: HLO text has one digit for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,10 @@ def convolution_window(
 ) -> ConvolutionWindow:
     """Return the window of a convolution with explicit padding and no defaults.
 
-    The arguments are those of `conv_general_dilated`. Raises a ShapeInferenceError unless they fit
-    the operands' ranks and are in range.
+    The arguments are those of `conv_general_dilated`.
+
+    Raises:
+        ShapeInferenceError: an argument does not fit the operands' ranks, or is out of range.
 
     Example:
         >>> import builder as xb
@@ -113,7 +115,7 @@ def _spatial_rank(check: Check, lhs: ArrayShape, rhs: ArrayShape) -> int:
 
 
 def _each_dimension_once(check: Check, numbers: ConvolutionDimensionNumbers, spatial: int) -> None:
-    """Check that the dimension numbers of input, kernel and output are permutations."""
+    """Check that each dimension of input, kernel and output has exactly one dimension number."""
     names = numbers.__match_args__
     for of, fields in (("input", names[:3]), ("kernel", names[3:6]), ("output", names[6:])):
         first, second, places = (getattr(numbers, field) for field in fields)
@@ -145,16 +147,18 @@ def conv_general_dilated(
     window_reversal: Sequence[bool] = (),
     op: str = _OP,
 ) -> ArrayShape:
-    """Return the shape of a convolution: batch, output features and the positions of the window.
+    """Return the shape of a convolution: batch, output features and positions of the window.
 
     Args:
         lhs, rhs: the input and the kernel.
-        window_strides, lhs_dilation, rhs_dilation: for each spatial dimension; empty for 1.
+        window_strides, lhs_dilation, rhs_dilation: one number for each spatial dimension; an empty
+            sequence for 1 in each dimension.
         padding: SAME, VALID or a pair (low, high) for each spatial dimension.
-        dimension_numbers: the meaning of each dimension; None for that of `conv`.
+        dimension_numbers: which dimensions of the input, the kernel and the result are batch,
+            feature and spatial dimensions; None for the default of `conv`.
         feature_group_count, batch_group_count: the number of groups of features or of the batch.
-        preferred_element_type: the element type of the result.
-        window_reversal: for each spatial dimension; does not affect the shape.
+        preferred_element_type: the element type of the result; None for that of the operands.
+        window_reversal: one bool for each spatial dimension; does not affect the shape.
         op: the name of the op, for messages.
 
     Example:
@@ -175,8 +179,8 @@ def conv_general_dilated(
     # XLA shape_inference.cc: InferConvolveShape
     if right.dynamic_dimensions[n.kernel_output_feature_dimension]:
         check.fail(
-            f"the kernel must have a static number of output features, got dimension "
-            f"{n.kernel_output_feature_dimension} of rhs of dynamic size",
+            f"the kernel must have a static number of output features, got the dynamic dimension "
+            f"{n.kernel_output_feature_dimension} of rhs",
             dimension=n.kernel_output_feature_dimension,
         )
     result = element_type if preferred_element_type is None else preferred_element_type
@@ -184,7 +188,7 @@ def conv_general_dilated(
     if not _is_preferable(element_type, result):
         check.fail(
             f"preferred_element_type must be the operands' element type, {element_type}, a wider "
-            f"one of its kind, or another float of as many bits, got {result}",
+            f"type of its kind, or another float with as many bits, got {result}",
             fix="convert the operands or the result with xb.convert_element_type",
         )
     sizes = [0] * left.rank
@@ -204,7 +208,7 @@ def conv_general_dilated(
         if size < 1:
             got = "an unbounded size" if size == UNBOUNDED else str(size)
             check.fail(
-                f"the window must have one element or more along each dimension, got {got} along "
+                f"the window must have at least one element along each dimension, got {got} along "
                 f"dimension {i} of the window",
                 dimension=i,
             )
@@ -227,7 +231,7 @@ def _groups(
     feature_groups: int,
     batch_groups: int,
 ) -> None:
-    """Check the counts of groups against the sizes. An unbounded size is divisible by any count."""
+    """Check that the group counts divide the sizes; an unbounded size is divisible by any count."""
     counts = {"feature_group_count": feature_groups, "batch_group_count": batch_groups}
     # StableHLO convolution (C21), (C22), (C23)
     for name, count in counts.items():

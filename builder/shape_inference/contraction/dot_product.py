@@ -35,15 +35,15 @@ ALGORITHM_TYPES: Final[dict[DotAlgorithm, tuple[tuple[Types, Types], ...]]] = {
     DotAlgorithm.DOT_F32_F32_F32: ((_F32, _F32),),
     DotAlgorithm.DOT_F64_F64_F64: ((_F64, _F64),),
 }
-"""For each algorithm the element types of the operands, each with those of the result."""
+"""For each algorithm, pairs (element types of the operands, element types of the result)."""
 
 
 @public
 def is_promotable(element_type: PrimitiveType, to: PrimitiveType) -> bool:
-    """Whether sums of `element_type` may be converted to `to`.
+    """Return whether `to` may be the `preferred_element_type` of a dot product of `element_type`.
 
-    `to` may be the same type, or a wider type of its kind that represents all its values; unsigned
-    integers may become signed ones.
+    `to` may be `element_type`, or a wider type of the same kind that represents all values of
+    `element_type`. A wider signed integer may replace an unsigned integer.
     """
     if to is element_type:
         return True
@@ -58,7 +58,7 @@ def is_promotable(element_type: PrimitiveType, to: PrimitiveType) -> bool:
 
 @public
 def dot_dimension_numbers(lhs: Shape, rhs: Shape) -> DotDimensionNumbers:
-    """Return the dimensions that `dot` sums over: 1 of lhs (0 if it is a vector) and 0 of rhs.
+    """Return the dimensions that `dot` sums over: 1 of lhs (0 if lhs is a vector) and 0 of rhs.
 
     Raises:
         ShapeInferenceError: an operand is not an array, or is a scalar.
@@ -127,7 +127,7 @@ def dot_general(
     if not is_promotable.strict(element_type, result):
         check.fail(
             f"preferred_element_type must be the operands' element type, {element_type}, or a "
-            f"wider one of its kind, got {result}",
+            f"wider type of its kind, got {result}",
             fix="convert the operands or the result with xb.convert_element_type",
         )
     if algorithm is not None:
@@ -175,7 +175,7 @@ def _algorithm(
         check.fail(
             f"algorithm {algorithm.value} takes {supported}, "
             f"got operands of {element_type} with a result of {result}",
-            fix="set the result's type with preferred_element_type, or omit algorithm",
+            fix="set the result's element type with preferred_element_type, or omit algorithm",
         )
 
 

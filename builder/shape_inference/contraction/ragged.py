@@ -26,7 +26,7 @@ class RaggedMode(enum.Enum):
 
 @public
 def ragged_mode(numbers: RaggedDotDimensionNumbers) -> RaggedMode:
-    """Return the kind of the ragged dimension; the numbers must be valid.
+    """Return the kind of the ragged dimension; `numbers` must be valid for the operands.
 
     Example:
         >>> import builder as xb
@@ -125,15 +125,15 @@ def ragged_dot(
 def _group_sizes(
     check: Check, lhs: ArrayShape, sizes: ArrayShape, numbers: RaggedDotDimensionNumbers
 ) -> None:
-    """Check the sizes of groups: one row for all, or one for each index of the prefix."""
+    """Check the shape of `group_sizes`: one vector, or one for each index of `ragged_prefix`."""
     # xla_builder.h: RaggedDot, and CHLO ragged_dot
     check.element_types(SCHEMAS["ragged_dot"].element_types)
     prefix = [lhs.dimensions[d] for d in ragged_prefix.strict(numbers)]
     forms = "[groups]" + (f" or [{', '.join(map(str, prefix))}, groups]" if prefix else "")
     if sizes.rank not in (1, len(prefix) + 1):
-        check.fail(f"group_sizes must be of the form {forms}, got rank {sizes.rank}")
+        check.fail(f"group_sizes must have sizes {forms}, got rank {sizes.rank}")
     if sizes.rank > 1:
         for index, (size, got) in enumerate(zip(prefix, sizes.dimensions, strict=False)):
             if sizes_differ(size, got):
-                rule = f"group_sizes must be of the form {forms}, got {got} in place of {size}"
+                rule = f"group_sizes must have sizes {forms}, got {got} in place of {size}"
                 check.fail(rule, dimension=index)

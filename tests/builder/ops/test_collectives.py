@@ -198,7 +198,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
             "cross_replica_sum: replica_groups must contain every replica; 2 is missing, "
             "got [[0, 1], [3]]\n"
             "  operand f32[8,6]\n"
-            "fix: add a group [2] if the replica communicates with no other"
+            "fix: add a group [2] if this replica communicates with no other replica"
         ),
     ),
     "groups of several sizes, gathered": (
@@ -457,14 +457,14 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     "source twice": (
         lambda x: xb.collective_permute(x, [(0, 1), (0, 2)]),
         (
-            "collective_permute: no two of source_target_pairs may have the same source, got 0 "
+            "collective_permute: no two source_target_pairs may have the same source, got 0 "
             "twice in [(0, 1), (0, 2)]\n"
         ),
     ),
     "target twice": (
         lambda x: xb.collective_permute(x, [(0, 1), (2, 1)]),
         (
-            "collective_permute: no two of source_target_pairs may have the same target, got 1 "
+            "collective_permute: no two source_target_pairs may have the same target, got 1 "
             "twice in [(0, 1), (2, 1)]\n"
         ),
     ),
@@ -493,7 +493,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     ),
     "sent several from one": (
         lambda x: xb.multi_collective_permute([x, x], [(0, 1), (0, 2)]),
-        "multi_collective_permute: no two of source_target_pairs may have the same source",
+        "multi_collective_permute: no two source_target_pairs may have the same source",
     ),
     # CollectiveBroadcast
     "no group": (

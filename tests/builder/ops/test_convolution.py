@@ -466,14 +466,14 @@ REFUSED: dict[str, tuple[str, str, Callable[[xb.XlaOp, xb.XlaOp], xb.XlaOp], str
         X,
         "f32[10,6,3,0]",
         dilated_with(),
-        "the window must have one element or more along each dimension, got 0 along dimension 1",
+        "the window must have at least one element along each dimension, got 0 along dimension 1",
     ),
     "an unbounded window": (
         X,
         "f32[10,6,?,3]",
         dilated_with(),
         (
-            "the window must have one element or more along each dimension, got an unbounded size "
+            "the window must have at least one element along each dimension, got an unbounded size "
             "along dimension 0"
         ),
     ),
@@ -563,8 +563,8 @@ REFUSED: dict[str, tuple[str, str, Callable[[xb.XlaOp, xb.XlaOp], xb.XlaOp], str
         "f32[<=10,6,3,3]",
         dilated_with(),
         (
-            "the kernel must have a static number of output features, got dimension 0 of rhs of "
-            "dynamic size\n"
+            "the kernel must have a static number of output features, got the dynamic "
+            "dimension 0 of rhs\n"
         ),
     ),
     "preferred element type": (
@@ -572,8 +572,8 @@ REFUSED: dict[str, tuple[str, str, Callable[[xb.XlaOp, xb.XlaOp], xb.XlaOp], str
         KERNEL,
         dilated_with(preferred_element_type=xb.f16),
         (
-            "preferred_element_type must be the operands' element type, f32, a wider one of its "
-            "kind, or another float of as many bits, got f16\n"
+            "preferred_element_type must be the operands' element type, f32, a wider type of its "
+            "kind, or another float with as many bits, got f16\n"
         ),
     ),
 }

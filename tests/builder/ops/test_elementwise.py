@@ -901,6 +901,8 @@ def test_a_failed_op_with_an_unbounded_size_records_nothing() -> None:
     b = xb.XlaBuilder()
     x, y = b.parameter(xb.f32[5]), b.parameter("f32[?,3]")
     for call in (lambda: xb.add(x, y, [0]), lambda: xb.lt(x, y, [0])):
-        with pytest.raises(xb.ShapeInferenceError, match=r"size 5, .* size \?; they must be equal"):
+        with pytest.raises(
+            xb.ShapeInferenceError, match=r"size 5, .* size \?; the sizes must be equal"
+        ):
             call()
     assert len(b.ops) == 2

@@ -327,7 +327,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "infeed: replicated": (
         sharded("{replicated}", lambda h: h.b.infeed(xb.f32[2])),
         SHAPE,
-        "infeed: an infeed must not be replicated, got sharding {replicated}\nfix: record the infeed",
+        "infeed: an infeed must not be replicated, got sharding {replicated}\nfix: record the",
     ),
     "infeed_with_token: tiled": (
         sharded("{devices=[2]<=[2]}", lambda h: xb.infeed_with_token(h.token, xb.f32[2])),

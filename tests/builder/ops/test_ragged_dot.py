@@ -144,15 +144,15 @@ REFUSED: dict[str, tuple[Ragged, str, str, str, dict[str, Any], str]] = {
     ),
     "rank of sizes": (
         *(ROWS, "f32[11,5]", "f32[3,5,7]", "s32[]", {}),
-        "group_sizes must be of the form [groups], got rank 0",
+        "group_sizes must have sizes [groups], got rank 0",
     ),
     "rank of more sizes": (
         *(BATCHED_ROWS, "f32[19,17,11,5]", "f32[3,19,5,7]", "s32[19,3]", {}),
-        "group_sizes must be of the form [groups] or [19, 17, groups], got rank 2",
+        "group_sizes must have sizes [groups] or [19, 17, groups], got rank 2",
     ),
     "form of sizes": (
         *(BATCHED_ROWS, "f32[19,17,11,5]", "f32[3,19,5,7]", "s32[19,11,3]", {}),
-        "group_sizes must be of the form [groups] or [19, 17, groups], got 11 in place of 17",
+        "group_sizes must have sizes [groups] or [19, 17, groups], got 11 in place of 17",
     ),
     "a token": (
         *(ROWS, "f32[11,5]", "f32[3,5,7]", "token[]", {}),
@@ -160,7 +160,7 @@ REFUSED: dict[str, tuple[Ragged, str, str, str, dict[str, Any], str]] = {
     ),
     "preferred element type": (
         *(ROWS, "f32[11,5]", "f32[3,5,7]", "s32[3]", {"preferred_element_type": xb.f16}),
-        "preferred_element_type must be the operands' element type, f32, or a wider one",
+        "preferred_element_type must be the operands' element type, f32, or a wider type",
     ),
 }
 

@@ -210,7 +210,7 @@ class TestRefused:
         other = xb.computation(xb.f32[4])(lambda x: xb.tanh(x))
         message = (
             r"extract: {} must be an op of computation 'model', got an op of builder '.*'\n"
-            r"  <XlaOp %1 = .*\nfix: use this computation's ops"
+            r"  <XlaOp %1 = .*\nfix: use an op of this computation"
         )
         with pytest.raises(xb.BuilderError, match=message.format("op 1")) as failure:
             model.extract([model.root, other.root])

@@ -40,7 +40,7 @@ class TestTheDocumentsExamples:
         assert added("f32[5,6,7,8]", vector, (dimension,)) == "f32[5,6,7,8]"
         for other in set(range(4)) - {dimension}:
             with pytest.raises(
-                xb.ShapeInferenceError, match="they must be equal, or one of them 1"
+                xb.ShapeInferenceError, match="the sizes must be equal, or one size must be 1"
             ):
                 added("f32[5,6,7,8]", vector, (other,))
 
@@ -108,7 +108,9 @@ def test_agrees_with_numpy_with_inserted_dimensions(
     pair = (sizes_text(lower), sizes_text(higher))
     lhs, rhs = reversed(pair) if swap else pair
     if expected is None:
-        with pytest.raises(xb.ShapeInferenceError, match="they must be equal, or one of them 1"):
+        with pytest.raises(
+            xb.ShapeInferenceError, match="the sizes must be equal, or one size must be 1"
+        ):
             added(lhs, rhs, places)
     else:
         assert added(lhs, rhs, places) == sizes_text(expected)
@@ -120,7 +122,9 @@ def test_equal_ranks_agree_with_numpy(pairs: list[tuple[int, int]]) -> None:
     try:
         expected = np.broadcast_shapes(lhs, rhs)
     except ValueError:
-        with pytest.raises(xb.ShapeInferenceError, match="they must be equal, or one of them 1"):
+        with pytest.raises(
+            xb.ShapeInferenceError, match="the sizes must be equal, or one size must be 1"
+        ):
             added(sizes_text(lhs), sizes_text(rhs))
     else:
         assert added(sizes_text(lhs), sizes_text(rhs)) == sizes_text(expected)
@@ -139,7 +143,7 @@ class TestRefused:
                 (
                     "operands of different rank need broadcast_dimensions, got\n"
                     "  lhs f32[2,3]\n  rhs f32[3]\n"
-                    "fix: give the dimension of lhs for each dimension of rhs, "
+                    "fix: map each dimension of rhs to a dimension of lhs, "
                     "for instance broadcast_dimensions=[1]"
                 ),
             ),
@@ -150,8 +154,8 @@ class TestRefused:
                 (
                     "operands of different rank need broadcast_dimensions, got\n"
                     "  lhs f32[3]\n  rhs f32[2,4]\n"
-                    "fix: give the dimension of rhs for each dimension of lhs; "
-                    "the sizes do not match"
+                    "fix: map each dimension of lhs to a dimension of rhs "
+                    "with an equal size (size 1 matches any size)"
                 ),
             ),
             (
@@ -161,7 +165,7 @@ class TestRefused:
                 (
                     "broadcast_dimensions must have one entry for each dimension of rhs, "
                     "the operand of lower rank: 1, got 2: [0, 1]\n  lhs f32[2,3]\n  rhs f32[3]\n"
-                    "fix: give the dimension of lhs for each dimension of rhs, "
+                    "fix: map each dimension of rhs to a dimension of lhs, "
                     "for instance broadcast_dimensions=[1]"
                 ),
             ),
@@ -172,7 +176,7 @@ class TestRefused:
                 (
                     "broadcast_dimensions must be dimensions of rhs, 0 to 1, got 2 in [2]\n"
                     "  lhs f32[3]\n  rhs f32[2,3]\n"
-                    "fix: give the dimension of rhs for each dimension of lhs, "
+                    "fix: map each dimension of lhs to a dimension of rhs, "
                     "for instance broadcast_dimensions=[1]"
                 ),
             ),
@@ -183,7 +187,7 @@ class TestRefused:
                 (
                     "broadcast_dimensions must be dimensions of lhs, 0 to 1, got -1 in [-1]\n"
                     "  lhs f32[2,3]\n  rhs f32[3]\n"
-                    "fix: give the dimension of lhs for each dimension of rhs, "
+                    "fix: map each dimension of rhs to a dimension of lhs, "
                     "for instance broadcast_dimensions=[1]"
                 ),
             ),
@@ -213,9 +217,9 @@ class TestRefused:
                 (0,),
                 (
                     "broadcast_dimensions: dimension 0 of rhs has size 3, dimension 0 of lhs has "
-                    "size 2; they must be equal, or one of them 1, got\n  lhs f32[2,3]\n  "
-                    "rhs f32[3]\n"
-                    "fix: give the dimension of lhs for each dimension of rhs, "
+                    "size 2; the sizes must be equal, or one size must be 1, got\n"
+                    "  lhs f32[2,3]\n  rhs f32[3]\n"
+                    "fix: map each dimension of rhs to a dimension of lhs, "
                     "for instance broadcast_dimensions=[1]"
                 ),
             ),
@@ -243,7 +247,8 @@ class TestRefused:
                 "f32[2,4]",
                 None,
                 (
-                    "dimension 1 has sizes 3 and 4; they must be equal, or one of them 1, got\n"
+                    "dimension 1 has sizes 3 and 4; the sizes must be equal, or one size must "
+                    "be 1, got\n"
                     "  lhs f32[2,3]\n  rhs f32[2,4]"
                 ),
             ),
@@ -252,7 +257,7 @@ class TestRefused:
                 "f32[5]",
                 None,
                 (
-                    "dimension 0: a dynamic size <=1 can't be broadcast, got <=1 and 5\n"
+                    "dimension 0: a dynamic size <=1 can't be broadcast, got sizes <=1 and 5\n"
                     "  lhs f32[<=1]\n  rhs f32[5]"
                 ),
             ),
@@ -261,7 +266,8 @@ class TestRefused:
                 "f32[<=5]",
                 None,
                 (
-                    "dimension 0 has sizes <=4 and <=5; they must be equal, or one of them 1, got\n"
+                    "dimension 0 has sizes <=4 and <=5; the sizes must be equal, or one size "
+                    "must be 1, got\n"
                     "  lhs f32[<=4]\n  rhs f32[<=5]"
                 ),
             ),

@@ -121,7 +121,7 @@ def _check_infeed_sharding(op: str, builder: XlaBuilder, shape: Shape) -> None:
 
 
 def infeed(builder: XlaBuilder, shape: ShapeLike, config: str | bytes = "") -> XlaOp:
-    """Record an infeed on behalf of `XlaBuilder.infeed`, in the innermost builder."""
+    """Record an infeed in `builder`; implements `XlaBuilder.infeed`."""
     data = shape_argument("infeed", "shape", shape)
     config = _bytes_argument("infeed", "config", config)
     result = infer.infeed.strict(data)
@@ -396,7 +396,7 @@ def send_to_host(
 
 
 def recv(builder: XlaBuilder, shape: ShapeLike, channel_handle: ChannelHandleLike) -> XlaOp:
-    """Record a recv on behalf of `XlaBuilder.recv`, in the innermost builder."""
+    """Record a recv in `builder`; implements `XlaBuilder.recv`."""
     data = shape_argument("recv", "shape", shape)
     channel = _channel("recv", channel_handle)
     result = infer.recv.strict(data, channel)
@@ -590,7 +590,7 @@ def custom_call_plan(
     output_operand_aliasing: Any = (),
     schedule: Any = CustomCallSchedule.SCHEDULE_NONE,
 ) -> tuple[Shape, Mapping[str, Any]]:
-    """Return the shape and the attributes of a custom call on operands of these shapes."""
+    """Return the shape and the attributes of a custom call; `operands` are the operands' shapes."""
     op = "custom_call"
     _text_argument(op, "target_name", target_name)
     opaque = _bytes_argument(op, "opaque", opaque)
@@ -620,7 +620,7 @@ def custom_call_plan(
         Check(op).fail(
             f"opaque of a typed FFI call must be text, got bytes that are not UTF-8: "
             f"{brief(opaque)}",
-            fix=r"escape each of these bytes with two hexadecimal digits, for instance \FF",
+            fix=r"write each of these bytes as a backslash and two hexadecimal digits, as in \FF",
         )
     layouts = operand_shapes_with_layout
     if layouts is not None:

@@ -34,7 +34,7 @@ class SizeOf(NamedTuple):
 
 
 Sizes = tuple[int | SizeOf, ...]
-"""For each dimension of a result its size: a number, or the `SizeOf` a dynamic size."""
+"""The size of each dimension of a result: a number if static, a `SizeOf` if dynamic."""
 
 
 def needs_runtime_sizes(source: ArrayShape, target: ArrayShape, places: Sequence[int]) -> bool:
@@ -51,7 +51,7 @@ def needs_runtime_sizes(source: ArrayShape, target: ArrayShape, places: Sequence
 
 
 def sizes_from(target: ArrayShape, operands: Sequence[tuple[ArrayShape, Sequence[int]]]) -> Sizes:
-    """Return the sizes of a broadcast: a number if static, else a `SizeOf` an operand's dimension.
+    """Return the sizes of a broadcast: a number for a static size, a `SizeOf` for a dynamic size.
 
     Args:
         target: the shape that the first operand is broadcast to.
@@ -77,8 +77,8 @@ def record_broadcast(
 ) -> XlaOp:
     """Record the broadcast of the first operand to `target`.
 
-    `sizes` has one entry for each dimension of `target`: a number, or the `SizeOf` a dimension of
-    one of `operands`, which is read at run time.
+    `sizes` has one entry for each dimension of `target`: a number, or a `SizeOf` for a size that is
+    read from one of `operands` at run time.
     """
     joined = _joined(operands, sizes)
     return record("dynamic_broadcast_in_dim", target, (operands[0], joined), attributes)

@@ -64,7 +64,7 @@ def broadcast_sizes(
 
 
 def _suggestion(lower: ArrayShape, higher: ArrayShape, name: str) -> str:
-    """Return the fix of a message, with `broadcast_dimensions` for the sizes if there are any."""
+    """Return the fix of a message; include `broadcast_dimensions` that match the sizes, if any."""
     other = "rhs" if name == "lhs" else "lhs"
     fix = f"map each dimension of {name} to a dimension of {other}"
     places: list[int] = []
@@ -115,8 +115,10 @@ def _in_dim(
         large_dynamic = higher.dynamic_dimensions[place]
         is_equal = small == large
         if not is_equal and 1 not in (small, large):
-            rule = "the sizes must be equal, or one size must be 1"
-            fix: str | None = _suggestion(lower, higher, name)
+            rule, fix = (
+                "the sizes must be equal, or one size must be 1",
+                _suggestion(lower, higher, name),
+            )
         elif not (
             is_equal
             or small_dynamic == large_dynamic

@@ -270,7 +270,7 @@ def collective_broadcast(
     # StableHLO collective_broadcast: the source is the first process of a group
     if not groups:
         rule = "replica_groups must contain a group, whose first replica is the source, got none"
-        check.fail(rule, fix="name the replicas: replica_groups=[[0, 1, 2, 3]]")
+        check.fail(rule, fix="list the replicas, for instance replica_groups=[[0, 1, 2, 3]]")
     return array
 
 

@@ -151,7 +151,7 @@ def composite_call(
     # StableHLO composite (C1), (I5)
     if not isinstance(name, str) or not re.fullmatch(_COMPOSITE_NAME, name):
         rule = (
-            f"name must be in a namespace, and of letters, digits, underscores and dots, "
+            f"name must be in a namespace, and contain only letters, digits, underscores and dots, "
             f"got {brief(name)}"
         )
         check.fail(rule, fix='write name="my_library.my_op"')

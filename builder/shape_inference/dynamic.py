@@ -1,4 +1,4 @@
-"""Shapes of operations on dynamic sizes."""
+"""Infer the result shapes of ops on dynamic dimensions: get and set sizes, reshape, broadcast."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ def _fits_s32(check: Check, size: int, dimension: int, of: str) -> None:
 
 
 def _with_dynamic(array: ArrayShape, dimension: int, dynamic: bool) -> ArrayShape:
-    """Return `array` with one dimension made dynamic or static."""
+    """Return `array` with `dimension` marked as dynamic, or as static if `dynamic` is False."""
     dynamic_dimensions = list(array.dynamic_dimensions)
     dynamic_dimensions[dimension] = dynamic
     return intern_array(array.element_type, array.dimensions, tuple(dynamic_dimensions))
 
 
 def _size(check: Check, name: str, allowed: ElementTypes) -> None:
-    """Check that operand `name` is a size: a scalar of an allowed type."""
+    """Check that operand `name` can be the size of a dimension: a scalar of a type in `allowed`."""
     # XLA shape_inference.cc: InferSetDimensionSizeShape, InferDynamicReshapeShape
     check.scalar(name)
-    check.element_type(name, allowed, fix="convert it: xb.convert_element_type(size, xb.s32)")
+    fix = "convert the size with xb.convert_element_type(size, xb.s32)"
+    check.element_type(name, allowed, fix=fix)
 
 
 @public
 def get_dimension_size(operand: Shape, dimension: int) -> ArrayShape:
-    """Return the shape of a dimension's size: a scalar s32.
+    """Return the shape of the size of a dimension: an s32 scalar.
 
     Example:
         >>> import builder as xb
@@ -60,13 +61,13 @@ def get_dimension_size(operand: Shape, dimension: int) -> ArrayShape:
 def set_dimension_size(
     operand: Shape, size: Shape, dimension: int, value: int | None = None
 ) -> ArrayShape:
-    """Return the shape of an array with one dimension made dynamic; its size becomes the bound.
+    """Return the operand's shape with `dimension` made dynamic; its static size becomes its bound.
 
     Args:
-        operand: the array.
+        operand: the shape of the array.
         size: the shape of the operand `size`.
         dimension: the dimension whose size becomes dynamic.
-        value: the value of `size`, or None if it is unknown.
+        value: the value of the operand `size`, or None if the value is not a constant.
 
     Example:
         >>> import builder as xb
@@ -92,7 +93,7 @@ def set_dimension_size(
 
 @public
 def remove_dynamic_dimension(operand: Shape, dimension: int) -> ArrayShape:
-    """Return the shape of an array with the bound of one dimension as its static size.
+    """Return the operand's shape with `dimension` made static; its bound becomes its static size.
 
     Example:
         >>> import builder as xb
@@ -108,7 +109,7 @@ def remove_dynamic_dimension(operand: Shape, dimension: int) -> ArrayShape:
     # xla_builder.h: RemoveDynamicDimension
     if array.dimensions[dimension] < 0:
         check.fail(
-            f"dimension {dimension} must have a bound, got {array}: the bound becomes the size",
+            f"dimension {dimension} must have a bound, which becomes its static size, got {array}",
             fix="set the bound in the parameter's shape: '<=n' instead of '?'",
             dimension=dimension,
         )
@@ -122,7 +123,7 @@ def dynamic_reshape(
     new_size_bounds: Sequence[int],
     dims_are_dynamic: Sequence[bool],
 ) -> ArrayShape:
-    """Return the shape of an array reshaped to dynamic sizes.
+    """Return the shape of an array reshaped to sizes computed at run time.
 
     Example:
         >>> import builder as xb
@@ -144,7 +145,10 @@ def dynamic_reshape(
     # Not in XLA: a size cannot be both unbounded and static
     for index, (bound, dynamic) in enumerate(zip(new_size_bounds, dims_are_dynamic, strict=True)):
         if bound == UNBOUNDED and not dynamic:
-            check.fail(f"an unbounded size is dynamic, got False in dims_are_dynamic[{index}]")
+            check.fail(
+                "dims_are_dynamic must be True for an unbounded size, got False in "
+                f"dims_are_dynamic[{index}]"
+            )
     shape = check.result(array.element_type, new_size_bounds, dims_are_dynamic)
     # xla_builder.h: MhloDynamicReshape
     if not shape.is_bounded:
@@ -152,7 +156,7 @@ def dynamic_reshape(
     # XLA shape_inference.cc: InferDynamicReshapeShape
     if not array.is_bounded:
         check.fail(
-            "operand must have a bound in each dimension, if the result has",
+            "operand must not have unbounded dimensions if the result has none",
             fix="pass xb.UNBOUNDED in new_size_bounds, or reshape to static sizes with xb.reshape",
         )
     # StableHLO dynamic_reshape (C2)
@@ -170,7 +174,7 @@ def dynamic_reshape(
 def dynamic_broadcast_in_dim(
     operand: Shape, output_dimensions: Shape, broadcast_dimensions: Sequence[int], shape: Shape
 ) -> ArrayShape:
-    """Return the shape of an array broadcast to sizes computed at run time: `shape`.
+    """Return `shape`, without its layout: the shape of a broadcast to sizes computed at run time.
 
     Example:
         >>> import builder as xb
@@ -188,7 +192,10 @@ def dynamic_broadcast_in_dim(
     check.element_type("output_dimensions", allowed)
     # StableHLO dynamic_broadcast_in_dim (C7)
     if sizes.rank != 1 or sizes_differ(sizes.dimensions[0], shape.rank):
-        check.fail(f"output_dimensions must be a vector of the sizes of {shape}, got {sizes}")
+        check.fail(
+            f"output_dimensions must be a vector with one size for each dimension of {shape}, "
+            f"got {sizes}"
+        )
     # StableHLO dynamic_broadcast_in_dim (C2), (C3), (C4)
     check.one_for_each_dimension(broadcast_dimensions, of="operand", name="broadcast_dimensions")
     for place in broadcast_dimensions:
@@ -200,8 +207,8 @@ def dynamic_broadcast_in_dim(
         if size != 1 and sizes_differ(size, new_size):
             check.fail(
                 f"dimension {index} of operand has size {array.dimension_text(index)}, dimension "
-                f"{place} of the result has size {shape.dimension_text(place)}; they must be "
-                f"equal, or the operand's 1",
+                f"{place} of the result has size {shape.dimension_text(place)}; these sizes must "
+                f"be equal, or the operand's size must be 1",
                 dimension=index,
             )
     return shape.with_layout(None)

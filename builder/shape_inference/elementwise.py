@@ -1,4 +1,4 @@
-"""Shapes of elementwise ops: arithmetic, comparison, clamp, select, conversion, map.
+"""Infer result shapes of elementwise ops: arithmetic, comparison, clamp, select, conversion, map.
 
 The schema of each opcode lists the element types that `unary` and `binary` accept.
 
@@ -31,7 +31,13 @@ COMPARISON_DIRECTIONS: Final = ("EQ", "NE", "GE", "GT", "LE", "LT")
 
 
 def _schema_of(check: Check, opcode: str, operands: str) -> Schema:
-    """Return the schema of an elementwise opcode; its operands must be named `operands`."""
+    """Return the schema of an elementwise opcode.
+
+    Args:
+        check: the op, for messages.
+        opcode: the opcode.
+        operands: the operand names that the schema must have, such as "lhs rhs".
+    """
     schema = SCHEMAS.get(opcode)
     if schema is None or schema.result is None or schema.operands != operands:
         # Not in XLA: the opcode is an argument of inference only
@@ -127,7 +133,7 @@ def compare(
     if element_type.is_complex and (total_order or direction not in ("EQ", "NE")):
         check.fail(
             f"complex numbers have no order, got {element_type}",
-            fix="compare their xb.abs, or their xb.real and xb.imag",
+            fix="compare the xb.abs of the operands, or the xb.real and xb.imag",
         )
     sizes, dynamic = broadcast_sizes(check, left, right, broadcast_dimensions)
     return intern_array(pt.pred, sizes, dynamic)
@@ -138,7 +144,7 @@ def clamp(min: Shape, operand: Shape, max: Shape) -> ArrayShape:
     """Return the shape of ``clamp(min, operand, max)``: the shape of `operand`.
 
     `min` and `max` have the operand's shape or are scalars. As in XLA, a scalar operand is
-    broadcast to the sizes of `min` and `max`, where bounded sizes become static.
+    broadcast to the sizes of `min` and `max`; the bounds of bounded dimensions become static sizes.
 
     Example:
         >>> import builder as xb
@@ -157,7 +163,7 @@ def clamp(min: Shape, operand: Shape, max: Shape) -> ArrayShape:
         # StableHLO clamp (C1), (C2)
         if bound.rank and not same_sizes(bound, result):
             check.fail(
-                f"{name} must be a scalar or of the operand's sizes"
+                f"{name} must be a scalar or have the operand's sizes"
                 if array.rank
                 else "min and max must have the same sizes, or be scalars",
                 fix=f"broadcast {name} first with xb.broadcast_in_dim",
@@ -171,7 +177,7 @@ def clamp(min: Shape, operand: Shape, max: Shape) -> ArrayShape:
 
 @public
 def select(pred: Shape, on_true: Shape, on_false: Shape) -> Shape:
-    """Return the shape of ``select(pred, on_true, on_false)``: the shape of both values.
+    """Return the shape of ``select(pred, on_true, on_false)``: the shape that both values have.
 
     A scalar `pred` matches values of any shape, including tuples. A scalar value is broadcast to
     the sizes of the other operands.
@@ -189,11 +195,11 @@ def select(pred: Shape, on_true: Shape, on_false: Shape) -> Shape:
         which = check.array("pred")
         # xla_builder.h: Select
         if which.element_type is not pt.pred or which.rank:
-            check.fail(f"pred of a tuple select must be a scalar pred, got {which}")
+            check.fail(f"pred must be a scalar of type pred if the values are tuples, got {which}")
         return on_true
     which, first, second = check.arrays()
     # StableHLO select (I1)
-    fix = "compare it first, for instance with xb.ne(pred, 0)"
+    fix = "convert pred to a pred array, for instance with xb.ne(pred, 0)"
     check.element_types(SCHEMAS["select"].element_types, fix=fix)
     # StableHLO select (C2)
     check.same_element_type("on_true", "on_false")
@@ -205,7 +211,7 @@ def select(pred: Shape, on_true: Shape, on_false: Shape) -> Shape:
         if array.rank and not all(same_sizes(array, other) for other in arrays):
             check.fail(
                 f"{name} must be a scalar or have the sizes of the other operands",
-                fix="broadcast it first with xb.broadcast_in_dim",
+                fix=f"broadcast {name} first with xb.broadcast_in_dim",
             )
     dynamic = any_dynamic(arrays, result.dimensions)
     return intern_array(first.element_type, result.dimensions, dynamic)
@@ -257,7 +263,8 @@ def bitcast_convert_type(operand: Shape, new_element_type: PrimitiveType) -> Arr
     # StableHLO bitcast_convert (C1)
     if wide % narrow:
         check.fail(
-            f"the widths must divide one another, got {old.bits} and {new_element_type.bits} bits"
+            f"one element width must be a multiple of the other, got {old.bits} and "
+            f"{new_element_type.bits} bits"
         )
     if old.bits > new_element_type.bits:
         return intern_array(new_element_type, (*sizes, ratio), (*dynamic, False))
@@ -276,7 +283,7 @@ def bitcast_convert_type(operand: Shape, new_element_type: PrimitiveType) -> Arr
 
 @public
 def reduce_precision(operand: Shape, exponent_bits: int, mantissa_bits: int) -> ArrayShape:
-    """Return the shape of the operand, which must be of floating-point type.
+    """Return the shape of the operand, whose element type must be a floating-point type.
 
     Example:
         >>> import builder as xb
@@ -335,8 +342,8 @@ def map(
 ) -> ArrayShape:
     """Return the shape of a scalar computation applied to arrays of the same sizes.
 
-    `dimensions` must be all dimensions, in order. The result has the computation's element type. A
-    scalar operand is broadcast if it has the element type of the arrays.
+    `dimensions` must list all dimensions, in order. The result has the computation's element type.
+    A scalar operand is broadcast if it has the element type of the arrays.
 
     Example:
         >>> import builder as xb
@@ -358,7 +365,7 @@ def map(
             check.fail(
                 "operands must have the same sizes, or be scalars of the arrays' type; "
                 f"operand {index} differs from operand {position}",
-                fix="broadcast it first with xb.broadcast_in_dim",
+                fix="broadcast the smaller operand first with xb.broadcast_in_dim",
             )
     all_dimensions = tuple(range(first.rank))
     # StableHLO map (C3)
@@ -366,7 +373,7 @@ def map(
         check.fail(
             f"dimensions must be all dimensions of the operands in order, {list(all_dimensions)}, "
             f"got {list(dimensions)}",
-            fix="map over all dimensions; XLA does not support a part of them",
+            fix="pass all dimensions in order; XLA does not map over only some dimensions",
         )
     signature = ", ".join(f"{a.element_type}[]" for a in arrays)
     # StableHLO map (C4)
@@ -374,7 +381,7 @@ def map(
         check.signature(
             "computation",
             computation,
-            f"a function of {len(arrays)} scalars, ({signature}) -> a scalar, one for each operand",
+            f"a function of {len(arrays)} scalars, one for each operand, ({signature}) -> a scalar",
         )
     for array, parameter in zip(arrays, computation.parameters, strict=True):
         # StableHLO map (C4)

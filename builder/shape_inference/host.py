@@ -1,4 +1,4 @@
-"""Shapes of tokens, of transfers to and from the host, and of custom calls.
+"""Infer the result shapes of token ops, infeed, outfeed, send, recv and custom calls.
 
 Operation Semantics: AfterAll, CustomCall, Infeed, Recv, Send.
 """
@@ -30,14 +30,14 @@ def _need_token(check: Check, name: str) -> None:
     if not isinstance(shape, TokenShape):
         check.fail(
             f"{name} must be a token, got {shape}",
-            fix="create the first token with builder.create_token(); the "
-            "token of an op that also returns a value is element 1 of its result",
+            fix="create the first token with builder.create_token(); if an op "
+            "returns a value and a token, pass element 1 of its result",
         )
 
 
 @public
 def after_all(operands: Sequence[Shape]) -> TokenShape:
-    """Return the shape of a token that joins these tokens.
+    """Return the shape of the token that joins the operands, which must be tokens.
 
     Example:
         >>> import builder as xb
@@ -52,7 +52,7 @@ def after_all(operands: Sequence[Shape]) -> TokenShape:
 
 @public
 def infeed(shape: Shape) -> TupleShape:
-    """Return the shape of an infeed's result: the value, and a token.
+    """Return the shape of an infeed's result: the tuple (value, token).
 
     Example:
         >>> import builder as xb
@@ -77,7 +77,7 @@ def _value_and_token(check: Check, shape: Shape) -> TupleShape:
 
 @public
 def infeed_with_token(token: Shape, shape: Shape) -> TupleShape:
-    """Return the shape of an infeed's result: the value, and a token.
+    """Return the shape of an infeed's result: the tuple (value, token).
 
     Example:
         >>> import builder as xb
@@ -94,7 +94,7 @@ def _need_compatible(check: Check, shape_with_layout: Shape) -> None:
     # xla_builder.h: Outfeed
     if not same_shape.strict(operand, shape_with_layout):
         check.fail(
-            f"shape_with_layout must be the operand's shape with layouts, {operand}, "
+            f"shape_with_layout must be the operand's shape apart from layouts, {operand}, "
             f"got {shape_with_layout}"
         )
     check_supported_layout(check.op, "shape_with_layout", shape_with_layout)
@@ -135,7 +135,7 @@ def _transfer(
     channel_handle: ChannelHandle,
     kind: ChannelType = ChannelType.DEVICE_TO_DEVICE,
 ) -> None:
-    """Check the array `name` of a transfer, its token, if any, and the type of its channel."""
+    """Check a transfer's array operand `name`, its token (if it has one) and its channel type."""
     # Operation Semantics: Send, Recv
     check.array(name)
     if "token" in check.shapes:
@@ -178,7 +178,7 @@ def send_with_token(operand: Shape, token: Shape, channel_handle: ChannelHandle)
 
 @public
 def recv(shape: Shape, channel_handle: ChannelHandle) -> TupleShape:
-    """Return the shape of a recv's result: the value received, and a token.
+    """Return the shape of a recv's result: the tuple (value received, token).
 
     Example:
         >>> import builder as xb
@@ -192,7 +192,7 @@ def recv(shape: Shape, channel_handle: ChannelHandle) -> TupleShape:
 
 @public
 def recv_with_token(token: Shape, shape: Shape, channel_handle: ChannelHandle) -> TupleShape:
-    """Return the shape of a recv's result: the value received, and a token.
+    """Return the shape of a recv's result: the tuple (value received, token).
 
     Example:
         >>> import builder as xb
@@ -226,7 +226,7 @@ def send_to_host(
 
 @public
 def recv_from_host(token: Shape, shape: Shape, channel_handle: ChannelHandle) -> TupleShape:
-    """Return the shape of the result of a recv from the host: the value received, and a token.
+    """Return the shape of the result of a recv from the host: the tuple (value received, token).
 
     Example:
         >>> import builder as xb
@@ -247,7 +247,7 @@ def custom_call(
     operand_shapes_with_layout: Sequence[Shape] | None = None,
     output_operand_aliasing: Sequence[OutputOperandAliasing] = (),
 ) -> Shape:
-    """Return the shape of a custom call's result: `shape`.
+    """Return the shape of a custom call's result: `shape` without layouts.
 
     Example:
         >>> import builder as xb
@@ -264,7 +264,7 @@ def custom_call(
         check.one_for_each(shapes, len(operands), of="operand", name=name)
         for number, (operand, laid_out) in enumerate(zip(operands, shapes, strict=True)):
             if not same_shape.strict(operand, laid_out):
-                rule = f"{name} must be the operands' shapes with layouts"
+                rule = f"{name} must be the operands' shapes apart from layouts"
                 check.fail(f"{rule}, got {laid_out} for operand {number}")
             check_supported_layout("custom_call", name, laid_out)
     check_supported_layout("custom_call", "shape", shape)
@@ -274,8 +274,8 @@ def custom_call(
         output = _part(check, "output_index", result, alias.output_index)
         if not 0 <= alias.operand_number < len(operands):
             check.fail(
-                "output_operand_aliasing's operand_number must be the number of an operand, got "
-                f"{alias.operand_number} of {len(operands)}"
+                "output_operand_aliasing's operand_number must be at least 0 and less than the "
+                f"number of operands, {len(operands)}, got {alias.operand_number}"
             )
         operand = operands[alias.operand_number]
         source = _part(check, "operand_index", operand, alias.operand_index)
@@ -293,7 +293,7 @@ def custom_call(
 
 @public
 def python_call(operands: Sequence[Shape], shape: Shape) -> Shape:
-    """Return the shape of the result of a Python function: `shape`.
+    """Return the shape of the result of a call to a Python function: `shape` without layouts.
 
     Example:
         >>> import builder as xb
@@ -304,13 +304,13 @@ def python_call(operands: Sequence[Shape], shape: Shape) -> Shape:
     # Not in XLA: a callback receives and returns NumPy arrays.
     for name, value in check.shapes.items():
         if not value.is_static:
-            fix = "pass the array padded to its bound, and the size as a separate s32[]"
+            fix = "pass the array padded to its bound, and the size as a separate s32[] operand"
             check.fail(f"{name} must have static sizes, got {value}", fix=fix)
     return without_layout(shape)
 
 
 def _part(check: Check, name: str, shape: Shape, index: tuple[int, ...]) -> ArrayShape:
-    """Return the array at `index` of a nested tuple; `name` is for messages."""
+    """Return the array shape at `index` of tuple `shape`; `name` is the index in messages."""
     part = element_at(shape, index)
     # xla_builder.h: CustomCall
     if not isinstance(part, ArrayShape):

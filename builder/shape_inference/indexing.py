@@ -1,4 +1,4 @@
-"""Shapes of slices and updates at dynamic indices, and of gathers and scatters.
+"""Infer the result shapes of dynamic slices, dynamic updates, gathers and scatters.
 
 Operation Semantics: DynamicSlice, DynamicUpdateSlice, Gather, Scatter.
 """
@@ -17,7 +17,7 @@ from builder.types.shape import UNBOUNDED, ArrayShape, ProgramShape, Shape, Tupl
 
 
 def _start_indices(check: Check, start_indices: Sequence[Shape], rank: int) -> None:
-    """Check that there is one start index for each dimension.
+    """Check that `start_indices` has one index for each dimension of the operand.
 
     The start indices are scalars of one integer type, or one vector of that type.
     """
@@ -30,8 +30,7 @@ def _start_indices(check: Check, start_indices: Sequence[Shape], rank: int) -> N
     if isinstance(first, ArrayShape) and first.rank == 1:
         if len(start_indices) != 1:
             check.fail(
-                f"start_indices must be scalars, or one vector of them, got {len(start_indices)} "
-                f"arrays"
+                f"start_indices must be scalars or a single vector, got {len(start_indices)} arrays"
             )
         check.element_type("start index 0", allowed)
         if first.dimensions[0] != rank:
@@ -50,14 +49,14 @@ def _start_indices(check: Check, start_indices: Sequence[Shape], rank: int) -> N
 
 
 def _slice_sizes(check: Check, sizes: Sequence[int], name: str) -> None:
-    """Check that argument `name` holds the sizes of a slice of the operand."""
+    """Check that argument `name` contains the sizes of a slice of the operand."""
     array = check.array("operand")
     # StableHLO dynamic_slice (C2), (C4), gather (C20), (C21)
     check.one_for_each_dimension(sizes, of="operand", name=name)
     check.sizes(sizes, name=name)
     for index, (size, old) in enumerate(zip(sizes, array.dimensions, strict=True)):
         if size > old != UNBOUNDED:
-            rule = f"a slice must not be larger than the operand, {array.dimension_text(index)}"
+            rule = f"a slice size must be at most the operand's size, {array.dimension_text(index)}"
             check.fail_along(index, rule, size)
 
 
@@ -91,7 +90,10 @@ def dynamic_slice(
 def dynamic_update_slice(
     operand: Shape, update: Shape, start_indices: Sequence[Shape]
 ) -> ArrayShape:
-    """Return the shape of the operand with a slice overwritten: the shape of the operand.
+    """Return the shape of the operand with a slice overwritten.
+
+    The sizes are those of the operand. A dimension is bounded if it is bounded in the operand, or
+    bounded in an update that covers the full dimension.
 
     Example:
         >>> import builder as xb
@@ -121,9 +123,9 @@ def dynamic_update_slice(
 
 
 def _index_sizes(check: Check, name: str, index_vector_dim: int) -> tuple[list[int], list[bool]]:
-    """Return the sizes of an array of index vectors, and which of them are dynamic.
+    """Return the sizes of an array of index vectors, and for each size whether it is dynamic.
 
-    If `index_vector_dim` is the rank, the array has an implicit last dimension of size 1.
+    If `index_vector_dim` equals the rank, the array has an implicit last dimension of size 1.
     """
     indices = check.array(name)
     # StableHLO gather (I2), (C2), scatter (I2), (C22)
@@ -142,7 +144,7 @@ def _index_sizes(check: Check, name: str, index_vector_dim: int) -> tuple[list[i
 
 
 def _ascending(check: Check, numbers: Sequence[int], rank: int, *, of: str, name: str) -> None:
-    """Check that argument `name` holds dimensions of `of` in ascending order, none twice."""
+    """Check that argument `name` lists dimensions of `of` in ascending order, without repeats."""
     # StableHLO gather (C4), (C5), (C7), (C8), (C10), (C11), scatter (C7), (C8), (C10-C13)
     for number in numbers:
         check.in_rank(number, rank, of=of, name=name)
@@ -170,7 +172,7 @@ _SCATTER: Final = (
     *("update_window_dims", "inserted_window_dims", "input_batching_dims"),
     *("scatter_indices_batching_dims", "scatter_dims_to_operand_dims"),
 )
-"""The fields of ScatterDimensionNumbers that correspond to `_GATHER`, in the same order."""
+"""The ScatterDimensionNumbers fields that correspond to those of `_GATHER`, in the same order."""
 
 
 def _windowed(
@@ -181,7 +183,10 @@ def _windowed(
     indices: str,
     vector_size: int,
 ) -> list[int]:
-    """Check the dimension numbers of a gather or scatter; return the window dimensions."""
+    """Check the dimension numbers of a gather or scatter; return the operand's window dimensions.
+
+    Window dimensions are neither collapsed (gather) or inserted (scatter) nor batching dimensions.
+    """
     window_name, removed_name, batching_name, indices_name, map_name = names
     window, removed, batching, indices_batching, index_map = (getattr(numbers, n) for n in names)
     rank = check.array(operand).rank
@@ -204,7 +209,7 @@ def _windowed(
     _apart(check, batching_name, batching, removed_name, removed)
     # StableHLO gather (C3), (C19), (C18), scatter (C19), (C21), (C20)
     if vector_size != UNBOUNDED:
-        check.one_for_each(index_map, vector_size, of="number of an index vector", name=map_name)
+        check.one_for_each(index_map, vector_size, of="component of an index vector", name=map_name)
     check.dimensions_in_range(index_map, of=operand, name=map_name)
     check.unique(index_map, name=map_name)
     _apart(check, batching_name, batching, map_name, index_map)
@@ -268,7 +273,7 @@ def scatter(
     update_computation: ProgramShape,
     dimension_numbers: ScatterDimensionNumbers,
 ) -> Shape:
-    """Return the shape of the updated operand; for several operands, a tuple.
+    """Return the shape of the updated operand, or the shape of a tuple for several operands.
 
     Example:
         >>> import builder as xb
@@ -335,8 +340,8 @@ def _scattered(
     # StableHLO scatter (C4)
     if update.rank != rank:
         check.fail(
-            f"{updates} must have {rank} dimensions: {len(window)} update_window_dims and "
-            f"{len(index_sizes) - 1} of scatter_indices, got {update.rank}"
+            f"{updates} must have {rank} dimensions: {len(window)} in update_window_dims "
+            f"and {len(index_sizes) - 1} from scatter_indices, got {update.rank}"
         )
     _ascending(check, window, rank, of=updates, name="update_window_dims")
     windowed = _windowed(

@@ -1,4 +1,4 @@
-"""Shapes of linear algebra and Fourier transforms.
+"""Infer the result shapes of linear algebra ops and Fourier transforms.
 
 Operation Semantics: Cholesky, Fft, TriangularSolve.
 """
@@ -18,11 +18,12 @@ from builder.types.shape import UNBOUNDED, ArrayShape, Shape
 
 
 def _square(check: Check, name: str) -> ArrayShape:
-    """Return operand `name`, which must consist of square matrices."""
+    """Check that operand `name` consists of square matrices, and return its shape."""
     array = check.array(name)
     # StableHLO cholesky (C2), (C3), triangular_solve (C2), (C3)
     if array.rank < 2:
-        check.fail(f"{name} must be a matrix, or a batch of them, of rank 2 or more, got {array}")
+        rule = f"{name} must be a matrix or a batch of matrices, of rank 2 or more"
+        check.fail(f"{rule}, got {array}")
     rule = f"{name} must be square in its last two dimensions"
     check.equal_sizes(rule, name, array.rank - 2, name, array.rank - 1)
     return array
@@ -61,7 +62,7 @@ def triangular_solve(a: Shape, b: Shape, left_side: bool) -> ArrayShape:
     rank = matrix.rank
     # StableHLO triangular_solve (C2)
     if right.rank != rank:
-        fix = "reshape a vector to a matrix of size [n, 1]" if right.rank == rank - 1 else None
+        fix = "reshape vectors in b to matrices of sizes [n, 1]" if right.rank == rank - 1 else None
         check.fail(f"a and b must have the same rank, got {rank} and {right.rank}", fix=fix)
     # StableHLO triangular_solve (C3)
     rows, place = ("rows", rank - 2) if left_side else ("columns", rank - 1)
@@ -84,8 +85,8 @@ def triangular_solve(a: Shape, b: Shape, left_side: bool) -> ArrayShape:
 def fft(operand: Shape, fft_type: FftType, fft_length: Sequence[int]) -> ArrayShape:
     """Return the shape of a Fourier transform along the last dimensions.
 
-    RFFT returns the first ``length // 2 + 1`` complex numbers of the last dimension. IRFFT returns
-    `length` real numbers along it.
+    RFFT returns ``length // 2 + 1`` complex numbers along the last dimension, and IRFFT returns
+    `length` real numbers, where `length` is the last entry of `fft_length`.
 
     Example:
         >>> import builder as xb
@@ -103,7 +104,8 @@ def fft(operand: Shape, fft_type: FftType, fft_length: Sequence[int]) -> ArraySh
     # StableHLO fft (C1)
     if array.rank < count:
         check.fail(
-            f"operand must have a dimension for each entry of fft_length: {count}, got {array.rank}"
+            f"operand must have at least one dimension for each entry of fft_length: {count}, "
+            f"got {array.rank}"
         )
     if fft_type in (FftType.FFT, FftType.IFFT):
         # XLA infers the shape without the lengths; `lowering` refuses to run wrong ones.

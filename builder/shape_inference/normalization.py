@@ -1,4 +1,4 @@
-"""Shapes of batch normalization.
+"""Infer the result shapes of batch normalization ops.
 
 Operation Semantics: BatchNormGrad, BatchNormInference, BatchNormTraining.
 """
@@ -12,9 +12,9 @@ from builder.types.shape import ArrayShape, Shape, TupleShape, intern_array
 
 
 def _feature(check: Check, feature_index: int, *names: str) -> tuple[ArrayShape, ArrayShape]:
-    """Check the operands and the vectors `names`; return the shapes of the result and of a vector.
+    """Check the operands; return the shapes of the normalized result and of a feature vector.
 
-    A vector has one number for each feature.
+    A feature vector has one number for each feature; the operands `names` must be feature vectors.
     """
     operand = check.arrays()[0]
     # StableHLO batch_norm_training (I1-I3), (C1), (C2)
@@ -39,7 +39,9 @@ def _feature(check: Check, feature_index: int, *names: str) -> tuple[ArrayShape,
 def batch_norm_training(
     operand: Shape, scale: Shape, offset: Shape, feature_index: int
 ) -> TupleShape:
-    """Return the shape of (normalized operand, mean of each feature, variance of each feature).
+    """Return the shape of the tuple (normalized operand, means, variances).
+
+    The means and variances are vectors with one number for each feature.
 
     Example:
         >>> import builder as xb
@@ -78,7 +80,7 @@ def batch_norm_grad(
     grad_output: Shape,
     feature_index: int,
 ) -> TupleShape:
-    """Return the shape of the gradients with respect to (operand, scale, offset).
+    """Return the shape of the tuple of gradients with respect to (operand, scale, offset).
 
     Example:
         >>> import builder as xb

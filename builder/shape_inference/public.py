@@ -1,10 +1,10 @@
-"""The public boundary of shape inference: conversion of arguments.
+"""Convert the arguments that users pass to shape inference functions.
 
 Inference functions work on arguments in their normal form: Shapes, tuples of ints, attribute
 objects. Ops convert their arguments themselves, and call ``function.strict``. Users call the
 function that `public` returns. It converts each argument by the annotation of its parameter: shapes
-from text, numbers from any sequence, attributes from every form that their `of` accepts. Other
-arguments raise one of the library's errors.
+from text, numbers from any sequence, attributes from every form that the attribute class's `of`
+accepts. An argument that can't be converted raises one of the library's errors.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Converter = Callable[[str, str, Any], Any]
-"""Takes the op's name, the argument's name and its value; returns the value in normal form."""
+"""A function of the op's name, the argument's name and value; returns the value in normal form."""
 
 
 class PublicFunction(Protocol[P, R]):
-    """An inference function at the public boundary.
+    """An inference function that converts its arguments to their normal form.
 
     Attributes:
         strict: the same function for arguments in their normal form.
@@ -128,7 +128,7 @@ _CONVERTERS: Final[dict[Any, Converter]] = {
 
 
 def _attribute(kind: type[Any]) -> Converter:
-    """Return a converter to an attribute class; it calls the class's `of`, or the class itself."""
+    """Return a converter to attribute class `kind`: `kind.of`, or `kind` if it has no `of`."""
     make: Callable[..., Any] = getattr(kind, "of", kind)
     takes_op = make is not kind and "op" in inspect.signature(make).parameters
 
@@ -150,7 +150,7 @@ def _attribute(kind: type[Any]) -> Converter:
 
 
 def _converter(annotation: Any) -> Converter | None:
-    """Return the converter for an annotation; None if the function converts the argument itself."""
+    """Return the converter for an annotation, or None if the inference function itself converts."""
     kinds = get_args(annotation)
     if NoneType in kinds:
         convert = _converter(reduce(or_, [kind for kind in kinds if kind is not NoneType]))
@@ -165,7 +165,7 @@ def _converter(annotation: Any) -> Converter | None:
 def public(function: Callable[P, R]) -> PublicFunction[P, R]:
     """Return the public form of an inference function, which converts its arguments.
 
-    Its attribute `strict` is the function without conversion.
+    The attribute `strict` of the public form is `function` itself, without conversion.
     """
     op = function.__name__
     converters: dict[str, Converter | None] = {}

@@ -1,4 +1,4 @@
-"""Shapes of random numbers.
+"""Infer the result shapes of random number generators.
 
 Operation Semantics: RngBitGenerator, RngNormal, RngUniform.
 """
@@ -22,7 +22,7 @@ def _result(
         check: the op and its operands.
         shape: the shape of the random numbers.
         allowed: the element types that `shape` may have.
-        fix: the fix for other element types.
+        fix: the fix that messages suggest for other element types.
         scalars: the names of the scalar operands, which must have the element type of `shape`.
     """
     # StableHLO rng (C3)
@@ -42,7 +42,7 @@ def _result(
             )
     # Not in XLA: random numbers of dynamic sizes are not supported.
     if not shape.is_static:
-        fix = "draw the largest size, and reduce it with xb.set_dimension_size"
+        fix = "draw numbers for the largest size, and reduce that with xb.set_dimension_size"
         check.fail(f"shape must have static sizes, got {shape}", fix=fix)
     return shape.with_layout(None)
 
@@ -71,13 +71,13 @@ def rng_uniform(a: Shape, b: Shape, shape: Shape) -> ArrayShape:
         s32[2,3]
     """
     check = Check("rng_uniform", a=a, b=b)
-    fix = "draw the two parts, and combine them with xb.complex"
+    fix = "draw the real and imaginary parts, and combine both with xb.complex"
     return _result(check, shape, SCHEMAS["rng"].element_types["a"], fix, "a", "b")
 
 
 @public
 def rng_bit_generator(initial_state: Shape, shape: Shape) -> TupleShape:
-    """Return the shape of (the new state, the random bits).
+    """Return the shape of the tuple (new state, random bits).
 
     The bits are unsigned integers with the sizes of `shape`, as wide as its element type.
 
@@ -89,10 +89,13 @@ def rng_bit_generator(initial_state: Shape, shape: Shape) -> TupleShape:
     check = Check("rng_bit_generator", initial_state=initial_state)
     state = check.array("initial_state")
     # StableHLO rng_bit_generator (I2)
-    fix = "reinterpret the bits as unsigned integers with xb.bitcast_convert_type"
+    fix = "reinterpret initial_state as unsigned integers with xb.bitcast_convert_type"
     check.element_types(SCHEMAS["rng_bit_generator"].element_types, fix=fix)
     is_pred = isinstance(shape, ArrayShape) and shape.element_type is pt.pred
-    fix = "draw integers, and compare them: bits < n" if is_pred else "draw the bits of both parts"
+    if is_pred:
+        fix = "draw unsigned integers, and compare the integers: bits < n"
+    else:
+        fix = "draw the bits of the real and the imaginary part separately"
     result = _result(check, shape, REAL_NUMBER, fix)
     bits = pt.from_name(f"u{result.element_type.bits}")
     return TupleShape([state.with_layout(None), result.with_element_type(bits)])

@@ -1,4 +1,4 @@
-"""Shapes of ops that broadcast, rearrange, concatenate, pad and slice arrays, and of iota.
+"""Infer the result shapes of ops that broadcast, rearrange, concatenate, pad or slice, and of iota.
 
 Operation Semantics: Broadcast, BroadcastInDim, Collapse, Concatenate, Iota, Pad, Reshape, Rev,
 Slice, Transpose.
@@ -18,17 +18,17 @@ from builder.shape_inference.public import public
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape, intern_array
 
 _BROADCAST_FIX: Final = (
-    "broadcast it with xb.dynamic_broadcast_in_dim, to sizes from xb.get_dimension_size"
+    "broadcast operand with xb.dynamic_broadcast_in_dim, to sizes from xb.get_dimension_size"
 )
 _RESHAPE_FIX: Final = (
-    "reshape it with xb.dynamic_reshape, with xb.UNBOUNDED in new_size_bounds and sizes from "
-    "xb.get_dimension_size"
+    "reshape operand with xb.dynamic_reshape, with xb.UNBOUNDED in new_size_bounds and sizes "
+    "from xb.get_dimension_size"
 )
 
 
 @public
 def broadcast(operand: Shape, broadcast_sizes: Sequence[int]) -> ArrayShape:
-    """Return the shape of the operand broadcast along new leading dimensions of these sizes.
+    """Return the shape of the operand broadcast along new leading dimensions `broadcast_sizes`.
 
     Example:
         >>> import builder as xb
@@ -51,8 +51,8 @@ def broadcast_in_dim(
 ) -> ArrayShape:
     """Return the shape of the operand broadcast to an array of sizes `out_dim_size`.
 
-    Dimension i of the operand becomes dimension ``broadcast_dimensions[i]`` of the result, which
-    has the same size, or any size if the operand's is 1.
+    Dimension i of the operand becomes dimension ``broadcast_dimensions[i]`` of the result. Both
+    must have the same size, unless the size in the operand is 1.
 
     Example:
         >>> import builder as xb
@@ -93,8 +93,8 @@ def broadcast_in_dim(
         elif size not in (1, UNBOUNDED):
             check.fail(
                 f"dimension {index} of operand has size {array.dimension_text(index)}, dimension "
-                f"{place} of the result has size {new_size}; they must be equal, or the operand's "
-                f"1",
+                f"{place} of the result has size {new_size}; these sizes must be equal, or the "
+                f"operand's size must be 1",
                 dimension=index,
             )
     return check.result(array.element_type, out_dim_size, dynamic)
@@ -110,7 +110,8 @@ def reshape(
 ) -> ArrayShape:
     """Return the shape of the operand reshaped to other sizes.
 
-    If a bounded dimension is split, `inferred_dimension` of the result is bounded; -1 for none.
+    If a bounded dimension is split, dimension `inferred_dimension` of the result is bounded. The
+    default, -1, selects no dimension.
 
     Example:
         >>> import builder as xb
@@ -172,10 +173,10 @@ Cut = tuple[int, int]
 
 
 def equal_products(old: Sequence[int], new: Sequence[int]) -> list[Cut]:
-    """Cut two size lists into as many parts with equal products as possible; return the cuts.
+    """Cut `old` and `new` into as many parts with equal products as possible; return the cuts.
 
-    A cut (i, j) is before old[i] and new[j]. A size of 1 without a counterpart is a part by itself,
-    which is empty in the other list.
+    A cut (i, j) is before old[i] and new[j]. A size of 1 without a counterpart is a separate part;
+    the matching part of the other list is empty.
     """
     i = 0
     while i < min(len(old), len(new)) and old[i] == new[i]:
@@ -213,12 +214,12 @@ def equal_products(old: Sequence[int], new: Sequence[int]) -> list[Cut]:
 def _dynamic_after_reshape(
     check: Check, array: ArrayShape, new_sizes: Sequence[int], inferred_dimension: int
 ) -> list[int]:
-    """Return the dimensions of a reshape's result that are bounded because the operand's are.
+    """Return the dimensions of a reshape's result that are bounded.
 
     A bounded dimension may be combined with others (``[2,<=3] -> [<=6]``), or split if all new
     sizes but one are 1 (``[<=6] -> [<=6,1]``). If it is split otherwise (``[<=6] -> [2,3]``), the
-    inferred dimension is bounded. Without one the result is static, as in XLA. A reshape that
-    both combines and splits a bounded dimension is refused.
+    inferred dimension is bounded. Without an inferred dimension, the result is static, as in XLA.
+    A reshape that both combines and splits a bounded dimension is refused.
     """
     cuts = equal_products(array.dimensions, new_sizes)
     last = array.rank - 1
@@ -336,12 +337,13 @@ def concatenate(operands: Sequence[Shape], dimension: int) -> ArrayShape:
     for index, array in enumerate(arrays):
         if array.rank != first.rank:
             check.fail(
-                f"operands must have the same number of dimensions, got {first.rank} of operand 0 "
-                f"and {array.rank} of operand {index}"
+                f"operands must have the same number of dimensions, got {first.rank} for operand 0 "
+                f"and {array.rank} for operand {index}"
             )
     # StableHLO concatenate (C4)
     if not first.rank:
-        check.fail("scalars can't be concatenated", fix="reshape each to [1] with xb.reshape")
+        fix = "reshape each scalar to [1] with xb.reshape"
+        check.fail("scalars can't be concatenated", fix=fix)
     check.dimension(dimension, of="operand 0", name="dimension")
     sizes, dynamic = list(first.dimensions), list(first.dynamic_dimensions)
     for index, array in enumerate(arrays[1:], 1):
@@ -392,7 +394,7 @@ def pad(
         # StableHLO pad (C3)
         if padding.interior_padding < 0:
             rule = "interior padding must not be negative"
-            fix = "remove elements with the strides of xb.slice"
+            fix = "remove elements with xb.slice and strides"
             check.fail_along(index, rule, padding.interior_padding, fix=fix)
         old = array.dimensions[index]
         if old == UNBOUNDED:
@@ -402,7 +404,7 @@ def pad(
         size = old + max(old - 1, 0) * padding.interior_padding
         size += padding.edge_padding_low + padding.edge_padding_high
         if size < 0:
-            rule = f"negative padding must not leave a negative size, {size}"
+            rule = f"negative padding must leave a size of 0 or more, not {size}"
             check.fail_along(index, rule, padding)
         sizes.append(size)
     return check.result(array.element_type, sizes, array.dynamic_dimensions)
@@ -444,7 +446,7 @@ def slice(
         is_whole = limit == old == UNBOUNDED
         if limit < start and not is_whole:
             rule = "a limit index must be at least the start index"
-            hint = "reverse with xb.rev" if limit >= 0 else "count limits from the beginning"
+            hint = "reverse with xb.rev" if limit >= 0 else "count limits from index 0"
             check.fail_along(index, rule, f"{start} to {limit}", fix=hint)
         # StableHLO slice (C4)
         if stride < 1:
@@ -479,7 +481,7 @@ Indices = tuple[int, ...]
 def slice_in_dim_indices(
     operand: Shape, start_index: int, limit_index: int, stride: int, dimno: int
 ) -> tuple[Indices, Indices, Indices]:
-    """Return the start indices, limit indices and strides of the `slice` for a `slice_in_dim`."""
+    """Return the start indices, limit indices and strides that `slice` needs for `slice_in_dim`."""
     check = Check("slice_in_dim", operand=operand)
     array = check.array("operand")
     # xla_builder.h: SliceInDim
@@ -491,7 +493,7 @@ def slice_in_dim_indices(
 
 @public
 def iota(shape: Shape, iota_dimension: int | None = None) -> tuple[ArrayShape, int]:
-    """Return the shape without its layout, and the dimension along which iota counts.
+    """Return the shape of an iota, without a layout, and the dimension along which the iota counts.
 
     Example:
         >>> import builder as xb
@@ -503,18 +505,18 @@ def iota(shape: Shape, iota_dimension: int | None = None) -> tuple[ArrayShape, i
     element_type = array.element_type
     # Not in XLA: an iota of a dynamic size is not supported.
     if not array.is_static:
-        check.fail(f"shape must be static, got {array}", fix="use the bound as the size")
+        check.fail(f"shape must be static, got {array}", fix="use each bound as a static size")
     # StableHLO iota: the type of output; a type without zero has no first element
-    check.element_type("shape", NUMBER, fix="use integers and compare them")
+    check.element_type("shape", NUMBER, fix="use an integer type, and compare the result")
     if element_type.is_floating and element_type.min > 0:
-        check.fail(f"shape must be of a type with a zero to count from, got {element_type}")
+        check.fail(f"shape must be of a type that can represent 0, got {element_type}")
     # StableHLO iota (C1)
     if not array.rank:
         check.fail("shape must have a dimension to count along, got a scalar")
     if iota_dimension is None:
         if array.rank != 1:
             rule = f"iota_dimension is required unless the rank is 1, got rank {array.rank}"
-            check.fail(rule, fix=f"set iota_dimension to one of 0 to {array.rank - 1}")
+            check.fail(rule, fix=f"set iota_dimension to a dimension from 0 to {array.rank - 1}")
         iota_dimension = 0
     number = integer("iota", "iota_dimension", iota_dimension)
     check.dimension(number, of="shape", name="iota_dimension")

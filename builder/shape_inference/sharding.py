@@ -1,4 +1,4 @@
-"""Shapes of sharded arrays: the operations that XLA's partitioner interprets.
+"""Infer the result shapes of the sharding operations that XLA's partitioner interprets.
 
 Not in Operation Semantics; xla_builder.h has ConvertSpmdFullToShardShape and
 ConvertSpmdShardToFullShape.
@@ -64,7 +64,10 @@ def spmd_shard_to_full_shape(
     shard = _shard_shape(check, full, sharding)
     # xla_builder.h: ConvertSpmdShardToFullShape
     if not same_shape.strict(operand, shard):
-        check.fail(f"operand must be one device's shard of full_shape, {shard}, got {operand}")
+        check.fail(
+            f"operand must have the shape of one device's shard of full_shape, {shard}, "
+            f"got {operand}"
+        )
     return full
 
 
@@ -81,7 +84,7 @@ def _shard_shape(check: Check, full: ArrayShape, sharding: str | MeshSharding) -
         if full.dimensions[number] % count:
             check.fail(
                 "each size must be divisible by its number of tiles, since all shards have the "
-                f"same shape, got {count} for size {full.dimensions[number]}",
+                f"same shape, got {count} tiles for size {full.dimensions[number]}",
                 fix="pad the array with xb.pad first",
                 dimension=number,
             )

@@ -1,4 +1,4 @@
-"""Windows that move over an array, shared by convolutions and reductions over windows."""
+"""Check windows that move over an array, for convolutions and for reductions over windows."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def window_padding(
     *,
     of: str,
 ) -> tuple[tuple[int, int], ...]:
-    """Return `padding` as pairs (low, high), one for each dimension; empty means no padding."""
+    """Return `padding` as a pair (low, high) for each dimension; an empty list means no padding."""
     # XLA shape_inference.cc: InferWindowFromDimensions
     if isinstance(padding, Padding):
         if padding is Padding.SAME and UNBOUNDED in (*sizes, *window):
-            fix = "pass pairs (low, high), or give the dimension a bound: f32[<=n]"
-            check.fail("Padding.SAME can't be computed where a size is unbounded", fix=fix)
+            fix = "pass padding as pairs (low, high), or give the dimension a bound: f32[<=n]"
+            check.fail("Padding.SAME can't be computed if a size is unbounded", fix=fix)
         return explicit_padding(padding, sizes, window, strides, base_dilations, window_dilations)
     if not padding:
         return ((0, 0),) * len(sizes)
@@ -60,7 +60,7 @@ def windows_along(
     base_dilation: int,
     window_dilation: int,
 ) -> int:
-    """Return the number of windows along a dimension, or UNBOUNDED if `size` is.
+    """Return the number of windows along a dimension, or UNBOUNDED if `size` is UNBOUNDED.
 
     Args:
         check: the op, for messages.
@@ -81,15 +81,15 @@ def windows_along(
     # StableHLO reduce_window (C15), convolution (C25): num_windows
     if max(length, width, padded) > MAX_ELEMENTS:
         check.fail(
-            f"array and window must have less than 2**63 elements along each dimension once "
+            f"array and window must have fewer than 2**63 elements along each dimension once "
             f"dilated and padded, got {max(length, width, padded)} along dimension {dimension} of "
             f"{of}",
             dimension=dimension,
         )
     if padded < 0:
         check.fail(
-            f"padding must not remove more elements than there are, got ({low}, {high}) for "
-            f"{length} along dimension {dimension} of {of}",
+            "padding must not remove more elements than the dimension has, got "
+            f"({low}, {high}) for {length} elements along dimension {dimension} of {of}",
             dimension=dimension,
         )
     return 0 if padded < width else (padded - width) // stride + 1

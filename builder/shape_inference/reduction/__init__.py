@@ -1,4 +1,4 @@
-"""Shapes of reductions along dimensions and over windows, and of sorts."""
+"""Infer the result shapes of reductions along dimensions and over windows, and of sorts."""
 
 from builder.shape_inference.reduction.reductions import (
     reduce as reduce,

@@ -1,4 +1,4 @@
-"""Shapes of reductions along dimensions.
+"""Infer the result shapes of reductions along dimensions.
 
 Operation Semantics: Reduce.
 """
@@ -15,7 +15,7 @@ from builder.types.shape import ArrayShape, ProgramShape, Shape, TupleShape, int
 def reduction_operands(
     op: str, operands: Sequence[Shape], init_values: Sequence[Shape]
 ) -> tuple[Check, list[ArrayShape]]:
-    """Return the check of a reduction, and its operands, which are arrays."""
+    """Return the `Check` of a reduction, and its operands after checking that they are arrays."""
     check = Check.numbered(op, "operand", operands)
     check.shapes.update({f"init value {i}": s for i, s in enumerate(init_values)})
     # StableHLO reduce (C3), reduce_window (C1)
@@ -30,11 +30,11 @@ def reducer(
     operands: Sequence[ArrayShape],
     init_values: Sequence[Shape],
 ) -> None:
-    """Check that `computation` reduces these operands, starting with these values.
+    """Check that `computation` can reduce `operands`, starting with `init_values`.
 
     For N operands of element types T_0, ..., T_N-1 the reducer has 2N scalar parameters, first the
-    accumulated values and then the new values, T_0, ..., T_N-1, T_0, ..., T_N-1. Its results are N
-    scalars of those types: one scalar for one operand, a tuple for several.
+    accumulated values and then the new values, T_0, ..., T_N-1, T_0, ..., T_N-1. It returns N
+    scalars of types T_0, ..., T_N-1: a scalar for one operand, a tuple for several operands.
     """
     scalars = [intern_array(o.element_type, ()) for o in operands]
     # StableHLO reduce (C2), reduce_window (C3)
@@ -66,7 +66,7 @@ def reduce(
     dimensions: Sequence[int],
     op: str = "reduce",
 ) -> Shape:
-    """Return the shape of a reduction: the operand's without the reduced dimensions.
+    """Return the shape of a reduction: the operand's shape without the reduced dimensions.
 
     The result for several operands is a tuple.
 

@@ -1,4 +1,4 @@
-"""Shapes of sorts.
+"""Infer the result shapes of sorts and of top_k.
 
 Operation Semantics: Sort; xla_builder.h: TopK.
 """
@@ -19,7 +19,7 @@ _MOST_INDICES = 2**31
 
 @public
 def sort(operands: Sequence[Shape], comparator: ProgramShape, dimension: int = -1) -> Shape:
-    """Return the shape of a sort: the operand's, or a tuple for several operands.
+    """Return the shape of a sort: the operand's shape, or a tuple of shapes for several operands.
 
     Example:
         >>> import builder as xb
@@ -38,7 +38,7 @@ def sort(operands: Sequence[Shape], comparator: ProgramShape, dimension: int = -
     pred = intern_array(pt.pred, ())
     scalars = [intern_array(a.element_type, ()) for a in arrays for _ in range(2)]
     pairs = ", ".join(f"lhs {i}, rhs {i}" for i in range(len(arrays)))
-    returns = "whether the elements on the left come before those on the right"
+    returns = "whether the lhs elements come before the rhs elements"
     check.applied("comparator", comparator, scalars, [pred], pairs, returns)
     shapes = [intern_array(a.element_type, a.dimensions, a.dynamic_dimensions) for a in arrays]
     return shapes[0] if len(shapes) == 1 else TupleShape(shapes)
@@ -61,7 +61,7 @@ def sorted_dimension(check: Check, dimension: int) -> int:
 
 @public
 def top_k(operand: Shape, k: int) -> TupleShape:
-    """Return the shape of the largest or smallest elements of each row and of their indices.
+    """Return the shape of the tuple (k largest or smallest elements of each row, their indices).
 
     Example:
         >>> import builder as xb

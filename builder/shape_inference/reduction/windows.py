@@ -1,4 +1,4 @@
-"""Shapes of operations on windows that move over an array.
+"""Infer the result shapes of operations on windows that move over an array.
 
 Operation Semantics: ReduceWindow, SelectAndScatter.
 """
@@ -22,10 +22,11 @@ class Window(NamedTuple):
 
     Attributes:
         window_dimensions: the sizes of the window.
-        window_strides: the distances between windows.
-        padding: pairs (low, high): the elements added before and after the array, or removed.
-        base_dilations: the distances between elements of the array.
-        window_dilations: the distances between elements of the window.
+        window_strides: the distances between consecutive windows.
+        padding: pairs (low, high): the numbers of elements added before and after the array;
+            negative numbers remove elements.
+        base_dilations: the distances between adjacent elements of the array.
+        window_dilations: the distances between adjacent elements of the window.
     """
 
     window_dimensions: tuple[int, ...]
@@ -44,10 +45,11 @@ def window_over(
     base_dilations: Sequence[int] = (),
     window_dilations: Sequence[int] = (),
 ) -> Window:
-    """Return the window over operand `of`, with default values for empty lists, SAME and VALID.
+    """Return the window over operand `of`; empty lists, SAME and VALID are replaced by numbers.
 
     Raises:
-        ShapeInferenceError: a list has another length; a number is not positive.
+        ShapeInferenceError: the length of a list is not the operand's rank, or a size, stride or
+            dilation is not positive.
     """
     base = check.array(of)
     each = f"dimension of {of}"
@@ -91,8 +93,8 @@ def reduce_window(
 ) -> Shape:
     """Return the shape of a reduction over windows: the number of windows along each dimension.
 
-    An empty list means 1 everywhere, and empty padding means none. The result for several operands
-    is a tuple.
+    An empty list means 1 in each dimension; empty padding means no padding. The result for several
+    operands is a tuple.
 
     Example:
         >>> import builder as xb
@@ -127,7 +129,7 @@ def select_and_scatter(
     *,
     op: str = "select_and_scatter",
 ) -> ArrayShape:
-    """Return the shape of a select-and-scatter: the operand's.
+    """Return the shape of a select-and-scatter: the operand's shape.
 
     Example:
         >>> import builder as xb
@@ -151,7 +153,7 @@ def select_and_scatter(
         )
     # StableHLO select_and_scatter (C9), (C10)
     pred = intern_array(pt.pred, ())
-    returns = "whether to keep the first, for instance the result of xb.ge"
+    returns = "whether to keep the selected element, for instance the result of xb.ge"
     check.applied("select", select, [scalar] * 2, [pred], "selected, candidate", returns)
     check.applied("scatter", scatter, [scalar] * 2, [scalar])
     window = window_over(check, "operand", window_dimensions, window_strides, padding)

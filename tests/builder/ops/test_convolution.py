@@ -460,7 +460,7 @@ REFUSED: dict[str, tuple[str, str, Callable[[xb.XlaOp, xb.XlaOp], xb.XlaOp], str
         "f32[4,6,8,?]",
         KERNEL,
         dilated_with(padding=SAME),
-        "Padding.SAME can't be computed where a size is unbounded",
+        "Padding.SAME can't be computed if a size is unbounded",
     ),
     "an empty window": (
         X,
@@ -482,8 +482,8 @@ REFUSED: dict[str, tuple[str, str, Callable[[xb.XlaOp, xb.XlaOp], xb.XlaOp], str
         KERNEL,
         dilated_with(padding=[(-20, 0), (0, 0)]),
         (
-            "padding must not remove more elements than there are, got (-20, 0) for 8 along "
-            "dimension 0 of the window\n"
+            "padding must not remove more elements than the dimension has, got (-20, 0) for 8 "
+            "elements along dimension 0 of the window\n"
         ),
     ),
     "too large padding": (
@@ -491,15 +491,15 @@ REFUSED: dict[str, tuple[str, str, Callable[[xb.XlaOp, xb.XlaOp], xb.XlaOp], str
         KERNEL,
         dilated_with(padding=[(0, 0), (2**62, 2**62)]),
         (
-            "array and window must have less than 2**63 elements along each dimension once dilated "
-            "and padded, got 9223372036854775817 along dimension 1 of the window\n"
+            "array and window must have fewer than 2**63 elements along each dimension once "
+            "dilated and padded, got 9223372036854775817 along dimension 1 of the window\n"
         ),
     ),
     "too large window": (
         X,
         KERNEL,
         dilated_with(rhs_dilation=[2**62, 1]),
-        "array and window must have less than 2**63 elements along each dimension once dilated",
+        "array and window must have fewer than 2**63 elements along each dimension once dilated",
     ),
     "too large result": (
         X,

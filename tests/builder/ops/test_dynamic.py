@@ -204,7 +204,7 @@ REFUSED = {
         (
             "set_dimension_size: size must be of s32 type, got s64\n"
             "  operand f32[2]\n  size    s64[]\n"
-            "fix: convert it: xb.convert_element_type(size, xb.s32)"
+            "fix: convert the size with xb.convert_element_type(size, xb.s32)"
         ),
     ),
     "set: rank of the size": (
@@ -259,7 +259,7 @@ REFUSED = {
     ),
     "remove: unbounded": (
         lambda b: xb.remove_dynamic_dimension(of(b, "f32[?]"), 0),
-        "remove_dynamic_dimension: dimension 0 must have a bound, got f32[?]: the bound",
+        "remove_dynamic_dimension: dimension 0 must have a bound, which becomes its static size",
     ),
     "remove: large": (
         lambda b: xb.remove_dynamic_dimension(of(b, "f32[<=2147483648]"), 0),
@@ -300,11 +300,14 @@ REFUSED = {
     ),
     "reshape: unbounded": (
         lambda b: xb.dynamic_reshape(of(b, "f32[?]"), [5], [5], [True]),
-        "dynamic_reshape: operand must have a bound in each dimension",
+        "dynamic_reshape: operand must not have unbounded dimensions",
     ),
     "reshape: unbounded and static": (
         lambda b: xb.dynamic_reshape(of(b, "f32[?]"), [5], [xb.UNBOUNDED], [False]),
-        "dynamic_reshape: an unbounded size is dynamic, got False in dims_are_dynamic[0]",
+        (
+            "dynamic_reshape: dims_are_dynamic must be True for an unbounded size, got False in "
+            "dims_are_dynamic[0]"
+        ),
     ),
     "reshape: large": (
         lambda b: xb.dynamic_reshape(of(b, "s8[2,2147483648]"), [1], [2**32], [True]),
@@ -362,8 +365,20 @@ def test_at_bounds() -> None:
 @pytest.mark.parametrize(
     ("source", "sizes", "places", "shape", "message"),
     [
-        ("f32[3]", "s32[]", [0], "f32[3]", "must be a vector of the sizes of f32[3], got s32[]"),
-        ("f32[3]", "s32[1]", [0], "f32[3,2]", "a vector of the sizes of f32[3,2], got s32[1]"),
+        (
+            "f32[3]",
+            "s32[]",
+            [0],
+            "f32[3]",
+            "a vector with one size for each dimension of f32[3], got s32[]",
+        ),
+        (
+            "f32[3]",
+            "s32[1]",
+            [0],
+            "f32[3,2]",
+            "a vector with one size for each dimension of f32[3,2], got s32[1]",
+        ),
         ("f32[3]", "f32[1]", [0], "f32[3]", "output_dimensions must be of s32 or s64 type, got"),
         ("f32[3]", "s32[1]", [0], "f16[3]", "an array of the operand's element type, got f16[3]"),
         ("f32[3]", "s32[1]", [0], "f32[4]", "dimension 0 of operand has size 3, dimension 0 of"),

@@ -483,8 +483,8 @@ class TestClamp:
     @pytest.mark.parametrize(
         ("low", "x", "high", "message"),
         [
-            ("f32[1]", "f32[5]", "f32[5]", "min must be a scalar or of the operand's sizes"),
-            ("f32[]", "f32[5]", "f32[4]", "max must be a scalar or of the operand's sizes"),
+            ("f32[1]", "f32[5]", "f32[5]", "min must be a scalar or have the operand's sizes"),
+            ("f32[]", "f32[5]", "f32[4]", "max must be a scalar or have the operand's sizes"),
             ("f32[4]", "f32[]", "f32[5]", "min and max must have the same sizes, or be scalars"),
             ("f32[]", "s32[5]", "f32[]", "one element type, got f32, s32"),
             (
@@ -537,7 +537,12 @@ class TestSelect:
                 "f32[4]",
                 "must be a scalar or have the sizes of the other operands",
             ),
-            ("pred[2]", "(f32[2])", "(f32[2])", "pred of a tuple select must be a scalar pred"),
+            (
+                "pred[2]",
+                "(f32[2])",
+                "(f32[2])",
+                "pred must be a scalar of type pred if the values are tuples",
+            ),
             ("pred[]", "(f32[2])", "(f32[3])", "on_true and on_false must have the same shape"),
             ("(pred[])", "f32[2]", "f32[2]", "pred must be an array, got a tuple"),
         ],

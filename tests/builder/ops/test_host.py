@@ -354,7 +354,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         lambda h: xb.outfeed(h.x, "f32[3,2]"),
         SHAPE,
         (
-            "outfeed: shape_with_layout must be the operand's shape with layouts, f32[2,3], "
+            "outfeed: shape_with_layout must be the operand's shape apart from layouts, f32[2,3], "
             "got f32[3,2]\n  operand f32[2,3]"
         ),
     ),
@@ -378,7 +378,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "outfeed_with_token: sizes": (
         lambda h: xb.outfeed_with_token(h.x, h.token, "f32[]"),
         SHAPE,
-        "outfeed_with_token: shape_with_layout must be the operand's shape with layouts",
+        "outfeed_with_token: shape_with_layout must be the operand's shape apart from layouts",
     ),
     "outfeed_with_token: not a token": (
         lambda h: xb.outfeed_with_token(h.x, h.x),
@@ -430,7 +430,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "send_to_host: sizes": (
         lambda h: xb.send_to_host(h.x, h.token, "f32[3]", 1),
         SHAPE,
-        "send_to_host: shape_with_layout must be the operand's shape with layouts",
+        "send_to_host: shape_with_layout must be the operand's shape apart from layouts",
     ),
     "send_to_host: a tuple": (
         lambda h: xb.send_to_host(h.pair, h.token, "(f32[2,3], token[])", 1),
@@ -573,8 +573,8 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         lambda h: CALL("f", h.x, "f32[]", operand_shapes_with_layout=["f32[7,7]{0,1}"]),
         SHAPE,
         (
-            "custom_call: operand_shapes_with_layout must be the operands' shapes with layouts, "
-            "got f32[7,7]{0,1} for operand 0"
+            "custom_call: operand_shapes_with_layout must be the operands' shapes apart from "
+            "layouts, got f32[7,7]{0,1} for operand 0"
         ),
     ),
     "custom_call: layouts as text": (
@@ -636,8 +636,8 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         lambda h: CALL("f", h.x, "f32[2,3]", output_operand_aliasing=[((), (1, ()))]),
         SHAPE,
         (
-            "custom_call: output_operand_aliasing's operand_number must be the number of an "
-            "operand, got 1"
+            "custom_call: output_operand_aliasing's operand_number must be at least 0 and "
+            "less than the number of operands, 1, got 1"
         ),
     ),
     "custom_call: alias of a missing element": (

@@ -66,7 +66,7 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, xb.s32[2]),
             lambda x, i: xb.dynamic_slice(x, [i, i], [2, 2]),
-            "start_indices must be scalars, or one vector of them, got 2 arrays",
+            "start_indices must be scalars or a single vector, got 2 arrays",
         ),
         (
             (MATRIX, SCALAR, xb.s64[()]),
@@ -111,7 +111,7 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, SCALAR),
             lambda x, i: xb.dynamic_slice(x, [i, i], [2, 12]),
-            "a slice must not be larger than the operand, 11, got 12 for dimension 1",
+            "a slice size must be at most the operand's size, 11, got 12 for dimension 1",
         ),
         (
             (MATRIX, SCALAR),
@@ -298,13 +298,16 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, STARTS),
             gathered(replace(GATHER, start_index_map=[0])),
-            "start_index_map must have one entry for each number of an index vector: 2, got 1: [0]",
+            (
+                "start_index_map must have one entry for each component of an index vector: 2, got "
+                "1: [0]"
+            ),
         ),
         (
             (MATRIX, xb.s64[5]),
             gathered(GATHER),
             (
-                "start_index_map must have one entry for each number of an index vector: 1, "
+                "start_index_map must have one entry for each component of an index vector: 1, "
                 "got 2: [0, 1]"
             ),
         ),
@@ -354,12 +357,12 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, STARTS),
             gathered(GATHER, [17, 6]),
-            "a slice must not be larger than the operand, 16, got 17 for dimension 0",
+            "a slice size must be at most the operand's size, 16, got 17 for dimension 0",
         ),
         (
             ("f32[<=16,11]", STARTS),
             gathered(GATHER, [17, 6]),
-            "a slice must not be larger than the operand, <=16, got 17 for dimension 0",
+            "a slice size must be at most the operand's size, <=16, got 17 for dimension 0",
         ),
         (
             (MATRIX, xb.s64[5]),
@@ -574,7 +577,10 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, STARTS, xb.f32[5, 8]),
             scattered(SCATTER),
-            "updates must have 3 dimensions: 2 update_window_dims and 1 of scatter_indices, got 2",
+            (
+                "updates must have 3 dimensions: 2 in update_window_dims and 1 from "
+                "scatter_indices, got 2"
+            ),
         ),
         (
             (MATRIX, STARTS, WINDOWS),
@@ -618,7 +624,7 @@ REFUSED: dict[str, list[Refusal]] = {
             (MATRIX, STARTS, WINDOWS),
             scattered(replace(SCATTER, scatter_dims_to_operand_dims=[1])),
             (
-                "scatter_dims_to_operand_dims must have one entry for each number of "
+                "scatter_dims_to_operand_dims must have one entry for each component of "
                 "an index vector: 2, got 1: [1]"
             ),
         ),

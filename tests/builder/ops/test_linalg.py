@@ -138,7 +138,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "cholesky: rank": (
         lambda: xb.cholesky(*parameters("f32[3]")),
-        "cholesky: a must be a matrix, or a batch of them, of rank 2 or more, got f32[3]\n",
+        "cholesky: a must be a matrix or a batch of matrices, of rank 2 or more, got f32[3]\n",
     ),
     "cholesky: square": (
         lambda: xb.cholesky(*parameters("f32[2,3,<=4]")),
@@ -170,7 +170,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "triangular_solve: rank of a": (
         lambda: solve("f32[]", "f32[3,3]"),
-        "triangular_solve: a must be a matrix, or a batch of them, of rank 2 or more, got f32[]\n",
+        (
+            "triangular_solve: a must be a matrix or a batch of matrices, of rank 2 or more, "
+            "got f32[]\n"
+        ),
     ),
     "triangular_solve: square": (
         lambda: solve("f32[3,0]", "f32[3,3]"),
@@ -182,7 +185,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
             "triangular_solve: a and b must have the same rank, got 2 and 1\n"
             "  a f32[3,3]\n"
             "  b f32[3]\n"
-            "fix: reshape a vector to a matrix of size [n, 1]"
+            "fix: reshape vectors in b to matrices of sizes [n, 1]"
         ),
     ),
     "triangular_solve: rank": (
@@ -276,7 +279,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "fft: rank": (
         lambda: xb.fft(*parameters("c64[4]"), FFT, [4, 4]),
-        "fft: operand must have a dimension for each entry of fft_length: 2, got 1\n",
+        "fft: operand must have at least one dimension for each entry of fft_length: 2, got 1\n",
     ),
     "fft: size": (
         lambda: xb.fft(*parameters("f32[6,2,5,2]"), RFFT, [6, 5, 2]),

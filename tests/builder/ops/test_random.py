@@ -146,7 +146,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
             "rng_normal: shape must have static sizes, got f32[<=3]\n"
             "  mu    f32[]\n"
             "  sigma f32[]\n"
-            "fix: draw the largest size, and reduce it with xb.set_dimension_size"
+            "fix: draw numbers for the largest size, and reduce that with xb.set_dimension_size"
         ),
     ),
     "rng_uniform: complex": (
@@ -155,7 +155,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
             "rng_uniform: shape must be of pred, integer or floating-point type, got c64[2]\n"
             "  a c64[]\n"
             "  b c64[]\n"
-            "fix: draw the two parts, and combine them with xb.complex"
+            "fix: draw the real and imaginary parts, and combine both with xb.complex"
         ),
     ),
     "rng_uniform: a": (
@@ -191,7 +191,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         (
             "rng_bit_generator: initial_state must be of unsigned integer type, got s64\n"
             "  initial_state s64[2]\n"
-            "fix: reinterpret the bits as unsigned integers with xb.bitcast_convert_type"
+            "fix: reinterpret initial_state as unsigned integers with xb.bitcast_convert_type"
         ),
     ),
     "rng_bit_generator: state": (
@@ -215,7 +215,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         (
             "rng_bit_generator: shape must be of integer or floating-point type, got pred[2]\n"
             "  initial_state u64[2]\n"
-            "fix: draw integers, and compare them: bits < n"
+            "fix: draw unsigned integers, and compare the integers: bits < n"
         ),
     ),
     "rng_bit_generator: a tuple's shape": (

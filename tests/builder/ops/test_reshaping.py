@@ -356,7 +356,7 @@ def test_the_complete_message() -> None:
 # The call on parameters of these shapes, and its message.
 ERRORS = {
     "broadcast": [
-        (["f32[?]"], ([2],), "fix: broadcast it with xb.dynamic_broadcast_in_dim, to sizes from"),
+        (["f32[?]"], ([2],), "fix: broadcast operand with xb.dynamic_broadcast_in_dim, to sizes"),
         (["token[]"], ([2],), "operand must be an array, got a token"),
         (
             ["f32[2]"],
@@ -385,7 +385,7 @@ ERRORS = {
     ],
     "reshape": [
         (["f32[?]"], ([2, xb.UNBOUNDED],), "got an unbounded size in [2, ?]"),
-        (["f32[?,<=3]"], ([6],), "fix: reshape it with xb.dynamic_reshape, with xb.UNBOUNDED in"),
+        (["f32[?,<=3]"], ([6],), "fix: reshape operand with xb.dynamic_reshape, with xb.UNBOUNDED"),
         (["f32[6]"], ([2, -1],), "got -1 in [2, -1]"),
         (["f32[0]"], ([3],), "must stay the same, 0, got 3"),
         (["f32[5,<=4]"], ([4, 5],), "can be split, or combined with others, but not both"),
@@ -402,7 +402,11 @@ ERRORS = {
         (["(f32[6])"], ([6], 0), "operand must be an array, got a tuple"),
     ],
     "collapse": [
-        (["f32[?,3]"], ([0, 1],), "fix: reshape it with xb.dynamic_reshape, with xb.UNBOUNDED in"),
+        (
+            ["f32[?,3]"],
+            ([0, 1],),
+            "fix: reshape operand with xb.dynamic_reshape, with xb.UNBOUNDED",
+        ),
         (["f32[2,3,4]"], ([0, 2],), "must be consecutive and in order, got [0, 2]"),
         (["f32[2,3,4]"], ([1, 0],), "must be consecutive and in order, got [1, 0]"),
         (["f32[2,3,4]"], ([3],), "dimensions must be a dimension of operand (0 to 2), got 3"),
@@ -430,7 +434,7 @@ ERRORS = {
         (
             ["f32[2]", "f32[]"],
             ([(-2, -1, 0)],),
-            "a negative size, -1, got (-2, -1, 0) for dimension 0",
+            "0 or more, not -1, got (-2, -1, 0) for dimension 0",
         ),
         (["f32[2]", "f32[]"], ([(1, 1)],), "three numbers, got (1, 1)"),
         (["f32[2]", "f32[]"], (3,), "must be a PaddingConfig or a sequence of (low, "),
@@ -445,7 +449,7 @@ ERRORS = {
         (["f32[5]"], ([0], [6]), "at most the size, 5, got 6 for dimension 0"),
         (["f32[<=5]"], ([0], [6]), "at most the size, <=5, got 6 for dimension 0"),
         (["f32[5]"], ([3], [2]), "at least the start index, got 3 to 2 for dimension 0"),
-        (["f32[5]"], ([0], [-1]), "fix: count limits from the beginning"),
+        (["f32[5]"], ([0], [-1]), "fix: count limits from index 0"),
         (["f32[5]"], ([0], [5], [0]), "a stride must be at least 1, got 0 for dimension 0"),
         (["f32[5]"], ([0], [5], [-1]), "fix: reverse with xb.rev"),
     ],
@@ -480,7 +484,7 @@ def test_errors(op: str, operands: list[str], arguments: tuple[object, ...], tex
     [
         (["f32[2]", "token[]"], 0, "operand 1 must be an array, got a token"),
         (["f32[2]", "s32[2]"], 0, "operands must have one element type, got f32, s32"),
-        (["f32[2]", "f32[2,1]"], 0, "the same number of dimensions, got 1 of operand 0 and 2"),
+        (["f32[2]", "f32[2,1]"], 0, "the same number of dimensions, got 1 for operand 0 and 2"),
         (["f32[]", "f32[]"], 0, "scalars can't be concatenated"),
         (["f32[2]"], 1, "dimension must be a dimension of operand 0 (0 to 0), got 1"),
         (["f32[2]"], -1, "dimension must be a dimension of operand 0 (0 to 0), got -1"),
@@ -505,7 +509,7 @@ def test_concatenate_of_nothing() -> None:
     [
         ("f32[<=2,3]", 0, "shape must be static, got f32[<=2,3]"),
         ("pred[2]", 0, "integer, floating-point or complex type, got pred"),
-        ("f8e8m0fnu[2]", 0, "a type with a zero to count from, got f8e8m0fnu"),
+        ("f8e8m0fnu[2]", 0, "a type that can represent 0, got f8e8m0fnu"),
         ("f32[]", 0, "a dimension to count along, got a scalar"),
         ("f32[2,3]", None, "is required unless the rank is 1, got rank 2"),
         ("f32[2,3]", 2, "iota_dimension must be a dimension of shape (0 to 1), got 2"),

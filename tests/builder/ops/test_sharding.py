@@ -408,7 +408,7 @@ def test_shards_and_full_arrays() -> None:
     refused(
         xb.ShapeInferenceError,
         "spmd_full_to_shard_shape: each size must be divisible by its number of tiles, since all "
-        "shards have the same shape, got 3 for size 8",
+        "shards have the same shape, got 3 tiles for size 8",
         lambda: full(x, "{devices=[3,1]<=[3]}"),
     )
     refused(
@@ -421,11 +421,11 @@ def test_shards_and_full_arrays() -> None:
     refused(xb.ShapeInferenceError, "can't be sharded, got 2 tiles", lambda: full(dynamic, ROWS))
     refused(
         xb.ShapeInferenceError,
-        "spmd_shard_to_full_shape: operand must be one device's shard of full_shape, f32[4,2], "
-        "got f32[4,1]",
+        "spmd_shard_to_full_shape: operand must have the shape of one device's shard of "
+        "full_shape, f32[4,2], got f32[4,1]",
         lambda: shard(part, "f32[8,8]", both),
     )
-    refused(xb.ShapeInferenceError, "got 4 for size 5", lambda: shard(part, "f32[8,5]", both))
+    refused(xb.ShapeInferenceError, "got 4 tiles for size 5", lambda: shard(part, "f32[8,5]", both))
     refused(xb.ShapeInferenceError, "full_shape must be an array", lambda: shard(part, "()", both))
     assert len(b.ops) == 6
 

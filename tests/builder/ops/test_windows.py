@@ -242,15 +242,15 @@ REFUSED: dict[str, Case] = {
         lambda x: windows(x, [2, 2], None, [(0, 0), (-4, -3)]),
         xb.ShapeInferenceError,
         (
-            "reduce_window: padding must not remove more elements than there are, got (-4, -3) for "
-            "6 along dimension 1 of operand 0"
+            "reduce_window: padding must not remove more elements than the dimension has, got "
+            "(-4, -3) for 6 elements along dimension 1 of operand 0"
         ),
     ),
     "longer than 63 bits": (
         lambda x: windows(x, [2, 2], None, VALID, window_dilations=[2**63 - 1, 1]),
         xb.ShapeInferenceError,
         (
-            "reduce_window: array and window must have less than 2**63 elements along each "
+            "reduce_window: array and window must have fewer than 2**63 elements along each "
             f"dimension once dilated and padded, got {2**63} along dimension 0 of operand 0"
         ),
     ),
@@ -262,7 +262,7 @@ REFUSED: dict[str, Case] = {
     "SAME of an unbounded size": (
         lambda x: windows(x.builder.parameter("f32[?,3]"), [2, 2], None, SAME),
         xb.ShapeInferenceError,
-        "reduce_window: Padding.SAME can't be computed where a size is unbounded",
+        "reduce_window: Padding.SAME can't be computed if a size is unbounded",
     ),
     "no operand": (
         lambda x: xb.reduce_window([], [], xb.add, [], [], VALID),
@@ -546,7 +546,7 @@ REFUSED_SELECTIONS: dict[str, Case] = {
     "too large negative padding": (
         lambda x: scattered(x, "f32[0,2]", [2, 3], [2, 3], [(-5, 0), (0, 0)]),
         xb.ShapeInferenceError,
-        "select_and_scatter: padding must not remove more elements than there are",
+        "select_and_scatter: padding must not remove more elements than the dimension has",
     ),
     "general form": (
         lambda x: xb.select_and_scatter_with_general_padding(

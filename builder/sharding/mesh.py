@@ -18,22 +18,22 @@ _NAME: Final = r"[A-Za-z_][A-Za-z0-9_.$\-]*"
 _MAX_DEVICES: Final = 1 << 24
 
 AxesLike = Mapping[str, int] | Iterable[tuple[str, int]]
-"""The axes of a mesh: a mapping from names to sizes, or pairs of both."""
+"""The axes of a mesh: a mapping from axis names to sizes, or pairs (name, size)."""
 
 Entry = str | Sequence[str] | None
-"""The mesh axes that shard a dimension: one, several, or none."""
+"""The mesh axes that shard a dimension: one axis name, a sequence of names, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
     """An array of devices with named axes.
 
-    Shardings assign mesh axes to the dimensions of an array, see `sharding`.
+    The method `sharding` assigns mesh axes to the dimensions of an array.
 
     Attributes:
         axes: the name and the size of each axis, the outermost first.
         devices: the partition numbers of the devices; None for 0, 1, 2, ...
-        name: the name of the mesh in a program, which is unique in it.
+        name: the name of the mesh, which must be unique in a program.
 
     Raises:
         ShapeInferenceError: a name is repeated or invalid in HLO or MLIR, a size is less than 1, or
@@ -156,7 +156,7 @@ def _check_name(what: str, value: Any) -> None:
 
 
 def _entry(mesh: Mesh, value: Any) -> tuple[str, ...]:
-    """Convert the axes of one dimension to a tuple of names."""
+    """Convert one argument of `Mesh.sharding` to a tuple of axis names."""
     if value is None:
         return ()
     if isinstance(value, str):
@@ -177,7 +177,7 @@ class MeshSharding:
         dimensions: the mesh axes that shard each dimension of the array; trailing dimensions
             without an entry are not sharded.
 
-    ``str(sharding)`` is in the Shardy dialect.
+    ``str(sharding)`` is the attribute of the Shardy dialect.
 
     Example:
         >>> import builder as xb
@@ -207,10 +207,10 @@ class MeshSharding:
         for axis in chain.from_iterable(self.dimensions):
             if axis not in mesh.axis_names:
                 names = _names(mesh.axis_names)
-                rule = f"axes must be those of mesh {mesh.name!r}, {names}, got {axis!r}"
+                rule = f"each axis must be an axis of mesh {mesh.name!r}, {names}, got {axis!r}"
                 raise error_of(ShapeInferenceError, "Mesh.sharding", rule)
             if axis in used:
-                rule = f"an axis can shard only one dimension, got {axis!r} twice in {self._list()}"
+                rule = f"an axis can be used only once, got {axis!r} twice in {self._list()}"
                 raise error_of(ShapeInferenceError, "Mesh.sharding", rule)
             used.add(axis)
 
@@ -235,13 +235,13 @@ class MeshSharding:
 
     @property
     def tiles(self) -> tuple[int, ...]:
-        """The number of parts of each dimension with an entry."""
+        """The number of parts of each dimension that has an entry in `dimensions`."""
         sizes = dict(self.mesh.axes)
         return tuple([prod([sizes[axis] for axis in axes]) for axes in self.dimensions])
 
     @property
     def tiling(self) -> str:
-        """The sharding in the GSPMD dialect, for an array with a dimension for each entry.
+        """The sharding in the GSPMD dialect, for an array of rank ``len(dimensions)``.
 
         Example:
             >>> import builder as xb
@@ -265,11 +265,12 @@ class MeshSharding:
             shape: the shape of the array.
 
         Returns:
-            The same element type, with each size divided by the number of parts and rounded up: XLA
-            pads the last parts.
+            The shape with each size divided by the number of parts along its dimension, rounded up
+            because XLA pads the last part.
 
         Raises:
-            ShapeInferenceError: `shape` is not an array's, or has fewer dimensions than entries.
+            ShapeInferenceError: `shape` is not an array shape, or has fewer dimensions than the
+                sharding has entries.
 
         Example:
             >>> import builder as xb
@@ -280,13 +281,13 @@ class MeshSharding:
         return shard_shape(array, self.at_rank(array.rank).tiles)
 
     def misfit(self, shape: ArrayShape) -> str | None:
-        """Return why an array of this shape can't have the sharding, or None if it can."""
+        """Return the rule that an array of this shape would break, or None if the sharding fits."""
         return self._too_many(str(shape)) if len(self.dimensions) > shape.rank else None
 
     def _too_many(self, array: str) -> str:
         return (
             f"a sharding can't have more entries than the array has dimensions, got "
-            f"{len(self.dimensions)}, in {self}, for {array}"
+            f"{len(self.dimensions)} entries, in {self}, for {array}"
         )
 
 
@@ -295,7 +296,7 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _devices(mesh: Mesh, order: Sequence[str], replicas: int) -> str:
-    """Return the devices of a mesh with transposed axes, in the GSPMD dialect.
+    """Return the device list of a GSPMD tiling for a mesh with transposed axes.
 
     Args:
         mesh: the mesh.

@@ -21,7 +21,7 @@ _CLOSING: Final = frozenset("}]>)")
 
 
 def is_shardy(text: str) -> bool:
-    """Return whether a sharding is in the Shardy dialect, rather than in GSPMD's.
+    """Return True if a sharding is in the Shardy dialect, False if it is in the GSPMD dialect.
 
     Example:
         >>> is_shardy("{replicated}"), is_shardy('#sdy.sharding<@mesh, [{"x"}]>')
@@ -31,7 +31,7 @@ def is_shardy(text: str) -> bool:
 
 
 def leaf_texts(text: str, count: int) -> list[str]:
-    """Return the sharding of each array of a value with `count` arrays.
+    """Return the text of the sharding of each array in a value with `count` arrays.
 
     If `text` is the sharding of a single array, it applies to each array.
 
@@ -51,7 +51,7 @@ def leaf_texts(text: str, count: int) -> list[str]:
 
 
 def join_leaf_texts(texts: Sequence[str]) -> str:
-    """Return the sharding of a tuple of arrays, from the shardings of the arrays.
+    """Return the text of the sharding of a tuple of arrays, from the shardings of the arrays.
 
     Example:
         >>> join_leaf_texts(["{replicated}", "{manual}"])
@@ -65,7 +65,7 @@ def join_leaf_texts(texts: Sequence[str]) -> str:
 
 
 def as_per_value(text: str) -> str:
-    """Return the sharding attribute of an operation: a Shardy sharding becomes a list of one.
+    """Return the text of an operation's sharding attribute: Shardy requires a list of shardings.
 
     Example:
         >>> as_per_value('#sdy.sharding<@mesh, [{"x"}]>')

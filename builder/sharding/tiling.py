@@ -1,8 +1,8 @@
 """Tilings: shardings in the GSPMD dialect, such as ``{devices=[2,1]<=[2]}``.
 
 XLA's parser accepts invalid tilings: repeated devices, two kinds at once, more tiled dimensions
-than the array has. Some of these are detected much later, some never, and some abort the process.
-So they are checked here.
+than the array has. XLA detects some of these errors much later and some never; others abort the
+process. Therefore this module refuses invalid tilings.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Tiling:
     """A sharding of one array, parsed from GSPMD's text.
 
     Attributes:
-        text: the text.
+        text: the tiling as text.
         kind: "tiled", "replicated" (each device has the array), "maximal" (one device has it),
             "manual" (each device has a different array), "unknown" or "unreduced".
         tiles: for "tiled" the number of tiles along each dimension, followed by the sizes of the
@@ -52,7 +52,7 @@ class Tiling:
 
     @property
     def rank(self) -> int | None:
-        """The rank that an array must have, or None for any rank."""
+        """The rank of the arrays that the tiling fits, or None if it fits every rank."""
         return len(self.tiles) - len(self.subgroups) if self.kind == "tiled" else None
 
     def shard_shape(self, shape: ShapeLike) -> ArrayShape:
@@ -62,17 +62,17 @@ class Tiling:
             shape: the shape of the array.
 
         Returns:
-            The same element type, with each size divided by the number of tiles and rounded up: XLA
-            pads the last tiles.
+            The shape with each size divided by the number of tiles along its dimension, rounded up
+            because XLA pads the last tile.
 
         Raises:
-            ShapeInferenceError: `shape` is not an array's, or the tiling does not fit it.
+            ShapeInferenceError: `shape` is not an array shape, or does not fit the tiling.
         """
         array = sharded_array(shape, self.misfit)
         return shard_shape(array, self.tiles) if self.kind == "tiled" else array
 
     def misfit(self, shape: ArrayShape) -> str | None:
-        """Return why an array of this shape can't have the tiling, or None if it can."""
+        """Return the rule that an array of this shape would break, or None if the tiling fits."""
         if self.rank is None or self.rank == shape.rank:
             return None
         return (
@@ -86,7 +86,7 @@ def sharded_array(value: ShapeLike, misfit: Callable[[ArrayShape], str | None]) 
 
     Args:
         value: the argument.
-        misfit: a function that returns why an array of a shape can't have the sharding, or None.
+        misfit: returns the rule that an array of a shape would break, or None if the sharding fits.
     """
     shape = shape_argument("shard_shape", "shape", value)
     if isinstance(shape, ArrayShape):
@@ -100,7 +100,12 @@ def sharded_array(value: ShapeLike, misfit: Callable[[ArrayShape], str | None]) 
 
 
 def shard_shape(shape: ArrayShape, tiles: tuple[int, ...]) -> ArrayShape:
-    """Return the shape of one tile, for the number of tiles along each dimension."""
+    """Return the shape of one tile of an array of this shape.
+
+    Args:
+        shape: the shape of the array.
+        tiles: the number of tiles along each dimension.
+    """
     sizes = tuple(
         [
             size if size == UNBOUNDED else -(-size // count)
@@ -117,9 +122,9 @@ def parse_tiling(text: str) -> Tiling:
         text: ``"{replicated}"``, ``"{manual}"``, ``"{maximal device=0}"``, or the number of tiles
             along each dimension with the devices of the tiles: ``"{devices=[2,2]<=[4]}"``,
             ``"{devices=[2,2]<=[2,2]T(1,0)}"`` (the numbers 0 to 3 in two rows and columns,
-            transposed) or ``"{devices=[2,2]0,2,1,3}"``. Replication of tiles is a last dimension:
-            ``"{devices=[2,1,2]<=[4] last_tile_dim_replicate}"``; several such dimensions are
-            ``last_tile_dims={manual, replicated}``.
+            transposed) or ``"{devices=[2,2]0,2,1,3}"``. To replicate each tile, add a dimension:
+            ``"{devices=[2,1,2]<=[4] last_tile_dim_replicate}"``. For several added dimensions,
+            list their kinds: ``last_tile_dims={manual, replicated}``.
 
     Raises:
         ShapeTextError: the text is malformed, a device is repeated, or the number of devices is not
@@ -141,7 +146,8 @@ def parse_tiling(text: str) -> Tiling:
     tiling = parse_tilings(text)
     if isinstance(tiling, tuple):
         raise ShapeInferenceError(
-            f"parse_tiling: expected the tiling of one array, got that of a tuple: {brief(text)}"
+            "parse_tiling: expected the tiling of one array, got the tiling of a tuple: "
+            f"{brief(text)}"
         )
     return tiling
 
@@ -216,7 +222,8 @@ def _tiling(reader: TextReader, start: int, text: str) -> Tiling:
             reader.advance()
             subgroups = ("replicated",) if token == "last_tile_dim_replicate" else _kinds(reader)
             if len(subgroups) > len(tiles):
-                raise reader.fault(f"there are more subgroups than sizes in {list(tiles)}", at)
+                rule = f"last_tile_dims has more entries than devices={list(tiles)}"
+                raise reader.fault(rule, at)
         elif token in ("shard_as", "shard_like"):
             reader.advance()
             reader.number("the number of a group")
@@ -245,7 +252,7 @@ def _kinds(reader: TextReader) -> tuple[str, ...]:
 
 
 def _tiles(reader: TextReader) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Read the numbers of tiles, and the devices."""
+    """Read the number of tiles along each dimension, and the devices of the tiles."""
     reader.expect("=")
     at = reader.start
     reader.expect("[")
@@ -267,7 +274,8 @@ def _tiles(reader: TextReader) -> tuple[tuple[int, ...], tuple[int, ...]]:
             raise reader.fault(f"devices must be unique, got device {twice} twice", at)
     if device_count != count:
         raise reader.fault(
-            f"there must be a device for each tile: {count} for {list(tiles)}, got {device_count}",
+            f"there must be one device for each tile: {count} for {list(tiles)}, "
+            f"got {device_count}",
             at,
         )
     if count == 1:

@@ -28,7 +28,7 @@ ShardingLike = str | MeshSharding
 """A tiling in GSPMD's text form, or a sharding along the axes of a mesh."""
 
 ShardingTree = ShardingLike | Sequence["ShardingTree"] | None
-"""One sharding for all arrays of a value, or one for each element of a nested tuple."""
+"""A sharding for all arrays of a value, a sequence with an entry per tuple element, or None."""
 
 GSPMD: Final = "GSPMD's tilings"
 SHARDY: Final = "shardings by the axes of a mesh"
@@ -38,7 +38,7 @@ class ShardingFault(NamedTuple):
     """The reason why a value can't have a sharding.
 
     Attributes:
-        rule: the rule that is broken, and the values.
+        rule: the broken rule, and the values that break it.
         fix: what the user can write instead.
     """
 
@@ -50,12 +50,12 @@ _FIX_TEXT: Final = (
     "write for instance '{replicated}', '{devices=[2,1]<=[2]}' or mesh.sharding('x', None)"
 )
 _FIX_TILING: Final = (
-    "write a number of tiles for each dimension, 1 if it is not sharded; replication is a last "
-    "dimension with last_tile_dim_replicate"
+    "write one number of tiles for each dimension, 1 for an unsharded dimension; for replication, "
+    "add a last dimension and last_tile_dim_replicate"
 )
 _FIX_MESH: Final = "omit entries, or shard an array of more dimensions"
-_FIX_MESH_NAMES: Final = "rename one of them: xb.Mesh({...}, name='other')"
-_FIX_TUPLE: Final = "shard the elements one by one"
+_FIX_MESH_NAMES: Final = "rename one of the meshes: xb.Mesh({...}, name='other')"
+_FIX_TUPLE: Final = "shard the elements of the tuple one by one"
 
 
 def check_sharding_type(op: str, value: Any, name: str = "sharding") -> ShardingLike:
@@ -75,7 +75,7 @@ def check_sharding_type(op: str, value: Any, name: str = "sharding") -> Sharding
     if not isinstance(value, str):
         fix = _FIX_TEXT
         if isinstance(value, Mesh):
-            fix = "assign its axes to dimensions: mesh.sharding('x', None)"
+            fix = "assign the axes of the mesh to dimensions: mesh.sharding('x', None)"
         elif hasattr(value, "spec") and hasattr(value, "mesh"):  # jax's NamedSharding
             fix = "write xb.Mesh(sharding.mesh.shape).sharding(*sharding.spec)"
         raise error_of(OperandError, op, f"{rule} {brief(value)}", fix)
@@ -92,7 +92,7 @@ def check_sharding_type(op: str, value: Any, name: str = "sharding") -> Sharding
 
 
 def sharding_text(op: str, name: str, shape: Shape, sharding: ShardingLike) -> str:
-    """Return the text of the sharding of a value.
+    """Return the text of `sharding` for a value of this shape, with an entry for each array.
 
     Raises:
         ShapeInferenceError: the sharding does not fit the shape.
@@ -105,9 +105,9 @@ def sharding_text(op: str, name: str, shape: Shape, sharding: ShardingLike) -> s
 
 
 def block_sharding(sharding: ShardingLike, shape: Shape) -> str | ShardingFault | None:
-    """Return the text of the sharding of an op in a `builder.sharding` block, or why it has none.
+    """Return the sharding text of an op in a `builder.sharding` block, or the broken rule.
 
-    Return None for a scalar or a token, which can't be sharded, if the block shards arrays.
+    Return None for a scalar or a token that can't have the sharding of the block.
     """
     return _on_shape(sharding, shape, False)
 
@@ -119,7 +119,7 @@ def _on_shape(sharding: ShardingLike, shape: Shape, must_fit: bool) -> str | Sha
         if isinstance(parsed, tuple):
             return ShardingFault(
                 f"an array can't have the sharding of a tuple, got {sharding} for {shape}",
-                "write one for the array, such as {replicated}",
+                "write the sharding of one array, such as {replicated}",
             )
         return _on_leaf(parsed, shape, must_fit)
     parts = [*leaves(shape)]
@@ -128,7 +128,7 @@ def _on_shape(sharding: ShardingLike, shape: Shape, must_fit: bool) -> str | Sha
         return ShardingFault(
             f"the sharding of a tuple must have one entry for each array: {len(parts)}, got "
             f"{len(each)}, in {sharding}, for {shape}",
-            "write one for all of them, such as {replicated}, or one for each",
+            "write one sharding for all arrays, such as {replicated}, or one for each array",
         )
     texts: list[str] = []
     for leaf_sharding, leaf in zip(each, parts, strict=True):
@@ -171,8 +171,8 @@ def leaf_shardings(
     Args:
         op, name: the op and the argument, for messages.
         shape: the shape of the value.
-        value: a sharding of all arrays, or for a tuple a sequence with an entry for each element:
-            a sharding, such a sequence, or None.
+        value: a sharding for all arrays, None for no sharding, or for a tuple a sequence with one
+            such value for each element.
 
     Returns:
         The text for each array (None for no sharding), and the shardings that were passed.
@@ -228,7 +228,7 @@ def full_array_tiling(op: str, full: ArrayShape, value: Any) -> Tiling:
 
 
 def register_sharding(builder: XlaBuilder, op: str, sharding: ShardingLike) -> None:
-    """Record the dialect of a sharding and its mesh in the program.
+    """Record the dialect of a sharding in the program, and the mesh of a `MeshSharding`.
 
     Raises:
         BuilderError: the program has shardings in the other dialect, or a different mesh of the
@@ -249,13 +249,13 @@ def register_sharding_dialect(
     """Record the sharding dialect of a program.
 
     XLA partitions a program by the shardings of one dialect. It ignores shardings of the other
-    dialect, which leaves arguments unsharded, or fails at an operation that is not in the program.
+    dialect, which leaves arguments unsharded, or reports an operation that the user did not write.
 
     Args:
         builder: the builder; the dialect is recorded in its outermost builder.
         op: the op, for messages.
         dialect: `GSPMD` or `SHARDY`.
-        got, instead: the sharding, and how to write it in the other dialect, for messages.
+        got, instead: the sharding, and the same sharding in the other dialect, for messages.
 
     Raises:
         BuilderError: the program has shardings in the other dialect.
@@ -279,7 +279,7 @@ def register_meshes(
         builder: the builder.
         op: the op, for messages.
         meshes: the meshes by name, as in `Annotations`.
-        source: the program with these meshes, for messages.
+        source: the name of the program that contains `meshes`, for messages; "" for none.
 
     Raises:
         BuilderError: the builder has a different mesh of the same name.
@@ -290,7 +290,8 @@ def register_meshes(
         if merged.setdefault(name, mesh) != mesh:
             of_source = f" of {source!r}" if source else ""
             raise BuilderError(
-                f"{op}: mesh {name!r}{of_source} must equal that of builder {builder.name!r}, got\n"
+                f"{op}: mesh {name!r}{of_source} must equal the mesh in builder "
+                f"{builder.name!r}, got\n"
                 f"  {merged[name]['mesh']}\n  {mesh['mesh']}\n"
                 f"fix: {ONE_MESH if source else _FIX_MESH_NAMES}",
                 op=op,

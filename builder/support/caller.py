@@ -9,7 +9,7 @@ from typing import Final
 class _Inside(dict[str, bool]):
     """Maps a file name to whether the file belongs to `builder` or `lowering`.
 
-    It is a dict because recording an op looks up several files.
+    A dict makes lookups fast: recording an op looks up several files.
     """
 
     def __missing__(self, file: str) -> bool:
@@ -35,7 +35,7 @@ def caller_frame(frame: FrameType | None) -> FrameType | None:
 def _is_generated(frame: FrameType) -> bool:
     """Return whether the frame runs a method that `dataclass` generated in this library.
 
-    Such code has no file; its globals are those of the module that defines the class.
+    Its file name is "<string>"; its globals are those of the module that defines the class.
     """
     if frame.f_code.co_filename != "<string>":
         return False

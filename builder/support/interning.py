@@ -1,6 +1,6 @@
 """Interning: equal values are one object while that object is in use.
 
-A table has weak references to its objects, so unused shapes are freed. Strong references keep the
+A table has weak references to its objects, so unused objects are freed. Strong references keep the
 latest objects alive, because a shape written as a literal, `f32[2, 3]`, is usually created again.
 """
 
@@ -22,7 +22,7 @@ class InternTable(Generic[T]):
     """Maps each key to its only object; entries of freed objects are removed later.
 
     Args:
-        latest: the number of latest objects that the table keeps alive.
+        latest: the number of most recently used objects that the table keeps alive.
     """
 
     __slots__ = ("_latest", "_lock", "_references", "_swept_at")

@@ -29,7 +29,7 @@ from typing import Any
 
 
 def lazy_name(package: dict[str, Any], modules: Mapping[str, str], name: str) -> Any:
-    """Import a name of a package and store it there, so that `__getattr__` runs once per name.
+    """Import a name and store it in the package's globals, so that `__getattr__` runs only once.
 
     A name that is not in `modules` is imported as a submodule of the package.
 

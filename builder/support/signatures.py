@@ -1,7 +1,7 @@
 """Caches of inferred shapes and attributes, by signature.
 
 The signature of an op is everything that its result shape and its attributes depend on: the operand
-shapes and the arguments. A graph repeats few signatures many times, so an op infers each of them
+shapes and the arguments. A graph repeats few signatures many times, so each signature is inferred
 once. A lookup takes constant time, because shapes are interned and hash by identity. Errors are not
 cached.
 
@@ -24,9 +24,9 @@ MAX_SIGNATURES: Final = 8192
 
 
 def per_signature(function: Callable[P, R]) -> Callable[P, R]:
-    """Cache the results of `function`, whose arguments are a signature.
+    """Return `function` with a cache of its results; its arguments are a signature.
 
-    Arguments must be hashable and in their normal form: 1, 1.0 and True are one key.
+    Arguments must be hashable and in their normal form, because 1, 1.0 and True are equal keys.
     """
     return cast("Callable[P, R]", lru_cache(maxsize=MAX_SIGNATURES)(function))
 
@@ -41,7 +41,7 @@ class SignatureTable(dict[Any, R]):
     __slots__ = ()
 
     def add(self, signature: Any, result: R) -> R:
-        """Enter the result for a new signature, and return it. A full table is emptied first."""
+        """Store and return the result for a new signature; a full table is emptied first."""
         if len(self) >= MAX_SIGNATURES:
             self.clear()
         self[signature] = result

@@ -12,7 +12,7 @@ def did_you_mean(name: str, spellings: Mapping[str, str], cutoff: float) -> str:
     Args:
         name: the unknown name.
         spellings: the text to suggest for each known name.
-        cutoff: the similarity from which a name is suggested, between 0 and 1.
+        cutoff: the minimum similarity of a suggested name, between 0 and 1.
 
     Example:
         >>> did_you_mean("ad", {"add": "xb.add", "sub": "xb.sub"}, 0.6)

@@ -41,13 +41,14 @@ def check_number(value: Any, element_type: PrimitiveType, op: str = "constant") 
     if not isinstance(value, (int, float, complex)):
         raise refuse(
             f"a {type(value).__name__} is neither int, float nor complex",
-            "convert it first, for instance with float(...)",
+            "convert the value first, for instance with float(...)",
         )
     if isinstance(value, bool):
         if kind is not Kind.PRED:
-            raise refuse("a bool is a pred", "write 1 or 0, or convert the pred with xb.convert")
+            fix = "write 1 or 0, or convert the pred with xb.convert"
+            raise refuse("a bool has type pred", fix)
     elif kind is Kind.PRED:
-        raise refuse("a pred is True or False", "write True or False")
+        raise refuse("a pred value is True or False", "write True or False")
     elif isinstance(value, int):
         low, high = element_type.min, element_type.max
         if not low <= value <= high:
@@ -57,17 +58,17 @@ def check_number(value: Any, element_type: PrimitiveType, op: str = "constant") 
         rounded = int(_rounded(value, element_type.real_type))
         if rounded != value:
             raise refuse(
-                f"the nearest number that it represents is {rounded}",
+                f"the nearest number that the type represents is {rounded}",
                 f"write {float(rounded)!r}, or use a wider type",
             )
     elif isinstance(value, float):
         if element_type.is_integral:
             fix = f"write {int(value)}" if value.is_integer() else "write an integer"
-            raise refuse("it is a float, and the type is an integer type", fix)
+            raise refuse("the number is a float, and the type is an integer type", fix)
         _check_float(value, element_type.real_type, refuse)
     elif not element_type.is_complex:
         raise refuse(
-            "it is complex, and the type is not", "write a real number, or use c64 or c128"
+            "the number is complex, and the type is not", "write a real number, or use c64 or c128"
         )
     else:
         _check_float(value.real, element_type.real_type, refuse)
@@ -79,18 +80,18 @@ def _check_float(value: float, real: PrimitiveType, refuse: Callable[..., Consta
     rounded = _rounded(value, real)
     if math.isnan(value):
         if not math.isnan(rounded):
-            raise refuse("it has no NaN")
+            raise refuse("the type has no NaN")
     elif math.isinf(value):
         if not math.isinf(rounded) or (rounded < 0) != (value < 0):
-            raise refuse("it has no such infinity")
+            raise refuse("the type does not have this infinity")
     elif not math.isfinite(rounded) or not _is_in_range(value, real):
         raise refuse(f"the range is {real.min} to {real.max}", "use a wider type")
     elif value < 0 and rounded > 0:
-        raise refuse("it has no negative numbers")
+        raise refuse("the type has no negative numbers")
 
 
 def _is_in_range(value: float, real: PrimitiveType) -> bool:
-    """Return whether a finite `value` rounds to a number in the range, without saturation."""
+    """Return whether a finite `value` rounds to a number in the range of `real`."""
     if abs(value) <= real.max:
         return value >= 0 or real.min < 0
     # A value less than half a step beyond the largest number rounds down to it.
@@ -116,7 +117,7 @@ def scalar_constant(
 ) -> tuple[ArrayShape, Mapping[str, Any]]:
     """Return the shape and the attributes of a constant from the Python number `value`.
 
-    Equal numbers of one type share one result. Raises as `check_number` does.
+    Equal numbers of one type share one result. Errors are those of `check_number`.
     """
     # Programs repeat their numbers, and a lookup is much faster than a check.
     sign, kind = 1.0, type(value)
@@ -184,7 +185,7 @@ def constant_plan(value: Any, element_type: Any = None) -> tuple[ArrayShape, Map
 
 @per_signature
 def _native_shape(dtype: np.dtype[Any], dimensions: tuple[int, ...]) -> ArrayShape | None:
-    """Return the shape of an array; None if its type is to be converted or refused."""
+    """Return the shape of an array, or None if its dtype must be converted or refused."""
     try:
         element_type = pt.from_dtype(dtype)
     except ValueError:
@@ -245,9 +246,10 @@ def _from_array(
         raise _error(f"{rule}, got an array of sizes {list(array.shape)}\n{fix}".rstrip()) from None
     if requested is not None and requested is not element_type:
         raise _error(
-            f"the element type must be that of the array, {element_type}, "
+            f"element_type must be the element type of the array, {element_type}, "
             f"got {requested}\n"
-            f"fix: convert it first with .astype({requested.dtype.name!r}), or omit element_type"
+            f"fix: convert the array first with .astype({requested.dtype.name!r}), or omit "
+            "element_type"
         )
     shape = intern_array(element_type, array.shape)
     if is_splat(array):
@@ -269,12 +271,12 @@ def _read_only_copy(
 
 
 def is_splat(array: np.ndarray[Any, Any]) -> bool:
-    """Return whether an array has several elements, all at one address (`np.broadcast_to`)."""
+    """Return whether an array has several elements at one address, as from `np.broadcast_to`."""
     return array.size > 1 and not any(array.strides)
 
 
 def splat_or_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the repeated element if `is_splat(array)`, else `array` itself."""
+    """Return the repeated element as a rank-0 array if `is_splat(array)`, else `array` itself."""
     if not is_splat(array):
         return array
     return array[(slice(1),) * array.ndim].reshape(())
@@ -283,10 +285,10 @@ def splat_or_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def _clear_unused_bits(
     array: np.ndarray[Any, Any], element_type: PrimitiveType
 ) -> np.ndarray[Any, Any]:
-    """Clear the bits of each byte that its element does not use.
+    """Clear the bits of each byte that an element of fewer than 8 bits does not use.
 
-    NumPy ignores these bits, XLA reads them. They may be set if the memory was viewed as a type of
-    fewer than 8 bits.
+    NumPy ignores these bits, XLA reads them. The bits may be set if memory was viewed as an
+    array of such elements.
     """
     if element_type.bits >= 8:
         return array

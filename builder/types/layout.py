@@ -102,11 +102,11 @@ class Layout:
         minor_to_major: the dimension numbers, the fastest varying first; a permutation.
         tiles: `Tile` objects or their sizes, each applied to the result of the previous one.
         padded_dimensions: the padded sizes by dimension number, or None without padding. XLA no
-            longer has this field: such layouts can be computed with, but not compiled.
+            longer has this field: byte sizes can be computed, but programs can't be compiled.
         padding_value: the value of padding elements, including those of tiles.
         element_size_in_bits: the size of an element; 0 for the type's size rounded up to bytes.
         memory_space: the number of the memory space; 0 is the device's main memory.
-        tail_padding_alignment_in_elements: the buffer is padded to a multiple of this number.
+        tail_padding_alignment_in_elements: the size of the padded buffer is a multiple of this.
 
     Raises:
         ShapeInferenceError: minor_to_major is not a permutation of 0 .. rank-1, the number of
@@ -114,8 +114,8 @@ class Layout:
             is applied to, or a number is out of range.
 
     Attributes:
-        is_default: whether the order is major to minor and all else is default.
-        is_order_only: whether all but minor_to_major is default.
+        is_default: whether the order is major to minor and all other arguments are default.
+        is_order_only: whether all arguments except minor_to_major are default.
 
     Example:
         >>> import builder as xb
@@ -248,7 +248,7 @@ _ARGUMENTS: Final = (
 )
 
 _DEFAULTS: Final = ((), None, PaddingValue.INVALID_PAD, 0, 0, 1)
-"""The default values of all arguments but the first."""
+"""The default values of all `Layout` arguments except minor_to_major."""
 
 
 def _restored(*values: Any) -> Layout:
@@ -260,7 +260,7 @@ def _size_text(size: int) -> str:
 
 
 def in_order(values: Any) -> Iterator[Any] | None:
-    """Return an iterator over a sequence or iterable; None for strings, sets, mappings and ops."""
+    """Return an iterator over an ordered iterable; None for strings, sets, mappings and ops."""
     # Iterating over an op records its elements.
     if hasattr(values, "opcode") or isinstance(values, (str, bytes, set, frozenset, Mapping)):
         return None
@@ -339,12 +339,12 @@ def _tiles(rank: int, tiles: Any) -> tuple[Tile, ...]:
 
 
 def tiled_rank(rank: int, tile: Tile, before: Sequence[Tile]) -> int:
-    """Return the rank of a tiled array.
+    """Return the rank of an array after `tile` is applied.
 
     Args:
-        rank: the rank of the array before it is tiled.
+        rank: the rank of the array before `tile` is applied.
         tile: the tile.
-        before: the tiles that were applied before, for the message.
+        before: the tiles that were applied before `tile`, for messages.
 
     Raises:
         ShapeInferenceError: the tile has more dimensions than the array.

@@ -12,8 +12,10 @@ from builder.types.layout import COMBINE, Layout, PaddingValue, Tile, tiled_rank
 from builder.types.text_reader import TextReader
 
 Places = dict[str, list[int]]
-"""The positions in the text of each `Layout` argument: one for each tile and each padded dimension,
-one for each other argument; for "minor_to_major" the position of the "{"."""
+"""Maps the name of each `Layout` argument to positions in the text.
+
+An argument has one position, but tiles and padded dimensions have one position for each entry. The
+position of "minor_to_major" is that of the "{"."""
 
 
 def parse_layout(text: str) -> Layout:
@@ -102,7 +104,7 @@ _UNSUPPORTED: Final = {
     "P": "a physical shape",
     "M": "a prefix of dynamic sizes",
 }
-"""Properties of the layouts of sparse, split or dynamic arrays."""
+"""Properties, by letter, that layouts of sparse, split or dynamic arrays have in XLA."""
 
 
 def _read_property(reader: TextReader, layout: Layout, places: Places) -> Layout:

@@ -1,7 +1,7 @@
 """Print constants as HLO text, exact to the last bit of every element.
 
-HLO's parser reads ``-0`` as an integer, without its sign. In place of an array it accepts
-``{...}`` or a scalar, and invents the data. This module does not print any of these.
+HLO's parser reads ``-0`` as an integer, without its sign. In place of an array, the parser
+accepts ``{...}`` or a scalar, and makes up the elements. This module prints none of these.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PAYLOAD_BITS = {
 
 
 def splat_value(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    """Return the value of an array whose elements, at least two, have the same bits, else None."""
+    """Return the repeated value of an array of two or more identical elements, else None."""
     if array.size < 2:
         return None
     if is_splat(array):

@@ -70,7 +70,8 @@ class Physical:
     Attributes:
         sizes: the padded size of each dimension, by dimension number.
         ordered: the same sizes, the most major dimension first.
-        tilings: the tilings in order: the first applies to `ordered`, the next to its result.
+        tilings: the tilings in order; the first applies to `ordered`, each other to the previous
+            result.
         dimensions: the final sizes, the most major first; the buffer is a row-major array of these
             sizes, followed by `tail`.
         tail: the number of elements that align the end of the buffer.

@@ -119,7 +119,7 @@ class PrimitiveType:
 
     @property
     def byte_width(self) -> int:
-        """The bytes of an element in an unpacked array: at least 1."""
+        """The number of bytes of an element in an unpacked array: at least 1."""
         return max(1, self.bits // 8)
 
     def __getitem__(self, dimensions: DimensionLike | tuple[DimensionLike, ...]) -> ArrayShape:
@@ -266,7 +266,7 @@ def float_info(element_type: PrimitiveType) -> Any:
 
 
 def from_dtype(dtype: Any) -> PrimitiveType:
-    """Return the primitive type with the values of a NumPy or ml_dtypes type.
+    """Return the primitive type that corresponds to a NumPy or ml_dtypes type.
 
     Raises:
         PrimitiveTypeError: XLA has no such type (object, strings, float128, dates, records).

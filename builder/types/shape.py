@@ -31,9 +31,9 @@ from builder.types.text_reader import TextReader
 T = TypeVar("T")
 
 UNBOUNDED: Final = -(2**63)
-"""The value in `ArrayShape.dimensions` that marks an unbounded dimension, like "?" in a text.
+"""The value in `ArrayShape.dimensions` that marks an unbounded dimension, "?" in shape text.
 
-The value is XLA's and MLIR's. A size of -1, which is usually a mistake, is refused."""
+XLA and MLIR use the same value. A size of -1, which is usually a mistake, is refused."""
 
 MAX_ELEMENTS: Final = 2**63 - 1
 
@@ -161,13 +161,13 @@ class ArrayShape:
 
     @property
     def element_size_in_bits(self) -> int:
-        """The size of an element in memory: the layout's, or the type's rounded up to bytes."""
+        """The bits of an element in memory: from the layout, or the type's width in full bytes."""
         bits = 0 if self.layout is None else self.layout.element_size_in_bits
         return bits or 8 * self.element_type.byte_width
 
     @property
     def byte_size(self) -> int:
-        """The bytes of the elements without padding, with bounded dimensions at their bounds.
+        """The number of bytes of the unpadded elements, with bounded dimensions at their bounds.
 
         Raises:
             ShapeInferenceError: a dimension is unbounded.
@@ -181,7 +181,7 @@ class ArrayShape:
 
     @property
     def padded_byte_size(self) -> int:
-        """The bytes of the buffer, including the padding of the layout and its tiles.
+        """The number of bytes of the buffer, including the padding of the layout and its tiles.
 
         Raises:
             ShapeInferenceError: a dimension is unbounded.
@@ -254,7 +254,7 @@ class ArrayShape:
             size = self.dimensions[dimension]
         except (IndexError, TypeError):
             raise ShapeInferenceError(
-                f"dimension_text: dimension must be one of {self}, got {brief(dimension)}"
+                f"dimension_text: dimension must be a dimension of {self}, got {brief(dimension)}"
             ) from None
         if not self.dynamic_dimensions[dimension]:
             return str(size)
@@ -274,7 +274,7 @@ class ArrayShape:
         return f"{self.element_type.name}[{sizes}]{order}"
 
     def _repr_svg_(self) -> str | None:
-        """Return a picture of the layout, which notebooks show; None without a layout."""
+        """Return an SVG picture of the layout, which notebooks show, or None without a layout."""
         if self.layout is None or not self.is_bounded:
             return None
         picture: Any = extension("builder.layout.drawing", "draw", self)
@@ -381,7 +381,7 @@ _INTERNED_TUPLES: Final = InternTable[TupleShape]()
 
 @cache
 def static(rank: int) -> tuple[bool, ...]:
-    """Return the dynamic_dimensions of a static shape."""
+    """Return the `dynamic_dimensions` of a static shape of this rank: all False."""
     return (False,) * rank
 
 
@@ -391,7 +391,7 @@ def intern_array(
     dynamic_dimensions: tuple[bool, ...] | None = None,
     layout: Layout | None = None,
 ) -> ArrayShape:
-    """Return the interned shape of these parts, which the caller has checked."""
+    """Return the interned array shape with these attributes, which the caller must have checked."""
     if dynamic_dimensions is None:
         dynamic_dimensions = static(len(dimensions))
     key = (element_type, dimensions, dynamic_dimensions, layout)
@@ -458,10 +458,10 @@ class _LayoutFault(NamedTuple):
     """The reason why a layout does not fit a shape.
 
     Attributes:
-        message: the rule that is broken, and the values.
-        part: the name of the `Layout` argument that breaks it.
-        item: the index into that part, if it is a sequence.
-        dimension: the dimension at fault, or None.
+        message: the broken rule, and the values that break it.
+        part: the name of the `Layout` argument that breaks the rule.
+        item: the index of the wrong entry, if that argument is a sequence.
+        dimension: the dimension number that the message is about, or None.
     """
 
     message: str
@@ -506,7 +506,7 @@ def _layout_fault(layout: Layout, shape: ArrayShape) -> _LayoutFault | None:
 
 
 def _buffer_fault(layout: Layout, shape: ArrayShape) -> _LayoutFault | None:
-    """Return the part of the layout that makes the buffer too large, if one does."""
+    """Return the fault of the first part of the layout that makes the buffer too large, or None."""
     form = physical(shape.dimensions, layout)
     if form.size <= MAX_ELEMENTS:
         return None
@@ -643,9 +643,10 @@ def without_layout(shape: Shape) -> Shape:
 def fold(
     shape: Shape, leaf: Callable[[ArrayShape | TokenShape], T], join: Callable[[list[T]], T]
 ) -> T:
-    """Compute a value of a shape: `leaf` for a leaf, `join` for a tuple from its elements' values.
+    """Compute a value from a shape: `leaf` of an array or token, `join` of the values of a tuple.
 
-    Iterative, because tuples may be nested deeper than Python's recursion limit.
+    The argument of `join` is a list with the value of each element. The function is iterative,
+    because tuples may be nested deeper than Python's recursion limit.
     """
     if not isinstance(shape, TupleShape):
         return leaf(shape)
@@ -675,9 +676,9 @@ def element_at(shape: Shape, index: Iterable[int]) -> Shape | None:
 
 
 def nested_text(shape: Shape, leaf_text: Callable[[ArrayShape | TokenShape], str] = str) -> str:
-    """Return the text of a shape, with each leaf formatted by `leaf_text`.
+    """Return the text of a shape, with each array or token formatted by `leaf_text`.
 
-    Iterative, because tuples may be nested deeper than Python's recursion limit.
+    The function is iterative, because tuples may be nested deeper than Python's recursion limit.
     """
     parts: list[str] = []
     stack: list[Shape | str] = [shape]

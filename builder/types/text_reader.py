@@ -65,7 +65,7 @@ class TextReader:
 
     @contextmanager
     def errors_at(self, position: int) -> Iterator[None]:
-        """Convert a ShapeInferenceError of the block to a ShapeTextError at `position`."""
+        """Convert a ShapeInferenceError in the `with` block to a ShapeTextError at `position`."""
         try:
             yield
         except ShapeInferenceError as error:

@@ -67,7 +67,7 @@ def _status_of(error: BaseException, *, with_traceback: bool) -> int:
 
 
 _OPTIONS_FOR: Final = {"to_computation(module, argument_shapes=[...])": "--shape NAME=SHAPE"}
-"""For Python code in the fixes of messages, the command line option to print instead."""
+"""Maps Python code in the fixes of messages to the command line option to print instead."""
 
 
 def _message(error: Exception) -> str:

@@ -41,7 +41,7 @@ def compare(
 
 
 def functions_inlined(computation: XlaComputation) -> XlaComputation:
-    """Return the computation with functions inlined; a call would be compared as one op."""
+    """Return the computation with functions inlined, because a call would be compared as one op."""
     from builder.rewriting.inlining import inline
 
     def body(op: XlaOp, operands: Sequence[XlaOp]) -> XlaOp | None:

@@ -395,7 +395,7 @@ class TestNumbersAsOperands:
     def test_one(self, t: xb.PrimitiveType) -> None:
         x = parameter(t[2])
         if t is xb.pred:
-            with pytest.raises(xb.ConstantError, match="a pred is True or False"):
+            with pytest.raises(xb.ConstantError, match="a pred value is True or False"):
                 xb.eq(x, 1)
             assert xb.eq(x, True).operands[1].shape is xb.pred[2]
         elif t is xb.s2:
@@ -430,7 +430,7 @@ class TestNumbersAsOperands:
         with pytest.raises(xb.ConstantError) as caught:
             xb.eq(parameter(t[2]), True)
         assert str(caught.value) == (
-            f"eq: {t} can't represent the Python number True: a bool is a pred\n"
+            f"eq: {t} can't represent the Python number True: a bool has type pred\n"
             f"  operand {t}[2]\n"
             "fix: write 1 or 0, or convert the pred with xb.convert"
         )

@@ -130,7 +130,11 @@ def test_invalid_meshes() -> None:
             "the numbers from 0 to 1",
             lambda d=devices: xb.Mesh({"a": 2}, d),
         )
-    check(xb.ShapeInferenceError, "axes must be those of mesh 'mesh'", lambda: MESH.sharding("x"))
+    check(
+        xb.ShapeInferenceError,
+        "each axis must be an axis of mesh 'mesh'",
+        lambda: MESH.sharding("x"),
+    )
     check(
         xb.ShapeInferenceError, "got 'data' twice", lambda: MESH.sharding("data", ("model", "data"))
     )
@@ -191,11 +195,11 @@ def test_tilings_that_xla_reads(text: str) -> None:
 
 
 REFUSED = {
-    "{devices=[2,1]0}": "there must be a device for each tile: 2 for [2, 1], got 1",
+    "{devices=[2,1]0}": "there must be one device for each tile: 2 for [2, 1], got 1",
     "{devices=[2,1]<=[1,2]x}": "expected replicated, manual",
     "{devices=[2,2]<=[4]T(0,1)}": "be a permutation of [0], got [0, 1]",
     "{devices=[2,1]0,0}": "devices must be unique, got device 0 twice",
-    "{devices=[2,1]<=[3]}": "there must be a device for each tile: 2 for [2, 1], got 3",
+    "{devices=[2,1]<=[3]}": "there must be one device for each tile: 2 for [2, 1], got 3",
     "{devices=[2,2]<=[2,2]T(1,1)}": "be a permutation of [0, 1], got [1, 1]",
     "{devices=[0,1]<=[0]}": "sizes must be 1 or more",
     "{devices=[]<=[]}": "sizes must be 1 or more",
@@ -204,7 +208,7 @@ REFUSED = {
     "{devices=[9999999999,1]<=[9999999999]}": "product of 16777216 at most",
     "{devices=[2,1,2]<=[4] last_tile_dims={maximal}}": "replicated, manual or unreduced",
     "{devices=[2,1,2]<=[4] last_tile_dims={}}": "replicated, manual or unreduced",
-    "{devices=[2]<=[2] last_tile_dims={manual, manual}}": "more subgroups than sizes in [2]",
+    "{devices=[2]<=[2] last_tile_dims={manual, manual}}": "more entries than devices=[2]",
     "{last_tile_dim_replicate}": "must follow devices=[...]",
     "{replicated manual}": "two kinds, got replicated and manual",
     "{devices=[2,1]<=[2] device=0}": "expected replicated",  # XLA's parser aborts on it
@@ -233,7 +237,7 @@ def test_malformed_tilings(text: str) -> None:
 def test_not_the_tiling_of_one_array() -> None:
     refused(xb.OperandError, "parse_tiling: expected", lambda: xb.parse_tiling(3))
     two = "{{replicated}, {manual}}"
-    refused(xb.ShapeInferenceError, "got that of a tuple", lambda: xb.parse_tiling(two))
+    refused(xb.ShapeInferenceError, "got the tiling of a tuple", lambda: xb.parse_tiling(two))
     fits = xb.parse_tiling(ROWS).shard_shape
     refused(xb.ShapeInferenceError, "of rank 2, for f32[8]", lambda: fits("f32[8]"))
     refused(xb.ShapeInferenceError, "must be the shape of an array", lambda: fits("(f32[8])"))
@@ -353,7 +357,7 @@ def test_the_sharding_of_an_op_is_assigned() -> None:
 
     refused(xb.OperandError, "sharding: sharding must be the text", lambda: assign(3))
     long = MESH.sharding(None, None, None)
-    refused(xb.ShapeInferenceError, "got 3, in #sdy.sharding", lambda: assign(long))
+    refused(xb.ShapeInferenceError, "got 3 entries, in #sdy.sharding", lambda: assign(long))
     b.build(x)
     refused(xb.BuilderError, "sharding: builder 'computation' was already", lambda: assign(ROWS))
 
@@ -492,7 +496,7 @@ def test_two_meshes_need_two_names() -> None:
     other = {"data": 8}
     message = refused(
         xb.BuilderError,
-        "with_sharding: mesh 'mesh' must equal that of builder 'both'",
+        "with_sharding: mesh 'mesh' must equal the mesh in builder 'both'",
         lambda: xb.with_sharding(x, xb.Mesh(other).sharding("data")),
     )
     assert str(MESH) in message

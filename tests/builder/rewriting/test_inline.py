@@ -142,7 +142,7 @@ def test_meshes_are_copied(b: xb.XlaBuilder) -> None:
     xb.inline(c, x)
     b.annotations = Annotations(meshes={"mesh": {"mesh": '#sdy.mesh<["x"=4]>'}})
     message = (
-        r"inline: mesh 'mesh' of 'inside' must equal that of builder 'main', got\n"
+        r"inline: mesh 'mesh' of 'inside' must equal the mesh in builder 'main', got\n"
         r'  #sdy.mesh<\["x"=4\]>\n  #sdy.mesh<\["x"=2\]>\nfix: '
     )
     with pytest.raises(xb.BuilderError, match=message):

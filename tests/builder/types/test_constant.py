@@ -51,7 +51,9 @@ class TestArrayOfEveryType:
         b = xb.XlaBuilder()
         assert b.constant(some_values(t), t).shape is t[2, 3]
         other = xb.f32 if t is not xb.f32 else xb.f64
-        with pytest.raises(xb.ConstantError, match=f"that of the array, {t}, got {other}"):
+        with pytest.raises(
+            xb.ConstantError, match=f"the element type of the array, {t}, got {other}"
+        ):
             b.constant(some_values(t), other)
 
 
@@ -265,11 +267,11 @@ class TestPythonNumbers:
     @pytest.mark.parametrize(
         ("value", "message"),
         [
-            (1.0, "it is a float, and the type is an integer type\nfix: write 1"),
-            (1.5, "it is a float, and the type is an integer type\nfix: write an integer"),
-            (float("nan"), "it is a float"),
-            (True, "a bool is a pred\nfix: write 1 or 0"),
-            (1j, "it is complex, and the type is not"),
+            (1.0, "the number is a float, and the type is an integer type\nfix: write 1"),
+            (1.5, "the number is a float, and the type is an integer type\nfix: write an integer"),
+            (float("nan"), "the number is a float"),
+            (True, "a bool has type pred\nfix: write 1 or 0"),
+            (1j, "the number is complex, and the type is not"),
         ],
     )
     def test_integer_types_refuse(self, t: xb.PrimitiveType, value: Any, message: str) -> None:
@@ -307,7 +309,9 @@ class TestPythonNumbers:
     ) -> None:
         b = xb.XlaBuilder()
         b.constant(first_missing - 1, t)
-        with pytest.raises(xb.ConstantError, match="the nearest number that it represents is"):
+        with pytest.raises(
+            xb.ConstantError, match="the nearest number that the type represents is"
+        ):
             b.constant(first_missing, t)
 
     @pytest.mark.parametrize("t", FLOATS, ids=str)
@@ -336,7 +340,7 @@ class TestPythonNumbers:
                 "-nan", "nan"
             )
         else:
-            with pytest.raises(xb.ConstantError, match=r"no such infinity|no NaN|no negative"):
+            with pytest.raises(xb.ConstantError, match=r"have this infinity|no NaN|no negative"):
                 b.constant(value, t)
 
     @pytest.mark.parametrize(
@@ -375,7 +379,7 @@ class TestPythonNumbers:
         assert b.constant(True).shape is xb.pred[()]
         assert b.constant(False, xb.pred).attributes["value"][()] == np.False_
         for value in (1, 0, 1.0):
-            with pytest.raises(xb.ConstantError, match="a pred is True or False"):
+            with pytest.raises(xb.ConstantError, match="a pred value is True or False"):
                 b.constant(value, xb.pred)
 
     @pytest.mark.parametrize(("t", "part"), [(xb.c64, np.float32), (xb.c128, np.float64)])

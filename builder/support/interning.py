@@ -15,14 +15,14 @@ from weakref import ref
 T = TypeVar("T")
 
 LATEST: Final = 8192
-"""The number of objects that one table keeps alive."""
+"""The number of most recently added objects that one table keeps alive."""
 
 
 class InternTable(Generic[T]):
     """Maps each key to its only object; entries of freed objects are removed later.
 
     Args:
-        latest: the number of most recently used objects that the table keeps alive.
+        latest: the number of most recently added objects that the table keeps alive.
     """
 
     __slots__ = ("_latest", "_lock", "_references", "_swept_at")

@@ -102,11 +102,11 @@ class Layout:
         minor_to_major: the dimension numbers, the fastest varying first; a permutation.
         tiles: `Tile` objects or their sizes, each applied to the result of the previous one.
         padded_dimensions: the padded sizes by dimension number, or None without padding. XLA no
-            longer has this field: byte sizes can be computed, but programs can't be compiled.
+            longer has this field: XLA can't compile such a shape, but its byte size is known.
         padding_value: the value of padding elements, including those of tiles.
         element_size_in_bits: the size of an element; 0 for the type's size rounded up to bytes.
         memory_space: the number of the memory space; 0 is the device's main memory.
-        tail_padding_alignment_in_elements: the size of the padded buffer is a multiple of this.
+        tail_padding_alignment_in_elements: pad the buffer to a multiple of this many elements.
 
     Raises:
         ShapeInferenceError: minor_to_major is not a permutation of 0 .. rank-1, the number of

@@ -15,7 +15,7 @@ Places = dict[str, list[int]]
 """Maps the name of each `Layout` argument to positions in the text.
 
 An argument has one position, but tiles and padded dimensions have one position for each entry. The
-position of "minor_to_major" is that of the "{"."""
+position of "minor_to_major" is the position of the "{"."""
 
 
 def parse_layout(text: str) -> Layout:

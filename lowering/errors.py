@@ -1,4 +1,4 @@
-"""The errors that `lowering` raises, below `builder.XlaError`.
+"""The errors that `lowering` raises: subclasses of `builder.XlaError`.
 
 A message has the rule that was violated, the actual values, and the fix, in a line or two.
 `detail` has the original report of MLIR or XLA.
@@ -14,14 +14,14 @@ from builder.errors import XlaError
 
 
 class _DetailedError(XlaError):
-    """An error with the report of the library underneath.
+    """An error that carries the original report of MLIR, XLA or a compiler.
 
     Attributes:
-        detail: the report, possibly long; empty if there was none.
+        detail: the report, possibly long; empty if there is no report.
     """
 
     _op: ClassVar[str | None] = None
-    """The default of `op`: the function of `lowering` that raises such errors."""
+    """The default of the attribute `op`: the function of `lowering` that raises this error."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class _DetailedError(XlaError):
 
 
 class LoweringError(_DetailedError, ValueError):
-    """StableHLO can't express a computation, or a computation can't express StableHLO.
+    """StableHLO can't express a computation, or a StableHLO module can't be imported as one.
 
-    `op` is the opcode of the unsupported op, or "lower" if it is not a single op.
+    `op` is the opcode of the unsupported op, or "lower" if the error is not about a single op.
     """
 
     _op = "lower"
@@ -93,14 +93,14 @@ class VersionError(_DetailedError, ValueError):
 class ArgumentError(_DetailedError, TypeError, ValueError):
     """The arguments of a compiled computation do not match its parameters.
 
-    It is a TypeError and a ValueError, as Python raises the first for a wrong number of arguments
-    and the second for a wrong value. `op` is the name of the computation, and `shapes` has the
-    shapes of its parameters by name.
+    An ArgumentError is a TypeError and a ValueError: Python raises a TypeError for a wrong number
+    of arguments and a ValueError for a wrong value. `op` is the name of the computation, and
+    `shapes` has the shapes of its parameters by name.
 
     Attributes:
         computation: the name of the computation.
-        argument: the number of the wrong argument, or None.
-        name: the name of its parameter, or None.
+        argument: the number of the wrong argument; None if the error is not about one argument.
+        name: the name of the wrong argument's parameter, or None.
     """
 
     def __init__(
@@ -145,6 +145,6 @@ _FILE_AND_LINE: Final = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):\d+')
 
 
 def recorded_at(location: object) -> str:
-    """Return where an operation with this MLIR location was recorded, for messages; or ""."""
+    """Return ", recorded at FILE:LINE," for an MLIR location; "" if it has no file."""
     match = _FILE_AND_LINE.search(str(location))
     return f", recorded at {match[1]}:{match[2]}," if match else ""

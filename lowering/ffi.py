@@ -35,19 +35,21 @@ if TYPE_CHECKING:
 
 _LOCK: Final = threading.Lock()
 _LOADED: Final[dict[str, ctypes.CDLL]] = {}
-"""The loaded libraries by identity; each is loaded once."""
+"""The loaded libraries by `SharedLibrary.identity`; a library is loaded only once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FfiFunction:
-    """A function of a library, which computations call.
+    """A C or C++ function that `lowering.ffi.build` registered; a call of it records a custom call.
 
     Attributes:
-        name: its name in the source, or the name in the mapping `targets`.
-        target: the name that it is registered under: the `target_name` of `xb.custom_call`, which
-            takes more arguments (side effects, aliases, layouts), and of ``jax.ffi.ffi_call``.
-        platform: "cpu" or "gpu".
-        api: "typed" or "untyped".
+        name: the function's name in the source, or its target name if `targets` was a mapping.
+        target: the name that XLA has registered the function under. Pass it as `target_name` to
+            `xb.custom_call`, which takes more arguments (side effects, aliases, layouts), or to
+            ``jax.ffi.ffi_call``.
+        platform: the platform of the function: "cpu" or "gpu".
+        api: "typed" for a handler of XLA's FFI, "untyped" for a function
+            ``void f(void* out, const void** in)``.
 
     Example:
         >>> import builder as xb, lowering, numpy as np
@@ -78,22 +80,22 @@ class FfiFunction:
         """Record a call of the function.
 
         Args:
-            operands: an op, or any number of them; without operands, the builder.
+            operands: an op, or a sequence of ops; for a call without operands, the builder.
             shape: the shape of the result, a tuple for several results.
-            attributes: the handler's attributes by name, of exactly its types: an int is an
-                int64_t, a float a double, ``numpy.float32(2.5)`` a float; bools, strings, lists of
-                numbers, NumPy arrays of rank 1 and mappings are supported too (see
-                `xb.custom_call`).
+            attributes: the attributes of a typed handler, by name. The types must be exactly those
+                that the handler declares: an int becomes an int64_t, a float a double,
+                ``numpy.float32(2.5)`` a float. Bools, strings, lists of numbers, NumPy arrays of
+                rank 1 and mappings are supported too (see `xb.custom_call`).
 
         Returns:
-            A value of that shape.
+            The op of the call, of shape `shape`.
 
         Raises:
             OperandError, ShapeInferenceError: as for `xb.custom_call`.
         """
         if self.api == "untyped" and attributes:
             rule = f"an untyped function takes no attributes, got {', '.join(attributes)}"
-            fix = "pass them as operands, or make it a handler of XLA's FFI"
+            fix = "pass these values as operands, or write the function as a handler of XLA's FFI"
             raise error_of(OperandError, self.name, rule, fix)
         more: dict[str, Any] = {"attributes": attributes} if self.api == "typed" else {}
         if isinstance(operands, xb.XlaBuilder):
@@ -105,11 +107,11 @@ class FfiFunction:
 
 
 class FfiLibrary:
-    """A library that was built; its functions are attributes (`library.scale`).
+    """A library built by `lowering.ffi.build`; its functions are attributes (`library.scale`).
 
     Attributes:
         functions: the functions by name.
-        path: the shared library.
+        path: the path of the shared library.
     """
 
     def __init__(self, functions: Mapping[str, FfiFunction], path: str) -> None:
@@ -149,9 +151,10 @@ def build(
 
     For tests, notebooks and small extensions. Handlers of XLA's FFI are defined in C++ by
     ``XLA_FFI_DEFINE_HANDLER_SYMBOL`` of ``xla/ffi/api/ffi.h``, in C as ``XLA_FFI_Error*
-    name(XLA_FFI_CallFrame*)`` of ``xla/ffi/api/c_api.h``. Both headers come with jaxlib, and need
-    no flag. A handler that fails returns an error (``ffi::Error``), which a call of the program
-    raises as an ExecutionError. A C++ exception that leaves a handler ends the process.
+    name(XLA_FFI_CallFrame*)`` of ``xla/ffi/api/c_api.h``. Both headers come with jaxlib,
+    and their folder is on the include path. A handler that fails returns an error
+    (``ffi::Error``), which a call of the program raises as an ExecutionError. A C++ exception that
+    leaves a handler ends the process.
 
     Libraries are cached in a folder that processes share, so that a source is compiled once. If
     the source, or a file that it includes, has changed, it is compiled again. Computations that
@@ -159,21 +162,24 @@ def build(
 
     Args:
         source: the text, or the path of a file (.c, .cc, .cpp, .cxx, .cu).
-        targets: the functions to register. None for all that the source defines; a name, or
-            several; or a mapping from target names to names in the source. A mapping registers
-            functions under exactly these names, for modules in files; they can't be built again
-            from another source in the same process. Otherwise a function is registered under its
-            name and a hash.
-        platform: the platform of the functions: "cpu" or "gpu". On a GPU they get memory of the
-            device; `compiler="nvcc"` compiles kernels, with ``-Xcompiler -fPIC`` among the flags.
+        targets: the functions to register: None for all functions that the source defines; the
+            name of one function, or a sequence of names; or a mapping from target names to names in
+            the source. Without a mapping, a function is registered under its name and a hash of the
+            source. A mapping registers functions under exactly its target names, for modules in
+            files that call these names; a target name can't be registered again for another source
+            in the same process.
+        platform: the platform of the functions: "cpu" or "gpu". Functions for a GPU receive
+            pointers to GPU memory; to compile kernels, pass `compiler="nvcc"`, and
+            ``-Xcompiler -fPIC`` among the flags.
         api: "typed" for handlers of XLA's FFI, "untyped" for the form in Operation Semantics,
             ``void f(void* out, const void** in)``.
         flags: flags for the compiler, such as "-O0" or "-lz". They are appended to
             ``-std=c++17 -O2 -shared -fPIC -pthread``.
-        compiler: the name or path of the compiler; None for the value of CXX (CC for C) in the
-            environment, or g++, c++ or clang++ (gcc, cc or clang).
-        language: "c" or "c++"; None for the language of the suffix, and C++ for source text.
-        folder: the folder of libraries; None for xlabuilder/ffi in XDG_CACHE_HOME, or ~/.cache.
+        compiler: the name or path of the compiler; None for the value of the environment variable
+            CXX, else the first of g++, c++ and clang++ that exists (for C: CC; gcc, cc, clang).
+        language: "c" or "c++"; None for the language of the file's suffix, or C++ for source text.
+        folder: the folder where libraries are cached; None for xlabuilder/ffi in the folder
+            XDG_CACHE_HOME, or ~/.cache if that variable is not set.
 
     Returns:
         An FfiLibrary.
@@ -181,8 +187,8 @@ def build(
     Raises:
         CompileError: there is no compiler, it refuses the source, the library can't be loaded, or
             the folder can't be used.
-        OperandError: the library has no such function, another function has a target name already,
-            or an argument has the wrong type.
+        OperandError: the library has no function of a name in `targets`, another function already
+            has a target name in `targets`, or an argument is invalid.
 
     Example:
         >>> import builder as xb, lowering, numpy as np
@@ -226,7 +232,7 @@ def build(
 
 
 def _requested(targets: Any) -> Sequence[str] | Mapping[str, str] | None:
-    """Return the argument `targets` of `build`, a name as a list; refuse invalid targets."""
+    """Check the argument `targets` of `build`; return a single name as a list."""
     if targets is None:
         return None
     if isinstance(targets, str):
@@ -238,8 +244,8 @@ def _requested(targets: Any) -> Sequence[str] | Mapping[str, str] | None:
         names = list(targets)
     if not names or not all(isinstance(n, str) and n.isprintable() and n for n in names):
         raise operand_error(
-            f"targets must be names of functions, or a mapping from target names to them, "
-            f"got {brief(targets)}"
+            f"targets must be names of functions, or a mapping from target names to names of "
+            f"functions, got {brief(targets)}"
         )
     checked: Sequence[str] | Mapping[str, str] = targets
     return checked
@@ -252,10 +258,14 @@ def _load(built: SharedLibrary) -> ctypes.CDLL:
             library = ctypes.CDLL(str(built.path))
         except OSError as error:
             reason = str(error).removeprefix(f"{built.path}: ")
-            fix = "allow programs to run from that folder, or pass another one: folder=..."
+            fix = (
+                "allow that folder to contain executable files, or pass another folder: folder=..."
+            )
             undefined = re.search(r"undefined symbol: (\S+)", reason)
             if undefined is not None:
-                fix = f"define {undefined[1]}, or name the library that does: flags=['-l...']"
+                fix = (
+                    f"define {undefined[1]}, or link the library that defines it: flags=['-lNAME']"
+                )
             message = f"the built library can't be loaded: {reason}"
             raise compile_error(message, fix, detail=str(error)) from None
         _LOADED[built.identity] = library
@@ -270,8 +280,8 @@ def _register(target: str, function: Any, platform: str, api: str) -> None:
             raise
         raise operand_error(
             f"the target name {brief(target)} belongs to another source on {platform} already, and "
-            f"XLA can't unregister it",
-            "pass names instead of a mapping: they are registered with a hash of the source; or "
+            f"XLA can't unregister a target",
+            "pass targets as a list of names, which are registered with a hash of the source; or "
             "pass another target name; or restart the process",
         ) from None
 
@@ -306,13 +316,13 @@ _OTHER_API: Final = {"typed": "untyped", "untyped": "typed"}
 
 
 def _definitions(code: NativeSource, api: str) -> list[str]:
-    """Return the names of the functions that a source seems to define."""
+    """Return the names of the functions of the form `api` that a source seems to define."""
     matches = _DEFINITIONS[api].findall(_NOT_CODE.sub(" ", code.text))
     return list(dict.fromkeys("".join(groups) for groups in matches))
 
 
 def _defined_functions(library: ctypes.CDLL, code: NativeSource, api: str) -> list[str]:
-    """Return the functions of a library that its source defines for custom calls."""
+    """Return the custom-call functions that the source defines and the library exports."""
     defined = _definitions(code, api)
     names = [name for name in defined if hasattr(library, name)]
     if names:
@@ -321,21 +331,23 @@ def _defined_functions(library: ctypes.CDLL, code: NativeSource, api: str) -> li
         message = f"the source defines {', '.join(defined)}, which the library does not export"
         raise operand_error(message, _export_fix(code))
     other = _OTHER_API[api]
-    fix = f"{_DEFINE_FIX[api]}; or pass targets=[...] if a macro defines it"
+    fix = f"{_DEFINE_FIX[api]}; or pass targets=[...] if a macro defines the function"
     if any(hasattr(library, name) for name in _definitions(code, other)):
-        fix = f"pass api={other!r} for these functions"
+        fix = f"pass api={other!r}, because the source defines {other} functions"
     kind = "handler" if api == "typed" else "function"
-    raise operand_error(f"no {kind} is found in the source", fix)
+    raise operand_error(f"no {api} {kind} is found in the source", fix)
 
 
 def _export_fix(code: NativeSource) -> str:
     if code.language == "c":
-        return "remove `static`"
-    return "write extern \"C\" before it, remove `static`, or give language='c' if it is C"
+        return "remove `static` from the function"
+    return (
+        "write extern \"C\" before the function, remove `static`, or pass language='c' for C source"
+    )
 
 
 def _check_symbol(library: ctypes.CDLL, symbol: str, code: NativeSource, api: str) -> None:
-    """Refuse a function that the library does not have, or defines for the other API.
+    """Refuse a function that the library does not export, or that has the form of the other API.
 
     XLA calls a handler when it is registered, and crashes if the function is not a handler.
     """
@@ -343,7 +355,7 @@ def _check_symbol(library: ctypes.CDLL, symbol: str, code: NativeSource, api: st
         other = _OTHER_API[api]
         if symbol in _definitions(code, other) and symbol not in _definitions(code, api):
             raise operand_error(
-                f"the function {symbol} is {other} in the source", f"pass api={other!r}"
+                f"api is {api!r}, but the source defines {symbol} as {other}", f"pass api={other!r}"
             )
         return
     exported = [name for name in _definitions(code, api) if hasattr(library, name)]

@@ -33,9 +33,9 @@ _SUFFIXES: Final = {
 @click.option(
     "--target",
     metavar="VERSION|12w|4w|current|minimum",
-    help="The StableHLO version of a portable artifact, such as 1.9.0; that version and "
-    "later ones read it. 12w and 4w: the version that releases of the last 12 or 4 weeks read. "
-    "The default is 12w, or the first version after it that can express the program.",
+    help="The StableHLO version of a portable artifact, such as 1.9.0: StableHLO of this version "
+    "or later reads the file. 12w or 4w: the version that all StableHLO releases of the last 12 or "
+    "4 weeks read. The default is 12w, or the first later version that can express the program.",
 )
 @click.option(
     "--format",

@@ -1,4 +1,4 @@
-"""List the calls and transfers of a program, which exchange data with other code."""
+"""List the operations of a program that call other code or transfer data."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ TRANSFERS: Final = ("infeed", "outfeed", "send", "recv")
 
 @dataclass(frozen=True, slots=True)
 class External:
-    """A group of equal calls or transfers of a program.
+    """A group of operations of a program with the same opcode and target: calls or transfers.
 
     Attributes:
         operation: "python_call", "custom_call" or one of `TRANSFERS`.
         target: the name of the called function, or the other end of a transfer: "host" or
             "device".
-        outside_xla: whether the operation calls code outside XLA.
-        count: the number of these operations, in all computations.
+        outside_xla: whether the operations call code outside XLA.
+        count: the number of operations in the group, from all computations.
     """
 
     operation: str
@@ -71,7 +71,7 @@ _IN_TEXT: Final = re.compile(
     rf"|stablehlo\.({'|'.join(TRANSFERS)})\b"
 )
 _END: Final = " : ("
-"""The text between the attributes of an operation and its type."""
+"""The text that ends the attributes of an operation; its type follows."""
 
 
 def in_text(text: str) -> list[External]:
@@ -102,7 +102,7 @@ def _transfer(name: str, is_host_transfer: bool) -> tuple[str, str]:
 
 
 def _counted(found: Iterable[tuple[str, str]]) -> list[External]:
-    """Return one `External` for equal entries, with calls of code outside XLA first."""
+    """Count equal (opcode, target) pairs; return calls of code outside XLA first."""
     from lowering.host.custom_calls import is_reserved_target
 
     rows = []

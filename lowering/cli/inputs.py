@@ -60,7 +60,7 @@ _DEVICE: Final = click.option(
 
 
 def arguments_of(computation: XlaComputation, inputs: Sequence[str], seed: int | None) -> list[Any]:
-    """Return a NumPy array for each parameter, nested in tuples; None for a token.
+    """Return the argument of each parameter: a NumPy array, None for a token, or a nested tuple.
 
     Raises:
         FailedError: an array is missing, or a file is invalid.
@@ -85,7 +85,7 @@ def arguments_of(computation: XlaComputation, inputs: Sequence[str], seed: int |
         listed = ", ".join(f"{name}: {shape}" for name, shape in missing.items())
         raise FailedError(
             f"arrays are missing for {listed}\n"
-            f"fix: --input {next(iter(missing))}=FILE.npy, or --random SEED"
+            f"fix: pass --input {next(iter(missing))}=FILE.npy, or --random SEED"
         )
     if missing:
         import numpy as np
@@ -162,7 +162,7 @@ def _read(inputs: Sequence[str], shapes: dict[str, ArrayShape]) -> dict[str, Any
 
 
 def _array(text: str, name: str) -> Any:
-    """Return the array of parameter `name` from the file of `text`: FILE or FILE:KEY."""
+    """Return the array of parameter `name`; `text` is FILE or FILE:KEY."""
     from pathlib import Path
 
     file, colon, key = text.rpartition(":")
@@ -171,7 +171,7 @@ def _array(text: str, name: str) -> Any:
     arrays = _file_arrays(file)
     if not isinstance(arrays, dict):
         if key:
-            raise FailedError(f"{file}: has one array without a name, got {key!r}")
+            raise FailedError(f"{file}: has one array without a name, got the key {key!r}")
         return arrays
     listed = ", ".join(arrays) or "none"
     if key and key not in arrays:
@@ -214,7 +214,7 @@ def _as_type(array: Any, shape: ArrayShape, name: str, file: str) -> Any:
     dtype = shape.element_type.dtype
     if array.dtype.itemsize != dtype.itemsize:
         raise FailedError(
-            f"{file}: {name} is {shape}, with {dtype.itemsize} bytes per element, got "
-            f"{array.dtype.itemsize}"
+            f"{file}: parameter {name} is {shape}, with {dtype.itemsize} bytes per element, got "
+            f"an array with {array.dtype.itemsize}"
         )
     return array.view(dtype)

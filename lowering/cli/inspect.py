@@ -124,7 +124,7 @@ def _size_text(shape: Shape) -> str:
 
 
 def _unimported_summary(program: Program, error: XlaError) -> dict[str, Any] | None:
-    """Return a summary of StableHLO that can't be imported; None for other or damaged files."""
+    """Return a summary of StableHLO that can't be imported; None for HLO or a damaged file."""
     reason = str(error).splitlines()[0].removeprefix("stats: ").removeprefix("to_computation: ")
     if program.is_hlo:
         return None
@@ -161,7 +161,7 @@ def _unimported_summary(program: Program, error: XlaError) -> dict[str, Any] | N
 
 
 _FOREIGN: Final = re.compile(r"quantized types|unregistered dialect|Dialect .* not found")
-"""Matches MLIR errors for modules that may be valid in other programs."""
+"""Matches MLIR's errors for types and dialects that jaxlib does not support."""
 
 _OPERATION: Final = re.compile(r'^\s*(?:%\S+ = )?"?((?:stablehlo|chlo)\.\w+)', re.MULTILINE)
 

@@ -57,7 +57,7 @@ def _row(info: OpInfo) -> dict[str, Any]:
 
 
 def _element_types(info: OpInfo) -> dict[str, str]:
-    """Return the element types that the schema allows, by argument of the function."""
+    """Return the element types that the schema allows, as text by parameter name."""
     parameters = python_inspect.signature(info.function).parameters
     types = info.schema.element_types
     return {name: allowed.text for name, allowed in types.items() if name in parameters}
@@ -72,7 +72,7 @@ def _print_all(infos: list[OpInfo]) -> None:
     show(
         table([(column, "left") for column in columns], rows),
         "",
-        f"{len(rows)} operations; `xlabuilder ops NAME` shows one",
+        f"{len(rows)} operations; `xlabuilder ops NAME` documents one",
     )
 
 
@@ -110,7 +110,7 @@ def _named(name: str, operations: dict[str, OpInfo]) -> list[OpInfo]:
         + (
             f"fix: use a similar name: {listed}"
             if listed
-            else "fix: list all with `xlabuilder ops`"
+            else "fix: list all operations with `xlabuilder ops`"
         )
     )
 

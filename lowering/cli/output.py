@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 _DEFAULT_WIDTH: Final = 160
-"""The width of tables in files and pipes, if COLUMNS is not set."""
+"""The width of tables, in characters, in files and pipes, if COLUMNS is not set."""
 
 
 def show(*parts: Any) -> None:
@@ -48,8 +48,8 @@ def table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[object]]) 
     """Return a table for `show`.
 
     Args:
-        columns: the headings, and "left" or "right".
-        rows: the cells.
+        columns: the heading of each column, and its alignment: "left" or "right".
+        rows: the cells of each row.
     """
     from builder.inspection.rendering import Column, rich_table
 

@@ -30,8 +30,8 @@ shape_option: Final = click.option(
 
 
 def shape_fix(name: str, shape: object) -> str:
-    """Return the fix for a parameter with dynamic sizes."""
-    return f"fix: --shape {name}={str(shape).replace('?', '8')}, with the intended sizes"
+    """Return the fix line of a message about a parameter with dynamic sizes."""
+    return f"fix: pass --shape {name}={str(shape).replace('?', '8')}, with the intended sizes"
 
 
 HLO_TEXT: Final = "HLO text"
@@ -43,15 +43,15 @@ EXPORTED: Final = "jax.export"
 
 
 class Program(NamedTuple):
-    """The content of a file.
+    """A program in a file: the file's content and kind.
 
     Attributes:
-        name: the file, or "<stdin>".
+        name: the path of the file, or "<stdin>".
         data: the content of the file.
-        kind: the kind of file, for output.
-        producer: the name of the program that wrote the file, if the file has it, or None.
-        version: the StableHLO version of a portable artifact, or None.
-        shapes: the values of `--shape`.
+        kind: the kind of file, for output, such as "HLO text".
+        producer: the name of the program that wrote the file; None if the file does not have it.
+        version: the StableHLO version of a portable artifact; None for other files.
+        shapes: the values of the option `--shape`.
     """
 
     name: str
@@ -137,7 +137,7 @@ def opened(file: str, shapes: Sequence[str] = ()) -> Program:
         version = module_reader.artifact_version(code)
         kind = BYTECODE if version is None else ARTIFACT
         if embedded is not None:
-            kind = f"{EXPORTED}, around a {kind}"
+            kind = f"{EXPORTED}, with a {kind}"
     elif hlo.is_hlo(data):
         kind = HLO_PROTO if hlo_conversion.is_hlo_proto(data) else HLO_TEXT
     else:
@@ -150,7 +150,7 @@ _PRODUCER: Final = re.compile(rb"ML\xefR[^\0]([^\0]{0,4096})\0", re.DOTALL)
 
 
 def _argument_shapes(module: StablehloModule, options: Sequence[str]) -> list[Any] | None:
-    """Return the shape of each parameter, as replaced by `--shape`; None without `--shape`."""
+    """Return the shapes of all parameters, some set by `--shape`; None if the option is absent."""
     if not options:
         return None
     from builder.types.shape import parse_shape

@@ -42,7 +42,8 @@ def _check_output(_: click.Context, __: click.Parameter, path: str | None) -> st
     "--output",
     metavar="OUT.npz",
     type=click.Path(dir_okay=False),
-    help='Write the results to a file: "result", or "result[0][1]" for elements of a tuple.',
+    help='Write the results to a file, as the array "result", or "result[0][1]" and so on for the '
+    "elements of a tuple.",
     callback=_check_output,
 )
 @json_option
@@ -85,7 +86,7 @@ def run(
 
 
 def _placed(computation: XlaComputation, arguments: list[Any], program: Executable) -> list[Any]:
-    """Return the arguments, transferred to the device except donated and dynamic arguments."""
+    """Transfer the arguments to the device, except those donated or of dynamic shape."""
     import jax
 
     from lowering.pjrt.placement import device_put
@@ -170,7 +171,7 @@ def _lines(figures: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _by_name(result: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the arrays of a result by their index, without tokens."""
+    """Return the arrays of a result, without tokens, by name: "result" or "result[0][1]"."""
     import jax
     import numpy as np
 
@@ -237,7 +238,7 @@ def _short(value: Any) -> str:
 
 
 def _write(path: str, results: dict[str, Any]) -> list[str]:
-    """Write the results to a file; return lines to print about the file."""
+    """Write the results to an .npz file; return lines to print: its size, how types are stored."""
     import numpy as np
 
     from builder.inspection.rendering import bytes_text
@@ -254,7 +255,7 @@ def _write(path: str, results: dict[str, Any]) -> list[str]:
     np.savez(buffer, **stored)
     write_atomically(path, [buffer.getvalue()])
     return [f"{path}: {bytes_text(buffer.tell())}"] + [
-        f"{pt.from_dtype(dtype).name} is stored as V{dtype.itemsize}, its bytes: "
+        f"{pt.from_dtype(dtype).name} is stored as raw bytes (V{dtype.itemsize}); restore it by "
         f"array.view(ml_dtypes.{dtype.name})"
         for dtype in dict.fromkeys(raw.values())
     ]

@@ -70,11 +70,11 @@ _MARK: Final = re.compile(r"xlabuilder-failure-(\d+)-(\d+)")
 
 
 class _FailureError(Exception):
-    """Raised to XLA in place of a function's exception; the text has the exception's number."""
+    """Replaces the exception of a Python function; the text is the number of that exception."""
 
 
 def guarded(function: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
-    """Return a function for XLA to call, whose exceptions `raise_failure` raises again."""
+    """Wrap a Python function for XLA: store an exception, which `raise_failure` raises again."""
 
     def call(*arguments: Any) -> tuple[Any, ...]:
         try:
@@ -90,15 +90,19 @@ def guarded(function: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any
 
 
 _MAX_WAIT: Final = 30.0
-"""XLA ends a process in which one device waits for another for 60 seconds."""
+"""The maximum number of seconds that a device waits for the host while others may wait for it.
+
+XLA ends a process in which one device waits for another for 60 seconds.
+"""
 
 
 class WaitTimes:
     """How long each device has waited for the host, while other devices may be waiting for it.
 
-    A device that calls no function may be waiting for the others in a collective operation. So for
-    each pair of devices, the time that the first has waited since the latest function of the second
-    ended is counted and limited. A run on one device has no limit.
+    A device that calls no Python function may be waiting for the other devices in a collective
+    operation. So for each pair of devices A and B, this class adds up how long A has waited for the
+    host since the last Python function of B ended. `left` limits these times to `_MAX_WAIT`
+    seconds. A run on one device has no limit.
     """
 
     def __init__(self) -> None:
@@ -108,13 +112,13 @@ class WaitTimes:
         self.waited: dict[tuple[Any, Any], float] = {}
 
     def left(self, device: Any) -> float:
-        """Return for how many more seconds a device may wait."""
+        """Return how many more seconds a device may wait for the host."""
         with self.lock:
             spent = [seconds for (first, _), seconds in self.waited.items() if first == device]
         return max(_MAX_WAIT - max(spent, default=0.0), 0.0)
 
     def add(self, device: Any, seconds: float, devices: Sequence[Any]) -> None:
-        """Record that a function of `device`, one of `devices`, ended after waiting `seconds`."""
+        """Record that a Python function of `device` waited `seconds` for the host and has ended."""
         now = time.monotonic()
         with self.lock:
             for other in devices:
@@ -133,15 +137,15 @@ class WaitTimes:
 
 
 class SharedFailure:
-    """The first failure in a run on several devices, and the times that the devices waited.
+    """The first exception of a Python function in a run on several devices.
 
-    A failing function can't raise in such a run: the other devices would wait for its device in the
-    next collective operation, and XLA would end the process. So the function returns zeros, and so
-    do all functions that are called afterwards, until the program has ended.
+    A Python function can't raise in such a run: the other devices would wait for its device in the
+    next collective operation, and XLA would end the process. Instead, the function that fails and
+    all functions called after it return zeros until the program has ended.
 
     Attributes:
         error: the exception; None before a failure.
-        waits: how long the devices have waited for values that they read.
+        waits: how long the devices have waited for values from the host.
     """
 
     def __init__(self) -> None:
@@ -152,9 +156,9 @@ class SharedFailure:
         self.waits = WaitTimes()
 
     def raised_by(self, run: Callable[[], R]) -> R:
-        """Call `run`, which waits until the program ends; return its result or raise the failure.
+        """Call `run`, which waits until the program ends; return its result or raise `error`.
 
-        There is one run at a time, so the failure belongs to this run.
+        Runs do not overlap, so `error` belongs to this run.
         """
         with self.running:
             try:
@@ -172,7 +176,10 @@ class SharedFailure:
 
 
 _MAX_CALLS: Final = 100_000
-"""The maximum number of calls after a failure: more indicate a loop that zeros never end."""
+"""The maximum number of calls after a failure.
+
+After a failure functions return zeros, with which a loop of the program may never end.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -201,7 +208,7 @@ class SharedCallback:
         with failure.lock:
             failure.calls += 1
             if failure.calls > _MAX_CALLS:
-                raise _FailureError("a loop does not end after a failure")
+                raise _FailureError("a loop of the program does not end after a function failed")
         return tuple(
             np.zeros(s.dimensions, s.element_type.dtype) if isinstance(s, ArrayShape) else None
             for s in self.results
@@ -209,12 +216,12 @@ class SharedCallback:
 
 
 def shared_failure(callbacks: Sequence[Callable[..., Any]]) -> SharedFailure | None:
-    """Return the failure that the callbacks of a program on several devices share, or None."""
+    """Return the `SharedFailure` of a program's callbacks; None for a program on one device."""
     return next((c.failure for c in callbacks if isinstance(c, SharedCallback)), None)
 
 
 def raise_failure(error: BaseException) -> None:
-    """Raise the exception of a guarded function if jaxlib's error reports this exception."""
+    """Raise the stored exception of a `guarded` function if jaxlib's error has its number."""
     match = _MARK.search(str(error))
     if match is None or int(match[1]) != os.getpid():
         return
@@ -228,7 +235,7 @@ def raise_failure(error: BaseException) -> None:
 
 
 def _array_of(value: Any, shape: ArrayShape) -> np.ndarray[Any, Any] | str:
-    """Return `value` as an array of exactly this shape, or a description of a mismatched value."""
+    """Return `value` as an array of exactly this shape; if it differs, its description as text."""
     if type(value) in (bool, int, float, complex):
         if shape.rank:
             return f"the Python number {brief(value)}"
@@ -251,7 +258,7 @@ def _array_of(value: Any, shape: ArrayShape) -> np.ndarray[Any, Any] | str:
 
 
 def _result_leaves(value: Any, shape: Shape) -> list[Any] | str:
-    """Return a result's leaves, None for tokens; for a wrong result, the rule that it violates."""
+    """Return the leaves of a result, None for tokens; for a wrong result, an error message."""
     try:
         flat = flatten_value(value, shape)
     except NestingError as error:
@@ -280,7 +287,7 @@ def python_callback(
         called: the function, with the shapes of its arguments and its result.
         computation: the name of the calling computation, for messages.
         place: where the call was recorded, for messages.
-        op: the operation that calls it, for messages.
+        op: the operation that calls the function, for messages.
     """
 
     def fail(reason: str, fix: str, cause: BaseException | None = None) -> ExecutionError:
@@ -302,7 +309,7 @@ def python_callback(
         except Exception as error:
             raise fail(
                 f"raised {type(error).__name__}{_line_of(error)}: {_text_of(error)}",
-                "see the exception that caused this error",
+                "correct the function; this error's __cause__ is its exception",
                 error,
             ) from error
         try:
@@ -333,7 +340,7 @@ def _text_of(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:
-        return "(it can't be printed)"
+        return "(the exception can't be printed)"
 
 
 def _line_of(error: BaseException) -> str:

@@ -90,7 +90,7 @@ _error: Final = functools.partial(error_of, OperandError, "register_custom_call_
 
 
 def _capsule(function: Any) -> tuple[Any, int]:
-    """Return a capsule with the address of a C function, and the address."""
+    """Return a PyCapsule with the address of a C function, and the address."""
     if isinstance(function, CFuncPtr):
         address = ctypes.cast(function, ctypes.c_void_p).value
         if address:
@@ -127,7 +127,7 @@ _DIALECTS: Final = ("mhlo.", "chlo.", "stablehlo.", "xla.")
 
 
 def is_reserved_target(name: str) -> bool:
-    """Whether XLA interprets calls of a target itself instead of calling a function."""
+    """Whether XLA itself implements custom calls of a target, without a registered function."""
     return name in _RESERVED or name.startswith(_DIALECTS)
 
 
@@ -162,7 +162,7 @@ def check_registered(report: str, computation: str, platform: str, module: ir.Op
     others = [other for other, target in _REGISTERED if target == name and other != platform]
     reason = f"no function of that name is registered for {platform}"
     if name.startswith("xla.sdy."):
-        reason = "XLA supports it only where it partitions the program"
+        reason = "XLA supports this target only if it partitions the program"
         fix = "pass num_partitions to compile: the number of devices of the program's mesh"
     elif name in compilation.registered_targets(platform):
         other = "untyped" if is_typed else "typed"
@@ -170,7 +170,7 @@ def check_registered(report: str, computation: str, platform: str, module: ir.Op
         reason = f"the function registered for {platform} under that name is {other}"
         fix = f"pass api_version={api!r} to custom_call"
     elif others:
-        reason += f", but for {others[0]}"
+        reason += f", only for {others[0]}"
         fix = f"compile for {others[0]!r}, or register a function for {platform!r} too"
     elif is_typed:
         fix = (
@@ -201,20 +201,20 @@ def _custom_calls(module: ir.Operation) -> list[tuple[ir.Operation, str, int]]:
 
 
 def _place(operation: ir.Operation) -> str:
-    """Return where a call was recorded, for messages."""
+    """Return ", recorded at FILE:LINE" for a call; empty if unknown."""
     return recorded_at(operation.location).rstrip(",")
 
 
 def failing_calls(module: ir.Operation, code: bytes, platform: str) -> tuple[str, ...]:
-    """Return the calls of registered functions that can report an error, for messages.
+    """Return the custom calls whose registered functions can report an error, for messages.
 
     Args:
         module: the module's operation.
-        code: its bytecode, which is searched for custom calls first.
+        code: the module's bytecode, in which the function looks for custom calls first.
         platform: "cpu", "gpu", "tpu".
 
     Returns:
-        The function's name and the source line of each call, without duplicates.
+        The name of the function and the source line, as one text per call, without duplicates.
     """
     if b"custom_call\0" not in module_strings(code):
         return ()

@@ -1,8 +1,8 @@
 """Infeed and outfeed: values that the host sends to a running program, and receives from it.
 
 Each device has a queue of values sent and a queue of values to be received, first in, first out.
-XLA gives a client no access to the queues of its CPU backend. The queues are therefore in this
-module: `lowering.compile` replaces each infeed and outfeed by a call of Python.
+XLA gives a client no access to the queues of its CPU backend, so this module implements the queues:
+`lowering.compile` replaces each infeed and outfeed by a call of a Python function.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from lowering.pjrt.host_arrays import read_array
 from lowering.pjrt.nesting import result_packer
 
 timeout: float = 60.0
-"""The maximum number of seconds that a program waits to read a value, and that
-`transfer_from_outfeed` waits for a value to be written. Set it as
+"""The maximum number of seconds that a program waits for a value in its infeed, and that
+`transfer_from_outfeed` waits for a value in the outfeed. To change it, assign
 ``lowering.infeed.timeout = 5.0``. If several devices run a program, a device waits for at most 30
-seconds while the others make no progress."""
+seconds while the other devices make no progress."""
 
 Item = tuple[Shape, list[np.ndarray[Any, Any]]]
-"""A value: its shape, and its arrays."""
+"""A value in a queue: its shape, and the arrays of its leaves."""
 
 
 class _Queues:
-    """The values that were sent to a device, and those that wait to be received from it."""
+    """The infeed and the outfeed of a device: queues of values not yet read or received."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -65,7 +65,7 @@ def _queues(device: jax.Device) -> _Queues:
 
 
 def _queues_of(op: str, device: DeviceLike) -> tuple[jax.Device, _Queues]:
-    """Return the device that a user named, and its queues."""
+    """Return the device that the argument `device` of a user names, and the device's queues."""
     target = device_argument(op, device)
     if target.platform not in PLATFORMS:
         rule = f"jaxlib gives no access to the infeed and outfeed of {target}"
@@ -81,12 +81,12 @@ def transfer_to_infeed(value: Any, device: DeviceLike = None) -> None:
 
     Args:
         value: a NumPy array or scalar, a jax.Array, an object with ``__dlpack__``, or a tuple or
-            list of such values, nested as the infeed's shape. An empty tuple is not sent, as an
-            infeed of that shape reads nothing.
+            list of such values, nested as the infeed's shape. An empty tuple is not sent, because
+            an infeed of that shape reads nothing.
         device: the device; None for jax's default device.
 
     Raises:
-        ArgumentError: the value is of another type.
+        ArgumentError: the value is none of these types.
         DeviceError: the device does not exist, or is not a CPU.
 
     Example:
@@ -113,12 +113,12 @@ def transfer_to_infeed(value: Any, device: DeviceLike = None) -> None:
 
 
 def _collect(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Shape:
-    """Return the shape of a value to be sent, and append copies of its arrays."""
+    """Return the shape of a value to be sent, and append copies of its arrays to `arrays`."""
     if isinstance(value, (tuple, list)):
         return TupleShape([_collect(v, arrays) for v in value])
     array = read_array("transfer_to_infeed", value)
     if array is None:
-        fix = "pass numpy.asarray(value, dtype), which has an element type"
+        fix = "pass numpy.asarray(value, dtype), because a Python number has no element type"
         if not isinstance(value, (bool, int, float, complex)):
             fix = "pass a NumPy array, a jax.Array, a dlpack object, or a tuple of these"
         rule = f"expected arrays, got {type(value).__name__}: {brief(value, 80)}"
@@ -142,11 +142,12 @@ def transfer_from_outfeed(
         timeout: how many seconds to wait; None for ``lowering.infeed.timeout``.
 
     Returns:
-        A NumPy array, or a tuple of arrays nested as the shape is. An empty tuple is returned at
-        once, as an outfeed of that shape writes nothing.
+        A NumPy array, or a tuple of arrays nested as the shape is. For the shape of an empty tuple,
+        an empty tuple, without waiting: an outfeed of that shape writes nothing.
 
     Raises:
-        ArgumentError: a shape that does not consist of arrays; an invalid timeout.
+        ArgumentError: `shape` has leaves that are not arrays of static sizes, or `timeout` is
+            invalid.
         ExecutionError: the next value has another shape, or none was written in time.
         DeviceError: the device does not exist, or is not a CPU.
 
@@ -177,7 +178,7 @@ def transfer_from_outfeed(
                 op,
                 f"waited for {expected} on {target} for {seconds:g} seconds, and no program wrote "
                 f"anything",
-                "call the program first, or in another thread; or wait longer: timeout=",
+                "call the program first, or in another thread; or pass a longer timeout=",
                 shapes={"shape": expected},
             )
         actual, arrays = queues.from_device[0]
@@ -207,7 +208,7 @@ def _seconds(op: str, value: Any) -> float:
 
 
 def _is_same(parts: Sequence[Any], shape: Shape) -> bool:
-    """Whether the leaves of a shape are these arrays; nesting is ignored."""
+    """Whether the leaves of `shape` are arrays of the shapes `parts`; nesting is ignored."""
     others = list(leaves(shape))
     return len(parts) == len(others) and all(
         isinstance(a, ArrayShape)
@@ -260,19 +261,23 @@ def read(
 
     Args:
         device: the device that runs the program.
-        shapes: the arrays of the infeed.
+        shapes: the shapes of the arrays that the infeed reads.
         computation: the program's name, for messages.
         place: where the infeed was recorded, for messages.
-        most: the maximal number of seconds to wait, even if `timeout` is larger.
+        most: the maximum number of seconds to wait, even if `timeout` is larger.
 
     Raises:
-        ExecutionError: no value was sent in time, or one of another shape, which is discarded.
+        ExecutionError: no value was sent in time; or the value has another shape, and is discarded.
     """
     queues = _queues(device)
     seconds = _seconds("infeed", None)
     note, fix = "", "; to wait longer, set lowering.infeed.timeout"
     if most < seconds:
-        seconds, note, fix = most, ", the limit while other devices may be waiting for it", ""
+        seconds, note, fix = (
+            most,
+            ", the limit while other devices may be waiting for this device",
+            "",
+        )
     expected = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
     with queues.changed:
         if not queues.changed.wait_for(lambda: queues.to_device, seconds):
@@ -288,7 +293,7 @@ def read(
     if not _is_same(shapes, actual):
         raise ExecutionError(
             f"{computation}: infeed{place} must read {expected}, got a value of {actual} on "
-            f"{device}, which is discarded\n"
+            f"{device}, and discards the value\n"
             f"fix: send values of the shapes, and in the order, in which the program reads them",
             op="infeed",
             shapes={"shape": expected, "value": actual},

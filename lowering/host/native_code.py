@@ -1,12 +1,13 @@
 """Compile C and C++ source to shared libraries, cached in a folder of the user.
 
-The key of an entry is a hash of everything that determines the library: the source and the files
-that it includes, the flags, the compiler and its version, jaxlib's version. An entry consists of
-two files: a list (.json), named by the hash of the inputs that are known before compiling, with the
-included files and the name of the library; and the library, named by the hash of its bytes. Both
-are written under temporary names and renamed, the list last, so that processes may build at the
-same time, and one that is killed leaves no partial entry. A library whose hash does not match is
-built again.
+A library is built again if anything that determines it changes: the source and the files that the
+source includes, the flags, the compiler and its version, jaxlib's version.
+
+A cache entry consists of two files. The .json file has the library's file name and a hash of each
+included file; its own name is the hash of the inputs that are known before compiling. The library
+(.so) is named by the hash of its bytes; if the bytes have another hash, it is built again. Both
+files are written under temporary names and then renamed, the .json file last. So several processes
+may build at the same time, and a killed process leaves no partial entry.
 """
 
 from __future__ import annotations
@@ -36,13 +37,14 @@ from lowering.errors import CompileError
 from lowering.reading.file_owners import warn_of_writers
 
 _LANGUAGES: Final = {".c": "c", ".cc": "c++", ".cpp": "c++", ".cxx": "c++", ".cu": "c++"}
-"""The language of a file by its suffix."""
+"""The language of a source file, by the file's suffix."""
 
 _COMPILERS: Final = {
     "c++": ("CXX", ("g++", "c++", "clang++")),
     "c": ("CC", ("gcc", "cc", "clang")),
 }
-"""The environment variable that names the compiler, and the compilers that are tried without it."""
+"""For each language: the environment variable that names the compiler, and the compilers to try if
+the variable is not set."""
 
 operand_error: Final = functools.partial(error_of, OperandError, "ffi.build")
 compile_error: Final = functools.partial(error_of, CompileError, "ffi.build")
@@ -54,12 +56,13 @@ def _reason(error: OSError | ValueError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NativeSource:
-    """The source to compile.
+    """A C or C++ source to compile.
 
     Attributes:
-        text: the source.
+        text: the source code.
         language: "c" or "c++".
-        file: the file that it was read from, to whose folder #include lines are relative; or None.
+        file: the file that the source was read from: #include lines are relative to its folder.
+            None for source that was passed as text.
     """
 
     text: str
@@ -72,8 +75,9 @@ class SharedLibrary:
     """A compiled library.
 
     Attributes:
-        path: the file.
-        identity: a hash of 64 digits, equal for equal sources, included files, flags and compilers.
+        path: the path of the library.
+        identity: a hash of the source, the included files, the flags, the compiler and jaxlib's
+            version, as 64 hexadecimal digits.
     """
 
     path: Path
@@ -113,16 +117,18 @@ def read_source(source: Any, language: Any) -> NativeSource:
 def shared_library(
     source: NativeSource, flags: Sequence[str], compiler: Any, folder: Any
 ) -> SharedLibrary:
-    """Return the library of a source: the cached one, or a new one.
+    """Return the library of a source from the cache, or compile the source.
 
     Args:
         source: the source.
         flags: flags for the compiler, appended to the default ones.
-        compiler: the compiler's name or path; None for the compiler that the environment names.
+        compiler: the compiler's name or path; None for the environment variable or the defaults in
+            `_COMPILERS`.
         folder: the path of the folder of libraries; None for the user's cache folder.
 
     Raises:
-        CompileError: there is no compiler, it refuses the source, or the folder can't be used.
+        CompileError: there is no compiler, the compiler refuses the source, or the folder can't be
+            used.
     """
     compiler_command = _compiler_command(source.language, compiler)
     command = [*compiler_command, *_FLAGS[source.language]]
@@ -164,7 +170,7 @@ _FLAGS: Final = {
 
 _SCRATCH: Final = ".building-"
 _ABANDONED_SECONDS: Final = 24 * 3600.0
-"""A scratch folder of this age belongs to a process that was killed."""
+"""The age in seconds of a scratch folder that must belong to a killed process."""
 
 
 def _remove_abandoned(cache: Path) -> None:
@@ -187,7 +193,7 @@ def _identity(key: str, files: dict[str, str]) -> str:
 
 
 def _compiler_command(language: str, compiler: Any) -> tuple[str, ...]:
-    """Return the compiler's path, and the arguments that the environment variable has."""
+    """Return the compiler's path, and the compiler arguments in the environment variable."""
     variable, defaults = _COMPILERS[language]
     if compiler is not None:
         if not isinstance(compiler, (str, os.PathLike)) or not os.fspath(compiler):
@@ -212,8 +218,8 @@ def _compiler_command(language: str, compiler: Any) -> tuple[str, ...]:
         reason = f"{origin} names {brief(candidates[0][0])}, which does not exist"
     raise compile_error(
         f"no compiler for {language.upper()} was found: {reason}",
-        f"install one (apt install g++, dnf install gcc-c++, xcode-select --install), or name "
-        f"it: compiler=..., or {variable} in the environment",
+        f"install a compiler (apt install g++, dnf install gcc-c++, xcode-select --install), or "
+        f"pass its path as compiler=..., or set {variable} in the environment",
     )
 
 
@@ -249,7 +255,7 @@ def _run(command: Sequence[str], folder: Path | None) -> subprocess.CompletedPro
 def _compile(
     source: NativeSource, command: Sequence[str], scratch: Path
 ) -> tuple[Path, list[Path]]:
-    """Return the library, and the files that the source includes, without system headers."""
+    """Compile the source; return the library and the included files except system headers."""
     file = source.file
     if file is None:
         file = Path("source.c" if source.language == "c" else "source.cc")
@@ -263,7 +269,7 @@ def _compile(
     except OSError as error:
         raise compile_error(
             f"{command[0]} can't be started: {_reason(error)}",
-            "name another compiler: compiler=...",
+            "pass another compiler: compiler=...",
         ) from None
     library = scratch / "library.so"
     if done.returncode != 0 or not library.is_file():
@@ -286,12 +292,12 @@ _MAX_LINES: Final = 6
 
 
 def _first_errors(report: str) -> str:
-    """Return the first errors in a compiler's report; if none is found, the last lines."""
+    """Return the first errors in a compiler's report, or its last lines if it has no errors."""
     lines = [line for line in report.splitlines() if line.strip()]
     errors = [line for line in lines if re.search(r"\berror\b|undefined reference", line)]
     shown = errors[:_MAX_LINES] or lines[-_MAX_LINES:] or ["without a report"]
     if len(errors) > len(shown):
-        shown.append(f"... and {len(errors) - len(shown)} more")
+        shown.append(f"... and {len(errors) - len(shown)} more errors")
     return "\n".join(f"  {line[:300]}" for line in shown)
 
 
@@ -299,7 +305,7 @@ def _first_errors(report: str) -> str:
 
 
 def _folder(folder: Any) -> Path:
-    """Return the folder of libraries, created with access for this user only."""
+    """Return the folder of libraries; if it is new, only this user has access to it."""
     if folder is None:
         base = os.environ.get("XDG_CACHE_HOME", "")
         # The XDG specification requires ignoring relative paths.
@@ -321,12 +327,12 @@ def _unusable(cache: Path, error: OSError | ValueError) -> CompileError:
     reason = _reason(error)
     return compile_error(
         f"libraries can't be written to {cache}: {reason[:1].lower() + reason[1:]}",
-        "name another folder: folder=..., or XDG_CACHE_HOME in the environment",
+        "pass another folder: folder=..., or set XDG_CACHE_HOME in the environment",
     )
 
 
 def _read_entry(entry: Path, key: str) -> SharedLibrary | None:
-    """Return the library of an entry of the folder; None if it must be compiled."""
+    """Return the library of the cache entry with the .json file `entry`; None if invalid."""
     try:
         content = json.loads(entry.read_text())
         files = content["included"]

@@ -371,7 +371,10 @@ def test_run_output(files, tmp_path):
         "memory",
     ]
     assert any(line.startswith("result[1]   bf16[8,3]") for line in lines)
-    assert lines[-1] == "bf16 is stored as V2, its bytes: array.view(ml_dtypes.bfloat16)"
+    assert (
+        lines[-1]
+        == "bf16 is stored as raw bytes (V2); restore it by array.view(ml_dtypes.bfloat16)"
+    )
 
 
 def test_run_nested_arguments(files, tmp_path):
@@ -416,7 +419,7 @@ def test_dynamic_sizes_require_the_shape_option(tmp_path):
         "func.func @main(%x: tensor<?x4xf32>) -> tensor<?x4xf32> {\n"
         "  %y = stablehlo.negate %x : tensor<?x4xf32>\n  return %y : tensor<?x4xf32>\n}"
     )
-    fix = "fix: --shape arg0=f32[8,4], with the intended sizes"
+    fix = "fix: pass --shape arg0=f32[8,4], with the intended sizes"
     for command in ("run", "compare"):
         first, second = call(command, path, "--random", 0, status=1).stderr.splitlines()
         assert first == "xlabuilder: parameter arg0 is f32[?,4]: its sizes are dynamic"
@@ -447,7 +450,7 @@ def test_run_with_wrong_arguments(files, tmp_path):
 
     assert refusal() == (
         "xlabuilder: arrays are missing for x: f32[8,4], w: f32[4,3], bias: bf16[3]\n"
-        "fix: --input x=FILE.npy, or --random SEED\n"
+        "fix: pass --input x=FILE.npy, or --random SEED\n"
     )
     path, both = tmp_path / "a.npy", tmp_path / "both.npz"
     np.save(path, np.zeros((8, 5), np.float32))
@@ -469,7 +472,8 @@ def test_run_with_wrong_arguments(files, tmp_path):
     path.write_bytes(path.read_bytes()[:100])
     assert "a.npy: is not a NumPy array" in refusal("--input", f"x={path}")
     np.save(path, np.zeros(3, ml_dtypes.int4))
-    assert "bias is bf16[3], with 2 bytes per element, got 1" in refusal("--input", f"bias={path}")
+    wrong_size = "bias is bf16[3], with 2 bytes per element, got an array with 1"
+    assert wrong_size in refusal("--input", f"bias={path}")
     assert "there is no platform 'abacus' here" in refusal("--random", "0", "--device", "abacus")
     assert "expected an .npz file" in refusal("--random", "0", "--output", "a.npy", status=2)
 
@@ -530,7 +534,7 @@ def test_ops():
     rows = json.loads(call("ops", "--json").stdout)
     assert {row["name"] for row in rows} == set(xb.OPERATIONS)
     lines = call("ops").stdout.splitlines()
-    assert lines[-1] == f"{len(xb.OPERATIONS)} operations; `xlabuilder ops NAME` shows one"
+    assert lines[-1] == f"{len(xb.OPERATIONS)} operations; `xlabuilder ops NAME` documents one"
     assert any(re.fullmatch(r"rev +reverse +Rev +reshaping +Rev \(reverse\)", x) for x in lines)
     for name in ("rev", "xb.rev", "Rev", "reverse", "REVERSE"):
         output = call("ops", name).stdout.splitlines()

@@ -318,9 +318,13 @@ UNTYPED = 'extern "C" void f(void* out, const void** in) {}'
         ("int x;", {"targets": 3}, "targets must be names of functions, or a mapping from "),
         ("int x;", {"targets": []}, "targets must be names of functions, or a mapping from "),
         ("int x;", {"targets": {"a": 3}}, "targets must be names of functions, or a mapping from "),
-        ("int x;", {}, "no handler is found in the source\nfix: define a handler with XLA_FFI"),
-        (UNTYPED, {}, "no handler is found in the source\nfix: pass api='untyped' for these"),
-        (UNTYPED, {"targets": "f"}, "the function f is untyped in the source\nfix: "),
+        (
+            "int x;",
+            {},
+            "no typed handler is found in the source\nfix: define a handler with XLA_FFI",
+        ),
+        (UNTYPED, {}, "no typed handler is found in the source\nfix: pass api='untyped', because"),
+        (UNTYPED, {"targets": "f"}, "api is 'typed', but the source defines f as untyped\nfix: "),
         (
             UNTYPED,
             {"api": "untyped", "targets": "g"},
@@ -351,17 +355,17 @@ def test_sources_that_do_not_compile(folder: Path, tmp_path: Path) -> None:
     error = refused("int f() {\n  retrun 1;\n}\n" + "int g() { return h; }\n" * 8)
     assert str(error).startswith("ffi.build: ")
     assert " can't compile the source:\n  source.cc:2:3: error: " in str(error)
-    assert "more\nfix: correct these lines" in str(error)
+    assert "more errors\nfix: correct these lines" in str(error)
     assert "retrun" in error.detail
     assert sorted(folder.iterdir()) == before
     nowhere = f'extern "C" int nowhere(); {UNTYPED[:-1]} nowhere(); }}'
-    assert "can't be loaded: undefined symbol: nowhere\nfix: define nowhere, or name" in str(
+    assert "can't be loaded: undefined symbol: nowhere\nfix: define nowhere, or link" in str(
         refused(nowhere)
     )
     assert "/missing.cc can't be read: No such file" in str(refused(tmp_path / "missing.cc"))
     no_compiler = str(refused("int x;", compiler="no-such-compiler"))
     assert "no compiler for C++ was found: compiler names" in no_compiler
-    assert "fix: install one (apt install g++" in no_compiler
+    assert "fix: install a compiler (apt install g++" in no_compiler
     (tmp_path / "file").write_text("")
     message = str(refused("int x;", folder=tmp_path / "file" / "folder"))
     assert (
@@ -399,7 +403,7 @@ def test_a_function_for_another_platform(folder: Path) -> None:
     with pytest.raises(lowering.CompileError) as caught:
         value_of(elsewhere.plain)
     assert str(caught.value).endswith(
-        "no function of that name is registered for cpu, but for gpu\n"
+        "no function of that name is registered for cpu, only for gpu\n"
         "fix: compile for 'gpu', or register a function for 'cpu' too"
     )
     assert value_of(plain(folder, "5").plain) == 5

@@ -486,9 +486,8 @@ def test_a_program_on_several_devices_waits_for_half_a_minute(
         (
             30.0,
             (
-                "for 30 seconds, the limit while other devices may be waiting for it, and nothing "
-                "was "
-                "sent"
+                "for 30 seconds, the limit while other devices may be waiting for this device, "
+                "and nothing was sent"
             ),
         ),
     ):

@@ -36,7 +36,7 @@ class _DetailedError(XlaError):
 
 
 class LoweringError(_DetailedError, ValueError):
-    """StableHLO can't express a computation, or a StableHLO module can't be imported as one.
+    """StableHLO can't express a computation, or a StableHLO module can't be imported.
 
     `op` is the opcode of the unsupported op, or "lower" if the error is not about a single op.
     """

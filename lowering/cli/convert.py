@@ -61,7 +61,7 @@ def convert(
     if format_name is None:
         where = "the standard output" if target_file == "-" else f"{target_file!r}"
         raise click.UsageError(
-            f"OUT's suffix or --format selects the format: {', '.join(_SUFFIXES)}; got {where}."
+            f"OUT must end in one of {', '.join(_SUFFIXES)}, or --format must be set; got {where}."
         )
     if target is not None and format_name != "artifact":
         raise click.UsageError(f"--target is for portable artifacts, not {FORMATS[format_name]}")

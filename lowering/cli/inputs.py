@@ -42,17 +42,18 @@ _INPUT: Final = click.option(
     "inputs",
     metavar="NAME=FILE",
     multiple=True,
-    help="A parameter's array: x=FILE.npy, x=FILE.npz (the array of that name, or the only one), "
-    "x=FILE.npz:KEY; FILE.npz alone selects all arrays with a parameter's name. Elements of a "
-    "tuple have names such as x[0][1]. Raw bytes (V2) get the element type of the parameter.",
+    help="The array of a parameter x: x=FILE.npy, x=FILE.npz (its array named x, or its only "
+    "array), or x=FILE.npz:KEY. FILE.npz alone selects all arrays that have a parameter's name. "
+    "Elements of a tuple have names such as x[0][1]. Raw bytes (V2) get the element type of the "
+    "parameter.",
 )
 _RANDOM: Final = click.option(
     "--random",
     "seed",
     type=click.IntRange(min=0),
     metavar="SEED",
-    help="Use random numbers for the other parameters: normally distributed floating-point and "
-    "complex numbers, integers from 0 to 9, booleans.",
+    help="Use random numbers for parameters without an array: normally distributed floating-point "
+    "and complex numbers, integers from 0 to 9, booleans.",
 )
 _DEVICE: Final = click.option(
     "--device", metavar="DEVICE", help="cpu, gpu:1 and so on; jax's default device if omitted."

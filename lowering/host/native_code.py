@@ -170,7 +170,7 @@ _FLAGS: Final = {
 
 _SCRATCH: Final = ".building-"
 _ABANDONED_SECONDS: Final = 24 * 3600.0
-"""The age in seconds of a scratch folder that must belong to a killed process."""
+"""A scratch folder that is older than this many seconds belongs to a killed process."""
 
 
 def _remove_abandoned(cache: Path) -> None:

@@ -29,11 +29,11 @@ _FRONTEND: Final = "mhlo.frontend_attributes"
 _READ: Final = {
     "stablehlo.custom_call": frozenset(("mhlo.attributes", "mhlo.backend_config", "mhlo.version"))
 }
-"""The attributes of other dialects that importers read, by operation."""
+"""The attributes of other dialects that the importer of an operation reads, by operation name."""
 
 
 def foreign_names(operation: ir.Operation, name: str, tables: Tables) -> tuple[str, ...]:
-    """Return the names of those attributes that the operation's dialect does not define."""
+    """Return the names of an operation's attributes that its dialect does not define."""
     key = name, tuple(operation.attributes)
     names = tables.foreign.get(key)
     if names is None:
@@ -57,10 +57,10 @@ def annotate(
     names: Iterable[str],
     tables: Tables,
 ) -> None:
-    """Set the metadata of an op from the attributes with these names.
+    """Set the metadata of an op from the attributes in `names`.
 
     Raises:
-        LoweringError: two of the attributes are shardings.
+        LoweringError: `names` has two shardings: a GSPMD and a Shardy one.
     """
     changes: dict[str, Any] = {}
     others: dict[str, str] = {}
@@ -71,7 +71,9 @@ def annotate(
             continue
         if name in SHARDINGS:
             if "sharding" in changes:
-                raise LoweringError(f"it has two shardings, {' and '.join(SHARDINGS)}")
+                raise LoweringError(
+                    f"only one sharding is supported, got {' and '.join(SHARDINGS)}"
+                )
             changes["sharding"] = _sharding_text(attribute)
         elif name == _FRONTEND and _has_only_texts(attribute):
             changes["frontend_attributes"] = tables.value(attribute)
@@ -84,17 +86,19 @@ def annotate(
 
 
 def _sharding_text(attribute: ir.Attribute | str) -> str:
-    """Return the text of a GSPMD or Shardy sharding; a list of one sharding becomes its entry."""
+    """Return the text of a GSPMD or Shardy sharding; for a list of one sharding, that sharding."""
     text = attribute if isinstance(attribute, str) else attribute_text(attribute) or str(attribute)
     texts = leaf_texts(text, 1) if is_shardy(text) else [text]
     return texts[0] if len(texts) == 1 else text
 
 
 def of_all_leaves(leaf_attributes: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Combine the attributes of leaves into attributes of a tuple; None if no op can carry these.
+    """Combine the attributes of leaves into attributes of a tuple op.
+
+    Return None if the metadata of one op can't represent the attributes of all leaves.
 
     Args:
-        leaf_attributes: for each leaf, the attributes that the metadata of an op can carry.
+        leaf_attributes: for each leaf, the attributes that the metadata of an op can represent.
     """
     first = dict(leaf_attributes[0])
     count = len(leaf_attributes)
@@ -117,7 +121,7 @@ def of_all_leaves(leaf_attributes: Sequence[Mapping[str, Any]]) -> dict[str, Any
 
 
 def _only_sharding(attributes: Mapping[str, Any]) -> str | None:
-    """Return the sharding among the attributes; None if there is none, or two."""
+    """Return the only sharding among the attributes; None if there is no sharding, or two."""
     shardings = [attributes[name] for name in SHARDINGS if name in attributes]
     return _sharding_text(shardings[0]) if len(shardings) == 1 else None
 
@@ -136,7 +140,7 @@ _OF_ARGUMENTS: Final = frozenset((ARGUMENT_NAME, ALIASING, DONOR))
 
 
 def _texts(attributes: Any, known: frozenset[str]) -> AttributeTexts:
-    """Return the attributes as text, without `known` names and the names that `lower` writes."""
+    """Return the attributes as text, except those in `known` and those that `lower` writes."""
     names = [n for n in attributes if n not in known and not n.startswith("xlabuilder.")]
     return {name: str(attributes[name]) for name in names} or NO_ATTRIBUTES
 
@@ -144,7 +148,7 @@ def _texts(attributes: Any, known: frozenset[str]) -> AttributeTexts:
 def _leaf_texts(
     attributes: Mapping[str, Any], leaf: Shape, in_metadata: frozenset[str]
 ) -> AttributeTexts:
-    """Return an argument's or a result's attributes as text, without those in metadata."""
+    """Return the attributes of an argument or a result as text, except those in `in_metadata`."""
     if _OF_ARGUMENTS.issuperset(attributes):  # the frequent case
         return NO_ATTRIBUTES
     known = _OF_ARGUMENTS | in_metadata
@@ -160,7 +164,7 @@ def annotations_of(
     in_metadata: list[frozenset[str]],
     module: ir.Module | None = None,
 ) -> Annotations | None:
-    """Return the annotations of a function that the metadata of its ops does not have.
+    """Return the annotations of a function that are not in the metadata of its ops, or None.
 
     Args:
         function: the function.

@@ -76,7 +76,7 @@ class RegionOperation(NamedTuple):
 
 
 def region_operations(function: ir.Operation) -> list[RegionOperation]:
-    """Return the operations with regions in a function, and the function itself, in post-order."""
+    """Return a function and its operations that have regions; inner operations come first."""
     operations: list[RegionOperation] = []
     pending = [RegionOperation(function, _bodies(function))]
     while pending:

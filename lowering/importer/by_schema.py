@@ -1,9 +1,9 @@
 """Importers derived from the schemas of opcodes.
 
-A public op of the schema's opcode records the operation. Its parameters with the names of the
-schema's operands, or else its first parameters, take the operands. The schema names the parameters
-for its attributes and computations. Operations that do not match a public op in this way have a
-handwritten importer.
+To import an operation, a derived importer calls the public op with the schema's opcode. The op's
+parameters that are named like the schema's operands take the operands; if none is, the first
+parameters do. The schema names the parameters that take its attributes and computations. Operations
+that do not match a public op in this way have a handwritten importer.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def _region(number: int, scope: Scope, _: ir.Operation) -> XlaComputation:
 def _function(name: str, scope: Scope, operation: ir.Operation) -> XlaComputation | None:
     """Return the computation of the function that the attribute `name` refers to.
 
-    The attribute may be a list of one function. Return None if it is absent or empty.
+    The attribute may be a list of one function. Return None if the attribute is absent or empty.
     """
     symbols = scope.attribute(operation, name, ())
     if isinstance(symbols, str):
         symbols = (symbols,)
     if len(symbols) > 1:
-        raise failure(operation, f"XLA's operation calls one computation, got {len(symbols)}")
+        raise failure(operation, f"XLA's instruction calls one computation, got {len(symbols)}")
     return scope.functions[symbols[0]] if symbols else None
 
 
@@ -67,7 +67,7 @@ _FROM_RESULT: Final[dict[str, Callable[[Scope, ir.Operation], Any]]] = {
     "preferred_element_type": _result_element_type,
     "shape": _last_shape,
 }
-"""The parameters whose arguments follow from the shapes of the operation's results."""
+"""For parameters of public ops, functions that compute the argument from an operation's results."""
 
 
 class SchemaImporter:
@@ -110,11 +110,11 @@ class SchemaImporter:
         parameters = list(inspect.signature(info.function).parameters.values())[info.is_method :]
         for_operands = parameters[: len(names)]
         if len(for_operands) < len(names):
-            raise TypeError(f"{info.name} has fewer parameters than operands")
+            raise TypeError(f"{info.name} has fewer parameters than the schema has operands")
         by_name = {p.name: p for p in parameters if p.kind is not p.VAR_POSITIONAL}
         named = [by_name[name] for name in map(_singular, names) if name in by_name]
         if named and len(named) < len(names):
-            raise TypeError(f"{info.name} has no parameter for some operands")
+            raise TypeError(f"{info.name} has no parameter for some operands of the schema")
         self._keywords: tuple[str, ...] = ()
         if named and named != for_operands:
             for_operands = named
@@ -134,13 +134,17 @@ class SchemaImporter:
         ]
         bound = {*map(_parameter, self._read_attributes), *dict(self._computed)}
         if not bound <= self.parameters:
-            raise TypeError(f"{info.name} has no parameters {bound - self.parameters}")
+            raise TypeError(
+                f"{info.name} has no parameters {bound - self.parameters}, which the schema names"
+            )
         bound.update(supplied)
         for parameter in others:
             if parameter.name in _FROM_RESULT and parameter.name not in bound:
                 self._computed.append((parameter.name, _FROM_RESULT[parameter.name]))
             elif parameter.default is parameter.empty and parameter.name not in bound:
-                raise TypeError(f"{info.name} has a parameter {parameter.name}")
+                raise TypeError(
+                    f"{info.name} requires {parameter.name}, which is not in the schema"
+                )
         self._groups = tuple(zip(names, for_operands, strict=True))
         self._splits: dict[int, list[int | slice]] = {}
         self._is_grouped = info.is_method or "*" in schema.operands
@@ -166,7 +170,7 @@ class SchemaImporter:
         return self._function(*operands, **arguments)
 
     def arguments(self, scope: Scope, operation: ir.Operation) -> dict[str, Any]:
-        """Return the arguments that are not operands, in a shared dict that must not change."""
+        """Return the arguments that are not operands. Do not modify the dict: it may be cached."""
         arguments: dict[str, Any] = {}
         if self._attribute_names:
             key = self, *map(operation.attributes.get, self._attribute_names)
@@ -190,7 +194,7 @@ class SchemaImporter:
         return {attribute.name for attribute in self._read_attributes} <= set(names) <= known
 
     def _read(self, attributes: Iterable[Any]) -> dict[str, Any]:
-        """Decode attributes, given in the order of `_attribute_names`, to arguments by name."""
+        """Decode attributes, in the order of `_attribute_names`, to arguments of the public op."""
         pairs = zip(self._attribute_names, attributes, strict=True)
         present = {name: attribute for name, attribute in pairs if attribute is not None}
         values = read_attributes(self._schema, present)
@@ -204,7 +208,7 @@ class SchemaImporter:
         return arguments
 
     def _positional(self, scope: Scope, operands: list[XlaOp]) -> list[Any]:
-        """Return the positional arguments; the operands of each variadic group are a list."""
+        """Return the operands as positional arguments; those of a variadic group are one list."""
         split = self._splits.get(len(operands))
         if split is None:
             split = self._splits[len(operands)] = self._split(len(operands))
@@ -212,10 +216,10 @@ class SchemaImporter:
         return [scope.builder, *arguments] if self._is_method else arguments
 
     def _split(self, count: int) -> list[int | slice]:
-        """Return the index or slice of each positional argument in `count` operands.
+        """Return which of `count` operands form each positional argument: an index or a slice.
 
-        A variadic group has a slice, or an index if it has one operand and the parameter accepts
-        an op.
+        A variadic group has a slice; or an index, if the group has one operand and the parameter
+        accepts an op.
         """
         variadic = sum(name.startswith("*") for name, _ in self._groups)
         size = (count - len(self._groups) + variadic) // max(variadic, 1)
@@ -239,7 +243,7 @@ _DERIVED: Final[dict[Schema, SchemaImporter]] = {}
 
 
 def schema_importer(opcode: str, *supplied: str) -> SchemaImporter:
-    """Return the importer of the operation of an opcode's schema.
+    """Return an importer derived from the schema of an opcode.
 
     Args:
         opcode: the opcode.
@@ -259,7 +263,7 @@ def schema_importer(opcode: str, *supplied: str) -> SchemaImporter:
 
 
 def derived_importer(name: str) -> SchemaImporter | None:
-    """Return the importer derived from the schema of an operation; None if there is none."""
+    """Return the importer derived from the schema of an operation; None if none can be derived."""
     for schema in SCHEMAS.values():
         if name == schema.stablehlo or name in schema.synonyms:
             break

@@ -1,4 +1,4 @@
-"""Importers of CHLO operations that broadcast their operands, or have no op of their own."""
+"""Importers of CHLO operations that broadcast their operands, or that have no op."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def broadcasting(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -
 def _broadcast_dimensions(
     scope: Scope, operation: ir.Operation, operands: list[XlaOp]
 ) -> Sequence[int] | None:
-    """Return the dimensions of the larger operand that the smaller one has, by default the last."""
+    """Return the dimensions of the higher-rank operand to which the lower-rank operand's dimensions
+    correspond: by default the last ones; None if the ranks are equal."""
     dimensions: tuple[int, ...] | None = scope.attribute(operation, "broadcast_dimensions")
     ranks = [op.shape.rank for op in operands if isinstance(op.shape, ArrayShape)]
     if dimensions is not None or min(ranks) == max(ranks):
@@ -104,7 +105,7 @@ def constant_like(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) 
         number = value if parts is None else complex(float(parts[1]), float(parts[2]))
         scalar = np.array(number).astype(shape.element_type.dtype)
     except (TypeError, ValueError):
-        raise failure(operation, f"its value must be a number, got {value}") from None
+        raise failure(operation, f"the attribute value must be a number, got {value}") from None
     if not shape.is_bounded:
         return broadcast_scalar(scope.builder.constant(scalar), shape, operands)
     return scope.builder.constant(np.broadcast_to(scalar, shape.dimensions))

@@ -45,14 +45,14 @@ def _size(shape: Any, dimension: int) -> int:
 
 
 def _shard_count(operation: ir.Operation, shard: int, total: int) -> int:
-    """Return the number of shards; StableHLO has no attribute for it."""
+    """Return the number of shards, which is not an attribute in StableHLO."""
     if shard:
         return total // shard
     groups = _replica_groups(operation.attributes["replica_groups"]).groups
     if not groups:
         raise failure(
             operation,
-            "it must have replica groups, since the sizes of empty arrays do not imply them",
+            "replica_groups must not be empty, because empty arrays do not imply the shard count",
         )
     return len(groups[0])
 

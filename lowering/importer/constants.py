@@ -1,9 +1,9 @@
 """Import constants: read the elements of an MLIR attribute as an array.
 
-MLIR's Python exposes elements of types that the buffer protocol supports. Elements of other types,
-and those in a resource of the file, are read from the bytecode of the operation.
+MLIR's Python bindings expose elements whose type the buffer protocol supports. Elements of other
+types, and elements in a resource of the file, are read from the bytecode of the operation.
 
-MLIR stores one element of a splat. The array also stores one element, with strides of 0
+Of a splat, MLIR and the array store one element; the array has strides of 0
 (`builder.types.constant.repeats_one`).
 """
 
@@ -46,7 +46,7 @@ def constant(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Xl
 
 
 def _is_only_rng_sizes(operation: ir.Operation) -> bool:
-    """Return whether only rng operations of the same block use the result, as their sizes."""
+    """Return whether the result is only used as the sizes of rng operations in the same block."""
     uses = list(operation.results[0].uses)
     return bool(uses) and all(
         use.owner.name == "stablehlo.rng"
@@ -57,7 +57,7 @@ def _is_only_rng_sizes(operation: ir.Operation) -> bool:
 
 
 def _elements(operation: ir.Operation, attribute: Any, shape: ArrayShape) -> Elements:
-    """Return the elements as a read-only array, contiguous or with strides of 0 for a splat."""
+    """Return the elements as a read-only array: with strides of 0 for a splat, else contiguous."""
     try:
         view = memoryview(attribute)
     except (BufferError, TypeError):
@@ -76,5 +76,7 @@ def _elements(operation: ir.Operation, attribute: Any, shape: ArrayShape) -> Ele
 def _elements_in_bytecode(operation: ir.Operation, shape: ArrayShape) -> Elements:
     elements = elements_in_bytecode(operation, shape)
     if elements is None:
-        raise failure(operation, "its elements are not in the file, or are ambiguous in it")
+        raise failure(
+            operation, "the constant's elements are not in the file, or can't be located in it"
+        )
     return elements

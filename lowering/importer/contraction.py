@@ -51,8 +51,8 @@ def _converted(operands: list[XlaOp], result: PrimitiveType) -> list[XlaOp]:
     """Return the operands; convert lhs and rhs to the result's element type where needed.
 
     In StableHLO lhs and rhs may have different element types, or be integers where the result is
-    floating-point; XLA converts them to the result's element type. A conversion is recorded only
-    if it is exact.
+    floating-point; XLA converts lhs and rhs to the result's element type. Return the operands
+    unchanged if a conversion is not exact.
     """
     lhs, rhs = (operand.shape.element_type for operand in operands[:2])
     if lhs is rhs and (lhs is result or is_promotable(lhs, result)):
@@ -104,7 +104,7 @@ def unary_einsum(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -
 
 
 def _labels(scope: Scope, operation: ir.Operation, count: int) -> list[str]:
-    """Return the labels of the dimensions of each of `count` operands, and of the result."""
+    """Return the dimension labels of each of `count` operands, and last those of the result."""
     config = scope.attribute(operation, "einsum_config")
     sources, _, result = config.replace(" ", "").partition("->")
     labels = [*sources.split(","), result]
@@ -119,15 +119,15 @@ def _labels(scope: Scope, operation: ir.Operation, count: int) -> list[str]:
     ):
         raise failure(
             operation,
-            f"its einsum_config must have a letter for each dimension, and in the result only "
-            f"letters of the operands, got {config!r}",
+            f"einsum_config must have one letter for each dimension, no letter twice in an array, "
+            f"and in the result only letters of operands, got {config!r}",
         )
     return labels
 
 
 def _summed(op: XlaOp, labels: str, retained: str) -> tuple[XlaOp, str]:
-    """Sum an array along the dimensions whose labels are not retained; return the sum and its
-    labels."""
+    """Sum an array along the dimensions whose labels are not in `retained`; return the sum and the
+    labels of its dimensions."""
     summed = [number for number, label in enumerate(labels) if label not in retained]
     if not summed:
         return op, labels

@@ -1,4 +1,4 @@
-"""Importers of loops, branches, calls and barriers, after `regions` has recorded their regions."""
+"""Importers of loops, conditionals, calls and barriers. `regions` records the regions first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lowering.mlir.operations import BRANCHES, attribute_text
 
 @importer("stablehlo.while")
 def while_(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-    """Record a loop, whose state includes the values that its regions use from outside."""
+    """Record a loop; values from outside that its regions use become parts of the loop's state."""
     state = [*operands, *scope.captured()]
     condition, body = scope.computation(0), scope.computation(1)
     if len(state) == 1:
@@ -27,7 +27,7 @@ def while_(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Impo
 
 @importer(*BRANCHES)
 def conditional(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record a conditional, whose branches take the values that they use from outside."""
+    """Record a conditional; each branch takes the values from outside that it uses as operand."""
     branches: list[tuple[XlaOp, Any]] = []
     for number in range(len(scope.bodies)):
         captured = scope.captured(number)
@@ -35,7 +35,7 @@ def conditional(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) ->
         branches.append((operand, scope.computation(number)))
     if operation.name == "stablehlo.if":
         if len(branches) != 2:
-            raise failure(operation, f"it must have two branches, got {len(branches)}")
+            raise failure(operation, f"an if must have two branches, got {len(branches)}")
         return xb.conditional(operands[0], *branches[0], *branches[1])
     branch_operands, computations = zip(*branches, strict=True)
     return xb.conditional(operands[0], computations, branch_operands)
@@ -51,10 +51,10 @@ _composite = schema_importer("composite")
 
 
 def is_chlo_op(operation: ir.Operation) -> bool:
-    """Return whether an operation is the composite of a CHLO operation in a portable artifact.
+    """Return whether an operation is a composite that encodes a CHLO operation with an op.
 
-    Such an operation is imported as its op, without the decomposition: the decomposition of top_k
-    compares complex numbers, which no op supports.
+    Portable artifacts encode CHLO operations so. The importer records the op of the CHLO operation
+    and ignores the decomposition: that of top_k compares complex numbers, which no op supports.
     """
     if operation.name != "stablehlo.composite":
         return False
@@ -76,5 +76,5 @@ def composite(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> X
 
 @importer("stablehlo.optimization_barrier")
 def optimization_barrier(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record a barrier on one value, a tuple for several operands."""
+    """Record a barrier on the operand, or on a tuple of several operands."""
     return xb.optimization_barrier(operands[0] if len(operands) == 1 else scope.tuple_of(operands))

@@ -1,7 +1,7 @@
-"""Operations without an op, imported as calls of their decompositions.
+"""Import operations without an op as calls of their decompositions.
 
 jaxlib decomposes a module that contains only the operation. JAX uses the same decompositions, so
-the results equal JAX's.
+the values equal JAX's.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ def call_decomposition(
     decompose: Callable[[ir.Module], bytes],
     constants: Mapping[int, ir.Attribute] | None = None,
 ) -> XlaOp:
-    """Record a call of the decomposition of an operation; equal operations share it.
+    """Record a call of the decomposition of an operation; equal operations share a computation.
 
     Args:
         scope: where the call is recorded.
         operation: the operation.
         operands: its operands.
-        decompose: takes a module with this operation, and returns the bytecode of the decomposed
-            module.
-        constants: the values of operands that the module contains as constants, by operand number.
+        decompose: takes a module that contains a copy of the operation, and returns the bytecode of
+            the decomposed module.
+        constants: the values, by operand number, of operands that are constants in that module, not
+            parameters.
     """
     constants = constants or {}
     # Attributes of other dialects, such as shardings, are those of the call.
@@ -70,7 +71,7 @@ def _module_of(
 ) -> ir.Module:
     """Return a module whose @main executes a copy of an operation.
 
-    @main has a parameter for each operand that is not in `constants`.
+    @main has an argument for each operand that is not in `constants`.
     """
     with operation.context, ir.Location.unknown(operation.context):
         module = ir.Module.create()
@@ -116,7 +117,7 @@ def _decomposed(
         decomposed = mlir.read_module(operation.context, decompose(module))
     except (ValueError, mlir.UnreadableModuleError) as error:
         reason = (str(error).strip().splitlines() or ["no reason"])[0]
-        raise failure(operation, f"StableHLO can't express it: {reason}") from None
+        raise failure(operation, f"jaxlib can't decompose the operation: {reason}") from None
     main = main_function(decomposed.operation)
     main_type = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
     inputs, results = (
@@ -126,4 +127,4 @@ def _decomposed(
     try:
         return imported(StablehloModule(decomposed, shape))
     except LoweringError as error:
-        raise failure(operation, f"in its decomposition: {error}") from error
+        raise failure(operation, f"in the operation's decomposition: {error}") from error

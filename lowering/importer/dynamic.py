@@ -1,8 +1,9 @@
 """Importers of operations on bounded sizes, and of operations with sizes as operands.
 
-Two ops have sizes as operands, dynamic_reshape and dynamic_broadcast_in_dim. Other such operations
-are ordinary ops if their result has static sizes and their size operands are constants. If not, the
-sizes may follow from the sizes of the module's arguments (see `refinement`).
+Only two ops take sizes as operands: dynamic_reshape and dynamic_broadcast_in_dim. Other operations
+with sizes as operands become static ops if the result has static sizes and the operands for sizes
+are constants. If not, the sizes may follow from the sizes of the module's arguments (see
+`refinement`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _set_dimension_size = schema_importer("set_dimension_size")
 
 @importer("stablehlo.set_dimension_size")
 def set_dimension_size(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record a set_dimension_size, or the op whose lowering sets the size to the bound."""
+    """Record a set_dimension_size; or, if the dimension is static in the result, the op that sets
+    the size to the bound, or a remove_dynamic_dimension."""
     operand, size = operands
     dimension = scope.attribute(operation, "dimension")
     result = scope.result_array(operation)
@@ -42,23 +44,23 @@ def set_dimension_size(scope: Scope, operation: ir.Operation, operands: list[Xla
 
 
 def _static_result(scope: Scope, operation: ir.Operation) -> ArrayShape:
-    """Return the shape of the result, which must have static sizes."""
+    """Return the shape of the result; raise LoweringError if it does not have static sizes."""
     shape = scope.result_array(operation)
     if not shape.is_static:
-        raise _dynamic(scope, operation, f"its result has static sizes, got {shape}")
+        raise _dynamic(scope, operation, f"the result has static sizes, got {shape}")
     return shape
 
 
 def _dynamic(scope: Scope, operation: ir.Operation, rule: str) -> Exception:
-    """Return the error of an operation whose sizes this module does not determine."""
+    """Return the error for an operation whose sizes the imported module does not determine."""
     scope.tables.need_sizes()
-    return failure(operation, f"it is dynamic, which XLA supports only if {rule}")
+    return failure(operation, f"the operation is dynamic, which XLA supports only if {rule}")
 
 
 def _constants(
     scope: Scope, operation: ir.Operation, numbers: Sequence[int]
 ) -> dict[int, ir.Attribute]:
-    """Return the values of operands, which must be constants, by operand number."""
+    """Return the values, by number, of the operands `numbers`, which must be constants."""
     constants = {}
     for number in numbers:
         owner = getattr(operation.operands[number].owner, "operation", None)
@@ -78,7 +80,7 @@ _dynamic_broadcast_in_dim = schema_importer("dynamic_broadcast_in_dim")
 
 @importer("stablehlo.dynamic_broadcast_in_dim")
 def dynamic_broadcast_in_dim(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record a broadcast; if its sizes are constant, by an op with static sizes."""
+    """Record a broadcast: broadcast_in_dim if its sizes are constant."""
     operand, sizes = operands
     shape = scope.result_array(operation)
     if shape.is_static and operand.shape.is_static and sizes.opcode == "constant":
@@ -130,10 +132,11 @@ def real_dynamic_slice(scope: Scope, operation: ir.Operation, operands: list[Xla
 
 
 def _limits(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> list[int] | None:
-    """Return the limits of a slice to the end of unbounded dimensions, in the form `lower` writes.
+    """Return the limits of a slice that `lower` wrote as real_dynamic_slice.
 
-    The ops for the indices are removed unless they have other users. Return None if a limit is
-    neither a constant nor the size of the dimension.
+    The limit of a dimension is a constant, or UNBOUNDED for the size of an unbounded dimension.
+    Return None if the limits do not have this form. Remove the ops that compute the indices, unless
+    they have other users.
     """
     operand, starts, joined, strides = operands
     rows = joined.operands if joined.opcode == "concatenate" else ()

@@ -1,4 +1,4 @@
-"""Importers of elementwise operations that become several ops for complex numbers."""
+"""Importers of elementwise operations that are recorded as several ops for complex operands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _EXTREMA = {
 def extremum(
     scope: Scope, operation: ir.Operation, operands: list[XlaOp], **arguments: Any
 ) -> Imported:
-    """Record a maximum or minimum; for complex numbers XLA's op compares only the real parts."""
+    """Record a maximum or minimum. For complex numbers record a lexicographic selection, because
+    XLA's op compares only the real parts."""
     record, order = _EXTREMA[
         operation.name.removeprefix("stablehlo.").removeprefix("chlo.broadcast_")
     ]
@@ -40,7 +41,7 @@ def _is_complex(op: XlaOp) -> bool:
 
 
 def _lexicographic(lhs: XlaOp, rhs: XlaOp, order: Callable[..., XlaOp]) -> XlaOp:
-    """Select by the order of the real parts; where they are equal, by the imaginary parts."""
+    """Select `lhs` or `rhs` by their real parts; where these are equal, by the imaginary parts."""
     real, other_real = xb.real(lhs), xb.real(rhs)
     by_imaginary = order(xb.imag(lhs), xb.imag(rhs))
     first = xb.select(xb.eq(real, other_real), by_imaginary, order(real, other_real))

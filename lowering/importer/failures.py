@@ -11,11 +11,11 @@ from lowering.errors import LoweringError, recorded_at
 _REASONS: Final = {
     "stablehlo.async_start": ": XLA's compiler creates asynchronous operations itself",
 }
-"""Why some operations have no op."""
+"""Reasons, by operation name, why there is no op for an operation."""
 
 
 def failure(operation: ir.Operation, reason: str) -> LoweringError:
-    """Return the error of an operation that can't be imported."""
+    """Return the LoweringError for an operation that can't be imported because of `reason`."""
     where = recorded_at(operation.location).rstrip(",")
     return LoweringError(
         f"to_computation: {operation.name}{where}: {reason}", op=str(operation.name)
@@ -23,5 +23,7 @@ def failure(operation: ir.Operation, reason: str) -> LoweringError:
 
 
 def unsupported(operation: ir.Operation) -> LoweringError:
-    """Return the error of an operation without a corresponding op."""
-    return failure(operation, f"there is no op for it{_REASONS.get(operation.name, '')}")
+    """Return the LoweringError for an operation without a corresponding op."""
+    return failure(
+        operation, f"there is no op for this operation{_REASONS.get(operation.name, '')}"
+    )

@@ -14,8 +14,8 @@ def collector_paused() -> Iterator[None]:
     Use this around code that creates many objects and retains nearly all of them: the collector
     would traverse them repeatedly and free none.
 
-    All threads share the collector. If two threads pause it, it resumes when the first thread
-    ends its pause. A collector that was disabled before stays disabled.
+    All threads share the collector. If two threads pause the collector, the thread that paused it
+    first also enables it again. A collector that was disabled before stays disabled.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -71,8 +71,9 @@ def from_hlo(
 
     The source may be the result of `XlaComputation.to_hlo_text` or `Executable.hlo_text`, or a dump
     of XLA from before or after optimization. A fusion becomes a call of its computation, a bitcast
-    a reshape or transpose; copies that only change the memory layout are omitted. Import takes some
-    tenths of a second, because some HLO aborts the converter, which runs in a helper process.
+    a reshape or transpose; copies that only change the memory layout are omitted. An import takes
+    some tenths of a second, because jaxlib's converter aborts on some HLO and therefore runs in a
+    helper process.
 
     Args:
         source: text; bytes of an HloModuleProto or HloProto, or of text; the path of a file with
@@ -81,14 +82,14 @@ def from_hlo(
 
     Returns:
         A computation with the name of the module and the signature of its entry, including layouts
-        and nested tuples. Ops have the names of the instructions, or those in their metadata, and
-        the source lines in the metadata.
+        and nested tuples. An op has the name and the source line in the instruction's metadata;
+        without metadata, the name of the instruction.
 
     Raises:
-        ModuleFileError: the file can't be read, or XLA refuses its content; carries path, line and
-            column. Text with elided constants is refused.
+        ModuleFileError: the file can't be read, XLA refuses its content, or it is text with elided
+            constants; the error has the path, the line and the column.
         LoweringError: there is no op for an instruction.
-        OperandError: `source` is something else.
+        OperandError: `source` has another type.
 
     Example:
         >>> import lowering
@@ -131,7 +132,7 @@ def from_hlo(
     except ShapeTextError as error:  # XLA's converter ignores layouts, even impossible ones
         reason = str(error).partition("\n")[0]
         raise ModuleFileError(
-            f"{name}: not HLO: in the signature of its entry, {reason}", path=path
+            f"{name}: not HLO: in the signature of the entry computation, {reason}", path=path
         ) from None
     names = _names(module, parameters, {} if text is None else _names_in(text))
     try:
@@ -139,7 +140,8 @@ def from_hlo(
         _set_donations(module, parameters, result, donors)
     except (IndexError, ValueError):  # XLA verifies donors only when it compiles
         raise ModuleFileError(
-            f"{name}: not HLO: it donates the memory of an argument that does not exist", path=path
+            f"{name}: not HLO: an alias or a donor names an argument or result that does not exist",
+            path=path,
         ) from None
     if has_shardy_text(module_strings(code)):
         read_shardings(module, parameters)
@@ -162,7 +164,7 @@ _BEGINNING: Final = re.compile(rb"(?:\s|//[^\n]*\n|/\*.*?\*/)*(?:HloModule|ENTRY
 
 
 def _content(source: Any) -> tuple[bytes, str | None]:
-    """Return the bytes of the argument of `from_hlo`, and the path of their file."""
+    """Return the content of the argument of `from_hlo`, and the path if it is a file, else None."""
     if path_of(source) is not None:
         return read_file(source, "from_hlo", _check_beginning)
     if isinstance(source, jax.stages.Traced):
@@ -186,7 +188,7 @@ def _content(source: Any) -> tuple[bytes, str | None]:
 
 
 def _check_beginning(file: BinaryIO, size: int, path: str) -> None:
-    """Refuse a large file by its first bytes if it is not HLO."""
+    """Refuse a large file whose first bytes show that it is not HLO."""
     if size < LARGE:
         return
     name, beginning = display_name(path), file.read(BEGINNING)
@@ -204,9 +206,10 @@ def _no_hlo(name: str, path: str | None) -> ModuleFileError:
 
 
 def _module_inside(data: bytes) -> bytes:
-    """Return the HloModuleProto, the first field, of an HloProto; return other bytes unchanged.
+    """Return the HloModuleProto in an HloProto; return other bytes unchanged.
 
-    An HloModuleProto has a field 2, the name of the entry; an HloProto has none.
+    The module is field 1 of an HloProto. An HloModuleProto is recognized by its field 2, the name
+    of the entry computation; an HloProto has no field 2.
     """
     try:
         fields = fields_of(data)
@@ -220,7 +223,7 @@ _MLIR: Final = re.compile(r"(?:\s|//[^\n]*\n)*(?:module\b|func\.func\b|#\w+ = )"
 
 
 def _text(data: bytes, name: str, path: str | None) -> str:
-    """Decode HLO text for XLA's parser."""
+    """Decode HLO text; refuse text that XLA's parser would crash on or misread."""
     reason = ""
     try:
         text = data.decode("utf-8-sig")
@@ -235,7 +238,7 @@ def _text(data: bytes, name: str, path: str | None) -> str:
         )
     if _MLIR.match(text):
         raise _no_hlo(name, path)
-    fix = "use tuples of more elements"
+    fix = "use fewer levels of nested tuples, with more elements in each"
     # The parameters of a program and the operands of an instruction have parentheses too.
     deep = deep_brackets(text, MAX_TUPLE_NESTING + 1, "the parentheses of HLO", fix, [b"()"])
     if deep is not None:
@@ -260,12 +263,12 @@ def _text(data: bytes, name: str, path: str | None) -> str:
     return text
 
 
-_ABORTED: Final = "XLA's converter to StableHLO aborts on it"
+_ABORTED: Final = "XLA's converter to StableHLO aborts on this HLO"
 _MESH_GROUPS: Final = re.compile(rb"\breplica_groups=\s*mesh\b")
 
 
 def _converted(data: bytes, name: str, path: str | None) -> tuple[dict[str, Any], bytes]:
-    """Return the signature and the bytecode that `hlo_conversion.hlo_program` returns for HLO."""
+    """Convert HLO to StableHLO: return the signature as a dict, and the module's bytecode."""
     try:
         if hlo_conversion.is_hlo_proto(data):
             data = with_listed_groups(data)
@@ -300,7 +303,7 @@ def _without_default_layouts(shape: Shape) -> Shape:
 
 
 def _make_synchronous(module: ir.Module) -> None:
-    """Replace each asynchronous operation by its computation, at the position of async_start."""
+    """Replace each async_start with a synchronous operation; erase its updates and async_done."""
     for start in operations_in(module.operation, ("mhlo.async_start", "stablehlo.async_start")):
         updates: list[ir.Operation] = []  # the last is async_done
         handle = start.results[0]
@@ -308,7 +311,8 @@ def _make_synchronous(module: ir.Module) -> None:
             users = [use.owner for use in handle.uses]
             if len(users) != 1:
                 raise LoweringError(
-                    f"from_hlo: {start.name}: it must have one async_done, got {len(users)} users",
+                    f"from_hlo: {start.name}: the result must have one user, async_update or "
+                    f"async_done, got {len(users)} users",
                     op=start.name,
                 )
             updates.append(users[0])
@@ -350,9 +354,10 @@ def _names_in(text: str) -> dict[int, str]:
 
 
 def _names(module: ir.Module, parameters: list[Shape], in_text: dict[int, str]) -> list[str]:
-    """Return the parameters' names: from their metadata, or the names of the instructions.
+    """Return the parameters' names: from the metadata, else from the HLO text.
 
-    XLA adds numbers to names that occur in several computations: "x.1" is "x" in the text.
+    XLA adds numbers to names that occur in several computations. So the name "x" in the text is
+    used for "x.1" in the metadata.
     """
     unique = UniqueNames()
     names = []
@@ -371,7 +376,7 @@ def _names(module: ir.Module, parameters: list[Shape], in_text: dict[int, str]) 
 
 
 Donor = tuple[int, tuple[int, ...]]
-"""The number of a parameter, and the tuple index of the donated leaf in it."""
+"""A donated leaf: the number of its parameter, and its tuple index in the parameter."""
 
 
 def _set_donations(
@@ -410,16 +415,16 @@ _DONOR_FIELD: Final = 18
 
 
 def _text_donors(text: str) -> list[Donor]:
-    """Return the donors in HLO text; jaxlib's converter ignores them."""
+    """Return the buffer donors in HLO text, which jaxlib's converter ignores."""
     match = _DONORS.search(text)
     entries = [] if match is None else re.findall(r"\(\s*(\d+)\s*,\s*\{([^}]*)\}", match[1] or "")
     return [(int(n), tuple(map(int, re.findall(r"\d+", index)))) for n, index in entries]
 
 
 def _proto_donors(data: bytes) -> list[Donor]:
-    """Return the donors in an HloModuleProto.
+    """Return the buffer donors in an HloModuleProto.
 
-    hlo.proto, HloModuleProto.buffer_donor, BufferDonorProto.
+    In hlo.proto, see HloModuleProto.buffer_donor and BufferDonorProto.
     """
     donors = []
     for config in fields_of(data).get(_DONOR_FIELD, ()):

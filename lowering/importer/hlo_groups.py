@@ -1,7 +1,7 @@
-"""Expand HLO's replica groups along mesh axes to lists, before jaxlib's converter reads them.
+"""Expand HLO's replica groups along mesh axes to lists, before jaxlib's converter reads the HLO.
 
-HLO text has such groups as ``replica_groups=mesh['a'=2,'b'=2], device_ids=(0,2,1,3) {'a'}``. The
-converter ignores the order of the devices, so its module would have other groups.
+In HLO text, groups along mesh axes are ``replica_groups=mesh['a'=2,'b'=2], device_ids=(0,2,1,3)
+{'a'}``. The converter ignores `device_ids`, so its module would have wrong groups.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from lowering.reading.protocol_buffers import (
 from lowering.sharding.axis_groups import AxisPart, groups_along
 
 _COMPUTATIONS: Final = 3
-"""HloModuleProto.computations."""
+"""The number of the field HloModuleProto.computations."""
 _INSTRUCTIONS: Final = 2
-"""HloComputationProto.instructions."""
+"""The number of the field HloComputationProto.instructions."""
 _LISTED_GROUPS: Final = 87
-"""HloInstructionProto.collective_device_list."""
+"""The number of the field HloInstructionProto.collective_device_list."""
 _GROUPS_ALONG_AXES: Final = 93
-"""HloInstructionProto.mesh_axes_replica_group_list."""
+"""The number of the field HloInstructionProto.mesh_axes_replica_group_list."""
 
 _TAG: Final = encoded_field(_GROUPS_ALONG_AXES, b"")[:-1]
 
 
 def with_listed_groups(module: bytes) -> bytes:
-    """Return an HloModuleProto whose replica groups along axes of a mesh are listed.
+    """Return an HloModuleProto with replica groups along mesh axes replaced by lists of groups.
 
-    Damaged messages are returned unchanged; XLA refuses them.
+    A damaged message is returned unchanged, because XLA refuses it.
     """
     if _TAG not in module:
         return module
@@ -47,7 +47,7 @@ def with_listed_groups(module: bytes) -> bytes:
 
 
 def _listed(value: memoryview) -> bytes:
-    """Return the encoded field `_LISTED_GROUPS` for a MeshAxesReplicaGroupListProto."""
+    """Encode a MeshAxesReplicaGroupListProto as the field `_LISTED_GROUPS`, a list of groups."""
     fields = fields_of(value)
     mesh = fields_of(fields[1][0])
     sizes = [_number(fields_of(axis), 2) for axis in mesh.get(1, ())]
@@ -60,7 +60,7 @@ def _listed(value: memoryview) -> bytes:
 
 
 def _number(fields: dict[int, list[memoryview]], number: int) -> int:
-    """Return the number in a field; 0, the default, for an absent field."""
+    """Return the integer value of the field `number`; 0 for an absent field."""
     return numbers_in(fields[number])[-1] if number in fields else 0
 
 
@@ -75,7 +75,7 @@ def _part(value: memoryview) -> AxisPart:
 
 
 def _device_ids(mesh: dict[int, list[memoryview]], count: int) -> list[int]:
-    """Return the order of a mesh's devices: listed, or a transposed range."""
+    """Return the device ids of a mesh in order: those listed, or a transposed range(count)."""
     if 3 not in mesh:
         return numbers_in(mesh.get(2, ()))
     order = fields_of(mesh[3][0])

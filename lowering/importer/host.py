@@ -24,7 +24,7 @@ from lowering.stablehlo.attribute_codecs import read_attributes, reader_of
 
 @importer("stablehlo.after_all", "stablehlo.create_token")
 def after_all(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record an after_all; without operands it is a create_token."""
+    """Record an after_all, or a create_token if there are no operands."""
     return xb.after_all(operands) if operands else scope.builder.create_token()
 
 
@@ -34,7 +34,7 @@ def tuple_(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaO
 
 
 def _in_order(shape: Shape, minor_to_major: Sequence[int]) -> Shape:
-    """Return the shape with this dimension order as layout; unchanged for the default order."""
+    """Return the shape with the layout `minor_to_major`; without a layout for the default order."""
     if not isinstance(shape, ArrayShape) or list(minor_to_major) == list(range(shape.rank))[::-1]:
         return shape
     return shape.with_layout(Layout(tuple(minor_to_major)))
@@ -50,7 +50,7 @@ _outfeed = schema_importer("outfeed")
 
 @importer("stablehlo.infeed")
 def infeed(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-    """Record an infeed; each array of its data is a result in StableHLO."""
+    """Record an infeed. StableHLO's operation has a result for each array; the op has a tuple."""
     *data, token = operation.results
     shapes = [scope.tables.shape(result.type) for result in data]
     orders = scope.attribute(operation, "layout")
@@ -74,12 +74,12 @@ def outfeed(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Xla
 
 
 def _channel(operation: ir.Operation) -> tuple[int, bool]:
-    """Return the number of a transfer's channel, and whether the transfer is to or from the host.
+    """Return a transfer's channel number, and whether the other end of the transfer is the host.
 
-    The public op determines the type of the channel, which may be wrong in the file.
+    The channel type in the file is ignored: it may be wrong, and the public op sets it.
     """
     if "source_target_pairs" in operation.attributes:
-        raise failure(operation, "XLA's operation has no source_target_pairs")
+        raise failure(operation, "XLA's send and recv have no source_target_pairs")
     recorded = read_attributes(SCHEMAS["send"], operation.attributes)
     channel = recorded["channel_handle"]
     return 0 if channel is None else channel.handle, recorded["is_host_transfer"]
@@ -88,7 +88,7 @@ def _channel(operation: ir.Operation) -> tuple[int, bool]:
 @importer("stablehlo.send")
 def send(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     if len(operands) != 2:
-        raise failure(operation, f"it must send one array, got {len(operands) - 1}")
+        raise failure(operation, f"a send must have one array operand, got {len(operands) - 1}")
     value, token = operands
     channel, is_host = _channel(operation)
     if is_host:
@@ -99,7 +99,9 @@ def send(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
 @importer("stablehlo.recv")
 def recv(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     if len(operation.results) != 2:
-        raise failure(operation, f"it must receive one array, got {len(operation.results) - 1}")
+        raise failure(
+            operation, f"a recv must have one array result, got {len(operation.results) - 1}"
+        )
     channel, is_host = _channel(operation)
     receive = xb.recv_from_host if is_host else xb.recv_with_token
     return receive(operands[0], scope.result_shape(operation), channel)
@@ -108,7 +110,7 @@ def recv(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
 _custom_call = schema_importer("custom_call", "shape")
 
 _CHLO_ATTRIBUTES: Final = "mhlo.attributes"
-"""The attribute with the attributes of a CHLO operation, on the custom call that encodes it."""
+"""An attribute of custom calls that encode a CHLO operation: the CHLO operation's attributes."""
 
 
 @importer("stablehlo.custom_call")
@@ -175,11 +177,16 @@ def _laid_out(shape: Shape, orders: Sequence[Sequence[int]]) -> Shape:
 def _python_call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
     """Record the call of a Python function; only modules from `lower` contain such calls."""
     config = scope.attribute(operation, "backend_config") or {}
-    functions = dict(enumerate(scope.tables.python_functions))
-    record = functions.get(config.get("index"))  # HLO text has no index
-    if record is None:
+    functions = scope.tables.python_functions
+    index = config.get("index")  # HLO text has none
+    if not isinstance(index, int) or not 0 <= index < len(functions):
         name = config.get("name", "without a name")
-        raise failure(operation, f"it calls the Python function {name}, which files do not contain")
+        raise failure(
+            operation,
+            f"the custom call needs the Python function {name}, and files contain no Python "
+            f"functions",
+        )
+    record = functions[index]
     leaves = iter(operands)
     arguments = [nested_value(scope, shape, leaves) for shape in record.operands]
     named = read_attributes(SCHEMAS["python_call"], operation.attributes)

@@ -52,7 +52,7 @@ from lowering.stablehlo.module import StablehloModule
 from lowering.stablehlo.sources import ModuleSource, module_of, path_of
 
 _BESIDE_FUNCTIONS: Final = frozenset(("sdy.mesh",))
-"""The operations that a module may have besides functions."""
+"""The operations, besides func.func, that a module may have at the top level."""
 
 
 _error: Final = partial(error_of, LoweringError, "to_computation")
@@ -79,19 +79,20 @@ def to_computation(
         calls are inlined. All annotations are preserved, and `lower` writes them back: names,
         source lines, the shardings of GSPMD and Shardy, frontend attributes and other attributes of
         operations (`XlaOp.metadata`), donated arguments (`XlaComputation.aliases`, `donors`), and
-        the rest in `XlaComputation.annotations`.
+        other annotations (`XlaComputation.annotations`).
 
-        The import of a lowered computation is that computation, except for what StableHLO cannot
-        express: tuples are created and unpacked only where ops need them; parameters of applied
-        computations are not nested tuples; the operand of a branch is the values that it uses; and
-        ops that are lowered to several operations are imported as several ops.
+        If a computation is lowered and imported again, the result equals that computation, except
+        where StableHLO cannot express it: tuples are created and unpacked only where ops need
+        tuples; parameters of applied computations are not nested tuples; the operand of a branch
+        consists of the values that the branch uses; and an op that is lowered to several operations
+        is imported as several ops.
 
     Raises:
         ModuleFileError: the file can't be read, or has no module.
         LoweringError: there is no op for an operation, or the inferred shape differs from the type
             in the module. The message has the operation's name and location.
         ArgumentError: `argument_shapes` do not match the parameters of the module.
-        OperandError: `source` is neither a module nor a path; or `argument_shapes` are not shapes.
+        OperandError: `source` has an unsupported type; or `argument_shapes` are not shapes.
 
     Example:
         >>> import lowering
@@ -120,7 +121,7 @@ def to_computation(
 
 
 def with_file_name(error: LoweringError, path: str) -> LoweringError:
-    """Return the error with the module's file name, in place of "-" in MLIR's locations."""
+    """Return the error with the module's file name in place of "-", MLIR's name for the text."""
     name, message = display_name(path), str(error)
     if ", recorded at -:" in message:
         message = message.replace(", recorded at -:", f", recorded at {name}:", 1)
@@ -152,7 +153,11 @@ def _imported(
 
 
 def imported(module: StablehloModule, *, may_refine: bool = False) -> XlaComputation:
-    """Return the computation of a module.
+    """Import a module as a computation.
+
+    Args:
+        module: the module.
+        may_refine: whether the caller will infer unbounded sizes and call this function again.
 
     Raises:
         LoweringError: as for `to_computation`.
@@ -186,7 +191,7 @@ def imported(module: StablehloModule, *, may_refine: bool = False) -> XlaComputa
 
 
 def _with_listed_groups(module: StablehloModule) -> StablehloModule:
-    """Return the module; a copy with listed groups if it has replica groups along mesh axes."""
+    """Return the module, or a copy with replica groups along mesh axes replaced by lists."""
     declares_mesh = any(view.operation.name == "sdy.mesh" for view in module.module.body.operations)
     if not declares_mesh or not operations_along_axes(module.module.operation):
         return module
@@ -200,7 +205,7 @@ def _with_listed_groups(module: StablehloModule) -> StablehloModule:
 
 
 def _in_order(module: ir.Module) -> Iterator[tuple[str, list[RegionOperation]]]:
-    """Yield the name and the `region_operations` of each function that @main reaches, and of @main.
+    """Yield the name and the `region_operations` of @main and of each function that @main reaches.
 
     Callees come before callers, and @main is last.
     """
@@ -235,7 +240,7 @@ def _in_order(module: ir.Module) -> Iterator[tuple[str, list[RegionOperation]]]:
 def _operations_and_callees(
     functions: dict[str, ir.Operation], name: str
 ) -> tuple[list[RegionOperation], Iterator[str]]:
-    """Return the `region_operations` of a function, and the names of the functions it calls."""
+    """Return the `region_operations` of a function, and the names of its callees."""
     function = functions[name]
     _check_function(function, name)
     operations = region_operations(function)
@@ -254,8 +259,8 @@ def _operations_and_callees(
 
 
 _RETURNS: Final = frozenset(("func.return", "stablehlo.return"))
-"""The terminators of functions. XLA accepts `stablehlo.return` too, which JAX writes in comparators
-of custom calls."""
+"""The operations that may end a function. XLA accepts `stablehlo.return` too, which JAX writes in
+comparators of custom calls."""
 
 
 def _check_function(function: ir.Operation, name: str) -> None:
@@ -277,7 +282,7 @@ def _check_function(function: ir.Operation, name: str) -> None:
 
 
 _IN_METADATA: Final = frozenset(("mhlo.sharding", "sdy.sharding", "mhlo.frontend_attributes"))
-"""The attributes of arguments that become metadata of their parameters."""
+"""The attributes of a function's argument that become metadata of the parameter's op."""
 
 
 def _function(regions: Regions, name: str, function: ir.Operation, body: Body) -> XlaComputation:
@@ -350,7 +355,7 @@ def _set_up_donations(
     shape: ProgramShape,
     attributes: Sequence[Mapping[str, ir.Attribute]],
 ) -> None:
-    """Register the arguments that are donated."""
+    """Record the donated arguments of @main as aliases and buffer donors of the computation."""
     places = [
         (number, index)
         for number, parameter in enumerate(shape.parameters)
@@ -368,7 +373,7 @@ def _set_up_donations(
             output = scope.tables.value(of_argument[ALIASING])
             if not isinstance(output, int) or not 0 <= output < len(outputs):
                 raise LoweringError(
-                    f"{ALIASING} = {of_argument[ALIASING]}: there is no such result"
+                    f"{ALIASING} = {of_argument[ALIASING]}: @main has no such result"
                 )
             builder.setup_alias(outputs[output], *place)
         except XlaError as error:
@@ -376,7 +381,7 @@ def _set_up_donations(
 
 
 def _names(module: StablehloModule, scope: Scope, body: Body) -> list[str]:
-    """Return the parameters' names: as `lower` wrote them, or the names in their locations."""
+    """Return the parameters' names: those that `lower` wrote, else those in the locations."""
     names = list(module.program_shape.parameter_names)
     defaults = [f"arg{number}" for number in range(len(names))]
     if names == defaults and len(names) == len(body.arguments):

@@ -1,4 +1,4 @@
-"""Importers of MHLO operations: HLO that jaxlib's converter can't express in StableHLO."""
+"""Importers of MHLO operations, which jaxlib's converter creates for HLO beyond StableHLO."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def fusion(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaO
 
 @importer("mhlo.copy", "mhlo.domain")
 def identity(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Return the operand; the operation changes only the layout or sharding."""
+    """Return the operand: the operation changes only the layout or the sharding."""
     return operands[0]
 
 
@@ -29,10 +29,13 @@ def bitcast(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Xla
     (operand,) = operands
     source, target = operand.shape, scope.result_shape(operation)
     if not isinstance(source, ArrayShape) or not isinstance(target, ArrayShape):
-        raise failure(operation, "its operand must be an array")
+        raise failure(operation, "the operand and the result of a bitcast must be arrays")
     if source.element_type is not target.element_type:
         if source.element_type.bits != target.element_type.bits:
-            raise failure(operation, "its element types must have the same width")
+            raise failure(
+                operation,
+                "the element types of a bitcast's operand and result must have the same width",
+            )
         operand = xb.bitcast_convert_type(operand, target.element_type)
     before = _major_to_minor(scope, operation, "source_layout", source)
     after = _major_to_minor(scope, operation, "result_layout", target)

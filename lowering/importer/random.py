@@ -1,4 +1,4 @@
-"""Importer of random numbers."""
+"""Importer of stablehlo.rng."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DISTRIBUTIONS = {"NORMAL": xb.rng_normal, "UNIFORM": xb.rng_uniform}
 
 @importer("stablehlo.rng")
 def rng(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record an rng by the public op of its distribution. The third operand, the sizes, is
-    ignored: the result's type has the sizes too."""
+    """Record rng_normal or rng_uniform. The third operand, the sizes, is ignored: the result's type
+    has the sizes too."""
     distribution = _DISTRIBUTIONS[scope.attribute(operation, "rng_distribution")]
     return distribution(operands[0], operands[1], scope.result_shape(operation))

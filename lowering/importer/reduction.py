@@ -1,4 +1,4 @@
-"""Importers of top_k and scans, operations of MHLO and CHLO."""
+"""Importers of top_k and scan, which are operations of MHLO and CHLO."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _top_k = schema_importer("top_k")
 
 @importer("mhlo.topk")
 def top_k(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record a top_k; CHLO's operation has no attribute `largest`."""
+    """Record a top_k. CHLO's top_k has no attribute `largest`, whose default is true."""
     return _top_k(scope, operation, operands, largest=scope.attribute(operation, "largest", True))
 
 
 @importer("chlo.scan", "mhlo.scan")
 def scan(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record a scan; its opcode's schema describes the loop that the scan is lowered to."""
+    """Record a scan. No importer is derived: the schema describes the loop that `lower` emits."""
     inputs, _ = scope.attribute(operation, "operandSegmentSizes")
     return xb.scan(
         operands[:inputs],

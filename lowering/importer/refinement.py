@@ -1,7 +1,7 @@
 """Infer a module's unbounded sizes from the sizes of its arguments.
 
-A program for arguments of any size (`tensor<?xf32>`) computes with sizes as values. Once the sizes
-of the arguments are known, jaxlib refines the program to one with static sizes.
+A module for arguments of any size (`tensor<?xf32>`) computes with sizes as values. When the sizes
+of the arguments are known, jaxlib refines the module to a module with static sizes.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from lowering.reading.helper_process import in_helper
 from lowering.stablehlo.module import StablehloModule
 
 _WRAPPER: Final = "stablehlo.shape_refinement_operand_wrapper"
-"""The target of a custom call that returns its first operand as a type with unbounded sizes."""
+"""The target of a custom call that returns its first operand, with a type of unbounded sizes."""
 
 
 def with_argument_shapes(
     source: StablehloModule, argument_shapes: Sequence[ShapeLike], caller: str
 ) -> StablehloModule:
-    """Return a module for arguments of these shapes; `source` if it has no unbounded sizes at all.
+    """Refine a module for arguments of these shapes; return `source` if all its sizes are bounded.
 
     Args:
         source: the module, which is not changed.
@@ -65,10 +65,10 @@ def with_argument_shapes(
 
 
 def refined(source: StablehloModule) -> StablehloModule:
-    """Return a module whose sizes are inferred from the sizes of its arguments.
+    """Return a copy of a module with all sizes inferred from the sizes of its arguments.
 
     Raises:
-        LoweringError: sizes contradict each other.
+        LoweringError: jaxlib can't infer a size, or sizes contradict each other.
     """
     return _refined(source, source.module, list(source.program_shape.parameters), "to_computation")
 
@@ -76,7 +76,7 @@ def refined(source: StablehloModule) -> StablehloModule:
 def _checked(
     source: StablehloModule, argument_shapes: Sequence[ShapeLike], caller: str
 ) -> list[Shape]:
-    """Return the shapes of the parameters with the unbounded sizes replaced."""
+    """Return the shapes of the parameters with the unbounded sizes replaced by the arguments'."""
     program_shape = source.program_shape
     if isinstance(argument_shapes, (str, bytes)) or not isinstance(argument_shapes, Sequence):
         raise error_of(
@@ -115,7 +115,7 @@ def _checked(
 
 
 def _replaced(parameter: Shape, argument: Shape) -> Shape | None:
-    """Return the shape of a parameter with the argument's sizes; None if the shapes differ."""
+    """Replace the unbounded sizes of a parameter by the argument's; None if the shapes differ."""
     if nested_text(parameter, lambda _: "_") != nested_text(argument, lambda _: "_"):
         return None
     pairs = list(zip(leaves(parameter), leaves(argument), strict=True))
@@ -138,7 +138,7 @@ def _fits(parameter: ArrayShape | TokenShape, argument: ArrayShape | TokenShape)
 
 
 def _with_leaves(shape: Shape, new: Sequence[ArrayShape | TokenShape]) -> Shape:
-    """Return a shape that is nested like `shape` and has the leaves `new`."""
+    """Return a shape with the tuple nesting of `shape` and the leaves `new`."""
     remaining = iter(new)
     return parse_shape(nested_text(shape, lambda _: str(next(remaining))))
 
@@ -156,7 +156,8 @@ def _set_argument_shapes(
 ) -> None:
     """Set the types of @main's arguments.
 
-    The operations of @main use values of the unbounded types until jaxlib refines these.
+    The operations of @main use the arguments through custom calls (`_WRAPPER`), whose results have
+    the unbounded types until jaxlib refines the module.
     """
     block = main.regions[0].blocks[0]
     start = ir.InsertionPoint(block.operations[0])
@@ -195,7 +196,7 @@ def _int64(numbers: Sequence[int]) -> Any:
 def _refined(
     source: StablehloModule, module: ir.Module, parameters: Sequence[Shape], caller: str
 ) -> StablehloModule:
-    """Return a refined module; its signature is nested like the signature of `source`."""
+    """Refine `module`; return it with a signature that has the tuple nesting of `source`."""
     code = mlir.bytecode(module)
     try:
         if artifacts.REFINING_DIVIDES_BY_ZERO and _may_divide_by_zero(module.operation):
@@ -250,7 +251,7 @@ _FIX: Final = "select 1 where an integer divisor is 0, or use jaxlib 0.12"
 
 
 def _may_divide_by_zero(module: ir.Operation) -> bool:
-    """Return whether an integer divisor is anything but a constant without zeros."""
+    """Return whether a module has an integer divisor that is not a constant without zeros."""
     for operation in operations_in(module, ("stablehlo.divide", "stablehlo.remainder")):
         divisor = operation.operands[1]
         if isinstance(ir.ShapedType(divisor.type).element_type, ir.IntegerType):
@@ -276,13 +277,13 @@ def _refuse_unbounded_sizes(module: ir.Module) -> None:
                 if has_unbounded_sizes(shape):
                     raise failure(
                         operation,
-                        f"it is dynamic, which XLA supports only if the sizes of its result follow "
-                        f"from the arguments' sizes, got {shape}",
+                        f"the operation is dynamic, which XLA supports only if the sizes of the "
+                        f"result follow from the arguments' sizes, got {shape}",
                     )
                 bounded.add(result.type)
 
 
 def _reason(report: str) -> str:
-    """Return the first line of jaxlib's report without status code and location."""
+    """Return the first line of jaxlib's report, without the status code and the location."""
     line = (report.strip().splitlines() or ["no reason"])[0]
     return re.sub(r"^loc\([^)]*\): ", "", line.rpartition(" error: ")[2])

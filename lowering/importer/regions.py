@@ -1,9 +1,10 @@
 """Record the regions of operations as computations.
 
-The condition and the body of a loop take the state, a tuple unless it is one value. Values that
-they use from outside become loop-invariant parts of the state. A branch takes the values that it
-uses from outside. The computations of other regions, such as reducers, take the region's
-arguments; constants from outside that the region uses are recorded again in the computation.
+- Loops: the condition and the body take the state, a tuple unless it is one value. Values from
+  outside that either region uses become loop-invariant parts of the state.
+- Branches: a branch takes the values from outside that it uses.
+- Other regions, such as reducers: the computation takes the region's arguments. Constants from
+  outside that the region uses are recorded again in the computation.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Regions:
         self._by_key: dict[Any, XlaComputation] = {}
 
     def record(self, operations: Sequence[RegionOperation]) -> None:
-        """Record the regions of these operations; inner operations come before outer ones."""
+        """Record the regions of `operations`, in which inner operations come before outer ones."""
         for operation, bodies in operations:
             if operation.name == "stablehlo.while":
                 self._record_loop(operation, bodies)
@@ -65,12 +66,12 @@ class Regions:
     def _record_once(
         self, body: Body, kind: str, record: Callable[[], XlaComputation], *, with_locations: bool
     ) -> None:
-        """Set the computation of a body: reuse an equal body's, or record a new one.
+        """Set the computation of a body: reuse that of an equal body, or record a computation.
 
         Args:
             body: the body.
-            kind: bodies of different kinds are not compared.
-            record: records a new computation.
+            kind: the kind of the body; only bodies of the same kind can be equal.
+            record: a function that records a new computation for the body.
             with_locations: whether bodies must have equal locations to be equal.
         """
         key = body.key(with_locations=with_locations)
@@ -84,10 +85,10 @@ class Regions:
     def _scope_of_values(
         self, operation: ir.Operation, name: str, shapes: Sequence[Shape], values: Sequence[Value]
     ) -> tuple[Scope, list[XlaOp]]:
-        """Return a scope with one parameter for these values, and the ops of the values in it.
+        """Return a scope with one parameter for `values`, and the op of each value.
 
-        The parameter is a tuple unless there is one value. The ops have the source line of the
-        operation with the region.
+        The parameter is a tuple unless there is one value. The ops have the source line of
+        `operation`, whose region is recorded.
         """
         scope = self.scope(name)
         if len(shapes) == 1:
@@ -143,8 +144,8 @@ class Regions:
         if owner is None or owner.name != "stablehlo.constant":
             raise failure(
                 operation,
-                "its region uses a value from outside, and XLA's computations of this kind can use "
-                "only constants",
+                "a region of the operation uses a value from outside the region that is not a "
+                "constant, which XLA does not support",
             )
         constant = IMPORTERS["stablehlo.constant"](scope, owner, [])
         assert isinstance(constant, XlaOp)  # a constant has one result
@@ -152,9 +153,9 @@ class Regions:
 
 
 def _built(scope: Scope, operation: ir.Operation, returned: Sequence[XlaOp]) -> XlaComputation:
-    """Build the computation that returns these values, as a tuple unless there is one value.
+    """Build the computation that returns the values `returned`, as a tuple unless there is one.
 
-    The tuple has the source line of the operation with the region.
+    The tuple op has the source line of `operation`, whose region is recorded.
     """
     if len(returned) == 1:
         return scope.builder.build(returned[0])

@@ -21,17 +21,17 @@ else:
 """An MLIR value: a block argument, or a result of an operation."""
 
 Imported = XlaOp | Sequence[XlaOp | None]
-"""An op for the operation, a tuple if there are several results; or an op for each result, None for
-an unused result."""
+"""What an importer returns: one op, a tuple if the operation has several results; or a list with an
+op for each result, None for an unused result."""
 
 Importer = Callable[..., Imported]
-"""Records an operation: takes the scope, the operation and its operands."""
+"""A function that records an operation: takes the scope, the operation and its operands."""
 
 IMPORTERS: Final[dict[str, Importer]] = {}
 """Handwritten importers, by operation name. They take precedence over derived importers."""
 
 DECOMPOSITIONS: Final[dict[str, Importer]] = {}
-"""Importers of operations without a schema: jaxlib decomposes these operations."""
+"""Importers of operations without a schema, by operation name: jaxlib decomposes the operations."""
 
 importer = registrar(IMPORTERS)
-"""Register the decorated function as the importer of the named operations."""
+"""A decorator that registers a function as the importer of the named operations."""

@@ -16,7 +16,8 @@ from lowering.importer.scope import Scope
 
 @importer("stablehlo.broadcast_in_dim")
 def broadcast_in_dim(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record a broadcast; the public op takes the dimensions in ascending order."""
+    """Record a broadcast; transpose the operand first if the dimensions are not in ascending order,
+    which the public op requires."""
     result = scope.result_array(operation)
     sizes = result.dimensions
     dimensions = scope.attribute(operation, "broadcast_dimensions")
@@ -53,10 +54,10 @@ _slice = schema_importer("slice")
 
 @importer("stablehlo.slice")
 def slice_(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record a slice; one from a bounded to a static size becomes a dynamic_slice.
+    """Record a slice, or a dynamic_slice if a bounded dimension becomes static.
 
-    The decomposition of top_k has such slices. Shape inference of an ordinary slice would infer a
-    bounded size.
+    The decomposition of top_k has slices from a bounded to a static size. The shape inference of
+    `xb.slice` would infer a bounded size.
     """
     source = operands[0].shape
     if isinstance(source, ArrayShape) and not source.is_static:

@@ -1,7 +1,8 @@
-"""Scope: records the operations of one body.
+"""Scope: records the operations of one function body or region.
 
-A scope loops over the operations of a body, and calls the importer for each operation's name.
-Functions and regions become computations, each recorded after the computations that it applies.
+A scope loops over the operations of a body, and calls the importer for each operation's name. Each
+function and each region becomes a computation, which is recorded after the computations that it
+applies.
 """
 
 from __future__ import annotations
@@ -28,14 +29,15 @@ from lowering.importer.tables import Place, Tables
 from lowering.sharding.attributes import SHARDINGS
 
 _NO_OPERATION: Final = frozenset(("tuple", "get_tuple_element"))
-"""Opcodes that are lowered to no operation, so their metadata would be lost."""
+"""Opcodes that are lowered to no operation. An attribute in the metadata of such an op would be
+lost."""
 
 
 class Scope:
-    """A body that is being recorded.
+    """Records the operations of a body with a builder.
 
     Attributes:
-        builder: records the body's operations.
+        builder: the XlaBuilder that records the operations.
         tables: the caches of the import.
         functions: the computations of recorded functions, by symbol.
         computations: the computations of recorded regions, by body.
@@ -74,7 +76,9 @@ class Scope:
             attribute = operation.attributes.get(name)
             return default if attribute is None else self.tables.value(attribute)
         except TypeError:  # MLIR's Python has no class for complex elements
-            raise failure(operation, f"its {name} has elements that can't be read") from None
+            raise failure(
+                operation, f"the attribute {name} has elements that can't be read"
+            ) from None
 
     def result_shape(self, operation: ir.Operation, number: int = 0) -> ArrayShape | TokenShape:
         """Return the shape of a result, from its type in the file."""
@@ -93,7 +97,7 @@ class Scope:
         return self.computations[self.bodies[number]]
 
     def captured(self, number: int = 0) -> list[XlaOp]:
-        """Return the values from outside that a region of the current operation uses."""
+        """Return the ops of the values from outside that a region of the current operation uses."""
         return [self.values[value] for value in self.bodies[number].captures]
 
     def tuple_of(self, ops: Sequence[XlaOp]) -> XlaOp:
@@ -117,7 +121,7 @@ class Scope:
                 if op is not None:
                     shape = self.tables.shape(result.type)
                     if op.shape is not shape:
-                        reason = f"its result is {shape} in the file, and shape inference gives "
+                        reason = f"a result is {shape} in the file, and shape inference gives "
                         raise failure(operation, f"{reason}{op.shape}")
                     values[result] = op
         return [values[value] for value in last.operands]
@@ -139,7 +143,7 @@ class Scope:
         except XlaError as error:
             raise failure(operation, str(error)) from error
         except RecursionError:
-            raise failure(operation, "its types or attributes are nested too deep") from None
+            raise failure(operation, "types or attributes are nested too deep") from None
         results: Sequence[XlaOp | None]
         if not isinstance(value, XlaOp):
             results = value
@@ -169,7 +173,8 @@ class Scope:
             lost = [name for name in names if name in SHARDINGS]
             if lost:
                 raise failure(
-                    operation, f"it is removed, and its attribute {lost[0]} can't be represented"
+                    operation,
+                    f"the import removes the operation, and its attribute {lost[0]} is lost",
                 )
             return
         try:
@@ -178,7 +183,7 @@ class Scope:
             raise failure(operation, str(error)) from None
 
     def drop_last(self, ops: Sequence[XlaOp], values: Iterable[Value]) -> None:
-        """Remove `ops` if they were recorded last and only one operation uses each of `values`."""
+        """Remove `ops` if they are the last recorded ops and each of `values` has one user."""
         recorded = self.builder.ops
         start = len(recorded) - len(ops)
         are_last = start >= 0 and all(map(operator.is_, recorded[start:], ops))
@@ -205,7 +210,7 @@ def _elements(operation: ir.Operation, value: XlaOp) -> Sequence[XlaOp | None]:
 
 
 def _principal(recorded: Sequence[XlaOp]) -> XlaOp:
-    """Return which of the ops recorded for an operation performs the operation."""
+    """Return the op that represents an operation, among the ops recorded for the operation."""
     return next((op for op in reversed(recorded) if op.opcode not in _NO_OPERATION), recorded[-1])
 
 
@@ -215,7 +220,7 @@ def is_used(value: Value) -> bool:
 
 
 def flat_values(op: XlaOp) -> Iterator[XlaOp]:
-    """Yield the leaves of a value, which may be a nested tuple."""
+    """Yield an op for each leaf of a value, which may be a nested tuple."""
     pending = [op]
     while pending:
         value = pending.pop()
@@ -226,5 +231,5 @@ def flat_values(op: XlaOp) -> Iterator[XlaOp]:
 
 
 def nested_value(scope: Scope, shape: Shape, leaves: Iterator[XlaOp]) -> XlaOp:
-    """Return a value of this shape, built from the next ops of `leaves`."""
+    """Return an op of shape `shape`: take an op from `leaves` for each leaf, and record tuples."""
     return fold(shape, lambda _: next(leaves), scope.tuple_of)

@@ -23,9 +23,9 @@ from lowering.sharding.manual_computations import (
 
 @importer("sdy.sharding_constraint")
 def sharding_constraint(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record the custom call that XLA converts the operation to."""
+    """Record the custom call "Sharding", to which XLA converts a sharding constraint."""
     if "sdy.sharding" in operation.attributes:
-        raise failure(operation, "it has two shardings, sharding and sdy.sharding")
+        raise failure(operation, "only one sharding is supported, got sharding and sdy.sharding")
     call = xb.custom_call("Sharding", operands, operands[0].shape)
     call.metadata = with_metadata(call.metadata, sharding=str(operation.attributes["sharding"]))
     return call
@@ -33,9 +33,9 @@ def sharding_constraint(scope: Scope, operation: ir.Operation, operands: list[Xl
 
 @importer("sdy.manual_computation")
 def manual_computation(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record a call of the operation's body between two custom calls, as XLA's conversion does."""
+    """Record a call of the body between two custom calls, as XLA converts a manual computation."""
     if not len(operation.results):
-        raise failure(operation, "it must have a result")
+        raise failure(operation, "a manual_computation must have a result")
     body = scope.computation()
     values = operands
     if operands:
@@ -58,7 +58,8 @@ def _converted(
 ) -> XlaOp:
     """Record the custom call that converts arrays to shards, or shards to arrays.
 
-    Its frontend attributes are the shardings and the axes of the manual computation.
+    The frontend attributes of the custom call are the shardings and the axes of the manual
+    computation.
     """
     shape = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
     call = xb.custom_call(target, operands, shape, has_side_effect=True)

@@ -1,8 +1,8 @@
 """Code objects that represent source lines of imported modules.
 
-An op refers to the code object that recorded it, and to an offset in that code. For a source line
-of an imported module, a code object is created that has only a line table. One code object for
-many lines takes less memory and time than one for each line.
+An op stores its source line as a Python code object and an offset in the code. For the source lines
+of an imported module, code objects are created that have only a line table. One code object for
+many lines takes less memory and time than one code object for each line.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from types import CodeType
 from typing import Final
 
 MOST_PLACES: Final = 64
-"""The maximum number of lines in a code object: Python decodes all of them to look up one."""
+"""The maximum number of lines in a code object: to look up a line, Python decodes the table."""
 
 WIDTH: Final = 2
-"""The size of an instruction in bytes: the difference between two offsets."""
+"""The size of an instruction in bytes: the difference between the offsets of two lines."""
 
 _EMPTY: Final = compile("", "", "exec")
 _INSTRUCTION: Final = _EMPTY.co_code[:WIDTH]
-"""Any instruction: none is executed."""
+"""An arbitrary Python instruction: the code objects are never executed."""
 
 _ONE_INSTRUCTION: Final = 0x80 | 14 << 3
 """The first byte of an entry of a line table, in the long form, for one instruction."""
@@ -42,8 +42,8 @@ def _entry(step: int, column: int) -> bytes:
     """Encode an entry of a line table.
 
     Args:
-        step: the line minus that of the previous entry.
-        column: counted from 1.
+        step: the line number minus the line number of the previous entry.
+        column: the column, counted from 1.
     """
     line = _varint(abs(step) << 1 | (step < 0))
     end_line = b"\0"  # relative to `line`
@@ -57,10 +57,10 @@ def code_of_places(
 
     Args:
         file: the name of the file.
-        lines, columns: the position of each instruction, counted from 1; at least one.
+        lines, columns: the position of each instruction, counted from 1; at least one position.
         function: the name of the function.
 
-    Python: Objects/locations.md.
+    The format of line tables is described in Objects/locations.md of CPython's source.
     """
     first = lines[0]
     table = map(_entry, map(sub, lines, (first, *lines)), columns)

@@ -1,4 +1,4 @@
-"""The caches of one import: shapes by type, places by location, values by attribute."""
+"""The caches of one import: shapes by MLIR type, source lines by location, values by attribute."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from lowering.mlir.types import shape_of_type
 
 
 class Place(NamedTuple):
-    """The location of an operation.
+    """The source line and the name in the location of an operation.
 
     Attributes:
-        code: a code object that has the source line, if there is one.
+        code: a code object that has the source line; None if the location has no source line.
         offset: the offset of the source line in the code object.
-        name: the name of the operation.
+        name: the name in the location, or None.
     """
 
     code: CodeType | None
@@ -42,7 +42,7 @@ _ESCAPE: Final = re.compile(rb"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
 
 
 class UnboundedSizeError(Exception):
-    """A module that is not refined yet has an unbounded size; see `refinement`."""
+    """A module has an unbounded size, and must be refined by `refinement` before its import."""
 
 
 class Tables:
@@ -56,7 +56,7 @@ class Tables:
         decompositions: the computations of decomposed operations.
         elements: the arrays of recorded constants, by attribute.
         foreign: the results of `annotations.foreign_names`, by operation name and attribute names.
-        function: the name of the current function, for the source lines of its ops.
+        function: the name of the function that is being imported, for the source lines of its ops.
         importers: the importers used so far, by operation name.
         python_functions: the Python functions that the module calls, by number.
     """
@@ -93,7 +93,7 @@ class Tables:
 
         Raises:
             LoweringError: XLA has no such type.
-            UnboundedSizeError: the type has an unbounded size, and the module may be refined.
+            UnboundedSizeError: the type has an unbounded size, and `may_refine` is true.
         """
         shape = self._shapes.get(value_type)
         if shape is None:
@@ -108,12 +108,12 @@ class Tables:
         return shape
 
     def need_sizes(self) -> None:
-        """Raise `UnboundedSizeError` if the module may be refined."""
+        """Raise `UnboundedSizeError` if `may_refine` is true."""
         if self._may_refine:
             raise UnboundedSizeError
 
     def place(self, location: ir.Location) -> Place:
-        """Return the place of an operation or an argument with this location."""
+        """Return the `Place` of an operation or an argument with this location."""
         # By attribute: equal locations have different hashes.
         place = self._places.get(location.attr)
         if place is None:
@@ -122,7 +122,7 @@ class Tables:
         return place
 
     def find_places(self, operations: Sequence[ir.Operation]) -> None:
-        """Cache the places of operations; one code object for many lines takes less memory."""
+        """Cache the `Place` of each operation; up to `MOST_PLACES` lines share a code object."""
         for start in range(0, len(operations), MOST_PLACES):
             part = operations[start : start + MOST_PLACES]
             self._find_places(operation.location for operation in part)
@@ -170,7 +170,7 @@ def _unescaped(text: str) -> str:
 
 
 def name_of(location: ir.Location) -> str | None:
-    """Return the name in an MLIR location; None if there is none."""
+    """Return the name in an MLIR location; None if the location has no name."""
     return _name_in(str(location))
 
 

@@ -181,7 +181,7 @@ MESH = 'sdy.mesh @mesh = <["x"=2]>'
     [
         (
             "sdy.manual_computation",
-            "it must have a result",
+            "a manual_computation must have a result",
             """sdy.manual_computation(%x) in_shardings=[<@mesh, [{"x"}]>]
                  out_shardings=[] manual_axes={"x"} (%a: tensor<2xf32>) {
                  sdy.return
@@ -191,7 +191,7 @@ MESH = 'sdy.mesh @mesh = <["x"=2]>'
         ),
         (
             "stablehlo.negate",
-            "it has two shardings",
+            "only one sharding is supported",
             """%0 = stablehlo.negate %x {mhlo.sharding = "{replicated}",
                  sdy.sharding = #sdy.sharding_per_value<[<@mesh, [{}]>]>} : tensor<4xf32>
                return %0 : tensor<4xf32>""",
@@ -199,7 +199,7 @@ MESH = 'sdy.mesh @mesh = <["x"=2]>'
         ),
         (
             "stablehlo.async_start",
-            "there is no op for it",
+            "there is no op for this operation",
             """%0 = "stablehlo.async_start"(%x) ({
                ^bb0(%a: tensor<4xf32>):
                  %1 = "stablehlo.collective_permute"(%a) <{

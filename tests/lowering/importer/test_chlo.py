@@ -271,7 +271,8 @@ def test_the_error_names_an_unsupported_operation(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(IMPORTERS, "stablehlo.power", refused)
     source = text("zeta", "tensor<2xf32>", "tensor<2xf32>")
     with pytest.raises(
-        LoweringError, match=r"chlo\.zeta, recorded at -:3: in its decomposition: there is no power"
+        LoweringError,
+        match=r"chlo\.zeta, recorded at -:3: in the operation's decomposition: there is no power",
     ):
         imported(source)
 

@@ -36,12 +36,14 @@ def test_errors_name_the_file(tmp_path):
     path.write_text(module(line))
     with pytest.raises(LoweringError) as caught:
         lowering.to_computation(path)
-    start = f"to_computation: stablehlo.constant, recorded at {path}:2: its elements are not in "
+    start = (
+        f"to_computation: stablehlo.constant, recorded at {path}:2: the constant's elements are "
+    )
     assert str(caught.value).startswith(start)
     path.write_text(module(f'{line} loc("net.py":7:3)'))
     with pytest.raises(LoweringError) as caught:
         lowering.to_computation(str(path))
-    start = f"to_computation: {path}: stablehlo.constant, recorded at net.py:7: its elements are"
+    start = f"to_computation: {path}: stablehlo.constant, recorded at net.py:7: the constant's"
     assert str(caught.value).startswith(start)
 
 
@@ -72,7 +74,7 @@ def test_types_that_are_nested_too_deep():
     before = "".join(["!a0 = tuple<tensor<f32>>\n", *names])
     call = "  %0 = stablehlo.custom_call @f() : () -> !a20000"
     assert refusal(module(call, before=before)) == (
-        "to_computation: stablehlo.custom_call, recorded at -:20003: its types or attributes are "
+        "to_computation: stablehlo.custom_call, recorded at -:20003: types or attributes are "
         "nested too deep"
     )
 

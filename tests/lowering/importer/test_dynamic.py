@@ -346,7 +346,7 @@ def test_missing_argument_shapes_are_requested() -> None:
         }"""
     with pytest.raises(
         LoweringError,
-        match=r"stablehlo\.dynamic_iota, recorded at model\.py:12: it is dynamic, .*"
+        match=r"stablehlo\.dynamic_iota, recorded at model\.py:12: the operation is dynamic, .*"
         r"got f32\[\?\]\nfix: .*argument_shapes",
     ):
         of_text(source)
@@ -363,15 +363,15 @@ def test_a_program_for_any_size_is_imported() -> None:
 DYNAMIC = {
     "dynamic_iota": (
         "%r = stablehlo.dynamic_iota %v, dim = 0 : (tensor<1xi32>) -> tensor<?xf32>",
-        r"only if the sizes of its result follow .*, got f32\[\?\]",
+        r"only if the sizes of the result follow .*, got f32\[\?\]",
     ),
     "dynamic_reshape": (
         "%r = stablehlo.dynamic_reshape %x, %v : (tensor<6xf32>, tensor<1xi32>) -> tensor<?xf32>",
-        r"only if the sizes of its result follow .*, got f32\[\?\]",
+        r"only if the sizes of the result follow .*, got f32\[\?\]",
     ),
     "custom_call": (
         "%r = stablehlo.custom_call @rows(%x) : (tensor<6xf32>) -> tensor<?xf32>",
-        "only if the sizes of its result follow from the arguments' sizes",
+        "only if the sizes of the result follow from the arguments' sizes",
     ),
     "real_dynamic_slice": (
         """%s = stablehlo.constant dense<1> : tensor<1xi32>
@@ -396,7 +396,7 @@ def test_sizes_that_depend_on_values_are_refused(name: str) -> None:
           return %sum : tensor<f32>
         }}"""
     with pytest.raises(
-        LoweringError, match=rf"stablehlo\.{name}, recorded at -:\d+: it is dynamic"
+        LoweringError, match=rf"stablehlo\.{name}, recorded at -:\d+: the operation is dynamic"
     ):
         of_text(source)
     with pytest.raises(LoweringError, match=reason):

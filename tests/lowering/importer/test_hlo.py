@@ -122,7 +122,7 @@ def test_ops_imported_as_other_ops_compute_the_same():
 def test_a_python_function_is_not_in_text():
     (computation,) = recorded_by_example("python_call")[:1]
     with pytest.raises(
-        LoweringError, match="it calls the Python function sort, which files do not contain"
+        LoweringError, match="the custom call needs the Python function sort, and files contain no"
     ):
         lowering.from_hlo(str(computation))
 
@@ -229,7 +229,9 @@ def test_donors_are_preserved(as_proto):
     nowhere = written.replace("(1, {1, 0})", "(1, {1, 7})").replace("(1, {1,0})", "(1, {1,7})")
     assert nowhere != written
     wrong = hlo_conversion.hlo_proto(nowhere) if as_proto else nowhere
-    with pytest.raises(lowering.ModuleFileError, match=r"not HLO: .*argument that does not exist"):
+    with pytest.raises(
+        lowering.ModuleFileError, match=r"not HLO: .*argument or result that does not exist"
+    ):
         lowering.from_hlo(wrong)
 
 
@@ -457,8 +459,8 @@ def test_refused_texts():
     for wrong in ("(f32[2,3]{1,1})->f32[2,3]{1,0}", "(f32[2,3]{1,0})->f32[2,3]{1,1}"):
         head = f"HloModule m, entry_computation_layout={{{wrong}}}"
         assert refusal(text(added, head)) == (
-            "the HLO: not HLO: in the signature of its entry, layout: minor_to_major must be a "
-            "permutation of the dimensions 0 to 1, got {1,1}"
+            "the HLO: not HLO: in the signature of the entry computation, layout: minor_to_major "
+            "must be a permutation of the dimensions 0 to 1, got {1,1}"
         )
     assert "byte 3 (0xff) is not UTF-8" in refusal(b"Hlo\xff")
     assert "byte 9 is zero" in refusal(b"HloModule\0m")
@@ -471,7 +473,7 @@ def test_refused_texts():
 def test_instructions_without_an_op():
     source = text("ROOT s = u64[2] rng-get-and-update-state(), delta=1")
     with pytest.raises(
-        LoweringError, match="get_and_update_state: there is no op for it"
+        LoweringError, match="get_and_update_state: there is no op for this operation"
     ) as caught:
         lowering.from_hlo(source)
     assert caught.value.op == "mhlo.xla.rng_get_and_update_state"
@@ -493,7 +495,7 @@ def test_hlo_that_crashes_the_converter(tmp_path):
     path = pathlib.Path(tmp_path, "aborts.hlo")
     path.write_text(text("ROOT x = f32[2] rng(), distribution=rng_uniform"))
     message = refusal(path, path=str(path))
-    assert message == f"{path}: XLA's converter to StableHLO aborts on it"
+    assert message == f"{path}: XLA's converter to StableHLO aborts on this HLO"
     damaged = in_hlo_proto(b"\x0a\x01m\x12\x01e\x1a\x7f")
     assert refusal(damaged).startswith("the HLO: not HLO: ")
     assert lowering.from_hlo(COMPUTED["copy"][0]).root.opcode == "parameter"
@@ -507,7 +509,7 @@ def test_tuples_nested_deeper_than_xla_reads(tmp_path, depth):
     message = refusal(path, path=str(path), line=3, column=15 + 97)
     assert message.partition("column 112: ")[2] == (
         f"the parentheses of HLO may nest at most 97 deep, got {depth + 1}\n"
-        "fix: use tuples of more elements"
+        "fix: use fewer levels of nested tuples, with more elements in each"
     )
 
 

@@ -28,7 +28,8 @@ class TestErrors:
         )
         with pytest.raises(
             lowering.LoweringError,
-            match=r"to_computation: mhlo\.xla\.rng_get_and_update_state.*: there is no op for it",
+            match=r"to_computation: mhlo\.xla\.rng_get_and_update_state.*: there is no op for this "
+            r"operation",
         ):
             of_text(text)
 

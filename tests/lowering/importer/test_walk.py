@@ -105,7 +105,7 @@ def test_the_garbage_collector_is_paused_and_restored() -> None:
     assert len(computation.ops) == 1_501
     assert passes.count("start") <= 1  # after the import
     assert gc.isenabled()
-    with pytest.raises(lowering.LoweringError, match="there is no op for it"):
+    with pytest.raises(lowering.LoweringError, match="there is no op for this operation"):
         lowering.to_computation(refused)
     assert gc.isenabled()
     gc.disable()

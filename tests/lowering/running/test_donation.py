@@ -140,8 +140,8 @@ class TestText:
     @pytest.mark.parametrize(
         ("attribute", "message"),
         [
-            ("tf.aliasing_output = 1 : i32", "there is no such result"),
-            ('tf.aliasing_output = "x"', "there is no such result"),
+            ("tf.aliasing_output = 1 : i32", "@main has no such result"),
+            ('tf.aliasing_output = "x"', "@main has no such result"),
             ("tf.aliasing_output = 0 : i32", "must have the same shape"),
         ],
     )

@@ -1,8 +1,8 @@
 """Rewrite conditionals as loops, so that probes in branches work.
 
-The interpreter passes its probes on to the bodies of loops and to called functions, but not to the
-branches of a conditional, and aborts on probes there. A loop that runs once or not at all computes
-the same as a branch.
+The interpreter supports probes in the bodies of loops and in called functions, but aborts on probes
+in the branches of a conditional. A loop that runs once or not at all computes the same values as a
+branch.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ _TOKEN: Final = "!stablehlo.token"
 
 
 def replace_conditionals(module: ir.Operation) -> None:
-    """Replace each conditional by one loop for each branch, in sequence.
+    """Replace each conditional by a sequence of loops, one for each branch.
 
-    All loops carry the results, which only the loop of the selected branch replaces.
+    The loops pass on the conditional's results; only the loop of the selected branch runs, once,
+    and sets the results.
     """
     for operation in operations_where(module, lambda each: each.name in BRANCHES):
         with operation.location:
@@ -39,7 +40,7 @@ def _replace(operation: ir.Operation) -> None:
 
 
 def _selected(operation: ir.Operation, count: int, at: ir.InsertionPoint) -> Any:
-    """Emit the number of the selected branch."""
+    """Emit operations that compute the number of the selected branch."""
     operand, last = operation.operands[0], _index(count - 1, at)
     if operation.name == "stablehlo.if":
         return _create("select", last.type, [operand, _index(0, at), last], at)
@@ -53,7 +54,7 @@ def _selected(operation: ir.Operation, count: int, at: ir.InsertionPoint) -> Any
 def _loop(
     branch: ir.Block, is_selected: Any, values: list[Any], at: ir.InsertionPoint
 ) -> list[Any]:
-    """Emit a loop that returns the results of a branch if it is selected, else `values`."""
+    """Emit a loop that returns the results of `branch` if `is_selected`, else `values`."""
     carried = [is_selected, *values]
     types = [value.type for value in carried]
     locations = [ir.Location.current] * len(types)
@@ -80,7 +81,7 @@ def _index(value: int, at: ir.InsertionPoint) -> Any:
 
 
 def _placeholder(value_type: ir.Type, at: ir.InsertionPoint) -> Any:
-    """Emit an arbitrary value of a type."""
+    """Emit an arbitrary value of type `value_type`."""
     if str(value_type) == _TOKEN:
         return _create("after_all", value_type, [], at)
     element = str(ir.RankedTensorType(value_type).element_type)

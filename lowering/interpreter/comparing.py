@@ -35,10 +35,10 @@ Array = np.ndarray[Any, Any]
 Values = dict[XlaOp, Any]
 
 _MAX_GROUP: Final = 256
-"""The number of ops in one program for the device, which computes each op independently."""
+"""The maximum number of ops in a program that computes each op from given operands."""
 
 _NOT_COMPUTED: Final = frozenset(("parameter", "constant", "tuple", "get_tuple_element"))
-"""Opcodes whose values are not computed."""
+"""Opcodes whose values are not compared, because the device computes nothing for them."""
 
 
 def compare(
@@ -58,41 +58,44 @@ def compare(
     the value of every op is compared, in one of two ways:
 
     - `from_reference=True`: on the device, each op gets the operands that the interpreter computed.
-      An error is attributed to the op that causes it, not to its users; the first op that differs
-      computes a value that differs from the specification. Errors that only occur when XLA fuses
-      ops appear in the result only.
+      An op that differs is itself the cause: its operands are equal on both sides. Errors that
+      occur only when XLA fuses ops appear in the program's result only.
     - `from_reference=False`: the program runs on the device with the values of all its ops as
-      additional results. Rounding errors accumulate. XLA fuses less than in the original program,
-      since the values have to be available.
+      additional results. Rounding errors accumulate. XLA fuses fewer ops than in the original
+      program, because the values have to be available.
 
     Two numbers are equal if they differ by at most the tolerance of the op, in units in the last
-    place (ulps) of their type: see docs/operations.md, and `lowering.legalize.accuracy`. The
-    tolerance is 0 for integers, booleans and ops that move elements; small for arithmetic and
-    functions; and for sums as large as the number of terms, in units of the largest term. Complex
-    numbers are compared by the magnitude of their difference, in ulps of the larger part, because
-    the smaller part may have few correct digits. All NaNs are equal, and so are the two zeros; a
-    complex number with a NaN is equal to an infinite one. Devices may flush subnormal numbers:
-    where the tolerance is not 0 they count as zero, and elements that elementwise arithmetic
-    computes from them are not compared. For an op that applies computations (a loop, a call) only
-    the value is compared, with the combined tolerances of its ops.
+    place (ulps) of their type: see docs/operations.md, and `lowering.legalize.accuracy`:
 
-    Accumulated rounding errors, in a result and without `from_reference`, are counted in ulps of
-    the largest element of the array, and the tolerances are added up along the longest path to the
-    op.
+    - The tolerance is 0 for integers, booleans and ops that move elements, and small for arithmetic
+      and functions. For sums it is the number of terms, in ulps of the largest term.
+    - Complex numbers are compared by the magnitude of their difference, in ulps of the larger part,
+      because the smaller part may have few correct digits.
+    - All NaNs are equal, and so are the two zeros. A complex number with a NaN is equal to an
+      infinite complex number.
+    - Devices may flush subnormal numbers to zero. If the tolerance is not 0, a subnormal number
+      counts as zero, and results of elementwise arithmetic on subnormal numbers are not compared.
+    - For an op that applies computations (a loop, a call) only the value of the op is compared,
+      with the combined tolerances of the ops in the computations.
+
+    Rounding errors accumulate in the program's result, and in all values if `from_reference` is
+    false. For these, the unit is an ulp of the largest element of the array, and the tolerance is
+    the sum of the tolerances along the longest path to the op.
 
     For ops that the interpreter does not support (random numbers, cholesky, custom calls), the
-    device's value is used on both sides and not compared; nor is the result of a program that
-    generates random numbers.
+    device's value is used on both sides and not compared. The result of a program that generates
+    random numbers is not compared either.
 
     Args:
         computation: an XlaComputation, or what `lowering.load` accepts.
         args: the arguments, as for a compiled computation.
         device: a jax.Device, "cpu", "gpu:1", ...; None for jax's default device.
-        ulps: the tolerance for all ops instead of the table's, or for some ops, by opcode.
-        from_reference: the way of comparing; see above.
-        device_computation: the computation to run on the device instead. It must have ops of the
-            same shapes at the same numbers, like the result of a `replace` that changes the ops one
-            by one.
+        ulps: the tolerance for all ops, or a mapping from opcodes to tolerances; None for the
+            tolerances in docs/operations.md.
+        from_reference: which of the two ways above to compare ops in.
+        device_computation: a computation to run on the device in place of `computation`. The ops
+            with the same number must have the same shape in both, as in the result of a `replace`
+            that changes the ops one by one.
         timeout: the time limit of each run of the interpreter, in seconds; None for no limit.
         by_name: arguments by the names of their parameters, except for parameters with the name of
             an argument above.
@@ -104,11 +107,11 @@ def compare(
         ArgumentError: the arguments do not match the parameters.
         ExecutionError: the interpreter, or the program on the device, failed.
         LoweringError: StableHLO cannot express the computation, or the file cannot be imported.
-        CompileError: XLA cannot compile it for the device.
-        DeviceError: there is no such device.
+        CompileError: XLA cannot compile the computation for the device.
+        DeviceError: the device does not exist, or this process can't use it.
         ModuleFileError: the file cannot be read.
         OperandError: `computation` is neither a computation nor what `lowering.load` accepts;
-            `ulps` is not a tolerance; or `device_computation` has other ops.
+            `ulps` is not a tolerance; or the ops of `device_computation` do not correspond.
 
     Example:
         >>> import builder as xb, lowering, numpy as np
@@ -171,7 +174,7 @@ def compare(
 
 
 def _tolerance(ulps: Any, opcode: str | None, default: float) -> float:
-    """Return the tolerance of an op, or of the result if `opcode` is None."""
+    """Return the tolerance in ulps of an op, or of the program's result if `opcode` is None."""
     if isinstance(ulps, Mapping):
         return float(ulps.get(opcode, default))
     return default if ulps is None else float(ulps)
@@ -190,10 +193,10 @@ def _check_ulps(ulps: Any) -> None:
 
 
 def _checked_variant(reference: XlaComputation, variant: Any) -> XlaComputation:
-    """Return the computation to run on the device.
+    """Return the computation to run on the device: `variant`, or `reference` if it is None.
 
     Raises:
-        OperandError: its ops do not correspond to those of the reference.
+        OperandError: the ops of `variant` do not correspond to the ops of `reference`.
     """
 
     def refuse(message: str) -> OperandError:
@@ -212,8 +215,8 @@ def _checked_variant(reference: XlaComputation, variant: Any) -> XlaComputation:
         same_parameter = (expected.opcode == "parameter") == (op.opcode == "parameter")
         if expected.shape != op.shape or not same_parameter:
             raise refuse(
-                f"op {expected.id} of device_computation must have the shape of the "
-                f"computation's {expected.opcode}, {expected.shape}, got {op.opcode} of {op.shape}"
+                f"op {expected.id} of device_computation must correspond to the computation's "
+                f"{expected.opcode} of {expected.shape}, got {op.opcode} of {op.shape}"
             )
     if variant.root.id != reference.root.id:
         raise refuse(
@@ -223,7 +226,7 @@ def _checked_variant(reference: XlaComputation, variant: Any) -> XlaComputation:
 
 
 def _nested(computation: XlaComputation, flat: Sequence[Array]) -> list[Any]:
-    """Nest arrays as arguments for the parameters."""
+    """Return an argument for each parameter: the arrays `flat`, nested like the parameters."""
     remaining = iter(flat)
     return [
         nested_value(shape, lambda _: next(remaining))
@@ -232,7 +235,7 @@ def _nested(computation: XlaComputation, flat: Sequence[Array]) -> list[Any]:
 
 
 def _arrays(value: Any) -> list[Array]:
-    """Return the arrays of a value, tuples flattened, without tokens."""
+    """Return the arrays in a value, which may be a nested tuple; tokens are omitted."""
     return [np.asarray(leaf) for leaf in jax.tree.leaves(value)]
 
 
@@ -245,7 +248,9 @@ def _reference_values(
     target: jax.Device,
     timeout: float | None,
 ) -> tuple[Values, list[XlaOp]]:
-    """Return the value of each op, and the unsupported ops, whose values are the device's.
+    """Return the value of each op on the interpreter, and the ops that it does not support.
+
+    The device computes the values of the unsupported ops.
 
     Raises:
         ExecutionError: the interpreter failed, or does not support an op with side effects.
@@ -279,7 +284,7 @@ def _reference_values(
 
 
 def _interpreted(name: str, ops: Sequence[XlaOp], values: Values, timeout: float | None) -> Values:
-    """Run some ops on the interpreter, with the values of their operands."""
+    """Compute `ops` on the interpreter from the values of their operands; return their values."""
     if not ops:
         return {}
     inputs = _operands(ops)
@@ -288,7 +293,7 @@ def _interpreted(name: str, ops: Sequence[XlaOp], values: Values, timeout: float
 
 
 def _operands(ops: Sequence[XlaOp]) -> list[XlaOp]:
-    """Return the operands of some ops that are not among these."""
+    """Return the operands of `ops` that are not in `ops` themselves, without duplicates."""
     inner = set(ops)
     return list(dict.fromkeys(o for op in ops for o in op.operands if o not in inner))
 
@@ -299,7 +304,7 @@ def _operands(ops: Sequence[XlaOp]) -> list[XlaOp]:
 def _program_values(
     computation: XlaComputation, arguments: Sequence[Any], target: jax.Device
 ) -> dict[int, Any]:
-    """Return the values of all ops of a program, by their numbers."""
+    """Run the program on the device; return the value of each op by the op's number."""
     instrumented = with_results(computation, computation.ops)
     _, *values = compile(instrumented, target)(*arguments)
     return dict(enumerate(values))
@@ -308,7 +313,7 @@ def _program_values(
 def _separate_values(
     subject: XlaComputation, reference_values: Values, target: jax.Device
 ) -> dict[int, Any]:
-    """Return the value of each op, given the interpreter's operands, by the ops' numbers."""
+    """Compute each op on the device from the interpreter's operands; return values by op number."""
     operands = {subject.ops[op.id]: value for op, value in reference_values.items()}
     selected = [
         op
@@ -331,7 +336,7 @@ def _separate_values(
 
 
 def _constants(ops: Sequence[XlaOp]) -> set[XlaOp]:
-    """Return the operands of some ops that are constants or broadcast constants."""
+    """Return the operands of `ops` that are constants, or broadcasts or reshapes of constants."""
     constants: set[XlaOp] = set()
     for op in ops:
         for operand in op.operands:
@@ -361,9 +366,9 @@ def _differences(
 
     Args:
         op: the op of the value.
-        device_value, reference_value: the values.
-        tolerance: the tolerance for floating-point elements.
-        operands: the operands of the op; None for values with accumulated errors.
+        device_value, reference_value: the value on the device and on the interpreter.
+        tolerance: the tolerance for floating-point elements, in ulps.
+        operands: the values of the op's operands; None for values with accumulated errors.
     """
     shapes = leaves(op.shape)
     paths = [p for p, s in zip(leaf_paths(op.shape), shapes, strict=True) if s.is_array]
@@ -386,7 +391,7 @@ def _differences(
 
 
 def _from_subnormal(operands: list[Array], sizes: tuple[int, ...]) -> Array:
-    """Return which elements are computed from a number that devices may flush to zero."""
+    """Return a mask of the elements computed from a subnormal number, which devices may flush."""
     mask = np.zeros(sizes, bool)
     for operand in operands:
         element_type = pt.from_dtype(operand.dtype)

@@ -15,16 +15,17 @@ class Difference:
 
     Attributes:
         op: the op with this value.
-        path: the index in a tuple: "[0][1]"; empty for an array.
+        path: the array's index in a tuple, such as "[0][1]"; empty if the value is an array.
         shape: the array's shape, as text.
         elements: the number of elements.
-        ulps: the largest distance of two elements, in units in the last place of the element type;
-            for integers and booleans their difference; for computed complex numbers the magnitude
-            of their difference. Infinite between a NaN and a finite number.
+        ulps: the largest distance between an element on the device and in the interpreter, in units
+            in the last place of the element type. For integers and booleans the distance is the
+            difference; for computed complex numbers, the magnitude of the difference. The distance
+            between a NaN and a finite number is infinite.
         tolerance: the largest distance of elements that count as equal.
-        beyond: the number of elements with a larger distance.
+        beyond: the number of elements whose distance exceeds the tolerance.
         index: the index of the elements with the largest distance; None if all are equal.
-        device_value, reference_value: these elements, as text; empty if all are equal.
+        device_value, reference_value: the elements at `index`, as text; empty if all are equal.
     """
 
     op: XlaOp
@@ -49,7 +50,7 @@ class Difference:
         return None if self.op.source is None else str(self.op.source)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the attributes for JSON; an infinite distance is the text "inf"."""
+        """Return the attributes as a dict for JSON; an infinite distance is the text "inf"."""
         return {
             "op": self.op.id,
             "opcode": self.op.opcode,
@@ -87,17 +88,17 @@ class Difference:
 class Comparison:
     """The result of `lowering.compare`.
 
-    `str(comparison)` is a summary, `as_dict()` the data for programs.
+    `str(comparison)` is a summary for people; `as_dict()` returns the data for programs.
 
     Attributes:
         name: the computation's name.
         device: the compared device, as text.
         from_reference: whether each op on the device had the interpreter's operands.
-        results: a difference for each array of the program's result.
-        ops: a difference for each array in the value of an op, in the order of recording, without
-            parameters, constants, tuples and their elements.
-        left_out: the ops that the interpreter does not support. The values of the device were used
-            for them, so they are not compared.
+        results: a `Difference` for each array of the program's result, equal or not.
+        ops: a `Difference` for each array in the value of an op, equal or not, in the order of
+            recording. Parameters, constants, tuples and get_tuple_elements are omitted.
+        left_out: the ops that the interpreter does not support. They are not compared: their values
+            on the device were used on both sides.
     """
 
     name: str
@@ -109,7 +110,7 @@ class Comparison:
 
     @property
     def first(self) -> Difference | None:
-        """The first difference beyond its tolerance; None if there is none."""
+        """The first entry of `ops` that exceeds its tolerance; None if all ops agree."""
         return next((each for each in self.ops if not each.agrees), None)
 
     @property
@@ -118,7 +119,7 @@ class Comparison:
         return all(each.agrees for each in (*self.ops, *self.results))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the attributes for JSON: numbers, strings, lists and dicts."""
+        """Return the attributes as a dict for JSON."""
         first = self.first
         return {
             "name": self.name,
@@ -154,7 +155,7 @@ class Comparison:
             listed = ", ".join(f"op {op.id} {op.opcode}" for op in self.left_out[:5])
             more = "" if len(self.left_out) <= 5 else f" and {len(self.left_out) - 5} more"
             lines.append(
-                f"  not compared, since the interpreter does not support them: {listed}{more}"
+                f"  not compared, since the interpreter does not support these: {listed}{more}"
             )
         return "\n".join(lines)
 
@@ -164,13 +165,14 @@ def _result_text(result: Difference) -> str:
         return "equal"
     verdict = "within" if result.agrees else "beyond"
     return (
-        f"up to {ulps_text(result.ulps)} ulps apart, {verdict} {ulps_text(result.tolerance)}: "
+        f"up to {ulps_text(result.ulps)} ulps apart, {verdict} the tolerance "
+        f"{ulps_text(result.tolerance)}: "
         f"{result.device_value} on the device, {result.reference_value} in the reference"
     )
 
 
 def ulps_text(ulps: float) -> str:
-    """Format a number of ulps."""
+    """Format a number of ulps, such as "2.5" or "infinitely many"."""
     if not math.isfinite(ulps):
         return "infinitely many"
     if 0 < ulps < 10:  # for sums it may be a fraction

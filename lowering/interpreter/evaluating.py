@@ -41,9 +41,9 @@ class Interpretation:
             `lowering.to_computation`.
         result: the result, as `interpret` returns it without `probe`.
         values: the value of each probed op, in the order of recording: a NumPy array, a tuple of
-            them, nested like the op's shape, or None for a token. For an op in a computation that
-            others apply (a called function, the condition or body of a loop, a reducer), it is a
-            list of the values of its executions, in order; empty if it was not executed.
+            arrays nested like the op's shape, or None for a token. For an op in a computation that
+            other ops apply (a called function, the condition or body of a loop, a reducer), a list
+            with the value in each execution of the op, in order; empty if it was not executed.
     """
 
     computation: XlaComputation
@@ -51,7 +51,7 @@ class Interpretation:
     values: dict[XlaOp, Any]
 
     def __getitem__(self, op: XlaOp | int) -> Any:
-        """Return the value of an op, given the op or its number in the computation."""
+        """Return the value of a probed op, given the op or its number in the computation."""
         return self.values[self.computation.ops[op] if isinstance(op, int) else op]
 
 
@@ -76,10 +76,10 @@ def interpret(
     Args:
         computation: an XlaComputation, or what `lowering.load` accepts.
         args: the arguments, as for a compiled computation; see `lowering.Executable`.
-        probe: ops whose values to return besides the result. True means all ops of the computation
-            itself. Else one or several of: XlaOps (also of computations that ops apply), numbers
-            of ops in the computation, or opcodes, which select all such ops at any depth.
-            None or False selects no values.
+        probe: ops whose values to return besides the result. True selects all ops of the
+            computation itself. Else one or several of: XlaOps (also of computations that ops
+            apply), numbers of ops in the computation, or opcodes. An opcode selects all ops with
+            this opcode, also in computations that ops apply. None or False selects no ops.
         timeout: the time limit in seconds; None for no limit.
         by_name: arguments by the names of their parameters, except for parameters with the name
             "probe" or "timeout".
@@ -91,9 +91,8 @@ def interpret(
 
     Raises:
         ArgumentError: the arguments do not match the parameters.
-        ExecutionError: the interpreter does not support an op, or failed (for instance on an
-            integer division by zero); names the op and where it was recorded. Or it exceeded
-            `timeout`.
+        ExecutionError: the interpreter does not support an op, failed (for instance on an integer
+            division by zero), or exceeded `timeout`. The message has the op and its source line.
         LoweringError: StableHLO cannot express the computation.
         ModuleFileError: the file cannot be read.
         OperandError: `computation` is neither a computation nor what `lowering.load` accepts; or
@@ -135,10 +134,10 @@ def interpret(
 
 
 def program_of(op: str, value: Any) -> Program:
-    """Return the computation or module in an argument of the function `op`.
+    """Return the computation or module that a user passed as `value` to the function `op`.
 
     Raises:
-        OperandError: it is neither a computation nor what `lowering.load` accepts.
+        OperandError: `value` is neither a computation nor what `lowering.load` accepts.
         ArgumentError: a parameter has an unbounded size.
     """
     program = value if isinstance(value, XlaComputation) else module_of(value, op)
@@ -154,10 +153,10 @@ def program_of(op: str, value: Any) -> Program:
 
 
 def checked_timeout(op: str, timeout: Any) -> float | None:
-    """Return a time limit in seconds, or None for no limit.
+    """Return the argument `timeout` as a float, or None for no limit.
 
     Raises:
-        OperandError: `timeout` is neither.
+        OperandError: `timeout` is neither a positive number nor None.
     """
     if timeout is None:
         return None
@@ -193,7 +192,7 @@ def flat_arguments(
             raise ExecutionError(
                 f"interpret: StableHLO's reference interpreter supports static sizes only, got "
                 f"parameter {leaf.name} of {program.name}: {leaf.shape}\n"
-                f"fix: compile it for a device: lowering.compile; or use a static size",
+                f"fix: run {program.name} on a device: lowering.compile; or use a static size",
                 op="interpret",
             )
         array = np.asarray(arguments.put(value, leaf))
@@ -209,13 +208,13 @@ def run(
     timeout: float | None = None,
     probes: dict[str, list[bytes]] | None = None,
 ) -> Any:
-    """Return the result of a program on the interpreter, nested like its root.
+    """Run a program on the interpreter; return its result, nested like its root.
 
     Args:
         program: the program.
         arguments: the result of `flat_arguments`.
-        timeout: the time limit in seconds.
-        probes: receives the elements that each probe reports, by the names of the probes.
+        timeout: the time limit in seconds; None for no limit.
+        probes: a dict, by name of a probe, to which the bytes that each probe reports are added.
 
     Raises:
         ExecutionError: see `interpret`.
@@ -226,7 +225,7 @@ def run(
         names, answer = helper.ask(pieces, probing=probes is not None, timeout=timeout)
     except helper.HelperTimeoutError:
         rule = f"{program.name} exceeded the time limit of {timeout:g} seconds"
-        fix = "raise the limit, or use smaller arrays: the interpreter is slow"
+        fix = "pass a larger timeout=, or use smaller arrays: the interpreter is slow"
         raise error_of(ExecutionError, "interpret", rule, fix) from None
     except helper.HelperCrashError as crash:
         raise _crash_error(program, arguments, crash.report, timeout) from None
@@ -262,7 +261,7 @@ def nested_value(shape: Shape, read: Callable[[ArrayShape], Any]) -> Any:
 
 
 def _unpacked(shape: Shape, pieces: Iterator[bytes]) -> Any:
-    """Return the next value of a shape from the pieces that the helper process sent."""
+    """Decode a value of a shape from the next pieces of bytes that the helper process sent."""
 
     def read(leaf: ArrayShape) -> Array:
         dtype = leaf.element_type.dtype
@@ -278,7 +277,7 @@ def _unpacked(shape: Shape, pieces: Iterator[bytes]) -> Any:
 
 
 def _executions(shape: Shape, pieces: list[bytes]) -> list[Any]:
-    """Return the values of a probe, one for each execution."""
+    """Return the values that a probe reported, one for each execution of the op."""
     arrays = [leaf for leaf in leaves(shape) if isinstance(leaf, ArrayShape)]
     piece_count = sum(2 if leaf.element_type.is_complex else 1 for leaf in arrays)
     count = len(pieces) // piece_count if piece_count else 0
@@ -290,10 +289,11 @@ def _executions(shape: Shape, pieces: list[bytes]) -> list[Any]:
 
 
 def _probed(computation: XlaComputation, probe: Any) -> tuple[list[XlaOp], list[XlaOp]]:
-    """Return the selected ops of the computation itself, and those of applied computations.
+    """Return the ops that `probe` selects: in the computation, and in computations it applies.
 
     Raises:
-        OperandError, BuilderError: `probe` selects none, or ops of another computation.
+        OperandError: `probe` selects no ops.
+        BuilderError: `probe` has an op of another computation.
     """
     if probe is True:
         return list(computation.ops), []
@@ -369,7 +369,7 @@ def _crash_error(
         recorded = f", recorded at {op.source}" if op.source else ""
         where = f"{op.opcode}, op {op.id} of {program.name}{recorded}"
         if op.opcode in ("divide", "remainder") and not reason:
-            suffix = "\nfix: avoid integer divisors of 0, for instance by selecting 1 there"
+            suffix = "\nfix: avoid integer divisors of 0: for instance, select 1 in place of 0"
     return ExecutionError(
         f"interpret: StableHLO's reference interpreter crashed on {where}{suffix}",
         op="interpret" if op is None else op.opcode,
@@ -380,7 +380,7 @@ def _crash_error(
 def _crashing_op(
     program: Program, arguments: Sequence[Array], timeout: float | None
 ) -> XlaOp | None:
-    """Find the op of the computation itself that crashes the interpreter, by bisection."""
+    """Find the op of the computation that crashes the interpreter, by bisection, or None."""
     if not isinstance(program, XlaComputation):
         try:
             program = to_computation(program)

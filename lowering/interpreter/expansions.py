@@ -1,6 +1,6 @@
-"""Expand operations that the interpreter does not support, as the StableHLO specification defines.
+"""Expand operations that the interpreter does not support, by the StableHLO specification.
 
-jaxlib decomposes the operations of CHLO; see `artifacts.decomposed`.
+Operations of CHLO are decomposed by jaxlib instead; see `artifacts.decomposed`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from lowering.mlir.operations import attribute_text
 
 
 class _Normalization:
-    """The common parts of the batch normalizations.
+    """The common parts of the expansions of the three batch normalization operations.
 
-    They are computed in f32 at least, since f16 can't represent the sums.
+    Types with less than 32 bits are computed in f32, because f16 can't represent the sums.
 
     Attributes:
-        builder: creates the operations.
+        builder: the OpBuilder that creates the operations.
         operands: the operands.
         shape: the shape of the first operand.
         feature: the feature dimension.
-        count: the number of elements for each feature.
+        count: the number of elements of the operand for each feature.
     """
 
     def __init__(self, b: OpBuilder, operation: ir.Operation) -> None:
@@ -57,7 +57,7 @@ class _Normalization:
         return self.builder.reduced(value, self.reduced, 0, "add")
 
     def deviation(self, variance: Value) -> Value:
-        """The standard deviation, broadcast to the shape of the operand."""
+        """Return sqrt(variance + epsilon), broadcast to the shape of the operand."""
         return self.apply(
             "sqrt", self.apply("add", self.broadcast(variance), self.number(self.epsilon))
         )
@@ -75,13 +75,13 @@ class _Normalization:
 
 @rewrite("sdy.sharding_constraint", platforms=(INTERPRETER,))
 def sharding_constraint(_: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Remove the sharding, which does not change the elements."""
+    """Replace a sharding constraint by its operand: a sharding does not change the elements."""
     return list(operation.operands)
 
 
 @rewrite("stablehlo.custom_call", platforms=(INTERPRETER,))
 def custom_call(_: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Remove a custom call "Sharding" of GSPMD, which does not change the elements."""
+    """Replace GSPMD's custom call "Sharding" by its operand: it does not change the elements."""
     if attribute_text(operation.attributes["call_target_name"]) == "Sharding":
         return list(operation.operands)
     return None
@@ -89,7 +89,7 @@ def custom_call(_: OpBuilder, operation: ir.Operation) -> list[Value] | None:
 
 @rewrite("stablehlo.scatter", platforms=(INTERPRETER,))
 def scatter_at_unsigned_indices(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Scatter at signed indices: the interpreter treats the highest bit of all types as a sign."""
+    """Convert a scatter's unsigned indices to signed: the interpreter treats all as signed."""
     operands = list(operation.operands)
     place = len(operands) // 2
     element_type = b.array_of(operands[place]).element_type
@@ -101,7 +101,7 @@ def scatter_at_unsigned_indices(b: OpBuilder, operation: ir.Operation) -> list[V
 
 @rewrite("stablehlo.ceil", "stablehlo.floor", platforms=(INTERPRETER,))
 def rounding_up_or_down_of_f8e3m4(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Round f8e3m4 in f32: the interpreter rounds most numbers to NaN."""
+    """Compute ceil and floor of f8e3m4 in f32: the interpreter's f8e3m4 result is mostly NaN."""
     return b.in_types(operation, {pt.f8e3m4: pt.f32})
 
 
@@ -131,7 +131,7 @@ def batch_norm_training(b: OpBuilder, operation: ir.Operation) -> list[Value] | 
 
 @rewrite("stablehlo.batch_norm_grad", platforms=(INTERPRETER,))
 def batch_norm_grad(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Compute the gradients of operand, scale and offset."""
+    """Compute the gradients with respect to the operand, the scale and the offset."""
     norm = _Normalization(b, operation)
     apply = norm.apply
     operand, scale, mean, variance, gradient = norm.operands
@@ -175,13 +175,13 @@ def triangular_solve(b: OpBuilder, operation: ir.Operation) -> list[Value] | Non
 
 
 def _matrix(value: Value) -> ArrayShape:
-    """The shape of the matrices in a batch."""
+    """Return the shape of the matrices in a batch: the last two dimensions."""
     shape = array_of(value)
     return intern_array(shape.element_type, shape.dimensions[-2:])
 
 
 def _with_batch(b: OpBuilder, value: Value, batch: tuple[int, ...]) -> Value:
-    """Reshape a batch of matrices to these batch dimensions."""
+    """Reshape a batch of matrices to the batch dimensions `batch`."""
     return b.reshaped(value, batch + _matrix(value).dimensions)
 
 

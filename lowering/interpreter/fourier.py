@@ -1,7 +1,7 @@
 """Expand Fourier transforms for the interpreter.
 
-The interpreter's implementation adds up all terms in the element type, so that its error grows with
-the length, and fails on real numbers before jaxlib 0.12. The expansion splits the length into its
+The interpreter's implementation adds up all terms in the element type, so its error grows with the
+length. Before jaxlib 0.12 it also fails on real numbers. The expansion splits the length into its
 prime factors, and computes in c128.
 """
 
@@ -26,9 +26,9 @@ _CONTRACT: Final = (
 
 @rewrite("stablehlo.fft", platforms=(INTERPRETER,))
 def fft(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Transform along each dimension.
+    """Transform along each dimension, from the last to the first.
 
-    The last dimension comes first, except for a real result.
+    For a real result, the order is from the first to the last.
     """
     result = array_of(operation.results[0])
     if not result.is_static or not has_full_lengths(operation):
@@ -64,7 +64,7 @@ def _as_complex(b: OpBuilder, value: Value) -> Value:
 
 
 def _with_conjugates(b: OpBuilder, value: Value, length: int) -> Value:
-    """Append the second half of the transform of real numbers along the last dimension."""
+    """Append the elements that an RFFT omits along the last dimension: conjugates, mirrored."""
     shape = array_of(value)
     *batch, size = shape.dimensions
     if length == size:
@@ -77,7 +77,7 @@ def _with_conjugates(b: OpBuilder, value: Value, length: int) -> Value:
 
 
 def _transformed(b: OpBuilder, value: Value, dimension: int, sign: int) -> Value:
-    """Transform along a dimension; `sign` is that of the exponents, 1 for the inverse."""
+    """Transform along a dimension; `sign`, of the exponents, is -1, or 1 for the inverse."""
     sizes = array_of(value).dimensions
     outer, inner = math.prod(sizes[:dimension]), math.prod(sizes[dimension + 1 :])
     middle = b.reshaped(value, (outer, sizes[dimension], inner))
@@ -87,8 +87,8 @@ def _transformed(b: OpBuilder, value: Value, dimension: int, sign: int) -> Value
 def _middle_transformed(b: OpBuilder, value: Value, sign: int) -> Value:
     """Transform along the second of three dimensions.
 
-    The index is split into two digits. The first one is transformed by a call, the second one,
-    a prime factor, by a product with a matrix.
+    The length is split into a prime factor and the rest. A recursive call transforms along the
+    rest, and a product with a matrix transforms along the prime factor.
     """
     outer, length, inner = array_of(value).dimensions
     prime = next((n for n in range(2, math.isqrt(length) + 1) if length % n == 0), length)
@@ -113,7 +113,7 @@ def _middle_transformed(b: OpBuilder, value: Value, sign: int) -> Value:
 
 
 def _roots(rows: int, columns: int, period: int) -> np.ndarray[Any, Any]:
-    """The roots of unity to the powers `row * column / period`."""
+    """Return a matrix of exp(2 pi i * row * column / period), with roots of unity as elements."""
     powers = np.outer(np.arange(rows), np.arange(columns)) % abs(period)
     roots: np.ndarray[Any, Any] = np.exp(2j * np.pi * powers / period)
     return roots

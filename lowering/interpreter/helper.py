@@ -1,8 +1,8 @@
 """The helper process of the reference interpreter: started on demand and replaced after a crash.
 
-The interpreter aborts its process on unsupported operations, so it has a process of its own. All
-threads share the helper; a fork of the program starts another. The helper ends with the program,
-even if the program is killed.
+The interpreter aborts its process on unsupported operations, so it runs in a separate process. All
+threads share the helper process; a fork of the program starts another helper process. The helper
+process ends with the program, even if the program is killed.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class HelperCrashError(Exception):
     """The helper process crashed during a request.
 
     Attributes:
-        report: its output to stderr.
-        killed: whether a signal from outside ended it.
+        report: the helper's output to stderr.
+        killed: whether SIGKILL, a signal that another process sent, ended the helper.
     """
 
     def __init__(self, report: str, killed: bool) -> None:
@@ -51,7 +51,7 @@ class HelperCrashError(Exception):
 
 
 class HelperTimeoutError(Exception):
-    """The helper process exceeded the time limit and was ended."""
+    """A request to the helper process exceeded its time limit; the process is killed."""
 
 
 class _Helper:
@@ -83,10 +83,11 @@ class _Helper:
     def ask(
         self, header: dict[str, Any], pieces: list[bytes | memoryview], timeout: float | None
     ) -> frames.Frame:
-        """Send a request and return the answer.
+        """Send a request to the helper process, and return the answer.
 
         Raises:
-            HelperCrashError, HelperTimeoutError: there is no answer.
+            HelperCrashError: the helper process ended without an answer.
+            HelperTimeoutError: there is no answer within `timeout` seconds.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
 
@@ -105,7 +106,7 @@ class _Helper:
             raise HelperCrashError(report, status == -signal.SIGKILL) from None
 
     def end(self) -> None:
-        """End the process and delete its folder."""
+        """Kill the helper process, if it still runs, and delete its folder."""
         if self.process.poll() is None:
             self.process.kill()
         self._close()
@@ -113,7 +114,7 @@ class _Helper:
         self.folder.cleanup()
 
     def detach(self) -> None:
-        """Close the pipes in a fork of the program, without effects on the process."""
+        """Close the pipes in a fork of the program; the helper process keeps running."""
         self._close()
         self.process.returncode = 0  # not a child of the fork, which must not wait for it
         # The only way to keep the folder of a TemporaryDirectory, which the parent still uses.
@@ -125,7 +126,7 @@ class _Helper:
 
 
 class _State:
-    """The helper of this process, if it is running, and the lock for requests."""
+    """The helper of this process, None if there is no helper, and the lock for requests."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -141,12 +142,13 @@ def ask(
     """Call `lowering.interpreter.worker.evaluated` in the helper process.
 
     Args:
-        pieces: the bytecode of a module; the elements of each argument.
+        pieces: the bytecode of a module, then the bytes of each argument's elements.
         probing: whether the module has probes.
         timeout: the time limit in seconds; None for no limit.
 
     Returns:
-        The names of the executed probes; the elements of the results and the probes.
+        The names of the executed probes, and the bytes of the elements: those of the results, then
+        those that the probes report.
 
     Raises:
         HelperCrashError: the interpreter aborted. The next call starts another process.
@@ -171,7 +173,7 @@ def ask(
 def _request(
     pieces: list[bytes | memoryview], probing: bool, timeout: float | None
 ) -> tuple[dict[str, Any], list[bytes]]:
-    """Send a request to the helper; the caller has the lock."""
+    """Send a request to the helper process; the caller holds the lock."""
     helper = _running()
     try:
         with _folder(helper, probing) as folder:
@@ -183,7 +185,7 @@ def _request(
 
 
 def helper_id() -> int | None:
-    """Return the id of the helper process; None if there is none."""
+    """Return the process id of the helper process; None if no helper process runs."""
     helper = _STATE.helper
     return None if helper is None else helper.process.pid
 
@@ -198,7 +200,7 @@ def _folder(helper: _Helper, probing: bool) -> Iterator[str]:
 
 
 def _running() -> _Helper:
-    """Return the helper, started if necessary; the caller has the lock."""
+    """Return the helper; start it if it is not running. The caller holds the lock."""
     helper = _STATE.helper
     if helper is not None and helper.process.poll() is not None:  # killed from outside
         helper.end()
@@ -216,7 +218,7 @@ def _end() -> None:
 
 
 def _detach() -> None:
-    """Forget the helper in a forked process: it belongs to the parent."""
+    """Forget the helper in a forked process: the helper belongs to the parent process."""
     helper, _STATE.helper = _STATE.helper, None
     _STATE.lock = threading.Lock()
     if helper is not None:
@@ -225,7 +227,7 @@ def _detach() -> None:
 
 @functools.cache
 def _register_cleanup() -> None:
-    """Register the functions for the end of the process and for forks, once."""
+    """Register `_end` to run at exit and `_detach` to run in forks; later calls do nothing."""
     atexit.register(_end)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_detach)

@@ -1,4 +1,4 @@
-"""Copy computations with changes that expose the values of their ops."""
+"""Build copies of a computation that return, or report through probes, the values of its ops."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _copy_op(
     operands: tuple[XlaOp, ...],
     attributes: Mapping[str, Any] | None = None,
 ) -> XlaOp:
-    """Copy an op with other operands; its shape is not inferred again."""
+    """Copy an op with other operands. The copy has the shape of `op`; no shape is inferred."""
     copy: XlaOp = _new(XlaOp)
     copy.builder, copy.opcode, copy.shape = op.builder, op.opcode, op.shape
     copy.metadata, copy.code, copy.lasti = op.metadata, op.code, op.lasti
@@ -31,14 +31,14 @@ def _copy_op(
 def _new_op(
     source: XlaOp, opcode: str, shape: Shape, number: int, operands: tuple[XlaOp, ...]
 ) -> XlaOp:
-    """Return an op of any kind without metadata, at the source line of `source`."""
+    """Return a new op without attributes or metadata, at the source line of `source`."""
     op = _copy_op(source, number, operands, NO_ATTRIBUTES)
     op.opcode, op.shape, op.metadata = opcode, shape, None
     return op
 
 
 def with_results(computation: XlaComputation, ops: Sequence[XlaOp]) -> XlaComputation:
-    """Return a computation whose result is a tuple of the result and the values of some ops.
+    """Return a computation whose result is a tuple: `computation`'s result, the values of `ops`.
 
     The ops are not copied.
     """
@@ -51,14 +51,15 @@ def with_results(computation: XlaComputation, ops: Sequence[XlaOp]) -> XlaComput
 def with_probes(
     computation: XlaComputation, names: Mapping[XlaOp, str]
 ) -> tuple[XlaComputation, dict[XlaOp, XlaOp]]:
-    """Return the computation with probes after some ops of the computations that it applies.
+    """Copy a computation, with probes in the computations that its ops apply.
 
     Args:
         computation: the computation, which is not changed.
-        names: the name of the probe for each op, in computations applied at any depth.
+        names: the ops to probe, each with the name of its probe. `computation` applies the
+            computations of these ops directly or indirectly.
 
     Returns:
-        The computation, and the copy of each op of `computation` itself.
+        The copy, and a dictionary from each op of `computation` itself to its copy.
     """
     copies: dict[XlaComputation, XlaComputation] = {}
     for callee in computation.called_computations():  # callees before their callers
@@ -117,14 +118,15 @@ def extract(
     *,
     separate: bool = False,
 ) -> XlaComputation:
-    """Return a computation of some ops of another one.
+    """Return a computation that consists of copies of some ops of another computation.
 
     Args:
-        name: the name of the computation.
+        name: the name of the new computation.
         inputs: the ops whose values become parameters.
-        ops: the ops, in the order of recording; their operands are among `inputs` and `ops`.
-        outputs: the elements of the result, a tuple; each is in `ops`.
-        separate: whether ops use the parameter of an input even if the input is also in `ops`.
+        ops: the ops to copy, in the order of recording; their operands are in `inputs` or `ops`.
+        outputs: those of `ops` whose values form the result, a tuple.
+        separate: matters for an op in both `inputs` and `ops`. If True, its users use the
+            parameter; if False, they use the copy.
     """
     copies: list[XlaOp] = []
     values: dict[XlaOp, XlaOp] = {}

@@ -25,9 +25,9 @@ from lowering.reading.bytecode_tables import module_strings
 from lowering.sharding.participants import COLLECTIVES
 from lowering.stablehlo.module import StablehloModule
 
-_NO_DEVICES: Final = "it runs on one device, without communication"
-_NO_HOST: Final = "it has no host to exchange data with"
-_RANDOM: Final = "the specification does not define the random numbers"
+_NO_DEVICES: Final = "the interpreter runs on one device, without communication"
+_NO_HOST: Final = "the interpreter can't exchange data with a host"
+_RANDOM: Final = "the StableHLO specification does not define the random numbers"
 
 UNSUPPORTED: Final = {
     **dict.fromkeys(COLLECTIVES, _NO_DEVICES),
@@ -40,17 +40,18 @@ UNSUPPORTED: Final = {
     "stablehlo.send": _NO_HOST,
     "stablehlo.rng": _RANDOM,
     "stablehlo.rng_bit_generator": _RANDOM,
-    "stablehlo.custom_call": "it has no custom functions",
-    "stablehlo.cholesky": "it is not implemented",
+    "stablehlo.custom_call": "the interpreter can't call custom functions",
+    "stablehlo.cholesky": "the interpreter does not implement cholesky",
 }
-"""The operations that the interpreter does not support, and the reasons."""
+"""The reason why the interpreter does not support an operation, by operation name."""
 
 
 def interpreter_bytecode(module: StablehloModule) -> bytes:
     """Return the bytecode of a module, expanded to operations that the interpreter supports.
 
     Raises:
-        ExecutionError: an operation is not supported; names it and where it was recorded.
+        ExecutionError: the interpreter does not support an operation; the message names the
+            operation and its source line.
     """
     name = module.name
     code = mlir.bytecode(module.module)
@@ -79,7 +80,7 @@ def interpreter_bytecode(module: StablehloModule) -> bytes:
 
 
 def is_unsupported(op: XlaOp) -> bool:
-    """Return whether the interpreter does not support an op, or an op in its computations."""
+    """Return True if the interpreter can't run an op, or an op of the computations it applies."""
     opcodes = {op.opcode}
     for called in op.called_computations:
         for computation in (called, *called.called_computations()):
@@ -88,9 +89,10 @@ def is_unsupported(op: XlaOp) -> bool:
 
 
 def _with_probe_calls(operation: ir.Operation) -> ir.Operation:
-    """Return a copy in which probes are calls with side effects.
+    """Return a copy of a module in which each probe is a custom call with side effects.
 
-    jaxlib removes barriers without uses when it decomposes CHLO.
+    A probe is recorded as an optimization_barrier whose result has no uses. jaxlib would remove
+    such a barrier when it decomposes CHLO.
     """
     copy = operation.clone().operation
     with operation.context:
@@ -115,7 +117,7 @@ def _check(operation: ir.Operation, name: str) -> None:
     """Refuse operations that would abort the interpreter.
 
     Raises:
-        ExecutionError: the first such operation.
+        ExecutionError: the module has such an operation; the message names the first one.
     """
     checked: set[ir.Type] = set()
     for each in operations_in(operation):
@@ -125,7 +127,7 @@ def _check(operation: ir.Operation, name: str) -> None:
         for result_type in {result.type for result in each.results} - checked:
             checked.add(result_type)
             if reason is None and _is_dynamic(result_type):
-                reason = f"it supports static sizes only, got {result_type}"
+                reason = f"the interpreter supports static sizes only, got {result_type}"
         if reason is not None:
             raise _unsupported(name, each.name.partition(".")[2], each, reason)
 
@@ -142,18 +144,18 @@ def _unsupported(name: str, op: str, operation: ir.Operation, reason: str) -> Ex
     return ExecutionError(
         f"interpret: StableHLO's reference interpreter does not support {op}"
         f"{recorded_at(operation.location)} in {name}: {reason}\n"
-        f"fix: run it on a device: lowering.compile",
+        f"fix: run the computation on a device with lowering.compile",
         op=op,
     )
 
 
 def _undecomposed(operation: ir.Operation, name: str, report: str) -> ExecutionError:
-    """Return the error for an operation of another dialect without a decomposition."""
+    """Return the error for a CHLO or MHLO operation that jaxlib can't decompose to StableHLO."""
     candidates = operations_where(
         operation, lambda each: each.name.partition(".")[0] in ("chlo", "mhlo")
     )
     blamed = next((each for each in candidates if each.name in report), candidates[0])
-    reason = "it can't be decomposed into operations of StableHLO"
+    reason = "jaxlib can't decompose this operation into StableHLO operations"
     error = _unsupported(name, blamed.name, blamed, reason)
     error.detail = report
     return error

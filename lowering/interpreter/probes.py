@@ -1,7 +1,7 @@
-"""Recognize probes: the operations whose operands the helper process reports.
+"""Recognize probes: the operations whose operands the interpreter's process reports.
 
-A probe is recorded as an optimization_barrier with a frontend attribute. The helper process gets a
-custom call with side effects instead, which no pass removes.
+A probe is recorded as an optimization_barrier with a frontend attribute. The interpreter's process
+receives a custom call with side effects instead, which no pass removes.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Final
 from jaxlib.mlir import ir
 
 PROBE: Final = "xlabuilder.probe"
-"""The frontend attribute of a barrier that is a probe, and the target of the custom call."""
+"""Marks a probe: a frontend attribute of an optimization_barrier, or a custom call's target."""
 
 _FRONTEND: Final = "mhlo.frontend_attributes"
 
 
 def barrier_name(operation: ir.Operation) -> str | None:
-    """Return the name of the probe if an operation is a barrier that is a probe."""
+    """Return the probe's name if an operation is a probe's optimization_barrier, else None."""
     if operation.name != "stablehlo.optimization_barrier" or _FRONTEND not in operation.attributes:
         return None
     attributes = ir.DictAttr(operation.attributes[_FRONTEND])
@@ -25,7 +25,7 @@ def barrier_name(operation: ir.Operation) -> str | None:
 
 
 def probe_name(operation: ir.Operation) -> str | None:
-    """Return the name of the probe if an operation is a custom call that is a probe."""
+    """Return the probe's name if an operation is a probe's custom call, else None."""
     if operation.name != "stablehlo.custom_call":
         return None
     if ir.StringAttr(operation.attributes["call_target_name"]).value != PROBE:

@@ -1,9 +1,10 @@
-"""The tolerances of recorded ops and computations.
+"""The tolerances of ops and computations: the errors in ulps that a comparison permits.
 
-A schema has the tolerance of its op as data (`builder.schema.tolerance`), and
-`lowering.legalize.accuracy` has the ops that a platform computes less accurately. The tolerance of
-an op that applies computations is the sum of tolerances along the longest path through them, times
-the number of applications for one element.
+The schema of an op has the op's tolerance (`builder.schema.tolerance`).
+`lowering.legalize.accuracy` lists the ops that a platform computes less accurately. The tolerance
+of a computation is the largest sum of tolerances along a path to its root. The tolerance of an op
+that applies computations is the largest of their tolerances, times the number of applications for
+one element.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from lowering.legalize.accuracy import INACCURATE
 Array = np.ndarray[Any, Any]
 
 MIN_OF_SUM: Final = 8.0
-"""The tolerance of sums of few terms: products may be rounded twice, or not at all."""
+"""The smallest tolerance of a sum, in ulps: products may be rounded twice, or not at all."""
 
 
 def may_flush(op: XlaOp) -> bool:
@@ -33,17 +34,19 @@ def may_flush(op: XlaOp) -> bool:
 
 
 def is_sum(op: XlaOp) -> bool:
-    """Return whether distances are counted in ulps of the largest term of a sum."""
+    """Return whether an op's result is a sum, compared in ulps of the sum's largest term."""
     tolerance = SCHEMAS[op.opcode].tolerance
     return tolerance.terms is not None or tolerance.applications is not None
 
 
 def of_op(op: XlaOp, platform: str) -> float:
-    """Return the tolerance of an op's floating-point and complex results for equal operands.
+    """Return the permitted error in ulps of floating-point and complex results of an op.
+
+    The error is the one for equal operands.
 
     Args:
         op: the op.
-        platform: the platform that is compared.
+        platform: the platform whose results are compared.
     """
     tolerance = SCHEMAS[op.opcode].tolerance
     if tolerance.applications is not None:
@@ -66,13 +69,13 @@ def _is_complex(op: XlaOp) -> bool:
 
 
 def _of_computation(computation: XlaComputation, platform: str) -> float:
-    """Return the sum of the tolerances along the longest path to the root."""
+    """Return the largest sum of tolerances along a path to the root."""
     sums: list[float] = computation.planned(accumulated, computation, platform)
     return sums[computation.root.id]
 
 
 def accumulated(computation: XlaComputation, platform: str) -> list[float]:
-    """Return the sum of the tolerances along the longest path to each op."""
+    """Return, for each op, the largest sum of tolerances along a path that ends at the op."""
     sums: list[float] = []
     for op in computation.ops:
         before = max((sums[operand.id] for operand in op.operands), default=0.0)
@@ -94,7 +97,7 @@ def largest(values: list[Array]) -> float:
 
 
 def largest_term(op: XlaOp, operands: list[Array], result: Array) -> float:
-    """Return an upper bound of the terms in the sums of an op's result."""
+    """Return an upper bound on the magnitudes of the terms that an op adds up."""
     match SCHEMAS[op.opcode].tolerance.largest_term:
         case LargestTerm.RESULT:
             return largest([result])
@@ -106,6 +109,6 @@ def largest_term(op: XlaOp, operands: list[Array], result: Array) -> float:
 
 
 def smallest_normal(element_type: PrimitiveType) -> float:
-    """Return the smallest normal number of a type, or of its parts."""
+    """Return the smallest positive normal number of a float type, or of a complex type's parts."""
     info = pt.float_info(element_type.real_type)
     return float(info.smallest_normal)

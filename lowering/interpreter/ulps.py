@@ -2,8 +2,8 @@
 
 The floating-point numbers of a type are numbered in order: neighbors have distance 1 regardless of
 their magnitude, and the two zeros have the same number. The distance of integers and booleans is
-their difference. A complex number that is computed has an error as a whole: its smaller part may
-have few correct digits.
+their difference. The smaller part of a computed complex number may have few correct digits, so
+`complex_distances` compares complex numbers as a whole.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FAR: Final = float("inf")
 
 
 def distances(a: Array, b: Array) -> Array:
-    """Return the distance of each pair of elements, as f64.
+    """Return the distance in ulps of each pair of elements, as f64.
 
     The distance of complex numbers is the larger distance of their parts. Two NaNs have distance 0;
     a NaN and a number have an infinite distance.
@@ -78,8 +78,8 @@ def _is_nan(values: Array) -> Array:
 def in_units_of(a: Array, b: Array, size: float) -> Array:
     """Return the distance of each pair of elements in ulps of the number `size`, as f64.
 
-    Larger numbers have the distance that `distances` returns. Smaller numbers are closer together
-    than a sum with terms of magnitude `size` can distinguish.
+    The result is at most that of `distances`. It is smaller for numbers below `size`: a sum with
+    terms of magnitude `size` can't distinguish such numbers from their neighbors.
     """
     element_type = pt.from_dtype(a.dtype)
     if element_type.is_complex:
@@ -104,9 +104,9 @@ def complex_distances(a: Array, b: Array, size: float = 0.0) -> Array:
     """Return the magnitude of the difference of each pair of complex numbers, as f64.
 
     The unit is the ulp of the largest part of both numbers, or of `size` if that is larger. An
-    infinite part counts as the number after the largest. A number with a NaN has distance 0 from
-    numbers that are not finite, because implementations differ in the products of infinities; and
-    an infinite distance from finite numbers.
+    infinite part counts as the number that would follow the largest finite number. The distance
+    between a number with a NaN and a finite number is infinite. Two numbers that are not finite
+    have distance 0 if one has a NaN, because implementations differ in the products of infinities.
 
     Args:
         a, b: complex arrays of the same shape and element type.

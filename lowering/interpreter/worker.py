@@ -1,11 +1,11 @@
 """The code of the helper process: runs StableHLO's reference interpreter for requests from a pipe.
 
-It imports neither jax nor most of this library, so that the process starts fast. It reads requests
-from its standard input, and exits when that ends.
+This module imports neither jax nor most of this library, so that the process starts fast. The
+process reads requests from its standard input, and exits at the end of the input.
 
-MLIR's Python bindings can't return elements of some types (complex numbers, bf16, the small types).
-Operations at the end of `@main` convert these to integers, or to real and imaginary parts; the
-requesting program converts them back.
+MLIR's Python bindings can't return elements of some types (complex numbers, bf16, most types of at
+most 8 bits). Operations at the end of `@main` convert such elements to integers, or to real and
+imaginary parts; the requesting program converts them back.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NARROW: Final = re.compile(r"(u?i)[24]")
 
 
 def serve() -> None:
-    """Answer requests until the input ends."""
+    """Answer the requests on standard input until the input ends."""
     requests = Connection(sys.stdin.fileno(), writable=False)
     answers = Connection(os.dup(sys.stdout.fileno()), readable=False)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # printed text must not mix with answers
@@ -45,9 +45,9 @@ def serve() -> None:
 
 
 def _end_with_parent(requests: int) -> None:
-    """Make the system end this process when the other end of the pipe is closed.
+    """Make the system end this process when the parent closes its end of the pipe.
 
-    A thread could not check this, since the interpreter holds the GIL while it runs.
+    A thread could not detect this, since the interpreter holds the GIL while it runs.
     """
     import fcntl
 
@@ -78,9 +78,9 @@ def evaluated(code: bytes, arguments: list[bytes], folder: str) -> frames.Frame:
         folder: an empty folder for the probes; "" if there are none.
 
     Returns:
-        A frame with the elements of each result, except for tokens, then those of each executed
-        probe, in order. Complex elements have two pieces: real and imaginary parts. The header has
-        the names of the probes.
+        A frame. Its pieces are the elements of each result, except for tokens, followed by the
+        elements that each executed probe reports, in order of execution. Complex elements have two
+        pieces: real and imaginary parts. The header contains the name of each probe piece's probe.
     """
     context = interpreter.interpreter_context()
     module = ir.Module.parse(code, context)
@@ -103,7 +103,7 @@ def evaluated(code: bytes, arguments: list[bytes], folder: str) -> frames.Frame:
 
 
 def _argument_attributes(main: ir.Operation, arguments: list[bytes]) -> list[ir.Attribute]:
-    """Return the arguments as attributes, and replace tokens by ones created in `@main`."""
+    """Return the arguments as elements attributes; create token arguments in `@main` instead."""
     block = main.regions[0].blocks[0]
     for number in range(len(block.arguments) - 1, -1, -1):
         argument = block.arguments[number]
@@ -137,7 +137,7 @@ def _set_type(
 
 
 def _convert_results(main: ir.Operation) -> None:
-    """Convert the results of `@main` to types that MLIR can return, and remove tokens."""
+    """Convert results of `@main` to types that MLIR's bindings can return, and remove tokens."""
     block = main.regions[0].blocks[0]
     terminator = block.operations[len(block.operations) - 1].operation
     at = ir.InsertionPoint(terminator)
@@ -155,7 +155,7 @@ def _convert_results(main: ir.Operation) -> None:
 
 
 def _insert_probes(module: ir.Operation) -> None:
-    """Replace the custom calls that are probes by the interpreter's probes."""
+    """Replace the custom calls of probes by `interpreter.probe` operations."""
     calls = operations_where(module, lambda operation: probe_name(operation) is not None)
     if calls:
         branches.replace_conditionals(module)
@@ -187,7 +187,7 @@ def _exchangeable(value: Any, at: ir.InsertionPoint, *, is_file: bool = False) -
     """Convert a value to element types that MLIR's bindings support, preserving the bits.
 
     Args:
-        is_file: whether the result is for a file of the interpreter, which does not support i1.
+        is_file: whether the interpreter writes the value to a file; it can't write i1.
     """
     tensor = ir.RankedTensorType(value.type)
     text = str(tensor.element_type)

@@ -2,7 +2,7 @@
 
 These names are not stable between versions of jaxlib. No other package of the project uses private
 names of jax or jaxlib, so only these modules have to be checked against a new version. jaxlib 0.10
-to 0.12 are supported; functions state where these differ.
+to 0.12 are supported; a docstring states where these versions differ.
 
 - `versions`: versions of jaxlib, of StableHLO, and of a platform's compiler
 - `mlir`: contexts, modules, bytecode

@@ -1,4 +1,4 @@
-"""Memory layouts of arrays, of parameters and of results; GSPMD shardings of a program."""
+"""Memory layouts of arrays, parameters and results; GSPMD shardings of executables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def default_layout(device: Any, dtype: Any, dimensions: tuple[int, ...]) -> Any:
 
 
 def layout_text(layout: Any) -> str:
-    """Return a memory layout in the syntax of shapes: "{1,0}", on some platforms with tiles."""
+    """Return a memory layout in the syntax of HLO: "{1,0}", on some platforms with tiles."""
     return str(layout)
 
 
@@ -51,7 +51,11 @@ def parameter_tilings(loaded: Any) -> list[str] | None:
 
 
 def result_tilings(loaded: Any) -> list[str] | None:
-    """Return the GSPMD shardings of the results; without results, that of the empty tuple."""
+    """Return the GSPMD shardings of a partitioned executable's results as text.
+
+    Return None if they are not available. An executable without results has one sharding, that of
+    the empty tuple.
+    """
     return _tilings(loaded.get_output_shardings())
 
 

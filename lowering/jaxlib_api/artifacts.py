@@ -1,4 +1,4 @@
-"""Portable artifacts, and the passes that jaxlib runs while writing one."""
+"""Portable artifacts, decomposition of CHLO, and refinement of dynamic sizes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lowering.jaxlib_api.native import jax_extension
 from lowering.jaxlib_api.versions import current_version, jaxlib_version
 
 _OTHER_DIALECTS: Final = (b"chlo\0", b"mhlo\0", b"sdy\0")
-"""Bytecode with operations of these dialects contains these strings; other bytecode may, too."""
+"""Strings in all bytecode with operations of chlo, mhlo or sdy, and in some other bytecode."""
 
 
 def serialize_artifact(
@@ -24,20 +24,21 @@ def serialize_artifact(
 ) -> bytes:
     """Write the portable artifact of a module for a StableHLO version.
 
-    The translation works on a copy in a separate context, because it leaves a second copy of every
-    constant in its context.
+    The module is copied to a new context, because jaxlib leaves a second copy of every constant in
+    the context of the module that it translates.
 
     Two functions of jaxlib write the same bytes. The fast one supports only StableHLO; the slow one
     converts operations of chlo to composites.
 
     Args:
         module: the module, which is not changed.
-        version: three numbers.
+        version: the StableHLO version: "1.0.0".
         attributes: further string attributes of the module in the artifact.
-        prepare: changes the copy, if it has operations of other dialects.
+        prepare: changes the copy in place; called if the copy may have operations of chlo, mhlo or
+            sdy.
 
     Raises:
-        ValueError: the version cannot express the module; the text is MLIR's report.
+        ValueError: the version cannot express the module; the message is MLIR's report.
     """
     code = bytecode(module)
     # Walking the operations would double the time.
@@ -72,10 +73,10 @@ def decomposed(module: ir.Module | ir.Operation, version: str | None = None) -> 
 
     Args:
         module: the module, which is not changed.
-        version: the StableHLO version; None is the current one.
+        version: the StableHLO version; None for the newest that jaxlib writes.
 
     Raises:
-        ValueError: the module can't be written; the text is MLIR's report.
+        ValueError: jaxlib can't write the module; the message is MLIR's report.
     """
     try:
         artifact: bytes = jax_extension.mlir.serialize_portable_artifact(
@@ -87,14 +88,15 @@ def decomposed(module: ir.Module | ir.Operation, version: str | None = None) -> 
 
 
 def refined(module: ir.Module) -> bytes:
-    """Replace the dynamic sizes of a module that follow from the sizes of @main's arguments.
+    """Make dynamic sizes static that follow from the sizes of @main's arguments.
 
     Return the new module's bytecode. Functions are inlined and size computations are folded, so
     operations that query or take sizes become static. Custom calls of @shape_assertion are checked
     and removed. Unknown sizes remain dynamic.
 
     Raises:
-        ValueError: sizes contradict each other, or an assertion fails; the text is the report.
+        ValueError: sizes contradict each other, or an assertion fails; the message is MLIR's
+            report.
     """
     try:
         return refined_code(bytecode(module))
@@ -110,8 +112,8 @@ def refined_code(code: bytes) -> bytes:
     """Refine a module as `refined` does, from bytecode to bytecode.
 
     Raises:
-        UnreadableModuleError: sizes contradict each other, or an assertion fails; the reason is the
-            report.
+        UnreadableModuleError: sizes contradict each other, or an assertion fails; `reason` is
+            MLIR's report.
     """
     try:
         # Sizes may remain dynamic; a later error about one can name its operation.

@@ -16,14 +16,14 @@ from lowering.jaxlib_api.topologies import is_absent
 
 
 def registered_targets(platform: str) -> dict[str, Any]:
-    """The functions registered for custom calls on a platform, by name."""
+    """Return the functions registered for custom calls on a platform, by target name."""
     name = {"cpu": "Host", "gpu": "CUDA"}.get(platform, platform)
     targets: dict[str, Any] = xla_client.custom_call_targets(name)
     return targets
 
 
 CALLBACK_TARGET: Final = "xla_ffi_python_cpu_callback"
-"""The target of custom calls of Python functions on CPU; backend_config has a function's index."""
+"""The custom call target that calls a Python function on CPU; backend_config has its index."""
 
 
 def compile_options(
@@ -36,16 +36,16 @@ def compile_options(
     shardy: bool = False,
     free_results: Sequence[bool] = (),
 ) -> Any:
-    """Return a CompileOptions of jaxlib; it includes the flags of the environment (XLA_FLAGS).
+    """Return jaxlib's CompileOptions, with XLA's flags from the environment (XLA_FLAGS).
 
     Args:
         devices: the devices, as for `compile_and_load`.
         num_replicas, num_partitions: the numbers of replicas and partitions.
-        flags: names and values of XLA's flags, in order; they override those of the environment.
+        flags: names and values of XLA's flags, in order; they override flags from the environment.
             XLA checks names and types when it compiles.
         level: the optimization level of XLA's backend and passes, 0 to 3; None is XLA's default.
-        shardy: whether Shardy partitions the program instead of GSPMD. Each ignores the
-            annotations of the other.
+        shardy: whether Shardy partitions the program instead of GSPMD. Each partitioner ignores
+            the annotations for the other.
         free_results: for each result of a partitioned program, whether XLA may choose its sharding.
     """
     options = xla_client.CompileOptions()
@@ -94,8 +94,8 @@ def counts_in(options: bytes) -> tuple[int, int]:
 def known_flags() -> dict[str, str]:
     """Return the XLA flags that jaxlib lists, each with a value as text: true, 3, "text", NAME.
 
-    These are the flags with a default value. XLA has others, and TPU flags in addition. The text is
-    "{" if the value is a message.
+    jaxlib lists the flags that have a default value. XLA has further flags, such as those for TPUs.
+    The text is "{" if the value is a protocol buffer message.
     """
     # The parts do not keep `compile_options` alive, and jaxlib would crash without this reference.
     compile_options = xla_client.CompileOptions()
@@ -116,8 +116,8 @@ def known_flags() -> dict[str, str]:
 def initialize_lapack(code: bytes) -> None:
     """Load LAPACK if a module or a serialized executable may call it.
 
-    jaxlib loads the functions when jax lowers a linear algebra op. A program that was lowered
-    elsewhere would call null pointers.
+    jaxlib loads the functions when jax lowers a linear algebra op. A program that jax did not lower
+    in this process would call null pointers.
     """
     if b"lapack_" in code:
         lapack: Any = importlib.import_module("jaxlib.lapack")
@@ -135,22 +135,23 @@ def compile_and_load(
 ) -> Any:
     """Compile a module for devices of one client; return a jaxlib LoadedExecutable.
 
-    The module is passed as bytes: XLA compiles without holding the GIL, so another thread could use
-    the same MLIR context.
+    The module is passed as bytes, because XLA compiles without holding the GIL, and another thread
+    could use the module's MLIR context at the same time.
 
     Args:
         devices: ``num_replicas * num_partitions`` jax.Devices: the partitions of replica 0, those
             of replica 1, and so on. For absent devices (`topology_devices`) the result is an
             Executable, which has the same information but can't be executed.
         module_bytecode: MLIR bytecode, or a portable artifact.
-        options: the result of `compile_options` for the same devices and numbers.
+        options: the result of `compile_options` for the same devices and numbers; None for
+            the defaults.
         num_replicas: the number of replicas.
         num_partitions: the number of partitions of each replica.
-        callbacks: the Python functions that callback custom calls refer to by index. The executable
-            references them.
+        callbacks: the Python functions that custom calls of `CALLBACK_TARGET` refer to by index.
+            The executable keeps references to the functions.
 
     Raises:
-        ValueError: XLA refuses the module or a flag; the text is XLA's report.
+        ValueError: XLA refuses the module or a flag; the message is XLA's report.
     """
     if options is None:
         options = compile_options(devices, num_replicas=num_replicas, num_partitions=num_partitions)
@@ -166,6 +167,6 @@ def compile_and_load(
             return client.compile(module, *arguments)
         return client.compile_and_load(module, *arguments, list(callbacks))
     except UnicodeDecodeError:
-        raise ValueError("the module is damaged: its report is not text") from None
+        raise ValueError("the module is damaged: XLA's report is not valid UTF-8") from None
     except (RuntimeError, ValueError) as error:  # RuntimeError: jax.errors.JaxRuntimeError
         raise ValueError(str(error)) from None

@@ -16,7 +16,7 @@ def serialized(loaded: Any) -> bytes:
     """Serialize an executable for `deserialize` in another process.
 
     Raises:
-        ValueError: the executable or its platform does not support this.
+        ValueError: the executable or its platform does not support serialization.
     """
     try:
         content: bytes = loaded.serialize()
@@ -28,7 +28,8 @@ def serialized(loaded: Any) -> bytes:
 def deserialize(devices: Sequence[Any], content: bytes, options: Any) -> Any:
     """Load the result of `serialized` on these devices.
 
-    Damaged or other bytes may crash jaxlib, and the code in them is executed.
+    Load only trusted bytes: jaxlib may crash on damaged bytes, and executes the machine code in the
+    bytes.
 
     Args:
         devices: devices of the kind that the executable was compiled for.
@@ -36,7 +37,7 @@ def deserialize(devices: Sequence[Any], content: bytes, options: Any) -> Any:
         options: the result of `compile_options` for the same devices.
 
     Raises:
-        ValueError: jaxlib refuses the bytes; the text is jaxlib's report.
+        ValueError: jaxlib refuses the bytes; the message is jaxlib's report.
     """
     initialize_lapack(content)
     try:
@@ -53,7 +54,7 @@ _LAYOUT: Final = re.compile(r"\{[^}]*\}")
 def device_shapes(loaded: Any) -> tuple[list[str], list[str]]:
     """Return the shapes of an executable's arguments and results on one device.
 
-    They are text without layouts: "f32[4]", "token[]". Tuples are flattened.
+    The shapes are text without layouts: "f32[4]", "token[]". Tuples are flattened.
     """
     (module,) = loaded.hlo_modules()
     computation = xla_client.XlaComputation(module.as_serialized_hlo_module_proto())
@@ -71,8 +72,9 @@ def device_shapes(loaded: Any) -> tuple[list[str], list[str]]:
 _FEATURE: Final = rb"[+-][a-z0-9][a-z0-9._-]{0,40}"
 
 _FEATURES: Final = re.compile(rb",%b(?:,%b){6,}" % (_FEATURE, _FEATURE))
-"""A list, from its first comma on: a pattern that begins with one character is fast. The length of
-names is bounded, since a run of dashes in a constant would otherwise take quadratic time."""
+"""Matches LLVM's list of CPU features from the list's first comma on: the search for a pattern that
+begins with one fixed character is fast. The pattern limits the length of a feature name, since a
+run of dashes in a constant would otherwise take quadratic time."""
 
 
 def cpu_features(content: bytes) -> tuple[str, ...]:
@@ -91,7 +93,10 @@ def cpu_features(content: bytes) -> tuple[str, ...]:
 
 @functools.cache
 def host_cpu_features() -> tuple[str, ...]:
-    """Return the features of this machine's CPU, from a program that is compiled for it."""
+    """Return the CPU features that an empty program compiled for this machine's CPU requires.
+
+    The result is empty if the features can't be determined.
+    """
     jax: Any = importlib.import_module("jax")
     try:
         device = jax.local_devices(backend="cpu")[0]
@@ -102,19 +107,22 @@ def host_cpu_features() -> tuple[str, ...]:
 
 
 def optimized_hlo_text(loaded: Any, *, large_constants: bool) -> str:
-    """Return the optimized HLO text of an executable; `{...}` replaces omitted constants."""
+    """Return the optimized HLO text of an executable.
+
+    `{...}` replaces large constants unless `large_constants` is True.
+    """
     options = xla_client.hlo.HloPrintOptions()
     options.print_large_constants = large_constants
     return "\n".join(m.to_string(options) for m in loaded.hlo_modules())
 
 
 def compiled_cost(loaded: Any) -> dict[str, float]:
-    """Return XLA's cost estimates for an execution, by XLA's names."""
+    """Return XLA's cost estimates for an execution, by XLA's names ("flops", "bytes accessed")."""
     return {name: float(number) for name, number in sorted(loaded.cost_analysis().items())}
 
 
 def compiled_memory(loaded: Any) -> dict[str, int]:
-    """Return the device memory of an executable in bytes, by purpose."""
+    """Return the bytes of device memory that an executable needs, by purpose."""
     stats = loaded.get_compiled_memory_stats()
     return {
         "arguments": stats.argument_size_in_bytes,

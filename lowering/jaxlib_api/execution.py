@@ -1,4 +1,7 @@
-"""Execute a LoadedExecutable, on one device or several, with or without running Python code."""
+"""Functions that execute a LoadedExecutable on one or several devices.
+
+Some of them execute repeated calls in jaxlib alone, without running Python code.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +24,15 @@ def result_handler(aval: Any, sharding: Any) -> Any:
 def runner(
     loaded: Any, handlers: Sequence[Any], *, wait: bool = False
 ) -> Callable[[list[Any]], list[Any]]:
-    """Return a function that executes a LoadedExecutable, from jax.Arrays to jax.Arrays.
+    """Return a function that executes a LoadedExecutable with a list of jax.Arrays.
 
-    It checks nothing: arguments of the right size in bytes may be accepted in a wrong shape, type
-    or layout.
+    The function returns a list of jax.Arrays. It checks nothing: it may accept arguments of the
+    right size in bytes, but of a wrong shape, type or layout.
 
     Args:
         loaded: the LoadedExecutable.
         handlers: the results of `result_handler`, one for each result.
-        wait: whether to wait until the program has ended, and raise its errors.
+        wait: whether to wait until the program has ended, and raise the program's errors.
     """
     execute = loaded.execute_sharded
     handlers = list(handlers)
@@ -50,7 +53,7 @@ def runner(
 
 
 class _CallData(NamedTuple):
-    """The fields, by jax's names, that jaxlib needs to execute a program without Python."""
+    """The data that jaxlib needs to execute a program without running Python, by jax's names."""
 
     xla_executable: Any
     out_pytree_def: Any
@@ -70,16 +73,16 @@ _ONLY_LEAVES: Final[Any] = jax_extension.pytree.PyTreeRegistry(
     enable_list=False,
     enable_dict=False,
 )
-"""Treats containers, even tuples, as leaves; calls with such arguments run the Python function."""
+"""A pytree registry for which containers are leaves: calls with container arguments run Python."""
 
 _MAX_SIGNATURES: Final = 16
-"""The number of argument signatures that a function caches."""
+"""The number of argument signatures that a function of `direct_caller` caches."""
 
 
 def call_data(
     loaded: Any, sharding: Any, count: int, results: Sequence[Any], structure: Any
 ) -> _CallData:
-    """Return the data that jaxlib needs to execute a program of one device without Python.
+    """Return the data that jaxlib needs to execute a program of one device without running Python.
 
     Args:
         loaded: the LoadedExecutable.
@@ -105,17 +108,18 @@ def call_data(
 def tree_caller(
     name: str, capacity: int, otherwise: Callable[..., tuple[Any, Any]]
 ) -> Callable[..., Any]:
-    """Return a function of nested arguments that jaxlib calls like a function of jax.jit.
+    """Return a function of nested arguments that uses the fast path of jax.jit in jaxlib.
 
     jaxlib flattens the arguments like jax.tree_util and computes a signature of the structure and
     the arrays (see `direct_caller`). If `otherwise` has returned a `call_data` for an equal
-    signature, jaxlib executes the program without running Python. Else it calls `otherwise`.
+    signature, jaxlib executes the program without running Python. If not, jaxlib calls `otherwise`.
 
     Args:
         name: the name for jax's profiler.
         capacity: the number of signatures to cache.
-        otherwise: returns the result, and the `call_data` to execute all calls of this signature
-            with the arrays unchanged, or None.
+        otherwise: a function of the arguments that returns the result and a `call_data`. jaxlib
+            executes later calls of this signature with the `call_data`, passing the arrays
+            unchanged. None instead of a `call_data` makes later calls run `otherwise` too.
     """
     registry = jax_extension.pytree.default_registry()
     return _fast_caller(name, capacity, registry, otherwise)
@@ -130,11 +134,11 @@ def direct_caller(
     nesting: Any,
     otherwise: Callable[..., tuple[Any, bool]],
 ) -> Callable[..., Any]:
-    """Return a function that executes a LoadedExecutable of one device like jax.jit's.
+    """Return a function that executes a LoadedExecutable of one device by jax.jit's fast path.
 
     jaxlib computes a signature of the arguments: the type, sizes, sharding and memory layout of
-    each array, and whether it is committed or deleted. If an equal signature is cached,
-    jaxlib executes the program without running Python. Else it calls `otherwise`.
+    each array, and whether the array is committed or deleted. If an equal signature is cached,
+    jaxlib executes the program without running Python. If not, jaxlib calls `otherwise`.
 
     Args:
         loaded: the LoadedExecutable.
@@ -143,8 +147,8 @@ def direct_caller(
         count: the number of arguments.
         results: a jax.core.ShapedArray for each result.
         nesting: the nesting of the results in tuples, with a 0 for each result.
-        otherwise: returns the result, and whether all calls of this signature may be executed with
-            the arguments unchanged.
+        otherwise: a function of the arguments that returns the result, and whether jaxlib may
+            execute later calls of this signature, passing the arguments unchanged.
     """
     structure = jax_extension.pytree.default_registry().flatten(nesting)[1]
     data = call_data(loaded, sharding, count, results, structure)
@@ -159,7 +163,7 @@ def direct_caller(
 def _fast_caller(
     name: str, capacity: int, registry: Any, otherwise: Callable[..., tuple[Any, Any]]
 ) -> Callable[..., Any]:
-    """Return a function of jaxlib with a signature cache of its own."""
+    """Return a function of jax.jit's fast path in jaxlib, with a signature cache of its own."""
 
     def on_miss(*arguments: Any, **by_name: Any) -> tuple[Any, Any, bool]:
         return *otherwise(*arguments, **by_name), False
@@ -176,10 +180,11 @@ def _fast_caller(
 
 
 class _Named:
-    """The owner of a result, for jax's debug_nans.
+    """The function that jax's debug_nans reports as the producer of a NaN.
 
-    jax would run the function again to find the operation with the NaN. For a function marked as a
-    single operation it raises FloatingPointError with the name.
+    jax would run an ordinary function again, to find the operation that produces the NaN. For a
+    function marked as a single operation (`_apply_primitive`), jax raises FloatingPointError with
+    the function's name.
     """
 
     __slots__ = ("__qualname__",)
@@ -190,8 +195,8 @@ class _Named:
 
 
 def _unexpected(*_: Any) -> Any:
-    """Refuse arrays on several devices: jaxlib calls this function for them."""
-    raise TypeError("an argument is on several devices")
+    """Raise TypeError: jaxlib calls this function for an argument on several devices."""
+    raise TypeError("each argument must be on one device, got an array on several devices")
 
 
 def sharded_runner(
@@ -199,13 +204,15 @@ def sharded_runner(
 ) -> Callable[[list[Any]], tuple[list[list[Any]], Callable[[], None]]]:
     """Return a function that executes a LoadedExecutable of several devices.
 
-    The function takes results of `assemble`. It returns the jax.Arrays on the devices for each
-    result, and a function that waits for the end and raises RuntimeError if the program failed.
-    Nothing is checked: wrong arguments crash jaxlib 0.10.
+    The function takes a list of results of `assemble`. It returns, for each result, a list with the
+    jax.Array on each device; and a second function, which waits until the program has ended, and
+    raises RuntimeError if the program failed. The arguments are not checked: wrong arguments crash
+    jaxlib 0.10.
 
     Args:
         loaded: the LoadedExecutable.
-        wait: whether the second function is used; if not, it does nothing, and a call is faster.
+        wait: whether the caller calls the second function. If False, the second function does
+            nothing, and the first function is faster.
     """
     execute = loaded.execute_sharded
 
@@ -224,10 +231,10 @@ def _nothing() -> None:
 def rows_runner(
     loaded: Any, results: Sequence[tuple[Any, Any, Any]], each: Any, *, wait: bool
 ) -> Callable[[list[Any]], tuple[list[Any], Callable[[], None]]]:
-    """Return a function like `sharded_runner`'s with one jax.Array over all devices per result.
+    """Return a function like `sharded_runner`, but with one jax.Array over all devices per result.
 
     Args:
-        loaded: the LoadedExecutable; its result on a device is the device's shard.
+        loaded: the LoadedExecutable; a result on a device is the device's shard of the jax.Array.
         results: for each result the jax.core.ShapedArrays of a shard and of the array, and the
             sharding of the array.
         each: the replicated sharding over the devices.
@@ -257,5 +264,5 @@ def rows_runner(
 _ASSEMBLES_SHARDS: Final = tuple(map(int, jaxlib_version().split(".")[:2])) < (0, 11)
 """Whether jaxlib can assemble the results of replicas as shards of one array.
 
-In jaxlib 0.12 such arrays can't be read. Where it works, it is faster than rewrapping, which is
-faster than disassembling the results."""
+In jaxlib 0.12 such arrays can't be read. In older versions, assembling is faster than changing the
+sharding of replicated results, which is faster than disassembling the results."""

@@ -37,10 +37,12 @@ _HLO_POSITION: Final = re.compile(r"was parsing (\d+):(\d+): error: (.*)")
 
 
 def checked_hlo_proto(source: bytes) -> bytes:
-    """Convert HLO text to a HloModuleProto. Deeply nested brackets crash the process.
+    """Convert HLO text in UTF-8 to a HloModuleProto.
+
+    Deeply nested brackets in the text crash the process.
 
     Raises:
-        UnreadableModuleError: XLA refuses it.
+        UnreadableModuleError: XLA refuses the text.
     """
     try:
         return hlo_proto(source.decode())
@@ -54,11 +56,11 @@ def hlo_program(source: bytes) -> bytes:
     Damaged HLO, and some valid HLO, crashes the process.
 
     Returns:
-        A line of JSON, followed by MLIR bytecode. "parameters" and "result" in the JSON are XLA's
-        texts of the entry's shapes, with layouts.
+        A line of JSON, followed by MLIR bytecode. "parameters" and "result" in the JSON are the
+        shapes of the entry computation, as XLA prints them with layouts.
 
     Raises:
-        UnreadableModuleError: XLA refuses it, or can't convert it.
+        UnreadableModuleError: XLA refuses the HLO, or can't convert it to StableHLO.
     """
     json: Any = importlib.import_module("json")
     code = source if is_hlo_proto(source) else checked_hlo_proto(source)
@@ -73,9 +75,9 @@ def hlo_program(source: bytes) -> bytes:
 
 
 def _unreadable(error: Exception) -> UnreadableModuleError:
-    """Return the error for a report of XLA; jax.errors.JaxRuntimeError is a RuntimeError."""
+    """Convert an exception of XLA to an UnreadableModuleError with its reason and position."""
     if isinstance(error, UnicodeDecodeError):
-        return UnreadableModuleError("its report is not text")
+        return UnreadableModuleError("XLA's report is not valid UTF-8")
     report = str(error)
     place = _HLO_POSITION.search(report)
     if place is not None:
@@ -86,7 +88,7 @@ def _unreadable(error: Exception) -> UnreadableModuleError:
 
 
 def is_hlo_proto(source: bytes) -> bool:
-    """Return whether HLO is a protocol buffer, which begins with a name field, instead of text."""
+    """Return whether `source` is a HloModuleProto, which begins with a name field, and not text."""
     return source.startswith(b"\n") and any(byte < 9 or 13 < byte < 32 for byte in source[:4096])
 
 

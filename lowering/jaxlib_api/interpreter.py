@@ -1,4 +1,4 @@
-"""StableHLO's reference interpreter."""
+"""Call StableHLO's reference interpreter."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ def interpreted(
     Args:
         module: a module in a context of `interpreter_context`.
         arguments: the results of `elements_attribute`.
-        folder: an empty folder; each executed probe writes a file `probeN.npy` there, and a line in
-            `index.csv`: its name, its type, the file. May be "" if the module has no probes.
+        folder: an empty folder, or "" if the module has no probes. Each executed probe writes a
+            file `probeN.npy` there, and a line in `index.csv`: the probe's name, the type of the
+            value, the file.
     """
     numpy: Any = importlib.import_module("numpy")
     return [numpy.array(value) for value in stablehlo.eval_module(module, list(arguments), folder)]

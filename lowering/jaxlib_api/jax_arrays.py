@@ -27,12 +27,12 @@ def put(array: Any, aval: Any, sharding: Any, device: Any) -> Any:
 _DURING_CALL: Final = xla_client.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
 
 array_type: Final[type[Any]] = xla_client.ArrayImpl
-"""The class of ordinary jax.Arrays; tracers and key arrays have others."""
+"""The class of ordinary jax.Arrays; tracers and key arrays have other classes."""
 
 # The getters of the properties: calling them directly skips the lookup for each argument of a call.
 # They accept only instances of `array_type`.
 aval_of: Final[Callable[[Any], Any]] = array_type.aval.fget
-"""Return the jax.core.ShapedArray of a jax.Array; equal ones are usually the same object."""
+"""Return the jax.core.ShapedArray of a jax.Array; equal results are usually the same object."""
 
 
 def sharding_getter() -> Callable[[Any], Any]:
@@ -51,8 +51,9 @@ is_deleted: Final[Callable[[Any], bool]] = array_type.is_deleted
 def memory_of(array: Any) -> int:
     """Return a number that is equal for jax.Arrays that share their memory.
 
-    For an array on several devices, the memory is that on the first device of this process. Empty
-    and deleted arrays, and those on platforms without addresses, share no memory.
+    For an array on several devices, the number identifies the memory on this process's first
+    device. Empty arrays, deleted arrays and arrays on platforms without addresses have numbers of
+    their own.
     """
     if array.size and not array.is_deleted():
         try:
@@ -69,8 +70,8 @@ def assemble(aval: Any, sharding: Any, arrays: Sequence[Any]) -> Any:
 
     Args:
         aval: the jax.core.ShapedArray of the result.
-        sharding: a jax sharding over the devices, with shards of the shapes of the arrays; for
-            `sharded_runner` a replicated one.
+        sharding: a jax sharding over the devices, with shards of the shapes of the arrays.
+            `sharded_runner` requires a replicated sharding.
         arrays: the jax.Arrays of this process, in the order of the devices.
     """
     return array_type(aval, sharding, arrays, committed=True, _skip_checks=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def used_leaves(lowered: Any) -> list[int] | None:
-    """Return the numbers of the argument leaves that @main takes; None if this jax has no list."""
+    """Return the indices of the argument leaves that @main takes; None if unknown."""
     kept = getattr(_inner(lowered), "compile_args", {}).get("kept_var_idx")
     return None if kept is None else sorted(kept)
 

@@ -60,11 +60,11 @@ def new_context(*, loads_all: bool = False) -> ir.Context:
 
 
 class UnreadableModuleError(Exception):
-    """MLIR refused text or bytecode.
+    """MLIR or XLA refused text or bytes.
 
     Attributes:
-        reason: MLIR's first diagnostic, on one line.
-        line, column: the position in a text, counted from 1; None if unknown.
+        reason: the first diagnostic, on one line.
+        line, column: the position in the text, counted from 1; None if unknown.
         detail: all diagnostics.
     """
 
@@ -79,7 +79,7 @@ class UnreadableModuleError(Exception):
 
 
 _ARTIFACT_WORDS: Final = (b"vhlo", b"unrealized_conversion_cast")
-"""Strings in bytecode that the artifact reader converts.
+"""Strings in portable artifacts: `read_module` reads bytes that contain one as an artifact.
 
 Two searches are much faster than one regular expression.
 """
@@ -90,10 +90,10 @@ _POSITION: Final = re.compile(r'^loc\("[^"]*":(\d+):(\d+)\)$')
 def read_module(context: ir.Context, source: str | bytes) -> ir.Module:
     """Read and verify a module in MLIR text, MLIR bytecode or a portable artifact.
 
-    Nothing is printed. Damaged bytecode can crash the process, since MLIR's reader trusts it.
+    Nothing is printed. Damaged bytecode can crash the process, since MLIR's reader trusts bytecode.
 
     Raises:
-        UnreadableModuleError: MLIR refuses it.
+        UnreadableModuleError: MLIR refuses the source.
     """
     reports: list[tuple[str, int | None, int | None]] = []
 
@@ -104,7 +104,7 @@ def read_module(context: ir.Context, source: str | bytes) -> ir.Module:
             line, column = (int(place[1]), int(place[2])) if place else (None, None)
             reports.append((diagnostic.message, line, column))
         except Exception:
-            reports.append(("a string is not UTF-8", None, None))
+            reports.append(("a diagnostic is not valid UTF-8", None, None))
         return True
 
     # Diagnostics are read by the handler instead of from the exception: creating the exception
@@ -122,7 +122,7 @@ def read_module(context: ir.Context, source: str | bytes) -> ir.Module:
         module.operation.verify()
         return module
     except MemoryError:
-        raise UnreadableModuleError("it requires more memory than available") from None
+        raise UnreadableModuleError("the module requires more memory than available") from None
     except (ir.MLIRError, ValueError) as error:
         reason, line, column = reports[0] if reports else (str(error), None, None)
         detail = "\n".join(r[0] for r in reports) or str(error)
@@ -135,10 +135,10 @@ def read_module(context: ir.Context, source: str | bytes) -> ir.Module:
 
 
 def try_bytecode(source: bytes) -> bytes:
-    """Read and print a module, which may crash the process; return no bytes.
+    """Check, in a helper process, whether reading and printing bytecode crashes; return b"".
 
     Raises:
-        UnreadableModuleError: MLIR refuses it.
+        UnreadableModuleError: MLIR refuses the bytecode.
     """
     module = read_module(new_context(loads_all=True), source)
     str(module)
@@ -147,10 +147,10 @@ def try_bytecode(source: bytes) -> bytes:
 
 
 def try_text(source: bytes) -> bytes:
-    """Read a module in text, which may crash the process; return no bytes.
+    """Check, in a helper process, whether reading a module in text crashes; return b"".
 
     Raises:
-        UnreadableModuleError: MLIR refuses it.
+        UnreadableModuleError: MLIR refuses the text.
     """
     _visit_names(read_module(new_context(), source.decode()))
     return b""
@@ -188,7 +188,7 @@ def bytecode(module: ir.Module | ir.Operation) -> bytes:
 
 
 def bytecode_pieces(module: ir.Module | ir.Operation) -> list[bytes]:
-    """Write bytecode in pieces; a large constant is one piece and is not copied again."""
+    """Return MLIR bytecode as a list of pieces; a large constant is one piece, not copied again."""
     pieces = _Pieces()
     module.operation.write_bytecode(pieces)
     return pieces.written
@@ -205,7 +205,7 @@ class _Pieces:
 
 
 def elements_attribute(elements: Any, tensor_type: ir.Type) -> ir.Attribute:
-    """Return an attribute with the elements in a NumPy array of bytes (for i1 one per element).
+    """Return an attribute with the elements in a NumPy array of bytes (for i1, a byte for each).
 
     MLIR does not check that the number of elements matches the type.
     """

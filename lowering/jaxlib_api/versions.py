@@ -21,7 +21,7 @@ def minimum_version() -> str:
 
 
 def compatible_version(weeks: int) -> str:
-    """Return the StableHLO version that a jaxlib 4 or 12 weeks old reads."""
+    """Return the newest StableHLO version that a jaxlib `weeks` (4 or 12) weeks old reads."""
     requirements = stablehlo.StablehloCompatibilityRequirement
     requirement = {4: requirements.WEEK_4, 12: requirements.WEEK_12}[weeks]
     version: str = stablehlo.get_version_from_compatibility_requirement(requirement)
@@ -35,6 +35,6 @@ def jaxlib_version() -> str:
 
 
 def platform_version(device: Any) -> str:
-    """Return the version text of a device's platform software: CUDA, libtpu."""
+    """Return the version of a device's platform software (CUDA, libtpu), as text."""
     version: str = device.client.platform_version
     return version

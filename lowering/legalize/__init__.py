@@ -1,9 +1,9 @@
 """Legalization: rewrites a copy of a module for the platform that it is compiled for.
 
 `lowering.lower` returns a module with the recorded operations, and `legalize` does not change it.
-XLA compiles some operations incorrectly, and some platforms do not support others. A client can't
-use some features of XLA: it can't feed the infeed of a CPU, and it receives a result of bounded
-size padded to its bound. `legalize` rewrites such operations in a copy of the module. There is one
+XLA compiles some operations incorrectly, and some platforms do not support others. A client of XLA
+can't use some features: it can't feed the infeed of a CPU, and it receives a result of bounded size
+padded to the bound. `legalize` rewrites such operations in a copy of the module. There is one
 Python module of rewrites for each family of ops. Operations that can't be rewritten are refused.
 """
 

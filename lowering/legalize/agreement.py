@@ -126,8 +126,8 @@ def _find_conditionals(module: ir.Operation) -> tuple[list[ir.Operation], dict[s
     """Find the branches and loops of a module, and the functions that contain collectives.
 
     Returns:
-        The branches and loops, and for each function that contains or calls a collective operation
-        the name of one.
+        The branches and loops, and a dictionary from each function that contains or calls a
+        collective operation to the name of one such operation.
     """
     communicating: dict[str, str] = {}
     callers: dict[str, set[str]] = {}

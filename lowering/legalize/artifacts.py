@@ -11,7 +11,7 @@ from lowering.mlir.operations import attribute_text, checked_dictionary
 
 @rewrite("stablehlo.composite", platforms=ALL_PLATFORMS)
 def composite_for_chlo(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Restore the CHLO operation that a composite represents, if rewrites for it exist.
+    """Restore the CHLO operation that a composite represents, if that operation has rewrites.
 
     A portable artifact represents operations of CHLO as composites. XLA restores the operations
     too, but only after the rewrites.
@@ -21,7 +21,7 @@ def composite_for_chlo(b: OpBuilder, operation: ir.Operation) -> list[Value] | N
 
 @rewrite("stablehlo.custom_call", platforms=(*ALL_PLATFORMS, INTERPRETER))
 def custom_call_for_mhlo(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Restore the MHLO operation that a custom call represents, if rewrites for it exist.
+    """Restore the MHLO operation that a custom call represents, if that operation has rewrites.
 
     A portable artifact represents operations of MHLO as custom calls. XLA restores some of the
     operations, but not top_k of the smallest elements.

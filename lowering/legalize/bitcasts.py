@@ -88,7 +88,10 @@ def _doubled(b: OpBuilder, value: Value) -> Value:
 
 
 def _transposed(b: OpBuilder, first: Value, second: Value) -> list[Value]:
-    """Pair up the first elements of two arrays of sizes [..., 2], and the second elements."""
+    """Return two arrays of pairs: (first[..., 0], second[..., 0]), (first[..., 1], second[..., 1]).
+
+    Both operands have sizes [..., 2].
+    """
     *outer, _ = b.array_of(first).dimensions
     zeros = [0] * len(outer)
     pairs = []

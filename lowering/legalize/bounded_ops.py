@@ -75,13 +75,14 @@ def _integer(b: OpBuilder, value: int) -> Value:
 def _like(
     b: OpBuilder, operation: ir.Operation, operands: list[Value], sizes: Sequence[_Sizes]
 ) -> list[Value]:
-    """Apply an operation to other operands, and set sizes of the results.
+    """Apply an operation to other operands, and set the sizes of the results.
 
     Args:
         b: creates the operations.
         operation: the operation.
         operands: all operands of the new operation.
-        sizes: for each result the sizes to set; these dimensions are fixed in the new operation.
+        sizes: for each result, the sizes to set. The new operation computes these dimensions at
+            their bounds, as fixed sizes.
     """
     shapes = []
     for shape, own in zip(map(array_of, operation.results), sizes, strict=True):
@@ -92,7 +93,7 @@ def _like(
 
 
 def _last_start(b: OpBuilder, size: Value, length: Value) -> Value:
-    """Return the last start index in bounds of a slice of this length, at least 0."""
+    """Return the last start index in bounds of a slice of `length`: size - length, at least 0."""
     return b.elementwise("maximum", b.elementwise("subtract", size, length), _integer(b, 0))
 
 

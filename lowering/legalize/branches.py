@@ -29,7 +29,7 @@ def separate_branch_shardings(target: Target, module: ir.Operation) -> None:
 
 
 def _sharding_of(value: Value) -> str:
-    """The sharding of the operation that defines a value, as text; empty if it has none."""
+    """The sharding of the operation that defines a value, as text; empty without a sharding."""
     if isinstance(value.owner, ir.Block):
         return ""
     operation = value.owner.operation

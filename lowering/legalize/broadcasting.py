@@ -14,7 +14,7 @@ BROADCASTING: Final = (
     *("add", "atan2", "compare", "divide", "maximum", "minimum", "multiply", "power"),
     *("remainder", "select", "subtract"),
 )
-"""Operations of StableHLO that have rewrites, and a broadcasting form in CHLO."""
+"""StableHLO operations that have rewrites, and a CHLO counterpart that broadcasts its operands."""
 
 
 @rewrite(*(f"chlo.broadcast_{name}" for name in BROADCASTING), platforms=ALL_PLATFORMS)

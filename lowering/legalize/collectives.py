@@ -30,7 +30,7 @@ from lowering.legalize.registry import ALL_PLATFORMS, Target, Value, rewrite
 from lowering.sharding.participants import Mode, participants
 
 _REDUCERS: Final = ("add", "multiply", "maximum", "minimum")
-"""The operations that XLA's CPU and GPU backends reduce with."""
+"""The binary operations that XLA's CPU and GPU backends support as reducers of collectives."""
 
 _MOVING: Final = ("stablehlo.all_gather", "stablehlo.all_to_all", "stablehlo.collective_permute")
 
@@ -158,8 +158,8 @@ def reduce_scatter_with_other_reducers(b: OpBuilder, operation: ir.Operation) ->
     """Gather the operands of a group, combine them with the reducer, and slice the device's block.
 
     XLA's CPU and GPU backends support the reducers add, multiply, maximum and minimum; for preds,
-    also `and` and `or`. A TPU represents 64-bit and complex elements as pairs of 32-bit numbers. In
-    a reduce_scatter of pairs, it supports only the addition of integers.
+    also `and` and `or`. A TPU represents 64-bit and complex elements as pairs of 32-bit numbers.
+    Its reduce_scatter of pairs supports only the addition of integers.
 
     Shown by: reduce_scatter_with_subtraction.
     """
@@ -248,7 +248,7 @@ def _on_bits(b: OpBuilder, value: Value, function: Callable[[Value], Value]) -> 
 
 
 def _combined(b: OpBuilder, operation: ir.Operation, operand: Value) -> Value:
-    """Gather an operand from a group's devices, and combine it by the reducer in their order."""
+    """Gather an operand from a group's devices, and reduce the gathered values in device order."""
     count = _uniform_group_size(b.target, operation)
     shape = array_of(operand)
     sizes = shape.dimensions
@@ -277,7 +277,7 @@ def _copy_reducer(b: OpBuilder, operation: ir.Operation, region: ir.Region) -> N
 
 
 def _uniform_group_size(target: Target, operation: ir.Operation) -> int:
-    """The number of devices in each group of a reduction; CompileError if the groups differ."""
+    """The number of devices in each group of a reduction; CompileError if the sizes differ."""
     sizes = participants(operation).group_sizes(target.num_replicas, target.num_partitions)
     if len(sizes) == 1:
         return sizes.pop()
@@ -321,7 +321,7 @@ def _is_pair(value: Value) -> bool:
 
 
 def _participant_attributes(operation: ir.Operation) -> dict[str, ir.Attribute]:
-    """The attributes that name the participants."""
+    """The attributes that define the groups of devices of a collective operation."""
     names = ("replica_groups", "channel_handle", "use_global_device_ids")
     return {n: operation.attributes[n] for n in names if n in operation.attributes}
 

@@ -121,7 +121,7 @@ def _may_be_treated_as_negative(b: OpBuilder, index: Value) -> bool:
 # Comparisons
 
 _NAN_IS_NEGATIVE_ZERO: Final = (pt.f8e5m2fnuz, pt.f8e4m3fnuz, pt.f8e4m3b11fnuz)
-"""The types whose NaN has the bits of -0 in other types. XLA orders it before all numbers."""
+"""The types whose NaN has the bits of -0 in other types. XLA orders this NaN before all numbers."""
 
 
 @rewrite("stablehlo.compare", platforms=ALL_PLATFORMS)
@@ -228,10 +228,10 @@ def rounding_of_f8e3m4(b: OpBuilder, operation: ir.Operation) -> list[Value] | N
 
 @rewrite("stablehlo.power", platforms=ALL_PLATFORMS, fixed_in=(0, 12))
 def negative_powers_of_minus_one(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Raise -1 to the lowest bit of the exponent.
+    """Raise the base -1 to the lowest bit of the exponent, instead of the exponent.
 
-    An integer power with a negative exponent is the reciprocal, rounded towards 0. For the bases 1
-    and -1 it is not 0, but constant folding returns 0 for the base -1.
+    An integer power with a negative exponent is the reciprocal, rounded towards 0. It is 1 or -1
+    for the bases 1 and -1, but constant folding returns 0 for the base -1.
 
     Shown by: power_s32_of_minus_one.
     """

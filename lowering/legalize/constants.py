@@ -16,7 +16,7 @@ from lowering.reading.constants import elements_in_bytecode
 
 
 def known_elements(value: Value) -> np.ndarray[Any, Any] | None:
-    """The elements of a constant, or of a broadcast constant.
+    """The elements of a constant, or of the constant operand of a broadcast_in_dim.
 
     None for other values, and for element types that Python's buffer protocol does not support.
     """
@@ -64,10 +64,10 @@ def constant_that_counts_from_negative_zero(
 
 
 _MAX_NARROW_COUNT: Final = 2**8 + 1
-"""The longest vector [0, 1, 2, ...] that bf16 and the types of at most 8 bits represent exactly."""
+"""The largest length of a vector [0, 1, 2, ...] that bf16 or an 8-bit type represents exactly."""
 
 _MAX_C64_COUNT: Final = 2**24 + 1
-"""The longest vector [0, 1, 2, ...] that c64 represents exactly."""
+"""The largest length of a vector [0, 1, 2, ...] that c64 represents exactly."""
 
 
 def _float_count(

@@ -30,7 +30,7 @@ from lowering.stablehlo.attribute_codecs import reader_of
 _DOTS: Final = ("stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution")
 
 _RAGGED_DOTS: Final = ("chlo.ragged_dot", "mhlo.ragged_dot")
-"""jaxlib converts ragged_dot in HLO text to the operation of MHLO."""
+"""The ragged_dot of CHLO, and that of MHLO, which jaxlib creates from HLO text."""
 
 
 def _is_static(operation: ir.Operation) -> bool:
@@ -41,7 +41,7 @@ for _name in _RAGGED_DOTS:
     refuse(
         _name,
         "cpu",
-        reason="it is expanded to a dot product of all groups, which requires fixed sizes",
+        reason="ragged_dot is expanded to a dot product of all groups, which requires fixed sizes",
         fix="pad the operands to fixed sizes; the result is zero in rows after the last group",
         unless=_is_static,
     )
@@ -110,7 +110,7 @@ def _precision(operation: ir.Operation) -> str:
 
 
 class _RaggedDot(NamedTuple):
-    """The expansion of a ragged_dot.
+    """Creates the operations that replace a ragged_dot.
 
     Attributes:
         b: creates the operations.
@@ -148,7 +148,10 @@ class _RaggedDot(NamedTuple):
         )
 
     def membership(self) -> Value:
-        """Whether each ragged index is in each group, as pred[prefix..., groups, indices]."""
+        """Whether each index of the ragged dimension is in each group.
+
+        The result is a pred[prefix..., groups, indices].
+        """
         b, sizes = self.b, self.sizes
         lhs, given = array_of(self.lhs), array_of(sizes)
         length = lhs.dimensions[self.numbers.lhs_ragged_dimensions[0]]
@@ -266,7 +269,7 @@ refuse(
     "stablehlo.convolution",
     *ALL_PLATFORMS,
     reason="XLA requires fixed sizes of the kernel, and of a batch that is divided into groups",
-    fix="pad to fixed sizes; a kernel padded with zeros gives the same sums",
+    fix="pad the operands to fixed sizes; a kernel padded with zeros gives the same sums",
     unless=_is_computable,
 )
 

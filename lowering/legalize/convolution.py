@@ -12,10 +12,10 @@ from lowering.legalize.op_builder import OpBuilder, array_of
 from lowering.legalize.registry import Value, rewrite
 
 _PIECE_BITS: Final = 16
-"""The number of bits of an integer that are convolved at a time."""
+"""The number of bits of the pieces into which integers are split; f64 convolves the pieces."""
 
 _MAX_TERMS: Final = 2 ** (53 - 2 * _PIECE_BITS)
-"""The number of products of two pieces that f64 can sum exactly."""
+"""The largest number of products of two pieces that f64 can sum exactly."""
 
 _SUPPORTED_SMALL_FLOATS: Final = frozenset((pt.f8e5m2, pt.f8e4m3fn))
 """The 8-bit floats that the convolution library for GPUs supports."""

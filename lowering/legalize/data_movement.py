@@ -11,14 +11,17 @@ from lowering.legalize.op_builder import OpBuilder
 from lowering.legalize.registry import Value, rewrite
 
 TWO_BITS: Final = {pt.s2: pt.s8, pt.u2: pt.u8}
-"""The types in which XLA moves 2-bit elements correctly."""
+"""For each 2-bit type, the wider type in which XLA moves the elements correctly."""
 
 CARRIERS: Final = {
     **TWO_BITS,
     pt.bf16: pt.u16,
     **{t: pt.u8 for t in pt.ALL if t.is_floating and t.bits == 8},
 }
-"""The integer types in which XLA's CPU backend sends elements to other devices unchanged."""
+"""The element types that XLA's CPU backend changes in transfers between devices.
+
+The value is an integer type in which XLA sends the elements unchanged.
+"""
 
 _SMALL_FLOATS: Final = {pt.f8e5m2: pt.u8, pt.f8e4m3: pt.u8, pt.f8e3m4: pt.u8}
 
@@ -48,9 +51,9 @@ def small_floats_as_bits(b: OpBuilder, operation: ir.Operation) -> list[Value] |
     """Move elements of f8e5m2, f8e4m3 and f8e3m4 as u8.
 
     XLA converts elements of f8e5m2, f8e4m3 and f8e3m4 to f16, moves them and converts them back.
-    The conversions replace the payloads of NaNs, although these operations should copy the bits.
-    jaxlib 0.10 does so in concatenate, pad, select and dynamic_update_slice; 0.12 in all of these
-    operations.
+    The conversions replace the payloads of NaNs, although the operations should copy the bits.
+    jaxlib 0.10 does so in concatenate, pad, select and dynamic_update_slice; 0.12 also in slice,
+    reverse and dynamic_slice.
 
     Shown by: concatenate_f8e5m2_nan, concatenate_f8e4m3_nan, concatenate_f8e3m4_nan,
     pad_f8e5m2_nan, select_f8e5m2_nan, slice_f8e5m2_nan, reverse_f8e5m2_nan,

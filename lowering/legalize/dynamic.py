@@ -94,15 +94,18 @@ def refuse_unbounded_sizes(module: ir.Operation, strings: bytes, name: str) -> N
                 raise error_of(
                     CompileError,
                     "compile",
-                    f"{name}: {operation.name}{recorded_at(operation)} has the result "
-                    f"{array_of(result)}, and XLA needs fixed or bounded sizes",
-                    "pass the shapes of the parameters, from which its sizes may follow: "
+                    f"{name}: the result of {operation.name}{recorded_at(operation)} must have "
+                    f"fixed or bounded sizes, got {array_of(result)}",
+                    "pass the shapes of the parameters, from which the sizes may follow: "
                     "lowering.compile(..., argument_shapes=[...])",
                 )
 
 
 def legalize_bounded(target: Target, module: ir.Operation) -> None:
-    """Rewrite, in place, operations on bounded sizes that XLA gets wrong, and @main's signature."""
+    """Rewrite, in place, operations on bounded sizes that XLA gets wrong.
+
+    Change @main to receive the sizes of bounded arguments, and to return those of bounded results.
+    """
     # The operations that these rewrites create work at the bounds, and need no other rewrite.
     apply_rewrites(target, module, rewrites_for(target.platform, BOUNDED), revisit=False)
     main = main_function(module)
@@ -186,7 +189,7 @@ def _fits_its_bounds(operation: ir.Operation) -> bool:
 refuse(
     "stablehlo.dynamic_broadcast_in_dim",
     *ALL_PLATFORMS,
-    reason="a size of its operand is larger than the bound of the result's dimension",
+    reason="a size of the operand is larger than the bound of the result's dimension",
     fix="pass an operand whose size is within the bound",
     unless=_fits_its_bounds,
 )
@@ -201,7 +204,7 @@ def _retains_sizes(operation: ir.Operation) -> bool:
 refuse(
     "stablehlo.reshape",
     *ALL_PLATFORMS,
-    reason="its result has the bound as a fixed size, and the number of valid elements is lost",
+    reason="the result has the bound as a fixed size, so the number of valid elements is lost",
     fix="mark the bounded dimension of the result with xb.reshape_with_inferred_dimension, or "
     "remove the bounded size first with xb.remove_dynamic_dimension",
     unless=_retains_sizes,

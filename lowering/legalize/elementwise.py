@@ -65,7 +65,7 @@ def popcnt_of_narrow_signed(b: OpBuilder, operation: ir.Operation) -> list[Value
     """Count the bits of s2 and s4 as u2 and u4.
 
     XLA sign-extends the elements to 8 bits, and counts the copies of the sign bit too: the popcnt
-    of -1 : s4 is 8, not 4. For s2, constant folding does so.
+    of -1 : s4 is 8, not 4. For s2, constant folding has this defect.
 
     Shown by: popcnt_s4, popcnt_s2_constant.
     """
@@ -163,8 +163,8 @@ def integer_division_by_zero(b: OpBuilder, operation: ir.Operation) -> list[Valu
 def power_of_bytes(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Raise s8 and u8 to a power by digits of the exponent in base 64.
 
-    XLA uses only the low 6 bits of an exponent: 2 to the power of 64 is 1 instead of 0. (With 8
-    bits, an odd base to the power of 64 is 1.)
+    XLA uses only the low 6 bits of an exponent: 2 to the power of 64 is 1 instead of 0. (For an odd
+    base, 1 is correct in 8 bits.)
 
     Shown by: power_s8_64.
     """
@@ -352,7 +352,7 @@ def _by_wider_product(b: OpBuilder, operation: ir.Operation) -> list[Value]:
 
 
 def _by_halves(b: OpBuilder, x: Value, y: Value) -> Value:
-    """The upper half of a product of s64, from 32-bit halves; the lower halves are unsigned."""
+    """The upper 64 bits of products of s64, computed from the 32-bit halves of the factors."""
     shape = b.array_of(x)
     width, mask = b.filled(shape, 32), b.filled(shape, 2**32 - 1)
     emit = b.elementwise
@@ -411,8 +411,9 @@ refuse(
     "cpu",
     "gpu",
     reason="XLA supports stochastic rounding to signed integers only",
-    fix="convert to signed integers, or add the random bits below the remaining bits with "
-    "xb.bitcast_convert_type, and remove these with xb.reduce_precision",
+    fix="convert to signed integers; to round to a float type, bitcast the operand to integers "
+    "with xb.bitcast_convert_type, add random numbers to the bits that the float type drops, clear "
+    "these bits with xb.and_, bitcast back, and convert",
     unless=_gives_signed_integers,
 )
 
@@ -420,7 +421,7 @@ refuse(
 refuse(
     "stablehlo.reduce_precision",
     "tpu",
-    reason="XLA does not support it for f64, whose numbers are pairs of f32",
-    fix="convert to f32 before it, with xb.convert_element_type",
+    reason="XLA represents f64 as pairs of f32, and does not support reduce_precision of f64",
+    fix="convert the operand to f32 with xb.convert_element_type",
     unless=lambda operation: _result_type(operation) is not pt.f64,
 )

@@ -66,26 +66,31 @@ def _has_pairs_or_is_host_transfer(operation: ir.Operation) -> bool:
 
 
 for _name, _fix in _ON_CPU.items():
-    refuse(f"stablehlo.{_name}", "cpu", reason="XLA does not support it", fix=_fix)
+    refuse(
+        f"stablehlo.{_name}",
+        "cpu",
+        reason=f"XLA's CPU backend does not support {_name}",
+        fix=_fix,
+    )
     # XLA's client accepts functions that transfer the elements, but jaxlib does not expose them.
     refuse(
         f"stablehlo.{_name}",
         *("gpu", "tpu"),
-        reason="jaxlib has no interface for the host's side of it",
+        reason="jaxlib has no interface for the host's side of the transfer",
         fix="pass values as arguments and results",
         unless=_is_between_devices,
     )
     refuse(
         f"stablehlo.{_name}",
         "gpu",
-        reason="XLA requires source_target_pairs, and it has none",
+        reason=f"XLA requires the attribute source_target_pairs of {_name}, got none",
         fix=_PERMUTE,
         unless=_has_pairs_or_is_host_transfer,
     )
     refuse(
         f"stablehlo.{_name}",
         "tpu",
-        reason="XLA's compiler aborts on it",
+        reason=f"XLA's compiler aborts on a {_name} between devices",
         fix=_PERMUTE,
         unless=_is_host_transfer,
     )
@@ -93,7 +98,8 @@ for _name in ("infeed", "outfeed"):
     refuse(
         f"stablehlo.{_name}",
         *("gpu", "tpu"),
-        reason="jaxlib has no interface for it, and the program would wait forever",
+        reason=f"jaxlib has no interface for the host's side of {_name}, and the program would "
+        "wait forever",
         fix="pass values as arguments and results, or compile for 'cpu'",
     )
 
@@ -144,12 +150,12 @@ def outfeed_as_callback(b: OpBuilder, operation: ir.Operation) -> list[Value]:
 
 @rewrite("stablehlo.custom_call", platforms=ALL_PLATFORMS)
 def calls_of_registered_functions(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
-    """Call a Python function through jaxlib, and set row-major layouts of other registered calls.
+    """Call Python functions through jaxlib, and set row-major layouts of other custom calls.
 
     A module of jax refers to Python functions by index, and does not contain them, so XLA would
-    crash. Without layouts, XLA would choose the layouts of a call's operands and results, which the
-    called function can't query.
-    Conversions between full arrays and shards are removed if there is one partition.
+    crash. Without layouts, XLA would choose the layouts of a call's operands and results, and the
+    called function can't query these layouts. Conversions between full arrays and shards are
+    removed if there is one partition.
     """
     if PUBLIC_NAME in operation.attributes:
         return None  # created by a rewrite
@@ -208,11 +214,11 @@ def _supply_function(b: OpBuilder, operation: ir.Operation, call_target: str) ->
     index, name = _function_index(operation)
     if index is None or index >= len(target.supplied):
         got = f"{len(target.supplied)} functions" if target.supplied else "no functions"
-        fix = "lower the program without callbacks: the functions are not in the module"
+        fix = "lower the program without callbacks, since the module can't contain the functions"
         if index is not None:
             fix = (
-                f"pass the functions to compile: callbacks=[function], with {index + 1} or more, "
-                f"and None for those that are never called"
+                f"pass callbacks=[function, ...] to compile: at least {index + 1} functions, with "
+                f"None for a function that is never called"
             )
         raise CompileError(
             f"compile: {target.name}: custom_call of {call_target!r}{place} requires the Python "
@@ -237,7 +243,10 @@ def _supply_function(b: OpBuilder, operation: ir.Operation, call_target: str) ->
 
 
 def _function_index(operation: ir.Operation) -> tuple[int | None, str]:
-    """Return the index of the Python function in a call of jax, and the attribute's name."""
+    """Return the index of the Python function in a call of jax, and the index attribute's name.
+
+    Return None and "" if no attribute contains an index.
+    """
     for name in _CONFIGURATIONS:
         text = str(operation.attributes[name]) if name in operation.attributes else ""
         index = re.search(r"\bindex = (\d+)", text)
@@ -256,7 +265,7 @@ def _without_tokens(
     """Return the function for XLA to call, which passes arrays to `function`, but no tokens."""
     if function is None:
         reason = f"calls the Python function {index}, and callbacks[{index}] is None"
-        message = f"{computation}: custom_call{place} {reason}\nfix: pass the function to compile"
+        message = f"{computation}: custom_call{place} {reason}\nfix: pass a function at this index"
 
         def fail(*_: Any) -> tuple[Any, ...]:
             raise ExecutionError(message, op="custom_call")
@@ -288,7 +297,7 @@ def _check_platform(target: Target, call: str, place: str, function: str) -> Non
         raise CompileError(
             f"compile: {target.name}: {call}{place} can't run on {target.platform}: a program can "
             f"call Python on CPU only, got function {function}\n"
-            f"fix: compile for 'cpu', or split the computation there",
+            f"fix: compile for 'cpu', or split the computation at the call of the function",
             op=call.partition(" ")[0],
         )
 
@@ -300,7 +309,7 @@ def _call_with_device(
     public_name: str,
     function: Callable[[Any, Sequence[Any]], tuple[Any, ...]],
 ) -> list[Value]:
-    """Create a call of a function with the device that runs the program, and the operands."""
+    """Create a call of a Python function; its arguments are the running device and the operands."""
     if b.target.num_partitions > 1:
         raise CompileError(
             f"compile: {b.target.name}: {public_name}{recorded_at(operation.location)} can't run "
@@ -333,7 +342,7 @@ def _callback(
     public_name: str,
     function: Callable[..., tuple[Any, ...]],
 ) -> ir.Operation:
-    """Create a custom call of a Python function, whose exceptions are stored."""
+    """Create a custom call of a Python function; the callback stores the function's exceptions."""
     index = _add_callback(b.target, results, function)
     attributes: dict[str, ir.Attribute | str] = {
         "call_target_name": ir.StringAttr.get(compilation.CALLBACK_TARGET),
@@ -349,7 +358,7 @@ def _callback(
 def _add_callback(
     target: Target, results: Sequence[ir.Type], function: Callable[..., tuple[Any, ...]]
 ) -> int:
-    """Add a Python function whose exceptions are stored; return its index."""
+    """Add a callback that calls a Python function and stores its exceptions; return the index."""
     if len(target.devices) > 1:
         shapes = [shape_of_type(t) for t in results]
         return target.add_callback(SharedCallback(function, shapes, target.failure))
@@ -357,7 +366,7 @@ def _add_callback(
 
 
 def _set_layouts(call: ir.Operation) -> None:
-    """Set row-major layouts of the operands and results of a call, unless it has layouts.
+    """Set row-major layouts of the operands and results of a call, unless the call has layouts.
 
     Otherwise XLA chooses layouts by the producers of the operands and the users of the results, and
     does not pass the layouts to the function.

@@ -84,7 +84,10 @@ class Scatter:
     def restored(
         self, b: OpBuilder, results: Sequence[Value], starts: Sequence[int]
     ) -> list[Value]:
-        """Slice padded results from these indices on, to the shapes of the arrays."""
+        """Slice padded results to the shapes of the arrays, from the indices `starts` on.
+
+        The last dimension that `with_last_dimension` adds is removed.
+        """
         restored = []
         limits = [low + size for low, size in zip(starts, self.shape.dimensions, strict=True)]
         for result, array in zip(results, self.arrays, strict=True):
@@ -96,7 +99,7 @@ class Scatter:
         return restored
 
     def windowed_dimensions(self) -> list[tuple[int, int]]:
-        """Pairs: a dimension of the arrays, and the dimension of the updates for its windows."""
+        """Pairs of a dimension of the arrays, and the window dimension of the updates along it."""
         removed = {*self.numbers.inserted_window_dims, *self.numbers.input_batching_dims}
         windowed = [d for d in range(self.shape.rank) if d not in removed]
         return list(zip(windowed, self.numbers.update_window_dims, strict=True))
@@ -110,7 +113,10 @@ def _numbers(operation: ir.Operation) -> stablehlo.ScatterDimensionNumbers:
 
 
 def _at_zero(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Scatter at index 0 along a new dimension of size 1 of the arrays."""
+    """Replace empty index vectors by index 0 along a new dimension of size 1 of the arrays.
+
+    Return None if the index vectors are not empty.
+    """
     if _numbers(operation).scattered_dims_to_operand_dims:
         return None
     scatter = Scatter(operation)
@@ -204,7 +210,7 @@ def _is_in_bounds(scatter: Scatter, overhang: Sequence[int]) -> bool:
 
 
 def _part(value: Value, dimension: int, position: int) -> Value:
-    """The operand at a position of a concatenation along the dimension; other values unchanged."""
+    """The operand at index `position` of a concatenation along `dimension`, or the value itself."""
     while not isinstance(value.owner, ir.Block):
         operation = value.owner.operation
         if operation.name != "stablehlo.concatenate":

@@ -65,7 +65,7 @@ def _on_matrices(b: OpBuilder, operation: ir.Operation, values: list[Value]) -> 
 
 
 def _matrix_size(b: OpBuilder, matrix: Value) -> Value | None:
-    """The bounded size of square matrices; None if it is fixed."""
+    """The size of square matrices at run time; None if the size is fixed."""
     rows, columns = b.sizes(matrix)[-2:]
     return rows or columns
 
@@ -116,8 +116,8 @@ refuse(
     "gpu",
     reason="fft_length must equal the sizes of the transformed dimensions, which must be fixed; "
     "otherwise XLA accesses memory outside of the operand",
-    fix="pass these sizes as fft_length; to transform a part or an extension of the operand, use "
-    "xb.slice or xb.pad first",
+    fix="pass the sizes of these dimensions as fft_length; to transform a part or an extension of "
+    "the operand, use xb.slice or xb.pad first",
     unless=has_full_lengths,
 )
 

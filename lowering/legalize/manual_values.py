@@ -62,7 +62,7 @@ def value_kinds(module: ir.Operation) -> ValueKinds:
             manual.update(_arguments(operation))
 
     def successors(operation: ir.Operation, number: int) -> list[Any]:
-        """The block arguments and results that an operand becomes."""
+        """The block arguments and results that receive the value of an operand."""
         if operation.name in _TERMINATORS:
             return _returned_as(operation, number, calls)
         if operation.name == "stablehlo.while":
@@ -120,17 +120,18 @@ def check_manual_values(module: ir.Operation, name: str) -> None:
                 or participants(operation).mode is Mode.REPLICAS
             ):
                 message = (
-                    "requires a manual operand, one for each partition, got a full array, "
-                    "for which XLA chooses a sharding\nfix: pass "
+                    "requires a manual operand (each partition has its own value), got a full "
+                    "array, which XLA shards\nfix: pass "
                     "xb.spmd_full_to_shard_shape(x, tiling), and convert the result back with "
                     "xb.spmd_shard_to_full_shape; or remove all shardings: each partition then "
                     "has its own arrays"
                 )
         elif _has_mixed_operands_inside(operation, kinds):
             message = (
-                "requires operands of one kind inside a loop or a branch, got a full array and a "
-                "manual value, one for each partition\nfix: convert the full array with "
-                "xb.spmd_full_to_shard_shape(value, '{replicated}') before the loop or branch"
+                "inside a loop or a branch requires only full arrays or only manual operands, got "
+                "a full array and a manual operand (each partition has its own value)\n"
+                "fix: convert the full array with xb.spmd_full_to_shard_shape(value, "
+                "'{replicated}') before the loop or branch"
             )
         if message:
             kind = operation.name.partition(".")[2]
@@ -139,7 +140,7 @@ def check_manual_values(module: ir.Operation, name: str) -> None:
 
 
 def _has_mixed_operands_inside(operation: ir.Operation, kinds: ValueKinds) -> bool:
-    """Whether an operation in a loop or a branch has operands of both kinds."""
+    """Whether an operation in a loop or a branch has both full and manual operands."""
     if operation.name in (*_TERMINATORS, *CALLS, "stablehlo.while"):
         return False
     operands = list(operation.operands)
@@ -158,7 +159,7 @@ def _arguments(operation: ir.Operation, number: int | None = None) -> list[Any]:
 def _returned_as(
     terminator: ir.Operation, number: int, calls: dict[str, list[ir.Operation]]
 ) -> list[Any]:
-    """The values outside of a region that an operand of its terminator becomes."""
+    """The results and block arguments that receive an operand of a region's terminator."""
     parent = terminator.parent
     if parent is None:
         return []

@@ -69,7 +69,7 @@ def _wide_results(operation: ir.Operation, values: Sequence[Value]) -> list[Arra
 def _with_types(
     b: OpBuilder, operation: ir.Operation, values: list[Value], feature_size: Value | None
 ) -> list[Value]:
-    """Convert values to the types of the results, and set the size of the vectors."""
+    """Convert values to the element type of the results, and set the size of all but the first."""
     result, *vectors = values
     vectors = [b.sized(vector, [feature_size]) for vector in vectors]
     element_type = array_of(operation.results[0]).element_type

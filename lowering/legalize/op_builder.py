@@ -22,7 +22,7 @@ Attributes = Mapping[str, "ir.Attribute | str | int | bool | Sequence[int]"]
 """Attributes by name. A str is MLIR text, an int an i64, a sequence of ints a dense i64 array."""
 
 F32_FOR_NARROW_FLOATS: Final = {t: pt.f32 for t in pt.ALL if t.is_floating and t.bits <= 8}
-"""f32 for each floating-point type of at most 8 bits: an argument of `OpBuilder.in_types`."""
+"""Maps each floating-point type of at most 8 bits to f32; an argument of `OpBuilder.in_types`."""
 
 Type = ArrayShape | ir.Type | str
 """The type of a result: a shape, an MLIR type, or the text of an MLIR type."""
@@ -46,12 +46,12 @@ def attributes_of(operation: ir.Operation) -> dict[str, ir.Attribute]:
 
 
 def integer_of(operation: ir.Operation, name: str) -> int:
-    """An integer attribute of an operation."""
+    """The value of an integer attribute of an operation."""
     return int(ir.IntegerAttr(operation.attributes[name]).value)
 
 
 def integers_of(operation: ir.Operation, name: str, default: Sequence[int] = ()) -> list[int]:
-    """A list attribute of an operation, or the default if the attribute is missing."""
+    """The integers of a list attribute of an operation; the default if the attribute is missing."""
     if name not in operation.attributes:
         return list(default)
     return list(ir.DenseI64ArrayAttr(operation.attributes[name]))
@@ -64,8 +64,8 @@ class OpBuilder:
 
     Args:
         target: what the module is compiled for.
-        before: the operation, which a rewrite replaces.
-        block: the block to append to instead; created by `block_in`.
+        before: the operation that a rewrite replaces; new operations precede it.
+        block: a block created by `block_in`; new operations are appended to it instead.
 
     Example:
         >>> from jaxlib.mlir import ir
@@ -344,7 +344,7 @@ class OpBuilder:
         return self("iota", shape, [], {"iota_dimension": dimension})
 
     def compared(self, direction: str, lhs: Value, rhs: Value, kind: str | None = None) -> Value:
-        """Whether elements of lhs are less ("LT") than those of rhs, equal ("EQ"), and so on.
+        """Compare arrays elementwise; the result has the element type pred.
 
         Args:
             direction: "EQ", "NE", "LT", "LE", "GT" or "GE".
@@ -390,7 +390,10 @@ class OpBuilder:
         return self("reshape", intern_array(shape.element_type, tuple(dimensions)), [value])
 
     def sliced(self, value: Value, starts: Sequence[int], limits: Sequence[int]) -> Value:
-        """The elements from `starts` to `limits`: 0 and the bound along bounded dimensions."""
+        """The elements from `starts` to `limits`.
+
+        Along a bounded dimension, the start must be 0, and the limit must be the bound.
+        """
         shape = self.array_of(value)
         sizes = tuple(limit - start for start, limit in zip(starts, limits, strict=True))
         attributes: Attributes = {
@@ -412,7 +415,7 @@ class OpBuilder:
     def padded(
         self, value: Value, filling: Value, low: Sequence[int], high: Sequence[int]
     ) -> Value:
-        """Add elements at both ends of fixed dimensions, or remove them (negative numbers)."""
+        """Add elements at both ends of fixed dimensions; negative numbers remove elements."""
         shape = self.array_of(value)
         sizes = map(sum, zip(shape.dimensions, low, high, strict=True))
         attributes: Attributes = {
@@ -469,7 +472,7 @@ class OpBuilder:
         return value
 
     def sized(self, value: Value, sizes: Sequence[Value | None]) -> Value:
-        """Set the size of each dimension, scalars of s32; None leaves a dimension unchanged."""
+        """Set the sizes of the dimensions to scalars of s32; None leaves a dimension unchanged."""
         for dimension, size in enumerate(sizes):
             if size is not None:
                 value = self._resized(value, dimension, size, True)

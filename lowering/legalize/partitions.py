@@ -94,8 +94,8 @@ def is_manual(operation: ir.Operation) -> bool:
 def complete_shardings(module: ir.Operation, partitioning: Partitioning) -> None:
     """Replicate each argument without a sharding on all devices.
 
-    A result without a sharding that is written to the memory of an argument gets the sharding of
-    the argument. Shards of other sizes would not fit in the argument's memory.
+    A result without a sharding that aliases an argument gets the sharding of the argument. Shards
+    of other sizes would not fit in the argument's memory.
     """
     main = main_function(module)
     key = SHARDY if partitioning.is_shardy else GSPMD

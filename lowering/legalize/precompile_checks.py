@@ -51,16 +51,16 @@ _WITH_REGIONS: Final = _WITHOUT_LOOPS | {*CONTROL_FLOW}
 """Operations with regions that may contain further operations with regions."""
 
 _MAX_BYTES: Final = 2**48
-"""No machine can hold an array of this size, and XLA's compiler aborts on some larger sizes."""
+"""The largest size of an array. No machine has more memory, and XLA aborts on some larger sizes."""
 
 _MAX_EMPTY_ROWS: Final = 2**24
-"""XLA's compiler iterates over the rows of arrays without elements."""
+"""The limit for arrays without elements, since XLA's compiler iterates over their rows."""
 
 _MAX_CALL_DEPTH: Final = 150
-"""XLA 0.10 compiles chains of 160 calls, and overflows its stack at 200."""
+"""The largest depth of calls: XLA compiles a depth of 160, and overflows its stack at 200."""
 
 _MAX_REGION_DEPTH: Final = 200
-"""XLA compiles regions nested 400 deep, and overflows its stack at 500."""
+"""The largest depth of regions: XLA compiles a depth of 400, and overflows its stack at 500."""
 
 _HOST_TRANSFERS: Final = {"send": "send_to_host", "recv": "recv_from_host"}
 
@@ -71,7 +71,7 @@ def check_compilable(module: ir.Operation, name: str, platform: str) -> None:
     Args:
         module: the operation of a verified StableHLO module.
         name: the computation's name, for messages.
-        platform: the platform; the operations that `lowering.legalize` refuses there are errors.
+        platform: the platform. Operations that `lowering.legalize` refuses for it are errors.
     """
     _Checker(name, platform).check(module)
 
@@ -84,9 +84,12 @@ class _Checker:
         checked_types: the result types checked so far.
         calls: the callees of each function.
         loops: the functions that contain a loop.
-        called_in_reducers: by function, an operation whose reducer calls it.
-        unsupported: by function, an operation in it that reducers do not support.
-        called_in_regions: by function, an operation whose reducer, map or comparator calls it.
+        called_in_reducers: for each function called inside an operation of `_WITHOUT_LOOPS`, the
+            name of this operation.
+        unsupported: for each function that contains operations of `_UNSUPPORTED_IN_REDUCERS`, the
+            name of the first one.
+        called_in_regions: for each function called in a reducer, map or comparator, the name of the
+            operation with this region.
     """
 
     def __init__(self, name: str, platform: str) -> None:
@@ -126,7 +129,7 @@ class _Checker:
         if name in _WITH_REGIONS and _region_depth(operation) > _MAX_REGION_DEPTH:
             raise self.error(
                 f"computations can be nested at most {_MAX_REGION_DEPTH} deep, because XLA's "
-                "compiler may abort on more, got more",
+                "compiler may abort on more, got a deeper nesting",
                 "apply the computations one after the other, or write a loop with xb.while_",
             )
         if name in CALLS:
@@ -213,8 +216,8 @@ class _Checker:
         deepest = max(depths.values(), default=0)
         if deepest > _MAX_CALL_DEPTH:
             raise self.error(
-                f"calls can be nested {_MAX_CALL_DEPTH} deep, because XLA's compiler may abort on "
-                f"more, got {deepest}",
+                f"calls can be nested at most {_MAX_CALL_DEPTH} deep, because XLA's compiler may "
+                f"abort on more, got {deepest}",
                 "nest fewer calls, or write a loop with xb.while_",
             )
         for function, reducer in self.called_in_reducers.items():
@@ -228,14 +231,16 @@ class _Checker:
         return self.error(
             f"the computation of {_opcode(reducer)} can't contain while, because XLA's compiler "
             f"aborts on it",
-            "write the computation without a loop, or write the reduction as a loop",
+            f"write the computation without a loop, or replace {_opcode(reducer)} by a loop with "
+            "xb.while_",
         )
 
     def unsupported_error(self, region: str, op: str) -> CompileError:
         return self.error(
             f"the computation of {_opcode(region)} can't contain {op}, because XLA's compiler "
             f"aborts on it",
-            f"call {op} outside of the computation, or write a loop with xb.while_",
+            f"call {op} outside of the computation, or replace {_opcode(region)} by a loop with "
+            "xb.while_",
         )
 
 
@@ -244,7 +249,7 @@ def _opcode(operation_name: str) -> str:
 
 
 def _region_depth(operation: ir.Operation) -> int:
-    """The number of operations around an operation in its function, counted up to the limit."""
+    """The number of operations that enclose an operation in its function, counted to the limit."""
     outside = itertools.takewhile(lambda outer: outer.name != "func.func", enclosing(operation))
     return sum(1 for _ in itertools.islice(outside, _MAX_REGION_DEPTH + 1))
 

@@ -26,9 +26,9 @@ _WIDE: Final = {
 
 @rewrite("stablehlo.rng", platforms=("cpu", "gpu"))
 def rng_of_few_bits(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Generate integers of fewer than 32 bits in 32 bits, and normal 8-bit floats in f32.
+    """Generate integers of fewer than 32 bits in 32 bits, and normally distributed floats in f32.
 
-    XLA's compiler aborts on rng of these types.
+    The floats have at most 8 bits. XLA's compiler aborts on rng of these types.
 
     Shown by: rng_uniform_u8.
     """
@@ -100,6 +100,6 @@ refuse(
     "cpu",
     reason="XLA requires a state of u64[2] for RNG_THREE_FRY, and of u64[2] or u64[3] for "
     "RNG_PHILOX and RNG_DEFAULT",
-    fix="pass a state of this shape; xb.bitcast_convert_type converts u32[2,2] to u64[2]",
+    fix="pass a state of one of these shapes; xb.bitcast_convert_type converts u32[2,2] to u64[2]",
     unless=_has_valid_state,
 )

@@ -26,13 +26,13 @@ Value = Any
 """An SSA value."""
 
 ALL_PLATFORMS: Final = ("cpu", "gpu", "tpu")
-"""The platforms of defects in code that XLA's backends share: folding, verifiers, conversions."""
+"""All platforms, for defects in code that XLA's backends share: folding, verifiers, conversions."""
 
 INTERPRETER: Final = "interpreter"
-"""StableHLO's reference interpreter, as a platform."""
+"""The platform name of StableHLO's reference interpreter."""
 
 ARTIFACT: Final = "artifact"
-"""The portable artifact, as a platform: it can't represent some operations."""
+"""The platform name of the portable artifact, which can't represent some operations."""
 
 PUBLIC_NAME: Final = "xlabuilder.public_name"
 """An attribute of a custom call created by a rewrite: the name of the replaced op, for messages."""
@@ -81,10 +81,10 @@ class Target:
 
 
 Apply = Callable[["OpBuilder", ir.Operation], Sequence[Value] | None]
-"""The function of a rewrite: returns the replacing values, or None to leave the operation alone.
+"""A rewrite's function: returns the replacing values, or None to leave the operation unchanged.
 
-It creates operations through the builder, in front of the operation. A rewrite that changes the
-operation in place returns `operation.results`.
+The function creates operations through the builder, in front of the operation. A rewrite that
+changes the operation in place returns `operation.results`.
 """
 
 
@@ -112,7 +112,8 @@ class Refusal:
 
     Attributes:
         reason, fix: parts of the message.
-        unless: returns whether the platform can run an operation nevertheless; None for never.
+        unless: a function that returns whether the platform can run an operation nevertheless;
+            None if the platform can run no such operation.
     """
 
     reason: str
@@ -139,7 +140,7 @@ def rewrite(
 
     Args:
         names: the names of the operations, with their dialects.
-        platforms: the platforms with the defect; ALL_PLATFORMS for a defect in code they share.
+        platforms: the platforms with the defect; ALL_PLATFORMS for a defect in shared code.
         fixed_in: the first (major, minor) version of jaxlib without the defect.
     """
 

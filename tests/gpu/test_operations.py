@@ -34,21 +34,21 @@ RANDOM_OPCODE = "rng"
 REFUSED = {
     "cpu": {
         **MANUAL_SHARDS,
-        **dict.fromkeys(TRANSFERS, r"can't run on cpu: XLA does not support it"),
-        "send_to_host": r"can't run on cpu: XLA does not support it",
-        "recv_from_host": r"can't run on cpu: XLA does not support it",
+        **dict.fromkeys(TRANSFERS, r"can't run on cpu: XLA's CPU backend does not support"),
+        "send_to_host": r"can't run on cpu: XLA's CPU backend does not support",
+        "recv_from_host": r"can't run on cpu: XLA's CPU backend does not support",
         "custom_call": r"no function of that name is registered for cpu",
     },
     "gpu": {
         **MANUAL_SHARDS,
-        **dict.fromkeys(TRANSFERS, r"can't run on gpu: XLA requires source_target_pairs"),
+        **dict.fromkeys(TRANSFERS, r"can't run on gpu: XLA requires the attribute source_target"),
         **dict.fromkeys(
             ("send_to_host", "recv_from_host"),
-            r"can't run on gpu: jaxlib has no interface for the host's side of it",
+            r"can't run on gpu: jaxlib has no interface for the host's side of the transfer",
         ),
         **dict.fromkeys(
             ("infeed", "infeed_with_token", "outfeed", "outfeed_with_token"),
-            r"can't run on gpu: jaxlib has no interface for it",
+            r"can't run on gpu: jaxlib has no interface for the host's side of",
         ),
         "python_call": r"python_call.* can't run on gpu: a program can call Python on CPU only",
         "custom_call": r"no function of that name is registered for gpu",

@@ -73,7 +73,7 @@ REFUSED = {
         (
             "compile: counted: the computation of reduce can't contain while, because XLA's "
             "compiler aborts on it\n"
-            "fix: write the computation without a loop, or write the reduction as a loop"
+            "fix: write the computation without a loop, or replace reduce by a loop with xb.while_"
         ),
     ),
     "loop in a map": (
@@ -115,8 +115,8 @@ REFUSED = {
     "deep calls": (
         lambda: lowering.lower(nested_calls(400)),
         (
-            "compile: step: calls can be nested 150 deep, because XLA's compiler may abort on "
-            "more, got 400\n"
+            "compile: step: calls can be nested at most 150 deep, because XLA's compiler may abort "
+            "on more, got 400\n"
             "fix: nest fewer calls, or write a loop with xb.while_"
         ),
     ),

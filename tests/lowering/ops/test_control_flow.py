@@ -721,6 +721,8 @@ def test_composites_of_composites_are_counted_as_calls() -> None:
         inner = xb.composite_call(nested(depth - 1), x, "mine.level") if depth else x + 1.0
         return b.build(inner)
 
-    with pytest.raises(lowering.CompileError, match=r"calls can be nested 150 deep, .*, got 200"):
+    with pytest.raises(
+        lowering.CompileError, match=r"calls can be nested at most 150 deep, .*, got 200"
+    ):
         lowering.compile(nested(200))
     assert np.asarray(lowering.compile(nested(20))(np.float32(1))) == 2

@@ -38,9 +38,10 @@ def _new_op(
 
 
 def with_results(computation: XlaComputation, ops: Sequence[XlaOp]) -> XlaComputation:
-    """Return a computation whose result is a tuple: `computation`'s result, the values of `ops`.
+    """Return a computation like `computation`, but with a tuple as its result.
 
-    The ops are not copied.
+    The tuple consists of the result of `computation` and the values of `ops`. The ops are not
+    copied.
     """
     values = (computation.root, *ops)
     shape = TupleShape([op.shape for op in values])

@@ -42,7 +42,7 @@ def is_sum(op: XlaOp) -> bool:
 def of_op(op: XlaOp, platform: str) -> float:
     """Return the permitted error in ulps of floating-point and complex results of an op.
 
-    The error is the one for equal operands.
+    The compared results are assumed to be computed from equal operands.
 
     Args:
         op: the op.

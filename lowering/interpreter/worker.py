@@ -187,7 +187,7 @@ def _exchangeable(value: Any, at: ir.InsertionPoint, *, is_file: bool = False) -
     """Convert a value to element types that MLIR's bindings support, preserving the bits.
 
     Args:
-        is_file: whether the interpreter writes the value to a file; it can't write i1.
+        is_file: whether the interpreter writes the value to a file, which can't contain i1.
     """
     tensor = ir.RankedTensorType(value.type)
     text = str(tensor.element_type)

@@ -88,7 +88,7 @@ def decomposed(module: ir.Module | ir.Operation, version: str | None = None) -> 
 
 
 def refined(module: ir.Module) -> bytes:
-    """Make dynamic sizes static that follow from the sizes of @main's arguments.
+    """Replace dynamic sizes by static sizes where they follow from the sizes of @main's arguments.
 
     Return the new module's bytecode. Functions are inlined and size computations are folded, so
     operations that query or take sizes become static. Custom calls of @shape_assertion are checked

@@ -23,7 +23,10 @@ def registered_targets(platform: str) -> dict[str, Any]:
 
 
 CALLBACK_TARGET: Final = "xla_ffi_python_cpu_callback"
-"""The custom call target that calls a Python function on CPU; backend_config has its index."""
+"""The custom call target that calls a Python function on CPU.
+
+The backend_config of the custom call contains the function's index.
+"""
 
 
 def compile_options(

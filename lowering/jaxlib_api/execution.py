@@ -1,6 +1,6 @@
 """Functions that execute a LoadedExecutable on one or several devices.
 
-Some of them execute repeated calls in jaxlib alone, without running Python code.
+Some of these functions execute repeated calls in jaxlib alone, without running Python code.
 """
 
 from __future__ import annotations

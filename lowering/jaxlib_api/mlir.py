@@ -79,7 +79,7 @@ class UnreadableModuleError(Exception):
 
 
 _ARTIFACT_WORDS: Final = (b"vhlo", b"unrealized_conversion_cast")
-"""Strings in portable artifacts: `read_module` reads bytes that contain one as an artifact.
+"""`read_module` reads bytes that contain one of these strings as a portable artifact.
 
 Two searches are much faster than one regular expression.
 """

@@ -228,7 +228,7 @@ def rounding_of_f8e3m4(b: OpBuilder, operation: ir.Operation) -> list[Value] | N
 
 @rewrite("stablehlo.power", platforms=ALL_PLATFORMS, fixed_in=(0, 12))
 def negative_powers_of_minus_one(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Raise the base -1 to the lowest bit of the exponent, instead of the exponent.
+    """Raise the base -1 to the lowest bit of the exponent, not to the exponent.
 
     An integer power with a negative exponent is the reciprocal, rounded towards 0. It is 1 or -1
     for the bases 1 and -1, but constant folding returns 0 for the base -1.

@@ -96,7 +96,7 @@ def refuse_unbounded_sizes(module: ir.Operation, strings: bytes, name: str) -> N
                     "compile",
                     f"{name}: the result of {operation.name}{recorded_at(operation)} must have "
                     f"fixed or bounded sizes, got {array_of(result)}",
-                    "pass the shapes of the parameters, from which the sizes may follow: "
+                    "pass the shapes of the parameters, so that the sizes can be inferred: "
                     "lowering.compile(..., argument_shapes=[...])",
                 )
 

@@ -40,8 +40,8 @@ from lowering.mlir.types import shape_of_type
 _PERMUTE: Final = "use xb.collective_permute to send from replica to replica"
 
 _ON_CPU: Final = {
-    "send": f"{_PERMUTE}, xb.outfeed and xb.python_call to send to the host",
-    "recv": f"{_PERMUTE}; xb.infeed_with_token and xb.python_call to receive from the host",
+    "send": f"{_PERMUTE}, and xb.outfeed or xb.python_call to send to the host",
+    "recv": f"{_PERMUTE}, and xb.infeed_with_token or xb.python_call to receive from the host",
 }
 
 
@@ -265,7 +265,8 @@ def _without_tokens(
     """Return the function for XLA to call, which passes arrays to `function`, but no tokens."""
     if function is None:
         reason = f"calls the Python function {index}, and callbacks[{index}] is None"
-        message = f"{computation}: custom_call{place} {reason}\nfix: pass a function at this index"
+        fix = f"pass a function as callbacks[{index}]"
+        message = f"{computation}: custom_call{place} {reason}\nfix: {fix}"
 
         def fail(*_: Any) -> tuple[Any, ...]:
             raise ExecutionError(message, op="custom_call")

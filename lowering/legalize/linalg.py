@@ -116,8 +116,8 @@ refuse(
     "gpu",
     reason="fft_length must equal the sizes of the transformed dimensions, which must be fixed; "
     "otherwise XLA accesses memory outside of the operand",
-    fix="pass the sizes of these dimensions as fft_length; to transform a part or an extension of "
-    "the operand, use xb.slice or xb.pad first",
+    fix="pass the sizes of the transformed dimensions as fft_length; to transform a part or an "
+    "extension of the operand, use xb.slice or xb.pad first",
     unless=has_full_lengths,
 )
 

@@ -223,7 +223,7 @@ class OpBuilder:
         self.create("return", [], values)
 
     def inline(self, owner: ir.Operation, region: int, arguments: Sequence[Value]) -> list[Value]:
-        """Copy the operations of a region here.
+        """Copy the operations of a region to the insertion point of this builder.
 
         Args:
             owner: the operation with the region; it does not change.

@@ -51,10 +51,10 @@ _WITH_REGIONS: Final = _WITHOUT_LOOPS | {*CONTROL_FLOW}
 """Operations with regions that may contain further operations with regions."""
 
 _MAX_BYTES: Final = 2**48
-"""The largest size of an array. No machine has more memory, and XLA aborts on some larger sizes."""
+"""The largest array in bytes. No machine has more memory, and XLA aborts on some larger sizes."""
 
 _MAX_EMPTY_ROWS: Final = 2**24
-"""The limit for arrays without elements, since XLA's compiler iterates over their rows."""
+"""The largest number of rows of an array without elements: XLA's compiler iterates over them."""
 
 _MAX_CALL_DEPTH: Final = 150
 """The largest depth of calls: XLA compiles a depth of 160, and overflows its stack at 200."""
@@ -249,7 +249,10 @@ def _opcode(operation_name: str) -> str:
 
 
 def _region_depth(operation: ir.Operation) -> int:
-    """The number of operations that enclose an operation in its function, counted to the limit."""
+    """The number of operations that enclose an operation, at most `_MAX_REGION_DEPTH` + 1.
+
+    Only operations inside the same function count.
+    """
     outside = itertools.takewhile(lambda outer: outer.name != "func.func", enclosing(operation))
     return sum(1 for _ in itertools.islice(outside, _MAX_REGION_DEPTH + 1))
 

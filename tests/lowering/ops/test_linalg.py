@@ -372,4 +372,6 @@ def test_other_lengths_are_refused(
             "can't run on cpu: fft_length must equal the sizes of the transformed dimensions"
             in str(caught.value)
         )
-        assert "fix: pass the sizes of these dimensions as fft_length" in str(caught.value)
+        assert "fix: pass the sizes of the transformed dimensions as fft_length" in str(
+            caught.value
+        )

@@ -79,7 +79,7 @@ def compare_conditions(
         disagreement = Disagreement(
             kind,
             f"{target.name}: {kind}{recorded_at(operation.location)} must have the same condition "
-            f"on all devices, because it contains {collective}, which waits for all of them; got "
+            f"on all devices, because it contains {collective}, which waits for all devices; got "
             f"different conditions\nfix: compute the condition from values that are equal on all "
             f"devices, for instance with all_reduce",
         )

@@ -217,8 +217,8 @@ def _supply_function(b: OpBuilder, operation: ir.Operation, call_target: str) ->
         fix = "lower the program without callbacks, since the module can't contain the functions"
         if index is not None:
             fix = (
-                f"pass callbacks=[function, ...] to compile: at least {index + 1} functions, with "
-                f"None for a function that is never called"
+                f"pass the functions to compile: callbacks=[function], a list of {index + 1} "
+                f"or more functions, with None for a function that is never called"
             )
         raise CompileError(
             f"compile: {target.name}: custom_call of {call_target!r}{place} requires the Python "

@@ -520,7 +520,7 @@ def test_a_branch_taken_by_all_devices(partitions: bool) -> None:
         assert text.startswith(f"branch: if, recorded at {__file__}:")
         assert (
             "must have the same condition on all devices, because it contains all_reduce, which "
-            "waits for all of them; got different conditions\n"
+            "waits for all devices; got different conditions\n"
             "fix: compute the condition from values that are equal on all devices"
         ) in text
         assert caught.value.op == "if"

@@ -1,7 +1,8 @@
-"""A leading dimension of size 1 for results, which become the shards of an array over all devices.
+"""Add a leading dimension of size 1 to the results of each device, for `results="sharded"`.
 
-Each shard of a jax.Array that is sharded along its first dimension has that dimension too. The
-result of a replica does not have the dimension. The program adds it without copying data.
+`results="sharded"` returns a jax.Array with one row for each device, sharded along its first
+dimension. Each shard is a row, so its first dimension has size 1. The result of a device does not
+have this dimension, so the program reshapes the result, which copies no data.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ def add_device_dimension(target: Target, module: ir.Operation) -> None:
 
     Args:
         target: what the module is compiled for.
-        module: changed in place; its results have fixed sizes.
+        module: the module, changed in place. Its results must have fixed sizes.
 
     Raises:
-        CompileError: a result requires a layout.
+        CompileError: a result requests a layout other than the default.
     """
     main = main_function(module)
     _check_layouts(main, target.name)
@@ -53,5 +54,5 @@ def _check_layouts(main: ir.Operation, name: str) -> None:
             raise CompileError(
                 f'compile: {name}: results="sharded" requires results in their default layout, '
                 f"got a result with the layout {mode}\n"
-                f'fix: remove the layout of the result, or results="sharded"'
+                f'fix: remove the layout of the result, or omit results="sharded"'
             )

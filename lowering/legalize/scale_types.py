@@ -22,11 +22,11 @@ _ARITHMETIC: Final = (
 
 @rewrite(*(f"stablehlo.{name}" for name in _ARITHMETIC), platforms=("cpu",))
 def arithmetic_of_scales(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Compute with f8e8m0fnu in f64.
+    """Compute arithmetic on f8e8m0fnu in f64.
 
-    XLA computes in f32, and its CPU backend replaces 2**-127, which is denormal in f32, by 0, which
-    becomes NaN. Constant folding drops the signs of results, and returns the smallest number
-    instead of 0.
+    XLA computes in f32. Its CPU backend replaces 2**-127, which is denormal in f32, by 0, and
+    converts 0 to NaN. XLA's constant folding drops the sign of a negative result, and converts a
+    result of 0 to 2**-127, the smallest number of f8e8m0fnu.
 
     Shown by: minimum_f8e8m0fnu, divide_f8e8m0fnu, subtract_f8e8m0fnu_constants.
     """
@@ -39,10 +39,10 @@ def arithmetic_of_scales(b: OpBuilder, operation: ir.Operation) -> list[Value] |
 
 @rewrite("stablehlo.convert", platforms=("cpu",))
 def convert_to_scales(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Round numbers to f8e8m0fnu by their bits in f32, or in f64 if f32 does not represent them.
+    """Convert numbers to f32 (or f64 if f32 is not exact), and round their bits to f8e8m0fnu.
 
-    Constant folding converts 0 to the smallest number, and drops the signs of negative numbers.
-    XLA's backends convert 0 and negative numbers to NaN.
+    XLA's constant folding converts 0 to 2**-127, the smallest number of f8e8m0fnu, and drops the
+    signs of negative numbers. XLA's backends convert 0 and negative numbers to NaN.
 
     Shown by: convert_f32_f8e8m0fnu_constants.
     """
@@ -58,9 +58,10 @@ def convert_to_scales(b: OpBuilder, operation: ir.Operation) -> list[Value] | No
 
 @rewrite("stablehlo.convert", platforms=("cpu",))
 def scales_as_preds(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Convert every number of f8e8m0fnu to true, because the type has no 0.
+    """Convert f8e8m0fnu to pred: every element becomes true, because the type has no 0.
 
-    XLA compares with 0 in f32, where its CPU backend replaces 2**-127, which is denormal, by 0.
+    XLA compares the elements with 0 in f32. There, its CPU backend replaces 2**-127, which is
+    denormal in f32, by 0.
 
     Shown by: convert_f8e8m0fnu_pred.
     """
@@ -76,7 +77,7 @@ def scales_as_preds(b: OpBuilder, operation: ir.Operation) -> list[Value] | None
 
 
 def _as_f64(b: OpBuilder, scales: Value) -> Value:
-    """Convert scales of fixed sizes to f64 by shifting their bits, which are a biased exponent."""
+    """Convert an f8e8m0fnu array of fixed sizes to f64 by shifting its bits, a biased exponent."""
     codes = b.converted(b.bitcast(scales, pt.u8), pt.u64)
     shape = b.array_of(codes)
     exponents = b.elementwise("add", codes, b.filled(shape, 1023 - 127))
@@ -90,9 +91,10 @@ def _as_scale(b: OpBuilder, numbers: Value) -> Value:
 
 
 def _rounded(b: OpBuilder, numbers: Value) -> Value:
-    """Round numbers of f32 or f64 to the next scale, halfway numbers up.
+    """Round an array of f32 or f64 to the nearest numbers of f8e8m0fnu; ties are rounded up.
 
-    Negative numbers become NaN, and so do 0 and the numbers that f32 rounds to 0.
+    Numbers that are above 2**-127 in f32 become at least 2**-126, as in XLA. Negative numbers, 0
+    and numbers that f32 rounds to 0 become NaN.
     """
     is_double = b.array_of(numbers).element_type is pt.f64
     bits = b.bitcast(numbers, pt.u64 if is_double else pt.u32)

@@ -1,4 +1,4 @@
-"""Conversions between full arrays and shards in a program for one partition."""
+"""Remove conversions between full arrays and their shards from programs for one partition."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ SHAPE_CONVERSIONS: Final = {
     "SPMDFullToShardShape": "spmd_full_to_shard_shape",
     "SPMDShardToFullShape": "spmd_shard_to_full_shape",
 }
-"""The ops that record custom calls for XLA's partitioner, by the targets of the calls."""
+"""For each custom call that converts a shape, by its target: the op that records the call."""
 
 
 def replace_shape_conversion(
     target: Target, operation: ir.Operation, call_target: str
 ) -> list[Value] | None:
-    """Replace a conversion by its operand if there is one partition: XLA would not support it.
+    """Replace a shape conversion by its operand if there is one partition.
+
+    XLA supports the custom call only in programs for several partitions; then return None.
 
     Raises:
         CompileError: there is one partition, and the operand and the result differ in size.
@@ -31,9 +33,9 @@ def replace_shape_conversion(
         op = SHAPE_CONVERSIONS[call_target]
         raise CompileError(
             f"compile: {target.name}: {op}{recorded_at(operation.location)} requires a program "
-            f"that XLA partitions, got num_partitions=1, for {before} and {after}\n"
-            f"fix: call lowering.compile(computation, num_partitions=N) for the N devices of the "
-            f"sharding",
+            f"that XLA partitions, got num_partitions=1, operand {before}, result {after}\n"
+            f"fix: call lowering.compile(computation, num_partitions=N), where N is the number of "
+            f"devices in the sharding",
             op=op,
         )
     return list(operation.operands)

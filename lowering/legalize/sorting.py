@@ -1,4 +1,4 @@
-"""Rewrites of sort and top_k that XLA compiles incorrectly, or that a platform does not support."""
+"""Rewrite sort and top_k where XLA compiles them incorrectly or does not support them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NARROW: Final = {
 
 @rewrite("stablehlo.sort", platforms=("cpu",), fixed_in=(0, 12))
 def sort_of_bf16_and_f8e8m0fnu(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Sort elements of bf16 as u16 and of f8e8m0fnu as u8, and bitcast them in the comparator.
+    """Sort bf16 as u16 and f8e8m0fnu as u8, and bitcast the elements back in the comparator.
 
     XLA sorts bf16 as f32 and f8e8m0fnu as f16, and converts the results back. The conversions quiet
     NaNs, and change numbers that f16 can't represent. A sort should only permute its operands.
@@ -35,7 +35,7 @@ def sort_of_bf16_and_f8e8m0fnu(b: OpBuilder, operation: ir.Operation) -> list[Va
 
 @rewrite("stablehlo.sort", platforms=("cpu",))
 def sort_of_narrow_types(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Sort 2-bit elements in 8 bits, and 8-bit floats as u8 that the comparator bitcasts.
+    """Sort 2-bit integers as 8-bit integers, and 8-bit floats as u8, bitcast in the comparator.
 
     XLA's CPU backend returns 2-bit elements in a wrong order. It sorts f8e3m4, f8e4m3, f8e5m2 and
     f8e5m2fnuz as f16. The conversions change NaNs, and round different numbers to the same number.
@@ -48,7 +48,13 @@ def sort_of_narrow_types(b: OpBuilder, operation: ir.Operation) -> list[Value] |
 def _sorted_in(
     b: OpBuilder, operation: ir.Operation, types: Mapping[PrimitiveType, PrimitiveType]
 ) -> list[Value] | None:
-    """Sort operands in other element types; None if no operand has one of the types."""
+    """Sort operands in other element types; None if no operand has an element type in `types`.
+
+    Args:
+        b: creates the operations.
+        operation: the sort.
+        types: for each element type to replace, the element type to sort in.
+    """
     if types.keys().isdisjoint(map(b.element_type, operation.operands)):
         return None
     sources = [array_of(value).element_type for value in operation.operands]
@@ -71,8 +77,9 @@ _TOP_K: Final = ("chlo.top_k", "mhlo.topk")
 def top_k_of_other_types(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Expand top_k of complex numbers, of 2-bit and 4-bit elements, and of bounded sizes to a sort.
 
-    XLA expands top_k to a sort too. It compares complex numbers by GT, which does not verify. It
-    creates the indices with elements of 2 or 4 bits, and fails. It refuses bounded sizes.
+    XLA expands top_k to a sort too. It compares complex numbers by GT, which HLO does not allow.
+    For operands of 2-bit or 4-bit elements, it creates indices of that width, and fails. It refuses
+    bounded sizes.
 
     Shown by: top_k_c64, top_k_s4, top_k_bounded.
     """
@@ -114,7 +121,7 @@ def _is_largest(operation: ir.Operation) -> bool:
 
 
 def _top_k_by_sort(b: OpBuilder, operation: ir.Operation) -> list[Value]:
-    """The first elements of the sorted rows, and their indices."""
+    """Return the results of top_k: the first elements of each sorted row, and their indices."""
     (operand,) = operation.operands
     shape = array_of(operand)
     element_type = shape.element_type
@@ -147,7 +154,7 @@ def _top_k_by_sort(b: OpBuilder, operation: ir.Operation) -> list[Value]:
 
 
 def _is_before(b: OpBuilder, direction: str, lhs: Value, rhs: Value) -> Value:
-    """Compare two elements in the order of top_k.
+    """Return a scalar of pred: whether `lhs` precedes `rhs` in the results of top_k.
 
     Floats have their total order. Complex numbers are ordered by real part, then imaginary part.
     """
@@ -163,7 +170,7 @@ def _is_before(b: OpBuilder, direction: str, lhs: Value, rhs: Value) -> Value:
 
 
 def _has_uniform_width(operation: ir.Operation) -> bool:
-    """Whether there are no 4-bit operands, or all operands are 4-bit."""
+    """Whether all operands of a sort have 4-bit elements, or none of them has."""
     bits = {array_of(operand).element_type.bits for operand in operation.operands}
     return 4 not in bits or len(bits) == 1
 

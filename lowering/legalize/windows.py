@@ -1,4 +1,4 @@
-"""The windows of reduce_window, select_and_scatter and convolution."""
+"""Read the windows of reduce_window, select_and_scatter and convolution, and count windows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lowering.legalize.registry import Value
 
 
 def padding_of(operation: ir.Operation) -> list[int]:
-    """The low and the high padding of each dimension in turn; empty without padding."""
+    """Return the padding of an operation: [low 0, high 0, low 1, ...]; empty without padding."""
     if "padding" not in operation.attributes:
         return []
     pairs = ir.DenseIntElementsAttr(operation.attributes["padding"])
@@ -21,7 +21,7 @@ def padding_of(operation: ir.Operation) -> list[int]:
 
 
 class WindowDimension(NamedTuple):
-    """A window along one dimension."""
+    """The size, stride, dilations and padding of a window along one dimension."""
 
     size: int
     stride: int
@@ -32,7 +32,13 @@ class WindowDimension(NamedTuple):
 
 
 def window_dimension(operation: ir.Operation, dimension: int, size: int) -> WindowDimension:
-    """The window of this size along a dimension of a reduce_window or a convolution."""
+    """Return the window along a dimension of a reduce_window or convolution.
+
+    Args:
+        operation: the reduce_window or convolution.
+        dimension: the index of the dimension in the attributes of the window.
+        size: the size of the window along the dimension.
+    """
 
     def entry(*names: str) -> int:
         lists = (integers_of(operation, name) for name in names)
@@ -51,12 +57,12 @@ def window_dimension(operation: ir.Operation, dimension: int, size: int) -> Wind
 
 
 def window_count(b: OpBuilder, size: Value, window: WindowDimension) -> Value:
-    """The number of windows along a dimension of bounded size.
+    """Return the number of windows along a dimension of bounded size, a scalar of s32.
 
     Args:
         b: creates the operations.
         size: the size of the dimension at run time, a scalar of s32.
-        window: the window.
+        window: the window along the dimension.
     """
 
     def number(value: int) -> Value:

@@ -1,4 +1,4 @@
-"""Application of rewrites to a module until no rewrite matches."""
+"""Apply rewrites to a module until no rewrite matches."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _FRONTEND_ATTRIBUTES: Final = "mhlo.frontend_attributes"
 
 
 def mentions_any(strings: bytes, table: Mapping[str, Sequence[Rewrite]]) -> bool:
-    """Whether a module may contain operations that rewrites match.
+    """Whether a module may contain an operation that a rewrite in `table` matches.
 
     Args:
-        strings: the strings in the module's bytecode.
+        strings: the string section of the module's bytecode.
         table: rewrites by operation name.
     """
     return any(name.partition(".")[2].encode() + b"\0" in strings for name in table)
@@ -36,8 +36,9 @@ def apply_rewrites(
     """Apply rewrites to a module, in place.
 
     Operations are visited in program order, operations in regions before the enclosing one. The
-    operations that a rewrite creates are visited next, but not by the same rewrite, nor by the
-    rewrites that led to it. So the loop ends even if a rewrite emits operations that it matches.
+    operations that a rewrite creates are visited next. The rewrite is not applied to them again,
+    nor are the rewrites that created the operation that it replaced. So the loop ends even if a
+    rewrite emits operations that it matches.
 
     Args:
         target: what the module is compiled for.
@@ -75,15 +76,15 @@ def apply_rewrites(
 
 
 def _nested_first(operations: list[ir.Operation]) -> list[ir.Operation]:
-    """Sort operations, the deepest first: rewriting one also replaces those in its regions."""
+    """Sort operations, the deepest first: a rewrite also replaces the operations in regions."""
     return sorted(operations, key=lambda one: sum(1 for _ in enclosing(one)), reverse=True)
 
 
 def _replace(operation: ir.Operation, values: Sequence[Value], created: list[ir.Operation]) -> None:
-    """Replace the results by these values, and erase the operation.
+    """Replace the results of an operation by `values`, and erase the operation.
 
-    The sharding and the frontend attributes move to the new operations that define the values. The
-    other new operations do not get them, because their shapes may differ.
+    Its sharding and frontend attributes move to the new operations that define `values`. Other new
+    operations do not get these attributes, because the shapes of their results may differ.
     """
     if any(name in operation.attributes for name in (*SHARDINGS, _FRONTEND_ATTRIBUTES)):
         _move_annotations(operation, values, created)

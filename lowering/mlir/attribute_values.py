@@ -1,4 +1,4 @@
-"""The values of MLIR attributes in Python."""
+"""Convert MLIR attributes to Python values."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def attribute_value(attribute: Any) -> Any:
     and enumerations to the name of the case. Other attributes are returned unchanged.
 
     Raises:
-        TypeError: Python has no class for an entry of a dictionary.
-        KeyError: the entries of a dictionary are not sorted.
+        TypeError: MLIR's Python bindings have no class for an entry of a dictionary.
+        KeyError: the entries of a dictionary are not sorted by name.
     """
     if isinstance(attribute, _LISTS):
         return tuple(attribute)

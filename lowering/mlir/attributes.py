@@ -1,7 +1,7 @@
 """The MLIR attributes that lowering rules create, as MLIR text.
 
-Large or frequent attributes have a form of their own: the elements of arrays (`DenseElements`) and
-integer arrays (`i64_array`).
+Two kinds of attributes are not text, because they are large or frequent: the elements of arrays
+(`DenseElements`) and integer arrays (`i64_array`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from lowering.mlir.types import type_text
 
 
 class DenseElements:
-    """The elements of an array.
+    """The elements of an array as an attribute.
 
     Attributes:
-        array: C-contiguous, exactly of the element type; it must not change.
-        shape: its shape.
+        array: the elements, C-contiguous and exactly of the shape's element type. The array must
+            not change. It has one element if all elements are equal.
+        shape: the shape of the attribute's type.
     """
 
     __slots__ = ("array", "shape")
@@ -33,18 +34,18 @@ class DenseElements:
 
 
 Attribute = str | DenseElements | tuple[int, ...] | bytes
-"""MLIR text, the elements of an array, the integers of an `i64_array`, or a reference to an entry
-of the module's tables."""
+"""An attribute: MLIR text, the elements of an array, the integers of an `i64_array`, or a reference
+(bytes) to an entry of the bytecode's table of attributes."""
 
 ARGUMENT_NAME: Final = "xlabuilder.name"
-"""The attribute of an argument with the name of the parameter."""
+"""The argument attribute that records the name of the parameter."""
 
 UNIT: Final = "unit"
-"""An attribute without a value."""
+"""The unit attribute, which has no value."""
 
 
 def encodable(text: str) -> str:
-    """Return text with question marks for characters that UTF-8 cannot encode."""
+    """Return `text` with question marks for characters that UTF-8 cannot encode."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
@@ -56,8 +57,8 @@ def quoted(text: str, errors: str = "replace") -> str:
 
     Args:
         text: the string.
-        errors: the handler of characters that UTF-8 can't encode; "surrogateescape" writes the
-            bytes that surrogates represent.
+        errors: the error handler of `str.encode`. "replace" writes question marks;
+            "surrogateescape" writes the bytes that surrogates represent.
     """
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
@@ -67,12 +68,12 @@ def quoted(text: str, errors: str = "replace") -> str:
 
 
 def symbol(name: str) -> str:
-    """A reference to the function with this name."""
+    """A symbol reference attribute, which refers to the function `name`."""
     return f"@{quoted(name)}"
 
 
 def i64_array(values: tuple[int, ...]) -> Attribute:
-    """`array<i64: ...>`, the form of most lists of dimensions."""
+    """An attribute `array<i64: ...>`, such as most lists of dimensions."""
     return values
 
 
@@ -92,19 +93,20 @@ def boolean(value: bool) -> str:
 
 
 def array(values: Iterable[str]) -> str:
-    """An array attribute."""
+    """An array attribute of these elements."""
     return f"[{', '.join(values)}]"
 
 
 def dictionary(values: Mapping[str, str]) -> str:
-    """A dictionary attribute."""
+    """A dictionary attribute of these named values."""
     return "{" + ", ".join(f"{quoted(name)} = {value}" for name, value in values.items()) + "}"
 
 
 def order_text(shape: ArrayShape) -> str:
-    """Return the minor-to-major order of an array's dimensions.
+    """Return the minor-to-major order of an array's dimensions as text: "[1, 0]".
 
-    An empty array is always row-major, because XLA aborts on copying it to another order.
+    The order of an array without elements is always row-major, because XLA aborts when it copies
+    such an array to another order.
     """
     if shape.layout is not None and shape.element_count:
         return str(list(shape.layout.minor_to_major))
@@ -112,7 +114,7 @@ def order_text(shape: ArrayShape) -> str:
 
 
 def layouts_text(shapes: Iterable[Shape]) -> str:
-    """Return the layouts of a custom call's operands or results, row-major by default."""
+    """Return the layouts of a custom call's operands or results; row-major for default layouts."""
     texts = []
     for leaf in chain.from_iterable(map(leaves, shapes)):
         rank = leaf.rank if isinstance(leaf, ArrayShape) else 0
@@ -122,10 +124,10 @@ def layouts_text(shapes: Iterable[Shape]) -> str:
 
 
 def dense_elements(elements: np.ndarray[Any, Any], shape: ArrayShape) -> Attribute:
-    """The elements of an array of this shape; a splat is reduced to one element.
+    """The elements of an array as an attribute; if all are equal, one element is stored.
 
-    The array must be C-contiguous, of that shape and exactly of its element type, as `builder`
-    ensures: MLIR does not check, and would read wrong values.
+    `elements` must be C-contiguous, and exactly of the sizes and the element type of `shape`, as
+    `builder` ensures. MLIR does not check this, and would read wrong values.
     """
     if not elements.size:
         return f"dense<> : {type_text(shape)}"

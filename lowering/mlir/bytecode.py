@@ -3,10 +3,10 @@
 Parsing bytecode is several times faster than creating the operations through the Python bindings,
 and attributes and types are uniqued once for the module instead of once for each operation.
 
-The format is documented and stable (MLIR: Bytecode Format). This writes version 1, which every
-later reader reads. Most attributes and types are encoded as MLIR text. The frequent ones use the
-shorter encodings of MLIR's builtin dialect: dictionaries, strings, source locations, integer arrays
-and the elements of constants.
+The format is documented and stable (MLIR: Bytecode Format). This module writes version 1, which
+all later versions of MLIR read. Most attributes and types are encoded as MLIR text. Frequent
+attributes use the shorter encodings of MLIR's builtin dialect: dictionaries, strings, source
+locations, integer arrays and the elements of constants.
 
 Bytecode refers to table entries by number, in a variable number of bytes. Such a reference is a
 `bytes` object here, so an operation is a concatenation of references.
@@ -29,7 +29,7 @@ Reference = bytes
 """The encoded number of a value, type, attribute or operation name."""
 
 Pieces = list[bytes | bytearray | memoryview]
-"""Encoded parts, in order, to be joined at the end."""
+"""Consecutive parts of the bytecode, which `BytecodeWriter.module` joins."""
 
 # The parts of an operation, as bits of the byte after its name.
 HAS_ATTRIBUTES: Final = 0x01
@@ -38,7 +38,7 @@ HAS_OPERANDS: Final = 0x04
 HAS_REGIONS: Final = 0x10
 
 SMALL_BYTES: Final = 1024
-"""Copying less than this is faster than creating a view of it."""
+"""Fewer bytes than this are copied, which is faster than creating a memoryview."""
 
 _MAGIC: Final = b"ML\xefR"
 _VERSION: Final = 1
@@ -79,7 +79,7 @@ class _References(dict[int, Reference]):
 
 
 reference: Final[Callable[[int], Reference]] = _References().__getitem__
-"""Encode a number in 1 to 9 bytes; small numbers take fewer."""
+"""Return a number encoded in 1 to 9 bytes, from a cache if the number is small."""
 
 _TO_BYTES: Final[Callable[[int, int, Any], bytes]] = int.to_bytes
 
@@ -112,9 +112,9 @@ class _Numbered(dict[str, Reference]):
 
 
 class BytecodeWriter:
-    """The tables of one module, to whose entries operations refer by number.
+    """The tables of one module's bytecode. Operations refer to table entries by number.
 
-    Each method adds an entry, unless the table has it, and returns the reference to it.
+    Each method that returns a Reference adds an entry, unless the table has an equal entry.
 
     Attributes:
         constant_bytes: the total size of the elements of all constants.
@@ -137,15 +137,15 @@ class BytecodeWriter:
         self._integer_heads: dict[int, tuple[bytes, Callable[..., bytes]]] = {}
 
     def operation_name(self, name: str) -> Reference:
-        """An operation's full name, such as "stablehlo.add"."""
+        """Return the reference to an operation's full name, such as "stablehlo.add"."""
         return self._names[name]
 
     def type(self, text: str) -> Reference:
-        """A type by its MLIR text."""
+        """Return the reference to a type, given in MLIR text."""
         return self._types[text]
 
     def attribute(self, attribute: Attribute) -> Reference:
-        """An attribute of any kind; a reference is returned unchanged."""
+        """Return the reference to an attribute; a reference is returned unchanged."""
         if isinstance(attribute, bytes):
             return attribute
         entry = self._attributes.get(attribute)
@@ -163,7 +163,7 @@ class BytecodeWriter:
         return entry
 
     def _integers(self, values: tuple[int, ...]) -> bytes:
-        """Encode an array of 64-bit integers, which MLIR reads much faster than text."""
+        """Encode an array of 64-bit integers; MLIR reads the encoding much faster than text."""
         cached = self._integer_heads.get(len(values))
         if cached is None:
             form = struct.Struct(f"<{len(values)}q")
@@ -184,32 +184,32 @@ class BytecodeWriter:
         self._offsets.append(size)
 
     def _encoded(self, encoding: bytes) -> Reference:
-        """An attribute in the encoding of the builtin dialect."""
+        """Return the reference to an attribute, given in the encoding of the builtin dialect."""
         entry = self._attributes.get(encoding)
         if entry is None:
             entry = self._attributes[encoding] = self._new(encoding)
         return entry
 
     def _new(self, encoding: bytes) -> Reference:
-        """Add an encoded attribute that the table does not have yet."""
+        """Add an encoded attribute that the table does not have yet; return its reference."""
         number = reference(len(self._offsets))
         self._entries.append(encoding)
         self._offsets.append(reference(len(encoding) << 1 | 1))
         return number
 
     def text(self, text: str) -> Reference:
-        """A string attribute."""
+        """Return the reference to a string attribute."""
         entry = self._texts.get(text)
         if entry is None:
             entry = self._texts[text] = self._new(_STRING + self._strings[text])
         return entry
 
     def array(self, attributes: Sequence[Reference]) -> Reference:
-        """An array attribute of table entries."""
+        """Return the reference to an array attribute of these attributes."""
         return self._encoded(_ARRAY + reference(len(attributes)) + b"".join(attributes))
 
     def single_attribute(self, name: str, value: Reference) -> Reference:
-        """A dictionary of one attribute, whose value is a table entry."""
+        """Return the reference to a dictionary of one attribute, given its name and value."""
         return self._encoded(self._single_head(name) + value)
 
     def _single_head(self, name: str) -> bytes:
@@ -219,20 +219,23 @@ class BytecodeWriter:
         return head
 
     def value(self, attribute: Attribute) -> Reference:
-        """The dictionary of a constant, whose one attribute is `value`."""
+        """Return the reference to the dictionary of a constant: {value = `attribute`}."""
         return self.single_attribute("value", self.attribute(attribute))
 
     def elements_head(self, shape: ArrayShape, size: int) -> tuple[bytes, Reference]:
-        """The head of dense elements of `size` bytes, and the encoded size of head and elements."""
+        """Return the encoding that precedes `size` bytes of dense elements, and the encoded size.
+
+        The size is the number of bytes of the entry: the preceding encoding and the elements.
+        """
         head = _DENSE_ELEMENTS + self.type(type_text(shape)) + reference(size)
         return head, reference((len(head) + size) << 1 | 1)
 
     def value_of_elements(
         self, elements_head: tuple[bytes, Reference], array: np.ndarray[Any, Any]
     ) -> Reference:
-        """The dictionary of a constant with these elements, without looking for an equal entry.
+        """Return the reference to the dictionary of a constant with these few elements.
 
-        The lookup would take longer than adding the few elements again.
+        Always add an entry: a lookup of an equal entry would take longer.
 
         Args:
             elements_head: the result of `elements_head` for arrays of this shape.
@@ -250,26 +253,26 @@ class BytecodeWriter:
         return reference(number + 1)
 
     def dictionary(self, attributes: Mapping[str, Attribute]) -> Reference:
-        """A dictionary of attributes by name."""
+        """Return the reference to a dictionary of attributes by name."""
         encoding = _DICTIONARY + reference(len(attributes))
         for name, attribute in attributes.items():
             encoding += self.text(name) + self.attribute(attribute)
         return self._encoded(encoding)
 
     def unknown_location(self) -> Reference:
-        """The location of an operation without a source position."""
+        """Return the reference to the location of an operation without a source position."""
         return self._encoded(_UNKNOWN_LOCATION)
 
     def file_location(self, file: str, line: int, column: int) -> Reference:
-        """A position in a source file, lines and columns counted from 1."""
+        """Return the reference to a position in a file; lines and columns count from 1."""
         return self._encoded(_FILE_LOCATION + self.text(file) + reference(line) + reference(column))
 
     def name_location(self, name: str, place: Reference) -> Reference:
-        """A location with a name."""
+        """Return the reference to a location that adds a name to the location `place`."""
         return self.located(self.text(name), place)
 
     def located(self, name: Reference, place: Reference) -> Reference:
-        """A location with a name that is a table entry."""
+        """Return the reference to a location that adds the name at `name` to `place`."""
         return self._encoded(_NAME_LOCATION + name + place)
 
     def module(self, operation: Pieces) -> bytes:
@@ -297,7 +300,7 @@ class BytecodeWriter:
         )
 
     def _dialects(self) -> Pieces:
-        """The dialect section: the dialects, builtin first, and the operation names."""
+        """Return the content of the dialect section: dialects, builtin first, and op names."""
         numbers = {"builtin": 0}
         operations: Pieces = []
         for name in self._names:
@@ -311,9 +314,10 @@ class BytecodeWriter:
         return [reference(len(numbers)), *unversioned, *operations]
 
     def _sizes(self, types: Sequence[bytes]) -> Pieces:
-        """The sizes of the encoded attributes and types, one group each.
+        """Return the content of the section with the sizes of attributes and types.
 
-        Both groups are of the builtin dialect; an entry in MLIR text names its own dialect.
+        The attributes are one group and the types another. Both groups are of the builtin dialect;
+        an entry in MLIR text names its own dialect.
         """
         pieces: Pieces = [reference(len(self._offsets)), reference(len(types))]
         for sizes in (self._offsets, [reference(len(text) << 1) for text in types]):

@@ -1,4 +1,4 @@
-"""The MLIR context of modules.
+"""Select the MLIR context of each module.
 
 A context is slow to create and never frees its types, locations and attributes, constants
 included. All modules share one context until its estimated size exceeds a limit. Then later
@@ -19,7 +19,8 @@ OWN_CONTEXT_BYTES: Final = 1 << 20
 """A module with at least this many bytes of constants gets its own context."""
 
 MAX_SHARED_BYTES: Final = 64 << 20
-"""The maximum size of a shared context: its constants, and an estimate of the rest."""
+"""The maximum size of a shared context: its constants, and an estimate of types, attributes and
+locations."""
 
 _BYTES_FOR_CODE: Final = 4
 """An estimate of the bytes that a context keeps for each byte of bytecode: uniqued types,
@@ -27,14 +28,14 @@ attributes and locations."""
 
 _LOCK: Final = threading.Lock()
 _SHARED: list[tuple[ir.Context, int]] = []
-"""The shared context and its size in bytes, as estimated; empty before the first use."""
+"""One element: the shared context and its estimated size in bytes. Empty before the first use."""
 
 
 def shared_context(new_bytes: int = 0) -> ir.Context:
     """Return the context that modules currently share.
 
     Args:
-        new_bytes: the size by which the context will grow.
+        new_bytes: the estimated number of bytes that the caller will add to the context.
     """
     with _LOCK:
         context, total = _SHARED[0] if _SHARED else (None, 0)
@@ -49,7 +50,7 @@ def context_for(constant_bytes: int, code_bytes: int) -> ir.Context:
 
     Args:
         constant_bytes: the size of the module's constants.
-        code_bytes: the size of its bytecode.
+        code_bytes: the size of the module's bytecode.
     """
     if constant_bytes >= OWN_CONTEXT_BYTES:
         return mlir.new_context()

@@ -10,10 +10,10 @@ from jaxlib.mlir import ir
 from lowering.mlir.operations import entry, main_function
 
 ALIASING: Final = "tf.aliasing_output"
-"""The attribute of an argument with the number of the result that aliases it."""
+"""The argument attribute whose value is the number of the result that aliases the argument."""
 
 DONOR: Final = "jax.buffer_donor"
-"""The attribute of an argument whose memory may be reused for any value."""
+"""The argument attribute, true if XLA may reuse the argument's memory for any value."""
 
 
 def donated_arguments(module: ir.Module) -> frozenset[int]:

@@ -28,7 +28,7 @@ def flatten(values: Sequence[Any]) -> list[Any]:
 
 
 def unflatten(shape: Shape, values: Iterator[Any]) -> Any:
-    """Take the next values and nest them in lists like `shape`."""
+    """Take the next value for each leaf of `shape`; return the values in lists nested like it."""
     return fold(shape, lambda _: next(values), list)
 
 

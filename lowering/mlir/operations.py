@@ -1,4 +1,4 @@
-"""Traversal of MLIR operations, and attributes of operations, functions and arguments."""
+"""Find MLIR operations, and read the attributes of operations, functions and arguments."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ REFERRING: Final = {
     for attribute in schema.computation_attributes
     if attribute.stablehlo
 }
-"""Operations that refer to functions, and the attribute of the reference."""
+"""For each operation that refers to functions: the attribute that names the functions."""
 
 CALLS: Final = {
     name: attribute for name, attribute in REFERRING.items() if name != "stablehlo.custom_call"
 }
-"""Operations that call a function, and the attribute that names the function."""
+"""For each operation that calls a function: the attribute that names the function."""
 
 BRANCHES: Final = ("stablehlo.if", "stablehlo.case")
 """Operations that execute one of their regions."""
 
 CONTROL_FLOW: Final = (*BRANCHES, "stablehlo.while")
-"""Operations whose regions may contain all operations."""
+"""Operations whose regions may contain any operation."""
 
 
 def operations_where(
@@ -49,8 +49,8 @@ def operations_where(
 def operations_in(root: ir.Operation, names: Collection[str] | None = None) -> list[ir.Operation]:
     """List the operations inside `root`, and `root` itself.
 
-    An operation comes after the operations in its regions. A caller can raise exceptions while it
-    iterates over the list; MLIR's walk does not propagate them.
+    An operation comes after the operations in its regions. A loop over this list may raise
+    exceptions; a callback of MLIR's walk may not, because the walk does not propagate exceptions.
 
     Args:
         root: the operation.
@@ -133,14 +133,14 @@ def attribute_bytes(attribute: ir.Attribute | None) -> str | None:
 
 
 def entry(attributes: ir.DictAttr | Mapping[str, ir.Attribute], name: str) -> ir.Attribute | None:
-    """The attribute of this name; None if there is none, or Python has no class for it."""
+    """The attribute `name`; None if it is absent, or MLIR's Python bindings can't represent it."""
     with contextlib.suppress(KeyError, TypeError):
         return attributes[name]
     return None
 
 
 def entry_text(attributes: ir.DictAttr | Mapping[str, ir.Attribute], name: str) -> str | None:
-    """The text of a string attribute; None if there is no such attribute."""
+    """The text of the string attribute `name`; None if `attributes` has none of this name."""
     return attribute_text(entry(attributes, name))
 
 
@@ -148,8 +148,8 @@ def dictionary(attribute: ir.Attribute) -> dict[str, ir.Attribute]:
     """The entries of a dictionary attribute.
 
     Raises:
-        TypeError: Python has no class for an entry.
-        KeyError: the entries are not sorted.
+        TypeError: MLIR's Python bindings have no class for an entry.
+        KeyError: the entries are not sorted by name.
     """
     entries = ir.DictAttr(attribute)
     names = [entries[position].name for position in range(len(entries))]
@@ -158,10 +158,14 @@ def dictionary(attribute: ir.Attribute) -> dict[str, ir.Attribute]:
 
 
 def checked_dictionary(attribute: ir.Attribute, op: str = "compile") -> dict[str, ir.Attribute]:
-    """The entries of a dictionary attribute, for `op`, the function that the user called.
+    """The entries of a dictionary attribute.
+
+    Args:
+        attribute: the dictionary attribute.
+        op: the function that the user called, for the message.
 
     Raises:
-        LoweringError: Python can't read the attribute; see `dictionary`.
+        LoweringError: MLIR's Python bindings can't read an entry; see `dictionary`.
     """
     try:
         return dictionary(attribute)
@@ -169,7 +173,7 @@ def checked_dictionary(attribute: ir.Attribute, op: str = "compile") -> dict[str
         from lowering.errors import LoweringError  # imports `builder`
 
         rule = f"MLIR's Python bindings can't read the attributes {attribute}"
-        fix = "remove locations and complex numbers from them"
+        fix = "remove locations and complex numbers from these attributes"
         raise error_of(LoweringError, op, rule, fix) from None
 
 

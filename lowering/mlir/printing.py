@@ -1,4 +1,4 @@
-"""MLIR text of modules, in a form that MLIR's parser reads."""
+"""Print modules as MLIR text that MLIR's parser reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from jaxlib.mlir import ir
 _SCALAR_SLICE: Final = re.compile(
     r"^(\s*%[\w#:]+ = )stablehlo\.dynamic_slice (%[\w#]+), , sizes = \[\]", re.MULTILINE
 )
-"""A dynamic_slice of a scalar, printed with no indices. No line begins inside a string."""
+"""Matches a line with a dynamic_slice of a scalar, which StableHLO prints without indices. Strings
+contain no line breaks, so a match is never inside a string."""
 
 
 def module_text(module: ir.Module, *, locations: bool = False) -> str:

@@ -52,7 +52,7 @@ _BY_TEXT: Final = {element_type_text(t): t for t in pt.ALL}
 
 @per_signature
 def type_text(shape: ArrayShape | TokenShape) -> str:
-    """The MLIR text of the type of an array or token; tuples have none."""
+    """The MLIR text of the type of an array or token. Tuples have no MLIR type here."""
     if isinstance(shape, TokenShape):
         return "!stablehlo.token"
     dimensions = list(zip(shape.dimensions, shape.dynamic_dimensions, strict=True))
@@ -75,7 +75,7 @@ def shape_of_type(value: ir.Type) -> ArrayShape | TokenShape:
     """The shape of a value of this MLIR type.
 
     Raises:
-        LoweringError: XLA has no such type (quantized, memref, index).
+        LoweringError: XLA has no corresponding shape (quantized types, memref, index).
     """
     text = shortened(str(value))
     if text == "!stablehlo.token":
@@ -87,7 +87,7 @@ def shape_of_type(value: ir.Type) -> ArrayShape | TokenShape:
     element_text = str(tensor.element_type)
     element_type = _BY_TEXT.get(element_text)
     if element_type is None:
-        raise LoweringError(f"the MLIR element type {element_text} of {text} is not one of XLA's")
+        raise LoweringError(f"XLA does not support the MLIR element type {element_text} of {text}")
     dynamic = [tensor.is_dynamic_dim(i) for i in range(tensor.rank)]
     sizes = [UNBOUNDED if d else tensor.get_dim_size(i) for i, d in enumerate(dynamic)]
     encoding = tensor.encoding
@@ -99,7 +99,7 @@ def shape_of_type(value: ir.Type) -> ArrayShape | TokenShape:
                     sizes[index] = int(bound)
         return array_shape(element_type, sizes, dynamic_dimensions=dynamic)
     except (IndexError, ValueError) as error:
-        raise LoweringError(f"the MLIR type {text} is not a shape of XLA: {error}") from None
+        raise LoweringError(f"the MLIR type {text} is not an XLA shape: {error}") from None
 
 
 def is_of_other_elements(value: ir.Type) -> bool:
@@ -110,15 +110,15 @@ def is_of_other_elements(value: ir.Type) -> bool:
 
 
 def shortened(text: str) -> str:
-    """Cut a long text for a message."""
+    """Return `text` for a message, cut to 200 characters."""
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def dense_attribute(array: np.ndarray[Any, Any], tensor_type: ir.Type) -> ir.Attribute:
     """The elements of an array as an MLIR attribute, copied once into the MLIR context.
 
-    The array must be C-contiguous, of the tensor's shape and exactly of its element type, as
-    `builder` ensures: MLIR does not check, and would read wrong values.
+    The array must be C-contiguous, and exactly of the tensor's sizes and element type, as `builder`
+    ensures. MLIR does not check this, and would read wrong values.
     """
     attribute: ir.Attribute = ir.DenseElementsAttr.get(cast(Any, array), type=tensor_type)
     return attribute

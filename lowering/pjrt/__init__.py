@@ -1,1 +1,1 @@
-"""Devices: find them, place arrays on them, and read the layouts of arrays there."""
+"""Find devices, copy arrays to devices, and determine the memory layouts of arrays on devices."""

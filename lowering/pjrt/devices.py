@@ -1,4 +1,4 @@
-"""Devices, and arrays on them.
+"""Find devices, and copy NumPy arrays to devices.
 
 Arrays are copied to a device bit for bit. 64-bit elements remain 64-bit, whatever jax's x64 flag
 is. The array on the device never shares memory with the caller's array.
@@ -23,7 +23,7 @@ from lowering.pjrt.failures import is_out_of_memory, transfer_error
 from lowering.pjrt.platforms import missing_platform
 
 DeviceLike: TypeAlias = "str | jax.Device | None"
-"""A jax.Device, "cpu", "gpu:1", or None for jax's default device."""
+"""A jax.Device, a name such as "cpu" or "gpu:1", or None for jax's default device."""
 
 
 def devices(platform: str | None = None, *, all_processes: bool = False) -> tuple[jax.Device, ...]:
@@ -31,8 +31,9 @@ def devices(platform: str | None = None, *, all_processes: bool = False) -> tupl
 
     Args:
         platform: "cpu", "gpu", "cuda", "tpu", ...; None for jax's default platform.
-        all_processes: whether to include the devices of other processes, when several compute
-            together (`jax.distributed.initialize`); the order is the same in all processes.
+        all_processes: whether to include the devices of other processes, if several processes
+            compute together (`jax.distributed.initialize`). The order of these devices is the same
+            in all processes.
 
     Raises:
         DeviceError: the platform is not available.
@@ -59,7 +60,7 @@ def _devices(op: str, platform: str | None, all_processes: bool = False) -> tupl
 
 
 def is_local(target: jax.Device) -> bool:
-    """Whether a device belongs to this process; devices of a topology belong to every process."""
+    """Whether a device belongs to this process; True for each device of a topology."""
     return bool(target.process_index == jax.process_index()) or topologies.is_absent(target)
 
 
@@ -69,7 +70,7 @@ def _unavailable(op: str, rule: str) -> DeviceError:
 
 def _foreign_device(op: str, target: jax.Device) -> DeviceError:
     here = jax.process_index()
-    rule = f"{target} belongs to process {target.process_index}, this is process {here}"
+    rule = f"{target} belongs to process {target.process_index}, but this is process {here}"
     return _unavailable(op, rule)
 
 
@@ -109,10 +110,14 @@ def device(which: DeviceLike = None) -> jax.Device:
 
 
 def device_argument(op: str, which: DeviceLike) -> jax.Device:
-    """Return the device that an argument of `op` names; see `device`.
+    """Return the device that `which` names, as `device` does.
+
+    Args:
+        op: the function that the user called, for messages.
+        which: see `device`.
 
     Raises:
-        DeviceError: as for `device`; the message begins with `op`.
+        DeviceError: the device does not exist, or belongs to another process or to a topology.
     """
     if which is None:
         configured: Any = jax.config
@@ -153,18 +158,18 @@ def devices_for(
 
     Args:
         first: the first device, used if `listed` is None.
-        listed: all devices, or None.
+        listed: all devices, in order; None for devices from `first` on.
         num_replicas, num_partitions: the arguments of `compile`.
         op: the function that the user called.
 
     Returns:
-        The devices. Devices of other processes are among them if they are listed, or if none is
-        listed and exactly the devices of all processes are needed.
+        The devices. They include devices of other processes in two cases: if `listed` does, or if
+        `listed` is None and the program needs exactly the devices of all processes.
 
     Raises:
-        DeviceError: there are not enough devices, too many are listed, they are of different
-            platforms, or none is of this process.
-        OperandError: a number is not an integer, or less than 1.
+        DeviceError: there are not enough devices; too many devices are listed; the listed devices
+            are of different platforms, or none of them is of this process.
+        OperandError: `num_replicas` or `num_partitions` is not an integer, or is less than 1.
     """
     for name, number in (("num_replicas", num_replicas), ("num_partitions", num_partitions)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
@@ -193,11 +198,11 @@ def devices_for(
             return all_devices
         after = f" from {_name(start)} on" if start is not local[0] else ""
         if len(all_devices) > len(local):
-            after += f" in this process, {len(all_devices)} in all"
+            after += f" in this process, {len(all_devices)} in all processes"
         fix = _more_devices(start, count)
         raise error(f"{need}, {start.platform} has {len(chosen)}{after}", fix)
     if first is not None:
-        raise error("device and devices must not both be passed", "pass one of them")
+        raise error("device and devices must not both be passed", "pass only one of both")
     if isinstance(listed, (str, jax.Device)) or not isinstance(listed, Sequence):
         raise error(f"devices must be a sequence of devices, got {brief(listed)}")
     # `device` would refuse devices of other processes.
@@ -218,39 +223,39 @@ def devices_for(
 
 
 def _more_devices(target: jax.Device, count: int) -> str:
-    """Return the fix for too few devices."""
+    """Return the fix for a program that needs `count` devices, more than there are."""
     if jax.process_count() > 1:
         return (
-            "request as many as all processes have, or list them: "
+            "request as many devices as all processes have, or list the devices to use: "
             "devices=lowering.devices(all_processes=True)[:n]"
         )
     if target.platform != "cpu":
-        return f"request fewer, or devices of another platform: {_available()}"
+        return f"request fewer devices, or devices of another platform: {_available()}"
     return (
-        f"split the host into {brief(count)} devices, before jax is first used: set "
+        f"split the host into {brief(count)} devices before jax is first used: set "
         f"XLA_FLAGS=--xla_force_host_platform_device_count={brief(count)} in the environment, or "
-        f'jax.config.update("jax_num_cpu_devices", {brief(count)})'
+        f'call jax.config.update("jax_num_cpu_devices", {brief(count)})'
     )
 
 
 @functools.cache
 def sharding_of(target: jax.Device) -> SingleDeviceSharding:
-    """Return the sharding of arrays on one device; one object per device, compared by `is`."""
+    """Return the sharding of arrays on one device; the same object for each call with a device."""
     return SingleDeviceSharding(target)
 
 
 class Target:
-    """The properties of arrays of one shape and one sharding, computed once.
+    """The shape and the device of arrays, and what is needed to copy NumPy arrays there.
 
-    `lowering.running.shards` has the subclass for several devices.
+    The subclass for several devices is in `lowering.running.shards`.
 
     Attributes:
-        shape: the array shape.
-        sharding: the sharding.
+        shape: the shape of the arrays.
+        sharding: the sharding of the arrays.
         device: the device; if there are several, the first one of this process.
-        aval: jax's description of shape and dtype.
-        dtype, dimensions: the dtype and shape of NumPy arrays.
-        default: the default memory layout.
+        aval: jax's ShapedArray of the shape and dtype.
+        dtype, dimensions: the dtype and the sizes of the NumPy arrays.
+        default: the default memory layout of the arrays on the device.
     """
 
     def __init__(self, shape: ArrayShape, sharding: Sharding) -> None:
@@ -271,7 +276,7 @@ class Target:
         return jax.core.ShapedArray(self.dimensions, self.dtype)
 
     def put(self, array: np.ndarray[Any, Any]) -> jax.Array:
-        """Copy a NumPy array of exactly this dtype and shape to the device.
+        """Copy a NumPy array of exactly the target's dtype and sizes to the device.
 
         Raises:
             ExecutionError: there is not enough memory.
@@ -289,5 +294,5 @@ class Target:
 
 
 def in_order(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return a C-contiguous array with the same elements."""
+    """Return `array` if it is C-contiguous, else a C-contiguous copy."""
     return array if array.flags.c_contiguous else np.array(array, order="C", copy=True)

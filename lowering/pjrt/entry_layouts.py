@@ -1,9 +1,9 @@
-"""The layouts of a program's arguments and results: requested, supported, and chosen by XLA.
+"""Check the layouts that a program requests for its arguments and results.
 
-`mhlo.layout_mode`, of an argument or a result of ``@main``, requests a layout. XLA does not verify
-the attribute: it aborts on some texts, silently ignores parts of others, and compiles programs for
-a CPU that take tiled arrays, which a CPU does not support. So the texts are parsed here before XLA
-reads them, and compared with the layouts that XLA reports afterwards.
+The attribute `mhlo.layout_mode` of an argument or a result of ``@main`` requests a layout. XLA does
+not verify the attribute: it aborts on some values, and silently ignores parts of others. It also
+compiles programs that take tiled arrays for a CPU, which has no tiled arrays. So this module parses
+the attributes before XLA compiles the module, and compares them with the compiled layouts.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ LAYOUT_MODE: Final = "mhlo.layout_mode"
 
 @dataclass(frozen=True, slots=True)
 class LayoutRequest:
-    """A layout that a module requests.
+    """A module's request for the layout of one argument or result.
 
     Attributes:
-        place: for messages: "parameter x[0]", "the result[1]".
-        position: the number of the argument or the result.
-        is_parameter: whether it is an argument.
-        shape: the array, with the layout; None where the compiler chooses one.
+        place: the argument or result, for messages: "parameter x[0]", "the result[1]".
+        position: the number of the argument or result, tuples flattened.
+        is_parameter: True for an argument, False for a result.
+        shape: the shape of the array, with the layout; None if the compiler chooses the layout.
     """
 
     place: str
@@ -61,11 +61,11 @@ class EntryLayouts:
 
     Attributes:
         name: the computation's name.
-        device: the device to run on; of several devices of one kind the first.
+        device: the device to run on; the first one if there are several, all of the same kind.
         parameters: the shapes of all arguments, tuples flattened.
-        requests: the requests, arguments before results, without requests for arrays without
-            elements.
-        code: the module's bytecode, for XLA.
+        requests: the requests for arguments, then those for results. Arrays without elements are
+            omitted.
+        code: the bytecode to compile: the module without requests for arrays without elements.
     """
 
     name: str
@@ -78,11 +78,11 @@ class EntryLayouts:
 def requested_layouts(
     module: ir.Operation, code: bytes, name: str, shape: ProgramShape, device: Any
 ) -> EntryLayouts | None:
-    """Return the layouts that a module requests; None if it requests none.
+    """Return the layouts that a module requests; None if it has no layout attribute.
 
     Args:
         module: a verified module.
-        code: its bytecode.
+        code: the module's bytecode.
         name: the computation's name.
         shape: the module's parameters and result.
         device: the device to run on.
@@ -124,10 +124,10 @@ def requested_layouts(
 
 
 def _without(module: ir.Operation, positions: Mapping[str, Sequence[int]]) -> bytes:
-    """Return the bytecode of a module without the requests for some arguments and results.
+    """Return the bytecode of a module without its layout requests at `positions`.
 
-    XLA divides by zero, which ends the process, when it changes the layout of an array without
-    elements.
+    When XLA changes the layout of an array without elements, it divides by zero, which ends the
+    process.
     """
     copy = module.clone().operation
     main = main_function(copy)
@@ -147,7 +147,12 @@ def _read(
     name: str,
     device: Any,
 ) -> ArrayShape:
-    """Return the array with the requested layout, if `device` supports it."""
+    """Return the shape of an array with the requested layout.
+
+    Raises:
+        CompileError: the layout is malformed, does not fit the array, or `device` does not support
+            it.
+    """
 
     def refuse(reason: str, fix: str) -> CompileError:
         rule = f"{place} of {name} can't be {leaf_text} on {device.platform}: {reason}"
@@ -166,22 +171,22 @@ def _read(
         reason = str(error).splitlines()[0]
         for prefix in (f"compile: {place}: ", "layout text: ", "layout: "):
             reason = reason.removeprefix(prefix)
-        raise refuse(reason, "write a layout in XLA's syntax: {1,0}, {0,1}") from None
+        raise refuse(reason, "write a layout in XLA's syntax, such as {1,0}") from None
     default = layout_from(
         array_layouts.layout_text(
             array_layouts.default_layout(device, plain.element_type.dtype, plain.dimensions)
         )
     )
     order = plain.with_layout(layout.minor_to_major)
-    leaf_text, fix = str(requested), f"request only an order, {order}, or no layout"
+    leaf_text, fix = str(requested), f"request only a dimension order, {order}, or no layout"
     if layout.tiles and not default.tiles:
-        raise refuse("arrays there have no tiles", fix)
+        raise refuse("arrays on this device have no tiles", fix)
     if any(COMBINE in tile.dimensions for tile in layout.tiles):
         raise refuse("XLA can't pass arrays in tiles that combine dimensions", fix)
     if layout.tail_padding_alignment_in_elements != default.tail_padding_alignment_in_elements:
-        raise refuse("arrays there have no padding at their end", fix)
+        raise refuse("arrays on this device have no padding at their end", fix)
     if layout.memory_space:
-        raise refuse("arrays are passed in the device's main memory, S(0)", fix)
+        raise refuse("arguments and results must be in the device's main memory, S(0)", fix)
     return requested
 
 
@@ -193,8 +198,8 @@ layout_from: Final = lru_cache(maxsize=1024)(parse_layout)
 def is_same(shape: ArrayShape, first: Layout, second: Layout) -> bool:
     """Whether two layouts of an array place its elements equally.
 
-    XLA omits the size of elements if it is the usual one. jaxlib 0.10 also omits it in the default
-    layouts of elements of less than a byte.
+    XLA omits the element size E(...) from a layout if it is the usual size of the element type.
+    jaxlib 0.10 also omits the element size in the default layouts of 2-bit and 4-bit types.
     """
     bits = shape.element_type.bits
     usual = {0, bits if bits in (2, 4) else 8 * shape.element_type.byte_width}
@@ -208,7 +213,8 @@ def parameter_layouts(layouts: EntryLayouts, loaded: Any) -> list[Any]:
     """Return the layouts in which a LoadedExecutable takes its arguments.
 
     Raises:
-        CompileError: XLA chose another layout than a requested one.
+        CompileError: XLA chose another layout than a requested one, or jaxlib does not report the
+            layout that XLA chose.
     """
     # None where jaxlib 0.10 does not report them: in programs with tokens.
     parameters = array_layouts.parameter_layouts(loaded)
@@ -254,7 +260,7 @@ def _layout_when_put(leaf: ArrayShape | TokenShape, layout: Layout | None, devic
 
 
 def put_in_layout(array: jax.Array, layout: Layout) -> jax.Array:
-    """Return a copy of a jax.Array on its device, with this dimension order and these tiles."""
+    """Return a copy of a jax.Array on its device, in the dimension order and tiles of `layout`."""
     major_to_minor = tuple(reversed(layout.minor_to_major))
     tiles = tuple(tile.dimensions for tile in layout.tiles)
     copy: jax.Array = array_layouts.put_in_layout(array, major_to_minor, tiles, array.sharding)
@@ -266,6 +272,6 @@ def _refused(layouts: EntryLayouts, request: LayoutRequest, reason: str) -> Comp
     return CompileError(
         f"compile: {request.place} of {layouts.name} can't be {target} on "
         f"{layouts.device.platform}: {reason}\n"
-        f"fix: request only an order of the dimensions, or no layout",
+        f"fix: request only a dimension order, or no layout",
         shapes={} if request.shape is None else {request.place: request.shape},
     )

@@ -1,4 +1,4 @@
-"""Arrays of the host: read array-like values as NumPy arrays, and describe values in messages."""
+"""Read array-like values as NumPy arrays, and describe values in messages."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from lowering.jaxlib_api import jax_arrays
 _JaxArray: Final = jax_arrays.array_type
 
 TRUNCATED_BY_JAX: Final = frozenset(map(np.dtype, ("f8", "i8", "u8", "c16")))
-"""jaxlib converts NumPy arrays of these types to 32 bits, where jax's x64 flag is off."""
+"""The dtypes f64, s64, u64 and c128: if jax's x64 flag is off, jaxlib converts NumPy arrays of
+these dtypes to f32, s32, u32 and c64."""
 
 
 def host_array(value: Any) -> np.ndarray[Any, Any] | None:
     """Return a NumPy array, a NumPy scalar or a dlpack object as a NumPy array.
 
-    The array may share the memory of `value`. Return None for other values, and for dlpack objects
-    that the host can't read.
+    The array may share the memory of `value`. Return None for any other value, for a masked array,
+    and for a dlpack object that the host can't read.
     """
     if isinstance(value, np.generic):
         return np.asarray(value)
@@ -54,14 +55,15 @@ def host_array(value: Any) -> np.ndarray[Any, Any] | None:
 
 
 def copy_numpy(values: Sequence[Any]) -> Sequence[Any] | None:
-    """Copy the NumPy arrays among values that jaxlib transfers when it executes a program.
+    """Copy the NumPy arrays among the arguments that jaxlib will transfer to the device.
 
-    Transfer by jaxlib is the fastest way. But jaxlib may read the memory of its arguments while the
-    program runs, when the caller may already write to the original arrays.
+    Transfer by jaxlib, as part of executing a program, is the fastest. But jaxlib may read NumPy
+    arrays while the program runs. The caller may write to the original arrays at that time.
 
     Returns:
-        The values with copied arrays; `values` itself if all are jax.Arrays; None if there is a
-        value of another type, an array that jaxlib would convert, or not enough memory.
+        The arguments with copied NumPy arrays; `values` itself if all are jax.Arrays. None if a
+        value has another type, if jaxlib would convert an array (see `TRUNCATED_BY_JAX`), or if
+        there is not enough memory.
     """
     arrays = []
     is_same = True
@@ -90,7 +92,7 @@ def check_readable(op: str, array: jax.Array) -> None:
         rule = "expected an array, got a jax.Array that has been deleted"
         raise error_of(ArgumentError, op, rule)
     if not array.is_fully_addressable:
-        rule = "expected an array of this process, got a jax.Array on devices of others"
+        rule = "expected an array of this process, got a jax.Array on devices of other processes"
         raise error_of(ArgumentError, op, rule)
 
 

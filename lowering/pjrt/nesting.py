@@ -1,4 +1,4 @@
-"""Nested values: arguments and results as Python tuples, flattened and packed by shape."""
+"""Flatten nested arguments, and pack results into tuples, by the shapes of a program."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ NamedLeaf = tuple[str, ArrayShape | TokenShape]
 
 
 def named_leaves(name: str, shape: Shape) -> list[NamedLeaf]:
-    """Return the leaves of a shape with their paths: "x[0]", "x[1]" for a tuple named "x"."""
+    """Return the path and the shape of each leaf: "x[0]" and "x[1]" for a tuple named "x"."""
     paths = (f"{name}{path}" for path in leaf_paths(shape))
     return list(zip(paths, leaves(shape), strict=True))
 
 
 def program_leaves(shape: ProgramShape) -> tuple[list[NamedLeaf], list[NamedLeaf]]:
-    """Return the leaves of the parameters and those of the result, named for messages."""
+    """Return the leaves of the parameters, and the leaves of the result.
+
+    The paths are for messages: "parameter x[0]", "the result[1]".
+    """
     parameters = [
         leaf
         for name, parameter in zip(shape.parameter_names, shape.parameters, strict=True)
@@ -34,8 +37,8 @@ class NestingError(Exception):
 
     Attributes:
         path: the position of the mismatch: "[0][1]".
-        shape: the tuple shape there.
-        got: the value there, described for messages.
+        shape: the tuple shape at this position.
+        got: the description of the value at this position, for messages.
     """
 
     def __init__(self, path: str, shape: TupleShape, value: Any) -> None:
@@ -47,10 +50,10 @@ class NestingError(Exception):
 
 
 def flatten_value(value: Any, shape: Shape) -> list[tuple[Any, ArrayShape | TokenShape, str]]:
-    """Flatten nested tuples and lists as `shape` is nested.
+    """Flatten a value of tuples and lists that is nested like `shape`.
 
     Returns:
-        The value, the shape and the path ("[0][1]") of each leaf.
+        For each leaf of `shape`: the value, the shape and the path ("[0][1]").
 
     Raises:
         NestingError: a tuple or list is missing, or has a different length.
@@ -74,7 +77,10 @@ _HIDE: Final = -2
 
 
 def result_packer(shape: Shape) -> Callable[[list[Any]], Any]:
-    """Return a function that packs flat results into tuples nested as `shape`, tokens as None."""
+    """Return a function that packs a flat list of results into tuples nested like `shape`.
+
+    The function returns None in place of each token.
+    """
     if isinstance(shape, ArrayShape):
         return itemgetter(0)
     if isinstance(shape, TupleShape) and all(isinstance(e, ArrayShape) for e in shape.elements):

@@ -1,4 +1,4 @@
-"""Copy arrays to devices, bit for bit, whatever jax's x64 flag."""
+"""Copy arrays to devices bit for bit, whatever jax's x64 flag is."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ from lowering.pjrt.failures import is_out_of_memory, transfer_error
 from lowering.pjrt.host_arrays import check_readable, host_array
 
 PlaceLike: TypeAlias = "DeviceLike | Sharding"
-"""A device, or a jax sharding over several."""
+"""A device, or a jax sharding over several devices."""
 
 
 def device_put(value: Any, to: PlaceLike = None) -> jax.Array:
-    """Copy an array to a device, or to several, bit for bit, in their default memory layout.
+    """Copy an array bit for bit to one device or several, in the default memory layout.
 
-    An array on a device is copied to others without passing through the memory of the host.
+    A jax.Array is copied from device to device, not through the memory of the host.
 
     Args:
         value: a NumPy array or scalar, a jax.Array, or an object with ``__dlpack__``.
-        to: the device; None for jax's default device. Or a jax sharding, such as a NamedSharding;
-            the sizes of sharded dimensions must be multiples of the numbers of parts.
+        to: the device; None for jax's default device. For several devices, a jax sharding, such as
+            a NamedSharding. The size of a sharded dimension must be a multiple of the number of
+            its shards.
 
     Returns:
         A jax.Array of the same dtype and shape. Later writes to `value` do not change it.
 
     Raises:
-        ArgumentError: not an array; its dtype has no XLA element type, or the sharding can't split
-            it.
+        ArgumentError: `value` is not an array; its dtype is not an XLA element type; the sharding
+            does not fit its sizes.
         DeviceError: the device does not exist.
         ExecutionError: the device has not enough memory.
 
@@ -61,7 +62,7 @@ def device_put(value: Any, to: PlaceLike = None) -> jax.Array:
         sharding = sharding_of(device_argument("device_put", to))
     if isinstance(value, jax.core.Tracer):
         rule = "expected an array, got a tracer of jax"
-        fix = "call it outside of jax.jit, jax.grad and other transformations"
+        fix = "call device_put outside of jax.jit, jax.grad and other transformations"
         raise _error(rule, fix)
     array: Any = value
     if not isinstance(value, jax.Array):
@@ -99,16 +100,20 @@ _error: Final = functools.partial(error_of, ArgumentError, "device_put")
 
 
 def _check_complete(sharding: Sharding) -> Sharding:
-    """Return a sharding; refuse it if it does not determine all devices and their parts."""
+    """Return `sharding`.
+
+    Raises:
+        ArgumentError: the sharding does not determine the devices, or their parts of an array.
+    """
     spec: Any = getattr(sharding, "spec", ())
     try:
         devices = sharding.device_set
     except ValueError:  # the mesh has no devices
         devices = set()
     if not devices or PartitionSpec.UNCONSTRAINED in spec:
-        reason = "leaves a dimension open" if devices else "is of a mesh without devices"
+        reason = "leaves a dimension unconstrained" if devices else "has a mesh without devices"
         rule = f"the sharding {reason}: {brief(sharding)}"
-        fix = "pass a NamedSharding of a jax.sharding.Mesh that names each dimension's axes"
+        fix = "pass NamedSharding(mesh, spec), where spec has mesh axes or None for each dimension"
         raise _error(rule, fix)
     return sharding
 
@@ -120,7 +125,7 @@ def _parts(sharding: Sharding, sizes: tuple[int, ...]) -> dict[jax.Device, Any]:
     default = first.default_memory().kind
     if kind is not None and kind != default:
         raise _error(
-            f"to must be in the devices' own memory ({default}), got memory of kind {brief(kind)}",
+            f"to must be in memory of kind {default!r}, got memory of kind {brief(kind)}",
             "use jax.device_put(lowering.device_put(value), sharding)",
         )
     try:
@@ -130,9 +135,9 @@ def _parts(sharding: Sharding, sizes: tuple[int, ...]) -> dict[jax.Device, Any]:
         report = str(error).strip()
         reason = report.partition("\n")[0][:300]
         if isinstance(error, IndexError):
-            reason = "it names more dimensions than the array has"
+            reason = "the sharding has more dimensions than the array"
         rule = f"an array of the sizes {sizes} can't be sharded by {brief(sharding)}: {reason}"
-        fix = "pad the array, or do not shard that dimension"
+        fix = "pad the array, or pass a sharding that fits its sizes"
         raise _error(rule, fix, detail=report) from None
     return parts
 

@@ -19,8 +19,8 @@ _PLUGINS: Final = {
     "rocm": ("rocm7-local", "GPUs of AMD", ("jax_rocm7_plugin",)),
     "tpu": ("tpu", "TPUs", ("libtpu",)),
 }
-"""For each platform the extra of this project, the kind of devices, and the packages that the extra
-installs; one of these packages is sufficient."""
+"""For each platform: the extra to install (`xlabuilder[cuda13]`), the kind of devices, and the
+packages with jax's plugin. One of these packages is sufficient."""
 
 
 def missing_platform(op: str, platform: str | None, known: str, report: str) -> DeviceError:
@@ -28,9 +28,9 @@ def missing_platform(op: str, platform: str | None, known: str, report: str) -> 
 
     Args:
         op: the function that the user called.
-        platform: the platform; None for jax's default.
-        known: the available devices, for messages; empty if there are none.
-        report: jax's report.
+        platform: the platform that the user passed; None for jax's default platform.
+        known: the names of the available devices, for the message; empty if there are none.
+        report: the text of jax's error.
     """
     error = functools.partial(error_of, DeviceError, op, detail=report)
     configured: Any = jax.config
@@ -38,10 +38,10 @@ def missing_platform(op: str, platform: str | None, known: str, report: str) -> 
     if platform is None or not known:
         # jax can't start at all.
         first = report.strip().partition("\n")[0].partition(" (set JAX_PLATFORMS=")[0]
-        first = first or "it finds no device on them"
+        first = first or "it finds no device"
         if not enabled:
-            return error(f"jax can't start: {first}", "see the error's `detail`")
-        reason = f"jax can't start on the platforms that are enabled, {enabled}: {first}"
+            return error(f"jax can't start: {first}", "read jax's error in `detail` of this error")
+        reason = f"jax can't start on the enabled platforms ({enabled}): {first}"
         return error(reason, f"{_install(enabled)}unset JAX_PLATFORMS in the environment")
     problem = f"there is no platform {brief(platform)} here"
     if platform not in _PLUGINS:
@@ -54,17 +54,21 @@ def missing_platform(op: str, platform: str | None, known: str, report: str) -> 
         problem += f": only {enabled} is enabled in jax"
         return error(problem, f"set {variable}={name},{enabled}, or use one of {known}")
     if any(map(importlib.util.find_spec, packages)):
-        driver = ", and the driver (nvidia-smi)" if "NVIDIA" in devices else ""
-        problem += f": the plugin for {devices} is installed, and finds none"
-        return error(problem, f"see the error's `detail`{driver}, or use one of {known}")
+        driver = ", check the driver with nvidia-smi" if "NVIDIA" in devices else ""
+        problem += f": the plugin for {devices} is installed, but finds no device"
+        return error(problem, f"read the error's `detail`{driver}, or use one of {known}")
     problem += f": the plugin for {devices} is not installed"
     return error(problem, f"{_install(platform)}use one of {known}")
 
 
 def _install(platforms: str) -> str:
-    """Return the beginning of a fix, which installs the plugin of the first known platform.
+    """Return the start of a fix: the command that installs the plugin of a platform.
 
-    The result is empty if no platform in the comma-separated list is known.
+    Args:
+        platforms: names of platforms, separated by commas; the first one in `_PLUGINS` is used.
+
+    Returns:
+        Text that ends in ", or "; empty if no platform is in `_PLUGINS`.
     """
     for platform in platforms.split(","):
         if platform in _PLUGINS:

@@ -1,7 +1,7 @@
 """Read the tables of MLIR bytecode without MLIR.
 
-Bytecode consists of sections. Two of them are the tables that operations refer to by number: one
-contains the attributes and the types, and the next contains their sizes, in groups of one dialect.
+Bytecode consists of sections. Operations refer by number to the section of attributes and types.
+The next section contains the sizes of these attributes and types, in groups of one dialect.
 
 MLIR Bytecode Format: File; Sections; Attribute/Type Sections.
 """
@@ -17,18 +17,18 @@ STRINGS: Final = 0
 DIALECTS: Final = 1
 _ENTRIES: Final = 2
 _OFFSETS: Final = 3
-"""Kinds of sections: strings, dialects, attributes and types, and the sizes of these."""
+"""Kinds of sections: strings; dialects; attributes and types; sizes of attributes and types."""
 
 NAMES_HAVE_FLAGS: Final = 5
-"""The first version of the format that counts operation names and has a flag for each: whether
-the operation is registered."""
+"""The first bytecode version whose dialect section has the number of operation names, and a flag
+with each name: whether the operation is registered."""
 
 _MAX_PRODUCER: Final = 1 << 12
-"""The maximum length of the producer's name; real producers have shorter ones."""
+"""The maximum length of the producer's name in bytes. The names of real producers are shorter."""
 
 
 class Section(NamedTuple):
-    """The position and size of a section's content."""
+    """The kind of a section, and the position and size of its content."""
 
     kind: int
     is_aligned: bool
@@ -37,11 +37,11 @@ class Section(NamedTuple):
 
 
 def sections_of(part: Callable[[int, int], bytes], length: int) -> list[Section] | None:
-    """Return the sections of bytecode, or None if they do not fill it exactly.
+    """Return the sections of bytecode, or None if the sections do not fill the bytecode exactly.
 
     Args:
-        part: returns the bytes at a position, given the position and the size.
-        length: the total size.
+        part: a function that returns bytes of the bytecode, given their position and number.
+        length: the size of the bytecode.
 
     MLIR Bytecode Format: File; Alignment.
     """
@@ -73,10 +73,10 @@ def sections_of(part: Callable[[int, int], bytes], length: int) -> list[Section]
 
 
 def module_strings(code: bytes) -> bytes:
-    """Return the string section of trusted bytecode: zero-terminated names of operations and
-    attributes, among others.
+    """Return the string section of trusted bytecode, or `code` if it has none.
 
-    Searching it instead of the entire bytecode avoids searching the constants.
+    The section contains zero-terminated strings, such as names of operations and attributes. To
+    search this section is faster than to search the bytecode, which also contains constants.
     """
     for section in sections_of(lambda at, size: code[at : at + size], len(code)) or ():
         if section.kind == STRINGS:
@@ -105,8 +105,8 @@ def number_at(data: bytes, at: int, end: int) -> tuple[int, int]:
 def sizes_add_up(data: bytes) -> bool:
     """Return whether bytecode has a size for each attribute and type, and the sizes fit.
 
-    MLIR does not check this. With wrong sizes it would write beyond its tables, and then refuse the
-    file, crash or loop.
+    MLIR does not check the sizes. With wrong sizes, MLIR would write beyond its tables, and then
+    refuse the file, crash or loop.
 
     MLIR Bytecode Format: Attribute/Type Sections.
     """
@@ -135,11 +135,13 @@ def sizes_add_up(data: bytes) -> bool:
 
 
 def strings_of(data: bytes, at: int, end: int) -> list[bytes]:
-    """Return the strings of a module. Their sizes come first, in reverse order.
+    """Return the strings of a module, from the string section of its bytecode.
+
+    The section contains the sizes of the strings in reverse order, then the strings.
 
     Args:
-        data: bytecode.
-        at, end: the position of the section.
+        data: the bytecode.
+        at, end: where the content of the section begins and ends.
 
     Raises:
         IndexError: the section is too short.
@@ -159,11 +161,13 @@ def strings_of(data: bytes, at: int, end: int) -> list[bytes]:
 
 
 def operations_of(data: bytes, at: int, end: int, strings: Sequence[bytes]) -> list[str]:
-    """Return the full names of the operations, which are in groups of one dialect.
+    """Return the full names of the operations in a module, from the dialect section.
+
+    The section contains the names in groups of one dialect.
 
     Args:
         data: bytecode of version `NAMES_HAVE_FLAGS` or later.
-        at, end: the position of the section.
+        at, end: where the content of the section begins and ends.
         strings: the result of `strings_of`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Read the elements of constants from bytecode, which stores them as they are in memory."""
+"""Read the elements of constants from MLIR bytecode, without parsing MLIR text."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Elements = np.ndarray[Any, Any]
 
 
 def repeated(element: Elements, shape: ArrayShape) -> Elements:
-    """Return an array that repeats one element, without copying it."""
+    """Return a read-only array of `shape` that repeats one element, without copies of it."""
     element = element.reshape(())
     element.flags.writeable = False
     return np.broadcast_to(element, shape.dimensions) if shape.rank else element
 
 
 def elements_in_bytecode(operation: ir.Operation, shape: ArrayShape) -> Elements | None:
-    """Return a constant's elements from its bytecode, in which they are a separate piece.
+    """Return the elements of a constant operation, found in the operation's bytecode.
 
-    Return None if the bytecode does not contain them, or if other bytes may be the elements too.
+    Return None if the elements are not found, or if several parts of the bytecode may be them.
     """
     dtype = shape.element_type.dtype
     count = shape.element_count
@@ -51,11 +51,16 @@ def elements_in_bytecode(operation: ir.Operation, shape: ArrayShape) -> Elements
 
 
 def _elements_among(pieces: Sequence[bytes], sizes: Sequence[int]) -> Iterator[bytes]:
-    """Yield the pieces of bytecode that are elements, of one of these sizes in bytes.
+    """Yield the pieces of bytecode that are the elements of an attribute.
 
-    Dense elements follow their code, the number of their type, and the size. A resource follows its
-    alignment, the size, and padding; these follow the header of the resource section, which has
+    The piece before dense elements ends with the attribute code, the number of the type, and the
+    size of the elements. The piece before a resource consists of the alignment, the size, and
+    padding. The piece before that begins with the header of the resource section, which contains
     only this resource.
+
+    Args:
+        pieces: the bytecode, in the pieces in which MLIR writes it.
+        sizes: the possible sizes of the elements in bytes.
 
     MLIR Bytecode Format: Attribute/Type Sections; Resource Section.
     """

@@ -1,8 +1,9 @@
 """Find the module inside the output of `jax.export.Exported.serialize`, and its platforms.
 
-The output is a FlatBuffers table with the module's portable artifact in one field, and the names of
-platforms in another. The other fields (trees of arguments, shardings, derivatives) belong to jax.
-jax reads the table with a package that may not be installed; finding a field takes four steps.
+The output is a FlatBuffers table. One field is the module's portable artifact, and another field is
+the names of the platforms. Only jax uses the remaining fields (trees of arguments, shardings,
+derivatives). jax reads the table with the package flatbuffers, which may not be installed. This
+module does not need it.
 
 FlatBuffers Internals: Tables; Vectors; Strings.
 """
@@ -16,9 +17,9 @@ from lowering.jaxlib_api.mlir import BYTECODE_MAGIC
 
 _PLATFORMS: Final = 22
 _MODULE: Final = 30
-"""The positions of the entries of the 10th and the 14th field in the table of offsets.
+"""The positions of two fields (the 10th and the 14th) in the FlatBuffers table of field offsets.
 
-FlatBuffers tables never change the position of a field."""
+These positions are the same in all versions of jax: a FlatBuffers schema never moves a field."""
 
 _MAX_PLATFORMS: Final = 16
 
@@ -27,8 +28,8 @@ class _Table:
     """The root table of FlatBuffers data.
 
     Args:
-        part: returns the bytes at a position, given the position and the size.
-        total: the number of bytes.
+        part: a function that returns bytes of the data, given their position and number.
+        total: the size of the data in bytes.
     """
 
     def __init__(self, part: Callable[[int, int], bytes], total: int) -> None:
@@ -45,6 +46,9 @@ class _Table:
     def vector(self, entry: int) -> tuple[int, int] | None:
         """Return the position and the length of a field's vector; None if the field is absent.
 
+        Args:
+            entry: the position of the field in the table of offsets.
+
         Raises:
             IndexError: the vector is outside the data.
         """
@@ -54,13 +58,13 @@ class _Table:
         return self.sized(self._table + offset) if offset else None
 
     def sized(self, at: int) -> tuple[int, int]:
-        """Return the position and the length of the vector or string whose offset is at `at`."""
+        """Return the position and the length of a vector or string, whose offset is at `at`."""
         place = at + self._number(at, 4)
         return place + 4, self._number(place, 4)
 
 
 def embedded_artifact(data: bytes) -> bytes | None:
-    """Return the portable artifact in a serialized Exported, or None for other bytes."""
+    """Return the portable artifact in a serialized Exported; None if `data` is not an Exported."""
     place = place_of_module(lambda at, size: data[at : at + size], len(data))
     return None if place is None else data[place[0] : place[0] + place[1]]
 
@@ -68,9 +72,11 @@ def embedded_artifact(data: bytes) -> bytes | None:
 def place_of_module(part: Callable[[int, int], bytes], total: int) -> tuple[int, int] | None:
     """Return the position and size of the portable artifact in a serialized Exported.
 
+    Return None if the data is not a serialized Exported.
+
     Args:
-        part: returns the bytes at a position, given the position and the size.
-        total: the number of bytes.
+        part: a function that returns bytes of the data, given their position and number.
+        total: the size of the data in bytes.
     """
     if part(0, len(BYTECODE_MAGIC)) == BYTECODE_MAGIC:
         return None
@@ -87,7 +93,7 @@ def place_of_module(part: Callable[[int, int], bytes], total: int) -> tuple[int,
 
 
 def platforms_of(data: bytes) -> tuple[str, ...]:
-    """Return jax's names of the platforms of a serialized Exported; empty if it is damaged."""
+    """Return the platforms of a serialized Exported, as jax names them; empty if it is damaged."""
     try:
         table = _Table(lambda at, size: data[at : at + size], len(data))
         begin, count = table.vector(_PLATFORMS) or (0, 0)

@@ -1,4 +1,4 @@
-"""Refuse a large file that is not a module, by its first bytes and without parsing it."""
+"""Refuse large files that are not modules by their first bytes, without parsing the files."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from lowering.reading.exported import place_of_module
 from lowering.reading.module_reader import check_sections, file_error, text_of
 
 LARGE: Final = 1 << 20
-"""Smaller files are parsed, since MLIR's errors are more precise."""
+"""The size in bytes of a large file. Smaller files are parsed, since MLIR's errors are precise."""
 
 BEGINNING: Final = 1 << 16
-"""The number of bytes of a large file that are checked."""
+"""The number of bytes at the start of a large file that are checked."""
 
 # A module, an operation, an alias, a dictionary of resources; or HLO, which `from_hlo` reads.
 _FIRST_WORD: Final = re.compile(
@@ -26,7 +26,7 @@ def reject_by_prefix(file: BinaryIO, size: int, path: str) -> None:
     """Refuse a large file whose beginning is not StableHLO.
 
     Args:
-        file: the open file; its position is 0 afterwards.
+        file: the open file. On return, its position is 0.
         size: the size of the file in bytes.
         path: the path of the file.
 
@@ -65,7 +65,7 @@ def reject_by_prefix(file: BinaryIO, size: int, path: str) -> None:
 
 
 def complete_characters(beginning: bytes) -> bytes:
-    """Remove an incomplete character from the end of UTF-8 text."""
+    """Return the start of a UTF-8 text without an incomplete character at its end."""
     complete = beginning.decode("utf-8", "ignore").encode()
     is_cut = len(complete) > len(beginning) - 4 and beginning.startswith(complete)
     return complete if is_cut else beginning

@@ -27,13 +27,13 @@ def warn_of_writers(status: os.stat_result, name: str) -> None:
 
     Args:
         status: the status of the file or folder.
-        name: its path, for the message.
+        name: the path of the file or folder, for the message.
     """
     if os.name != "posix":
         return
     user, mode = os.geteuid(), status.st_mode
     if status.st_uid not in (0, user):
-        reason, fix = f"it belongs to user {status.st_uid}", "use one of your own"
+        reason, fix = f"it belongs to user {status.st_uid}", "use a path of your own"
     elif mode & stat.S_IWOTH:
         reason, fix = "every user can write to it", f"chmod go-w {name}"
     elif mode & stat.S_IWGRP:

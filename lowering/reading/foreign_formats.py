@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 EXECUTABLE_MAGIC: Final = b"\x89XLAEXE\n"
-"""The first bytes of the files of `lowering.load_executable`."""
+"""The first bytes of the files that `lowering.load_executable` reads."""
 
 _BEGINNINGS: Final = (
     (EXECUTABLE_MAGIC, "a compiled executable", "use lowering.load_executable"),
@@ -27,7 +27,9 @@ _BEGINNINGS: Final = (
 
 
 def other_kind(data: bytes) -> tuple[str, str | None] | None:
-    """Return the probable format of a file with this beginning, and a fix if one is known.
+    """Return the probable format of a file that begins with `data`, and a fix or None.
+
+    Return None if the format is not known.
 
     Example:
         >>> from lowering.reading.foreign_formats import other_kind
@@ -43,7 +45,7 @@ def other_kind(data: bytes) -> tuple[str, str | None] | None:
         return "a TensorFlow Lite model", None
     # ONNX and TensorFlow both start with a number in field 1 and a string in field 2.
     if data[:1] == b"\x08" and data[2:3] == b"\x12":
-        kind = "a protocol buffer, as of ONNX or TensorFlow"
+        kind = "a protocol buffer, such as a model of ONNX or TensorFlow"
         return kind, "export StableHLO with the program that wrote it"
     if data[:1] == b"\n" and any(byte < 9 or 13 < byte < 32 for byte in data[:4096]):
         return "a protocol buffer", "use lowering.from_hlo if it is an HLO protocol buffer"

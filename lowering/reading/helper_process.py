@@ -16,10 +16,10 @@ from pathlib import Path
 from lowering.jaxlib_api.mlir import UnreadableModuleError
 
 HELPER_SECONDS = 20.0
-"""The time limit of a helper, plus a second for each megabyte."""
+"""The time limit of a helper process in seconds; a second for each megabyte of input is added."""
 
 HELPER_BYTES = 4 << 30
-"""The memory limit of a helper (on Linux), plus 40 times the size of the input."""
+"""The memory limit of a helper process on Linux, in bytes; 40 times the input's size is added."""
 
 # Importing lowering.jaxlib_api does not import jax.
 HELPER = """
@@ -52,9 +52,9 @@ def in_helper(task: Callable[[bytes], bytes], source: bytes, *, crash_reason: st
     """Return the result of a function of `lowering.jaxlib_api`, called in a helper process.
 
     Args:
-        task: a top-level function, which may raise UnreadableModuleError.
+        task: a top-level function of a module, which may raise UnreadableModuleError.
         source: the argument of `task`.
-        crash_reason: the reason in the error if the process crashes.
+        crash_reason: the message of the HelperError if the process crashes.
 
     Raises:
         HelperError: the function refuses the input, or the process crashes or times out.
@@ -77,7 +77,7 @@ def in_helper(task: Callable[[bytes], bytes], source: bytes, *, crash_reason: st
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise HelperError(f"reading it takes more than {seconds:.0f} seconds") from None
+        raise HelperError(f"reading the file takes more than {seconds:.0f} seconds") from None
     head, _, result = finished.stdout.partition(b"\n")
     try:
         refused = json.loads(head)["refused"]

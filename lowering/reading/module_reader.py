@@ -1,9 +1,9 @@
 """Read modules from untrusted bytes without crashing.
 
-MLIR's bytecode reader trusts its input: truncated files are refused, but some files with a single
-changed bit crash the process or loop. Modules written by this library therefore have a checksum,
-and bytecode without one is parsed in a helper process first. Text does not need this, except for
-the risks that `text_limits` finds.
+MLIR's bytecode reader refuses truncated files, but some files with a single changed bit crash it or
+make it loop. Modules written by this library therefore have a checksum. Bytecode without a checksum
+is parsed in a helper process first. Text is parsed in this process, except where `text_limits`
+finds a risk.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from lowering.reading.operation_names import operation_names, prefixes_before_do
 from lowering.reading.text_limits import TextProblem, crash_risk, exceeded_limit
 
 CHECKSUM_ATTRIBUTE: Final = "xlabuilder.checksum"
-"""The attribute of a portable artifact with the checksum of the bytes around it."""
+"""The module attribute that contains the checksum of a portable artifact's other bytes."""
 
 _EMPTY_SEAL: Final = b"xlabuilder-crc32-00000000"
 _SEAL: Final = re.compile(rb"xlabuilder-crc32-(.{8})", re.DOTALL)
@@ -52,8 +52,8 @@ _UNKNOWN: Final = r"custom op '[^']*' is unknown|unregistered dialect|Dialect .*
 def sealed_bytecode(module: ir.Module) -> list[bytes]:
     """Return MLIR bytecode of a module with an embedded checksum, in pieces.
 
-    Large constants are a piece each and are not copied. The checksum follows the name of the
-    producer, which readers skip; an attribute would require a copy of the module.
+    Each large constant is a piece, and is not copied. The checksum follows the producer's name at
+    the start of the bytecode, which MLIR skips. An attribute would require a copy of the module.
     """
     pieces = _join_small(mlir.bytecode_pieces(module))
     sections = sections_of(lambda at, size: _part(pieces, at, size), sum(map(len, pieces)))
@@ -75,7 +75,7 @@ def sealed_bytecode(module: ir.Module) -> list[bytes]:
 
 
 def _part(pieces: Sequence[bytes], at: int, size: int) -> bytes:
-    """Return `size` bytes of the joined pieces at a position."""
+    """Return the `size` bytes at the position `at` of the joined pieces."""
     part = b""
     for piece in pieces:
         if at < len(piece):
@@ -89,7 +89,10 @@ def _part(pieces: Sequence[bytes], at: int, size: int) -> bytes:
 def sealed_artifact(module: ir.Module, version: str, prepare: Callable[[ir.Module], None]) -> bytes:
     """Return the portable artifact of a module with an embedded checksum.
 
-    `prepare` changes the copy of the module that is written; see `artifacts.serialize_artifact`.
+    Args:
+        module: the module, which is not changed.
+        version: the StableHLO version to write.
+        prepare: changes the copy of the module that is written.
 
     Raises:
         ValueError: the StableHLO version cannot express the module.
@@ -109,7 +112,7 @@ _LARGE_PIECE: Final = 1 << 16
 
 
 def _join_small(pieces: Sequence[bytes]) -> list[bytes]:
-    """Join adjacent small pieces."""
+    """Return the pieces with each run of small pieces joined into one piece."""
     result: list[bytes] = []
     for is_small, group in itertools.groupby(pieces, lambda piece: len(piece) < _LARGE_PIECE):
         adjacent = list(group)
@@ -118,7 +121,7 @@ def _join_small(pieces: Sequence[bytes]) -> list[bytes]:
 
 
 def _has_seal_across_pieces(pieces: Sequence[bytes]) -> bool:
-    """Return whether the end of a piece and the start of the next form a checksum's pattern."""
+    """Return whether bytes that match the pattern of a checksum extend over two pieces."""
     width = len(_EMPTY_SEAL) - 1  # too short to contain the pattern
     return any(
         _SEAL.search(left[-width:] + right[:width]) for left, right in itertools.pairwise(pieces)
@@ -126,7 +129,7 @@ def _has_seal_across_pieces(pieces: Sequence[bytes]) -> bool:
 
 
 def _only_seal(data: bytes | memoryview) -> tuple[int, int] | None:
-    """Return the span of the one checksum in `data`; None if there is none or several."""
+    """Return the start and end of the checksum in `data`; None unless there is exactly one."""
     spans = [m.span() for m in itertools.islice(_SEAL.finditer(data), 2)]
     return spans[0] if len(spans) == 1 else None
 
@@ -145,7 +148,7 @@ def _checksum_matches(data: bytes) -> bool | None:
 
 
 def display_name(path: str | None) -> str:
-    """Return the name of a module's file in messages, on one line."""
+    """Return the name of a module's file for messages, on one line; "the module" for None."""
     if path is None:
         return "the module"
     return path if path.isprintable() else repr(path)
@@ -157,7 +160,14 @@ def file_error(
     position: tuple[int | None, int | None] = (None, None),
     detail: str = "",
 ) -> ModuleFileError:
-    """Return an error about a module's file, at a line and column if these are known."""
+    """Return an error about a module's file.
+
+    Args:
+        path: the path of the file; None if the module is not from a file.
+        message: the problem and the fix.
+        position: the line and column of the problem; None if unknown.
+        detail: the text of MLIR's error.
+    """
     name = display_name(path)
     line, column = position
     place = "" if line is None else f"line {line}, column {column}: "
@@ -169,11 +179,11 @@ def file_error(
 def read(data: bytes, path: str | None = None) -> ir.Module:
     """Read and verify a module in MLIR text, MLIR bytecode or a portable artifact.
 
-    The module has a context of its own.
+    The module is created in a new MLIR context.
 
     Args:
         data: the content of a file.
-        path: the file, for messages.
+        path: the path of the file, for messages.
 
     Raises:
         ModuleFileError: the bytes are not a StableHLO module.
@@ -287,7 +297,7 @@ def _text(data: bytes, path: str | None) -> str:
 
 
 def artifact_version(data: bytes) -> str | None:
-    """Return the StableHLO version that a portable artifact is written for; None for other data."""
+    """Return the StableHLO version of a portable artifact, "1.2.0"; None for other data."""
     match = re.match(rb"ML\xefR.StableHLO_v(\d+\.\d+\.\d+)\0", data, re.DOTALL)
     return None if match is None else match[1].decode()
 
@@ -295,7 +305,7 @@ def artifact_version(data: bytes) -> str | None:
 def _refused(
     path: str | None, source: str | bytes, error: UnreadableModuleError
 ) -> ModuleFileError:
-    """Return the error for a module that MLIR refuses."""
+    """Return the error for a module that MLIR does not read or verify."""
     # MLIR appends advice about its own tools.
     reason = error.reason.partition(". If this is intended")[0][:300]
     quantized = _QUANTIZED.search(error.detail)
@@ -304,21 +314,21 @@ def _refused(
         rule = (
             f"quantized types are not supported, because XLA has none: "
             f"{quantized[1] or quantized[2]}\n"
-            f"fix: save the program with dequantized values, or in integers"
+            f"fix: save the program with dequantized (floating-point) values, or with integers"
         )
     if isinstance(source, bytes):
         version, newest = artifact_version(source), versions.current_version()
         if version and [*map(int, version.split("."))] > [*map(int, newest.split("."))]:
             message = (
                 f"is written for StableHLO {version}; the installed jaxlib reads up to {newest}\n"
-                f"fix: install a newer jaxlib, or save it with version={newest!r}"
+                f"fix: install a newer jaxlib, or save the module with version={newest!r}"
             )
         elif rule:  # MLIR reads the types of bytecode before the operations
             message = rule
         else:
             message = (
                 f"is not readable StableHLO: {reason}\n"
-                f"fix: save it again; it is truncated, damaged or from another program"
+                f"fix: save the module again; it is truncated, damaged or from another program"
             )
         # Positions in bytecode mean nothing to the user.
         return file_error(path, message, detail=error.detail)
@@ -335,13 +345,13 @@ def _refused(
 
 
 _CALL_WORDS: Final = ("call", "composite")
-"""The name of each operation that refers to functions contains one of these."""
+"""The name of each operation that refers to functions contains one of these words."""
 
 
 def _needs_no_check(source: str | bytes, context: ir.Context) -> bool:
-    """Return whether the operation names show that `_check_operations` would find nothing.
+    """Return whether the operation names show that `_check_operations` would not raise an error.
 
-    This is faster than walking the operations.
+    To check the names in `source` is faster than to walk the operations.
     """
     if isinstance(source, bytes):
         names = operation_names(source)
@@ -355,7 +365,7 @@ def _needs_no_check(source: str | bytes, context: ir.Context) -> bool:
 
 
 def _is_dialect(name: str, context: ir.Context) -> bool:
-    """Return whether MLIR has a dialect of this name; it refuses operations of unknown dialects."""
+    """Return whether MLIR has a dialect `name`. MLIR refuses operations of other dialects."""
     try:
         context.get_dialect_descriptor(name)
     except ValueError:
@@ -369,7 +379,12 @@ def _is_accepted(operation: str) -> bool:
 
 
 def _check_operations(module: ir.Module, path: str | None) -> None:
-    """Refuse operations of other dialects, and recursive functions."""
+    """Check the dialects of a module's operations, and that no function is recursive.
+
+    Raises:
+        ModuleFileError: an operation is of a dialect that is not supported, or functions call each
+            other in a cycle.
+    """
     is_accepted = cache(_is_accepted)
     checked = operations_where(module, lambda operation: not is_accepted(operation.name))
     refused = [operation for operation in checked if operation.name not in REFERRING]
@@ -389,17 +404,21 @@ def _check_operations(module: ir.Module, path: str | None) -> None:
         message = (
             f"functions are recursive, which XLA does not support: "
             f"{' -> '.join(f'@{function}' for function in cycle)}\n"
-            f"fix: use stablehlo.while for the repetition"
+            f"fix: use stablehlo.while instead of recursion"
         )
         raise file_error(path, message, _position(called[cycle[-2]][cycle[0]]))
 
 
 _OTHER_TYPES: Final = "f6E"
-"""The beginning of the names of element types that StableHLO has and XLA does not."""
+"""The start of the names of the element types that StableHLO supports and XLA does not."""
 
 
 def _check_types(module: ir.Module, path: str | None) -> None:
-    """Refuse operations with results of element types that XLA does not have."""
+    """Check that XLA supports the element types of all results.
+
+    Raises:
+        ModuleFileError: XLA does not support an element type.
+    """
     is_other = cache(is_of_other_elements)
     refused = operations_where(
         module, lambda operation: any(is_other(result.type) for result in operation.results)
@@ -409,8 +428,8 @@ def _check_types(module: ir.Module, path: str | None) -> None:
         position = _position(refused[0])
         place = recorded_at(refused[0].location).rstrip(",") if position[0] is None else ""
         message = (
-            f"{refused[0].name}{place}: the element type "
-            f"{ir.RankedTensorType(found).element_type} is not one of XLA's, got {found}\n"
+            f"{refused[0].name}{place}: XLA does not support the element type "
+            f"{ir.RankedTensorType(found).element_type}, got {found}\n"
             f"fix: save the program with another element type, such as f8E5M2"
         )
         raise file_error(path, message, position)
@@ -419,7 +438,10 @@ def _check_types(module: ir.Module, path: str | None) -> None:
 def _cycle(called: Mapping[str, Iterable[str]]) -> list[str]:
     """Return a call cycle, from a function to itself; empty if there is none.
 
-    XLA's translation follows calls recursively and would overflow the stack.
+    XLA's translation to HLO follows calls recursively, and a call cycle would overflow the stack.
+
+    Args:
+        called: for each function, the functions that it calls.
     """
     sorter: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(called, ()))
     for caller, callees in called.items():
@@ -434,13 +456,18 @@ def _cycle(called: Mapping[str, Iterable[str]]) -> list[str]:
 
 
 def _position(operation: ir.Operation) -> tuple[int | None, int | None]:
-    """Return the line and column of an operation in the parsed text."""
+    """Return the line and column of an operation in the parsed text; None for bytecode."""
     match = re.match(r'^loc\("-":(\d+):(\d+)\)$', str(operation.location))
     return (None, None) if match is None else (int(match[1]), int(match[2]))
 
 
 def _read_in_helper(source: str | bytes, path: str | None, problem: TextProblem | None) -> None:
-    """Check that a helper process can read the module; `problem` is a risk found in its text.
+    """Check that a helper process can read the module.
+
+    Args:
+        source: text or bytecode.
+        path: the path of the file, for messages.
+        problem: the risk that `crash_risk` found in the text; None for bytecode.
 
     Raises:
         ModuleFileError: the helper process can't read the module.

@@ -17,10 +17,11 @@ from lowering.reading.bytecode_tables import (
 )
 
 _PREFIX_LENGTH: Final = 12
-"""Longer than the names of all dialects of StableHLO modules."""
+"""A number of characters, greater than the length of each dialect name in StableHLO modules."""
 
 _MAX_PREFIXES: Final = 4096
-"""Numbers have dots too; in text with more dots than this, the check would not be faster."""
+"""The maximum number of different words before dots (numbers have dots too). With more words, the
+search for operation names would not be faster than MLIR."""
 
 _LAST_WORD: Final = r"(?a:\w*$)"
 
@@ -28,8 +29,7 @@ _LAST_WORD: Final = r"(?a:\w*$)"
 def operation_names(data: bytes) -> set[str] | None:
     """Return a superset of the full names of the operations in bytecode.
 
-    Return None if the names can't be determined: in older versions of the format and in damaged
-    bytecode.
+    Return None if the bytecode is damaged, or of a version before `NAMES_HAVE_FLAGS`.
     """
     sections = sections_of(lambda at, size: data[at : at + size], len(data))
     places = {kind: (begin, begin + size) for kind, _, begin, size in sections or ()}
@@ -44,12 +44,14 @@ def operation_names(data: bytes) -> set[str] | None:
 
 
 def prefixes_before_dots(text: str) -> set[str] | None:
-    """Return the ends of the words before the dots of MLIR text.
+    """Return the words before the dots of MLIR text; they include the dialects of all operations.
 
-    An operation name has its dialect before a dot, with or without quotes. Names without dialect
-    occur inside operations of the same dialect, and for `func` and `builtin` inside functions.
+    A full operation name has its dialect before a dot, with or without quotes. Operation names
+    without a dialect occur only inside operations of the same dialect, or, for operations of `func`
+    and `builtin`, inside functions.
 
-    Return None if this is not sufficient: strings have escapes, words are long, or there are many.
+    Return None if the text has escapes in strings, a word of `_PREFIX_LENGTH` characters or more,
+    or more than `_MAX_PREFIXES` words before dots.
     """
     if "\\" in text:
         return None

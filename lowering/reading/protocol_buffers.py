@@ -1,4 +1,4 @@
-"""Messages of protocol buffers, read and written without their schemas."""
+"""Read and change protocol buffers without their schemas."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 _VARINT: Final = 0
 _LENGTH_DELIMITED: Final = 2
 _FIXED_SIZES: Final = {1: 8, 5: 4}
-"""The wire types of fixed size in protocol buffers, with their sizes in bytes."""
+"""The size in bytes of a field's value, by wire type, for the wire types of fixed size."""
 
 
 def fields_of(data: bytes | memoryview) -> dict[int, list[memoryview]]:
-    """Return the values of a message, by field number.
+    """Return the encoded values of a protocol buffer's fields, by field number.
 
     Raises:
         IndexError: the bytes are not a protocol buffer.
@@ -24,7 +24,7 @@ def fields_of(data: bytes | memoryview) -> dict[int, list[memoryview]]:
 
 
 def _entries(data: memoryview) -> list[tuple[int, memoryview, memoryview]]:
-    """Return the number, the encoding and the value of each field of a message, in order."""
+    """Return the number, the encoding and the encoded value of each field, in order."""
     entries = []
     position = 0
     while position < len(data):
@@ -47,7 +47,7 @@ def _entries(data: memoryview) -> list[tuple[int, memoryview, memoryview]]:
 
 
 def varint(data: memoryview, position: int) -> tuple[int, int]:
-    """Return a number of variable width, and its end."""
+    """Return the variable-width number at a position, and the position after the number."""
     value = shift = 0
     while True:
         byte = data[position]
@@ -59,7 +59,7 @@ def varint(data: memoryview, position: int) -> tuple[int, int]:
 
 
 def numbers_in(values: Iterable[memoryview]) -> list[int]:
-    """Return the numbers of a repeated field, packed or not."""
+    """Return the numbers of a repeated field from its encoded values, packed or not."""
     numbers = []
     for packed in values:
         position = 0
@@ -70,7 +70,7 @@ def numbers_in(values: Iterable[memoryview]) -> list[int]:
 
 
 def encoded_number(value: int) -> bytes:
-    """Return a number of variable width as bytes.
+    """Return the variable-width encoding of a number.
 
     Example:
         >>> encoded_number(300)
@@ -84,7 +84,7 @@ def encoded_number(value: int) -> bytes:
 
 
 def encoded_field(number: int, content: bytes) -> bytes:
-    """Return a field that is a message, text or packed numbers, as bytes."""
+    """Return the encoding of a field whose value is a message, text or packed numbers."""
     tag = encoded_number(number << 3 | _LENGTH_DELIMITED)
     return b"%b%b%b" % (tag, encoded_number(len(content)), content)
 
@@ -92,12 +92,13 @@ def encoded_field(number: int, content: bytes) -> bytes:
 def replaced(
     message: memoryview, path: Sequence[int], replacement: Callable[[memoryview], bytes]
 ) -> bytes:
-    """Return a message with the fields at a path replaced.
+    """Return a protocol buffer with the fields at a path replaced.
 
     Args:
-        message: the message.
-        path: the field numbers of the enclosing messages, then the field number of the fields.
-        replacement: returns the encoded new field for the value of an old field.
+        message: the encoded protocol buffer.
+        path: the field numbers from the outermost message to the fields to replace.
+        replacement: a function of the encoded value of an old field, which returns the encoding of
+            the new field.
 
     Raises:
         IndexError: the bytes are not a protocol buffer.

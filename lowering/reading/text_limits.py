@@ -1,7 +1,7 @@
 """Find text that MLIR's parser cannot process.
 
-The parser is recursive, and deep nesting overflows the stack, which ends the process. Some texts of
-a few kilobytes expand to a module larger than any memory.
+The parser is recursive. Deep nesting overflows the stack, which ends the process. Aliases that
+refer to other aliases can expand a text of a few kilobytes to a module larger than the memory.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ _MAX_EXPANSION: Final = 10_000_000
 """The maximum length of the text that an alias of an attribute or type expands to."""
 
 _MAX_AFFINE: Final = 5000
-"""The maximum length of an affine map: its parser recurses even without brackets."""
+"""The maximum length of an affine map in characters. MLIR parses affine maps recursively, even
+without brackets."""
 
 # Strings end with their line. Possessive quantifiers prevent backtracking, which would take
 # quadratic time if the last quote is missing.
 _STRING: Final = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?'
 _PAIRS: Final = (b"<>", b"()", b"[]", b"{}")
 _BRACKET: Final = rf"->|{_STRING}|([][(){{}}<>])"
-"""Matches brackets, but not those of arrows and strings, in group 1."""
+"""Matches arrows, strings and brackets; group 1 is a bracket outside of arrows and strings."""
 _MANY_DIMENSIONS: Final = r"<(?:[0-9?]+x){1000}"
 _LONG_PIECE: Final = r"<[0-9?x]{2000}"
-"""The beginning of a shape of a thousand dimensions; faster than the exact pattern."""
+"""Matches the start of a shape of a thousand dimensions, faster than `_MANY_DIMENSIONS`."""
 _LONG_AFFINE: Final = rf"\baffine_(?:map|set)\s*<(?:[^>]|(?<=-)>){{{_MAX_AFFINE}}}"
 _NAMED: Final = r"[#!][A-Za-z_][\w.$-]*"
 
@@ -45,11 +46,11 @@ _SOUND_RETURN: Final = (
 
 _QUOTED: Final = r'"([^"\\\n]*+(?:\\.[^"\\\n]*+)*+)(?:"(\s*=)?)?'
 _ODD_BYTE: Final = r"\\[89A-Fa-f][0-9A-Fa-f]"
-"""A byte above 127, escaped."""
+"""Matches an escaped byte above 127."""
 
 
 class TextProblem(NamedTuple):
-    """A problem in a text; line and column count from 1."""
+    """A problem in a text. The line and column count from 1."""
 
     line: int
     column: int
@@ -58,8 +59,8 @@ class TextProblem(NamedTuple):
 
 
 def exceeded_limit(text: str) -> TextProblem | None:
-    """Return a construct that would crash MLIR's parser or make it loop, if there is one."""
-    fix = "save it as bytecode, .mlirbc or .stablehlo, which has no such limit"
+    """Return a construct that would crash MLIR's parser or make it loop; None if there is none."""
+    fix = "save the module as bytecode, .mlirbc or .stablehlo, which has no such limit"
     deep = deep_brackets(text, MAX_NESTING, "brackets", fix)
     if deep is not None:
         return deep
@@ -73,18 +74,18 @@ def exceeded_limit(text: str) -> TextProblem | None:
         match = re.search(_LONG_AFFINE, text)
         if match is not None:
             reason = f"an affine map is longer than {_MAX_AFFINE} characters"
-            return _at(text, match.start(), reason, "remove it; StableHLO does not use it")
+            return _at(text, match.start(), reason, "remove it; StableHLO uses no affine maps")
     return _expansion(text)
 
 
 def crash_risk(text: str) -> TextProblem | None:
-    """Return a construct that may crash the process while the text is parsed or inspected.
+    """Return a construct that may crash a process that parses the text; None if there is none.
 
-    The text may be valid as well, so it is parsed in a helper process first.
+    The text may also be valid, so the caller parses it in a helper process first.
 
-    StableHLO's verifier assumes that the condition of a loop and the comparator of a sort return
-    tensors; other regions may return tokens. MLIR's Python bindings abort on names that are not
-    UTF-8.
+    StableHLO's verifier crashes if the condition of a loop or the comparator of a sort returns
+    other values than tensors. Other regions may return tokens. MLIR's Python bindings abort on
+    names that are not UTF-8.
     """
     checked: set[str] = set()  # many lines end in the same way
     for match in re.finditer(_RETURN, text):
@@ -108,13 +109,14 @@ def _at(text: str, place: int, reason: str, fix: str) -> TextProblem:
 def deep_brackets(
     text: str, limit: int, name: str, fix: str, pairs: Sequence[bytes] = _PAIRS
 ) -> TextProblem | None:
-    """Return the first place where brackets nest deeper than `limit`, if there is one.
+    """Return the first place where brackets nest deeper than `limit`; None if there is none.
 
     Args:
-        text: MLIR or HLO text. Brackets in strings and arrows do not count.
+        text: MLIR or HLO text. Brackets in strings and arrows are not counted.
         limit: the maximum depth.
-        name, fix: the parts of the problem's message: what nests, and how to avoid it.
-        pairs: the brackets that are counted.
+        name: the subject of the problem's message, such as "brackets".
+        fix: the fix of the problem.
+        pairs: the pairs of brackets that are counted.
     """
     if not _may_be_deep(text, limit, pairs):
         return None
@@ -134,10 +136,10 @@ def deep_brackets(
 
 
 def _may_be_deep(text: str, limit: int, pairs: Sequence[bytes]) -> bool:
-    """Return whether brackets may nest too deep, much faster than counting all of them.
+    """Return whether brackets may nest deeper than `limit`. Much faster than an exact count.
 
-    Empty pairs of brackets are removed, then the pairs that contained only these, and so on. Each
-    step reduces the depth by at most one, and soon few brackets are left to count.
+    Each step removes all empty pairs of one kind of brackets, and reduces the depth by at most one.
+    After a few steps, few brackets are left to count.
     """
     if '"' in text:
         text = re.sub(_STRING, " ", text)
@@ -152,14 +154,14 @@ def _may_be_deep(text: str, limit: int, pairs: Sequence[bytes]) -> bool:
 
 
 _MIN_ALIASES: Final = 20
-"""An alias that expands too far needs at least this many lines that refer to two others."""
+"""The minimum number of lines with references to two aliases in a text that expands too much."""
 
 
 def _expansion(text: str) -> TextProblem | None:
-    """Return an alias of an attribute or type that expands to too much text.
+    """Return the first alias that expands to more than `_MAX_EXPANSION` characters, or None.
 
-    If each of forty lines refers to the previous alias twice, the last expands to 2**40 of the
-    first.
+    If each of forty aliases refers to the previous alias twice, the last alias contains 2**40
+    copies of the first alias.
     """
     if text.count("#") + text.count("!") < 3 * _MIN_ALIASES:  # faster than splitting lines
         return None
@@ -176,6 +178,6 @@ def _expansion(text: str) -> TextProblem | None:
                 f"{alias.strip()[:80]} expands to more than {_MAX_EXPANSION:,} characters through "
                 f"nested aliases"
             )
-            return TextProblem(number, 1, reason, "shorten it")
+            return TextProblem(number, 1, reason, "refer to fewer aliases in each alias")
         sizes[alias.strip()] = size
     return None

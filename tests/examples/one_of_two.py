@@ -40,7 +40,7 @@ def check_devices(process: int) -> None:
     assert local == devices[2 * process : 2 * process + 2]
     assert lowering.device("cpu:1") == local[1]
     remote = devices[2 * (1 - process) :][:2]
-    message = f"belongs to process {1 - process}, this is process {process}"
+    message = f"belongs to process {1 - process}, but this is process {process}"
     check_raises(lowering.DeviceError, message, lowering.device, remote[0])
     check_raises(lowering.DeviceError, message, lowering.device_put, ROWS, remote[1])
 
@@ -54,7 +54,7 @@ def check_devices(process: int) -> None:
     check_raises(lowering.DeviceError, message, lambda: compile_replicas(2, devices=remote))
     check_raises(
         lowering.DeviceError,
-        "need 3 devices, cpu has 2 in this process, 4 in all\nfix: request as many as all",
+        "need 3 devices, cpu has 2 in this process, 4 in all processes\nfix: request as many",
         lambda: compile_replicas(3),
     )
     # Two replicas run on the two devices of this process, without the other process.

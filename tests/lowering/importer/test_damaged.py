@@ -101,7 +101,8 @@ def test_a_name_that_is_a_location():
     assert lowering.load_bytes(text).program_shape.parameter_names == ("arg0",)
     assert refusal(text) == (
         "to_computation: MLIR's Python bindings can't read the attributes "
-        '{xlabuilder.name = loc("a")}\nfix: remove locations and complex numbers from them'
+        '{xlabuilder.name = loc("a")}\nfix: remove locations and complex numbers from these '
+        "attributes"
     )
 
 

@@ -307,17 +307,20 @@ def test_several_devices(where: dict[str, int]) -> None:
 # Unsupported layouts
 
 
-NO_ORDER = "request only an order, {order}, or no layout"
+NO_ORDER = "request only a dimension order, {order}, or no layout"
 REFUSED = {
-    "tiles": ("f32[3,5]{1,0:T(2,2)}", "arrays there have no tiles"),
-    "tiles in tiles": ("f32[3,5]{0,1:T(8,128)(2,1)}", "arrays there have no tiles"),
-    "tiles that combine": ("f32[3,5]{1,0:T(*,4)}", "arrays there have no tiles"),
-    "a tiled vector": ("f32[7]{0:T(1024)}", "arrays there have no tiles"),
-    "a tiled scalar": ("f32[]{:T(128)}", "arrays there have no tiles"),
-    "huge tiles": (f"f32[3,5]{{1,0:T({2**40},2)}}", "arrays there have no tiles"),
-    "aligned": ("f32[3,5]{1,0:L(4)}", "arrays there have no padding at their end"),
-    "memory": ("f32[3,5]{1,0:S(1)}", "arrays are passed in the device's main memory, S(0)"),
-    "memory of the host": ("f32[3,5]{0,1:S(5)}", "arrays are passed in the device's main memory"),
+    "tiles": ("f32[3,5]{1,0:T(2,2)}", "arrays on this device have no tiles"),
+    "tiles in tiles": ("f32[3,5]{0,1:T(8,128)(2,1)}", "arrays on this device have no tiles"),
+    "tiles that combine": ("f32[3,5]{1,0:T(*,4)}", "arrays on this device have no tiles"),
+    "a tiled vector": ("f32[7]{0:T(1024)}", "arrays on this device have no tiles"),
+    "a tiled scalar": ("f32[]{:T(128)}", "arrays on this device have no tiles"),
+    "huge tiles": (f"f32[3,5]{{1,0:T({2**40},2)}}", "arrays on this device have no tiles"),
+    "aligned": ("f32[3,5]{1,0:L(4)}", "arrays on this device have no padding at their end"),
+    "memory": (
+        "f32[3,5]{1,0:S(1)}",
+        "arguments and results must be in the device's main memory, S(0)",
+    ),
+    "memory of the host": ("f32[3,5]{0,1:S(5)}", "arguments and results must be in the device's"),
     "wide elements": ("f32[3,5]{0,1:E(64)}", "XLA changes it to {0,1}"),
     "wide small elements": ("s4[3,5]{0,1:E(8)}", "XLA changes it to {0,1:E(4)}"),
 }
@@ -337,7 +340,7 @@ def test_layouts_that_a_cpu_does_not_support(name: str, place: str) -> None:
         lowering.compile(module, "cpu")
     message, _, fix = str(caught.value).partition("\nfix: ")
     assert message.startswith(f"compile: {place} of negated can't be {shape} on cpu: {reason}")
-    assert fix.startswith("request only an order")
+    assert fix.startswith("request only a dimension order")
     assert caught.value.shapes[place].with_layout(None) is shape.with_layout(None)
 
 
@@ -390,7 +393,7 @@ FOREIGN = {
     '"{1,0:T(0,2)}"': "the size of a tile can't be zero",
     '"{1,0:L(0)}"': "tail_padding_alignment_in_elements must be an integer from 1",
     '"{1,0:T(2,2,2)}"': "a tile can't have more dimensions",
-    '"{1,0:T(*,2)}"': "arrays there have no tiles",
+    '"{1,0:T(*,2)}"': "arrays on this device have no tiles",
     '"{1,0:E(4)}"': "",
     '"{1,0:pad(3,5)}"': "on cpu: a layout in a program can't have padded dimensions",
     '"{1,0:D(D,C)}"': "D (level types of dimensions) is not supported",

@@ -135,17 +135,17 @@ def test_arrays_are_not_read_on_the_host(monkeypatch: pytest.MonkeyPatch) -> Non
         (
             np.ones(4),
             lambda: NamedSharding(mesh().abstract_mesh, spec("x").spec),
-            "the sharding is of a mesh without devices: Named",
+            "the sharding has a mesh without devices: Named",
         ),
         (
             np.ones(4),
             lambda: spec(PartitionSpec.UNCONSTRAINED),
-            "the sharding leaves a dimension open: N",
+            "the sharding leaves a dimension unconstrained: N",
         ),
         (
             np.ones(4),
             lambda: spec("x").with_memory_kind("pinned_host"),
-            "to must be in the devices' own memory (device), got memory of kind 'pinned_host'",
+            "to must be in memory of kind 'device', got memory of kind 'pinned_host'",
         ),
     ],
 )

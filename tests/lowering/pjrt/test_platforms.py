@@ -69,13 +69,13 @@ def test_other_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAX_PLATFORMS")
     assert "fix: set jax_platforms=tpu,cpu, or" in message(monkeypatch, "tpu", chosen="cpu")
     actual = message(monkeypatch, "cuda", installed=("jax_cuda12_plugin",))
-    assert "the plugin for GPUs of NVIDIA is installed, and finds none\nfix: see the" in actual
+    assert "plugin for GPUs of NVIDIA is installed, but finds no device\nfix: read the" in actual
     # The plugin is requested but not installed.
     assert "is not installed" in message(monkeypatch, "gpu", chosen="cuda,cpu")
     assert message(monkeypatch, "abacus").endswith("'abacus' here\nfix: use one of cpu:0")
     alone = message(monkeypatch, None, chosen="tpu", known="", report="No libtpu. (set JAX_PL")
     assert alone == (
-        "device: jax can't start on the platforms that are enabled, tpu: No libtpu. (set "
+        "device: jax can't start on the enabled platforms (tpu): No libtpu. (set "
         'JAX_PL\nfix: pip install "xlabuilder[tpu]", or unset JAX_PLATFORMS in the environment'
     )
 

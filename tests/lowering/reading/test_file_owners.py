@@ -105,5 +105,5 @@ def test_owners(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             warn_of_writers(os.stat_result(status), "folder")
-        reasons = [] if is_trusted else ["it belongs to user 8\nfix: use one of your own"]
+        reasons = [] if is_trusted else ["it belongs to user 8\nfix: use a path of your own"]
         assert [str(w.message).partition("can change: ")[2] for w in caught] == reasons

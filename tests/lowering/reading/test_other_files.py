@@ -40,7 +40,7 @@ OTHERS = {
     "utf-16": (TEXT.encode("utf-16"), "text in UTF-16", "save it in UTF-8"),
     "utf-16-le": (TEXT.encode("utf-16-le"), "text in UTF-16", "save it in UTF-8"),
     "utf-32": (TEXT.encode("utf-32"), "text in UTF-32", "save it in UTF-8"),
-    "onnx": (b"\x08\x07\x12\x07pytorch\x1a\x031.9:\x99\x01", "a protocol buffer, as of ONNX", None),
+    "onnx": (b"\x08\x07\x12\x07pytorch\x1a\x031.9:\x99\x01", "a protocol buffer, such as", None),
     "hlo": (b"\n\x04main\x12\x04main\x1a\x02xy", "a protocol buffer", "use lowering.from_hlo"),
     "tflite": (b"\x1c\0\0\0TFL3\x14\0 \0", "a TensorFlow Lite model", None),
 }

@@ -36,13 +36,13 @@ def in_format(text: str, kind: str) -> bytes:
 @pytest.mark.parametrize("name", ["f6E2M3FN", "f6E3M2FN"])
 def test_the_operation_is_named(kind: str, name: str) -> None:
     text = TEXT.replace("TYPE", name)
-    message = f"stablehlo.convert: the element type {name} is not one of XLA's, got tensor<2x{name}"
+    message = f"stablehlo.convert: XLA does not support the element type {name}, got tensor<2x"
     with pytest.raises(lowering.ModuleFileError) as caught:
         lowering.load_bytes(in_format(text.replace("PLACE", ""), kind))
     assert f"line 4, column 8: {message}" in str(caught.value)
     assert (caught.value.line, caught.value.column) == (4, 8)
     text = text.replace("PLACE", ' loc("model.py":7:1)')
-    with pytest.raises(lowering.ModuleFileError, match=r"convert, recorded at model\.py:7: the el"):
+    with pytest.raises(lowering.ModuleFileError, match=r"convert, recorded at model\.py:7: XLA do"):
         lowering.load_bytes(in_format(text, kind))
 
 

@@ -353,9 +353,9 @@ def test_one_device_in_the_list() -> None:
             DeviceError,
             (
                 "compile: num_replicas=9 and num_partitions=1 need 9 devices, cpu has 8\n"
-                "fix: split the host into 9 devices, before jax is first used: set "
+                "fix: split the host into 9 devices before jax is first used: set "
                 "XLA_FLAGS=--xla_force_host_platform_device_count=9 in the environment, or "
-                'jax.config.update("jax_num_cpu_devices", 9)'
+                'call jax.config.update("jax_num_cpu_devices", 9)'
             ),
         ),
         (

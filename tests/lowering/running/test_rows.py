@@ -296,7 +296,7 @@ def test_programs_that_have_no_rows() -> None:
     assert str(caught.value) == (
         'compile: laid_out: results="sharded" requires results in their default layout, got a '
         "result with the layout {0,1}\n"
-        'fix: remove the layout of the result, or results="sharded"'
+        'fix: remove the layout of the result, or omit results="sharded"'
     )
     b = xb.XlaBuilder("bounded")
     computation = b.build(b.parameter("f32[<=3]", "x") + 1.0)

@@ -611,7 +611,7 @@ def test_recursion_is_refused(text, cycle, line):
         lowering.load_bytes(text)
     assert str(caught.value) == (
         f"the module: line {line}, column 8: functions are recursive, which XLA does not support: "
-        f"{cycle}\nfix: use stablehlo.while for the repetition"
+        f"{cycle}\nfix: use stablehlo.while instead of recursion"
     )
     assert caught.value.line == line
 
@@ -839,14 +839,14 @@ def test_foreign_bytecode(affine, capfd):
     message = refused(code.replace(b"stablehlo", b"stablehli"))
     assert message.startswith("the module: is not readable StableHLO: ")
     assert message.endswith(
-        "\nfix: save it again; it is truncated, damaged or from another program"
+        "\nfix: save the module again; it is truncated, damaged or from another program"
     )
     newer = artifact.replace(b"StableHLO_v1.9.5", b"StableHLO_v9.9.5")
     assert lowering.load_bytes(newer).text == AFFINE  # it uses nothing new
     newest = versions.current_version()
     assert refused(newer.replace(b"broadcast_in_dim_v1", b"broadcast_in_dim_v9")) == (
         f"the module: is written for StableHLO 9.9.5; the installed jaxlib reads up to {newest}\n"
-        f"fix: install a newer jaxlib, or save it with version={newest!r}"
+        f"fix: install a newer jaxlib, or save the module with version={newest!r}"
     )
     assert capfd.readouterr() == ("", "")
 
@@ -871,7 +871,7 @@ def test_a_helper_that_crashes_or_hangs(affine, monkeypatch, capfd):
     assert "is not readable StableHLO: the bytecode is inconsistent" in refused(code)
     monkeypatch.setattr(helper_process, "HELPER_SECONDS", 0.3)
     monkeypatch.setattr(helper_process, "HELPER", "import time; time.sleep(30)")
-    assert "reading it takes more than 0 seconds" in refused(code)
+    assert "reading the file takes more than 0 seconds" in refused(code)
     assert capfd.readouterr() == ("", "")
 
 

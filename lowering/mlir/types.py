@@ -87,7 +87,9 @@ def shape_of_type(value: ir.Type) -> ArrayShape | TokenShape:
     element_text = str(tensor.element_type)
     element_type = _BY_TEXT.get(element_text)
     if element_type is None:
-        raise LoweringError(f"XLA does not support the MLIR element type {element_text} of {text}")
+        raise LoweringError(
+            f"the MLIR element type {element_text} of {text} is not supported by XLA"
+        )
     dynamic = [tensor.is_dynamic_dim(i) for i in range(tensor.rank)]
     sizes = [UNBOUNDED if d else tensor.get_dim_size(i) for i, d in enumerate(dynamic)]
     encoding = tensor.encoding

@@ -33,7 +33,7 @@ from lowering.running.program import ProgramInfo
 
 DELETED: Final = "a jax.Array that has been deleted"
 DELETED_FIX: Final = (
-    "pass an array that was neither donated to another program nor deleted, or a copy"
+    "pass an array that was neither donated nor deleted; donate a copy to keep an array"
 )
 
 _JaxArray: Final = jax_arrays.array_type
@@ -43,7 +43,7 @@ _TOKEN_SHAPE: Final = pt.pred[0]
 
 
 class Leaf:
-    """One array among the parameters, tuples flattened.
+    """One array or token among the parameters, tuples flattened.
 
     Attributes:
         target: the shape, the device and the sharding of the buffers passed to the runtime.
@@ -51,7 +51,8 @@ class Leaf:
         aval: the aval of a jax.Array that is passed without a copy; None for bounded sizes, where
             every array is copied.
         is_static_array: whether the leaf is an array of fixed sizes, not a token.
-        layout: the memory layout that buffers must have; None where only one layout exists.
+        layout: the memory layout that buffers must have; None for arrays of rank 0 and 1, which
+            have only one layout, unless the program requests a layout.
         requested_layout: the layout that the program requests; None for the default layout.
         number, name: the number and name of the parameter.
         path: the position within the parameter's tuple: "[0][1]".
@@ -76,7 +77,7 @@ class Leaf:
         self.path: Final = path
 
     def request_layout(self, layout: Any) -> None:
-        """Require the arrays of this leaf to have `layout`, a layout object of the runtime."""
+        """Require the arrays of this leaf to have `layout`, a layout object of jaxlib."""
         requested, default = _parsed(layout), _parsed(self.target.default)
         if not is_same(self.target.shape, requested, default):
             self.layout, self.requested_layout = layout, requested
@@ -87,12 +88,12 @@ def _parsed(layout: Any) -> Layout:
 
 
 def target_of(leaf: ArrayShape | TokenShape, sharding: SingleDeviceSharding) -> Target:
-    """Return the target of the buffers passed to the runtime for a leaf, with sizes at bounds."""
+    """Return the target of the buffers passed to the runtime for a leaf, sizes set to bounds."""
     return Target(passed_shape(leaf), sharding)
 
 
 def passed_shape(leaf: ArrayShape | TokenShape) -> ArrayShape:
-    """Return the shape of the buffers passed to the runtime for a leaf, with sizes at bounds."""
+    """Return the shape of the buffers passed to the runtime for a leaf, sizes set to bounds."""
     return leaf.at_bounds().with_layout(None) if isinstance(leaf, ArrayShape) else _TOKEN_SHAPE
 
 
@@ -103,8 +104,9 @@ class Arguments:
         name: the computation's name.
         program_shape: the parameters and the result.
         sharding: the sharding of arrays on the device.
-        leaves: the array arguments, tuples flattened.
-        place: the device's role in messages, such as " for replica 3"; empty for one device.
+        leaves: the arrays and tokens among the parameters, tuples flattened.
+        place: text for messages that names the device, such as " for replica 3"; empty if there is
+            one device.
         donated: the numbers of the leaves whose arrays a call consumes.
     """
 
@@ -153,9 +155,11 @@ class Arguments:
             number = names.index(name)
             reason = ""
             if number < len(args):
-                reason = f"is passed by position ({number}) and by name\nfix: pass it once"
+                reason = (
+                    f"is passed by position ({number}) and by name\nfix: pass the argument once"
+                )
             elif names.count(name) > 1:
-                reason = "is the name of several parameters\nfix: pass all by position"
+                reason = "is the name of several parameters\nfix: pass all arguments by position"
             if reason:
                 raise self.error(f"parameter {name!r} {reason}", number, name)
         missing = [name for name in names[len(args) :] if name not in by_name]
@@ -204,7 +208,14 @@ class Arguments:
     def refusal(
         self, leaf: Leaf, got: str, fix: str = "", expected: object = None
     ) -> ArgumentError:
-        """Return the error for a leaf's argument; `expected` defaults to the leaf's shape."""
+        """Return the error for the value passed for a leaf.
+
+        Args:
+            leaf: the leaf.
+            got: the description of the value.
+            fix: the fix; empty for none.
+            expected: the description of a valid value; None for the leaf's shape.
+        """
         return self.error(
             f"argument {leaf.number} ({leaf.name}){leaf.path}{self.place} must be "
             f"{expected or leaf.shape}, got {got}" + (f"\nfix: {fix}" if fix else ""),
@@ -220,14 +231,14 @@ class Arguments:
         if passed < count:
             fix = f"pass {', '.join(takes[passed:])}" + (" as well" if passed else "")
         elif count:
-            fix = f"pass only the first {count}" if count > 1 else "pass only the first one"
+            fix = f"pass only the first {count}" if count > 1 else "pass only the first argument"
         listed = f" ({', '.join(takes)})" if takes else ""
         return self.error(
             f"takes {count} argument{'s' * (count != 1)}{listed}, got {passed}\nfix: {fix}"
         )
 
     def flatten(self, args: tuple[Any, ...]) -> list[Any]:
-        """Return the leaves of arguments that are nested as the parameters are."""
+        """Return the leaves of `args`, which must be nested like the parameters."""
         if len(args) != len(self.program_shape.parameters):
             raise self.wrong_count(len(args))
         flat: list[Any] = []
@@ -236,7 +247,7 @@ class Arguments:
         return flat
 
     def flatten_parameter(self, number: int, argument: Any) -> list[Any]:
-        """Return the leaves of one argument."""
+        """Return the leaves of `argument`, which is passed for the parameter `number`."""
         shape: Shape = self.program_shape.parameters[number]
         if not isinstance(shape, TupleShape):
             return [argument]
@@ -247,7 +258,7 @@ class Arguments:
             raise self.error(
                 f"argument {number} ({name}){error.path}{self.place} must be a tuple "
                 f"{error.shape}, got {error.got}\n"
-                f"fix: pass a tuple or list of {len(error.shape.elements)}",
+                f"fix: pass a tuple or list of length {len(error.shape.elements)}",
                 number,
                 name,
             ) from None
@@ -279,7 +290,7 @@ class Arguments:
         )
 
     def put(self, value: Any, leaf: Leaf) -> Any:
-        """Return `value` as the jax.Array for a leaf; as a `Padded` for a leaf of bounded sizes."""
+        """Return the jax.Array of `value` for a leaf; a `Padded` for a leaf of bounded sizes."""
         target = leaf.target
         if (
             type(value) is np.ndarray
@@ -350,9 +361,10 @@ class Arguments:
         )
 
     def _in_layout(self, array: jax.Array, leaf: Leaf) -> jax.Array:
-        """Return `array`, which is on the device, in the layout of a leaf; copy it if necessary.
+        """Return `array`, which is on the device, or a copy of the array in the layout of a leaf.
 
-        Raise ArgumentError for a tiled array if the default layout has no tiles: XLA can't read it.
+        Raise ArgumentError if the array has tiles and the device's default layout has none, because
+        XLA can't read such an array.
         """
         target = leaf.target
         text = array_layouts.layout_text(_layout_of(array))
@@ -370,7 +382,7 @@ class Arguments:
                 if is_same(target.shape, _parsed(_layout_of(copy)), requested):
                     return copy
         raise self.refusal(
-            leaf, f"one in layout {text}", _RETRANSFER, expected=f"in layout {requested}"
+            leaf, f"an array in layout {text}", _RETRANSFER, expected=f"in layout {requested}"
         )
 
     def _check_type(self, array: Any, leaf: Leaf) -> None:
@@ -381,7 +393,7 @@ class Arguments:
     def _check_array(self, value: Any, leaf: Leaf) -> jax.Array:
         """Check a jax.Array that `is_accepted` did not accept; return it in the leaf's layout."""
         if isinstance(value, jax.core.Tracer):
-            fix = "call it outside of jax.jit, jax.grad and other transformations"
+            fix = f"call {self.name} outside of jax.jit, jax.grad and other transformations"
             raise self.refusal(leaf, "a tracer of jax", fix)
         self._check_type(value, leaf)
         if value.is_deleted():
@@ -399,8 +411,8 @@ class Arguments:
         if where != {target.device}:
             raise self.refusal(
                 leaf,
-                f"one on {', '.join(sorted(str(d) for d in where)[:4])}",
-                "use jax.device_put(array, device), where device is the executable's",
+                f"an array on {', '.join(sorted(str(d) for d in where)[:4])}",
+                "use jax.device_put(array, device), where device is the executable's device",
                 expected=f"on {target.device}",
             )
         self.check_memory_kind(value, leaf, self.sharding.memory_kind, _RETRANSFER)
@@ -410,7 +422,7 @@ class Arguments:
     ) -> None:
         kind = value.sharding.memory_kind
         if kind != expected:
-            got = f"one in memory of kind {kind!r}"
+            got = f"an array in memory of kind {kind!r}"
             raise self.refusal(leaf, got, fix, expected=f"in memory of kind {expected!r}")
 
 

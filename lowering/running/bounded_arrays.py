@@ -42,9 +42,9 @@ def too_large(shape: ArrayShape, sizes: Sequence[int]) -> str | None:
         is_bounded = shape.dynamic_dimensions[dimension]
         if size > bound and is_bounded:
             index = ", ".join([":"] * dimension + [f":{bound}"])
-            return f"dimension {dimension} may be of size {bound} at most: array[{index}]"
+            return f"reduce dimension {dimension} to size {bound} or less: array[{index}]"
         if size != bound and not is_bounded:
-            return f"dimension {dimension} must be of size {bound}"
+            return f"pass an array of size {bound} in dimension {dimension}"
     return None
 
 
@@ -59,7 +59,13 @@ def pad(array: Any, shape: ArrayShape) -> np.ndarray[Any, Any]:
 def passing_sizes(
     run: Callable[[list[Any]], list[Any]], positions: Sequence[int]
 ) -> Callable[[list[Any]], list[Any]]:
-    """Return `run`, wrapped to replace each `Padded` at `positions` and append its sizes."""
+    """Return a function that calls `run` with arrays and sizes instead of `Padded` arguments.
+
+    Args:
+        run: executes the program.
+        positions: the positions of the `Padded` arguments. Each is replaced by its array; its sizes
+            are appended to the arguments.
+    """
 
     def run_with_sizes(arguments: list[Any]) -> list[Any]:
         sizes: list[Any] = []
@@ -77,13 +83,13 @@ def slicing_results(
     bounded_dimensions: Sequence[tuple[int, int]],
     targets: Sequence[Target],
 ) -> Callable[[list[Any]], Any]:
-    """Return `pack`, wrapped to slice the padded results of a program to their actual sizes.
+    """Return a function that slices a program's padded results to actual sizes, and packs them.
 
     The program returns the padded results, followed by the sizes.
 
     Args:
         pack: packs the sliced results.
-        bounded_dimensions: for each size, the number of its result and the dimension.
+        bounded_dimensions: for each returned size, the number of the result and the dimension.
         targets: the targets of the padded results.
     """
     count = len(targets)

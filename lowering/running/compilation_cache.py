@@ -45,7 +45,7 @@ VARIABLE: Final = "XLABUILDER_COMPILATION_CACHE"
 _SUFFIX: Final = ".executable"
 _DEFAULT_MAX_BYTES: Final = 1 << 30
 _ABANDONED_SECONDS: Final = 3600.0
-"""The age of a temporary file from which it is considered abandoned by its process."""
+"""The age in seconds at which a temporary file is deleted, because its process must have ended."""
 
 
 class _Cache:
@@ -53,7 +53,7 @@ class _Cache:
 
     Attributes:
         folder: the folder.
-        max_bytes: the maximal total size; None for no limit.
+        max_bytes: the maximal total size of the entries; None for no limit.
     """
 
     def __init__(self, folder: Path, max_bytes: int | None) -> None:
@@ -63,7 +63,7 @@ class _Cache:
         self.is_checked = False
 
     def read(self, key: str, devices: Sequence[Any], options: Any) -> Any:
-        """Return the LoadedExecutable in the entry of a key; None if no entry can be read."""
+        """Return the LoadedExecutable in the entry of `key`; None if the entry can't be read."""
         if not self.is_checked:
             with contextlib.suppress(OSError):
                 warn_of_writers(self.folder.stat(), str(self.folder))
@@ -85,7 +85,7 @@ class _Cache:
         return loaded
 
     def write(self, key: str, devices: Sequence[Any], loaded: Any) -> None:
-        """Write an executable to the entry of a key."""
+        """Write the entry of `key`, unless the executable is too large or can't be serialized."""
         try:
             payload = executables.serialized(loaded)
         except ValueError:
@@ -103,7 +103,7 @@ class _Cache:
             self.warn(error.strerror or str(error))
 
     def evict(self) -> None:
-        """Delete the least recently used entries until the rest fits in `max_bytes`."""
+        """Delete abandoned temporary files, and least recently used entries beyond `max_bytes`."""
         entries: list[tuple[float, int, str]] = []
         now = time.time()
         with os.scandir(self.folder) as files:
@@ -147,21 +147,21 @@ _IN_USE: list[_Cache | None] = []
 def use_compilation_cache(
     folder: str | os.PathLike[str] | None, *, max_bytes: int | None = _DEFAULT_MAX_BYTES
 ) -> None:
-    """Cache compiled programs in a folder, and read them from there.
+    """Write compiled programs to a folder, and read them instead of compiling again.
 
     If this function is not called, the environment variable XLABUILDER_COMPILATION_CACHE names the
-    folder; if it is not set either, there is no cache. Several processes, versions and kinds of
-    machines may use a folder at the same time.
+    folder. If the variable is not set, there is no cache. Several processes, versions of jaxlib and
+    kinds of machines may use a folder at the same time.
 
     Args:
         folder: the path of the folder, which is created when it is first written to; None for no
             cache. Programs in the folder are executed, so only you should be able to write to it.
-            If other users can, the first compilation issues a RuntimeWarning.
+            If other users can write to it, the first compilation issues a RuntimeWarning.
         max_bytes: the maximal total size of the entries; the least recently used ones are deleted.
             None for no limit.
 
     Raises:
-        OperandError: `folder` is not a path, or `max_bytes` is not a number.
+        OperandError: `folder` is not a path, or `max_bytes` is not an integer, or is negative.
 
     Example:
         >>> import builder as xb, lowering, pathlib, tempfile
@@ -246,7 +246,8 @@ def compile_or_read(
         code: the module's bytecode.
         options: the result of `compilation.compile_options` for these devices.
         callbacks: the Python functions that the module calls.
-        has_dumps: whether the options request dumps, which are written only by compiling.
+        has_dumps: whether the options request dumps. XLA writes dumps only when it compiles, so the
+            cache is not used.
 
     Raises:
         ValueError: XLA can't compile the module; the message contains XLA's report.

@@ -1,4 +1,4 @@
-"""compile: compile a module to an executable for devices."""
+"""Compile modules to executables for devices: `lowering.compile`."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def compile(
 
     Args:
         computation: an XlaComputation, or what `lowering.load` accepts: a StablehloModule, the path
-            of a file, text, bytes, or a `Lowered`, `Traced` or `Exported` of jax. An executable of
-            one of these three is called as the jax function is, with nested arguments.
+            of a file, text, bytes, or a `Lowered`, `Traced` or `Exported` of jax. The executable of
+            a `Lowered`, `Traced` or `Exported` takes nested arguments, like the jax function.
         device: a jax.Device, "cpu", "gpu:1", ...; None for jax's default device. For several
             devices, the first one; the next devices of its platform are used too.
         argument_shapes: the shape of each parameter, required if parameters have unbounded sizes:
@@ -134,9 +134,10 @@ def compile(
             needs other devices; arrays on the device can't have a requested layout; a sharding does
             not fit the partitions or has shards of different sizes.
         DeviceError: a device does not exist, or there are not enough devices.
-        OperandError: `computation` is neither a computation nor what `lowering.load` accepts; a
-            number is below 1; a donated parameter does not exist, has no memory of fixed size, or
-            is donated already; an option does not exist or has a wrong value.
+        OperandError: `computation` is neither a computation nor what `lowering.load` accepts;
+            `num_replicas` or `num_partitions` is below 1; a donated parameter does not exist, has
+            no memory of fixed size, or is donated already; an option does not exist or has a wrong
+            value.
 
     Example:
         >>> import lowering
@@ -238,8 +239,8 @@ def compile(
 
 
 _SIZES_FIX: Final = (
-    "remove bounded sizes before the operation with xb.remove_dynamic_dimension, and set them "
-    "after it with xb.set_dimension_size; XLA may have no rule for them there"
+    "remove bounded sizes before the operation with xb.remove_dynamic_dimension, and set the sizes "
+    "after the operation with xb.set_dimension_size; XLA may not support bounded sizes there"
 )
 
 
@@ -255,7 +256,10 @@ def _check_callbacks(callbacks: Any) -> None:
 
 
 def _check_sizes(name: str, shape: ProgramShape, *, has_rows: bool) -> None:
-    """Raise CompileError for unbounded or too large sizes; if `has_rows`, for all bounded sizes."""
+    """Raise CompileError for sizes that can't be compiled.
+
+    These are unbounded sizes and bounds that don't fit an s32; if `has_rows`, also bounded sizes.
+    """
     named = dict(zip(shape.parameter_names, shape.parameters, strict=True))
     places = [(f"parameter {n}", s) for n, s in named.items()]
     for place, part in [*places, ("the result", shape.result)]:
@@ -264,7 +268,7 @@ def _check_sizes(name: str, shape: ProgramShape, *, has_rows: bool) -> None:
         dynamic = [s for s in leaves(part) if isinstance(s, ArrayShape) and not s.is_static]
         if has_rows:
             rule = f"must have fixed sizes on several devices, got {part}"
-            fix = "pass the array padded to its bound, and the size as a separate s32[]"
+            fix = "use arrays padded to their bounds, and s32[] parameters or results for the sizes"
         elif not all(leaf.is_bounded for leaf in dynamic):
             rule = f"must have sizes that are fixed or bounded, got {part}"
             shapes = [nested_text(parameter, _with_sizes) for parameter in shape.parameters]
@@ -282,7 +286,7 @@ def _with_sizes(leaf: ArrayShape | TokenShape) -> str:
 
 
 def _first_reason(report: str) -> str:
-    """Return the sentence with the reason from XLA's report."""
+    """Return the first error in XLA's report, without status codes, cut to 300 characters."""
     lines = [line.strip() for line in report.splitlines() if line.strip()]
     errors = [line for line in lines if "error:" in line]
     reason = errors[0].split("error:", 1)[1] if errors else (lines[0] if lines else "no reason")

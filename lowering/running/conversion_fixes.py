@@ -10,7 +10,11 @@ from lowering.pjrt.devices import Target
 
 
 def conversion_fix(array: Any, target: Target) -> str:
-    """Return the fix for a wrong dtype or wrong sizes; it only names the sizes if ambiguous."""
+    """Return the fix for an array of a wrong dtype or wrong sizes.
+
+    The fix contains code that converts the array. If several conversions of the sizes are possible,
+    the fix names only the expected sizes.
+    """
     dtype = pt.dtype_text(target.dtype)
     try:
         pt.from_dtype(array.dtype)
@@ -29,7 +33,10 @@ def conversion_fix(array: Any, target: Target) -> str:
 
 
 def _rearrangement(sizes: tuple[int, ...], expected: tuple[int, ...]) -> tuple[str, str | None]:
-    """Return the verb and the code that change an array's sizes; no code (None) if ambiguous."""
+    """Return the verb and the code that change an array's sizes: "reshape", ".reshape((2, 3))".
+
+    The code is None if several conversions are possible.
+    """
     if sizes == expected:
         return "", ""
     if sorted(sizes) == sorted(expected):

@@ -1,7 +1,7 @@
 """Donation by name: `lowering.compile(..., donate=["state"])`.
 
 The donated arguments are marked in a copy of the module, as `XlaBuilder.add_buffer_donor` marks
-them, so that a module from a file can be compiled with donation too. XLA writes results of the same
+them. So a module from a file can also be compiled with donation. XLA writes results of the same
 size to the memory of donated arguments. An argument is not deleted if no result fits its memory.
 """
 
@@ -28,14 +28,14 @@ def with_donors(module: ir.Module, name: str, shape: ProgramShape, donate: Param
     """Return a copy of a module in which the arrays of some parameters are donated.
 
     Args:
-        module: a verified module; it is not changed.
+        module: a verified module, which is not changed.
         name: the computation's name, for messages.
         shape: the computation's parameters and result.
         donate: the parameters; all arrays of a tuple are donated.
 
     Returns:
-        The copy as an operation, which has the attributes of `ir.Module` that its users need: body,
-        context, operation. The module itself if nothing is donated.
+        The copy, an ir.Operation that callers use like an ir.Module. `module` itself if nothing is
+        donated.
 
     Raises:
         OperandError: a parameter does not exist, or has no memory that can be donated.
@@ -78,13 +78,14 @@ def with_donors(module: ir.Module, name: str, shape: ProgramShape, donate: Param
 def parameter_numbers(
     op: str, role: str, name: str, names: Sequence[str], parameters: Any
 ) -> frozenset[int]:
-    """Return the numbers of parameters that the user listed.
+    """Return the numbers of the parameters that the user listed by name or number.
 
     Args:
-        op, role: the function and its argument, for messages.
+        op: the function that the user called, for messages.
+        role: the name of the argument with the list, for messages, such as "donate".
         name: the computation's name, for messages.
         names: the parameters' names, in order.
-        parameters: the value that the user passed for `role`.
+        parameters: the list that the user passed.
 
     Raises:
         OperandError: a parameter does not exist or is listed twice, or an entry is neither a name
@@ -114,8 +115,8 @@ def parameter_numbers(
             with contextlib.suppress(TypeError):
                 number = -1 if isinstance(parameter, bool) else operator.index(parameter)
             if not 0 <= number < len(names):
-                reason = f"a parameter's name or its number is expected, got {brief(parameter)}"
-                fix += ", or a number from 0" if names else ""
+                reason = f"expected the name or number of a parameter, got {brief(parameter)}"
+                fix += ", or the number of a parameter, from 0" if names else ""
         if number in numbers:
             reason = f"parameter {number} ({names[number]}) of {name} is listed twice"
             fix = "list it once"

@@ -36,9 +36,9 @@ class Executable(CompiledProgram):
     For a parameter of bounded sizes, such as f32[<=5,3], an array may have any sizes up to the
     bounds; it is copied and padded.
 
-    An executable of a jax function (a `Lowered`, `Traced` or `Exported`) is called as the function
-    is: with arguments nested in dicts, lists and other trees of jax.tree_util. Arguments that the
-    jax function took by name are passed by name. The result is such a tree too.
+    The executable of a jax function (a `Lowered`, `Traced` or `Exported`) is called like the jax
+    function: with arguments nested in dicts, lists and other trees of jax.tree_util. Arguments that
+    the jax function took by name are passed by name. The result is nested like the jax function's.
 
     The result is a jax.Array, or a Python tuple nested as the computation's root is, with None for
     tokens. Elements have exactly the computation's types, also 64-bit types when jax's x64 flag is
@@ -66,12 +66,12 @@ class Executable(CompiledProgram):
     """
 
     __slots__ = {
-        "__call__": """Execute the computation; the class describes the arguments.
+        "__call__": """Execute the computation; `Executable` describes the arguments and the result.
 
         Raises:
             ArgumentError: the arguments do not match the parameters.
-            ExecutionError: an infeed was not fed, or a Python function or a registered one failed;
-                there was not enough memory.
+            ExecutionError: nothing was sent to an infeed; a Python function or a registered
+                function failed; there was not enough memory.
             FloatingPointError: a result contains a NaN or an infinity, and jax's ``debug_nans`` or
                 ``debug_infs`` is on.
         """,
@@ -98,7 +98,10 @@ class Executable(CompiledProgram):
             self.__call__ = self._calling_with(info.tree)
 
     def _calling_with(self, tree: CallTree) -> Callable[..., Any]:
-        """Return a function of the jax function's arguments that calls jaxlib as jax.jit does."""
+        """Return a function that takes the jax function's arguments and executes the program.
+
+        jaxlib executes later calls of the same signature without Python, as in jax.jit.
+        """
 
         def on_miss(*args: Any, **by_name: Any) -> tuple[Any, Any]:
             values = tree.flatten(self.name, args, by_name)
@@ -137,12 +140,16 @@ class Executable(CompiledProgram):
     # For `lowering.jit`, which nests arguments and results differently
 
     def run_flat(self, arrays: Sequence[Any]) -> tuple[Any, bool]:
-        """Return the result, and whether only NumPy arrays among the arguments were copied."""
+        """Execute the computation for the leaves of the arguments.
+
+        Returns:
+            The result, and whether all arguments except NumPy arrays were passed without a copy.
+        """
         prepared = self._steps.prepare(tuple(arrays))
         return self._steps.run(prepared), are_same(prepared, arrays, allow_numpy=True)
 
     def call_data(self, structure: Any, *, from_host: bool = False) -> Any:
-        """Return what jaxlib needs to execute the program without Python; None if it can't.
+        """Return the data for jaxlib to execute the program without Python; None if jaxlib can't.
 
         `execution.tree_caller` uses this data.
 
@@ -162,7 +169,7 @@ class Executable(CompiledProgram):
         )
 
     def raise_translated(self, error: RuntimeError | ValueError, arrays: Sequence[Any]) -> None:
-        """Raise this library's error for an error of jaxlib; return if there is no such error."""
+        """Raise the error of this library for an error of jaxlib; return if there is none."""
         self._steps.raise_translated(error, arrays)
 
     def __repr__(self) -> str:

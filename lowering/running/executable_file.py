@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 _VERSION: Final = 1
 _PREFIX: Final = struct.Struct("<8sII")
-"""The magic bytes, the version, the length of the header. The checksum follows."""
+"""The start of a file: magic bytes, format version, length of the header. A checksum follows."""
 
 _DIGEST: Final = 32
 
 CODE_MODE: Final = 0o644
-"""The maximal permissions of a new file of machine code: other users can't write to it."""
+"""The permissions of new files with machine code, before the umask: only the owner can write."""
 
 
 class UnusableError(Exception):
@@ -70,7 +70,7 @@ def packed(
     """Return the bytes of an executable's file, in pieces.
 
     Args:
-        info: the program's metadata; None for the compilation cache, where readers already have it.
+        info: the program's metadata; None for the compilation cache, whose readers have it.
         devices: the devices that the program was compiled for.
         payload: the executable serialized by jaxlib.
         key: the program's key in the compilation cache.
@@ -121,13 +121,13 @@ def _program_header(info: ProgramInfo) -> dict[str, Any]:
 
 
 def unpacked(data: bytes) -> Content:
-    """Return the content of a file, from its bytes.
+    """Return the content of an executable's file.
 
     Raises:
         UnusableError: the file is not an executable, is damaged, or has another format version.
     """
     check_magic(data)
-    fix = "copy it again, or save the executable again"
+    fix = "copy the file again, or save the executable again"
     begin = _PREFIX.size + _DIGEST
     if len(data) < begin:
         raise UnusableError(f"is truncated: it has {len(data)} bytes", fix)
@@ -135,7 +135,7 @@ def unpacked(data: bytes) -> Content:
     if version != _VERSION:
         raise UnusableError(
             f"is of format {version}, but this version of the library reads format {_VERSION}",
-            "load it with the version that saved it, or save it again",
+            "load the file with the library version that saved it, or save the executable again",
         )
     view = memoryview(data)
     rest = view[begin:]
@@ -159,7 +159,8 @@ def check_magic(data: bytes) -> None:
         return
     if data.startswith(mlir.BYTECODE_MAGIC):
         raise UnusableError(
-            "contains a module, which is not compiled yet", "lowering.compile(lowering.load(path))"
+            "contains a module, which is not compiled yet",
+            "call lowering.compile(lowering.load(path))",
         )
     kind = other_kind(data) if data else ("empty", None)
     but = f", but {kind[0]}" if kind is not None else ""
@@ -180,8 +181,8 @@ def save_executable(path: Any, loaded: Any, info: ProgramInfo, devices: Sequence
     checks = [c for c in info.callbacks if isinstance(c, Disagreement)]
     if checks and len(checks) == len(info.callbacks):
         raise refuse(
-            f"contains a collective inside {checks[0].op}; a Python function, which can't be saved "
-            f"to a file, checks that all devices have the same condition",
+            f"contains a collective inside {checks[0].op}; a Python function checks that all "
+            f"devices have the same condition, and this function can't be saved to a file",
             "move the collectives out of the branch or loop",
         )
     if info.callbacks:
@@ -191,22 +192,22 @@ def save_executable(path: Any, loaded: Any, info: ProgramInfo, devices: Sequence
             "call a registered function instead: xb.custom_call; or pass the values as arguments "
             "and results",
         )
-    save_module = "save the module, and compile it there: lowering.lower(computation).save(path)"
+    save_module = "save the module (lowering.lower(computation).save(path)), and compile it later"
     if not all(map(is_local, devices)):
         raise refuse(
-            "runs on devices of several processes, and each process has only a part of it",
+            "runs on devices of several processes, and each process has only a part of the program",
             save_module,
         )
     if info.layouts is not None and array_layouts.parameter_layouts(loaded) is None:
         raise refuse(
-            "has tokens and arrays with layouts among its arguments, and jaxlib then does not "
-            "report the layouts",
+            "has both tokens and arrays with layouts among its arguments; jaxlib does not report "
+            "the layouts of such a program",
             save_module,
         )
     try:
         payload = executables.serialized(loaded)
     except ValueError as error:
         raise refuse(
-            f"can't be written by {devices[0].platform}'s runtime", save_module, str(error)
+            f"can't be serialized by {devices[0].platform}'s runtime", save_module, str(error)
         ) from None
     write_atomically(name, packed(info, devices, payload), mode=CODE_MODE)

@@ -1,7 +1,7 @@
 """Read the header of an executable's file, and check it against the program.
 
-A header may be wrong even if the checksum of the file is right. XLA would abort, or read memory
-beyond an array, if the header's numbers of devices or shapes differed from the program's.
+A header may be wrong even if the checksum of the file is right. If the numbers of devices or the
+shapes in the header differed from the program's, XLA would abort, or read beyond an array.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lowering.running.executable_file import UnusableError
 from lowering.running.program import ProgramInfo
 from lowering.sharding.partitioning import Partitioning, partition_counts
 
-_SAVE_AGAIN: Final = "save it again"
+_SAVE_AGAIN: Final = "save the executable again"
 
 
 def read_program(header: Mapping[str, Any]) -> ProgramInfo:
@@ -52,7 +52,7 @@ def _read_program(header: Mapping[str, Any]) -> ProgramInfo:
     )
     count = sum(1 for parameter in shape.parameters for _ in leaves(parameter))
     if min(num_replicas, num_partitions) < 1 or not all(0 <= number < count for number in donated):
-        raise ValueError("a number is out of range")
+        raise ValueError("num_replicas, num_partitions or the number of an argument is invalid")
     return ProgramInfo(
         name=program["name"],
         shape=shape,
@@ -78,7 +78,7 @@ def _read_partitioning(
     if order and sorted(order) != list(range(num_partitions)):
         raise ValueError("the order of the devices is not a permutation")
     if axes and math.prod(size for _, size in axes) != num_partitions:
-        raise ValueError("the product of the axes is not the number of devices")
+        raise ValueError("the product of the axis sizes is not the number of devices")
     if len(is_free) not in (0, len(list(leaves(result)))):
         raise ValueError("is_free does not have one entry for each result")
     return Partitioning(fields["is_shardy"], axes, tuple(order), tuple(is_free))
@@ -91,7 +91,12 @@ def _expect(kind: type, values: Sequence[object]) -> None:
 
 
 def check_counts(info: ProgramInfo, payload: bytes) -> None:
-    """Raise UnusableError if the header's numbers of replicas and partitions are wrong."""
+    """Raise UnusableError if the header's counts of replicas and partitions are not the program's.
+
+    Args:
+        info: the program's metadata from the header.
+        payload: the executable serialized by jaxlib.
+    """
     compiled = _compiled_counts(payload)
     expected = info.num_replicas, info.num_partitions
     if compiled is not None and compiled != expected:
@@ -103,17 +108,17 @@ def check_counts(info: ProgramInfo, payload: bytes) -> None:
 
 
 _OPTIONS: Final = 2
-"""The number of the field with the compile options."""
+"""The number of the protocol buffer's field with the compile options."""
 
 
 def _compiled_counts(payload: bytes) -> tuple[int, int] | None:
-    """Return the numbers of replicas and partitions that jaxlib's bytes are for.
+    """Return the numbers of replicas and partitions that an executable was compiled for.
 
-    jaxlib writes a header after its length, then a protocol buffer with the executable and the
-    compile options.
+    jaxlib's serialization consists of the length of a header, the header, and a protocol buffer
+    with the executable and the compile options.
 
     Returns:
-        The numbers; None if the bytes have another format.
+        The numbers of replicas and partitions; None if `payload` has another format.
     """
     view = memoryview(payload)
     try:
@@ -125,7 +130,7 @@ def _compiled_counts(payload: bytes) -> tuple[int, int] | None:
 
 
 def check_shapes(info: ProgramInfo, loaded: Any) -> None:
-    """Raise UnusableError if the header's shapes differ from the program's on each device."""
+    """Raise UnusableError if the header's shapes on a device differ from the program's."""
     parameters, results = executables.device_shapes(loaded)
     tilings: tuple[list[str] | None, list[str] | None] = (None, None)
     if info.partitioning is not None:
@@ -150,7 +155,13 @@ def check_shapes(info: ProgramInfo, loaded: Any) -> None:
 def _on_device(
     shapes: Sequence[Shape], tilings: Sequence[str] | None, *, in_rows: bool
 ) -> list[str]:
-    """Return the texts of shapes on one device, followed by a scalar for each bounded size."""
+    """Return the shapes of arrays on one device as text, then an s32[] for each bounded size.
+
+    Args:
+        shapes: the shapes of the arrays over all devices.
+        tilings: how the arrays are divided among the devices; None if each device has full arrays.
+        in_rows: whether each array on a device has a leading dimension of size 1.
+    """
     texts, sizes = [], []
     for number, shape in enumerate(shapes):
         if not isinstance(shape, ArrayShape):

@@ -16,7 +16,10 @@ from lowering.running.topology import UnloadedExecutable
 
 
 def executable_of(loaded: Any, info: ProgramInfo, devices: Sequence[jax.Device]) -> Any:
-    """Return a compiled program as an executable of the class that fits it.
+    """Return the executable of a compiled program.
+
+    Its class depends on the number of devices, on the sharding, and on whether the devices belong
+    to a topology.
 
     Args:
         loaded: jaxlib's LoadedExecutable; for devices of a topology, jaxlib's Executable.

@@ -1,4 +1,4 @@
-"""load_executable: load an executable from a file, for devices that can run it."""
+"""Load an executable from a file, for devices that can run it: `lowering.load_executable`."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from lowering.stablehlo.module import path_text, read_file
 
 
 def _check_start(file: BinaryIO, _size: int, path: str) -> None:
-    """Raise UnusableError for files of other formats before the rest is read.
+    """Raise UnusableError if the first bytes of a file are not those of an executable.
 
-    Issue a warning if other users can write to the file.
+    Issue a RuntimeWarning if other users can write to the file.
     """
     check_magic(file.read(4096))
     file.seek(0)
@@ -54,8 +54,8 @@ def load_executable(
 
     Args:
         path: the file.
-        device: the device, or the first of several; None for jax's default device, or the first of
-            the platform that the file is for.
+        device: the device, or the first device if the program needs several. None for jax's default
+            device, or, if that is of another platform, for the first device of the file's platform.
         devices: all devices, instead of `device`, in the order of `lowering.compile`.
 
     Returns:
@@ -123,7 +123,7 @@ def _load(content: Content, device: DeviceLike, devices: Sequence[DeviceLike] | 
             raise CompileError(
                 f"load_executable: {info.name} contains a custom call of {missing!r}, and no "
                 f"function of that name is registered for {platform}\n"
-                f"fix: register it before loading, as before compiling: "
+                f"fix: register the function before loading the executable: "
                 f"lowering.register_custom_call_target, or jax.ffi.register_ffi_target",
                 op="custom_call",
                 detail=report,
@@ -140,7 +140,7 @@ def _load(content: Content, device: DeviceLike, devices: Sequence[DeviceLike] | 
     return executable_of(loaded, info, targets)
 
 
-_RECOMPILE: Final = "compile and save it again here"
+_RECOMPILE: Final = "compile and save the program again on this machine"
 
 
 def _check_version(header: Mapping[str, Any]) -> None:
@@ -184,7 +184,7 @@ def _check_device(header: Mapping[str, Any], device: jax.Device) -> None:
     if device.platform != platform:
         raise UnusableError(
             f"was compiled for {platform}, and {device} is of platform {device.platform}",
-            f"pass a device of {platform}, or compile and save it for {device.platform}",
+            f"pass a device of {platform}, or compile and save the program for {device.platform}",
         )
     if device.device_kind != kind:
         raise UnusableError(
@@ -202,8 +202,8 @@ def _check_device(header: Mapping[str, Any], device: jax.Device) -> None:
     if missing:
         more = ", ..." if len(missing) > 8 else ""
         raise UnusableError(
-            f"was compiled for a CPU that has {', '.join(missing[:8])}{more}, which this one does "
+            f"was compiled for a CPU that has {', '.join(missing[:8])}{more}, which this CPU does "
             f"not have",
-            f"{_RECOMPILE}; or compile it on that machine for all CPUs with AVX2: set "
+            f"{_RECOMPILE}; or compile it on the other machine for all CPUs with AVX2: set "
             f"XLA_FLAGS=--xla_cpu_max_isa=AVX2 in the environment",
         )

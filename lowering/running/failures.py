@@ -1,7 +1,8 @@
-"""Failures of running programs: decide whether a call waits for the end, and raise errors.
+"""Raise errors for programs that fail, and decide whether a call waits for the program's end.
 
-A call returns before the program has ended, as in jax: XLA reports a later failure when a result is
-read. If a failure is likely, the call waits instead, and raises an error that names the cause.
+As in jax, a call returns before the program has ended, and XLA reports a later failure when a
+result is read. If a failure is likely, the call waits instead, and raises an error that names the
+cause.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from lowering.running.program import ProgramInfo
 def must_wait(info: ProgramInfo, loaded: Any, device: jax.Device) -> bool:
     """Return whether a call waits for the end of the program.
 
-    A call waits for programs that call Python, that call a registered function on CPU that can
-    report an error, or that need more memory than the device has.
+    A call waits for a program that calls Python functions, that calls registered functions on CPU
+    that can report an error, or that needs more memory than the device has.
     """
     if info.callbacks or (info.handlers and device.platform == "cpu"):
         return True
@@ -34,9 +35,9 @@ def must_wait(info: ProgramInfo, loaded: Any, device: jax.Device) -> bool:
 
 
 def may_lack_memory(loaded: Any) -> bool:
-    """Return whether a program needs enough memory for an out-of-memory error to be possible.
+    """Return whether a program needs so much memory that an out-of-memory error is possible.
 
-    Calls of smaller programs do not translate such errors: translation slows down each call.
+    For smaller programs, calls do not translate out-of-memory errors: it would slow down each call.
     """
     return sum(_memory(loaded).values()) > _LITTLE_MEMORY
 
@@ -45,7 +46,7 @@ _LITTLE_MEMORY: Final = 1 << 20
 
 
 def _memory(loaded: Any) -> dict[str, int]:
-    """Return the bytes that a program needs; empty where the platform does not report them."""
+    """Return the bytes of arguments, results and temporary values; empty if not reported."""
     try:
         memory = executables.compiled_memory(loaded)
     except (RuntimeError, AttributeError):
@@ -55,7 +56,7 @@ def _memory(loaded: Any) -> dict[str, int]:
 
 @lru_cache(maxsize=256)
 def _memory_of(device: jax.Device) -> float:
-    """Return the bytes of memory of a device; infinity where they are not reported."""
+    """Return the size of a device's memory in bytes; infinity if it is not reported."""
     any_device: Any = device
     try:
         if any_device.platform == "cpu":
@@ -71,7 +72,7 @@ def _memory_of(device: jax.Device) -> float:
 def check_numbers(name: str, results: Sequence[jax.Array]) -> None:
     """Raise FloatingPointError for a NaN or an infinity, if jax's flags request it.
 
-    jax checks the results of calls that jaxlib executes without Python itself.
+    For calls that jaxlib executes without Python, jax checks the results.
 
     Args:
         name: the program's name.
@@ -90,7 +91,7 @@ def check_numbers(name: str, results: Sequence[jax.Array]) -> None:
 def raise_execution_error(
     error: RuntimeError | ValueError, info: ProgramInfo, loaded: Any, where: str
 ) -> None:
-    """Raise ExecutionError if `error` reports that memory ran out or that a handler failed.
+    """Raise ExecutionError if memory ran out, or a registered function of a custom_call failed.
 
     Args:
         error: jaxlib's error, raised by the call or by waiting for its end.
@@ -105,8 +106,8 @@ def raise_execution_error(
         needs = f"; the program needs {parts} on each device" if parts else ""
         raise ExecutionError(
             f"{info.name}: out of memory on {where}{requested_bytes_text(error)}{needs}\n"
-            f"fix: make its arrays smaller, donate arguments that are not needed afterwards "
-            f"(donate=[...]), or delete arrays (array.delete())",
+            f"fix: make the program's arrays smaller, donate arguments that are not needed "
+            f"afterwards (donate=[...]), or delete arrays (array.delete())",
             detail=str(error),
         ) from None
     report = without_status_code(str(error))
@@ -115,9 +116,9 @@ def raise_execution_error(
         fix = ""
         if re.search("attributes|decode|Wrong number of", report):
             fix = (
-                "\nfix: pass the attributes, operands and results of the handler's binding, of "
-                "exactly its types: numpy.float32(2.5) for a float, 2.5 for a double, 2 for an "
-                "int64_t"
+                "\nfix: pass the attributes, operands and results of the handler's binding, with "
+                "exactly the types of the binding: numpy.float32(2.5) for a float, 2.5 for a "
+                "double, 2 for an int64_t"
             )
         raise ExecutionError(
             f"{info.name}: custom_call of {' or '.join(info.handlers)} failed: {report}{fix}",

@@ -4,7 +4,8 @@ jaxlib 0.10 lets Python handle signals while it waits for the compiler. An excep
 handler (KeyboardInterrupt) ends the wait, but the compiler continues in a thread of XLA. If the
 process then exits, XLA's client is destroyed while that thread still uses it, and the process may
 crash (status 139). Python can't wait for the thread, and compiling in another Python thread is
-slower. jaxlib 0.12 handles signals after XLA returns; this module does the same for all versions.
+slower. jaxlib 0.12 handles signals only after XLA returns, and this module makes all versions of
+jaxlib do so.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 def deferred_interrupts() -> Iterator[None]:
     """Defer Python's handlers of SIGINT (Ctrl-C) and SIGTERM until the block ends.
 
-    A second signal is handled at once.
+    The handler of a second signal runs at once.
     """
     # Only the main thread handles signals.
     if threading.current_thread() is not threading.main_thread():

@@ -46,9 +46,9 @@ class _Call(NamedTuple):
     """The arguments of a call.
 
     Attributes:
-        nested: the arguments that are not static, from `flatten_dataclasses`.
-        leaves: their leaves.
-        tree: their structure.
+        nested: the arguments that are not static, as `flatten_dataclasses` returns them.
+        leaves: the leaves of `nested`.
+        tree: the PyTreeDef of `nested`.
         static: the static arguments.
         static_key: a hashable key of the static arguments.
     """
@@ -89,8 +89,8 @@ class JittedFunction:
         """Return the function's result for these arguments.
 
         Raises:
-            ArgumentError: the function does not take the arguments, or they are not arrays, or are
-                on different devices.
+            ArgumentError: the arguments do not match the function's signature, are not arrays, or
+                are on different devices.
             XlaError: an op of the function can't be recorded, lowered or compiled.
         """
         try:
@@ -114,8 +114,8 @@ class JittedFunction:
                 static arguments.
 
         Returns:
-            The result, and the data for jaxlib to execute equal calls without Python; None instead
-            of the data if jaxlib can't.
+            The result, and the data for jaxlib to execute equal calls without Python. The data is
+            None if jaxlib can't execute such calls.
         """
         signature = self._signature
         passed = None
@@ -141,7 +141,7 @@ class JittedFunction:
         return caller(*arrays), None
 
     def _call_flat(self, call: _Call) -> tuple[Any, Any]:
-        """Call the function with flattened arguments; return the same as `_call_uncached`."""
+        """Call the function with flattened arguments; return what `_call_uncached` returns."""
         try:
             entry = self._cache.quick[call.tree, call.static_key, descriptions(call.leaves)]
         except (KeyError, TypeError, ValueError, RecursionError, SystemError):
@@ -163,7 +163,7 @@ class JittedFunction:
     def _raise_translated(
         self, error: Exception, args: tuple[Any, ...], by_name: Mapping[str, Any]
     ) -> None:
-        """Raise this library's error for an error of jaxlib; return if there is no such error."""
+        """Raise the error of this library for an error of jaxlib; return if there is none."""
         bound, _, static_key = self._signature.bind(args, by_name)
         _, leaves, tree = self._flatten(bound)
         try:
@@ -215,7 +215,7 @@ class JittedFunction:
         return lower(self.computation(*args, **by_name))
 
     def compile(self, /, *args: Any, **by_name: Any) -> Executable:
-        """Return the executable of `computation`; later calls with equal shapes use it.
+        """Return the executable of `computation`. Later calls with equal shapes use the executable.
 
         Raises:
             ArgumentError, XlaError: as for a call.
@@ -279,7 +279,7 @@ class JittedFunction:
     # Running
 
     def _record_and_run(self, call: _Call) -> tuple[Any, Any]:
-        """Call the function as `_call_flat` does, for arguments without an entry in `quick`."""
+        """Call the function as `_call_flat` does, if the cache `quick` has no entry for a call."""
         # Raises if the arguments can't be compared.
         call = _Call(*self._flatten(call.nested), call.static, call.static_key)
         if any(type(leaf) is XlaOp for leaf in call.leaves):
@@ -295,7 +295,7 @@ class JittedFunction:
         return result
 
     def _run(self, entry: Entry, call: _Call) -> tuple[Any, Any]:
-        """Execute an entry's recording on the arguments' device; return as `_call_flat` does."""
+        """Execute an entry's recording on the call's device; return what `_call_flat` returns."""
         device = self._device_for(call)
         executable = self._executable(entry, device)
         entry.executable = executable
@@ -322,7 +322,11 @@ class JittedFunction:
         )
 
     def _device_for(self, call: _Call) -> jax.Device:
-        """Return the device that the arguments are committed to; else the default device."""
+        """Return the device of a call.
+
+        It is the device passed to `jit`; without one, the device that the arguments are committed
+        to; without committed arguments, jax's default device.
+        """
         if self._device is not None:
             return device_argument(self.name, self._device)
         committed: dict[jax.Device, int] = {}
@@ -334,8 +338,8 @@ class JittedFunction:
                 raise self._refusal(
                     call,
                     number,
-                    f"on one device, got one on {len(devices)}",
-                    "compile it for several: lowering.compile(function.computation(...), "
+                    f"on one device, got an array on {len(devices)} devices",
+                    "compile for several devices: lowering.compile(function.computation(...), "
                     "num_partitions=...)",
                 )
             committed.setdefault(next(iter(devices)), number)
@@ -345,7 +349,7 @@ class JittedFunction:
             raise ArgumentError(
                 f"{self.name}: the arguments must be on one device, got\n"
                 f"  {names[first_number]} on {first}\n  {names[number]} on {second}\n"
-                f"fix: copy one with lowering.device_put(array, device)",
+                f"fix: copy the arrays to one device with lowering.device_put(array, device)",
                 computation=self.name,
                 argument=number,
                 name=names[number],
@@ -366,7 +370,7 @@ class JittedFunction:
             )
 
     def _invalid_tree(self, args: tuple[Any, ...]) -> str:
-        """Return the message prefix that names the argument that can't be flattened; or empty."""
+        """Return "argument NAME: " for an argument that can't be flattened; "" if none is found."""
         for name, value in zip(self._signature.names, args, strict=True):
             try:
                 flatten_dataclasses(value)
@@ -378,7 +382,7 @@ class JittedFunction:
         """Return the shapes of arguments.
 
         Raises:
-            ArgumentError: a leaf is not an array, nor, if `allow_shapes`, a shape.
+            ArgumentError: a leaf is neither an array nor (if `allow_shapes` is true) a shape.
         """
         shapes: list[Shape] = []
         for number, leaf in enumerate(call.leaves):
@@ -408,7 +412,7 @@ class JittedFunction:
     def _recording_of(
         self, args: tuple[Any, ...], by_name: dict[str, Any]
     ) -> tuple[_Call, Entry, Recording]:
-        """Return the call, cache entry and recording for arguments; arguments may be shapes."""
+        """Return the call, cache entry and recording for arguments, which may contain shapes."""
         dynamic, static, key = self._signature.bind(args, by_name)
         call = _Call(*self._flatten(dynamic), static, key)
         shapes = self._shapes(call, allow_shapes=True)
@@ -426,9 +430,9 @@ class JittedFunction:
 
         Args:
             call: the arguments.
-            shapes: the shapes of their leaves.
+            shapes: the shapes of the arguments' leaves.
             enclosing: the builder that records a call of the function; None for a program.
-            captured: a list to which the values of `enclosing` that the function uses are appended.
+            captured: a list. Values of `enclosing` that the function uses are appended to the list.
 
         Returns:
             The recording, and whether other calls can use it.
@@ -468,13 +472,13 @@ class JittedFunction:
         return numbers
 
     def _check_result(self, result: Any) -> tuple[list[XlaOp], Any]:
-        """Return the ops in the function's result, and its structure."""
+        """Return the ops in the function's result, and the structure of the result."""
         try:
             nested, ops, structure = flatten_dataclasses(result)
         except TreeError as error:
             raise _error(f"the result of {self.name}: {error}") from error.__cause__
         if result is None:
-            fix = "return the result; an empty tuple if there is no result"
+            fix = "return the result, or an empty tuple if there is no result"
             raise _error(f"{self.name} must return XlaOps, got None", fix)
         for number, op in enumerate(ops):
             if type(op) is XlaOp:
@@ -536,7 +540,12 @@ _error: Final = functools.partial(error_of, OperandError, "jit")
 
 
 def _run_executable(entry: Entry, executable: Executable, leaves: Sequence[Any]) -> tuple[Any, Any]:
-    """Return the result, and the data for jaxlib to execute equal calls without Python, or None."""
+    """Execute an entry's program for the leaves of the arguments.
+
+    Returns:
+        The result, and the data for jaxlib to execute equal calls without Python. The data is None
+        if jaxlib can't execute such calls.
+    """
     recording = entry.recording
     assert recording is not None  # recorded first
     result, is_direct = executable.run_flat(leaves)
@@ -584,33 +593,34 @@ def jit(
 
     The function is recorded and compiled when it is first called with arguments of new shapes,
     element types or nesting, or with new static values; later calls run the compiled program.
-    Arguments are bound by the function's signature: passing an argument by position, by name or by
-    default makes no difference.
+    Arguments are bound by the function's signature: it makes no difference whether an argument is
+    passed by position or by name, or is a default value.
 
     Arguments and results may be nested in dicts, lists, tuples, named tuples, None, dataclasses,
     and classes registered with jax.tree_util. An unregistered dataclass is rebuilt field by field,
     without running its ``__init__`` and ``__post_init__``. The arrays may be of any kind that an
     `Executable` takes; NumPy arrays are copied to the device.
 
-    A call runs on the device that the jax.Arrays among its arguments are committed to, as in
-    jax.jit; on the default device if there are none.
+    As in jax.jit, a call runs on the device that the jax.Arrays among its arguments are committed
+    to. If no argument is committed to a device, the call runs on jax's default device.
 
     Args:
         function: takes and returns XlaOps.
-        donate: names or numbers of arguments; the memory of all arrays in them may be reused for
-            results. A call consumes their jax.Arrays, but not NumPy arrays. See `lowering.compile`.
-        device: the device to run on; None for the arguments' device.
+        donate: names or numbers of arguments. XLA may reuse the memory of all arrays in these
+            arguments for results. A call consumes jax.Arrays in these arguments, but not NumPy
+            arrays. See `lowering.compile`.
+        device: the device to run on; None for the device that the arguments are committed to.
         static: names or numbers of arguments that are passed to the function unchanged. Their
             values must be hashable; each new value needs another compilation.
         options: compiler options; see `lowering.compile`.
         name: the name of the computations; None for the function's own name.
 
     Returns:
-        A `JittedFunction`. Without a function, a decorator.
+        A `JittedFunction`; if `function` is None, a decorator that returns a `JittedFunction`.
 
     Raises:
         OperandError: `function` is not a function; `donate` or `static` names an argument that does
-            not exist; the name is not an identifier; an option does not exist.
+            not exist; `name` is not an identifier; an option does not exist.
 
     Example:
         >>> import builder as xb, lowering, numpy as np

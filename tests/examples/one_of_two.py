@@ -98,7 +98,10 @@ def check_lists(process: int) -> None:
     assert [r[0].devices() for r in results] == [{d} for d in run.local_devices]
     for argument, message in (
         (list(ROWS), "must be a list with a value for each of 2 devices of this process, got a"),
-        (on_devices[::-1], f"for replica {mine[0]} must be on {run.local_devices[0]}, got one on"),
+        (
+            on_devices[::-1],
+            f"for replica {mine[0]} must be on {run.local_devices[0]}, got an array",
+        ),
         (ROWS[:3], "or a list of 2 for this process, got f64[3,2]"),
         (ROWS[:2], "or a list of 2 for this process, got f64[2,2]"),
     ):

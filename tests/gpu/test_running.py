@@ -68,7 +68,7 @@ def test_arguments_and_results_are_on_the_device(wave: Any) -> None:
 def test_arrays_of_another_device_are_refused(wave: Any) -> None:
     other = lowering.device_put(X, cpu())
     with pytest.raises(
-        lowering.ArgumentError, match=r"argument 1 .* must be on .*, got one on cpu:0"
+        lowering.ArgumentError, match=r"argument 1 .* must be on .*, got an array on cpu:0"
     ):
         wave(X, other)
     wave(X, lowering.device_put(other, device()))

@@ -297,14 +297,14 @@ REFUSED: dict[str, tuple[Any, str]] = {
         np.zeros((2, 5), np.float32),
         (
             "dynamic: argument 0 (p0) must be f32[2,<=4], got f32[2,5]\n"
-            "fix: dimension 1 may be of size 4 at most: array[:, :4]"
+            "fix: reduce dimension 1 to size 4 or less: array[:, :4]"
         ),
     ),
     "fixed size": (
         np.zeros((3, 2), np.float32),
         (
             "dynamic: argument 0 (p0) must be f32[2,<=4], got f32[3,2]\n"
-            "fix: dimension 0 must be of size 2"
+            "fix: pass an array of size 2 in dimension 0"
         ),
     ),
     "rank": (

@@ -867,6 +867,6 @@ def test_a_tiled_array_is_refused() -> None:
         expected = "{1,0}" if text == "f32[4,4]" else "{0,1}"
         assert str(caught.value) == (
             f"negated: argument 0 (x) must be in layout {expected}, "
-            "got one in layout {1,0:T(2,2)}\n"
+            "got an array in layout {1,0:T(2,2)}\n"
             "fix: pass numpy.asarray(array), or lowering.device_put(array, device)"
         )

@@ -108,7 +108,7 @@ def test_other_devices_and_layouts(run):
     for _ in range(2):
         assert np.array_equal(run(turned, put()), X + X)
     if len(lowering.devices("cpu")) > 1:
-        with pytest.raises(ArgumentError, match=r"must be on .*, got one on"):
+        with pytest.raises(ArgumentError, match=r"must be on .*, got an array on"):
             run(put(), lowering.device_put(X, "cpu:1"))
 
 

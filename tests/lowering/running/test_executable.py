@@ -175,11 +175,12 @@ def test_tuples():
         assert (two.item(), three.item()) == (1.5, True)
     start = "nested: argument 0 (state)"
     assert refused(run, (1.5, b), True) == (
-        f"{start}[1] must be a tuple (s32[2], ()), got s32[2]\nfix: pass a tuple or list of 2"
+        f"{start}[1] must be a tuple (s32[2], ()), got s32[2]\n"
+        "fix: pass a tuple or list of length 2"
     )
     assert refused(run, (1.5,), True) == (
         f"{start} must be a tuple (f32[], (s32[2], ())), got a tuple of 1\n"
-        "fix: pass a tuple or list of 2"
+        "fix: pass a tuple or list of length 2"
     )
     assert refused(run, (1.5, (b.astype(np.int8), ())), True) == (
         f"{start}[1][0] must be s32[2], got s8[2]\nfix: convert it: array.astype(numpy.int32)"
@@ -227,7 +228,7 @@ def test_wrong_counts_and_names(affine):
     assert refused(affine) == f"{takes}, got 0\nfix: pass x f32[2,3], w f32[3]"
     assert refused(affine, X, W, W) == f"{takes}, got 3\nfix: pass only the first 2"
     assert refused(affine, X, W, w=W) == (
-        "affine: parameter 'w' is passed by position (1) and by name\nfix: pass it once"
+        "affine: parameter 'w' is passed by position (1) and by name\nfix: pass the argument once"
     )
     assert refused(affine, X, W, W, w=W) == f"{takes}, got 3\nfix: pass only the first 2"
     assert refused(affine, w=W) == (
@@ -333,8 +334,8 @@ def test_deleted_arrays(affine):
             arguments[number].delete()
             assert refused(affine, *arguments).endswith(
                 "got a jax.Array that has been deleted\n"
-                "fix: pass an array that was neither donated to another program nor deleted, or a "
-                "copy"
+                "fix: pass an array that was neither donated nor deleted; donate a copy to keep "
+                "an array"
             )
 
 
@@ -464,8 +465,8 @@ with jax.default_device(jax.devices()[2]):
 def test_several_devices():
     devices = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=3"}
     done = run_python("-c", SEVERAL_DEVICES, env=devices)
-    start = "double: argument 0 (x) must be on cpu:1, got one on "
-    fix = "fix: use jax.device_put(array, device), where device is the executable's"
+    start = "double: argument 0 (x) must be on cpu:1, got an array on "
+    fix = "fix: use jax.device_put(array, device), where device is the executable's device"
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
         f"{start}cpu:2",

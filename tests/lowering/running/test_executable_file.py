@@ -180,7 +180,7 @@ class TestRefusedFiles:
             (b"PK\x03\x04" + bytes(40), "is not an executable, but a zip archive"),
             (
                 module.bytecode,
-                r"contains a module.*\nfix: lowering.compile\(lowering.load\(path\)\)",
+                r"contains a module.*\nfix: call lowering.compile\(lowering.load\(path\)\)",
             ),
             (module.artifact(), "contains a module, which is not compiled yet"),
             (module.text.encode(), "is not an executable"),
@@ -219,7 +219,7 @@ class TestRefusedFiles:
             ({"platform_version": "cuda 1"}, "another version of cpu's software: 'cuda 1', inst"),
             (
                 {"cpu_features": ["avx9", "sse2"]},
-                "for a CPU that has avx9, which this one does not have",
+                "for a CPU that has avx9, which this CPU does not have",
             ),
             ({"payload_bytes": 3}, "has a header that can't be read"),
             ({"program": {}}, "has a header that can't be read"),
@@ -248,7 +248,7 @@ class TestRefusedFiles:
         # A CPU without a required feature.
         monkeypatch.setattr(executables, "host_cpu_features", lambda: ("sse2",))
         refused(
-            path, saved, "was compiled for a CPU that has .*, which this one does not have\nfix:"
+            path, saved, "was compiled for a CPU that has .*, which this CPU does not have\nfix:"
         )
 
     def test_cpu_features_after_large_constants(self, saved: bytes) -> None:
@@ -311,7 +311,7 @@ class TestRefusedPrograms:
         executable = lowering.compile(twice, "cpu")
         info = dataclasses.replace(executable._info, layouts=[])
         monkeypatch.setattr(array_layouts, "parameter_layouts", lambda _: None)
-        with pytest.raises(ModuleFileError, match="has tokens and arrays with layouts"):
+        with pytest.raises(ModuleFileError, match="has both tokens and arrays with layouts"):
             save_executable(tmp_path / "file", executable._loaded, info, executable.devices)
 
 

@@ -641,7 +641,7 @@ class TestDevices:
         mesh = jax.sharding.Mesh(np.array([first, second]), "d")
         everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
         message = refused(lambda: jitted(jax.device_put(X, everywhere), X))
-        assert "argument x must be on one device, got one on 2" in message
+        assert "argument x must be on one device, got an array on 2" in message
 
     def test_the_device_argument(self) -> None:
         first, second = lowering.devices("cpu")[:2]
@@ -649,7 +649,7 @@ class TestDevices:
         for x in (X, lowering.device_put(X, second), jnp.asarray(X)):
             assert jitted(x).devices() == {second}
         message = refused(lambda: jitted(lowering.device_put(X, first)))
-        assert f"argument 0 (x) must be on {second}, got one on {first}" in message
+        assert f"argument 0 (x) must be on {second}, got an array on {first}" in message
         with pytest.raises(lowering.DeviceError, match="there is no platform"):
             lowering.jit(lambda x: x, device="abacus")(X)
 

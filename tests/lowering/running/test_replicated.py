@@ -186,7 +186,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "none": ((), "takes 1 argument (x f64[2]), got 0\nfix: pass x f64[2]"),
     "too many": (
         (ROWS, ROWS),
-        "takes 1 argument (x f64[2]), got 2\nfix: pass only the first one",
+        "takes 1 argument (x f64[2]), got 2\nfix: pass only the first argument",
     ),
     "too few values": (
         (list(ROWS[:3]),),
@@ -253,7 +253,7 @@ def test_an_array_on_another_device(doubled: Any) -> None:
     text = str(caught.value)
     first, second, *_ = devices()
     assert text.startswith(
-        f"doubled: argument 0 (x) for replica 1 must be on {second}, got one on {first}"
+        f"doubled: argument 0 (x) for replica 1 must be on {second}, got an array on {first}"
     )
 
 

@@ -21,7 +21,8 @@ def replace_shape_conversion(
 ) -> list[Value] | None:
     """Replace a shape conversion by its operand if there is one partition.
 
-    XLA supports the custom call only in programs for several partitions; then return None.
+    XLA does not support the conversion in such a program. Return None if there are several
+    partitions.
 
     Raises:
         CompileError: there is one partition, and the operand and the result differ in size.

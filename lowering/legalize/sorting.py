@@ -35,7 +35,9 @@ def sort_of_bf16_and_f8e8m0fnu(b: OpBuilder, operation: ir.Operation) -> list[Va
 
 @rewrite("stablehlo.sort", platforms=("cpu",))
 def sort_of_narrow_types(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Sort 2-bit integers as 8-bit integers, and 8-bit floats as u8, bitcast in the comparator.
+    """Sort 2-bit integers as 8-bit integers, and 8-bit floats as u8.
+
+    The comparator converts the elements back to the original type.
 
     XLA's CPU backend returns 2-bit elements in a wrong order. It sorts f8e3m4, f8e4m3, f8e5m2 and
     f8e5m2fnuz as f16. The conversions change NaNs, and round different numbers to the same number.

@@ -28,7 +28,7 @@ def flatten(values: Sequence[Any]) -> list[Any]:
 
 
 def unflatten(shape: Shape, values: Iterator[Any]) -> Any:
-    """Take the next value for each leaf of `shape`; return the values in lists nested like it."""
+    """Return the next value for each leaf of `shape`, in lists that are nested like `shape`."""
     return fold(shape, lambda _: next(values), list)
 
 

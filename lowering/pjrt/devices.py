@@ -202,7 +202,7 @@ def devices_for(
         fix = _more_devices(start, count)
         raise error(f"{need}, {start.platform} has {len(chosen)}{after}", fix)
     if first is not None:
-        raise error("device and devices must not both be passed", "pass only one of both")
+        raise error("device and devices must not both be passed", "omit device or devices")
     if isinstance(listed, (str, jax.Device)) or not isinstance(listed, Sequence):
         raise error(f"devices must be a sequence of devices, got {brief(listed)}")
     # `device` would refuse devices of other processes.
@@ -245,7 +245,7 @@ def sharding_of(target: jax.Device) -> SingleDeviceSharding:
 
 
 class Target:
-    """The shape and the device of arrays, and what is needed to copy NumPy arrays there.
+    """The shape and the device of arrays, and what is needed to copy NumPy arrays to the device.
 
     The subclass for several devices is in `lowering.running.shards`.
 

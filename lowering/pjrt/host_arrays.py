@@ -57,8 +57,8 @@ def host_array(value: Any) -> np.ndarray[Any, Any] | None:
 def copy_numpy(values: Sequence[Any]) -> Sequence[Any] | None:
     """Copy the NumPy arrays among the arguments that jaxlib will transfer to the device.
 
-    Transfer by jaxlib, as part of executing a program, is the fastest. But jaxlib may read NumPy
-    arrays while the program runs. The caller may write to the original arrays at that time.
+    jaxlib transfers NumPy arrays fastest when it executes a program. But jaxlib may read the arrays
+    while the program runs, and the caller may write to the original arrays at that time.
 
     Returns:
         The arguments with copied NumPy arrays; `values` itself if all are jax.Arrays. None if a

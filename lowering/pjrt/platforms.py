@@ -40,7 +40,7 @@ def missing_platform(op: str, platform: str | None, known: str, report: str) -> 
         first = report.strip().partition("\n")[0].partition(" (set JAX_PLATFORMS=")[0]
         first = first or "it finds no device"
         if not enabled:
-            return error(f"jax can't start: {first}", "read jax's error in `detail` of this error")
+            return error(f"jax can't start: {first}", "read the error's `detail`")
         reason = f"jax can't start on the enabled platforms ({enabled}): {first}"
         return error(reason, f"{_install(enabled)}unset JAX_PLATFORMS in the environment")
     problem = f"there is no platform {brief(platform)} here"

@@ -1,4 +1,4 @@
-"""Read the elements of constants from MLIR bytecode, without parsing MLIR text."""
+"""Read the elements of constants from MLIR bytecode, which contains the bytes of the elements."""
 
 from __future__ import annotations
 

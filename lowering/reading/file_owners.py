@@ -33,7 +33,7 @@ def warn_of_writers(status: os.stat_result, name: str) -> None:
         return
     user, mode = os.geteuid(), status.st_mode
     if status.st_uid not in (0, user):
-        reason, fix = f"it belongs to user {status.st_uid}", "use a path of your own"
+        reason, fix = f"it belongs to user {status.st_uid}", "use a file or folder of your own"
     elif mode & stat.S_IWOTH:
         reason, fix = "every user can write to it", f"chmod go-w {name}"
     elif mode & stat.S_IWGRP:

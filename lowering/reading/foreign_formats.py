@@ -13,11 +13,11 @@ _BEGINNINGS: Final = (
     (b"BZh", "a bzip2 file", "unpack it: bunzip2"),
     (b"\xfd7zXZ\0", "an xz file", "unpack it: unxz"),
     (b"\x28\xb5\x2f\xfd", "a zstd file", "unpack it: unzstd"),
-    (b"PK\x03\x04", "a zip archive", "extract the module from it with unzip"),
-    (b"\xff\xfe\0\0", "text in UTF-32", "save it in UTF-8"),
-    (b"\xff\xfe", "text in UTF-16", "save it in UTF-8"),
-    (b"\xfe\xff", "text in UTF-16", "save it in UTF-8"),
-    (b"\0\0\xfe\xff", "text in UTF-32", "save it in UTF-8"),
+    (b"PK\x03\x04", "a zip archive", "extract the module with unzip"),
+    (b"\xff\xfe\0\0", "text in UTF-32", "save the text in UTF-8"),
+    (b"\xff\xfe", "text in UTF-16", "save the text in UTF-8"),
+    (b"\xfe\xff", "text in UTF-16", "save the text in UTF-8"),
+    (b"\0\0\xfe\xff", "text in UTF-32", "save the text in UTF-8"),
     (b"\x93NUMPY", "a NumPy array", None),
     (b"\x89HDF\r\n", "an HDF5 file", None),
     (b"\x7fELF", "a native executable", None),
@@ -40,7 +40,7 @@ def other_kind(data: bytes) -> tuple[str, str | None] | None:
         if data.startswith(beginning):
             return kind, fix
     if len(data) > 8 and data[1:8:2] == bytes(4) and 0 not in data[:8:2]:
-        return "text in UTF-16", "save it in UTF-8"
+        return "text in UTF-16", "save the text in UTF-8"
     if data[4:8] == b"TFL3":
         return "a TensorFlow Lite model", None
     # ONNX and TensorFlow both start with a number in field 1 and a string in field 2.

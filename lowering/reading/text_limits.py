@@ -74,7 +74,7 @@ def exceeded_limit(text: str) -> TextProblem | None:
         match = re.search(_LONG_AFFINE, text)
         if match is not None:
             reason = f"an affine map is longer than {_MAX_AFFINE} characters"
-            return _at(text, match.start(), reason, "remove it; StableHLO uses no affine maps")
+            return _at(text, match.start(), reason, "remove the map; StableHLO uses no affine maps")
     return _expansion(text)
 
 

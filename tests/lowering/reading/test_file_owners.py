@@ -105,5 +105,6 @@ def test_owners(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             warn_of_writers(os.stat_result(status), "folder")
-        reasons = [] if is_trusted else ["it belongs to user 8\nfix: use a path of your own"]
+        belongs = "it belongs to user 8\nfix: use a file or folder of your own"
+        reasons = [] if is_trusted else [belongs]
         assert [str(w.message).partition("can change: ")[2] for w in caught] == reasons

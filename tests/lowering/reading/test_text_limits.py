@@ -20,7 +20,7 @@ def refused(text):
 def test_brackets_nested_too_deep_have_a_position():
     text = MAIN + '// "((("\n' + "[" * 1100
     message, *place = refused(text)
-    assert "brackets may nest at most 1000 deep, got 1100\nfix: save it as" in message
+    assert "brackets may nest at most 1000 deep, got 1100\nfix: save the module as" in message
     assert place == [5, 1001]
 
 
@@ -56,7 +56,7 @@ def test_a_type_of_400_dimensions_is_read():
 def test_a_long_affine_map(piece):
     text = f"module attributes {{foo.bar = affine_map<(d0) -> ({piece * 100_000}d0)>}} {{}}"
     message, *place = refused(text)
-    assert "an affine map is longer than 5000 characters\nfix: remove it" in message
+    assert "an affine map is longer than 5000 characters\nfix: remove the map" in message
     assert place == [1, text.index("affine") + 1]
 
 

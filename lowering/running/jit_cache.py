@@ -22,7 +22,10 @@ from builder.graph.computation import XlaComputation
 from lowering.running.executable import Executable
 
 MOST_KEPT: Final = 1024
-"""The number of recordings cached for one function; the least recently used is removed first."""
+"""The maximum number of cached recordings of one function.
+
+When it is exceeded, the least recently used recording is removed.
+"""
 
 
 class JitCacheInfo(NamedTuple):
@@ -137,7 +140,7 @@ class JitCache:
             self._recorded = self._compiled = 0
 
     def add_quick(self, quick_key: Any, key: Any, entry: Entry) -> None:
-        """Add `entry` to `quick` under `quick_key`, if it is still the entry of `key`."""
+        """Add `entry` to `quick` under `quick_key`, unless the cache has removed it from `key`."""
         with self._lock:
             # jax and NumPy distinguish more arrays than XLA, so there may be more of these keys
             # than entries.

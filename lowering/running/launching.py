@@ -18,10 +18,16 @@ from lowering.running.failures import must_wait, raise_execution_error
 from lowering.running.program import ProgramInfo
 
 Execute = Callable[[Any], tuple[list[Any], Callable[[], None]]]
-"""A function that executes a program: takes arrays, returns results and a waiting function."""
+"""A function that executes a program on the given arrays.
+
+It returns the results, and a function that waits until the program has ended.
+"""
 
 _LAUNCH: Final = threading.Lock()
-"""Ensures that all devices execute programs in the same order: otherwise they could deadlock."""
+"""Acquired to launch a program.
+
+All devices must execute programs in the same order: otherwise they could deadlock.
+"""
 
 _aval_of: Final = jax_arrays.aval_of
 _is_deleted: Final = jax_arrays.is_deleted
@@ -96,7 +102,7 @@ class AcceptedArrays:
         self._layouts: Final = [leaf.layout for leaf in leaves if leaf.layout is not None]
 
     def accept(self, arrays: Sequence[Any]) -> bool:
-        """Return whether all arrays can be passed without a copy."""
+        """Return whether all arrays can be passed without a copy; False if this is unknown."""
         if (
             [*map(type, arrays)] != self._types
             or [*map(_aval_of, arrays)] != self.avals

@@ -20,7 +20,7 @@ _NUMBERS: Final = {bool: "bool_", int: "int32", float: "float32", complex: "comp
 
 
 def descriptions(leaves: Sequence[Any]) -> tuple[Any, ...]:
-    """Return a key for each leaf that distinguishes arrays by shape and type; None for others."""
+    """Return a hashable description of each leaf: shape and element type; None if not an array."""
     # The aval of a jax.Array is faster than its shape and dtype: jax has one object for equal
     # avals, so that a dict compares it by identity.
     return tuple(
@@ -48,7 +48,7 @@ def shape_of(leaf: Any) -> ArrayShape | None:
 
 
 def declared_shape(leaf: Any) -> Shape | None:
-    """Return the shape that a shape object declares; None for other values."""
+    """Return a `jax.ShapeDtypeStruct` or shape as this library's shape; None for other values."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return _array_shape(leaf)
     return leaf if isinstance(leaf, _SHAPES) else None
@@ -71,32 +71,32 @@ def mismatch(leaf: Any, name: str, *, is_argument: bool) -> tuple[str, str]:
     """
     alternative = ""
     if is_argument:
-        alternative = f"; or, if it does not change from call to call, static=[{name!r}]"
+        alternative = f"; or, if the value rarely changes, pass static=[{name!r}] to lowering.jit"
     elif name.rpartition(".")[2].isidentifier():
         alternative = (
-            "; or register its class, with other values as metadata: "
+            "; or register the class of this field's object, with the field as metadata: "
             "jax.tree_util.register_dataclass(..., meta_fields=[...])"
         )
     if type(leaf) in _NUMBERS:
         got = f"the Python number {brief(leaf)}, which has no element type"
         return f"an array, got {got}", f"pass a NumPy scalar: {_with_type(leaf)}{alternative}"
     if isinstance(leaf, jax.core.Tracer):
-        fix = "call it outside of jax.jit, jax.grad and other transformations"
+        fix = "call the function outside of jax.jit, jax.grad and other transformations"
         return "an array, got a tracer of jax", fix
     if isinstance(leaf, np.ma.MaskedArray):
         fix = "fill the masked elements: array.filled(value)"
         return "an array, got a masked array", fix
     if declared_shape(leaf) is not None:
-        fix = "pass an array; computation, lower and compile take shapes"
+        fix = "pass an array; only computation, lower and compile take shapes"
         return f"an array, got the shape {leaf}", fix
     fix = f"pass a NumPy array or a jax.Array{alternative}"
     if isinstance(leaf, jax.Array):
-        fix = "pass the numbers in it: jax.random.key_data(key)"
+        fix = "pass the key's numbers: jax.random.key_data(key)"
     return f"an array of numbers, got {describe(leaf)}", fix
 
 
 def _with_type(number: Any) -> str:
-    """Return the Python expression for a NumPy scalar of this value, for a fix."""
+    """Return a Python expression that creates a NumPy scalar: "numpy.float32(1.0)"."""
     kind = _NUMBERS[type(number)]
     if isinstance(number, int) and not -(2**31) <= number < 2**31:
         kind = "int64" if -(2**63) <= number < 2**63 else "float64"

@@ -49,7 +49,7 @@ _PRECISIONS: Final = ("default", "high", "highest")
 
 
 def read_options(options: Mapping[str, Any] | None) -> CompileOptions:
-    """Return the checked options; XLA checks flags that jaxlib does not list.
+    """Check the options of `lowering.compile`; XLA checks the flags that jaxlib does not list.
 
     Raises:
         OperandError: an option does not exist or has a wrong value.
@@ -93,9 +93,9 @@ _NOT_PER_PROGRAM: Final = {
         "is read when XLA detects the CPU, and has no effect on one program",
         "set XLA_FLAGS=--xla_cpu_max_isa=AVX2 in the environment",
     ),
-    "xla_flags_reset": ("has an effect in the environment only", "omit it"),
+    "xla_flags_reset": ("has an effect only in the environment variable XLA_FLAGS", "omit it"),
 }
-"""Flags that XLA accepts for a single program but ignores; the rule and fix of each error."""
+"""The flags that XLA accepts for one program but ignores, with the rule and fix for messages."""
 
 
 _error: Final = functools.partial(error_of, OperandError, "compile")
@@ -113,8 +113,8 @@ def _unknown(name: str, value: Any) -> OperandError:
     near = [plain] if plain in known else []
     near = near or get_close_matches(plain.replace("-", "_").lower().strip("_"), known, 3, 0.65)
     fix = (
-        f"use {_LEVEL}, {_PRECISION} or one of XLA's flags of the platform's compiler, "
-        f"which begin with xla_"
+        f"use {_LEVEL}, {_PRECISION} or a flag of XLA's compiler for the platform; the names of "
+        f"XLA's flags begin with xla_"
     )
     if near:
         fix = f"did you mean {' or '.join(near)}?"
@@ -140,7 +140,7 @@ def _read_precision(value: Any) -> str:
 
 
 def _integer(value: Any) -> int | None:
-    """Return a Python or NumPy integer as an int; None for bools and other values."""
+    """Return a Python or NumPy integer as an int; None if `value` is a bool or no integer."""
     if isinstance(value, (bool, np.bool_, float, str)):
         return None
     try:
@@ -160,7 +160,7 @@ def _read_flag(name: str, value: Any) -> Flag:
     read: Flag | None = None
     if default == "{":
         rule = "has several fields, and can't be set for one program"
-        fix = f"set it in the environment: XLA_FLAGS=--{name}=..."
+        fix = f"set the environment variable: XLA_FLAGS=--{name}=..."
     elif default in ("true", "false"):
         rule = "must be True or False"
         read = bool(value) if is_bool else None
@@ -176,7 +176,7 @@ def _read_flag(name: str, value: Any) -> Flag:
         rule = "must be a number"
         read = None if has_default else bool(value)
     elif (number := _integer(value)) is not None:
-        rule = "must be a number of 64 bits"
+        rule = "must be an integer that fits in 64 bits"
         if -(1 << 63) <= number < 1 << 63:
             read = float(number) if "." in default else number
     else:
@@ -197,13 +197,13 @@ _TYPES: Final = {
     "bool": "True or False",
     "float": "a number with a decimal point, such as 1.0",
     "double": "a number with a decimal point, such as 1.0",
-    "int32": "an integer of 32 bits",
-    "int64": "an integer of 64 bits",
-    "uint32": "an unsigned integer of 32 bits",
-    "uint64": "an unsigned integer of 64 bits",
+    "int32": "a 32-bit integer",
+    "int64": "a 64-bit integer",
+    "uint32": "an unsigned 32-bit integer",
+    "uint64": "an unsigned 64-bit integer",
     "string": "a string",
-    "enum": "one of the names that XLA has for it",
-    "message": "set in the environment (XLA_FLAGS): it has several fields",
+    "enum": "one of the names that XLA defines for the option's values",
+    "message": "set in the environment variable XLA_FLAGS, because it has several fields",
 }
 
 

@@ -45,8 +45,8 @@ class PartitionedExecutable(CompiledProgram):
 
     A parameter without a sharding is replicated on every device. The results are jax.Arrays with a
     NamedSharding, nested as the computation's root is: ``numpy.asarray(result)`` is the full array.
-    XLA chooses the sharding of results for which the program has none; `result_shardings` contains
-    the shardings of all results.
+    XLA chooses the sharding of a result if the program does not specify one; `result_shardings`
+    contains the shardings of all results.
 
     Where several processes compute together, all of them call their executables in the same order,
     with jax.Arrays over all devices, or with equal NumPy arrays. Each process transfers its own
@@ -122,8 +122,9 @@ class PartitionedExecutable(CompiledProgram):
 
         Raises:
             ArgumentError: the arguments do not match the parameters.
-            ExecutionError: the devices take different branches around an operation across devices;
-                a Python function or a registered function failed; there was not enough memory.
+            ExecutionError: the devices take different branches, and not all of them execute a
+                collective operation; a Python function or a registered function failed; there was
+                not enough memory.
         """
         return self._run(self._prepare(args, by_name))
 
@@ -190,7 +191,7 @@ def _placement(sharding: Any) -> str:
 
 
 def _execute_sharded(loaded: Any, results: Sequence[ShardedTarget]) -> Execute:
-    """Return a function that executes a program whose shardings all have the device order."""
+    """Return a function that executes a program whose arrays all have shards in device order."""
     handlers = [execution.result_handler(target.aval, target.sharding) for target in results]
     run = execution.runner(loaded, handlers)
 
@@ -211,10 +212,10 @@ def _execute_by_shards(
     results: Sequence[ShardedTarget],
     devices: Sequence[jax.Device],
 ) -> Execute:
-    """Return a function that executes a program with the shards of its arrays.
+    """Return a function that executes a program, and passes its arrays shard by shard.
 
     jaxlib takes and returns shards in the order of the devices. The shardings of the arrays may
-    have another order. The function returns the results, and a function that waits for the end.
+    have another order.
     """
     run = execution.sharded_runner(loaded, wait=True)
     local = list(filter(is_local, devices))
@@ -248,15 +249,15 @@ def _execute_by_shards(
 def _tilings(
     loaded: Any, info: ProgramInfo, parameter_count: int, result_count: int
 ) -> list[Tiling]:
-    """Return the tilings that XLA chose: of the arguments, then of the results."""
+    """Return the tilings that XLA chose for the arguments, followed by those for the results."""
     parameters = array_layouts.parameter_tilings(loaded) or []
     # For a program without results, XLA reports the tiling of the empty tuple.
     results = (array_layouts.result_tilings(loaded) or []) if result_count else []
     if len(parameters) != parameter_count or len(results) != result_count:
         raise CompileError(
-            f"compile: jaxlib does not report the shardings of {info.name}: it has "
-            f"{parameter_count} arguments and {result_count} results, got shardings for "
-            f"{len(parameters)} and {len(results)}"
+            f"compile: jaxlib does not report all shardings of {info.name}: the program has "
+            f"{parameter_count} arguments and {result_count} results, got shardings of "
+            f"{len(parameters)} arguments and {len(results)} results"
         )
     return [parse_tiling(text) for text in (*parameters, *results)]
 
@@ -267,7 +268,7 @@ def _check_tilings(
     """Raise CompileError for a tiling that no jax.Array can have."""
     parameters, results = program_leaves(info.shape)
     for (place, _), shape, tiling in zip((*parameters, *results), shapes, tilings, strict=True):
-        fix = "give it a sharding of its own"
+        fix = f"specify a sharding for {place} that divides each dimension evenly"
         counts = partition_counts(tiling)
         if counts is None:
             if tiling.kind == "manual":
@@ -282,7 +283,10 @@ def _check_tilings(
 
 
 def _nested(shape: Shape, shardings: Any) -> Any:
-    """Return the next shardings from an iterator, nested as `shape` is; None for tokens."""
+    """Take a sharding for each leaf of `shape` from an iterator, and nest them like `shape`.
+
+    A token takes a sharding too, but has None in the result.
+    """
     if isinstance(shape, TupleShape):
         return tuple(_nested(element, shardings) for element in shape.elements)
     sharding = next(shardings)

@@ -46,7 +46,7 @@ class Profile:
         transfer: checking the arguments, and copying them to the devices.
         run: the program, until all results are ready.
         fetch: copying the results to NumPy arrays; on CPU jax does not copy all of them.
-        result: the result of the call.
+        result: the result of the call (not a time).
     """
 
     compile: float

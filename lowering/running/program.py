@@ -27,17 +27,17 @@ class ProgramInfo:
     Attributes:
         name: the computation's name.
         shape: the parameters and the result.
-        num_replicas, num_partitions: the numbers of replicas, and of partitions of each.
-        donated: the numbers of the array arguments that a call consumes, tuples flattened.
+        num_replicas, num_partitions: the number of replicas, and of partitions in each replica.
+        donated: the numbers of the donated array arguments, counted with tuples flattened.
         layouts: the runtime's layout of each array argument; None where the program requests none.
         callbacks: the Python functions that the program calls.
         handlers: the registered functions that the program calls and that can report an error, as
             text for messages: "'scale', recorded at file.py:3".
-        in_rows: whether each device returns a leading dimension of size 1: a row of an array
-            sharded over all devices.
-        partitioning: how XLA partitions the program; None where each device has arrays of its own.
+        in_rows: whether the results on each device have a leading dimension of size 1, and are rows
+            of arrays sharded over all devices.
+        partitioning: how XLA partitions the program; None if XLA does not partition the program.
         tree: the nesting of the arguments and results of the jax function that the program was
-            lowered from; None if the executable is called with the parameters.
+            lowered from; None if the executable takes one argument for each parameter.
         compile_seconds: the time to compile the program, or to read it from the cache.
     """
 
@@ -56,7 +56,7 @@ class ProgramInfo:
 
 
 class CompiledProgram:
-    """The base class of executables. `lowering.compile` creates them.
+    """The base class of the executables that `lowering.compile` creates.
 
     Attributes:
         name: the computation's name.
@@ -106,7 +106,8 @@ class CompiledProgram:
         executable for CPU requires all CPU features that XLA was allowed to use: those of this CPU,
         or fewer with XLA_FLAGS=--xla_cpu_max_isa=AVX2 in the environment. For a file that any
         platform can load, use `StablehloModule.save`. The file does not contain the nesting of a
-        jax function's arguments and results: the loaded executable is called with the parameters.
+        jax function's arguments and results: the loaded executable takes one argument for each
+        parameter.
 
         Args:
             path: the file.
@@ -222,9 +223,9 @@ class CompiledProgram:
         )
 
     def _prepare(self, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> Any:
-        """Check the arguments, and put them on the devices for `_run`; for subclasses."""
+        """Check the arguments, and put them on the devices for `_run`; subclasses define this."""
         raise NotImplementedError
 
     def _run(self, prepared: Any) -> Any:
-        """Execute the program, and return the result; for subclasses."""
+        """Execute the program, and return the result; subclasses define this."""
         raise NotImplementedError

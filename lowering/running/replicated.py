@@ -1,7 +1,7 @@
 """ReplicatedExecutable: a program that runs on several devices at the same time.
 
-Each device has its own arguments and results. Devices communicate only through operations across
-devices in the program. All arguments are checked before the program is executed: with several
+Each device has its own arguments and results. Devices communicate only through the program's
+collective operations. All arguments are checked before the program is executed: with several
 devices jaxlib crashes on wrong arguments.
 """
 
@@ -41,8 +41,9 @@ class ReplicatedExecutable(CompiledProgram):
     - one value of the parameter's own shape, which is copied to every device.
 
     The values are those that an `Executable` takes: NumPy arrays, objects with ``__dlpack__``,
-    numbers, and jax.Arrays. Each jax.Array in a list must be on its device already. For a tuple
-    parameter pass a list of N tuples, or one tuple whose elements are passed in any of these ways.
+    numbers, and jax.Arrays. A jax.Array in a list must already be on the device that takes it. For
+    a tuple parameter pass a list of N tuples, or one tuple whose elements are passed in any of the
+    three ways above.
 
     A jax.Array that is sharded into rows over these devices, by ``jax.device_put(array,
     executable.sharding)``, is used without a copy; arrays with other shardings are copied.
@@ -54,7 +55,8 @@ class ReplicatedExecutable(CompiledProgram):
 
     Where several processes compute together (`jax.distributed.initialize`), all of them call their
     executables in the same order. A list of arguments or results then has one entry for each of
-    this process's devices (`local_devices`); arrays of rows have a row for each of all devices.
+    this process's devices (`local_devices`). An array of rows has a row for every device of all
+    processes.
 
     Attributes:
         name: the computation's name.
@@ -62,7 +64,7 @@ class ReplicatedExecutable(CompiledProgram):
         devices: the jax.Devices: the partitions of replica 0, those of replica 1, and so on.
         local_devices: the devices of this process, in the same order.
         sharding: the jax NamedSharding of arrays with a row for each device.
-        num_replicas, num_partitions: the numbers of replicas, and of partitions of each.
+        num_replicas, num_partitions: the number of replicas, and of partitions in each replica.
 
     Example:
         >>> import builder as xb, lowering, numpy as np
@@ -119,7 +121,7 @@ class ReplicatedExecutable(CompiledProgram):
     def _row_results(self) -> list[tuple[Any, Any, Sharding]]:
         """Return for each result the aval of one row, the aval of all rows, and the sharding.
 
-        Tokens have no rows.
+        A token has no rows: both avals are the token's.
         """
         results: list[tuple[Any, Any, Sharding]] = []
         for leaf in leaves(self.program_shape.result):
@@ -144,8 +146,8 @@ class ReplicatedExecutable(CompiledProgram):
 
         Raises:
             ArgumentError: the arguments do not match the parameters.
-            ExecutionError: the devices take different branches around an operation across devices;
-                an infeed was not fed; a Python function failed.
+            ExecutionError: the devices take different branches, and not all of them execute a
+                collective operation; an infeed was not fed; a Python function failed.
         """
         return self._run(self._prepare(args, by_name))
 
@@ -180,7 +182,7 @@ class ReplicatedExecutable(CompiledProgram):
     # Arguments
 
     def _passed(self, args: Sequence[Any]) -> tuple[list[Any], list[list[Any]]]:
-        """Return the array passed to jaxlib for each leaf, and the arrays on the devices in it."""
+        """Return the array passed to jaxlib for each leaf, and its array on each device."""
         passed: list[Any] = []
         columns: list[list[Any]] = []
         padding: list[Any] = [None] * (len(self._arguments) - 1)
@@ -201,7 +203,7 @@ class ReplicatedExecutable(CompiledProgram):
         return passed, columns
 
     def _is_sharded_in_rows(self, value: Any, rows: Rows) -> bool:
-        """Return whether `value` is a jax.Array sharded in `rows`, to pass without a copy."""
+        """Return whether `value` is a jax.Array sharded into `rows`, which needs no copy."""
         return (
             type(value) is _JaxArray
             # Not by its aval, which contains the mesh.
@@ -216,7 +218,7 @@ class ReplicatedExecutable(CompiledProgram):
         )
 
     def _values(self, args: Sequence[Any]) -> Iterator[tuple[Any, Leaf]]:
-        """Yield the value that the caller passed for each leaf of the parameters."""
+        """Yield for each leaf of the parameters the value that the caller passed, and the leaf."""
         common = self._common
         position = 0
         for number, (argument, parameter) in enumerate(
@@ -245,7 +247,7 @@ class ReplicatedExecutable(CompiledProgram):
                 position += 1
 
     def _device_values(self, value: Any, leaf: Leaf) -> list[Any]:
-        """Return the argument of each device of this process for a leaf."""
+        """Split or repeat a leaf's value: return an argument for each device of this process."""
         count = len(self._arguments)
         if isinstance(value, (list, tuple)):
             if len(value) != count:
@@ -286,7 +288,10 @@ class ReplicatedExecutable(CompiledProgram):
         return dimensions == (len(self.devices), *leaf.target.dimensions)
 
     def _local_shards(self, value: jax.Array, leaf: Leaf) -> list[Any] | None:
-        """Return the shards of an array for the local devices if they are there; else None."""
+        """Return the local devices' shards of an array.
+
+        Return None if a local device does not have the shard that the program needs there.
+        """
         shards = {shard.device: shard for shard in value.addressable_shards}
         if not shards.keys() >= set(self.local_devices):
             return None
@@ -318,7 +323,7 @@ class ReplicatedExecutable(CompiledProgram):
         return self._common.error(
             f"argument {number} ({name}){path} must be a list with a value for each of {count} "
             f"devices{here}, got a {type(value).__name__} of {len(value)}\n"
-            f"fix: pass {count} values, or one array for all",
+            f"fix: pass {count} values, or one array for all devices",
             number,
             name,
         )

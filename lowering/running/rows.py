@@ -1,8 +1,8 @@
 """Rows: an array sharded along its first dimension, one row for each device.
 
-A program takes f32[4] where a device has a row f32[1,4]. Both arrays have the same bytes in the
-same order, and the runtime reads only the bytes. If arrays have tiled layouts, as on a TPU, or the
-program requests a layout, the leading dimension is removed on the device.
+The program of each device takes an f32[4], but the device has a row, an f32[1,4]. Both arrays have
+the same bytes in the same order, so a row is passed without a copy. If arrays have tiled layouts,
+as on a TPU, or the program requests a layout, the leading dimension is removed on the device.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class Rows:
     """The rows that are passed for one array argument.
 
     Attributes:
-        dimensions: the sizes of a jax.Array that is passed without a copy; None if all arrays are
-            copied.
+        dimensions: the sizes that a jax.Array must have to be passed without a copy; None if all
+            arrays are copied.
         dtype: the dtype of the array's elements.
-        layout: the memory layout that rows must have; None where only one exists.
+        layout: the memory layout that rows must have; None for scalars, which have only one layout.
     """
 
     def __init__(self, leaf: Leaf, count: int) -> None:

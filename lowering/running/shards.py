@@ -28,11 +28,11 @@ _SPEC: Final[Any] = PartitionSpec
 
 
 class ShardedTarget(Target):
-    """The sharding of the arrays of one shape, over several devices.
+    """The shape and the sharding of an argument or result on several devices.
 
     Attributes:
         shard: the aval of a shard.
-        in_order: whether the sharding has the devices in the order of the partitions.
+        in_order: whether the sharding lists the devices in the order of the partitions.
         local_devices: the devices of this process, in the order of the sharding.
     """
 
@@ -77,7 +77,7 @@ def _devices_of(sharding: Any) -> tuple[jax.Device, ...]:
 
 @lru_cache(maxsize=1024)
 def is_equivalent(sharding: Sharding, expected: Sharding, rank: int) -> bool:
-    """Return whether two shardings place arrays of this rank equally, ignoring mesh axis names."""
+    """Return whether two shardings put the same parts of an array of this rank on each device."""
     return sharding.memory_kind == expected.memory_kind and sharding.is_equivalent_to(
         expected, rank
     )
@@ -92,7 +92,7 @@ def named_shardings(
     devices: Sequence[jax.Device],
     partitioning: Partitioning,
 ) -> list[NamedSharding]:
-    """Return tilings as jax shardings.
+    """Convert the tilings of arrays to jax NamedShardings.
 
     If the module has a mesh, the shardings use this mesh. Otherwise a mesh with axes "d0", "d1" and
     so on is derived from the tilings; all tilings share one mesh if possible.
@@ -133,7 +133,10 @@ def _numbered_axes(sizes: Iterable[int]) -> _Axes:
 
 
 def _parts(tiling: Tiling, rank: int, count: int) -> np.ndarray[Any, Any]:
-    """Return for each partition the index of its part along each dimension, and of its copy."""
+    """Return an array with a row for each partition: which part of an array the partition has.
+
+    The row contains the part's index along each dimension, and the number of the copy.
+    """
     parts = np.zeros((count, rank + 1), np.int64)
     counts = partition_counts(tiling)
     if tiling.kind != "tiled" or counts is None:
@@ -145,7 +148,10 @@ def _parts(tiling: Tiling, rank: int, count: int) -> np.ndarray[Any, Any]:
 
 
 def _common_axes(all_parts: Sequence[np.ndarray[Any, Any]], count: int) -> _Axes:
-    """Return mesh axes that fit all arrays, or if there are none, the first split array."""
+    """Return axes of one mesh that can express the tilings of all arrays.
+
+    If no such axes exist, return axes for the first array that is split.
+    """
     all_strides = [_strides(parts) for parts in all_parts]
     strides = sorted({1, count}.union(*all_strides))
     if any(high % low for low, high in pairwise(strides)):
@@ -156,10 +162,11 @@ def _common_axes(all_parts: Sequence[np.ndarray[Any, Any]], count: int) -> _Axes
 
 
 def _strides(parts: np.ndarray[Any, Any]) -> set[int]:
-    """Return the strides that bound the mesh axes that split an array; empty if irregular.
+    """Return the strides at which mesh axes must start and end to express an array's parts.
 
-    A stride is a distance between partition numbers. For example 4 and 8, if the first four of
-    eight partitions have one half of an array, and the others have the other half.
+    A stride is a distance between partition numbers. Example: {4, 8} if the first four of eight
+    partitions have one half of an array, and the last four have the other half. The set is empty if
+    the parts are not at regular distances.
     """
     count, rank = len(parts), parts.shape[1] - 1
     strides: set[int] = set()

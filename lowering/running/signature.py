@@ -24,9 +24,9 @@ class Signature:
         names: the names of the parameters that are not static, in order.
         donated: the positions of the donated parameters in `names`.
         has_static: whether there are static parameters.
-        keeps_order: the function `_keeps_order`, cached.
-        count: the number of parameters, if a call that passes all by position needs no binding; -1
-            if there are static, keyword-only or variadic parameters.
+        keeps_order: the method `_keeps_order` with a cache of its results.
+        count: the number of parameters; -1 if there are static, keyword-only or variadic
+            parameters. A call with `count` positional arguments needs no binding.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Signature:
             self._signature: Final = inspect.signature(function)
         except (TypeError, ValueError) as error:
             rule = f"{name} has no signature: {error}"
-            fix = f"write a function around it: def {name}(x): ..."
+            fix = "wrap it in a function with named parameters: lowering.jit(lambda x: f(x))"
             raise _error(rule, fix) from None
         parameters = self._signature.parameters
         self.name: Final = name
@@ -48,12 +48,12 @@ class Signature:
         for number in self._static:
             parameter = f"{self._names[number]!r} of {name}"
             if self._kinds[number] in _VARIADIC:
-                rule = f"static: {parameter} takes any number of arguments"
+                rule = f"a static parameter must not be *args or **kwargs, got {parameter}"
                 fix = "declare a separate parameter for each static argument"
                 raise _error(rule, fix)
             if number in donated:
-                rule = f"{parameter} is static and donated, got it in both"
-                fix = "donate arrays; a static value has no memory on a device"
+                rule = f"a parameter can't be both static and donated, got {parameter} in both"
+                fix = "remove it from donate: a static argument has no memory on a device"
                 raise _error(rule, fix)
         self.has_static: Final = bool(self._static)
         dynamic = [n for n in range(len(self._names)) if n not in self._static]
@@ -109,8 +109,9 @@ class Signature:
                 hash(keys[-1])
             except TypeError:
                 raise ArgumentError(
-                    f"{self.name}: the static argument {name} must be hashable, as it is a key of "
-                    f"the cache, got {type(value).__name__}: {brief(value)}\n"
+                    f"{self.name}: the static argument {name} must be hashable, because "
+                    f"compiled programs are cached by static arguments, got "
+                    f"{type(value).__name__}: {brief(value)}\n"
                     f"fix: pass a tuple instead of a list, or remove {name!r} from static",
                     computation=self.name,
                     argument=number,
@@ -119,7 +120,10 @@ class Signature:
         return tuple(dynamic), tuple(static), tuple(keys)
 
     def _bind_simple(self, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> list[Any] | None:
-        """Bind as inspect does, but much faster; return None for calls that inspect must bind."""
+        """Bind as `inspect.Signature.bind` does, but much faster.
+
+        Return None for calls that only `inspect.Signature.bind` supports.
+        """
         if len(args) > self._positional:
             return None
         values = list(args)
@@ -135,7 +139,7 @@ class Signature:
         return values if used == len(by_name) else None
 
     def _keeps_order(self, count: int, names: tuple[str, ...]) -> bool:
-        """Return whether `bind` returns the arguments of a call in the order of jaxlib.
+        """Return whether `bind` and jaxlib put the arguments of a call in the same order.
 
         jaxlib flattens positional arguments first, and then named arguments, sorted by name.
 

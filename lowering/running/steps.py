@@ -32,8 +32,8 @@ class Steps:
         is_flat: whether no parameter is a tuple.
         pack: the function that nests the results as the computation's root is.
         direct_results: the avals of the results, if jaxlib can execute the program without Python.
-            None where parameters are tuples, the call waits, or results are sliced, contain tokens
-            or are nested in several tuples.
+            None if a parameter is a tuple, if a call waits for the end of the program, or if a
+            result has a bounded dimension, is a token, or is in a tuple inside the root's tuple.
     """
 
     __slots__ = (
@@ -93,11 +93,11 @@ class Steps:
         return self.pack(results)
 
     def raise_translated(self, error: RuntimeError | ValueError, values: Sequence[Any]) -> None:
-        """Raise this library's error for an error of jaxlib; return if there is no such error.
+        """Raise this library's error for an error of jaxlib; return if no translation is known.
 
         Args:
             error: the error that executing the program raised.
-            values: the values passed for the leaves.
+            values: the argument for each leaf of the parameters.
         """
         raise_failure(error)
         raise_execution_error(error, self.info, self._loaded, self._device)
@@ -109,7 +109,10 @@ class Steps:
 
 
 def are_same(arrays: Sequence[Any], values: Sequence[Any], *, allow_numpy: bool = False) -> bool:
-    """Return whether each array is its value, not a copy; `allow_numpy` permits NumPy copies."""
+    """Return whether each array is the same object as the value at its position.
+
+    With `allow_numpy`, values that are NumPy arrays are not compared.
+    """
     return all(
         a is b or (allow_numpy and type(b) is np.ndarray)
         for a, b in zip(arrays, values, strict=True)
@@ -117,11 +120,11 @@ def are_same(arrays: Sequence[Any], values: Sequence[Any], *, allow_numpy: bool 
 
 
 def direct_call(loaded: Any, steps: Steps) -> Callable[..., Any] | None:
-    """Return a jaxlib function that skips the steps where possible; None if it never is.
+    """Return a jaxlib function that executes the program, if possible without the Python steps.
 
     The first call with jax.Arrays of some description (count, type, sizes, device, memory layout,
     not deleted) executes the steps. For later calls with the same description jaxlib executes the
-    program without Python.
+    program without Python. Return None if every call needs the steps.
     """
     results = steps.direct_results
     if results is None:

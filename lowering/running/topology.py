@@ -1,4 +1,4 @@
-"""Topologies: devices that need not be on this machine; programs compile for them but do not run.
+"""Topologies: sets of devices to compile for, which need not be on this machine.
 
 The compilers for TPUs and GPUs come with jax's plugins. A TPU's compiler needs no TPU, so any
 machine can determine the memory that a program needs on a TPU, and its optimized HLO.
@@ -31,7 +31,7 @@ class Topology:
     Attributes:
         platform: "tpu" or "gpu".
         name: the name of the topology: "v5e:2x2".
-        device_kind: jax's name for such a device: "TPU v5 lite".
+        device_kind: jax's name for this kind of device: "TPU v5 lite".
         devices: jax.Devices, for `lowering.compile` only.
     """
 
@@ -48,7 +48,7 @@ _PLUGINS: Final = {
     "cuda": _CUDA,
     "rocm": ("rocm", 'pip install "xlabuilder[rocm7-local]"'),
 }
-"""For each platform, jax's name of its plugin, and how to install the plugin."""
+"""For each platform, jax's name of the platform's plugin, and how to install the plugin."""
 
 
 def topology(
@@ -63,13 +63,14 @@ def topology(
     Args:
         platform: "tpu"; "gpu" or "cuda"; "rocm".
         name: for TPUs the generation and the arrangement of chips, such as "v5e:2x2" or
-            "v4:2x2x1". For GPUs the numbers of slices, of machines in each, and of GPUs in each:
-            "1x1x8".
-        target_config: for a GPU, the path of its description, a GpuTargetConfigProto as text (XLA's
-            sources contain such files for many GPUs); None for the GPU of this machine.
+            "v4:2x2x1". For GPUs the numbers of slices, of machines per slice, and of GPUs per
+            machine: "1x1x8".
+        target_config: for GPUs, the path of a file that describes the GPU: a GpuTargetConfigProto
+            as text (XLA's sources contain such files for many GPUs); None for the GPU of this
+            machine.
 
     Raises:
-        DeviceError: the plugin is not installed, or does not support such devices.
+        DeviceError: the platform's plugin is not installed, or does not support these devices.
         OperandError: an argument has the wrong type.
 
     Example:
@@ -88,9 +89,9 @@ def topology(
     if key == "cpu":
         raise _error(
             f"jaxlib compiles only for the CPU that it runs on, got {brief(platform)}",
-            'compile for "cpu"; with XLA_FLAGS=--xla_cpu_max_isa=AVX2 in the environment the code '
-            'runs on all CPUs with AVX2; jax.config.update("jax_num_cpu_devices", n) makes '
-            "n devices of this one",
+            'call lowering.compile(computation, "cpu"); for code that runs on all CPUs with AVX2, '
+            "set XLA_FLAGS=--xla_cpu_max_isa=AVX2 in the environment; for n CPU devices, call "
+            'jax.config.update("jax_num_cpu_devices", n)',
         )
     if key not in _PLUGINS:
         rule = f"there is no compiler for platform {brief(platform)}"
@@ -104,18 +105,18 @@ def topology(
         if target_config is not None:
             settings["target_config"] = _read_target_config(target_config)
     elif target_config is not None:
-        raise _error("a TPU has no target_config", "omit it")
+        raise _error("a TPU has no target_config", "omit target_config")
     devices = _devices(key, name, settings)
     return Topology(devices[0].platform, name, devices[0].device_kind, devices)
 
 
 _NAMES: Final = {
-    True: 'name it by generation and arrangement of chips, such as "v5e:2x2"',
-    False: 'name it by the numbers of slices, machines per slice and GPUs per machine: "1x1x8"',
+    True: 'pass a name with the generation and the arrangement of chips, such as "v5e:2x2"',
+    False: 'pass the numbers of slices, machines per slice and GPUs per machine: "1x1x8"',
 }
-"""The fix for a wrong name of a topology: True for TPUs, False for GPUs."""
+"""The fix in the message for a wrong topology name: key True for TPUs, False for GPUs."""
 
-_TARGET_CONFIG_FIX: Final = "name a file that contains a GpuTargetConfigProto as text"
+_TARGET_CONFIG_FIX: Final = "pass the path of a file that contains a GpuTargetConfigProto as text"
 
 
 _error: Final = functools.partial(error_of, DeviceError, "topology")
@@ -150,8 +151,8 @@ def _devices(platform: str, name: str, settings: Mapping[str, str]) -> tuple[jax
                 "process can use at a time"
             )
             fix = (
-                "wait until it ends; or, if none of them uses a TPU, set "
-                "ALLOW_MULTIPLE_LIBTPU_LOAD=1 in the environment of each"
+                "wait until that process ends; or, if no process uses a TPU, set "
+                "ALLOW_MULTIPLE_LIBTPU_LOAD=1 in the environment of every process"
             )
         elif platform != "tpu" and "target_config" not in settings:
             reason = f"this machine has no GPU for {brief(name)}: {first}"
@@ -165,7 +166,8 @@ class UnloadedExecutable(CompiledProgram):
     """A computation compiled for the devices of a `lowering.topology`.
 
     The methods that describe the compiled program (`hlo_text`, `memory`, ...) work as for other
-    executables. It can be saved to a file for machines with such devices. It can't be called.
+    executables. The executable can be saved to a file, and loaded on a machine that has the
+    devices. It can't be called.
 
     Attributes:
         name: the computation's name.
@@ -176,15 +178,15 @@ class UnloadedExecutable(CompiledProgram):
     __slots__ = ()
 
     def __call__(self, /, *_args: Any, **_by_name: Any) -> NoReturn:
-        """Raise DeviceError: there is no device to run the program on."""
+        """Raise DeviceError: this machine has no device to run the program on."""
         self._prepare((), {})
 
     def _prepare(self, _args: tuple[Any, ...], _by_name: Mapping[str, Any]) -> NoReturn:
         raise DeviceError(
-            f"{self.name}: is compiled for {self.devices[0].device_kind!r}, which is not on this "
-            f"machine, and can't be called\n"
-            f"fix: save it, and load it where there is one (lowering.load_executable); or compile "
-            f"it for a device that is here: {jax.local_devices()[0].platform!r}",
+            f"{self.name}: the executable is compiled for {self.devices[0].device_kind!r}, which "
+            f"is not on this machine, and can't be called\n"
+            f"fix: save the executable, and call lowering.load_executable on a machine with such a "
+            f"device; or compile for a device of this machine: {jax.local_devices()[0].platform!r}",
             op=self.name,
         )
 

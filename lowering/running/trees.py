@@ -17,20 +17,21 @@ from jax.tree_util import GetAttrKey, keystr
 from builder.support.unique_names import UniqueNames
 
 flatten: Final[Callable[[Any], tuple[list[Any], Any]]] = jax.tree_util.default_registry.flatten
-"""Return the leaves of a tree and its structure; an unregistered dataclass is a leaf."""
+"""Return the leaves and the structure of a tree; an unregistered dataclass is a leaf."""
 
 _MAX_DEPTH: Final = 200
 """The maximal nesting depth of unregistered dataclasses."""
 
 
 class TreeError(Exception):
-    """A value can't be flattened; the message has the reason and the fix."""
+    """Raised for a value that can't be flattened; the message has the reason and the fix."""
 
 
 class _OpenDataclass:
-    """Represents an unregistered dataclass while its fields are flattened.
+    """Represents an instance of an unregistered dataclass in a tree.
 
-    jax.tree_util flattens it to the fields, and unflattens it to the dataclass.
+    jax.tree_util flattens an `_OpenDataclass` to the fields of the instance, and unflattens to an
+    instance of the dataclass.
     """
 
     def __init__(self, value: Any) -> None:
@@ -75,7 +76,10 @@ def _is_dataclass(value: Any) -> bool:
 
 
 def flatten_dataclasses(tree: Any) -> tuple[Any, list[Any], Any]:
-    """Return a tree, its leaves and its structure, with dataclasses replaced by `_OpenDataclass`.
+    """Flatten a tree, including the fields of unregistered dataclasses.
+
+    Return the tree with each unregistered dataclass replaced by an `_OpenDataclass`, its leaves,
+    and its structure.
 
     The structure's `unflatten` rebuilds the tree, including dataclasses, from other leaves.
 
@@ -105,12 +109,13 @@ def flatten_dataclasses(tree: Any) -> tuple[Any, list[Any], Any]:
         pass
     except (TypeError, ValueError) as error:
         raise TreeError(
-            f"jax.tree_util can't flatten it: {str(error).rstrip('.')}\n"
+            f"jax.tree_util can't flatten the value: {str(error).rstrip('.')}\n"
             f"fix: use keys of one type in a dict, and hashable metadata (meta_fields) of a "
             f"registered class"
         ) from error
     raise TreeError(
-        "it contains itself, or is nested too deep\nfix: pass a value that is nested less deeply"
+        "the value contains itself, or is nested too deep\n"
+        "fix: pass a value that does not contain itself and is nested less deeply"
     )
 
 
@@ -121,7 +126,7 @@ def _check_rebuildable(kind: type) -> None:
     except TypeError:
         raise TreeError(
             f"the dataclass {kind.__name__} has a built-in base class and can't be rebuilt\n"
-            f"fix: register it: jax.tree_util.register_pytree_node"
+            f"fix: register the class: jax.tree_util.register_pytree_node"
         ) from None
 
 

@@ -1,1 +1,1 @@
-"""Shardings, partitions and participants, as a module declares them."""
+"""Read and check the shardings and the replica groups of a module."""

@@ -1,7 +1,7 @@
 """The names of sharding attributes.
 
-Arguments, results and operations have shardings of GSPMD, which are text, or of Shardy, which are
-attributes of a dialect.
+Arguments, results and operations have either GSPMD shardings, which are text, or Shardy shardings,
+which are attributes of the sdy dialect.
 """
 
 from __future__ import annotations

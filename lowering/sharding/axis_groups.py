@@ -37,11 +37,11 @@ class AxisPart(NamedTuple):
 def groups_along(
     sizes: Sequence[int], parts: Sequence[AxisPart], device_ids: Sequence[int] = ()
 ) -> list[list[int]]:
-    """Return the groups of the devices that differ only in their positions along `parts`.
+    """Group the devices of a mesh: those in a group differ only in their positions along `parts`.
 
     Args:
         sizes: the sizes of the mesh's axes.
-        parts: the axes, or parts of axes, of the groups, the major one first.
+        parts: the axes, or parts of axes, along which devices are grouped, from major to minor.
         device_ids: the devices of the mesh in row-major order; empty for 0, 1, 2, ...
 
     Raises:
@@ -59,7 +59,7 @@ def groups_along(
     for axis, size in enumerate(sizes):
         ends = sorted({1, size, *(end for n, *pair in ranges if n == axis for end in pair)})
         if any(after % before for before, after in itertools.pairwise(ends)):
-            raise LoweringError(f"the parts of a mesh axis of size {size} must divide it")
+            raise LoweringError(f"the parts of a mesh axis of size {size} must divide the size")
         dimensions += [(axis, *pair) for pair in itertools.pairwise(ends)]
     inside = [
         number
@@ -68,12 +68,12 @@ def groups_along(
         if axis == other and start <= low and high <= stop
     ]
     if len(set(inside)) < len(inside):
-        raise LoweringError("the axes of its replica groups overlap")
+        raise LoweringError("the axes of replica groups must not overlap")
     outside = [number for number in range(len(dimensions)) if number not in inside]
     count = math.prod(sizes)
     if device_ids and len(device_ids) != count:
         raise LoweringError(
-            f"the mesh of its replica groups must list {count} devices, got {list(device_ids)}"
+            f"the mesh of replica groups must list {count} devices, got {list(device_ids)}"
         )
     lengths = [high // low for _, low, high in dimensions]
     devices = np.array(device_ids or range(count)).reshape(lengths)
@@ -83,16 +83,16 @@ def groups_along(
 
 
 def _range(part: AxisPart, sizes: Sequence[int]) -> tuple[int, int, int]:
-    """Return the axis of a part, and the products of sizes before the part and up to its end."""
+    """Return the axis of a part, and the `pre_size` of the part and of the next part."""
     size = sizes[part.axis]
     stop = size if part.size is None else part.pre_size * part.size
     if not 1 <= part.pre_size <= stop <= size:
-        raise LoweringError(f"the parts of a mesh axis of size {size} must divide it")
+        raise LoweringError(f"the parts of a mesh axis of size {size} must divide the size")
     return part.axis, part.pre_size, stop
 
 
 def groups_of(operation: ir.Operation) -> list[list[int]]:
-    """Return the replica groups of an operation; short rows end with -1.
+    """Return the replica groups of an operation: one row for each group, padded with -1.
 
     Raises:
         LoweringError: the groups do not fit their mesh, or have an unknown form.
@@ -102,7 +102,7 @@ def groups_of(operation: ir.Operation) -> list[list[int]]:
         table: list[list[int]] = np.array(attribute).tolist()
         return table
     if not stablehlo.ReplicaGroupMeshAxesAttr.isinstance(attribute):
-        raise LoweringError(f"its replica_groups must be a table of numbers, got {attribute}")
+        raise LoweringError(f"replica_groups must be a table of numbers, got {attribute}")
     groups: Any = stablehlo.ReplicaGroupMeshAxesAttr(attribute)
     sizes, device_ids = _mesh(groups.mesh, operation)
     names = list(sizes)
@@ -111,7 +111,7 @@ def groups_of(operation: ir.Operation) -> list[list[int]]:
         reference = stablehlo.AxisRefAttr(entry)
         if reference.name not in sizes:
             raise LoweringError(
-                f"its replica groups must be along axes of the mesh {groups.mesh}, {sizes}, got "
+                f"replica groups must be along axes of the mesh {groups.mesh}, {sizes}, got "
                 f"the axis {reference.name!r}"
             )
         axis = names.index(reference.name)

@@ -61,7 +61,7 @@ def check_meshes(strings: bytes, name: str) -> None:
 
 
 def with_shardings(module: ir.Module, parameters: Sequence[Shape]) -> ir.Module:
-    """Return the module, or a copy with Shardy's attributes if there are frontend attributes.
+    """Return the module, or a copy in which Shardy's frontend attributes are converted.
 
     Args:
         module: the module; it does not change.
@@ -88,13 +88,13 @@ def read_shardings(module: ir.Module, parameters: Sequence[Shape], op: str = "fr
     """Convert frontend attributes to Shardy's meshes and shardings, in place.
 
     Args:
-        module: as jaxlib converts it from HLO.
+        module: a module that jaxlib has converted from HLO.
         parameters: the shapes of the entry computation's parameters; the module has no tuples.
         op: the function that the user called, for messages.
 
     Raises:
-        LoweringError: a sharding can't be parsed, or names a mesh that does not exist; see
-            `join_manual_calls`.
+        LoweringError: a sharding can't be parsed, or names a mesh that does not exist; or a custom
+            call of a manual computation is not next to the computation's call.
     """
     sharded = [o for o in operations_in(module.operation) if _sharding_in(o.attributes)]
     with module.context, ir.Location.unknown():
@@ -122,7 +122,7 @@ def read_shardings(module: ir.Module, parameters: Sequence[Shape], op: str = "fr
 
 
 def _sharding_in(attributes: ir.OpAttributeMap | Mapping[str, ir.Attribute]) -> str:
-    """The text of Shardy's sharding in frontend attributes; empty if there is no sharding."""
+    """Return the text of the Shardy sharding in frontend attributes; empty if there is none."""
     if _FRONTEND not in attributes:
         return ""
     return entry_text(ir.DictAttr(attributes[_FRONTEND]), _SHARDING) or ""
@@ -131,7 +131,7 @@ def _sharding_in(attributes: ir.OpAttributeMap | Mapping[str, ir.Attribute]) -> 
 def _remove(
     attributes: ir.OpAttributeMap | dict[str, ir.Attribute], name: str
 ) -> ir.Attribute | None:
-    """Remove a frontend attribute, and return it."""
+    """Remove a frontend attribute, and return its value; None if it does not exist."""
     frontend = checked_dictionary(attributes[_FRONTEND])
     removed = frontend.pop(name, None)
     del attributes[_FRONTEND]
@@ -155,7 +155,10 @@ def _declare_meshes(module: ir.Module) -> None:
 
 
 def _convert_arguments(function: ir.Operation, parameters: Sequence[Shape]) -> None:
-    """Convert the shardings of arguments; the entry's arguments are the leaves of `parameters`."""
+    """Convert the Shardy shardings of a function's arguments, in place.
+
+    `parameters` contains the shapes of the entry's parameters; it is empty for other functions.
+    """
     if "arg_attrs" not in function.attributes:
         return
     arguments = argument_attributes(function)
@@ -179,9 +182,9 @@ def _has_sharded_arguments(module: ir.Module) -> bool:
 
 
 def _remove_tilings(module: ir.Operation) -> None:
-    """Remove the shardings of GSPMD, as XLA does: XLA writes them beside Shardy's.
+    """Remove GSPMD shardings, as XLA does: XLA writes both GSPMD and Shardy shardings.
 
-    A constraint without Shardy's sharding is left, because its program mixes both forms.
+    A sharding constraint with only a GSPMD sharding is not changed: its program mixes both forms.
     """
     for operation in operations_in(module):
         if operation.name == "func.func":
@@ -226,7 +229,7 @@ def _convert_operation(operation: ir.Operation) -> None:
 
 
 def _shard_returned_value(operation: ir.Operation, sharding: ir.Attribute) -> None:
-    """Add a sharding to the results of the function that returns the operation's value."""
+    """Add a sharding to each function result that returns the operation's value."""
     for use in operation.results[0].uses:
         function = use.owner.parent
         if use.owner.name == "func.return" and function is not None:

@@ -1,6 +1,6 @@
-"""Computations that each device runs on its shards, in the form of HLO.
+"""Convert HLO's manual computations, which each device runs on its shards, to Shardy's.
 
-HLO has no ``sdy.manual_computation``. XLA writes it as a call of its body between two custom calls:
+HLO has no ``sdy.manual_computation``. XLA writes a call of the body between two custom calls:
 GlobalToLocalShape converts arrays to shards, and LocalToGlobalShape converts shards to arrays.
 XLA's partitioner supports only Shardy's operation.
 """
@@ -25,18 +25,18 @@ from lowering.mlir.operations import (
 )
 
 TO_SHARDS: Final = "xla.sdy.GlobalToLocalShape"
-"""The target of the custom call that converts the operands of a body to shards."""
+"""The target of the custom call that converts operands of a manual computation to shards."""
 
 FROM_SHARDS: Final = "xla.sdy.LocalToGlobalShape"
-"""The target of the custom call that converts the shards that a body returns to arrays."""
+"""The target of the custom call that converts results of a manual computation to arrays."""
 
 IN_SHARDINGS: Final = "xla.sdy.in_shardings"
 OUT_SHARDINGS: Final = "xla.sdy.out_shardings"
 MANUAL_AXES: Final = "xla.sdy.manual_axes"
-"""The frontend attributes of these custom calls: their shardings and manual axes."""
+"""A frontend attribute of the custom calls `TO_SHARDS` and `FROM_SHARDS`: the manual axes."""
 
 BODY: Final = "xla.sdy.manual_computation_body"
-"""The text that XLA requires in the name of a body."""
+"""Text that XLA requires in the name of a manual computation's function."""
 
 _FRONTEND: Final = "mhlo.frontend_attributes"
 _ELEMENT: Final = "stablehlo.get_tuple_element"
@@ -44,15 +44,16 @@ _NO_SHARDINGS: Final = "#sdy.sharding_per_value<[]>"
 
 
 def may_have_manual_calls(strings: bytes) -> bool:
-    """Whether a module may have these custom calls, given the strings in its bytecode."""
+    """Whether a module may have manual computations, given the strings in its bytecode."""
     return TO_SHARDS.encode() in strings or FROM_SHARDS.encode() in strings
 
 
 def join_manual_calls(module: ir.Module) -> None:
-    """Replace calls between the two custom calls by `sdy.manual_computation`, in place.
+    """Replace `TO_SHARDS`, a call and `FROM_SHARDS` by `sdy.manual_computation`, in place.
 
     Raises:
-        LoweringError: there is another operation between the custom calls.
+        LoweringError: another operation is between a custom call and the call, or an attribute is
+            missing.
     """
     calls = operations_in(module.operation, ("func.call",))
     counts = Counter(map(called_function, calls))
@@ -65,7 +66,7 @@ def join_manual_calls(module: ir.Module) -> None:
 
 
 def has_manual_calls(module: ir.Module) -> bool:
-    """Whether a module has these custom calls."""
+    """Whether a module has custom calls of `TO_SHARDS` or `FROM_SHARDS`."""
     return bool(_calls_of(module, TO_SHARDS) or _calls_of(module, FROM_SHARDS))
 
 
@@ -83,7 +84,7 @@ def _refuse(conversion: ir.Operation) -> NoReturn:
 
 
 def _join(module: ir.Module, from_shards: ir.Operation, counts: Counter[str]) -> None:
-    """Replace one call between custom calls; `counts` has the number of calls of each function."""
+    """Replace the call before `from_shards`; `counts` has the number of calls of each function."""
     call = _only_source(from_shards)
     if call is None or call.name != "func.call":
         _refuse(from_shards)
@@ -132,7 +133,10 @@ def _join(module: ir.Module, from_shards: ir.Operation, counts: Counter[str]) ->
 
 
 def _only_source(user: ir.Operation) -> ir.Operation | None:
-    """Return the operation whose results are exactly the operands of `user`, its only user."""
+    """Return the operation whose results are exactly the operands of `user`.
+
+    Return None if there is no such operation, or if it has other users.
+    """
     values = list(user.operands)
     owners = [value.owner for value in values if isinstance(value, ir.OpResult)]
     if len(owners) < len(values) or not owners:
@@ -161,8 +165,8 @@ def _frontend_text(operation: ir.Operation, name: str) -> str:
 def without_tuple(operation: ir.Operation) -> ir.Operation:
     """Replace an operation that returns a tuple of arrays by one with a result for each array.
 
-    Return the new operation. Shardy's shardings are per result. An operation with another result is
-    returned unchanged.
+    Return the new operation: Shardy has one sharding for each result. Return an operation that does
+    not return such a tuple unchanged.
     """
     results = operation.results
     if len(results) != 1 or not isinstance(results[0].type, ir.TupleType):

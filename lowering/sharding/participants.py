@@ -26,7 +26,7 @@ COLLECTIVES: Final = frozenset(
         *("collective_permute", "reduce_scatter"),
     )
 ) | {"mhlo.all_to_all"}
-"""Operations that communicate with other devices."""
+"""The names of the collective operations, which communicate with other devices."""
 
 _NAMES_IN_BYTECODE: Final = tuple(
     name.partition(".")[2].encode() + b"\0" for name in (*COLLECTIVES, "stablehlo.partition_id")
@@ -42,14 +42,14 @@ class Mode(enum.Enum):
     """What the numbers in replica groups denote. StableHLO: Collective ops."""
 
     REPLICAS = "replicas"
-    REPLICAS_AND_PARTITIONS = "replicas, with all of their partitions"
+    REPLICAS_AND_PARTITIONS = "replicas (each with all of its partitions)"
     PARTITIONS = "partitions"
     DEVICES = "devices"
 
 
 @dataclass(frozen=True, slots=True)
 class Participants:
-    """The participants of one operation.
+    """The devices that take part in one collective operation.
 
     Attributes:
         mode: what the numbers in `groups` denote.
@@ -62,13 +62,13 @@ class Participants:
     channel: int
 
     def count(self, num_replicas: int, num_partitions: int) -> int:
-        """The total count of numbers that the groups must contain."""
+        """Return how many numbers the groups must contain in total."""
         if self.mode is Mode.PARTITIONS:
             return num_partitions
         return num_replicas * (num_partitions if self.mode is Mode.DEVICES else 1)
 
     def group_sizes(self, num_replicas: int, num_partitions: int) -> set[int]:
-        """The numbers of devices in the groups."""
+        """Return the sizes of the groups, in devices; equal sizes give one element."""
         sizes = {len(group) for group in self.groups} or {self.count(num_replicas, num_partitions)}
         if self.mode is Mode.REPLICAS_AND_PARTITIONS:
             return {size * num_partitions for size in sizes}
@@ -79,10 +79,10 @@ _HANDLE: Final = re.compile(r"handle = (\d+)")
 
 
 def participants(operation: ir.Operation) -> Participants:
-    """The participants of a collective operation.
+    """Return the participants of a collective operation.
 
     Raises:
-        LoweringError: its groups do not fit their mesh.
+        LoweringError: the operation's groups do not fit their mesh.
     """
     attributes = operation.attributes
     channel = 0
@@ -144,7 +144,7 @@ def _check_operation(
             fix += f", or compile for replicas and partitions on {needed} devices"
         elif needed == num_replicas * num_partitions and num_partitions > 1:
             channel = "channel_id=1, " if parties.mode is Mode.REPLICAS else ""
-            fix = f"pass {channel}use_global_device_ids=True if these are numbers of devices"
+            fix = f"pass {channel}use_global_device_ids=True if the groups contain device numbers"
         return CompileError(
             f"compile: {name}: {kind}{recorded_at(operation.location)} {rule}, got {compiled}\n"
             f"fix: {fix}",

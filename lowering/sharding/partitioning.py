@@ -54,7 +54,8 @@ class Partitioning:
 def partition_counts(tiling: Tiling) -> tuple[int, ...] | None:
     """The number of shards along each dimension of an array.
 
-    Empty for an array that is replicated on all devices; None for a tiling of another kind.
+    The tuple is empty if the array is replicated on all devices. Return None for a tiling that is
+    neither replicated nor tiled, such as a manual one.
     """
     if tiling.kind in ("replicated", "unknown"):
         return ()
@@ -66,10 +67,10 @@ def partition_counts(tiling: Tiling) -> tuple[int, ...] | None:
 def read_partitioning(
     module: ir.Operation, name: str, shape: ProgramShape, num_replicas: int, num_partitions: int
 ) -> Partitioning | None:
-    """Read how XLA partitions a program; None if each partition has its own arrays.
+    """Return how XLA partitions a program; None if XLA does not partition the program.
 
     XLA partitions a program if it is compiled for several partitions, and an argument, a result or
-    an operation has a sharding. Only this function decides that.
+    an operation has a sharding.
 
     Args:
         module: the operation of a verified module.
@@ -97,8 +98,8 @@ def read_partitioning(
         raise CompileError(
             f"compile: {name}: a program with shardings must run on one replica, got "
             f"num_replicas={num_replicas}\n"
-            f"fix: pass num_partitions={num_replicas * num_partitions}, and shard over as many "
-            f"devices, with one more axis along which arrays are replicated"
+            f"fix: pass num_partitions={num_replicas * num_partitions} without num_replicas, and "
+            f"use shardings that replicate arrays along one more mesh axis"
         )
     is_shardy = bool(shardy)
     mesh = _NO_MESH
@@ -225,7 +226,7 @@ def _check_even(leaf: _Leaf, name: str, meshes: Mapping[str, _Mesh]) -> None:
             raise CompileError(
                 f"compile: dimension {dimension} of {place} must be divisible into {count} shards, "
                 f"got {shape} with the sharding {attribute_text(leaf.sharding) or leaf.sharding}\n"
-                f"fix: pad it to {-(-size // count) * count}, or do not shard the dimension",
+                f"fix: pad the dimension to {-(-size // count) * count}, or do not shard it",
                 shapes={place: shape},
             )
 
@@ -233,10 +234,10 @@ def _check_even(leaf: _Leaf, name: str, meshes: Mapping[str, _Mesh]) -> None:
 def _check_aliases(
     parameters: Sequence[_Leaf], results: Sequence[_Leaf], name: str, meshes: Mapping[str, _Mesh]
 ) -> set[int]:
-    """Check that the shards of results fit in the memory of the arguments they are written to.
+    """Check that results that alias arguments have as many shards as the arguments.
 
     Returns:
-        The numbers of the results that are written to arguments' memory.
+        The numbers of the results that are written to the memory of arguments.
     """
     aliased = set()
     for parameter in parameters:
@@ -274,7 +275,7 @@ def _shard_counts(
     tiling = parse_tilings(text)
     counts = None if isinstance(tiling, tuple) else partition_counts(tiling)
     if counts is None:
-        fix = 'write it as "{replicated}" or "{devices=[2,4]<=[8]}"'
+        fix = 'write the sharding as "{replicated}" or "{devices=[2,4]<=[8]}"'
         if "manual" in text:
             fix = "remove all shardings: each partition then has its own arrays"
         raise CompileError(

@@ -542,12 +542,12 @@ MESH = 'sdy.mesh @mesh = <["x"=2, "y"=4]>'
     [
         (
             doubling(tiles("{devices=[2,4]<=[8]}")),
-            r"dimension 0 of parameter arg0 of main must be divisible into 2 .*\nfix: pad it to 6",
+            r"dimension 0 of parameter arg0 of main must be .*\nfix: pad the dimension to 6",
         ),
         (doubling("", tiles("{devices=[2,4]<=[8]}")), "dimension 0 of the result of main must be"),
         (
             doubling(axes('[{"x"}, {"y"}]'), "", MESH),
-            r"dimension 0 of parameter arg0 .*\nfix: pad it to 6",
+            r"dimension 0 of parameter arg0 .*\nfix: pad the dimension to 6",
         ),
         (doubling("", axes('[{"y"}, {}]'), MESH), "dimension 0 of the result .* 4 shards"),
         (doubling(tiles("{devices=[1,8]<=[9]}")), r"the sharding .* can't be parsed"),

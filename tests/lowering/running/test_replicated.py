@@ -192,7 +192,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         (list(ROWS[:3]),),
         (
             "argument 0 (x) must be a list with a value for each of 4 devices, got a list of 3\n"
-            "fix: pass 4 values, or one array for all"
+            "fix: pass 4 values, or one array for all devices"
         ),
     ),
     "too few rows": (

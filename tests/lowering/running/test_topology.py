@@ -93,7 +93,7 @@ def test_compiled_programs_are_not_callable() -> None:
     assert absent.hlo_text() == there.hlo_text()
     assert repr(absent) == f"<UnloadedExecutable 'product' {there.program_shape} for 1 'cpu'>"
     with pytest.raises(
-        DeviceError, match="product: is compiled for 'cpu', which is not on this machine, "
+        DeviceError, match="product: the executable is compiled for 'cpu', which is not on this"
     ):
         absent(np.eye(128, dtype=np.float32))
 

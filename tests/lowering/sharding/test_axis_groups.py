@@ -117,8 +117,8 @@ ENTRY %e (x: f32[1]) -> f32[2] {
     [
         ([axis("c")], r"must be along axes of the mesh @mesh, .* got the axis 'c'"),
         ([axis("a"), axis("a", "(1)2")], "overlap"),
-        ([axis("a", "(3)2")], "parts of a mesh axis of size 8 must divide it"),
-        ([axis("a", "(4)4")], "parts of a mesh axis of size 8 must divide it"),
+        ([axis("a", "(3)2")], "parts of a mesh axis of size 8 must divide the size"),
+        ([axis("a", "(4)4")], "parts of a mesh axis of size 8 must divide the size"),
     ],
 )
 def test_groups_that_do_not_fit_their_mesh(axes: list[str], reason: str) -> None:

@@ -24,7 +24,7 @@ It returns the results, and a function that waits until the program has ended.
 """
 
 _LAUNCH: Final = threading.Lock()
-"""Acquired to launch a program.
+"""The lock that a thread acquires to launch a program.
 
 All devices must execute programs in the same order: otherwise they could deadlock.
 """

@@ -36,7 +36,7 @@ class Signature:
             self._signature: Final = inspect.signature(function)
         except (TypeError, ValueError) as error:
             rule = f"{name} has no signature: {error}"
-            fix = "wrap it in a function with named parameters: lowering.jit(lambda x: f(x))"
+            fix = "wrap the callable in a function with named parameters: lambda x: f(x)"
             raise _error(rule, fix) from None
         parameters = self._signature.parameters
         self.name: Final = name
@@ -53,7 +53,7 @@ class Signature:
                 raise _error(rule, fix)
             if number in donated:
                 rule = f"a parameter can't be both static and donated, got {parameter} in both"
-                fix = "remove it from donate: a static argument has no memory on a device"
+                fix = "remove the parameter from donate: a static argument has no device memory"
                 raise _error(rule, fix)
         self.has_static: Final = bool(self._static)
         dynamic = [n for n in range(len(self._names)) if n not in self._static]

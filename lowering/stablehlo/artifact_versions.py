@@ -45,7 +45,7 @@ def checked_version(op: str, version: Any) -> str | None:
         return names[version]
     if isinstance(version, str) and version in _WEEKS:
         return versions.compatible_version(_WEEKS[version])
-    fix = f"pass one from {oldest} to {newest}, 'minimum', '12w', '4w' or 'current'"
+    fix = f"pass a version from {oldest} to {newest}, 'minimum', '12w', '4w' or 'current'"
     pattern = r"[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}"
     if not isinstance(version, str) or not re.fullmatch(pattern, version):
         rule = f"version must be three numbers such as '1.9.0', got {brief(version)}"
@@ -53,7 +53,7 @@ def checked_version(op: str, version: Any) -> str | None:
     numbers = _numbers(version)
     if not _numbers(oldest) <= numbers <= _numbers(newest):
         is_newer = numbers > _numbers(newest)
-        reason = "newer than the installed jaxlib writes" if is_newer else "too old"
+        reason = "newer than the installed jaxlib can write" if is_newer else "too old"
         raise error_of(VersionError, op, f"StableHLO {version} is {reason}", fix, version=version)
     return ".".join(map(str, numbers))
 
@@ -82,7 +82,10 @@ def first_newer(version: str, is_expressible: Callable[[str], bool]) -> str | No
 
 
 class _Cause(NamedTuple):
-    """The construct that a version can't express, and the op that needs it; texts, may be empty."""
+    """Texts for an error: what a version can't express, and the op that needs it.
+
+    Both are empty if unknown.
+    """
 
     subject: str
     needed_by: str
@@ -112,7 +115,7 @@ def version_error(
 
 
 def _operation_cause(module: ir.Module, report: str) -> _Cause:
-    """Return the operation that MLIR's report is about."""
+    """Return the operation in MLIR's report, and the op that needs the operation."""
     match = re.search(r"failed to legalize operation '(?:vhlo\.)?([\w.]+?)(?:_v\d+)?'", report)
     if match is None:
         return _Cause("", "")
@@ -126,7 +129,10 @@ def _operation_cause(module: ir.Module, report: str) -> _Cause:
 
 
 def _users(module: ir.Module, name: str) -> list[ir.Operation]:
-    """Return the operations of this name in any dialect; composites are written for CHLO."""
+    """Return the operations of this name in any dialect.
+
+    For "composite", CHLO operations are included: they are serialized as composites.
+    """
 
     def is_user(operation: ir.Operation) -> bool:
         dialect, _, short_name = operation.name.partition(".")
@@ -136,7 +142,7 @@ def _users(module: ir.Module, name: str) -> list[ir.Operation]:
 
 
 def _place(operation: ir.Operation) -> str:
-    """Return "file:line" of an operation, or ""."""
+    """Return "file:line" of an operation; "" if its location is unknown."""
     return recorded_at(operation.location).removeprefix(", recorded at ").removesuffix(",")
 
 
@@ -152,7 +158,10 @@ _PROBE: Final = "func.func @main(%x: tensor<{0}>) -> tensor<{0}> {{ return %x : 
 
 
 def _type_cause(module: ir.Module, version: str) -> _Cause | None:
-    """Return the first element type that the version does not have, and the op that has it."""
+    """Return the first element type in the signature of @main that `version` can't express.
+
+    Return None if `version` can express all element types of the signature.
+    """
     probed: set[str] = set()
     for value_type, needed_by in _values(module):
         if not isinstance(value_type, ir.ShapedType):
@@ -169,7 +178,7 @@ def _type_cause(module: ir.Module, version: str) -> _Cause | None:
 
 
 def _values(module: ir.Module) -> Iterator[tuple[ir.Type, Callable[[], str]]]:
-    """Yield the type of each argument of @main and each result, with a function that names it."""
+    """Yield the type of each argument and result of @main, and a function that returns a name."""
     for function in functions_in(module.operation, "main"):
         attributes = function.attributes
         arguments = function.regions[0].blocks[0].arguments

@@ -65,16 +65,16 @@ _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def _dictionary_text(attribute: Any) -> str:
-    """Return a dictionary as text: as `builder` writes it, or as MLIR prints it.
+    """Return a dictionary attribute as text in the form that `builder` writes.
 
-    The former is only used if MLIR parses it as an equal dictionary.
+    If MLIR does not parse this text to an equal dictionary, return the text that MLIR prints.
 
     Raises:
-        XlaError: the text refers to a resource of the file instead of containing the value.
+        XlaError: the dictionary refers to a resource of the file instead of containing a value.
     """
     text = str(attribute)
     if "dense_resource<" in _STRING.sub("", text):
-        raise XlaError(f"its attributes must contain their values, not dense_resource, got {text}")
+        raise XlaError(f"attributes must contain their values, not dense_resource, got {text}")
     try:
         written = composite_attributes_text(attribute_value(attribute))
     except (TypeError, KeyError, XlaError):  # Python has no such values
@@ -88,9 +88,9 @@ class Codec(NamedTuple):
     Attributes:
         write: a function of the kind and a value that returns the attribute as MLIR text; None for
             a value that StableHLO omits.
-        read: a function of the kind and the attribute's value in Python that returns the value;
-            None if they are equal.
-        value: returns an attribute's value in Python.
+        read: a function of the kind and the result of `value` that returns the op's attribute; None
+            if the op's attribute is the result of `value`.
+        value: a function of an MLIR attribute that returns its value in Python.
     """
 
     write: Callable[[Any, Any], Attribute | None]
@@ -107,13 +107,13 @@ def _table(rows: tuple[tuple[int, ...], ...], width: int) -> str:
 
 def _pairs(table: Any) -> tuple[tuple[int, ...], ...]:
     if not isinstance(table, np.ndarray):
-        raise XlaError(f"its pairs must be a table of numbers, got {table}")
+        raise XlaError(f"pairs must be a table of numbers, got {table}")
     return tuple(map(tuple, table.tolist()))
 
 
 def _replica_groups(table: Any) -> ReplicaGroups:
     if not isinstance(table, np.ndarray):
-        raise XlaError(f"its replica_groups must be a table of numbers, got {table}")
+        raise XlaError(f"replica_groups must be a table of numbers, got {table}")
     if not table.size:  # there may be more empty rows than a list can hold
         return ReplicaGroups()
     rows = (tuple(number for number in row if number != -1) for row in table.tolist())
@@ -124,7 +124,7 @@ _CHANNEL_TYPES: Final = {int(channel_type): channel_type for channel_type in Cha
 
 
 def _channel(attribute: Any) -> ChannelHandle | None:
-    """Return the channel; StableHLO takes numbers below 1 for no channel."""
+    """Return the channel; None if the handle is below 1, as StableHLO defines."""
     channel = stablehlo.ChannelHandle(attribute)
     channel_type = _CHANNEL_TYPES.get(channel.channel_type, ChannelType.DEVICE_TO_DEVICE)
     return ChannelHandle(channel.handle, channel_type) if channel.handle > 0 else None
@@ -153,7 +153,7 @@ _FIELD: Final = re.compile(r"(\w+) = (?:\[([^\]]*)\]|(\d+))")
 
 
 def _numbers(kind: DimensionNumbers, attribute: Any) -> Any:
-    """Return the dimension numbers in the text of an attribute, which omits empty lists and 0."""
+    """Parse dimension numbers from the text of an attribute, which omits empty lists and 0."""
     in_text = {
         name: int(number) if number else tuple(int(n) for n in numbers.split(",") if n.strip())
         for name, numbers, number in _FIELD.findall(str(attribute))
@@ -229,7 +229,7 @@ def _algorithm(attribute: Any) -> DotAlgorithm:
     # The algorithms for any f8 types are in the table as those for f8E5M2.
     text = re.sub(rf"\b(?:{_F8})\b", "f8E5M2", str(attribute))
     if text not in _BY_TEXT:
-        raise XlaError(f"XLA has no algorithm like its {attribute}")
+        raise XlaError(f"XLA has no dot algorithm equal to {attribute}")
     return _BY_TEXT[text]
 
 
@@ -370,7 +370,7 @@ def read_attributes(
             try:
                 values[attribute.name] = _read(kind, attributes[name])
             except TypeError:  # MLIR's Python has no class for an entry of a dictionary
-                raise XlaError(f"its {name} has elements that can't be read") from None
+                raise XlaError(f"{name} has elements that can't be read") from None
         elif isinstance(kind, OptionalFlag):
             values[attribute.name] = False
         elif attribute.absent is not MISSING:

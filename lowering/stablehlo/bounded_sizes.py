@@ -2,7 +2,7 @@
 
 StableHLO's verifier accepts broadcasts and reshapes to at most one bounded dimension. A broadcast
 to several is lowered to a broadcast to the bounds, whose sizes are then set; a reshape to several
-is lowered to a `dynamic_reshape` with computed sizes.
+is lowered to a `dynamic_reshape` with sizes computed at run time.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def loses_a_size(source: ArrayShape, shape: ArrayShape) -> bool:
 
 @per_signature
 def reshaped_sizes(source: ArrayShape, shape: ArrayShape) -> tuple[int | ReshapedSize, ...] | None:
-    """Return the sizes of a reshape's result, the bounded ones as functions of the operand's.
+    """Return the sizes of a reshape's result; bounded sizes as functions of the operand's sizes.
 
     Return None if the sizes are not determined, or if a dimension is unbounded.
     """
@@ -104,7 +104,7 @@ def reshaped_sizes(source: ArrayShape, shape: ArrayShape) -> tuple[int | Reshape
 def _parts(source: ArrayShape, shape: ArrayShape) -> list[tuple[range, range]]:
     """Split the dimensions of operand and result into minimal parts with the same elements.
 
-    A part of size 1 is joined with its neighbor if their bounded dimensions only match together.
+    A part of size 1 is joined with its neighbor if one of the two does not satisfy `_matches`.
     """
     cuts = equal_products(source.dimensions, shape.dimensions)
     parts: list[tuple[range, range]] = []
@@ -122,9 +122,9 @@ def _parts(source: ArrayShape, shape: ArrayShape) -> list[tuple[range, range]]:
 
 
 def _matches(source: ArrayShape, shape: ArrayShape, part: tuple[range, range]) -> bool:
-    """Return whether a part of the result has as many bounded dimensions as it needs.
+    """Return whether the result has the required number of bounded dimensions in `part`.
 
-    It needs one if the operand has any in this part, else none.
+    The required number is 1 if the operand has bounded dimensions in `part`, else 0.
     """
     old, new = part
     bounded = any(source.dynamic_dimensions[d] for d in old)

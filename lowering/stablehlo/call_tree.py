@@ -54,7 +54,7 @@ class CallTree:
             reason = str(error).partition("\n")[0]
             raise ArgumentError(
                 f"{name}: jax.tree_util can't flatten the arguments: {reason}\n"
-                f"fix: pass them nested as {self._text()}",
+                f"fix: pass arguments nested as {self._text()}",
                 computation=name,
             ) from None
         if structure != self.arguments:
@@ -81,7 +81,7 @@ class CallTree:
 
     def _wrong_structure(self, name: str, passed: Any) -> ArgumentError:
         path, expected, got = _first_difference(self._placeholders(), passed, ())
-        fix = f"pass them nested as (args, kwargs) = {self._text()}, where * is an array"
+        fix = f"pass arguments nested as (args, kwargs) = {self._text()}, where * is an array"
         return ArgumentError(
             f"{name}: {path} must be {expected}, got {got}\nfix: {fix}", computation=name
         )
@@ -89,22 +89,22 @@ class CallTree:
 
 _PLACES: Final = ("args", "kwargs")
 _ARRAY: Final = object()
-"""Takes the place of each array in an expected tree."""
+"""Represents each array in an expected tree."""
 
 
 def call_tree(
     arguments: Any, results: Any, used: Sequence[int] | None, shape: ProgramShape
 ) -> CallTree | None:
-    """Return the tree of a module from jax.
+    """Return the CallTree of a module that jax has lowered.
 
     Args:
         arguments, results: PyTreeDefs; see `CallTree`.
         used: the numbers of the leaves that @main takes; None if unknown.
-        shape: the signature of @main, without an index of the platform.
+        shape: the signature of @main, without the argument that selects a platform.
 
     Returns:
-        None if the program is called in the same way without a tree, or if the leaves do not match
-        the signature.
+        The CallTree; None if calls need no nesting (all arguments and results are arrays, and all
+        arguments are used), or if the leaves do not match the signature.
     """
     if used is None:
         used = range(arguments.num_leaves)

@@ -65,13 +65,13 @@ from lowering.stablehlo.rules.registry import (
 )
 
 Attributes = Mapping[str, Attribute] | None
-"""The attributes of an operation by name."""
+"""The attributes of an operation by name; None for no attributes."""
 
 _FLAGS: Final = [bytes((flags,)) for flags in range(32)]
 
 
 _Parts = list[Any]
-"""Bytes, and the parts of inner regions."""
+"""The encoding of a region: bytes, and a list of the same kind for each inner region."""
 
 
 class _PendingRegion(NamedTuple):
@@ -91,7 +91,7 @@ def _sharding_of_results(op: XlaOp, count: int) -> dict[str, str]:
 
 
 class _Definition(NamedTuple):
-    """The start of a written operation, so that attributes can be added."""
+    """The position and the encoded parts of an operation, for adding attributes later."""
 
     position: int
     name: str
@@ -109,7 +109,7 @@ _LARGE_BYTES: Final = 4096
 
 @lru_cache(maxsize=4096)
 def _zeros(shape: ArrayShape) -> DenseElements:
-    """A splat of zero bits."""
+    """Return a dense elements attribute that is a splat of zero."""
     return DenseElements(np.zeros((), shape.element_type.dtype), shape)
 
 
@@ -141,7 +141,7 @@ class Emitter:
     Attributes:
         functions: the symbols of the functions, by called computation.
         large_constants: the large constants of each function, in order.
-        python_functions: the called Python functions and their numbers, by `key`.
+        python_functions: the called Python functions and their numbers, by `PythonFunction.key`.
         has_streams: whether the module has an infeed or outfeed.
         writer: the bytecode tables of the module.
     """
@@ -180,7 +180,7 @@ class Emitter:
         self._types: dict[Shape, tuple[Reference, ...]] = {}
 
     def types(self, shape: Shape) -> tuple[Reference, ...]:
-        """The MLIR types of a value of this shape, tuples flattened."""
+        """Return the MLIR types of a value of this shape, with tuples flattened."""
         types = self._types.get(shape)
         if types is None:
             texts = map(type_text, leaves(shape))
@@ -239,7 +239,7 @@ class Emitter:
     def _head(
         self, name: str, results: Sequence[Reference], attributes: Reference, flags: int
     ) -> bytes:
-        """Encode an operation up to its operands; `attributes` is empty if it has none."""
+        """Encode an operation up to its operands; `attributes` is empty for no attributes."""
         if attributes:
             flags |= HAS_ATTRIBUTES
         encoding = self._location + attributes
@@ -254,7 +254,7 @@ class Emitter:
         return self.value("stablehlo.convert", shape.with_element_type(to), [value])
 
     def location(self, op: XlaOp) -> Reference:
-        """The location of an op: its source position, and its name if it has one."""
+        """Return the location of an op: the source position, and the op's name if there is one."""
         position = self._source_position(op)
         if op.name is None:
             return position
@@ -274,9 +274,10 @@ class Emitter:
         return location
 
     def named_argument(self, parameter: XlaOp) -> tuple[Reference, Reference]:
-        """The attributes and the location of an argument that only has a name.
+        """Return the attributes and the location of an argument whose only attribute is a name.
 
-        Networks have thousands of them, and this is faster than a mapping of attributes.
+        Neural networks have thousands of such arguments. A single attribute is encoded faster than
+        a mapping of attributes.
         """
         writer = self.writer
         name = writer.text(encodable(str(parameter.name)))
@@ -284,7 +285,7 @@ class Emitter:
         return writer.single_attribute(ARGUMENT_NAME, name), writer.located(name, position)
 
     def emit_ops(self, computation: XlaComputation, arguments: Sequence[Value]) -> Value:
-        """Emit the ops of a computation here and return the value of its root."""
+        """Emit the ops of a computation in the current region; return the value of the root."""
         self._computations.append(computation)
         pieces, numbers, add_regions = self._pieces, self._numbers, self._add_regions
         heads, constants = self._heads.get, self._constants.get
@@ -341,7 +342,7 @@ class Emitter:
         return values[computation.root.id]
 
     def _emit_uncached(self, op: XlaOp, key: Any, operands: list[Value]) -> Value:
-        """Emit an op whose head is not cached, or that needs more than a head and operands."""
+        """Emit an op whose encoded head is not cached, or that has more than head and operands."""
         opcode = op.opcode
         rule = RULES.get(opcode)
         if rule is not None and (opcode not in EXCEPTIONS or EXCEPTIONS[opcode](op)):
@@ -372,8 +373,8 @@ class Emitter:
     def _constant(self, op: XlaOp) -> bytes:
         """Encode a constant without metadata.
 
-        Programs may have thousands of constants that share nothing but a shape, so this has a
-        faster path than other ops.
+        Programs may have thousands of constants that share only a shape, so constants are encoded
+        by a faster path than other ops.
         """
         shape: Any = op.shape  # an array, checked by inference
         attributes = op.attributes
@@ -403,7 +404,7 @@ class Emitter:
         return encoding
 
     def _constant_template(self, op: XlaOp, shape: ArrayShape) -> _ConstantTemplate:
-        """Encode what all constants of this shape and source position share."""
+        """Return the encoding that all constants of this shape and source position share."""
         size = op.attributes["value"].nbytes
         self._location = self.location(op)
         head = self._head("stablehlo.constant", (), b"", HAS_ATTRIBUTES | HAS_RESULTS)
@@ -425,7 +426,7 @@ class Emitter:
         return result
 
     def _one_to_one_head(self, op: XlaOp, name: str, flags: int) -> bytes:
-        """Encode the operation of an op's schema up to its operands."""
+        """Encode the operation that the schema names for an op, up to the operands."""
         self._location = self.location(op)
         annotations = self.annotations(op)
         if annotations:
@@ -437,7 +438,7 @@ class Emitter:
         return self._head(name, self.types(op.shape), entered, flags)
 
     def _emit_region_op(self, op: XlaOp, schema: Schema, key: Any, operands: list[Value]) -> Value:
-        """Emit the operation of the schema for an op with regions or with several results."""
+        """Emit the operation that `schema` names, for an op with regions or several results."""
         opcode, shape = op.opcode, op.shape
         region_op = self._region_ops.get(key)
         if region_op is None or op.metadata is not None:
@@ -466,7 +467,7 @@ class Emitter:
         return next(self._numbers) if shape.is_array else unflatten(shape, self._numbers)
 
     def _dictionary_of(self, op: XlaOp) -> Reference:
-        """The attributes of an op. Ops with equal attributes share the mapping."""
+        """Return the encoded attributes of an op; cached, because ops share attribute mappings."""
         entered = self._dictionaries.get(id(op.attributes))
         if entered is None:
             attributes = attributes_of(op)
@@ -495,9 +496,9 @@ class Emitter:
         return result
 
     def annotations(self, op: XlaOp) -> dict[str, str]:
-        """The attributes by which XLA's StableHLO importer reads frontend attributes and sharding.
+        """Return an op's frontend attributes, sharding and other metadata as MLIR attributes.
 
-        The sharding of a parameter is omitted: each of its flat arguments has its own.
+        The sharding of a parameter is omitted: it is written to the function's arguments.
         """
         attributes: dict[str, str] = {}
         if op.metadata is None:
@@ -608,4 +609,4 @@ class Emitter:
 
 
 _ISOLATED_REGION: Final = reference(1 << 1 | 1)
-"""One region that refers to no values outside."""
+"""The encoded region count of an operation: one region, isolated from values outside."""

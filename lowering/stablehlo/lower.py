@@ -128,9 +128,9 @@ def _need_computation(value: object) -> None:
         return
     fix = ""
     if isinstance(value, XlaOp):
-        fix = "\nfix: build it first: op.builder.build(op)"
+        fix = "\nfix: build a computation first: op.builder.build(op)"
     elif isinstance(value, ReusableFunction):
-        fix = "\nfix: lower function.computation(shape, ...), with a shape for each parameter"
+        fix = "\nfix: pass function.computation(shape, ...), with a shape for each parameter"
     raise OperandError(f"lower: expected an XlaComputation, got {brief(value)}{fix}", op="lower")
 
 
@@ -175,14 +175,15 @@ def _functions(
             f"{largest.name!r} expands to {sizes[largest][0]} ops and is applied at "
             f"{applied[largest]} places\n"
             f"fix: apply {largest.name!r} once, to all operands together; or, except in map, apply "
-            f"a computation that passes it to xb.call: a called computation is emitted once"
+            f"a computation that calls {largest.name!r} with xb.call: a called computation is "
+            f"emitted once"
         )
     deepest = max(sizes[function][1] for function in functions)
     if deepest > MAX_DEPTH:
         raise LoweringError(
             f"lower: {computation.name!r} may nest applied computations at most {MAX_DEPTH} deep, "
             f"got {deepest}\n"
-            f"fix: pass an inner computation to xb.call, which becomes a function call"
+            f"fix: call an inner computation with xb.call: it is then emitted once, as a function"
         )
     unique = UniqueNames(["main"], separator="_")
     return {callee: unique.claim(encodable(callee.name)) for callee in called if callee in callees}
@@ -203,7 +204,7 @@ def _unverified(
         return LoweringError(
             f"lower: {computation.name!r} has dynamic sizes, such as {dynamic}, where StableHLO "
             f"can't express them{where}\n"
-            f"fix: use static sizes there: the bound, and the size as an s32[] beside the array",
+            f"fix: use an array with static sizes, the bounds, and pass the actual size as s32[]",
             detail=detail,
         )
     # For static sizes, shape inference accepts only what StableHLO accepts.
@@ -268,7 +269,7 @@ def _function(emitter: Emitter, computation: XlaComputation, name: str, *, entry
 def _named_arguments(
     emitter: Emitter, computation: XlaComputation
 ) -> Iterator[tuple[Reference, Reference]] | None:
-    """Return attributes and location of each argument if all are arrays with a name only.
+    """Return attributes and location of each argument if the only attribute of each is a name.
 
     Return None if an argument has more attributes. Networks have thousands of arguments, and this
     path is several times faster than `_argument_attributes`.

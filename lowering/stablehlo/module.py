@@ -135,9 +135,9 @@ class StablehloModule:
 
         Args:
             version: the StableHLO version to write, such as "1.9.0"; "minimum" or "current", the
-                oldest or newest that the installed jaxlib writes; "4w" or "12w", the one that
-                releases of the last 4 or 12 weeks read. None is "12w", or the first version after
-                it that can express the module.
+                oldest or newest that the installed jaxlib writes; "4w" or "12w", the version that
+                all releases of the last 4 or 12 weeks can read. None selects "12w"; if this
+                version can't express the module, None selects the first later one that can.
 
         Raises:
             VersionError: `version` is not a supported version, or cannot express an operation of
@@ -213,7 +213,7 @@ class StablehloModule:
                 name,
                 f"{self.name} calls the Python function {called.name}{called.place}, which a file "
                 f"can't contain",
-                "call a registered function instead: xb.custom_call; or pass its result as an "
+                "call a registered function instead: xb.custom_call; or pass the result as an "
                 "argument",
             )
         suffix = Path(name).suffix.lower()
@@ -271,9 +271,9 @@ def _reason(error: OSError, fixes: Mapping[int, str]) -> tuple[str, str]:
 _NAME_A_FILE: Final = "name a file in that folder"
 _FIXES: Final = {
     errno.ENAMETOOLONG: "use a shorter name",
-    errno.ENOTDIR: "a part of the path is a file; name a folder there",
+    errno.ENOTDIR: "a part of the path is a file; replace this part by a folder",
     errno.EISDIR: _NAME_A_FILE,
-    errno.ELOOP: "its symbolic links form a cycle; name their target",
+    errno.ELOOP: "the symbolic links of the path form a cycle; pass the path of a regular file",
 }
 _READ_FIXES: Final = {
     **_FIXES,
@@ -346,7 +346,9 @@ def write_atomically(name: str, pieces: list[bytes], *, mode: int = 0o666) -> No
     except ModuleFileError:  # a ValueError
         raise
     except ValueError as error:  # a zero byte in the name
-        raise _unwritable(name, f"can't be written: {error}", "use a name without it") from None
+        raise _unwritable(
+            name, f"can't be written: {error}", "use a name without zero bytes"
+        ) from None
     finally:
         if temporary is not None:
             with contextlib.suppress(OSError):
@@ -373,8 +375,8 @@ def read_file(path: Any, op: str, check: PrefixCheck) -> tuple[bytes, str]:
     Args:
         path: the file.
         op: the function that the user called.
-        check: is called with the open file, its size, its name in messages, and its path; raises
-            ModuleFileError if the beginning shows that the file is of another kind.
+        check: is called with the open file, its size and its path; raises ModuleFileError if the
+            beginning shows that the file is of another kind.
 
     Raises:
         ModuleFileError: the file cannot be read.
@@ -461,7 +463,7 @@ def _program_shape(module: ir.Module, path: str | None) -> ProgramShape:
     """Return the signature of ``@main``, with tuples and names from the attributes of `lower`."""
     function = next(functions_in(module.operation, "main"), None)
     if function is None or not len(function.regions[0].blocks):
-        message = "has no function @main, the entry\nfix: rename the entry function to main"
+        message = "has no function @main\nfix: rename the entry function to main"
         raise file_error(path, message)
     function_type = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     try:
@@ -503,8 +505,8 @@ def _program_shape(module: ir.Module, path: str | None) -> ProgramShape:
 
 
 def _wrong_attribute(path: str | None, rule: str) -> ModuleFileError:
-    fix = "remove the attribute, or write it again"
-    return file_error(path, f"its attribute xlabuilder.{rule}\nfix: {fix}")
+    fix = "remove the attribute from @main, or save the module again"
+    return file_error(path, f"the attribute xlabuilder.{rule}\nfix: {fix}")
 
 
 def _with_layouts(
@@ -547,7 +549,7 @@ def _shape(attribute: ir.Attribute, path: str | None) -> Shape:
     try:
         return parse_shape(text)
     except ShapeTextError as error:
-        raise file_error(path, f"its attribute xlabuilder.* must contain shapes: {error}") from None
+        raise file_error(path, f"the attribute xlabuilder.* must contain shapes: {error}") from None
 
 
 def _check_leaves(what: str, nested: list[Shape], flat: list[_Leaf], path: str | None) -> None:
@@ -557,7 +559,10 @@ def _check_leaves(what: str, nested: list[Shape], flat: list[_Leaf], path: str |
 
 
 def read_name(name: str, shape: Shape) -> str | None:
-    """Return the name that `load` infers for a parameter from its leaves; None without leaves."""
+    """Return the name that `load` infers for a parameter from the names of its leaves.
+
+    Return None for a parameter without leaves: an empty tuple.
+    """
     names = [f"{name}{path}" for path in leaf_paths(shape)]
     return _parameter_name([*names], shape, 0) if names else None
 

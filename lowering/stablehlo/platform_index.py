@@ -46,7 +46,8 @@ def for_platform(source: StablehloModule, device: jax.Device) -> StablehloModule
             CompileError,
             "compile",
             f"{source.name} was exported for {', '.join(source.platforms)}, got {device}",
-            f"export it for it too: jax.export.export(function, platforms=[..., {platform!r}])",
+            f"export for this platform too: "
+            f"jax.export.export(function, platforms=[..., {platform!r}])",
         )
     # A copy: other devices may have another number.
     copy = ir.Module.parse(mlir.bytecode(source.module), mlir.new_context())

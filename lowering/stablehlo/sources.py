@@ -63,7 +63,7 @@ def load(source: ModuleSource) -> StablehloModule:
     `lowering.compile` returns an executable that is called like the function, including unused
     arguments and keyword arguments. Files and bytes, also of `Exported.serialize`, do not keep the
     nesting: load ``jax.export.deserialize(data)`` instead, or pass flat arguments without the
-    unused ones. `interpret`, `compare` and replicas take flat arguments.
+    unused ones. `interpret`, `compare` and executables for replicas take flat arguments.
 
     The first argument of @main in a module for several platforms is the number of the platform.
     `lowering.compile` sets it for an `Exported`, also a serialized one. In other modules it is an
@@ -130,7 +130,7 @@ def _with_tree(
 
 
 def _fix(source: Any) -> str:
-    """Return how to get a module from an object of another kind."""
+    """Return a fix for messages: how to get a module from `source`; "" if unknown."""
     if isinstance(source, XlaComputation):
         return "lower it: lowering.lower(computation)"
     if isinstance(source, XlaOp):
@@ -141,7 +141,7 @@ def _fix(source: Any) -> str:
             "lowering.jit(function) with arrays"
         )
     if isinstance(source, jax.stages.Compiled):
-        return "pass the Lowered that it was compiled from: jax.jit(function).lower(...)"
+        return "pass the jax.stages.Lowered instead of the Compiled: jax.jit(function).lower(...)"
     if hasattr(source, "lower") and callable(source):
         return "pass function.lower(...), with the arguments of the function"
     return ""

@@ -46,8 +46,8 @@ def _check(computation: XlaComputation, stream: str, with_stream: set[XlaComputa
                 raise LoweringError(
                     f"lower: {computation.name}: {stream}s must be totally ordered, got "
                     f"{_op_text(op)} that does not depend on {_op_text(previous)}\n"
-                    f"fix: pass it the token of the previous one: xb.{stream}_with_token; a loop "
-                    f"carries the token in its state",
+                    f"fix: pass the token of each {stream} to the next: xb.{stream}_with_token; a "
+                    f"loop carries the token in its state",
                     op=stream,
                 )
             count += 1

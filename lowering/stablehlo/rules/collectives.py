@@ -84,9 +84,9 @@ def reduce_scatter(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
 
 @rule("all_to_all_tuple")
 def all_to_all_tuple(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    """Concatenate the operands along a new dimension, and exchange its elements.
+    """Concatenate the operands along a new dimension of one array, and exchange the rows.
 
-    StableHLO's all_to_all of several operands is another operation: it splits each of them.
+    An all_to_all of several operands would not do: StableHLO splits each operand.
     """
     check_layout(op)
     count = len(operands)

@@ -55,8 +55,8 @@ def _need_same(
 ) -> None:
     """Check that a value has the shape that a computation requires, or can be converted to it.
 
-    XLA and shape inference compare sizes; StableHLO also compares which sizes are bounds. A value
-    can be converted if the sizes differ only where one of them is unbounded.
+    XLA and shape inference compare only sizes. StableHLO also requires that both sizes are bounded,
+    or both static. A value can be converted if sizes differ only where one of them is unbounded.
     """
     if shape is expected:
         return
@@ -111,7 +111,7 @@ def call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
 @rule("composite")
 def composite(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     fix = "pass attributes={name: value, ...}"
-    dictionary_text(op, "the text of attributes", op.attributes["composite_attributes"], fix)
+    dictionary_text(op, "attributes", op.attributes["composite_attributes"], fix)
     return call(ctx, op, operands)
 
 
@@ -125,9 +125,7 @@ def scan(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     assert isinstance(op.shape, TupleShape)  # checked by inference
     for number, operand in enumerate(op.operands):
         if not operand.shape.is_static:
-            rule = (
-                f"operand {number} must have static sizes, as the outputs have, got {operand.shape}"
-            )
+            rule = f"operand {number} must have static sizes, like the outputs, got {operand.shape}"
             fix = "remove the bounds with xb.remove_dynamic_dimension"
             raise error_of(LoweringError, "scan", rule, fix, shapes={"operand": operand.shape})
     num_inputs = _num_inputs(op)
@@ -219,7 +217,7 @@ def check_state(op: XlaOp) -> None:
     condition, body = op.attributes["condition"], op.attributes["body"]
     for computation in (condition, body):
         _need_same(op, "the state", op.shape, computation.parameters[0].shape, computation)
-    _need_same(op, "the result of its body", body.root.shape, op.shape, body)
+    _need_same(op, "the result of the body", body.root.shape, op.shape, body)
 
 
 def _has_other_sizes(op: XlaOp) -> bool:
@@ -233,7 +231,8 @@ def _has_other_sizes(op: XlaOp) -> bool:
 def while_(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     """Emit a loop whose state has the op's shape.
 
-    The state is converted to the parameters of each computation, and the body's result back.
+    The state is converted to the shape of each computation's parameter, and the body's result is
+    converted to the op's shape.
     """
     check_state(op)
     condition, body = op.attributes["condition"], op.attributes["body"]
@@ -274,7 +273,10 @@ def _branch(
     operand: Value,
     _: list[Value],
 ) -> Value:
-    """Emit a branch, which has no arguments in StableHLO: it uses its operand from outside."""
+    """Emit the contents of a branch region, and return the branch's result.
+
+    A branch region has no arguments in StableHLO, so the contents use `operand` from outside.
+    """
     argument = _converted(ctx, operand, shape, computation.parameters[0].shape)
     result = ctx.emit_ops(computation, [argument])
     return _converted(ctx, result, computation.root.shape, op.shape)

@@ -93,7 +93,7 @@ def _reshaped(ctx: Emitter, value: Value, shape: ArrayShape, sizes: list[Value])
 
 
 def _joined(ctx: Emitter, sizes: list[Value]) -> Value:
-    """Emit a vector of scalars."""
+    """Emit the concatenation of scalar sizes to a vector."""
     row = intern_array(pt.s32, (1,))
     rows = [ctx.value("stablehlo.reshape", row, [size]) for size in sizes]
     vector = intern_array(pt.s32, (len(rows),))
@@ -102,7 +102,7 @@ def _joined(ctx: Emitter, sizes: list[Value]) -> Value:
 
 @rule("broadcast_in_dim", when=is_bounded_broadcast)
 def bounded_broadcast(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    """Broadcast to the bounds, and set the sizes.
+    """Emit a broadcast to the bounds, and set the sizes of the result.
 
     StableHLO's broadcast_in_dim supports at most one bounded size.
     """
@@ -119,7 +119,7 @@ def bounded_broadcast(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
 
 
 def _resized(ctx: Emitter, value: Value, shape: ArrayShape, sizes: dict[int, Value]) -> Value:
-    """Set the sizes in `sizes`; the sizes of other bounded dimensions become their bounds."""
+    """Set dimension sizes of an array to `sizes`; other bounded dimensions get their bounds."""
     bounded = list(shape.dynamic_dimensions)
     for dimension, bound in enumerate(shape.dimensions):
         if bounded[dimension] or dimension in sizes:

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 @rule("stochastic_convert")
 def stochastic_convert(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    """Round at random to signed integers, as XLA expands HLO's stochastic-convert.
+    """Emit operations that round at random to signed integers, as XLA expands the HLO operation.
 
-    StableHLO has no such operation. MHLO's operation is emitted for bounded sizes, because
-    constants can't have them, and for other types, which compiling refuses. Floats of less than 32
-    bits are computed in f32, which can represent 2 to the number of random bits.
+    StableHLO has no stochastic convert. MHLO's operation is emitted for bounded sizes, because
+    constants can't have bounded sizes; and for other result types, which `compile` refuses. Floats
+    of less than 32 bits are converted to f32, which can represent 2**bits for the random bits.
     """
     value, random = operands
     shape, real, bits = map(as_array, (op.shape, op.operands[0].shape, op.operands[1].shape))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def _need_static(op: XlaOp, shape: Shape) -> None:
     if not shape.is_static:
         rule = f"transferred data must have static sizes in StableHLO, got {shape}"
-        fix = "transfer the array at its bounds, and its size as an s32[]"
+        fix = "transfer an array with static sizes, the bounds, and the actual size as an s32[]"
         raise error(op, rule, fix)
 
 
@@ -139,7 +139,7 @@ def _add_layouts(
             return
     if is_tuple_of_one and shape is not op.shape:
         rule = f"a tuple of one array must not have a layout in StableHLO, got {shape}"
-        fix = "pass the shape of the array itself, or of two"
+        fix = "pass the array's shape instead of the tuple, or a tuple of several arrays"
         raise error(op, rule, fix)
     need_orders(op, *operands, shape)
     attributes["operand_layouts"] = layouts_text(operands)

@@ -1,4 +1,4 @@
-"""top_k of the smallest elements, an operation of MHLO."""
+"""The lowering rule for top_k of the smallest elements, which needs an MHLO operation."""
 
 from __future__ import annotations
 

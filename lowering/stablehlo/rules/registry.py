@@ -47,10 +47,10 @@ RegionLike = XlaComputation | Region
 RULES: Final[dict[str, Rule]] = {}
 
 EXCEPTIONS: Final[dict[str, Callable[[XlaOp], bool]]] = {}
-"""For an opcode whose rule is only for some ops: a function that selects these ops."""
+"""For each opcode whose rule applies to some ops only: a function that selects these ops."""
 
 CHECKS: Final[dict[str, Callable[[XlaOp], None]]] = {}
-"""For an opcode that needs no rule: a function that raises if StableHLO can't express an op."""
+"""For some opcodes without a rule: a function that raises if StableHLO can't express an op."""
 
 
 def attributes_of(op: XlaOp) -> Mapping[str, Attribute]:

@@ -318,7 +318,7 @@ def test_unordered_ops_are_refused(kind: str, later: str, before: str) -> None:
     message = str(caught.value)
     assert f"{stream}s must be totally ordered, got {later} at {__file__}:" in message
     assert f" that does not depend on {before} at {__file__}:" in message
-    assert f"fix: pass it the token of the previous one: xb.{stream}_with_token" in message
+    assert f"fix: pass the token of each {stream} to the next: xb.{stream}_with_token" in message
     assert caught.value.op == stream
 
 

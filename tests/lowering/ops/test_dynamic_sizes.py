@@ -150,7 +150,7 @@ def mixed_conditional(p: xb.XlaOp, x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
                 [x, y],
             ),
             (FIXED, SOME),
-            "while: the result of its body must be (f32[5], f32[<=5])",
+            "while: the result of the body must be (f32[5], f32[<=5])",
         ),
         (
             "conditional",

@@ -93,7 +93,7 @@ def test_values_that_are_not_computations_are_refused(value: object) -> None:
 
 def test_a_reusable_function_is_refused() -> None:
     function = xb.computation(lambda x: x)
-    with pytest.raises(TypeError, match=r"fix: lower function\.computation\(shape"):
+    with pytest.raises(TypeError, match=r"fix: pass function\.computation\(shape"):
         lowering.lower(function)
     with pytest.raises(TypeError, match=r"fix: pass function\.computation\(shape"):
         lowering.compile(function)
@@ -101,7 +101,7 @@ def test_a_reusable_function_is_refused() -> None:
 
 def test_an_op_is_refused() -> None:
     x = xb.XlaBuilder().parameter(xb.f32[2])
-    with pytest.raises(TypeError, match=r"fix: build it first: op\.builder\.build\(op\)"):
+    with pytest.raises(TypeError, match=r"fix: build a computation first: op\.builder\.build"):
         lowering.lower(x)
 
 

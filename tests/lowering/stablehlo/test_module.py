@@ -178,13 +178,14 @@ def test_artifacts_of_every_version_can_be_read(affine, version):
         ("", "three numbers such as '1.9.0', got ''"),
         ("-1.9.0", "three numbers such as '1.9.0', got '-1.9.0'"),
         (190, "three numbers such as '1.9.0', got 190"),
-        ("99.0.0", "StableHLO 99.0.0 is newer than the installed jaxlib writes"),
+        ("99.0.0", "StableHLO 99.0.0 is newer than the installed jaxlib can write"),
         ("0.8.9", "StableHLO 0.8.9 is too old"),
     ],
 )
 def test_invalid_versions(affine, version, message, tmp_path):
     newest = versions.current_version()
-    end = f"{message}\nfix: pass one from 0.9.0 to {newest}, 'minimum', '12w', '4w' or 'current'"
+    fix = f"pass a version from 0.9.0 to {newest}, 'minimum', '12w', '4w' or 'current'"
+    end = f"{message}\nfix: {fix}"
     with pytest.raises(VersionError) as caught:
         affine.artifact(version)
     assert str(caught.value).endswith(end)
@@ -319,7 +320,8 @@ def test_paths_that_cannot_be_written(affine, tmp_path):
     (tmp_path / "file").write_bytes(b"")
     below = tmp_path / "file" / "a.mlir"
     assert message(below).endswith(
-        "can't be written: not a directory\nfix: a part of the path is a file; name a folder there"
+        "can't be written: not a directory\n"
+        "fix: a part of the path is a file; replace this part by a folder"
     )
     long = tmp_path / ("x" * 300 + ".mlir")
     assert message(long) == (
@@ -327,7 +329,7 @@ def test_paths_that_cannot_be_written(affine, tmp_path):
     )
     os.mkfifo(tmp_path / "pipe.mlir")
     assert message(tmp_path / "pipe.mlir").endswith("is not a regular file\nfix: pass another path")
-    assert message(str(tmp_path / "a\0.mlir")).endswith("fix: use a name without it")
+    assert message(str(tmp_path / "a\0.mlir")).endswith("fix: use a name without zero bytes")
 
 
 def test_no_permission(affine, tmp_path, monkeypatch):
@@ -672,7 +674,7 @@ def test_names_of_parameters_without_arguments(tmp_path):
 def test_a_wrong_number_of_names():
     names = 'attributes {xlabuilder.parameter_names = ["a", "b"]}'
     message = refused(f"func.func @main(%a: tensor<f32>) {names} {{ return }}")
-    assert message.startswith("the module: its attribute xlabuilder.parameter_names does not match")
+    assert message.startswith("the module: the attribute xlabuilder.parameter_names does not match")
     assert "xlabuilder.parameter_names" not in lowering.load_bytes(NESTED).text
 
 

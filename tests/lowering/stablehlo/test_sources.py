@@ -93,7 +93,7 @@ def test_other_sources(function: str) -> None:
         (3, "got 3"),
         (None, "got None"),
         (jax.jit(centered), r"fix: pass function.lower\(...\)"),
-        (TRACED.lower().compile(), "fix: pass the Lowered that it was compiled from"),
+        (TRACED.lower().compile(), "fix: pass the jax.stages.Lowered instead of"),
         (x, r"fix: build the computation first: op.builder.build\(op\)"),
     ):
         with pytest.raises(xb.OperandError, match=f"(?s){function}: expected .*{fix}"):

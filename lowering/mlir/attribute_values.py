@@ -13,7 +13,7 @@ from lowering.mlir.operations import attribute_text, dictionary
 
 _CASE: Final = re.compile(r"#(?:stablehlo|chlo|mhlo)<\w+ (\w+)>")
 _LISTS: Final = (ir.DenseI64ArrayAttr, ir.DenseI32ArrayAttr, ir.DenseBoolArrayAttr)
-_MOST_EQUAL: Final = 1 << 24
+_MOST: Final = 1 << 24
 _HAVE_VALUE: Final = (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr, ir.FlatSymbolRefAttr)
 
 
@@ -25,8 +25,8 @@ def attribute_value(attribute: Any) -> Any:
     and enumerations to the name of the case. Other attributes are returned unchanged.
 
     Raises:
-        TypeError: MLIR's Python bindings have no class for an entry of a dictionary, or an array of
-            one repeated integer, which is small in a file, has more than 16,777,216 elements.
+        TypeError: MLIR's Python bindings have no class for an entry of a dictionary, or dense
+            integers have more than 16,777,216 elements, which a small file can declare.
         KeyError: the entries of a dictionary are not sorted by name.
     """
     if isinstance(attribute, _LISTS):
@@ -42,8 +42,8 @@ def attribute_value(attribute: Any) -> Any:
     if isinstance(attribute, ir.DictAttr):
         return {name: attribute_value(value) for name, value in dictionary(attribute).items()}
     if isinstance(attribute, ir.DenseIntElementsAttr):
-        if attribute.is_splat and math.prod(ir.ShapedType(attribute.type).shape) > _MOST_EQUAL:
-            raise TypeError("too many equal elements")
+        if math.prod(ir.ShapedType(attribute.type).shape) > _MOST:
+            raise TypeError("too many elements")
         return np.array(attribute)
     case = _CASE.fullmatch(str(attribute))
     return attribute if case is None else case[1]

@@ -222,14 +222,16 @@ def test_python_functions_are_not_in_texts() -> None:
 
 
 @pytest.mark.parametrize(
-    "config", ["", ", backend_config = {}", ', backend_config = {index = "a"}', INDEX % -1, INDEX % 0]
+    "config",
+    ["", ", backend_config = {}", ', backend_config = {index = "a"}', INDEX % -1, INDEX % 0],
 )
 def test_python_calls_of_other_programs(config: str) -> None:
     """A file may contain any attributes."""
     with pytest.raises(lowering.LoweringError, match="needs the Python function without a name"):
         of_text(
             """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
-                 %0 = stablehlo.custom_call @xlabuilder.python_call(%x) {api_version = 4 : i32CONFIG}
+                 %0 = stablehlo.custom_call @xlabuilder.python_call(%x)
+                      {api_version = 4 : i32CONFIG}
                       : (tensor<2xf32>) -> tensor<2xf32>
                  return %0 : tensor<2xf32>
                }""".replace("CONFIG", config)

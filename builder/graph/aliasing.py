@@ -129,8 +129,9 @@ def _array_at(op: str, what: str, shape: Shape, index: Index) -> ArrayShape:
     """
     part = element_at(shape, index)
     if part is None:
-        rule = f"{what} has no index {_braces(index)}, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule, shapes={what: shape})
+        rule = f"{what} has no element {_braces(index)}, its shape is {shape}"
+        fix = "write the index {} for an array" if isinstance(shape, ArrayShape) else ""
+        raise error_of(ShapeInferenceError, op, rule, fix, shapes={what: shape})
     if not isinstance(part, ArrayShape) or not part.is_static:
         place = f"{_braces(index)} of {what}"
         rule = f"only arrays of fixed sizes can be aliased or donated, got {part} at {place}"

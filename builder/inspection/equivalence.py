@@ -21,7 +21,10 @@ _Leaves = tuple[int, ...]
 """A number for each array in a value. Arrays with equal numbers are equal."""
 
 _Application = tuple[XlaComputation, XlaComputation, _Leaves | None, _Leaves | None]
-"""Two computations and the arrays passed to each; None if both get the same arbitrary arrays."""
+"""Two computations, and the numbers of the arrays that each is applied to.
+
+The numbers are None if the arrays don't matter: both computations get the same ones then.
+"""
 
 
 def are_equivalent(before: XlaComputation, after: XlaComputation) -> bool:

@@ -66,7 +66,7 @@ def triangular_solve(a: Shape, b: Shape, left_side: bool) -> ArrayShape:
         check.fail(f"a and b must have the same rank, got {rank} and {right.rank}", fix=fix)
     # StableHLO triangular_solve (C3)
     rows, place = ("rows", rank - 2) if left_side else ("columns", rank - 1)
-    rule = f"b must have as many {rows} as a, since left_side is {left_side}"
+    rule = f"b must have as many {rows} as the square a, since left_side is {left_side}"
     check.equal_sizes(rule, "b", place, "a", rank - 1)
     for dimension in range(rank - 2):
         # Like XLA, an unbounded size equals only an unbounded one here.

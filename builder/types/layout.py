@@ -355,7 +355,7 @@ def tiled_rank(rank: int, tile: Tile, before: Sequence[Tile]) -> int:
         raise _error(
             "a tile can't have more dimensions than the array that it is applied to, "
             f"got {brief(tile)} for {_dimensions(rank)}"
-            + (f" (after {''.join(map(repr, before[-10:]))})" if before else "")
+            + (f", which result from {''.join(map(repr, before[-10:]))}" if before else "")
         )
     # A tiled dimension becomes two: tile, index in the tile. Combined ones are removed.
     return rank + length - 2 * tile.dimensions.count(COMBINE)

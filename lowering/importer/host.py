@@ -76,7 +76,7 @@ def outfeed(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Xla
 def _channel(operation: ir.Operation) -> tuple[int, bool]:
     """Return a transfer's channel number, and whether the other end of the transfer is the host.
 
-    The channel type in the file is ignored: it may be wrong, and the public op sets it.
+    The channel type in the file may be wrong. It is ignored: the op that is recorded sets it.
     """
     if "source_target_pairs" in operation.attributes:
         raise failure(operation, "XLA's send and recv have no source_target_pairs")

@@ -163,11 +163,13 @@ def _branch_number(b: OpBuilder, number: Value, count: int) -> Value:
 
 
 def _compared(b: OpBuilder, condition: Value, index: int) -> Value:
-    """Return the condition; call a Python function first if the conditions of devices differ.
+    """Create operations that compare a condition over the devices; return the condition.
+
+    They call a Python function at run time if the devices' conditions differ.
 
     Args:
         b: creates the operations.
-        condition: a scalar.
+        condition: the scalar condition of a branch or loop.
         index: the index of the Python function.
     """
     number = b.converted(condition, pt.s32)

@@ -1,7 +1,8 @@
 """Find text that MLIR's parser cannot process.
 
 The parser is recursive. Deep nesting overflows the stack, which ends the process. Aliases that
-refer to other aliases can expand a text of a few kilobytes to a module larger than the memory.
+refer to other aliases can expand a text of a few kilobytes to a module larger than the memory. The
+parser allocates an array for the largest spatial dimension of a convolution.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ _MANY_DIMENSIONS: Final = r"<(?:[0-9?]+x){1000}"
 _LONG_PIECE: Final = r"<[0-9?x]{2000}"
 """Matches the start of a shape of a thousand dimensions, faster than `_MANY_DIMENSIONS`."""
 _LONG_AFFINE: Final = rf"\baffine_(?:map|set)\s*<(?:[^>]|(?<=-)>){{{_MAX_AFFINE}}}"
+_LARGE_SPATIAL: Final = r"(?:\bdim_numbers\s*=\s*|\bconv\s*<)[][bfio?0-9x,>\s-]*?[0-9]{5}"
+"""Matches the dimension numbers of a convolution with a spatial dimension of five digits."""
 _NAMED: Final = r"[#!][A-Za-z_][\w.$-]*"
 
 
@@ -75,6 +78,11 @@ def exceeded_limit(text: str) -> TextProblem | None:
         if match is not None:
             reason = f"an affine map is longer than {_MAX_AFFINE} characters"
             return _at(text, match.start(), reason, "remove the map; StableHLO uses no affine maps")
+    if "conv" in text:
+        match = re.search(_LARGE_SPATIAL, text)
+        if match is not None:
+            reason = "a spatial dimension of a convolution is 10000 or more"
+            return _at(text, match.end() - 5, reason, "number the spatial dimensions from 0")
     return _expansion(text)
 
 

@@ -46,7 +46,10 @@ _LITTLE_MEMORY: Final = 1 << 20
 
 
 def _memory(loaded: Any) -> dict[str, int]:
-    """Return the bytes of arguments, results and temporary values; empty if not reported."""
+    """Return the sizes in bytes of the arguments, results and temporary values.
+
+    The dictionary is empty if XLA does not report the sizes.
+    """
     try:
         memory = executables.compiled_memory(loaded)
     except (RuntimeError, AttributeError):

@@ -278,7 +278,7 @@ def _check_tilings(
             reason = "whose shards differ in size"
         else:
             continue
-        rule = f"{place} of {info.name}, {shape}, has the sharding {tiling.text}, {reason}"
+        rule = f"{place} of {info.name!r}, {shape}, has the sharding {tiling.text}, {reason}"
         raise error_of(CompileError, "compile", rule, fix, shapes={place: shape})
 
 

@@ -170,13 +170,13 @@ def _functions(
     if repeated > MAX_REPEATED_OPS:
         largest = max(applied, key=lambda inner: (applied[inner] - 1) * sizes[inner][0])
         raise LoweringError(
-            f"lower: nested computations of {computation.name!r} are emitted again wherever they "
-            f"are applied: at most {MAX_REPEATED_OPS} repeated ops are supported, got {repeated}; "
+            f"lower: {computation.name!r} must have at most {MAX_REPEATED_OPS} repeated ops, got "
+            f"{repeated}: a nested computation is emitted at each place where it is applied; "
             f"{largest.name!r} expands to {sizes[largest][0]} ops and is applied at "
             f"{applied[largest]} places\n"
             f"fix: apply {largest.name!r} once, to all operands together; or, except in map, apply "
-            f"a computation that calls {largest.name!r} with xb.call: a called computation is "
-            f"emitted once"
+            f"a computation whose only op is xb.call of {largest.name!r}, because called "
+            f"computations are emitted once"
         )
     deepest = max(sizes[function][1] for function in functions)
     if deepest > MAX_DEPTH:

@@ -229,7 +229,11 @@ def _extents_and_units(shape: ArrayShape, form: Physical) -> tuple[list[int], li
 
 
 def _drawn(size: int, extent: int, unit: int, most: int) -> tuple[int, ...]:
-    """Return the indices of a dimension to draw: all, or `most` indices, ends and borders first."""
+    """Return the indices of a dimension that are drawn.
+
+    At most `most` indices are drawn. The ends of the dimension and the indices beside the borders
+    of tiles have priority.
+    """
     if extent <= most:
         return tuple(range(extent))
     # In order of preference: ends, the beginning of padding, the first border between tiles.

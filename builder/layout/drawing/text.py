@@ -77,7 +77,7 @@ def _panel_lines(grid: Grid, panel: Panel, labels: bool, color: bool, width: int
 
 
 def _block(grid: Grid, panel: Panel, block: range, labels: bool, color: bool) -> list[str]:
-    """Return the text lines for the columns `block` of a panel."""
+    """Return the text lines of some columns of a panel; `block` is the range of these columns."""
     rows, columns = grid.rows, grid.columns
     cell_width, row_width = _cell_width(grid, panel, labels), _row_width(grid)
     beside, below = _tile_borders(panel)

@@ -64,9 +64,10 @@ def ragged_dot(
 
     Args:
         lhs, rhs: arrays of one element type.
-        group_sizes: integers [g], or [..., g] with separate sizes for each index of the leading
-            dimensions. The leading dimensions are the batch dimensions of lhs, and the dimensions
-            of lhs before the ragged dimension that are of the same kind (free or contracting).
+        group_sizes: integers [g]; or [..., g], with separate sizes in each batch. The dimensions
+            before g are then the batch dimensions of lhs, followed by the free dimensions of lhs
+            before a free ragged dimension, or the contracting dimensions of lhs before a
+            contracting ragged dimension.
         dimension_numbers: RaggedDotDimensionNumbers, or a triple: the dimension numbers of
             `dot_general`, the ragged dimension of lhs, and the group dimension of rhs.
         precision: a Precision or its name, or a pair of them for lhs and rhs; DEFAULT if omitted.

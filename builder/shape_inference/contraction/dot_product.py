@@ -172,10 +172,16 @@ def _algorithm(
             f"operands of {_names(operands)} with a result of {_names(results)}"
             for operands, results in rows
         )
+        converted = any(element_type in operands for operands, _ in rows)
+        change = (
+            "set preferred_element_type"
+            if converted
+            else "convert the operands with xb.convert_element_type"
+        )
         check.fail(
             f"algorithm {algorithm.value} takes {supported}, "
             f"got operands of {element_type} with a result of {result}",
-            fix="set the result's element type with preferred_element_type, or omit algorithm",
+            fix=f"{change}, or omit algorithm",
         )
 
 

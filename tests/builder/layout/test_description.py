@@ -222,7 +222,7 @@ WRONG = [
         {"tiles": [(2, 2), (2, 2, 2, 2, 2)]},
         (
             "layout: a tile can't have more dimensions than the array that it is applied to, "
-            "got (2,2,2,2,2) for 4 dimensions (after (2,2))"
+            "got (2,2,2,2,2) for 4 dimensions, which result from (2,2)"
         ),
     ),
     (

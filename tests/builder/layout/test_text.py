@@ -180,8 +180,8 @@ MALFORMED = [
     ("{1,0:T(2,2,2)}", 6, "got (2,2,2) for 2 dimensions"),
     ("{0:T(2,2)}", 4, "got (2,2) for 1 dimension"),
     ("{:T(2,2)}", 3, "got (2,2) for 1 dimension"),
-    ("{1,0:T(*,2)(1,2,3)}", 11, "got (1,2,3) for 2 dimensions (after (*,2))"),
-    ("{0:T(2)(2,2)(1,1,1,1,1)}", 12, "got (1,1,1,1,1) for 4 dimensions (after (2)(2,2))"),
+    ("{1,0:T(*,2)(1,2,3)}", 11, "got (1,2,3) for 2 dimensions, which result from (*,2)"),
+    ("{0:T(2)(2,2)(1,1,1,1,1)}", 12, "(1,1,1,1,1) for 4 dimensions, which result from (2)(2,2)"),
     # Padding.
     ("{0:pad}", 6, "expected '(' or '=', got '}'"),
     ("{0:pad(}", 7, "expected a padded size, got '}'"),

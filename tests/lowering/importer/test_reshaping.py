@@ -176,5 +176,7 @@ def test_shape_inference_errors_name_the_operation() -> None:
         %0 = stablehlo.iota dim = 0 : tensor<3xf8E8M0FNU>
         return %0 : tensor<3xf8E8M0FNU>
       }"""
-    with pytest.raises(LoweringError, match=r"stablehlo\.iota, recorded at .*:3: iota: .*a zero"):
+    with pytest.raises(
+        LoweringError, match=r"stablehlo\.iota, recorded at .*:3: iota: .*can represent 0"
+    ):
         of_text(text)

@@ -101,3 +101,31 @@ def test_the_limit_of_nested_brackets(beside):
         text = beside + inside + ">" * (depth % 4) + ">}])" * (depth // 4) + beside
         actual = exceeded_limit(text)
         assert (actual and actual.reason.partition(",")[0]) == reason
+
+
+CONVOLUTION = """
+func.func @main(%x: tensor<1x8x3xf32>, %w: tensor<5x3x4xf32>) -> tensor<1x4x4xf32> {
+  %0 = "stablehlo.convolution"(%x, %w) {
+    batch_group_count = 1 : i64, feature_group_count = 1 : i64,
+    dimension_numbers = #stablehlo.conv<[b, 0, f]x[0, i, o]->[b, 0, f]>
+  } : (tensor<1x8x3xf32>, tensor<5x3x4xf32>) -> tensor<1x4x4xf32>
+  return %0 : tensor<1x4x4xf32>
+}
+"""
+GENERIC = "dimension_numbers = #stablehlo.conv<"
+PRETTY = "dim_numbers = "
+
+
+@pytest.mark.parametrize("spelling", [GENERIC, PRETTY])
+@pytest.mark.parametrize("part", ["]x[0", "[b, 0, f]x", "->[b, 0"])
+def test_a_large_spatial_dimension(spelling, part):
+    """The parser would allocate as many numbers."""
+    text = CONVOLUTION.replace(GENERIC, spelling)
+    text = text.replace(part, part.replace("0", "2147483648"))
+    message, line, _ = refused(text)
+    assert "a spatial dimension of a convolution is 10000 or more\nfix: number the" in message
+    assert line == 5
+
+
+def test_a_convolution_is_read():
+    assert lowering.load_bytes(CONVOLUTION).program_shape.result.dimensions == (1, 4, 4)

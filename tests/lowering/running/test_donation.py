@@ -55,16 +55,16 @@ class TestRecording:
         [
             (lambda b: b.setup_alias([], 2), xb.BuilderError, "there is no parameter 2 yet"),
             (lambda b: b.setup_alias([], -1), xb.BuilderError, "there is no parameter -1 yet"),
-            (lambda b: b.setup_alias([], 0, [0]), xb.ShapeInferenceError, r"no index \{0\}"),
+            (lambda b: b.setup_alias([], 0, [0]), xb.ShapeInferenceError, r"no element \{0\}"),
             (lambda b: b.setup_alias([], 1), xb.ShapeInferenceError, "index of each element"),
-            (lambda b: b.setup_alias([], 1, [0, 1]), xb.ShapeInferenceError, r"index \{0,1\}"),
-            (lambda b: b.setup_alias([], 1, [-1]), xb.ShapeInferenceError, r"index \{-1\}"),
+            (lambda b: b.setup_alias([], 1, [0, 1]), xb.ShapeInferenceError, r"element \{0,1\}"),
+            (lambda b: b.setup_alias([], 1, [-1]), xb.ShapeInferenceError, r"element \{-1\}"),
             (lambda b: b.setup_alias([], 1, [1]), xb.ShapeInferenceError, "of fixed sizes"),
             (lambda b: b.setup_alias("", 0), xb.ShapeInferenceError, "output_index must be"),
             (lambda b: b.setup_alias([], 0.5), xb.ShapeInferenceError, "param_number must be"),
             (lambda b: b.setup_alias([], 0, 0), xb.ShapeInferenceError, r"param_index=\[0\]"),
             (lambda b: b.add_buffer_donor(2), xb.BuilderError, "add_buffer_donor: there is no"),
-            (lambda b: b.add_buffer_donor(1, [2]), xb.ShapeInferenceError, "no index"),
+            (lambda b: b.add_buffer_donor(1, [2]), xb.ShapeInferenceError, "no element"),
         ],
     )
     def test_refusals(
@@ -103,7 +103,7 @@ class TestRecording:
         wide = xb.broadcast(x, [2])
         with pytest.raises(xb.ShapeInferenceError, match=r"shape, got\n  output \{1\} f32\[2,2"):
             b.build(xb.tuple(x, wide))
-        with pytest.raises(xb.ShapeInferenceError, match=r"the result has no index \{1\}"):
+        with pytest.raises(xb.ShapeInferenceError, match=r"the result has no element \{1\}"):
             b.build(wide)
         assert b.build(xb.tuple(wide, x)).aliases == (((1,), 0, ()),)
 

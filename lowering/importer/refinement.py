@@ -247,11 +247,22 @@ def _is_unbounded_type(mlir_type: ir.Type) -> bool:
 
 
 _CRASHED: Final = "jaxlib crashed, probably on an integer division by zero"
-_FIX: Final = "select 1 where an integer divisor is 0, or use jaxlib 0.12"
+_FIX: Final = (
+    "select 1 where an integer divisor is 0, list the replicas of reduce_scatter, or use "
+    "jaxlib 0.12 or later"
+)
 
 
 def _may_divide_by_zero(module: ir.Operation) -> bool:
-    """Return whether a module has an integer divisor that is not a constant without zeros."""
+    """Return whether jaxlib may divide by zero when it refines a module.
+
+    It folds integer divisions, whose divisor may be other than a constant without zeros, and
+    divides by the size of a reduce_scatter's groups.
+    """
+    for operation in operations_in(module, ("stablehlo.reduce_scatter",)):
+        groups = operation.attributes["replica_groups"]
+        if isinstance(groups, ir.DenseIntElementsAttr) and len(groups) == 0:
+            return True
     for operation in operations_in(module, ("stablehlo.divide", "stablehlo.remainder")):
         divisor = operation.operands[1]
         if isinstance(ir.ShapedType(divisor.type).element_type, ir.IntegerType):

@@ -325,7 +325,7 @@ def test_refinement_of_integer_divisions(divisor: str) -> None:
         reason = (
             "to_computation: m is dynamic, and its sizes can't be inferred for arguments of "
             "f32[3]: jaxlib crashed, probably on an integer division by zero\n"
-            "fix: select 1 where an integer divisor is 0, or use jaxlib 0.12"
+            "fix: select 1 where an integer divisor is 0, "
         )
         with pytest.raises(LoweringError, match=re.escape(reason)):
             lowering.to_computation(module, argument_shapes=[xb.f32[3]])
@@ -333,6 +333,23 @@ def test_refinement_of_integer_divisions(divisor: str) -> None:
     computation = lowering.to_computation(module, argument_shapes=[xb.f32[3]])
     results = lowering.compile(computation)(np.ones(3, np.float32))
     assert int(results[1]) == {"zero": -1, "late": -1, "one": 7, "n": 2}[divisor]
+
+
+def test_refinement_of_empty_replica_groups() -> None:
+    """jaxlib 0.10 divides by the size of the groups."""
+    module = lowering.load_bytes("""
+        func.func @main(%x: tensor<8xf32>) -> tensor<?xf32> {
+          %0 = "stablehlo.reduce_scatter"(%x) ({
+          ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+            %1 = stablehlo.add %a, %b : tensor<f32>
+            stablehlo.return %1 : tensor<f32>
+          }) {replica_groups = dense<> : tensor<0x0xi64>, scatter_dimension = 0 : i64}
+             : (tensor<8xf32>) -> tensor<?xf32>
+          return %0 : tensor<?xf32>
+        }""")
+    expected = "list the replicas" if artifacts.REFINING_DIVIDES_BY_ZERO else "the operation is dyn"
+    with pytest.raises(LoweringError, match=expected):
+        lowering.to_computation(module)
 
 
 def test_missing_argument_shapes_are_requested() -> None:

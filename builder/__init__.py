@@ -25,6 +25,7 @@ from builder.attributes import (
     RaggedDotDimensionNumbers as RaggedDotDimensionNumbers,
     RandomAlgorithm as RandomAlgorithm,
     ReplicaGroups as ReplicaGroups,
+    ResultAccuracy as ResultAccuracy,
     ScatterDimensionNumbers as ScatterDimensionNumbers,
     Transpose as Transpose,
 )

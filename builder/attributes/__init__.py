@@ -4,6 +4,10 @@ A bundle is a frozen dataclass with the field names of ``xla_data.proto``. It co
 tuples, so that it can be hashed and stored as an op's attribute.
 """
 
+from builder.attributes.accuracy import (
+    ResultAccuracy as ResultAccuracy,
+    ResultAccuracyLike as ResultAccuracyLike,
+)
 from builder.attributes.collectives import (
     ChannelHandle as ChannelHandle,
     ChannelHandleLike as ChannelHandleLike,

@@ -28,8 +28,7 @@ def attributes_text(schema: Schema, op: XlaOp, called: Callable[[XlaComputation]
                 name = attribute.hlo or attribute.name
                 parts.append(attribute.kind.hlo(name, called(computation)))
         elif attribute.hlo is not None:
-            written = attribute.written
-            value = op.attributes[attribute.name] if written is None else written(op.attributes)
+            value = attribute.value(op.attributes)
             if attribute.omitted is MISSING or value != attribute.omitted:
                 parts.append(attribute.kind.hlo(attribute.hlo or attribute.name, value))
     return "".join(parts)

@@ -37,7 +37,8 @@ class Attribute(NamedTuple):
         stablehlo: the name in StableHLO, if it differs; None if StableHLO has no such attribute.
             For a computation, the attribute that names its function; "" if it is a region.
         frontend: the name of the frontend attribute that has the value in HLO text.
-        omitted: the default value, which is not printed in HLO text.
+        omitted: the default value, which is not printed in HLO text. An op without the attribute
+            has this value.
         absent: the argument of the public op that a StableHLO operation without the attribute
             implies.
         unless: the name of another attribute of the op. If the other attribute is not None, the
@@ -59,6 +60,14 @@ class Attribute(NamedTuple):
     written: Callable[[Mapping[str, Any]], Any] | None = None
     parameter: str = ""
     argument: Callable[[Any], Any] | None = None
+
+    def value(self, attributes: Mapping[str, Any]) -> Any:
+        """Return the value to write, from the attributes of an op."""
+        if self.written is not None:
+            return self.written(attributes)
+        if self.omitted is MISSING:
+            return attributes[self.name]
+        return attributes.get(self.name, self.omitted)
 
 
 class Group(NamedTuple):

@@ -21,7 +21,7 @@ from builder.schema.element_types import (
     UNSIGNED,
     ElementTypes,
 )
-from builder.schema.kinds import COMPUTATION, INTEGER32, INTEGERS, Enumeration
+from builder.schema.kinds import ACCURACY, COMPUTATION, INTEGER32, INTEGERS, Enumeration
 from builder.schema.tolerance import APPLIED_ONCE, EXACT, Tolerance
 
 _UNARY: Final = "Element-wise unary functions"
@@ -55,6 +55,7 @@ def _elementwise(
     computed: _Computed,
     section: str,
     *,
+    attributes: tuple[Attribute, ...] = (),
     result: ResultType = ResultType.OPERAND,
     cpp_name: str = "",
     stablehlo: str = "",
@@ -64,6 +65,7 @@ def _elementwise(
     define(
         opcode,
         operands,
+        attributes,
         cpp_name=cpp_name,
         section=section,
         element_types=dict.fromkeys(operands.split(), element_types),
@@ -77,6 +79,12 @@ def _elementwise(
 
 _unary = partial(_elementwise, "operand")
 _binary = partial(_elementwise, "lhs rhs")
+
+# The functions whose StableHLO operations have a result accuracy. HLO has one for CHLO's functions
+# too, which CHLO can't express.
+_function = partial(
+    _unary, attributes=(Attribute("result_accuracy", ACCURACY, omitted=None, absent=None),)
+)
 
 
 def _chlo(opcode: str, element_types: ElementTypes) -> None:
@@ -92,33 +100,33 @@ _chlo("asin", FLOATING_OR_COMPLEX)
 _chlo("asinh", FLOATING_OR_COMPLEX)
 _chlo("atanh", FLOATING_OR_COMPLEX)
 # StableHLO's specification admits complex cube roots; no XLA backend compiles them.
-_unary("cbrt", FLOATING, _ROOT, _UNARY)
+_function("cbrt", FLOATING, _ROOT, _UNARY)
 _unary("ceil", FLOATING, _ORDERING, _UNARY)
 _chlo("cosh", FLOATING_OR_COMPLEX)
-_unary("cosine", FLOATING_OR_COMPLEX, _PERIODIC, _UNARY, cpp_name="Cos")
+_function("cosine", FLOATING_OR_COMPLEX, _PERIODIC, _UNARY, cpp_name="Cos")
 _unary("count_leading_zeros", INTEGER, _EXACT, BUILDER_H, cpp_name="Clz")
 _chlo("erf", FLOATING)
-_unary("exponential", FLOATING_OR_COMPLEX, _SMOOTH, _UNARY, cpp_name="Exp")
-_unary("exponential_minus_one", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, cpp_name="Expm1")
+_function("exponential", FLOATING_OR_COMPLEX, _SMOOTH, _UNARY, cpp_name="Exp")
+_function("exponential_minus_one", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, cpp_name="Expm1")
 _unary("floor", FLOATING, _ORDERING, _UNARY)
 _unary("imag", FLOATING_OR_COMPLEX, _EXACT, _UNARY, result=ResultType.REAL_PART)
 _unary("is_finite", FLOATING, _EXACT, _UNARY, result=ResultType.PRED)
-_unary("log", FLOATING_OR_COMPLEX, _SMOOTH, _UNARY)
-_unary("log_plus_one", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, cpp_name="Log1p")
-_unary("logistic", FLOATING_OR_COMPLEX, _SMOOTH, _UNARY)
+_function("log", FLOATING_OR_COMPLEX, _SMOOTH, _UNARY)
+_function("log_plus_one", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, cpp_name="Log1p")
+_function("logistic", FLOATING_OR_COMPLEX, _SMOOTH, _UNARY)
 _unary("negate", NUMBER, _EXACT, _UNARY, cpp_name="Neg")
 _unary("not", PRED_OR_INTEGER, _EXACT, _UNARY)
 _unary("popcnt", INTEGER, _EXACT, _UNARY, cpp_name="PopulationCount")
 _unary("real", FLOATING_OR_COMPLEX, _EXACT, _UNARY, result=ResultType.REAL_PART)
 _unary("round_nearest_afz", FLOATING, _ORDERING, _UNARY, cpp_name="Round")
 _unary("round_nearest_even", FLOATING, _ORDERING, _UNARY)
-_unary("rsqrt", FLOATING_OR_COMPLEX, _ROOT, _UNARY)
+_function("rsqrt", FLOATING_OR_COMPLEX, _ROOT, _UNARY)
 _unary("sign", SIGNED_NUMBER, _SIGN, _UNARY)
-_unary("sine", FLOATING_OR_COMPLEX, _PERIODIC, BUILDER_H, cpp_name="Sin")
+_function("sine", FLOATING_OR_COMPLEX, _PERIODIC, BUILDER_H, cpp_name="Sin")
 _chlo("sinh", FLOATING_OR_COMPLEX)
-_unary("sqrt", FLOATING_OR_COMPLEX, _ROOT, _UNARY)
-_unary("tan", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, synonyms=("chlo.tan", "mhlo.tan"))
-_unary("tanh", FLOATING_OR_COMPLEX, _PERIODIC, _UNARY)
+_function("sqrt", FLOATING_OR_COMPLEX, _ROOT, _UNARY)
+_function("tan", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, synonyms=("chlo.tan", "mhlo.tan"))
+_function("tanh", FLOATING_OR_COMPLEX, _PERIODIC, _UNARY)
 
 _binary("add", ANY, _ROUNDED, _BINARY)
 _binary("and", PRED_OR_INTEGER, _EXACT, _BINARY)

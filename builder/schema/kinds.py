@@ -236,6 +236,12 @@ class Algorithm(AttributeKind):
         return str(value.value)
 
 
+class Accuracy(AttributeKind):
+    """The accuracy of a function: ``result_accuracy={mode=highest}``."""
+
+    NAME = "ResultAccuracy"
+
+
 class Field(NamedTuple):
     """A field of dimension numbers.
 
@@ -354,6 +360,7 @@ UNIT: Final = Unit()
 FLOAT32: Final = Float32()
 PRECISION: Final = Precisions()
 ALGORITHM: Final = Algorithm()
+ACCURACY: Final = Accuracy()
 CONVOLUTION_DIMENSIONS: Final = ConvolutionDimensions()
 PADDING: Final = Padding()
 PAIRS: Final = Pairs()

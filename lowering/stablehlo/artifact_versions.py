@@ -64,6 +64,9 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 _LAST_BEFORE_1: Final = 20
 
+_NEWER_ATTRIBUTE: Final = "result_accuracy"
+"""The attribute that operations of StableHLO 0.9.0 got in later versions."""
+
 
 def first_newer(version: str, is_expressible: Callable[[str], bool]) -> str | None:
     """Return the first version after `version` that can express a module, or None.
@@ -121,11 +124,16 @@ def _operation_cause(module: ir.Module, report: str) -> _Cause:
         return _Cause("", "")
     name = match[1]
     users = _users(module, name)
+    subject = f"the operation {name}"
+    accurate = [user for user in users if _NEWER_ATTRIBUTE in user.attributes]
+    if accurate and _NEWER_ATTRIBUTE in report:
+        users = accurate
+        subject = f"the attribute {_NEWER_ATTRIBUTE} of {subject}"
     # The report begins with the location. Other operations of this name may be expressible.
     places = report[: match.start()].replace('"', "")
     reported = [user for user in users if _place(user) and f"{_place(user)}:" in places]
     needed_by = _recorded_op((reported or users)[0]) if users else ""
-    return _Cause(f"the operation {name}", needed_by)
+    return _Cause(subject, needed_by)
 
 
 def _users(module: ir.Module, name: str) -> list[ir.Operation]:

@@ -25,12 +25,14 @@ from builder.attributes import (
     PaddingConfigDimension,
     Precision,
     ReplicaGroups,
+    ResultAccuracy,
 )
 from builder.attributes.composite import composite_attributes_text
 from builder.errors import XlaError
 from builder.graph.computation import XlaComputation
 from builder.schema import MISSING, SCHEMAS, Schema
 from builder.schema.kinds import (
+    Accuracy,
     Algorithm,
     AttributeKind,
     Bytes,
@@ -233,6 +235,30 @@ def _algorithm(attribute: Any) -> DotAlgorithm:
     return _BY_TEXT[text]
 
 
+def _accuracy_text(accuracy: ResultAccuracy) -> str:
+    # Hexadecimal digits of the doubles, because MLIR refuses texts such as 1e-05.
+    atol, rtol = (f"0x{np.float64(t).view(np.uint64):016X}" for t in (accuracy.atol, accuracy.rtol))
+    return (
+        f"#stablehlo.result_accuracy<atol = {atol}, rtol = {rtol}, ulps = {accuracy.ulps}, "
+        f"mode = #stablehlo.result_accuracy_mode<{accuracy.mode}>>"
+    )
+
+
+def _accuracy(attribute: ir.Attribute) -> ResultAccuracy | None:
+    """Return the accuracy; None for the default.
+
+    Raises:
+        XlaError: the attribute has another type, or a tolerance is NaN.
+    """
+    # jaxlib has a class for StableHLO's attribute only; MHLO's has the same text.
+    text = str(attribute).replace("#mhlo.", "#stablehlo.")
+    try:
+        read: Any = stablehlo.ResultAccuracyAttr(ir.Attribute.parse(text, attribute.context))
+    except ValueError:
+        raise XlaError(f"result_accuracy must be a result accuracy, got {text}") from None
+    return ResultAccuracy.of(ResultAccuracy(read.atol, read.rtol, read.ulps, read.mode))
+
+
 CODECS: Final[dict[type[AttributeKind], Codec]] = {
     Integer: Codec(lambda kind, n: f"{n} : i{kind.bits}"),
     Dimension: Codec(lambda _, n: f"{n} : i64"),
@@ -256,6 +282,7 @@ CODECS: Final[dict[type[AttributeKind], Codec]] = {
         lambda kind, pair: f"[{', '.join(f'#{kind.dialect}<precision {p.value}>' for p in pair)}]",
         lambda _, names: Precision.pair(names or None),
     ),
+    Accuracy: Codec(lambda _, accuracy: _accuracy_text(accuracy), value=_accuracy),
     Algorithm: Codec(lambda _, algorithm: _ALGORITHMS[algorithm], lambda _, a: _algorithm(a)),
     DimensionNumbers: Codec(_numbers_text, _numbers),
     ConvolutionDimensions: Codec(
@@ -286,10 +313,7 @@ def stablehlo_attributes(schema: Schema, attributes: Mapping[str, Any]) -> dict[
         kind, name = attribute.kind, attribute.stablehlo
         if name is None or (attribute.unless and attributes[attribute.unless] is not None):
             continue
-        if attribute.written is None:
-            value = attributes[attribute.name]
-        else:
-            value = attribute.written(attributes)
+        value = attribute.value(attributes)
         if value is None:
             continue
         if isinstance(kind, Padding):

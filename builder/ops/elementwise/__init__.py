@@ -11,6 +11,8 @@ Args:
     broadcast_dimensions: required if the operands have different ranks and neither is a scalar:
         for each dimension of the operand of lower rank the corresponding dimension of the other
         operand. Sizes must be equal, or one of them 1.
+    result_accuracy: the accuracy of a transcendental function: "HIGHEST", a `ResultAccuracy` with
+        tolerances, or None for the compiler's default.
 
 Returns:
     An array of the operands' sizes, broadcast to each other. Its element type is the operands'

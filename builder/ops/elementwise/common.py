@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from builder import shape_inference
+from builder.attributes import ResultAccuracy, ResultAccuracyLike
 from builder.check import integers
 from builder.errors import OperandError, brief, error_of
 from builder.graph.recording import append, record, resolve_builder
@@ -26,7 +27,14 @@ _UNARY_SHAPES: Final[dict[str, SignatureTable[ArrayShape]]] = defaultdict(Signat
 _BINARY_PLANS: Final[dict[str, SignatureTable[Plan]]] = defaultdict(SignatureTable)
 
 
-def record_unary(name: str, opcode: str, operand: XlaOp) -> XlaOp:
+@per_signature
+def _accuracy_attributes(accuracy: ResultAccuracy) -> Mapping[str, ResultAccuracy]:
+    return MappingProxyType({"result_accuracy": accuracy})
+
+
+def record_unary(
+    name: str, opcode: str, operand: XlaOp, result_accuracy: ResultAccuracyLike = None
+) -> XlaOp:
     """Record an op with one operand. The caller is a public function or its helper."""
     if type(operand) is not XlaOp:
         need_op(name, "operand", operand)
@@ -35,7 +43,12 @@ def record_unary(name: str, opcode: str, operand: XlaOp) -> XlaOp:
     if shape is None:
         inferred = shape_inference.elementwise.unary.strict(opcode, operand.shape, name)
         shape = shapes.add(operand.shape, inferred)
-    return record(opcode, shape, (operand,), NO_ATTRIBUTES, 3)
+    attributes: Mapping[str, Any] = NO_ATTRIBUTES
+    if result_accuracy is not None:
+        accuracy = ResultAccuracy.of(result_accuracy, name)
+        if accuracy is not None:
+            attributes = _accuracy_attributes(accuracy)
+    return record(opcode, shape, (operand,), attributes, 3)
 
 
 Broadcast = tuple[ArrayShape, Mapping[str, tuple[int, ...]], Sizes | None]

@@ -6,6 +6,7 @@ Operation Semantics: Element-wise unary functions.
 from __future__ import annotations
 
 from builder import shape_inference
+from builder.attributes import ResultAccuracyLike
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.elementwise.common import record_binary, record_unary
@@ -99,7 +100,7 @@ def atanh(operand: XlaOp) -> XlaOp:
 
 
 @op(SCHEMAS["cbrt"])
-def cbrt(operand: XlaOp) -> XlaOp:
+def cbrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
     """The cube root; negative for negative x.
 
     Example:
@@ -109,7 +110,7 @@ def cbrt(operand: XlaOp) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("cbrt", "cbrt", operand)
+    return record_unary("cbrt", "cbrt", operand, result_accuracy)
 
 
 @op(SCHEMAS["ceil"])
@@ -141,7 +142,7 @@ def clz(operand: XlaOp) -> XlaOp:
 
 
 @op(SCHEMAS["cosine"])
-def cos(operand: XlaOp) -> XlaOp:
+def cos(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
     """The cosine of an angle in radians.
 
     Example:
@@ -151,7 +152,7 @@ def cos(operand: XlaOp) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("cos", "cosine", operand)
+    return record_unary("cos", "cosine", operand, result_accuracy)
 
 
 @op(SCHEMAS["cosh"])
@@ -183,7 +184,7 @@ def erf(operand: XlaOp) -> XlaOp:
 
 
 @op(SCHEMAS["exponential"])
-def exp(operand: XlaOp) -> XlaOp:
+def exp(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
     """The exponential function e^x.
 
     Example:
@@ -193,11 +194,11 @@ def exp(operand: XlaOp) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("exp", "exponential", operand)
+    return record_unary("exp", "exponential", operand, result_accuracy)
 
 
 @op(SCHEMAS["exponential_minus_one"])
-def expm1(operand: XlaOp) -> XlaOp:
+def expm1(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
     """e^x - 1, accurate for x near 0.
 
     Example:
@@ -207,7 +208,7 @@ def expm1(operand: XlaOp) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Expm1.
     """
-    return record_unary("expm1", "exponential_minus_one", operand)
+    return record_unary("expm1", "exponential_minus_one", operand, result_accuracy)
 
 
 @op(SCHEMAS["floor"])
@@ -253,7 +254,7 @@ def is_finite(operand: XlaOp) -> XlaOp:
 
 
 @op(SCHEMAS["log"])
-def log(operand: XlaOp) -> XlaOp:
+def log(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
     """The natural logarithm ln(x); -inf for 0, and NaN for negative real numbers.
 
     Example:
@@ -263,11 +264,11 @@ def log(operand: XlaOp) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("log", "log", operand)
+    return record_unary("log", "log", operand, result_accuracy)
 
 
 @op(SCHEMAS["log_plus_one"])
-def log1p(operand: XlaOp) -> XlaOp:
+def log1p(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
     """ln(1 + x), accurate for x near 0.
 
     Example:
@@ -277,11 +278,11 @@ def log1p(operand: XlaOp) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Log1p.
     """
-    return record_unary("log1p", "log_plus_one", operand)
+    return record_unary("log1p", "log_plus_one", operand, result_accuracy)
 
 
 @op(SCHEMAS["logistic"])
-def logistic(operand: XlaOp) -> XlaOp:
+def logistic(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
     """The logistic function 1 / (1 + e^-x).
 
     Example:
@@ -291,7 +292,7 @@ def logistic(operand: XlaOp) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("logistic", "logistic", operand)
+    return record_unary("logistic", "logistic", operand, result_accuracy)
 
 
 @op(SCHEMAS["negate"])
@@ -379,7 +380,7 @@ def round_nearest_even(operand: XlaOp) -> XlaOp:
 
 
 @op(SCHEMAS["rsqrt"])
-def rsqrt(operand: XlaOp) -> XlaOp:
+def rsqrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
     """The reciprocal of the square root, 1 / sqrt(x).
 
     Example:
@@ -389,7 +390,7 @@ def rsqrt(operand: XlaOp) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("rsqrt", "rsqrt", operand)
+    return record_unary("rsqrt", "rsqrt", operand, result_accuracy)
 
 
 @op(SCHEMAS["sign"])
@@ -407,7 +408,7 @@ def sign(operand: XlaOp) -> XlaOp:
 
 
 @op(SCHEMAS["sine"])
-def sin(operand: XlaOp) -> XlaOp:
+def sin(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
     """The sine of an angle in radians.
 
     Example:
@@ -417,7 +418,7 @@ def sin(operand: XlaOp) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Sin.
     """
-    return record_unary("sin", "sine", operand)
+    return record_unary("sin", "sine", operand, result_accuracy)
 
 
 @op(SCHEMAS["sinh"])
@@ -435,7 +436,7 @@ def sinh(operand: XlaOp) -> XlaOp:
 
 
 @op(SCHEMAS["sqrt"])
-def sqrt(operand: XlaOp) -> XlaOp:
+def sqrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
     """The square root; NaN for negative real numbers.
 
     Example:
@@ -445,11 +446,11 @@ def sqrt(operand: XlaOp) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("sqrt", "sqrt", operand)
+    return record_unary("sqrt", "sqrt", operand, result_accuracy)
 
 
 @op(SCHEMAS["tan"])
-def tan(operand: XlaOp) -> XlaOp:
+def tan(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
     """The tangent of an angle in radians.
 
     Example:
@@ -459,11 +460,11 @@ def tan(operand: XlaOp) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Tan.
     """
-    return record_unary("tan", "tan", operand)
+    return record_unary("tan", "tan", operand, result_accuracy)
 
 
 @op(SCHEMAS["tanh"])
-def tanh(operand: XlaOp) -> XlaOp:
+def tanh(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
     """The hyperbolic tangent.
 
     Example:
@@ -473,7 +474,7 @@ def tanh(operand: XlaOp) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("tanh", "tanh", operand)
+    return record_unary("tanh", "tanh", operand, result_accuracy)
 
 
 @op(SCHEMAS["atan2"], cpp_name="Atan", section=MATH_H)

@@ -23,6 +23,7 @@ BUNDLES = [
     xb.ScatterDimensionNumbers([1], [0], [0], index_vector_dim=1),
     xb.PaddingConfigDimension(1, 0, 2),
     xb.PaddingConfig([(1, 0, 2), (0, -1, 0)]),
+    xb.ResultAccuracy(0.5, ulps=2),
     xb.OPERATIONS["add"],
 ]
 
@@ -77,6 +78,7 @@ INVALID: list[tuple[Any, tuple[Any, ...]]] = [
     (xb.ScatterDimensionNumbers, ("x",) * 4),
     (xb.ConvolutionDimensionNumbers, ("x",) * 9),
     (xb.OutputOperandAliasing, ((), "x")),
+    (xb.ResultAccuracy, ("x",)),
     (xb.Mesh, (0,)),
     (xb.MeshSharding, (0,)),
 ]

@@ -911,3 +911,57 @@ def test_a_failed_op_with_an_unbounded_size_records_nothing() -> None:
         ):
             call()
     assert len(b.ops) == 2
+
+
+class TestResultAccuracy:
+    def test_recorded(self) -> None:
+        x = parameter(xb.f32[2])
+        assert xb.exp(x, "HIGHEST").attributes == {
+            "result_accuracy": xb.ResultAccuracy(mode="HIGHEST")
+        }
+        tolerance = xb.ResultAccuracy(ulps=2)
+        assert xb.sqrt(x, tolerance).attributes == {"result_accuracy": tolerance}
+        assert xb.sqrt(x, result_accuracy="DEFAULT").attributes == {}
+
+    def test_text(self) -> None:
+        assert str(xb.ResultAccuracy(1e-5, np.float32(0.5), np.int8(3))) == (
+            "{tolerance={atol=1e-05,rtol=0.5,ulps=3}}"
+        )
+        assert str(xb.ResultAccuracy(mode="HIGHEST")) == "{mode=highest}"
+        assert "-" not in str(xb.ResultAccuracy(-0.0, -0.0))
+
+    @pytest.mark.parametrize("value", ["highest", "TOLERANCE", 2, {"ulps": 2}, np.ones(2)])
+    def test_refused(self, value: Any) -> None:
+        x = parameter(xb.f32[2])
+        with pytest.raises(xb.ShapeInferenceError) as caught:
+            xb.log1p(x, value)
+        assert str(caught.value).startswith(
+            "log1p: result_accuracy must be 'HIGHEST', 'DEFAULT' or a ResultAccuracy, got "
+        )
+        assert "\nfix: write for instance xb.ResultAccuracy(ulps=2)" in str(caught.value)
+        assert caught.value.location == f"{__file__}:{caught.traceback[0].lineno + 1}"
+        assert x.builder.ops == [x]
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"atol": -1}, "atol must be a number that is not negative, got -1"),
+            ({"rtol": float("nan")}, "rtol must be a number that is not negative, got nan"),
+            ({"rtol": "1"}, "rtol must be a number that is not negative, got '1'"),
+            ({"atol": True}, "atol must be a number that is not negative, got True"),
+            ({"atol": 10**400}, "atol must be a number that is not negative, got "),
+            ({"ulps": -1}, "ulps must not be negative, got -1"),
+            ({"ulps": 0.5}, "ulps must be an integer, got 0.5"),
+            ({"ulps": 2**63}, "ulps must fit 64 bits, got an int of 64 bits"),
+            ({"mode": "BEST"}, "mode must be one of DEFAULT, HIGHEST, TOLERANCE, got 'BEST'"),
+            ({"mode": ["HIGHEST"]}, "mode must be one of DEFAULT, HIGHEST, TOLERANCE, got ["),
+            (
+                {"mode": "HIGHEST", "ulps": 2},
+                "only the mode TOLERANCE allows errors, got mode HIGHEST with atol 0, rtol 0,",
+            ),
+        ],
+    )
+    def test_refused_tolerances(self, arguments: dict[str, Any], message: str) -> None:
+        with pytest.raises(xb.ShapeInferenceError) as caught:
+            xb.ResultAccuracy(**arguments)
+        assert str(caught.value).startswith(f"ResultAccuracy: {message}")

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from lowering.running.jit_cache import JitCacheInfo as JitCacheInfo
     from lowering.running.partitioned import PartitionedExecutable as PartitionedExecutable
     from lowering.running.profiling import Memory as Memory, Profile as Profile
+    from lowering.running.progress import show_progress as show_progress
     from lowering.running.replicated import ReplicatedExecutable as ReplicatedExecutable
     from lowering.running.topology import (
         Topology as Topology,
@@ -91,6 +92,7 @@ else:
         "lowering.running.jit_cache": "JitCacheInfo",
         "lowering.running.partitioned": "PartitionedExecutable",
         "lowering.running.profiling": "Memory Profile",
+        "lowering.running.progress": "show_progress",
         "lowering.running.replicated": "ReplicatedExecutable",
         "lowering.running.topology": "Topology UnloadedExecutable topology",
         "lowering.stablehlo.lower": "lower",

@@ -38,6 +38,7 @@ def executed(notebook: Any, folder: Path) -> Any:
     os.environ["IPYTHONDIR"] = str(folder / "ipython")
     os.environ["JUPYTER_RUNTIME_DIR"] = str(folder / "jupyter")
     os.environ["COLUMNS"] = "120"  # the width of tables
+    os.environ["XLABUILDER_PROGRESS"] = "0"  # how long XLA takes
     os.environ["PYTHONPATH"] = os.pathsep.join(
         filter(None, [str(ROOT), environment.get("PYTHONPATH")])
     )

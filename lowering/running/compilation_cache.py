@@ -37,6 +37,7 @@ from lowering.jaxlib_api import compilation, executables, mlir, topologies, vers
 from lowering.reading.file_owners import warn, warn_of_writers
 from lowering.running.executable_file import CODE_MODE, UnusableError, packed, unpacked
 from lowering.running.interrupts import deferred_interrupts
+from lowering.running.progress import reported
 from lowering.stablehlo.module import path_text, write_atomically
 
 VARIABLE: Final = "XLABUILDER_COMPILATION_CACHE"
@@ -232,6 +233,7 @@ def _key(devices: Sequence[Any], code: bytes, options: Any) -> str:
 
 
 def compile_or_read(
+    name: str,
     devices: Sequence[jax.Device],
     code: bytes,
     options: Any,
@@ -242,6 +244,7 @@ def compile_or_read(
     """Return XLA's executable of a module, from the cache if possible.
 
     Args:
+        name: the name of the program.
         devices: the devices to compile for.
         code: the module's bytecode.
         options: the result of `compilation.compile_options` for these devices.
@@ -255,12 +258,12 @@ def compile_or_read(
     cache = _cache()
     has_dumps = has_dumps or "xla_dump_" in os.environ.get("XLA_FLAGS", "")
     if cache is None or callbacks or has_dumps or not _is_cached(devices):
-        with deferred_interrupts():
+        with deferred_interrupts() as deferred, reported(name, deferred):
             return compilation.compile_and_load(devices, code, options=options, callbacks=callbacks)
     key = _key(devices, code, options)
     loaded = cache.read(key, devices, options)
     if loaded is None:
-        with deferred_interrupts():
+        with deferred_interrupts() as deferred, reported(name, deferred):
             loaded = compilation.compile_and_load(devices, code, options=options)
         cache.write(key, devices, loaded)
     return loaded

@@ -195,6 +195,7 @@ def compile(
     start = time.perf_counter()
     try:
         loaded = compile_or_read(
+            name,
             targets,
             legalized.code if layouts is None else layouts.code,
             compilation.compile_options(

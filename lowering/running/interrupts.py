@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final
@@ -22,17 +22,18 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def deferred_interrupts() -> Iterator[None]:
+def deferred_interrupts() -> Iterator[Sequence[Any]]:
     """Defer Python's handlers of SIGINT (Ctrl-C) and SIGTERM until the block ends.
 
-    The handler of a second signal runs at once.
+    The handler of a second signal runs at once. The value of the block is a list that contains the
+    first signal once it is deferred.
     """
+    pending: list[tuple[int, FrameType | None]] = []
     # Only the main thread handles signals.
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield pending
         return
     handlers: dict[int, Any] = {}
-    pending: list[tuple[int, FrameType | None]] = []
     has_ended = False
 
     def defer(number: int, frame: FrameType | None) -> None:
@@ -51,7 +52,7 @@ def deferred_interrupts() -> Iterator[None]:
             if callable(handler):
                 handlers[number] = handler
                 signal.signal(number, defer)
-        yield
+        yield pending
     finally:
         has_ended = True
         for signum, handler in handlers.items():

@@ -7,8 +7,9 @@ broke the rule, every operand and, if there is one, the fix.
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, NoReturn
@@ -167,6 +168,15 @@ def first_duplicate(values: Sequence[Any]) -> Any:
     return next(value for index, value in enumerate(values) if value in values[:index])
 
 
+def _inferred(sizes: Sequence[int], count: int | None) -> str:
+    """Return `sizes` with the size that -1 stands for, as text; `count` is the product."""
+    if count is not None and sizes.count(-1) == 1:
+        rest = math.prod(size for size in sizes if size != -1)
+        if rest > 0 and count % rest == 0:
+            return str([count // rest if size == -1 else size for size in sizes])
+    return "each size"
+
+
 class Check:
     """The checks of one op: its name and the shapes of its operands, by argument name.
 
@@ -265,7 +275,8 @@ class Check:
         if not 0 <= number < rank:
             dimensions = f"0 to {rank - 1}" if rank else "it has none"
             rule = f"{name} must be a dimension of {of} ({dimensions}), got {number}"
-            self.fail(rule, dimension=number)
+            fix = f"write {number + rank}; dimensions are counted from 0" if number < 0 else None
+            self.fail(rule, dimension=number, fix=fix if number + rank >= 0 else None)
         return number
 
     def dimension(self, number: int, of: str, name: str) -> int:
@@ -293,8 +304,19 @@ class Check:
         if sorted(numbers) != dimensions:
             self.fail(
                 f"{name} must be a permutation of the dimensions of {of}, {dimensions}, "
-                f"got {list(numbers)}"
+                f"got {list(numbers)}",
+                fix=self._permutation_fix(numbers, dimensions),
             )
+
+    @staticmethod
+    def _permutation_fix(numbers: Sequence[int], dimensions: list[int]) -> str:
+        """Return the fix for `numbers`, which are not a permutation of `dimensions`."""
+        rank = len(dimensions)
+        if all(-rank <= n < rank for n in numbers):
+            counted = [n % rank for n in numbers]
+            if sorted(counted) == dimensions:
+                return f"write {counted}; dimensions are counted from 0"
+        return "list each dimension once"
 
     def scalar(self, name: str) -> ArrayShape:
         """Return the shape of operand `name`, which must be a scalar."""
@@ -303,25 +325,31 @@ class Check:
             self.fail(f"{name} must be a scalar, got {shape}")
         return shape
 
-    def one_for_each(self, values: Sequence[Any], count: int, *, of: str, name: str) -> None:
+    def one_for_each(
+        self, values: Sequence[Any], count: int, *, of: str, name: str, fix: str | None = None
+    ) -> None:
         """Check that argument `name` has `count` entries, one for each `of`."""
         if len(values) != count:
             listed = ", ".join(map(str, values))
             self.fail(
-                f"{name} must have one entry for each {of}: {count}, got {len(values)}: [{listed}]"
+                f"{name} must have one entry for each {of}: {count}, got {len(values)}: [{listed}]",
+                fix=fix,
             )
 
     def one_for_each_dimension(self, values: Sequence[Any], *, of: str, name: str) -> None:
         """Check that argument `name` has one entry for each dimension of operand `of`."""
         self.one_for_each(values, self.array(of).rank, of=f"dimension of {of}", name=name)
 
-    def sizes(self, values: Sequence[int], *, name: str, at_run_time: str = "") -> None:
+    def sizes(
+        self, values: Sequence[int], *, name: str, at_run_time: str = "", count: int | None = None
+    ) -> None:
         """Check that no size in argument `name` is negative or unbounded.
 
         Args:
             values: the sizes.
             name: the name of the argument.
             at_run_time: the op that accepts sizes at run time, for the fix; "" if there is none.
+            count: the product of the sizes, for the fix; None if it is not known.
         """
         for index, size in enumerate(values):
             if size == UNBOUNDED:
@@ -332,12 +360,13 @@ class Check:
                     fix=f"pass sizes at run time to xb.{at_run_time}" if at_run_time else None,
                 )
             if size < 0:
+                fix = None
+                if size == -1:
+                    fix = f"write {_inferred(values, count)}; XLA does not infer a size from -1"
                 self.fail(
                     f"the sizes in {name} must not be negative, got {size} in {list(values)}",
                     dimension=index,
-                    fix="write each size; XLA does not infer a size from -1"
-                    if size == -1
-                    else None,
+                    fix=fix,
                 )
 
     def positive(self, values: Sequence[int], *, name: str) -> None:
@@ -349,8 +378,19 @@ class Check:
                     dimension=index,
                 )
 
-    def equal_sizes(self, rule: str, of: str, dimension: int, other: str, number: int) -> None:
-        """Check that `dimension` of operand `of` is as large as dimension `number` of `other`."""
+    def equal_sizes(
+        self,
+        rule: str,
+        of: str,
+        dimension: int,
+        other: str,
+        number: int,
+        fix: Callable[[], str | None] | None = None,
+    ) -> None:
+        """Check that `dimension` of operand `of` is as large as dimension `number` of `other`.
+
+        `fix` returns the fix of the message; it is called only if the sizes differ.
+        """
         array, other_array = self.array(of), self.array(other)
         if sizes_differ(array.dimensions[dimension], other_array.dimensions[number]):
             self.fail(
@@ -358,6 +398,7 @@ class Check:
                 f"{array.dimension_text(dimension)}) and dimension {number} of {other} (size "
                 f"{other_array.dimension_text(number)})",
                 dimension=dimension,
+                fix=None if fix is None else fix(),
             )
 
     def result(

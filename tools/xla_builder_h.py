@@ -142,7 +142,7 @@ _OPERATORS: Final = [
     Declared("operator-", ("op.__sub__", "op.__neg__")),
     Declared("operator+", ("op.__add__",)),
     Declared("operator*", ("op.__mul__",)),
-    Declared("operator/", ("op.__truediv__",)),
+    Declared("operator/", ("op.__truediv__",), "`xb.div` for integers."),
     Declared("operator%", ("op.__mod__",)),
     Declared("operator~", ("op.__invert__",)),
     Declared("operator&", ("op.__and__",)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.types.shape import Shape, TupleShape
@@ -29,7 +29,7 @@ OPERATORS: Final = {
     "add": ("__add__", "add"),
     "sub": ("__sub__", "subtract"),
     "mul": ("__mul__", "multiply"),
-    "div": ("__truediv__", "divide"),
+    "division_operator": ("__truediv__", "divide"),
     "rem": ("__mod__", "remainder"),
     "pow": ("__pow__", "power"),
     "dot": ("__matmul__", ""),
@@ -52,6 +52,36 @@ OPERATORS: Final = {
 NumPy scalar on the left of the operator calls."""
 
 _BY_UFUNC: Final = {ufunc: name for name, (_, ufunc) in OPERATORS.items()}
+
+_UFUNC_NAMES: Final = {
+    "absolute": "abs",
+    "arccos": "acos",
+    "arccosh": "acosh",
+    "arcsin": "asin",
+    "arcsinh": "asinh",
+    "arctan2": "atan2",
+    "arctanh": "atanh",
+    "conjugate": "conj",
+    "divide": "div",
+    "fabs": "abs",
+    "fmod": "rem",
+    "invert": "not_",
+    "isfinite": "is_finite",
+    "logical_and": "and_",
+    "logical_not": "not_",
+    "logical_or": "or_",
+    "logical_xor": "xor",
+    "maximum": "max",
+    "minimum": "min",
+    "multiply": "mul",
+    "negative": "neg",
+    "positive": "",
+    "power": "pow",
+    "remainder": "rem",
+    "rint": "round_nearest_even",
+    "subtract": "sub",
+}
+"""The functions of `builder` that correspond to NumPy's, where the names differ."""
 
 
 # The equivalents of attributes that NumPy arrays have.
@@ -236,7 +266,7 @@ class XlaOp:
 
     def __bool__(self) -> bool:
         raise OperandError(
-            f"bool: an XlaOp has no truth value while the computation is being written, "
+            f"bool: an XlaOp has no truth value, because it is recorded and not computed, "
             f"got\n  {self!r}\n"
             f"fix: use xb.select(pred, a, b) for each element, xb.conditional for a branch, "
             f"xb.while_ for a loop, xb.and_ / xb.or_ / xb.not_ (or & | ~) for logic; "
@@ -248,8 +278,8 @@ class XlaOp:
     def _no_value(self, target: str) -> OperandError:
         converter = target.rpartition(" ")[2]
         return OperandError(
-            f"{converter}: an XlaOp has no value while the computation is being "
-            f"written, so it can't be converted to {target}, got\n  {self!r}\n"
+            f"{converter}: an XlaOp has no value, because it is recorded and not computed, "
+            f"so it can't be converted to {target}, got\n  {self!r}\n"
             f"fix: build, compile and run the computation, and convert its result",
             op=converter,
             shapes={"operand": self.shape},
@@ -275,13 +305,15 @@ class XlaOp:
         name = _BY_UFUNC.get(ufunc.__name__)
         if name is not None and method == "__call__" and len(inputs) == 2 and not _kwargs:
             return OPERATOR_FUNCTIONS[name](*inputs)
-        has_op = method == "__call__" and ufunc.__name__ in OPERATOR_FUNCTIONS
+        same = _UFUNC_NAMES.get(ufunc.__name__, ufunc.__name__)
+        has_op = method in ("__call__", "reduce") and same in OPERATOR_FUNCTIONS
+        use = f": xb.{same}" if has_op else ""
+        if method == "reduce":
+            use = f": xb.reduce(op, init_value, {use[2:] or 'computation'}, dimensions)"
         raise OperandError(
-            f"numpy.{ufunc.__name__}: an XlaOp has no value while the computation is being "
-            f"written, got\n  {self!r}\n"
-            f"fix: use the equivalent function of the package builder"
-            + (f": xb.{ufunc.__name__}" if has_op else "")
-            + (": xb.reduce" if method == "reduce" else ""),
+            f"numpy.{ufunc.__name__}: an XlaOp has no value, because it is recorded and not "
+            f"computed, got\n  {self!r}\n"
+            f"fix: use the equivalent function of the package builder{use}",
             op=ufunc.__name__,
             shapes={"operand": self.shape},
         )
@@ -325,7 +357,7 @@ class XlaOp:
     __add__, __radd__ = _binary("add")
     __sub__, __rsub__ = _binary("sub")
     __mul__, __rmul__ = _binary("mul")
-    __truediv__, __rtruediv__ = _binary("div")
+    __truediv__, __rtruediv__ = _binary("division_operator")  # refuses integers
     __mod__, __rmod__ = _binary("rem")  # the sign of the dividend, unlike Python's `%`
     __pow__, __rpow__ = _binary("pow")
     __and__, __rand__ = _binary("and_")
@@ -340,6 +372,19 @@ class XlaOp:
     __ge__ = _binary("ge")[0]
     __eq__ = _binary("eq")[0]  # type: ignore[assignment]  # records an op, the document's Eq
     __ne__ = _binary("ne")[0]  # type: ignore[assignment]  # records an op, the document's Ne
+
+    def __floordiv__(self, other: Any) -> NoReturn:
+        """Refuse ``//``, because XLA has no division that rounds down."""
+        raise error_of(
+            OperandError,
+            "floor_divide",
+            f"the operator // rounds down, and XLA's division does not, got\n  {self!r}",
+            "use xb.div(lhs, rhs), which rounds toward zero for integers, or xb.floor(lhs / rhs) "
+            "for floating-point numbers",
+            shapes={"operand": self.shape},
+        )
+
+    __rfloordiv__ = __floordiv__
 
     def __neg__(self) -> XlaOp:
         return OPERATOR_FUNCTIONS["neg"](self)

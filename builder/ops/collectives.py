@@ -575,16 +575,7 @@ def _layout(name: str, layout: Any) -> Layout | None:
 @per_signature
 def _scalars(name: str, operand: Shape) -> tuple[ArrayShape, ArrayShape]:
     """Return the shapes of a reducer's two arguments; raise if the operand contains no array."""
-    check = Check(name, operand=operand)
-    first: Shape = operand
-    if isinstance(operand, TupleShape):
-        if not operand.elements:
-            check.fail("operand must be an array or a tuple of at least one, got an empty tuple")
-        first = operand.elements[0]
-    if not isinstance(first, ArrayShape):
-        if operand is first:
-            check.array("operand")
-        check.fail("operand must be an array or a tuple of arrays; element 0 is not an array")
+    _, first = shape_inference.collectives.arrays_of(Check(name, operand=operand))[0]
     scalar = intern_array(first.element_type, ())
     return scalar, scalar
 

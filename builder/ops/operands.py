@@ -13,7 +13,7 @@ from builder.errors import ConstantError, OperandError, brief, error_of
 from builder.graph.recording import append, record, resolve_builder
 from builder.graph.xla_op import XlaOp
 from builder.support.signatures import per_signature
-from builder.types.constant import as_constant_array, scalar_constant
+from builder.types.constant import as_constant_array, check_number, scalar_constant
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape, intern_array
 
@@ -101,13 +101,9 @@ def number_constant(
         return shape, {"value": array}
     try:
         return scalar_constant(value, element_type, op)
-    except ConstantError as error:
-        rule, _, fix = str(error).partition("\nfix: ")
-        raise ConstantError(
-            f"{rule}\n  operand {operand}" + (f"\nfix: {fix}" if fix else ""),
-            op=op,
-            shapes={"operand": operand},
-        ) from None
+    except ConstantError:
+        check_number(value, element_type, op, operand)  # raises an error that shows the operand
+        raise
 
 
 def scalars_of(name: str, shapes: tuple[Shape, ...]) -> tuple[ArrayShape, ...]:

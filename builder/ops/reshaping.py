@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from builder.attributes import PaddingConfig, PaddingConfigDimension, PaddingConfigLike
-from builder.check import Check, integer, integers
+from builder.check import Check, integer, integers, refusal
 from builder.graph.recording import append, record, resolve_builder
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
@@ -249,6 +249,9 @@ def transpose(operand: XlaOp, permutation: Sequence[int]) -> XlaOp:
     """
     if type(operand) is not XlaOp:
         need_op("transpose", "operand", operand)
+    if permutation is None and isinstance(operand.shape, ArrayShape):
+        fix = f"write {list(range(operand.shape.rank))[::-1]} to reverse the dimensions"
+        raise refusal("transpose", "permutation must be a sequence of integers", None, fix)
     order = integers("transpose", "permutation", permutation)
     shape = _transpose_shape(operand.shape, order)
     return record("transpose", shape, (operand,), dimensions_attribute("permutation", order))
@@ -316,6 +319,9 @@ def concatenate(operands: Sequence[XlaOp], dimension: int) -> XlaOp:
     Operation Semantics: Concatenate.
     """
     sources = need_ops("concatenate", "operand", operands)
+    if isinstance(dimension, XlaOp):
+        fix = "pass the operands as a list: xb.concatenate([x, y], dimension)"
+        raise refusal("concatenate", "dimension must be an integer", dimension, fix)
     number = integer("concatenate", "dimension", dimension)
     shape, attributes = _concatenate_plan(tuple([s.shape for s in sources]), number)
     return record("concatenate", shape, sources, attributes)

@@ -9,6 +9,8 @@ Broadcasting (the document).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from builder.check import Check
 from builder.types.shape import UNBOUNDED, ArrayShape
 
@@ -67,16 +69,32 @@ def _suggestion(lower: ArrayShape, higher: ArrayShape, name: str) -> str:
     """Return the fix of a message; include `broadcast_dimensions` that match the sizes, if any."""
     other = "rhs" if name == "lhs" else "lhs"
     fix = f"map each dimension of {name} to a dimension of {other}"
-    places: list[int] = []
-    place = higher.rank
-    for size in reversed(lower.dimensions):
-        place -= 1
-        while place >= 0 and higher.dimensions[place] != size:
-            place -= 1
-        if place < 0:
-            return f"{fix} with an equal size (size 1 matches any size)"
-        places.insert(0, place)
+    places = matching_places(lower.dimensions, higher.dimensions)
+    if places is None:
+        return f"{fix} with an equal size (size 1 matches any size)"
     return f"{fix}, for instance broadcast_dimensions={places}"
+
+
+def matching_places(sizes: Sequence[int], places: Sequence[int]) -> list[int] | None:
+    """Return the rightmost increasing positions in `places` with these sizes, or None.
+
+    A size of 1 matches every size, but is placed at a 1 if the other sizes permit.
+
+    Example:
+        >>> matching_places([2, 1], [2, 3, 4]), matching_places([4], [4, 8])
+        ([0, 2], [0])
+    """
+    for matching in ((), (1,)):
+        found: list[int] = []
+        place = len(places)
+        for size in reversed(sizes):
+            place -= 1
+            while place >= 0 and size not in (places[place], *matching):
+                place -= 1
+            found.insert(0, place)
+        if place >= 0 or not sizes:
+            return found
+    return None
 
 
 def _in_dim(

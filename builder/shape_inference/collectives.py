@@ -7,6 +7,7 @@ ReduceScatter, ReplicaId.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from builder.attributes import (
     ChannelHandle,
@@ -104,7 +105,7 @@ def all_gather(
     check = Check("all_gather", operand=operand)
     _count_of_replicas(check, shard_count, "shard_count")
     results = []
-    for name, array in _arrays(check):
+    for name, array in arrays_of(check):
         # StableHLO all_gather (C1)
         check.in_rank(all_gather_dim, array.rank, of=name, name="all_gather_dim")
         sizes = list(array.dimensions)
@@ -291,7 +292,7 @@ def _laid_out(check: Check, result: Shape, layout: Layout | None) -> Shape:
     return result
 
 
-def _arrays(check: Check) -> list[tuple[str, ArrayShape]]:
+def arrays_of(check: Check) -> list[tuple[str, ArrayShape]]:
     """Return the arrays of the operand, each with its name for messages.
 
     The operand is an array or a tuple of arrays.
@@ -301,20 +302,20 @@ def _arrays(check: Check) -> list[tuple[str, ArrayShape]]:
     if not isinstance(operand, TupleShape):
         return [("operand", check.array("operand"))]
     if not operand.elements:
-        check.fail("operand must be an array or a tuple of at least one, got an empty tuple")
+        check.fail("operand must be an array or a tuple of at least one array, got an empty tuple")
     arrays = []
     for index, element in enumerate(operand.elements):
         if not isinstance(element, ArrayShape):
-            check.fail(
-                f"operand must be an array or a tuple of arrays; element {index} is not an array"
-            )
+            kind = "a tuple" if element.is_tuple else "a token"
+            rule = f"operand must be an array or a tuple of arrays, got {kind} as element {index}"
+            check.fail(rule)
         arrays.append((f"element {index} of operand", element))
     return arrays
 
 
 def _same_type(check: Check) -> list[tuple[str, ArrayShape]]:
     """Return the arrays of the operand with their names; raise if their element types differ."""
-    arrays = _arrays(check)
+    arrays = arrays_of(check)
     first = arrays[0][1].element_type
     # StableHLO all_reduce (C5): one element type E
     for _, array in arrays:
@@ -331,6 +332,9 @@ def _like(operand: Shape, results: list[ArrayShape]) -> Shape:
     """Return a tuple of `results` if the operand is a tuple, otherwise the only result."""
     return TupleShape(results) if isinstance(operand, TupleShape) else results[0]
 
+
+_MOST_SHOWN = 4
+"""The maximum number of missing replicas that a message shows."""
 
 _MOST_REPLICAS = 2**20
 """The maximum `shard_count` or `split_count`: an implicit group of replicas is stored id by id."""
@@ -387,11 +391,15 @@ def _groups(
     if twice is not None:
         check.fail(f"replica_groups must contain each replica once, got {twice} twice in {shown}")
     present = set(ids)
-    missing = next((n for n in range(len(ids)) if n not in present), None)
-    if missing is not None:
-        rule = f"replica_groups must contain every replica; {missing} is missing, got {shown}"
+    if len(ids) <= max(ids, default=-1):
+        absent = list(islice((n for n in range(max(ids)) if n not in present), _MOST_SHOWN + 1))
+        more = ", ..." if len(absent) > _MOST_SHOWN else ""
+        missing = ", ".join(map(str, absent[:_MOST_SHOWN])) + more
+        alone = ", ".join(f"[{n}]" for n in absent[:_MOST_SHOWN]) + more
         check.fail(
-            rule, fix=f"add a group [{missing}] if this replica communicates with no other replica"
+            f"replica_groups must contain every replica from 0 to {max(ids)}; "
+            f"{missing} {'is' if len(absent) == 1 else 'are'} missing, got {shown}",
+            fix=f"add each missing replica to a group, or to one of its own: {alone}",
         )
     # StableHLO all_gather (I3): a 2-dimensional constant
     if one_size and len({len(group) for group in groups}) > 1:

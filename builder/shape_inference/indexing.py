@@ -57,7 +57,7 @@ def _slice_sizes(check: Check, sizes: Sequence[int], name: str) -> None:
     for index, (size, old) in enumerate(zip(sizes, array.dimensions, strict=True)):
         if size > old != UNBOUNDED:
             rule = f"a slice size must be at most the operand's size, {array.dimension_text(index)}"
-            check.fail_along(index, rule, size)
+            check.fail_along(index, rule, size, fix=f"write a size of at most {old}")
 
 
 @public
@@ -135,6 +135,8 @@ def _index_sizes(check: Check, name: str, index_vector_dim: int) -> tuple[list[i
             f"index_vector_dim must be a dimension of {name}, or its rank: "
             f"0 to {indices.rank}, got {index_vector_dim}",
             dimension=index_vector_dim,
+            fix=f"write {max(indices.rank - 1, 0)} if the last dimension contains the index "
+            f"vectors, or {indices.rank} if each element is an index",
         )
     sizes, dynamic = list(indices.dimensions), list(indices.dynamic_dimensions)
     if index_vector_dim == indices.rank:
@@ -152,7 +154,7 @@ def _ascending(check: Check, numbers: Sequence[int], rank: int, *, of: str, name
     for before, after in pairwise(numbers):
         if after < before:
             rule = f"{name} must be ascending, got {after} after {before} in {list(numbers)}"
-            check.fail(rule, dimension=after)
+            check.fail(rule, dimension=after, fix=f"write {sorted(numbers)}")
 
 
 def _apart(check: Check, name: str, numbers: Sequence[int], other: str, of: Sequence[int]) -> None:
@@ -209,7 +211,13 @@ def _windowed(
     _apart(check, batching_name, batching, removed_name, removed)
     # StableHLO gather (C3), (C19), (C18), scatter (C19), (C21), (C20)
     if vector_size != UNBOUNDED:
-        check.one_for_each(index_map, vector_size, of="component of an index vector", name=map_name)
+        check.one_for_each(
+            index_map,
+            vector_size,
+            of="component of an index vector",
+            name=map_name,
+            fix=_vector_fix(check, indices, numbers.index_vector_dim, len(index_map), map_name),
+        )
     check.dimensions_in_range(index_map, of=operand, name=map_name)
     check.unique(index_map, name=map_name)
     _apart(check, batching_name, batching, map_name, index_map)
@@ -219,9 +227,22 @@ def _windowed(
         check.fail(
             f"{window_name}, {removed_name} and {batching_name} must together have one entry for "
             f"each dimension of {operand}: {rank}, got {len(window)}, {len(removed)} and "
-            f"{len(batching)}"
+            f"{len(batching)}",
+            fix=f"write {len(windowed)} entries in {window_name}, one for each dimension of "
+            f"{operand} in neither {removed_name} nor {batching_name}: {windowed}",
         )
     return windowed
+
+
+def _vector_fix(check: Check, indices: str, vector_dim: int, count: int, name: str) -> str:
+    """Return the fix for argument `name`, which has `count` entries, for other index vectors."""
+    sizes = check.array(indices).dimensions
+    fix = f"name in {name} the dimension that each component of an index vector indexes"
+    if count in sizes:
+        fix += f", or set index_vector_dim to {sizes.index(count)}, which has size {count}"
+    elif count == 1 and vector_dim < len(sizes):
+        fix += f", or set index_vector_dim to {len(sizes)} if each element is an index"
+    return fix
 
 
 @public
@@ -251,9 +272,14 @@ def gather(
     for index, size in enumerate(slice_sizes):
         # StableHLO gather (C9), (C12)
         if size != 1 and index in numbers.collapsed_slice_dims:
-            check.fail_along(index, "the slice size of a collapsed dimension must be 1", size)
+            fix = f"set slice_sizes[{index}] to 1, or remove {index} from collapsed_slice_dims"
+            rule = "the slice size of a collapsed dimension must be 1"
+            check.fail_along(index, rule, size, fix=fix)
         if size != 1 and index in numbers.operand_batching_dims and array.dimensions[index] != 0:
-            check.fail_along(index, "the slice size of a batching dimension must be 1", size)
+            fix = f"set slice_sizes[{index}] to 1"
+            check.fail_along(
+                index, "the slice size of a batching dimension must be 1", size, fix=fix
+            )
     del sizes[numbers.index_vector_dim], dynamic[numbers.index_vector_dim]
     for place, dimension in zip(numbers.offset_dims, offsets, strict=True):
         size = slice_sizes[dimension]
@@ -355,7 +381,8 @@ def _scattered(
                 f"a window of {updates} must not be larger than dimension {dimension} of "
                 f"{operand}, {array.dimension_text(dimension)}"
             )
-            check.fail_along(place, rule, update.dimension_text(place))
+            fix = f"cut {updates} with xb.slice"
+            check.fail_along(place, rule, update.dimension_text(place), fix=fix)
     # StableHLO scatter (C4): update_scatter_dim_sizes
     scattered = [size for d, size in enumerate(index_sizes) if d != vector_dim]
     places = [d for d in range(rank) if d not in window]

@@ -12,8 +12,9 @@ from itertools import pairwise
 from typing import Final
 
 from builder.attributes import PaddingConfig
-from builder.check import Check, integer
+from builder.check import Check, integer, sizes_differ
 from builder.schema.element_types import NUMBER
+from builder.shape_inference.broadcasting import matching_places
 from builder.shape_inference.public import public
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape, intern_array
 
@@ -67,7 +68,10 @@ def broadcast_in_dim(
     if array.rank > rank:
         check.fail(
             f"the result must have at least as many dimensions as operand: {array.rank}, "
-            f"got out_dim_size {list(out_dim_size)}"
+            f"got out_dim_size {list(out_dim_size)}",
+            fix="remove dimensions of size 1 first with xb.reshape"
+            if 1 in array.dimensions
+            else None,
         )
     # StableHLO broadcast_in_dim (C2)
     check.one_for_each_dimension(broadcast_dimensions, of="operand", name="broadcast_dimensions")
@@ -77,11 +81,17 @@ def broadcast_in_dim(
         # StableHLO broadcast_in_dim (C3), (C4)
         check.in_rank(place, rank, of="the result", name="broadcast_dimensions")
         if place <= previous:
+            order = sorted(range(array.rank), key=broadcast_dimensions.__getitem__)
+            fix = (
+                "map each dimension of operand to a dimension of its own"
+                if place in broadcast_dimensions[:index]
+                else f"transpose the operand first with xb.transpose(operand, {order})"
+            )
             check.fail(
                 f"broadcast_dimensions must be strictly increasing, "
                 f"got {list(broadcast_dimensions)}",
                 dimension=place,
-                fix="transpose the operand first with xb.transpose",
+                fix=fix,
             )
         previous = place
         size, new_size = array.dimensions[index], out_dim_size[place]
@@ -96,8 +106,15 @@ def broadcast_in_dim(
                 f"{place} of the result has size {new_size}; these sizes must be equal, or the "
                 f"operand's size must be 1",
                 dimension=index,
+                fix=_placement(array, out_dim_size),
             )
     return check.result(array.element_type, out_dim_size, dynamic)
+
+
+def _placement(array: ArrayShape, sizes: Sequence[int]) -> str | None:
+    """Return the fix that names `broadcast_dimensions` for these sizes, or None if none fit."""
+    places = matching_places(array.dimensions, sizes)
+    return None if places is None else f"map to equal sizes: broadcast_dimensions={places}"
 
 
 @public
@@ -125,8 +142,9 @@ def reshape(
     array = check.array("operand")
     # XLA shape_inference.cc: InferReshapeShape
     if not -1 <= inferred_dimension < max(len(new_sizes), 1):
+        dimensions_text = f"0 to {len(new_sizes) - 1}" if new_sizes else "it has none"
         check.fail(
-            f"inferred_dimension must be a dimension of the result, 0 to {len(new_sizes) - 1}, or "
+            f"inferred_dimension must be a dimension of the result ({dimensions_text}), or "
             f"-1 for none, got {inferred_dimension}",
             dimension=inferred_dimension,
         )
@@ -134,7 +152,8 @@ def reshape(
         # Operation Semantics: Reshape
         check.permutation(dimensions, of="operand", name="dimensions")
         array = _permuted(array, dimensions)
-    check.sizes(new_sizes, name="new_sizes", at_run_time="dynamic_reshape")
+    count = math.prod(array.dimensions) if array.is_bounded else None
+    check.sizes(new_sizes, name="new_sizes", at_run_time="dynamic_reshape", count=count)
     if not array.is_bounded:
         # XLA shape_inference.cc: InferReshapeShape
         if any(d and s != UNBOUNDED for s, d in _dimensions(array)):
@@ -148,13 +167,24 @@ def reshape(
     if old_count != new_count:
         check.fail(
             f"the number of elements must stay the same, {old_count}, "
-            f"got {new_count} for new_sizes {list(new_sizes)}"
+            f"got {new_count} for new_sizes {list(new_sizes)}",
+            fix=_reshape_fix(old_count, new_sizes),
         )
     dynamic = [False] * len(new_sizes)
     if not array.is_static:
         for place in _dynamic_after_reshape(check, array, new_sizes, inferred_dimension):
             dynamic[place] = True
     return check.result(array.element_type, new_sizes, dynamic)
+
+
+def _reshape_fix(count: int, new_sizes: Sequence[int]) -> str:
+    """Return the fix for a reshape of `count` elements to another number of elements."""
+    for place in reversed(range(len(new_sizes))):
+        rest = math.prod(size for index, size in enumerate(new_sizes) if index != place)
+        if rest and count % rest == 0:
+            sizes = [count // rest if index == place else s for index, s in enumerate(new_sizes)]
+            return f"write sizes whose product is {count}, for instance {sizes}"
+    return f"write sizes whose product is {count}"
 
 
 def _dimensions(array: ArrayShape) -> zip[tuple[int, bool]]:
@@ -338,7 +368,9 @@ def concatenate(operands: Sequence[Shape], dimension: int) -> ArrayShape:
         if array.rank != first.rank:
             check.fail(
                 f"operands must have the same number of dimensions, got {first.rank} for operand 0 "
-                f"and {array.rank} for operand {index}"
+                f"and {array.rank} for operand {index}",
+                fix="add dimensions of size 1 to operand "
+                f"{index if array.rank < first.rank else 0} with xb.reshape",
             )
     # StableHLO concatenate (C4)
     if not first.rank:
@@ -365,10 +397,25 @@ def concatenate(operands: Sequence[Shape], dimension: int) -> ArrayShape:
                     f"dimension {place} has {arrays[other].dimension_text(place)} in operand "
                     f"{other} and {array.dimension_text(place)} in operand {index}",
                     dimension=place,
+                    fix=_concatenate_fix(arrays, index),
                 )
             else:
                 dynamic[place] = dynamic[place] or size_dynamic
     return check.result(element_type, sizes, dynamic)
+
+
+def _concatenate_fix(arrays: Sequence[ArrayShape], index: int) -> str:
+    """Return the fix for arrays whose sizes differ outside the dimension of concatenation."""
+    rank = arrays[0].rank
+    for dimension in range(rank):
+        others = [d for d in range(rank) if d != dimension]
+        if not any(
+            sizes_differ(array.dimensions[d], arrays[0].dimensions[d])
+            for array in arrays
+            for d in others
+        ):
+            return f"concatenate along dimension {dimension}, where all other sizes are equal"
+    return f"make the sizes equal with xb.pad or xb.slice of operand {index}, or of the others"
 
 
 @public
@@ -505,7 +552,8 @@ def iota(shape: Shape, iota_dimension: int | None = None) -> tuple[ArrayShape, i
     element_type = array.element_type
     # Not in XLA: an iota of a dynamic size is not supported.
     if not array.is_static:
-        check.fail(f"shape must be static, got {array}", fix="use each bound as a static size")
+        fix = "use static sizes; xb.set_dimension_size makes a dimension of the result dynamic"
+        check.fail(f"shape must be static, got {array}", fix=fix)
     # StableHLO iota: the type of output; a type without zero has no first element
     check.element_type("shape", NUMBER, fix="use an integer type, and compare the result")
     if element_type.is_floating and element_type.min > 0:

@@ -8,34 +8,67 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from builder.errors import ConstantError, OperandError, brief
+from builder.errors import ConstantError, OperandError, brief, error_of
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import Kind, PrimitiveType
-from builder.types.shape import ArrayShape, intern_array
+from builder.types.shape import ArrayShape, Shape, intern_array
+
+_SIGNED, _UNSIGNED = (pt.s8, pt.s16, pt.s32, pt.s64), (pt.u8, pt.u16, pt.u32, pt.u64)
+_WIDER: Final = {
+    Kind.SIGNED: (*_SIGNED, pt.u64),
+    Kind.UNSIGNED: (*_UNSIGNED, *_SIGNED),
+    Kind.FLOAT: (pt.f32, pt.f64),
+    Kind.COMPLEX: (pt.c64, pt.c128),
+}
+"""For each kind of types, the types that a message suggests; the first that fits is named."""
 
 
-def check_number(value: Any, element_type: PrimitiveType, op: str = "constant") -> None:
+def _represents(element_type: PrimitiveType, value: int | float | complex) -> bool:
+    """Return whether a number is in the range of a type, and exact if it is an int."""
+    real = element_type.real_type
+    return (
+        real.min <= value.real <= real.max
+        and real.min <= value.imag <= real.max
+        and (not isinstance(value, int) or real.is_integral or _rounded(value, real) == value)
+    )
+
+
+def check_number(
+    value: Any, element_type: PrimitiveType, op: str = "constant", operand: Shape | None = None
+) -> None:
     """Raise ConstantError unless `element_type` represents the Python number `value`.
+
+    `operand`, for messages, is the shape of the operand from which the number has its type.
 
     A bool requires pred. An int requires an integer type whose range contains it, or a
     floating-point type that represents it exactly. A float requires a floating-point type, and is
     rounded without overflow. A complex number requires a complex type.
     """
 
-    def refuse(reason: str, fix: str = "") -> ConstantError:
-        return ConstantError(
-            f"{op}: {element_type} can't represent the Python number {brief(value)}: {reason}"
-            + (f"\nfix: {fix}" if fix else ""),
-            op=op,
-        )
+    def refuse(reason: str, write: str = "", types: Iterable[PrimitiveType] = ()) -> ConstantError:
+        rule = f"{element_type} can't represent the Python number {brief(value)}: {reason}"
+        fixes = [write] if write else []
+        needed: list[Any] = [value]
+        if operand is not None and element_type.is_integral and isinstance(value, int):
+            needed += [element_type.min, element_type.max]
+        wide = [t for t in types if t.real_type.bits >= element_type.real_type.bits]
+        fitting = next((t for t in wide if all(_represents(t, n) for n in needed)), None)
+        if fitting is not None and operand is None:
+            fixes.append(f"use a type such as {fitting}")
+        elif fitting is not None:
+            fixes.append(f"convert the operand first with xb.convert(operand, xb.{fitting})")
+        shapes = {} if operand is None else {"operand": operand}
+        if operand is not None:
+            rule += f"\n  operand {operand}"
+        return error_of(ConstantError, op, rule, ", or ".join(fixes), shapes=shapes)
 
     kind = element_type.kind
     if not isinstance(value, (int, float, complex)):
@@ -52,23 +85,30 @@ def check_number(value: Any, element_type: PrimitiveType, op: str = "constant") 
     elif isinstance(value, int):
         low, high = element_type.min, element_type.max
         if not low <= value <= high:
-            raise refuse(f"the range is {low} to {high}", "use a wider type")
+            write = ""
+            if value < 0 == low and -value <= (high + 1) // 2:
+                write = f"write {value + high + 1}, which has the same bits"
+            raise refuse(f"the range is {low} to {high}", write, _WIDER[kind])
         if element_type.is_integral:
             return
         rounded = int(_rounded(value, element_type.real_type))
         if rounded != value:
             raise refuse(
                 f"the nearest number that the type represents is {rounded}",
-                f"write {float(rounded)!r}, or use a wider type",
+                f"write {float(rounded)!r}",
+                _WIDER[kind],
             )
     elif isinstance(value, float):
         if element_type.is_integral:
             fix = f"write {int(value)}" if value.is_integer() else "write an integer"
-            raise refuse("the number is a float, and the type is an integer type", fix)
+            types = _WIDER[Kind.FLOAT]
+            raise refuse("the number is a float, and the type is an integer type", fix, types)
         _check_float(value, element_type.real_type, refuse)
     elif not element_type.is_complex:
         raise refuse(
-            "the number is complex, and the type is not", "write a real number, or use c64 or c128"
+            "the number is complex, and the type is not",
+            "write a real number",
+            _WIDER[Kind.COMPLEX],
         )
     else:
         _check_float(value.real, element_type.real_type, refuse)
@@ -85,7 +125,7 @@ def _check_float(value: float, real: PrimitiveType, refuse: Callable[..., Consta
         if not math.isinf(rounded) or (rounded < 0) != (value < 0):
             raise refuse("the type does not have this infinity")
     elif not math.isfinite(rounded) or not _is_in_range(value, real):
-        raise refuse(f"the range is {real.min} to {real.max}", "use a wider type")
+        raise refuse(f"the range is {real.min} to {real.max}", "", _WIDER[real.kind])
     elif value < 0 and rounded > 0:
         raise refuse("the type has no negative numbers")
 

@@ -883,6 +883,11 @@ def parse_shape(text: str) -> Shape:
 _parsed = lru_cache(maxsize=4096)(parse_shape)
 
 
+_EXPECTED: Final = (
+    "expected a shape such as f32[2, 3], its text 'f32[2,3]', or a sequence of shapes"
+)
+
+
 def shape_of(value: ShapeLike) -> Shape:
     """Convert `value` to a shape: a shape, its text, or a sequence of these for a tuple.
 
@@ -899,16 +904,19 @@ def shape_of(value: ShapeLike) -> Shape:
             f"expected a shape, got the element type {value}\nfix: write {value}[()] for a scalar"
         )
     if isinstance(value, Sequence):
+        if isinstance(next(iter(value), None), int):
+            sizes = brief(list(islice(value, 8)))
+            raise OperandError(
+                f"{_EXPECTED}, got sizes without an element type: {brief(value)}\n"
+                f"fix: write the element type, too, for instance xb.f32{sizes}"
+            )
         try:
             return TupleShape(shape_of(e) for e in value)
         except RecursionError:
             raise OperandError(
                 "expected a shape, got sequences that are nested too deep or contain themselves"
             ) from None
-    raise OperandError(
-        f"expected a shape such as f32[2, 3], its text 'f32[2,3]', or a sequence of shapes, "
-        f"got {brief(value)}"
-    )
+    raise OperandError(f"{_EXPECTED}, got {brief(value)}")
 
 
 def shape_argument(op: str, name: str, value: Any) -> Shape:

@@ -33,6 +33,7 @@ from builder.ops.elementwise.binary import (
     atan2 as atan2,
     complex as complex,
     div as div,
+    division_operator as division_operator,
     max as max,
     min as min,
     mul as mul,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from builder.errors import ShapeInferenceError, error_of
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.elementwise.common import element_type_of, record_binary
@@ -292,6 +293,22 @@ def complex(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None)
     Not in Operation Semantics; XlaBuilder's Complex.
     """
     return record_binary("complex", "complex", lhs, rhs, broadcast_dimensions)
+
+
+def division_operator(lhs: Any, rhs: Any) -> XlaOp:
+    """Record ``lhs / rhs``; refuse integers, because Python's ``/`` does not truncate them."""
+    operand = lhs if type(lhs) is XlaOp else rhs
+    if operand.shape.element_type.is_integral:
+        raise error_of(
+            ShapeInferenceError,
+            "div",
+            "the operator / is for floating-point and complex numbers, because the quotient of "
+            f"integers is rounded toward zero, got\n  operand {operand.shape}",
+            "write xb.div(lhs, rhs) for the rounded quotient, or convert the operands first with "
+            "xb.convert_element_type",
+            shapes={"operand": operand.shape},
+        )
+    return record_binary("div", "divide", lhs, rhs, None)
 
 
 def right_shift_operator(lhs: Any, rhs: Any) -> XlaOp:

@@ -6,10 +6,11 @@ Operation Semantics: Dot, DotGeneral.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from builder.attributes import DotAlgorithm, DotDimensionNumbers
-from builder.check import Check
+from builder.check import Check, sizes_differ
 from builder.shape_inference.public import public
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
@@ -120,8 +121,8 @@ def dot_general(
             (*contracting, *batch),
             name=f"{of}_contracting_dimensions and {of}_batch_dimensions together",
         )
-    _pairs(check, "contracting", n.lhs_contracting_dimensions, n.rhs_contracting_dimensions)
-    _pairs(check, "batch", n.lhs_batch_dimensions, n.rhs_batch_dimensions)
+    _pairs(check, n, "contracting", n.lhs_contracting_dimensions, n.rhs_contracting_dimensions)
+    _pairs(check, n, "batch", n.lhs_batch_dimensions, n.rhs_batch_dimensions)
     result = element_type if preferred_element_type is None else preferred_element_type
     # XLA shape_inference.cc: InferDotOpShape
     if not is_promotable.strict(element_type, result):
@@ -148,17 +149,69 @@ def _free(array: ArrayShape, contracting: Sequence[int], batch: Sequence[int]) -
     return [i for i in range(array.rank) if i not in contracting and i not in batch]
 
 
-def _pairs(check: Check, kind: str, of_lhs: Sequence[int], of_rhs: Sequence[int]) -> None:
+def _pairs(
+    check: Check,
+    numbers: DotDimensionNumbers,
+    kind: str,
+    of_lhs: Sequence[int],
+    of_rhs: Sequence[int],
+) -> None:
     """Check that paired dimensions of lhs and rhs are equal in number and in size."""
     # StableHLO dot_general (C1), (C2)
     if len(of_lhs) != len(of_rhs):
         check.fail(
             f"lhs and rhs must have the same number of {kind} dimensions, "
-            f"got {len(of_lhs)} of lhs, {list(of_lhs)}, and {len(of_rhs)} of rhs, {list(of_rhs)}"
+            f"got {len(of_lhs)} of lhs, {list(of_lhs)}, and {len(of_rhs)} of rhs, {list(of_rhs)}",
+            fix=f"write a dimension of rhs for each {kind} dimension of lhs",
         )
     # StableHLO dot_general (C9), (C10)
+    rule = f"{kind} dimensions must have equal sizes"
     for i, j in zip(of_lhs, of_rhs, strict=True):
-        check.equal_sizes(f"{kind} dimensions must have equal sizes", "lhs", i, "rhs", j)
+        fix = (
+            partial(_matrix_fix, check)
+            if check.op == "dot"
+            else partial(_fix, check, numbers, i, j)
+        )
+        check.equal_sizes(rule, "lhs", i, "rhs", j, fix)
+
+
+def _matrix_fix(check: Check) -> str | None:
+    """Return the fix for operands of `dot` whose contracting dimensions have different sizes."""
+    lhs, rhs = check.array("lhs"), check.array("rhs")
+    if max(lhs.rank, rhs.rank) > 2:
+        last, batches = lhs.rank - 1, list(range(lhs.rank - 2))
+        numbers = f"(([{last}], [{last - 1}]), ({batches}, {batches}))"
+        if lhs.rank != rhs.rank:
+            numbers = "dimension_numbers"
+        return (
+            "for matrices with batch dimensions write "
+            f"xb.dot_general(lhs, rhs, {numbers}); xb.dot sums over dimension 1 of lhs and 0 of rhs"
+        )
+    if lhs.rank == rhs.rank == 2 and not sizes_differ(lhs.dimensions[1], rhs.dimensions[1]):
+        return "transpose rhs first with xb.transpose(rhs, [1, 0])"
+    if lhs.rank == 2 and not sizes_differ(lhs.dimensions[0], rhs.dimensions[0]):
+        return "transpose lhs first with xb.transpose(lhs, [1, 0])"
+    if lhs.rank == rhs.rank == 2 and not sizes_differ(lhs.dimensions[0], rhs.dimensions[1]):
+        return "exchange lhs and rhs"
+    return None
+
+
+def _fix(check: Check, numbers: DotDimensionNumbers, i: int, j: int) -> str | None:
+    """Return the fix that pairs dimension `i` of lhs, or `j` of rhs, with one of equal size."""
+    lhs, rhs = check.array("lhs"), check.array("rhs")
+    pairs = [
+        (i, k) for k in _free(rhs, numbers.rhs_contracting_dimensions, numbers.rhs_batch_dimensions)
+    ]
+    pairs += [
+        (k, j) for k in _free(lhs, numbers.lhs_contracting_dimensions, numbers.lhs_batch_dimensions)
+    ]
+    for left, right in pairs:
+        if not sizes_differ(lhs.dimensions[left], rhs.dimensions[right]):
+            return (
+                f"pair dimension {left} of lhs with dimension {right} of rhs, both of size "
+                f"{lhs.dimension_text(left)}"
+            )
+    return None
 
 
 def _algorithm(

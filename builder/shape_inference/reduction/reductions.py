@@ -42,11 +42,23 @@ def reducer(
         if init is not scalar:
             check.fail(
                 f"init value {index} must be a scalar of the type of operand {index}, {scalar}, "
-                f"got {init}"
+                f"got {init}",
+                fix=_init_fix(init, scalar),
             )
     # StableHLO reduce (C6), reduce_window (C13). The result of a reducer that returns a tuple of
     # one is a tuple of one.
     check.applied("computation", computation, [*scalars, *scalars], scalars, or_tuple=True)
+
+
+def _init_fix(init: Shape, scalar: ArrayShape) -> str:
+    """Return the fix for an init value that is not a `scalar`."""
+    if isinstance(init, ArrayShape) and not init.rank:
+        return (
+            f"write a Python number, or convert the init value with "
+            f"xb.convert(init_value, xb.{scalar.element_type})"
+        )
+    constant = f"builder.constant(value, xb.{scalar.element_type})"
+    return f"write a Python number, or record a scalar with {constant}"
 
 
 def equal_sizes(check: Check, arrays: Sequence[ArrayShape]) -> None:

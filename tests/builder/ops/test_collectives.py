@@ -195,10 +195,20 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     "id missing": (
         lambda x: xb.cross_replica_sum(x, [[0, 1], [3]]),
         (
-            "cross_replica_sum: replica_groups must contain every replica; 2 is missing, "
-            "got [[0, 1], [3]]\n"
+            "cross_replica_sum: replica_groups must contain every replica from 0 to 3; 2 is "
+            "missing, got [[0, 1], [3]]\n"
             "  operand f32[8,6]\n"
-            "fix: add a group [2] if this replica communicates with no other replica"
+            "fix: add each missing replica to a group, or to one of its own: [2]"
+        ),
+    ),
+    "ids missing": (
+        lambda x: xb.all_reduce(x, xb.add, [[1, 9], [3]]),
+        (
+            "all_reduce: replica_groups must contain every replica from 0 to 9; 0, 2, 4, 5, ... "
+            "are missing, got [[1, 9], [3]]\n"
+            "  operand f32[8,6]\n"
+            "fix: add each missing replica to a group, or to one of its own: [0], [2], [4], [5], "
+            "..."
         ),
     ),
     "groups of several sizes, gathered": (
@@ -255,19 +265,25 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     ),
     "empty tuple": (
         lambda x: xb.all_reduce(x.builder.empty_tuple(), xb.add),
-        "all_reduce: operand must be an array or a tuple of at least one, got an empty tuple\n",
+        (
+            "all_reduce: operand must be an array or a tuple of at least one array, "
+            "got an empty tuple\n"
+        ),
     ),
     "no operand": (
         lambda x: xb.all_reduce([], xb.add),
-        "all_reduce: operand must be an array or a tuple of at least one, got an empty tuple\n",
+        (
+            "all_reduce: operand must be an array or a tuple of at least one array, "
+            "got an empty tuple\n"
+        ),
     ),
     "nested tuple": (
         lambda x: xb.cross_replica_sum(xb.tuple(x, xb.tuple(x))),
-        "cross_replica_sum: operand must be an array or a tuple of arrays; element 1 is not",
+        "cross_replica_sum: operand must be an array or a tuple of arrays, got a tuple as elem",
     ),
     "nested tuple first": (
         lambda x: xb.cross_replica_sum(xb.tuple(xb.tuple(x), x)),
-        "cross_replica_sum: operand must be an array or a tuple of arrays; element 0 is not",
+        "cross_replica_sum: operand must be an array or a tuple of arrays, got a tuple as elem",
     ),
     "token": (
         lambda x: xb.all_reduce(x.builder.parameter(xb.TOKEN_SHAPE), xb.add),
@@ -389,7 +405,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     ),
     "scattered empty tuple": (
         lambda x: xb.reduce_scatter([], xb.add, 0, 2),
-        "reduce_scatter: operand must be an array or a tuple of at least one, got an empty tuple",
+        "reduce_scatter: operand must be an array or a tuple of at least one array, got an empty",
     ),
     # AllToAll
     "split dimension": (

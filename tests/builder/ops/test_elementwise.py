@@ -357,7 +357,7 @@ class TestOperators:
         with pytest.raises(xb.OperandError) as caught:
             branch()
         assert str(caught.value) == (
-            "bool: an XlaOp has no truth value while the computation is being written, got\n"
+            "bool: an XlaOp has no truth value, because it is recorded and not computed, got\n"
             f"  {y!r}\n"
             "fix: use xb.select(pred, a, b) for each element, xb.conditional for a branch, "
             "xb.while_ for a loop, xb.and_ / xb.or_ / xb.not_ (or & | ~) for logic; "
@@ -800,8 +800,7 @@ class TestNumPyOperands:
         with pytest.raises(xb.OperandError) as caught:
             np.tanh(x)
         assert str(caught.value) == (
-            "numpy.tanh: an XlaOp has no value while the computation "
-            "is being written, got\n"
+            "numpy.tanh: an XlaOp has no value, because it is recorded and not computed, got\n"
             "  <XlaOp %0 'p0' = f32[2] parameter()>\n"
             "fix: use the equivalent function of the package builder: xb.tanh"
         )

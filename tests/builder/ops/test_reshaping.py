@@ -332,7 +332,8 @@ def test_the_complete_message() -> None:
         xb.reshape(x, [5, 5])
     assert message(error) == (
         "reshape: the number of elements must stay the same, 24, got 25 for new_sizes [5, 5]\n"
-        "  operand f32[4,6]"
+        "  operand f32[4,6]\n"
+        "fix: write sizes whose product is 24"
     )
     assert (error.value.op, error.value.shapes) == ("reshape", {"operand": x.shape})
     with pytest.raises(xb.ShapeInferenceError) as error:
@@ -340,7 +341,7 @@ def test_the_complete_message() -> None:
     assert message(error) == (
         "broadcast_in_dim: broadcast_dimensions must be strictly increasing, got [1, 0]\n"
         "  operand f32[4,6]\n"
-        "fix: transpose the operand first with xb.transpose"
+        "fix: transpose the operand first with xb.transpose(operand, [1, 0])"
     )
     with pytest.raises(xb.ShapeInferenceError) as error:
         xb.concatenate([x, parameter("f32[4,7]")], 0)
@@ -348,7 +349,8 @@ def test_the_complete_message() -> None:
         "concatenate: operands must have equal sizes in all dimensions but 0; dimension 1 has 6 in "
         "operand 0 and 7 in operand 1, got\n"
         "  operand 0 f32[4,6]\n"
-        "  operand 1 f32[4,7]"
+        "  operand 1 f32[4,7]\n"
+        "fix: concatenate along dimension 1, where all other sizes are equal"
     )
     assert error.value.dimension == 1
 
@@ -395,8 +397,16 @@ ERRORS = {
     ],
     "reshape_with_inferred_dimension": [
         (["f32[6]"], ([2, 4], 0), "the number of elements must stay the same, 6, got 8"),
-        (["f32[6]"], ([2, 3], 2), "must be a dimension of the result, 0 to 1, or -1 for none, got"),
-        (["f32[6]"], ([2, 3], -2), "must be a dimension of the result, 0 to 1, or -1 for none, go"),
+        (
+            ["f32[6]"],
+            ([2, 3], 2),
+            "must be a dimension of the result (0 to 1), or -1 for none, g",
+        ),
+        (
+            ["f32[6]"],
+            ([2, 3], -2),
+            "must be a dimension of the result (0 to 1), or -1 for none, g",
+        ),
         (["f32[6]"], ([2, -1], 1), "the sizes in new_sizes must not be negative, got -1"),
         (["f32[6]"], ([2, 3], 1.5), "inferred_dimension must be an integer, got 1.5"),
         (["(f32[6])"], ([6], 0), "operand must be an array, got a tuple"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import mmap
+import re
 import threading
 import tracemalloc
 from collections.abc import Callable
@@ -257,11 +258,17 @@ class TestPythonNumbers:
         for value in (int(info.min) - 1, int(info.max) + 1, 2**70, -(2**70)):
             with pytest.raises(xb.ConstantError) as caught:
                 b.constant(value, t)
-            assert str(caught.value) == (
+            rule, _, fix = str(caught.value).partition("\nfix: ")
+            assert rule == (
                 f"constant: {t} can't represent the Python number {value}: "
-                f"the range is {int(info.min)} to {int(info.max)}\n"
-                f"fix: use a wider type"
+                f"the range is {int(info.min)} to {int(info.max)}"
             )
+            suggested = re.findall(r"use a type such as (\w+)$", fix)
+            assert bool(suggested) == (-(2**63) <= value < 2**64)
+            for name in suggested:
+                b.constant(value, name)
+            wrapped = re.findall(r"write (\d+), which has the same bits", fix)
+            assert wrapped == ([str(value % 2**t.bits)] if t.min == 0 and value == -1 else [])
 
     @pytest.mark.parametrize("t", INTEGERS, ids=str)
     @pytest.mark.parametrize(

@@ -1,0 +1,202 @@
+"""The fixes that messages name: each can be followed, and the corrected call records an op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import builder as xb
+
+
+class Values:
+    """Parameters of one builder."""
+
+    def __init__(self) -> None:
+        b = self.builder = xb.XlaBuilder("values")
+        self.x, self.y = b.parameter(xb.f32[4, 8]), b.parameter(xb.f32[3, 8])
+        self.v = b.parameter(xb.f32[8])
+        self.i, self.u = b.parameter(xb.s32[4]), b.parameter(xb.u8[3])
+        self.batch, self.batch_t = b.parameter(xb.f32[2, 4, 8]), b.parameter(xb.f32[2, 8, 4])
+        self.rows, self.triples = b.parameter(xb.s32[5, 1]), b.parameter(xb.s32[5, 3])
+
+
+def dimensions(index_vector_dim: int) -> xb.GatherDimensionNumbers:
+    return xb.GatherDimensionNumbers([1], [0], [0], index_vector_dim)
+
+
+Call = Callable[[Values], object]
+
+FIXES: dict[str, tuple[Call, Call]] = {
+    "transpose rhs first with xb.transpose(rhs, [1, 0])": (
+        lambda p: xb.dot(p.x, p.y),
+        lambda p: xb.dot(p.x, xb.transpose(p.y, [1, 0])),
+    ),
+    "transpose lhs first with xb.transpose(lhs, [1, 0])": (
+        lambda p: p.y @ p.builder.parameter(xb.f32[3, 5]),
+        lambda p: xb.transpose(p.y, [1, 0]) @ p.builder.parameter(xb.f32[3, 5]),
+    ),
+    "exchange lhs and rhs": (
+        lambda p: p.builder.parameter(xb.f32[8, 5]) @ p.x,
+        lambda p: p.x @ p.builder.parameter(xb.f32[8, 5]),
+    ),
+    "for matrices with batch dimensions write "
+    "xb.dot_general(lhs, rhs, (([2], [1]), ([0], [0]))); xb.dot sums over dimension 1 of lhs and "
+    "0 of rhs": (
+        lambda p: p.batch @ p.batch_t,
+        lambda p: xb.dot_general(p.batch, p.batch_t, (([2], [1]), ([0], [0]))),
+    ),
+    "pair dimension 1 of lhs with dimension 1 of rhs, both of size 8": (
+        lambda p: xb.dot_general(p.x, p.y, (([1], [0]), ([], []))),
+        lambda p: xb.dot_general(p.x, p.y, (([1], [1]), ([], []))),
+    ),
+    "write [2, 16]; XLA does not infer a size from -1": (
+        lambda p: xb.reshape(p.x, [2, -1]),
+        lambda p: xb.reshape(p.x, [2, 16]),
+    ),
+    "write each size; XLA does not infer a size from -1": (
+        lambda p: xb.reshape(p.x, [5, -1]),
+        lambda p: xb.reshape(p.x, [32]),
+    ),
+    "write sizes whose product is 32, for instance [4, 8]": (
+        lambda p: xb.reshape(p.x, [4, 4]),
+        lambda p: xb.reshape(p.x, [4, 8]),
+    ),
+    "write [1, 0] to reverse the dimensions": (
+        lambda p: xb.transpose(p.x, None),  # type: ignore[arg-type]
+        lambda p: xb.transpose(p.x, [1, 0]),
+    ),
+    "write [0, 1]; dimensions are counted from 0": (
+        lambda p: xb.transpose(p.x, [0, -1]),
+        lambda p: xb.transpose(p.x, [0, 1]),
+    ),
+    "write 1; dimensions are counted from 0": (
+        lambda p: xb.reduce(p.x, 0.0, xb.add, [-1]),
+        lambda p: xb.reduce(p.x, 0.0, xb.add, [1]),
+    ),
+    "pass the operands as a list: xb.concatenate([x, y], dimension)": (
+        lambda p: xb.concatenate(p.x, p.y),  # type: ignore[arg-type]
+        lambda p: xb.concatenate([p.x, p.y], 0),
+    ),
+    "concatenate along dimension 0, where all other sizes are equal": (
+        lambda p: xb.concatenate([p.x, p.y], 1),
+        lambda p: xb.concatenate([p.x, p.y], 0),
+    ),
+    "add dimensions of size 1 to operand 1 with xb.reshape": (
+        lambda p: xb.concatenate([p.x, p.v], 0),
+        lambda p: xb.concatenate([p.x, xb.reshape(p.v, [1, 8])], 0),
+    ),
+    "write a Python number, or convert the init value with xb.convert(init_value, xb.f32)": (
+        lambda p: xb.reduce(p.x, np.float64(0), xb.add, [0]),
+        lambda p: xb.reduce(p.x, 0.0, xb.add, [0]),
+    ),
+    "write a Python number, or record a scalar with builder.constant(value, xb.f32)": (
+        lambda p: xb.reduce(p.x, p.v, xb.add, [0]),
+        lambda p: xb.reduce(p.x, p.builder.constant(0, xb.f32), xb.add, [0]),
+    ),
+    "use the equivalent function of the package builder: xb.max": (
+        lambda p: xb.reduce(p.x, 0.0, np.maximum, [0]),
+        lambda p: xb.reduce(p.x, 0.0, xb.max, [0]),
+    ),
+    "use the equivalent function of the package builder: "
+    "xb.reduce(op, init_value, xb.max, dimensions)": (
+        lambda p: np.maximum.reduce(p.x),
+        lambda p: xb.reduce(p.x, 0.0, xb.max, [0]),
+    ),
+    "write a real number, or convert the operand first with xb.convert(operand, xb.c64)": (
+        lambda p: p.x * 1j,
+        lambda p: xb.convert(p.x, xb.c64) * 1j,
+    ),
+    "write an integer, or convert the operand first with xb.convert(operand, xb.f32)": (
+        lambda p: p.i * 0.5,
+        lambda p: xb.convert(p.i, xb.f32) * 0.5,
+    ),
+    "write 255, which has the same bits, or convert the operand first with "
+    "xb.convert(operand, xb.s16)": (
+        lambda p: p.u + -1,
+        lambda p: xb.convert(p.u, xb.s16) + -1,
+    ),
+    "write 255, which has the same bits, or use a type such as s8": (
+        lambda p: p.builder.constant(-1, xb.u8),
+        lambda p: p.builder.constant(-1, xb.s8),
+    ),
+    "use a type such as f32": (
+        lambda p: p.builder.constant(1e6, xb.f16),
+        lambda p: p.builder.constant(1e6, xb.f32),
+    ),
+    "write the element type, too, for instance xb.f32[4, 8]": (
+        lambda p: p.builder.parameter((4, 8)),  # type: ignore[arg-type]
+        lambda p: p.builder.parameter(xb.f32[4, 8]),
+    ),
+    "write 1 if the last dimension contains the index vectors, or 2 if each element is an index": (
+        lambda p: xb.gather(p.x, p.rows, dimensions(3), [1, 8]),
+        lambda p: xb.gather(p.x, p.rows, dimensions(1), [1, 8]),
+    ),
+    "name in start_index_map the dimension that each component of an index vector indexes, or set "
+    "index_vector_dim to 1, which has size 1": (
+        lambda p: xb.gather(p.x, p.rows, dimensions(0), [1, 8]),
+        lambda p: xb.gather(p.x, p.rows, dimensions(1), [1, 8]),
+    ),
+    "name in start_index_map the dimension that each component of an index vector indexes": (
+        lambda p: xb.gather(p.x, p.triples, xb.GatherDimensionNumbers([1], [0], [0, 1], 1), [1, 8]),
+        lambda p: xb.gather(
+            p.batch, p.triples, xb.GatherDimensionNumbers([1], [0, 1], [0, 1, 2], 1), [1, 1, 8]
+        ),
+    ),
+    "set slice_sizes[0] to 1, or remove 0 from collapsed_slice_dims": (
+        lambda p: xb.gather(p.x, p.rows, dimensions(1), [2, 8]),
+        lambda p: xb.gather(p.x, p.rows, dimensions(1), [1, 8]),
+    ),
+    "write a size of at most 8": (
+        lambda p: xb.gather(p.x, p.rows, dimensions(1), [1, 9]),
+        lambda p: xb.gather(p.x, p.rows, dimensions(1), [1, 8]),
+    ),
+    "write xb.div(lhs, rhs) for the rounded quotient, or convert the operands first with "
+    "xb.convert_element_type": (lambda p: p.i / 2, lambda p: xb.div(p.i, 2)),
+    "use xb.div(lhs, rhs), which rounds toward zero for integers, or xb.floor(lhs / rhs) for "
+    "floating-point numbers": (lambda p: p.x // 2, lambda p: xb.floor(p.x / 2)),
+    "map each dimension of operand to a dimension of its own": (
+        lambda p: xb.broadcast_in_dim(p.x, [4, 4, 8], [0, 0]),
+        lambda p: xb.broadcast_in_dim(p.x, [4, 4, 8], [0, 2]),
+    ),
+    "map to equal sizes: broadcast_dimensions=[1]": (
+        lambda p: xb.broadcast_in_dim(p.v, [4, 8], [0]),
+        lambda p: xb.broadcast_in_dim(p.v, [4, 8], [1]),
+    ),
+    "map each dimension of rhs to a dimension of lhs, for instance broadcast_dimensions=[0, 2]": (
+        lambda p: p.batch + p.builder.parameter(xb.f32[2, 1]),
+        lambda p: xb.add(p.batch, p.builder.parameter(xb.f32[2, 1]), [0, 2]),
+    ),
+}
+
+
+@pytest.mark.parametrize("fix", FIXES)
+def test_fix(fix: str) -> None:
+    wrong, right = FIXES[fix]
+    p = Values()
+    with pytest.raises(xb.XlaError) as caught:
+        wrong(p)
+    assert str(caught.value).partition("\nfix: ")[2] == fix
+    assert right(p) is p.builder.ops[-1]
+
+
+@pytest.mark.parametrize("t", [xb.s32, xb.u8, xb.s4])
+def test_the_operator_for_division_is_refused_for_integers(t: xb.PrimitiveType) -> None:
+    b = xb.XlaBuilder()
+    x, y = b.parameter(t[3]), b.parameter(t[3])
+    divided = {
+        "op / op": lambda: x / y,
+        "op / number": lambda: x / 2,
+        "number / op": lambda: 2 / x,
+        "NumPy's number / op": lambda: t.dtype.type(2) / x,
+        "op / float": lambda: x / 2.0,
+    }
+    for divide in divided.values():
+        with pytest.raises(xb.ShapeInferenceError, match=r"^div: the operator / is for floating"):
+            divide()
+    total = x
+    with pytest.raises(xb.ShapeInferenceError, match=r"^div: the operator / is for floating"):
+        total /= y
+    assert b.ops == [x, y]
+    assert xb.div(x, y).opcode == "divide"

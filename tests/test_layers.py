@@ -25,6 +25,7 @@ LAYERS = (
     "builder.shape_inference",
     "builder.graph",
     "builder.ops",
+    "builder.lib",
     "builder.hlo_text",
     "builder.rewriting",
     "builder.inspection",

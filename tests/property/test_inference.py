@@ -40,7 +40,7 @@ STRICTER: Final = [
     (r"max|min|clamp|compare|cbrt|rem", r"must be of .* type, got c|no order"),
     (r"shift_\w+|mulhi", r"must be of integer type"),
     # A sort needs a dimension and a comparator of its element types; after_all needs tokens.
-    (r"sort", r"dimension must be one of|scalar has no dimension|comparator must"),
+    (r"sort", r"dimension must be a dimension|scalar has no dimension|comparator must"),
     (r"after_all", r"must be a token"),
     # Initial values and updates have the element type of the operand.
     (

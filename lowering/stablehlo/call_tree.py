@@ -1,7 +1,8 @@
 """CallTree: the nesting of a jax function's arguments and results, which its module flattens.
 
 @main takes the leaves of the arguments that it uses, after a token for each ordered effect, and
-returns the leaves of the results after such tokens.
+returns the leaves of the results after such tokens. In a module for several platforms, the first
+argument is the number of the platform.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from typing import Any, Final
 
 import jax
 from jax.tree_util import keystr
+from jaxlib.mlir import ir
 
 from builder.errors import brief
 from builder.types.shape import ProgramShape, TokenShape, TupleShape
 from lowering.errors import ArgumentError
+from lowering.mlir.operations import entry_text, main_function
 from lowering.pjrt.host_arrays import describe
 
 _flatten: Final = jax.tree_util.default_registry.flatten
@@ -92,15 +95,51 @@ _ARRAY: Final = object()
 """Represents each array in an expected tree."""
 
 
-def call_tree(
+def has_platform_index(module: ir.Module) -> bool:
+    """Return whether the first argument of @main is the number of a platform."""
+    attributes = main_function(module.operation).attributes
+    if "arg_attrs" not in attributes:
+        return False
+    arguments = ir.ArrayAttr(attributes["arg_attrs"])
+    name = entry_text(ir.DictAttr(arguments[0]), "jax.global_constant") if len(arguments) else None
+    return name == "_platform_index"
+
+
+def with_call_tree(
+    module: ir.Module,
+    shape: ProgramShape,
+    platforms: Sequence[str],
+    arguments: Any,
+    results: Any,
+    used: Sequence[int] | None,
+) -> tuple[ProgramShape, CallTree | None]:
+    """Return the signature, with the names of the leaves, and the CallTree of a module of jax.
+
+    Args:
+        module: the module.
+        shape: its signature.
+        platforms: the platforms that it was lowered for; empty if unknown.
+        arguments, results: PyTreeDefs; see `CallTree`.
+        used: the numbers of the leaves that @main takes; None if unknown.
+    """
+    first = 1 if platforms and has_platform_index(module) else 0
+    parameters, names = shape.parameters[first:], shape.parameter_names[first:]
+    signature = ProgramShape(parameters, shape.result, names)
+    tree = _call_tree(arguments, results, used, signature)
+    if tree is not None:
+        others = shape.parameter_names[: first + tree.argument_tokens]
+        shape = ProgramShape(shape.parameters, shape.result, [*others, *tree.leaf_names()])
+    return shape, tree
+
+
+def _call_tree(
     arguments: Any, results: Any, used: Sequence[int] | None, shape: ProgramShape
 ) -> CallTree | None:
     """Return the CallTree of a module that jax has lowered.
 
     Args:
-        arguments, results: PyTreeDefs; see `CallTree`.
-        used: the numbers of the leaves that @main takes; None if unknown.
-        shape: the signature of @main, without the argument that selects a platform.
+        arguments, results, used: see `with_call_tree`.
+        shape: the signature of @main, without the number of the platform.
 
     Returns:
         The CallTree; None if calls need no nesting (all arguments and results are arrays, and all

@@ -50,10 +50,10 @@ from lowering.mlir.printing import module_text
 from lowering.mlir.types import shape_of_type
 from lowering.pjrt.entry_layouts import LAYOUT_MODE
 from lowering.reading import module_reader
-from lowering.reading.exported import embedded_artifact, platforms_of
+from lowering.reading.exported import embedded_artifact, platforms_of, trees_of
 from lowering.reading.module_reader import file_error
 from lowering.stablehlo.artifact_versions import checked_version, first_newer, version_error
-from lowering.stablehlo.call_tree import CallTree
+from lowering.stablehlo.call_tree import CallTree, with_call_tree
 
 PathLike = str | os.PathLike[str]
 Buffer = bytes | bytearray | memoryview
@@ -455,8 +455,13 @@ def from_bytes(data: bytes, path: str | None) -> StablehloModule:
     """Read a module from the content of a file; raises the errors of `load`."""
     exported = embedded_artifact(data)
     module = module_reader.read(exported or data, path)
-    platforms = platforms_of(data) if exported else ()
-    return StablehloModule(module, _program_shape(module, path), platforms=platforms)
+    shape = _program_shape(module, path)
+    if exported is None:
+        return StablehloModule(module, shape)
+    platforms, trees, tree = platforms_of(data), trees_of(data), None
+    if trees is not None:
+        shape, tree = with_call_tree(module, shape, platforms, *trees)
+    return StablehloModule(module, shape, platforms=platforms, tree=tree)
 
 
 def _program_shape(module: ir.Module, path: str | None) -> ProgramShape:

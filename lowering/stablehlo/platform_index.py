@@ -6,7 +6,7 @@ first argument of its @main is the number of the platform that the module runs o
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import jax
 import numpy as np
@@ -16,20 +16,9 @@ from builder.errors import error_of
 from builder.types.shape import ProgramShape
 from lowering.errors import CompileError
 from lowering.jaxlib_api import mlir, topologies, versions
-from lowering.mlir.operations import entry_text, main_function
+from lowering.mlir.operations import main_function
+from lowering.stablehlo.call_tree import has_platform_index
 from lowering.stablehlo.module import StablehloModule
-
-_ATTRIBUTE: Final = "jax.global_constant"
-_VALUE: Final = "_platform_index"
-
-
-def has_platform_index(module: ir.Module) -> bool:
-    """Return whether the first argument of @main is the number of a platform."""
-    attributes = main_function(module.operation).attributes
-    if "arg_attrs" not in attributes:
-        return False
-    arguments = ir.ArrayAttr(attributes["arg_attrs"])
-    return bool(len(arguments)) and entry_text(ir.DictAttr(arguments[0]), _ATTRIBUTE) == _VALUE
 
 
 def for_platform(source: StablehloModule, device: jax.Device) -> StablehloModule:

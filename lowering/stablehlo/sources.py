@@ -17,13 +17,11 @@ from builder.errors import OperandError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import ReusableFunction
 from builder.graph.xla_op import XlaOp
-from builder.types.shape import ProgramShape
 from lowering.jaxlib_api import jax_stages
 from lowering.reading.file_kind import reject_by_prefix
 from lowering.reading.module_reader import sealed_bytecode
-from lowering.stablehlo.call_tree import call_tree
+from lowering.stablehlo.call_tree import with_call_tree
 from lowering.stablehlo.module import Buffer, StablehloModule, from_bytes, load_bytes, read_file
-from lowering.stablehlo.platform_index import has_platform_index
 
 if TYPE_CHECKING:
     from jax.export import Exported
@@ -59,11 +57,13 @@ def load(source: ModuleSource) -> StablehloModule:
     Damaged bytecode can crash MLIR. Bytecode without this library's checksum is therefore parsed in
     a helper process first, which takes some tenths of a second.
 
-    A module from an object of jax keeps the nesting of the function's arguments and results:
-    `lowering.compile` returns an executable that is called like the function, including unused
-    arguments and keyword arguments. Files and bytes, also of `Exported.serialize`, do not keep the
-    nesting: load ``jax.export.deserialize(data)`` instead, or pass flat arguments without the
-    unused ones. `interpret`, `compare` and executables for replicas take flat arguments.
+    A module from an object of jax, or from the output of `Exported.serialize`, keeps the nesting of
+    the function's arguments and results: `lowering.compile` returns an executable that is called
+    like the function, including unused arguments and keyword arguments. Other files do not keep the
+    nesting; pass flat arguments without the unused ones. This is also so for serialized functions
+    whose trees have classes that were registered with jax, such as namedtuples: load
+    ``jax.export.deserialize(data)`` to keep such a nesting. `interpret`, `compare` and executables
+    for replicas take flat arguments.
 
     The first argument of @main in a module for several platforms is the number of the platform.
     `lowering.compile` sets it for an `Exported`, also a serialized one. In other modules it is an
@@ -118,14 +118,9 @@ def _with_tree(
     module: StablehloModule, source: Any, platforms: Sequence[str], used: Sequence[int] | None
 ) -> StablehloModule:
     """Return a module with the platforms and the tree of its source, an object of jax."""
-    shape = module.program_shape
-    first = 1 if platforms and has_platform_index(module.module) else 0
-    parameters, names = shape.parameters[first:], shape.parameter_names[first:]
-    signature = ProgramShape(parameters, shape.result, names)
-    tree = call_tree(source.in_tree, source.out_tree, used, signature)
-    if tree is not None:
-        leaves = shape.parameter_names[: first + tree.argument_tokens]
-        shape = ProgramShape(shape.parameters, shape.result, [*leaves, *tree.leaf_names()])
+    shape, tree = with_call_tree(
+        module.module, module.program_shape, platforms, source.in_tree, source.out_tree, used
+    )
     return StablehloModule(module.module, shape, platforms=platforms, tree=tree)
 
 

@@ -1,8 +1,21 @@
-"""Modules of jax functions keep the nesting of arguments and results, compared with jax's calls."""
+"""Modules of jax functions keep the nesting of arguments and results, compared with jax's calls.
+
+jax 0.10.2 wrote `layer.jax_export` and `pair.jax_export` with `serialize()` from
+
+    export.export(jax.jit(stored_layer), platforms=("cuda", "cpu"))(
+        {"w": f32[3, 2], "b": [f32[3]], "spare": f32[3]}, f32[2], None, scale=f32[]
+    )
+    export.export(jax.jit(lambda pair: {"difference": pair.first - pair.second}))(
+        Pair(f32[2], f32[2])
+    )
+
+because jax's serialization requires a package that jax does not install.
+"""
 
 from __future__ import annotations
 
 import re
+import struct
 from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +31,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import lowering
 from lowering import ArgumentError
+from lowering.reading.exported import embedded_artifact, trees_of
 
 Pair = namedtuple("Pair", "first second")
 
@@ -117,6 +131,107 @@ def test_files_have_no_tree(tmp_path: Path) -> None:
     lowering.compile(lowered, "cpu").save(path)
     flat = lowering.load_executable(path, "cpu")
     assert_same_trees(flat(PARAMS["b"][0], PARAMS["w"], X, SCALE), tuple(jax.tree.leaves(EXPECTED)))
+
+
+def stored_layer(params: Any, x: Any, unused: Any = None, *, scale: Any) -> Any:
+    y = (params["w"] @ x + params["b"][0]) * scale
+    return {"y": y, "rest": [(x - scale, None)]}
+
+
+FOLDER = Path(__file__).parent
+STORED = FOLDER / "layer.jax_export"
+
+
+@pytest.mark.parametrize("source", ["path", "name", "bytes", "module"])
+def test_serialized_exports_are_called_as_in_jax(source: str) -> None:
+    read: dict[str, Callable[[], Any]] = {
+        "path": lambda: STORED,
+        "name": lambda: str(STORED),
+        "bytes": STORED.read_bytes,
+        "module": lambda: lowering.load_bytes(STORED.read_bytes()),
+    }
+    run = lowering.compile(read[source](), "cpu")
+    params = {**PARAMS, "spare": np.float32([7, 8, 9])}
+    expected = jax.jit(stored_layer)(params, X, scale=SCALE)
+    for convert in (lambda tree: tree, on_device):
+        args, by_name = convert(((params, X, None), {"scale": SCALE}))
+        for _ in range(3):
+            assert_same_trees(run(*args, **by_name), expected)
+    names = ("args[0]['b'][0]", "args[0]['w']", "args[1]", "kwargs['scale']")
+    assert run.program_shape.parameter_names == names
+    with pytest.raises(ArgumentError, match=r"args\[0\] must be a dict with the keys"):
+        run(PARAMS, X, None, scale=SCALE)
+
+
+def test_serialized_exports_have_the_trees_that_jax_wrote() -> None:
+    shapes = jax.tree.map(np.asarray, ({**PARAMS, "spare": X}, X, None))
+    exported = export.export(jax.jit(stored_layer))(*shapes, scale=SCALE)
+    expected = exported.in_tree, exported.out_tree, tuple(exported.module_kept_var_idx)
+    assert trees_of(STORED.read_bytes()) == expected
+
+
+def test_serialized_exports_with_classes_take_flat_arguments() -> None:
+    data = FOLDER.joinpath("pair.jax_export").read_bytes()
+    assert trees_of(data) is None
+    np.testing.assert_array_equal(lowering.compile(data, "cpu")(X, SCALE * X), X - SCALE * X)
+
+
+def test_damaged_trees_are_not_read() -> None:
+    data = STORED.read_bytes()
+    module = embedded_artifact(data)
+    assert module is not None
+    begin, end = data.index(module), data.index(module) + len(module)
+    for at in (*range(begin), *range(end, len(data))):
+        for value in (0, 5, 0x7F, 0xFF):
+            damaged = bytearray(data)
+            damaged[at] = value
+            trees = trees_of(bytes(damaged))
+            if trees is not None:
+                arguments, _, used = trees
+                assert list(used) == sorted({*used} & {*range(arguments.num_leaves)})
+    for size in range(0, len(data), 8):
+        trees_of(data[:size])
+
+
+def with_node(data: bytes, kind: int, children: list[int]) -> bytes:
+    """Prepend a node of a tree to FlatBuffers data; `children` are distances from the end."""
+    size = 24 + 4 * len(children)
+    elements = [len(data) + size - 24 - 4 * i - child for i, child in enumerate(children)]
+    fields = struct.pack("<HHHH", 8, 12, 4, 8)
+    return (
+        fields + struct.pack(f"<{4 + len(elements)}I", 8, kind, 4, len(elements), *elements) + data
+    )
+
+
+def serialized_chain(children: int, length: int) -> bytes:
+    """A serialized Exported whose only argument, and result, is a chain of tuples.
+
+    All `children` of a tuple are the same node: the next tuple, or a leaf at the end.
+    """
+    data = with_node(b"", 0, [])
+    for _ in range(length):
+        data = with_node(data, 2, [len(data) - 8] * children)
+    chain = len(data) - 8
+    data = with_node(data, 2, [chain])
+    arguments = len(data) - 8
+    data = with_node(data, 4, [])
+    data = with_node(data, 2, [arguments, len(data) - 8])
+    used = struct.pack("<IHH", 1, 0, 0)
+    call, end = len(data) - 8, len(data) + len(used)
+    fields = struct.pack("<HH16H", 36, 16, 0, 0, 4, 0, 8, *[0] * 10, 12)
+    root = struct.pack("<IIII", len(fields), end + 12 - call, end + 8 - chain, 4)
+    return struct.pack("<I", 4 + len(fields)) + fields + root + used + data
+
+
+def test_the_size_of_trees_is_limited() -> None:
+    nested: Any = 0
+    for _ in range(20):
+        nested = (nested,)
+    expected = jax.tree.structure(((nested,), {})), jax.tree.structure(nested), (0,)
+    assert trees_of(serialized_chain(1, 20)) == expected
+    assert trees_of(serialized_chain(1, 5000)) is None
+    # 2 ** 60 leaves, if all nodes are read.
+    assert trees_of(serialized_chain(2, 60)) is None
 
 
 @pytest.mark.parametrize(

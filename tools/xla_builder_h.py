@@ -158,14 +158,14 @@ _ELSEWHERE: Final = [
     *_as("", "ConvKernelGrad", "Declared as a friend and not defined."),
 ]
 
-_METADATA: Final = "Each op records its source location, and its `name`; no setter is needed."
 _ERRORS: Final = "Errors are raised on the line that records the op, not deferred."
 _ORIGINAL: Final = "A debugging aid of XLA's passes, which StableHLO can't represent."
 
 _METHODS: Final = [
     Declared("XlaBuilder", ("XlaBuilder",)),
     Declared("name", ("b.name",)),
-    *_as("", "SetOpMetadata SwapOpMetadata SetOneShotOpMetadata ClearOpMetadata", _METADATA),
+    *_as("b.op_metadata", "SetOpMetadata SwapOpMetadata ClearOpMetadata", "A context manager."),
+    *_as("op.op_type", "SetOneShotOpMetadata", "Assign it, and `op.name`, to the recorded op."),
     *_as("b.set_sharding", "SetSharding ClearSharding", "None clears it."),
     *_as("b.sharding", "SwapSharding sharding", "A context manager."),
     *_as("", "SetOriginalValue ClearOriginalValue original_value", _ORIGINAL),
@@ -216,7 +216,7 @@ _OTHERS: Final = [
     Declared("XlaComputationId", ("XlaComputation",)),
     *_as("b.sharding", "XlaScopedShardingAssignment"),
     *_as("b.frontend_attributes", "XlaScopedFrontendAttributesAssignment"),
-    *_as("", "XlaScopedOpMetadataAssignment", _METADATA),
+    *_as("b.op_metadata", "XlaScopedOpMetadataAssignment"),
     *_as("", "XlaScopedOriginalValueAssignment", _ORIGINAL),
     *_as("b.partition_id", "internal::XlaBuilderFriend::BuildPartitionId"),
     *[

@@ -14,7 +14,7 @@ from builder.errors import BuilderError, OperandError, brief, error_of
 from builder.graph.aliasing import BufferDonor, Donations, InputOutputAlias
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record_with_sharding, shared_attributes
-from builder.graph.xla_op import NO_METADATA, OpMetadata, XlaOp, with_metadata
+from builder.graph.xla_op import NO_METADATA, OpMetadata, SourceLocation, XlaOp, with_metadata
 from builder.layout.program_layouts import check_supported_layout, result_shape
 from builder.shape_inference import collectives, control_flow, reshaping
 from builder.support.extensions import extension
@@ -546,23 +546,78 @@ class XlaBuilder:
                     "keys must consist of ASCII letters, digits, '_', '.' and '-', and begin with"
                 )
                 raise error_of(OperandError, name, f"{rule} a letter or '_', got {brief(key)}")
-        added = dict(attributes)
-        return self._metadata_block(name, lambda before: {**(before or {}), **added})
+        outer = (self.innermost().current_metadata or NO_METADATA).frontend_attributes
+        return self._metadata_block(frontend_attributes={**(outer or {}), **attributes})
+
+    def op_metadata(
+        self,
+        *,
+        op_type: str | None = None,
+        op_name: str | None = None,
+        source_file: str | None = None,
+        source_line: int | None = None,
+    ) -> AbstractContextManager[None]:
+        """Set the metadata of the ops recorded in a ``with`` block.
+
+        For front ends: the ops refer to the program that the computation is made from, instead of
+        to the Python code that records them. Profilers and XLA's messages show the metadata.
+        Modules have it in the locations of operations, HLO text in ``metadata={...}``.
+
+        Args:
+            op_type: the kind of operation in that program, see `XlaOp.op_type`.
+            op_name: the name of the ops, see `XlaOp.name`. Parameters keep their names.
+            source_file, source_line: the source of the ops; pass both or none.
+
+        An argument of None keeps the value of the enclosing block, if any.
+
+        Raises:
+            OperandError: a text is empty or not a string; only one of `source_file` and
+                `source_line` is passed; the line is not a positive integer of 31 bits.
+
+        Example:
+            >>> import builder as xb
+            >>> b = xb.XlaBuilder()
+            >>> x = b.parameter(xb.f32[2])
+            >>> with b.op_metadata(op_type="Softmax", op_name="attention/softmax"):
+            ...     y = xb.exp(x)
+            >>> y.op_type, y.name
+            ('Softmax', 'attention/softmax')
+
+        XlaBuilder's SetOpMetadata, SwapOpMetadata, ClearOpMetadata.
+        """
+        texts = {"op_type": op_type, "op_name": op_name, "source_file": source_file}
+        for argument, text in texts.items():
+            if text is not None and (not isinstance(text, str) or not text):
+                rule = f"{argument} must be a non-empty string, got {brief(text)}"
+                raise error_of(OperandError, "op_metadata", rule)
+        changes: dict[str, Any] = {"op_type": op_type, "name": op_name}
+        if source_file is not None and source_line is not None:
+            line = integer("op_metadata", "source_line", source_line)
+            if not 0 < line < 2**31:
+                rule = f"source_line must be from 1 to 2**31 - 1, got {line}"
+                raise error_of(OperandError, "op_metadata", rule)
+            changes["source"] = SourceLocation(source_file, line, 1, "")
+        elif source_file is not None or source_line is not None:
+            got = f"source_file {brief(source_file)} and source_line {brief(source_line)}"
+            rule = f"a source needs a file and a line, got {got}"
+            raise error_of(OperandError, "op_metadata", rule, "pass both or none")
+        return self._metadata_block(**{k: v for k, v in changes.items() if v is not None})
 
     @contextmanager
-    def _metadata_block(self, field: str, update: Callable[[Any], Any]) -> Iterator[None]:
-        """Update one field of the metadata of the ops recorded in a ``with`` block.
+    def _metadata_block(self, **changes: Any) -> Iterator[None]:
+        """Change fields of the metadata of the ops recorded in a ``with`` block.
 
         The public methods check the arguments. Errors raised in this generator would not report the
         user's line, because contextlib is the caller.
         """
         target = self.innermost()
-        before = getattr(target.current_metadata or NO_METADATA, field)
-        target.current_metadata = with_metadata(target.current_metadata, **{field: update(before)})
+        outer = target.current_metadata or NO_METADATA
+        target.current_metadata = with_metadata(outer, **changes)
         try:
             yield
         finally:
-            target.current_metadata = with_metadata(target.current_metadata, **{field: before})
+            before = {name: getattr(outer, name) for name in changes}
+            target.current_metadata = with_metadata(target.current_metadata, **before)
 
     def sharding(self, sharding: ShardingLike | None) -> AbstractContextManager[None]:
         """Set the sharding of results of ops recorded in a ``with`` block; None for no sharding.
@@ -593,7 +648,7 @@ class XlaBuilder:
             '{devices=[2,1]<=[2]}'
         """
         self._check_sharding("sharding", sharding)
-        return self._metadata_block("sharding", lambda _: sharding)
+        return self._metadata_block(sharding=sharding)
 
     def set_sharding(self, sharding: ShardingLike | None) -> None:
         """Set the sharding of ops recorded from now on; None for no sharding, which is the default.

@@ -122,15 +122,19 @@ class OpMetadata(NamedTuple):
     """The metadata of an op, which does not affect its result.
 
     Attributes:
-        name, frontend_attributes, sharding: see `XlaOp`.
+        name, frontend_attributes, sharding, op_type: see `XlaOp`.
         others: the other attributes that the operation had in the imported module, by name, as
             MLIR text; None if there are none.
+        source: the source line set by `XlaBuilder.op_metadata`; None for the line that recorded
+            the op.
     """
 
     name: str | None
     frontend_attributes: Mapping[str, str] | None
     sharding: Any
     others: Mapping[str, str] | None = None
+    op_type: str | None = None
+    source: SourceLocation | None = None
 
 
 NO_METADATA: Final = OpMetadata(None, None, None)
@@ -185,12 +189,14 @@ class XlaOp:
         attributes: its attributes by name ("broadcast_dimensions", "to_apply").
         id: its index in the builder, in the order of recording.
         name: a name for readers of the printed computation, or None; every parameter has a name.
-            Assignable.
+            It is `op_name` in the metadata of HLO. Assignable.
+        op_type: the kind of operation in the program that the computation was made from, or None;
+            `op_type` in the metadata of HLO. Assignable.
         frontend_attributes: a mapping of names to strings, for XLA's passes and backends, or None.
         sharding: the sharding of the result as text, in GSPMD's form ("{replicated}") or Shardy's
             ("#sdy.sharding<@mesh, [{"x"}]>"), or None. Assignable, also from a `MeshSharding`.
-        metadata: an OpMetadata with the name, the frontend attributes and the sharding; None if
-            none of these is set, as for most ops.
+        metadata: an OpMetadata with the name, the type, the frontend attributes and the sharding;
+            None if none of these is set, as for most ops.
 
     Example:
         >>> import builder as xb
@@ -224,6 +230,14 @@ class XlaOp:
         self.metadata = with_metadata(self.metadata, name=name)
 
     @property
+    def op_type(self) -> str | None:
+        return None if self.metadata is None else self.metadata.op_type
+
+    @op_type.setter
+    def op_type(self, op_type: str | None) -> None:
+        self.metadata = with_metadata(self.metadata, op_type=op_type)
+
+    @property
     def frontend_attributes(self) -> Mapping[str, str] | None:
         return None if self.metadata is None else self.metadata.frontend_attributes
 
@@ -245,7 +259,13 @@ class XlaOp:
 
     @property
     def source(self) -> SourceLocation | None:
-        """The line of the user's program that recorded the op, or None."""
+        """The line of the user's program that recorded the op, or None.
+
+        In a block of `XlaBuilder.op_metadata` with a source line, that line.
+        """
+        metadata = self.metadata
+        if metadata is not None and metadata.source is not None:
+            return metadata.source
         code = self.code
         if code is None:
             return None

@@ -132,7 +132,8 @@ class Printer:
             pairs = (f"{k}={quoted(v)}" for k, v in attributes.items())
             text += f", frontend_attributes={braces(pairs)}"
         if self.module.metadata:
-            parts = [] if op.name is None else [f"op_name={quoted(str(op.name))}"]
+            names = {"op_type": op.op_type, "op_name": op.name}
+            parts = [f"{k}={quoted(str(name))}" for k, name in names.items() if name is not None]
             source = op.source
             if source is not None:
                 parts.append(f"source_file={quoted(source.file)} source_line={source.line}")

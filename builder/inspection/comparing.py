@@ -137,7 +137,7 @@ def _properties(op: XlaOp, other: XlaOp, fingerprints: Fingerprints) -> Iterator
         if value_key(before) != value_key(after):
             yield Difference(name, value_text(before), value_text(after))
     if fingerprints.metadata:
-        for name in ("name", "source"):
+        for name in ("name", "op_type", "source"):
             before, after = str(getattr(op, name)), str(getattr(other, name))
             if before != after:
                 yield Difference(name, before, after)

@@ -105,6 +105,9 @@ def _has_source(source: str) -> Predicate:
         return ("/" + name.replace("\\", "/")).endswith(suffix)
 
     def has_source(op: XlaOp) -> bool:
+        place = None if op.metadata is None else op.metadata.source
+        if place is not None:
+            return is_file(place.file) and (not line or place.line == int(line))
         if op.code is None or not is_file(op.code.co_filename):
             return False
         return not line or resolve_position(op.code, op.lasti)[0] == int(line)

@@ -62,7 +62,7 @@ class Fingerprints:
             key = str(attached.sharding), value_key(dict(attached.frontend_attributes or {}))
         if self.metadata:
             source = op.source
-            key += op.name, None if source is None else (source.file, source.line)
+            key += op.name, op.op_type, None if source is None else (source.file, source.line)
         return key
 
     def _attributes_entry(self, attributes: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:

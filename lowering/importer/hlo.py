@@ -36,6 +36,7 @@ from builder.types.shape import (
 )
 from lowering.errors import LoweringError, ModuleFileError
 from lowering.importer.hlo_groups import with_listed_groups
+from lowering.importer.hlo_metadata import INCOMPLETE, with_complete_names
 from lowering.importer.importing import to_computation
 from lowering.importer.tables import name_of
 from lowering.jaxlib_api import hlo_conversion, mlir
@@ -82,8 +83,8 @@ def from_hlo(
 
     Returns:
         A computation with the name of the module and the signature of its entry, including layouts
-        and nested tuples. An op has the name and the source line in the instruction's metadata;
-        without metadata, the name of the instruction.
+        and nested tuples. An op has the name, the type and the source line in the instruction's
+        metadata; without metadata, the name of the instruction.
 
     Raises:
         ModuleFileError: the file can't be read, XLA refuses its content, or it is text with elided
@@ -270,10 +271,11 @@ _MESH_GROUPS: Final = re.compile(rb"\breplica_groups=\s*mesh\b")
 def _converted(data: bytes, name: str, path: str | None) -> tuple[dict[str, Any], bytes]:
     """Convert HLO to StableHLO: return the signature as a dict, and the module's bytecode."""
     try:
-        if hlo_conversion.is_hlo_proto(data):
-            data = with_listed_groups(data)
-        elif _MESH_GROUPS.search(data):
-            data = with_listed_groups(_isolated(hlo_conversion.checked_hlo_proto, data))
+        is_proto = hlo_conversion.is_hlo_proto(data)
+        if not is_proto and (_MESH_GROUPS.search(data) or INCOMPLETE.search(data)):
+            data, is_proto = _isolated(hlo_conversion.checked_hlo_proto, data), True
+        if is_proto:
+            data = with_complete_names(with_listed_groups(data))
         program = _isolated(hlo_conversion.hlo_program, data)
     except (HelperError, UnreadableModuleError) as error:
         place = "" if error.line is None else f"line {error.line}, column {error.column}: "

@@ -193,9 +193,11 @@ class Scope:
 
 
 def _set_place(ops: Iterable[XlaOp], place: Place) -> None:
-    code, offset, _ = place
+    code, offset, _, op_type = place
     for op in ops:
         op.code, op.lasti = code, offset
+        if op_type is not None:
+            op.op_type = op_type
 
 
 def _elements(operation: ir.Operation, value: XlaOp) -> Sequence[XlaOp | None]:

@@ -13,6 +13,7 @@ from jaxlib.mlir import ir
 from builder.graph.computation import XlaComputation
 from builder.types.shape import ArrayShape, Shape, TupleShape
 from lowering.host.callbacks import PythonFunction
+from lowering.importer.hlo_metadata import TYPE_END
 from lowering.importer.registry import Importer
 from lowering.importer.source_lines import MOST_PLACES, WIDTH, code_of_places
 from lowering.mlir.attribute_values import attribute_value
@@ -20,22 +21,26 @@ from lowering.mlir.types import shape_of_type
 
 
 class Place(NamedTuple):
-    """The source line and the name in the location of an operation.
+    """The source line, the name and the type in the location of an operation.
 
     Attributes:
         code: a code object that has the source line; None if the location has no source line.
         offset: the offset of the source line in the code object.
         name: the name in the location, or None.
+        op_type: the type in the location, or None.
     """
 
     code: CodeType | None
     offset: int
     name: str | None
+    op_type: str | None
 
 
 _PLACE: Final = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 # A name is around the place, or fused with it in modules converted from HLO.
-_NAME: Final = re.compile(r'loc\((?:fused\[)?"((?:[^"\\]|\\.)*)"(?:\(|\)$|, ")')
+_NAME: Final = re.compile(r'loc\((?:fused\[)?"((?:[^"\\]|\\.)*)"(?=\(|\)$|, ")')
+# As XLA writes them, a type is a name with a colon at its end, before the name.
+_NAME_AFTER_TYPE: Final = re.compile(r'(?:\(|, )"((?:[^"\\]|\\.)*)"(?!:)')
 _LAST_LINE: Final = (1 << 31) - 2
 _ESCAPED: Final = {b"n": b"\n", b"t": b"\t"}
 _ESCAPE: Final = re.compile(rb"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
@@ -128,25 +133,25 @@ class Tables:
             self._find_places(operation.location for operation in part)
 
     def _find_places(self, locations: Iterable[ir.Location]) -> None:
-        files: dict[str, dict[ir.Attribute, tuple[int, int, str | None]]] = {}
+        files: dict[str, dict[ir.Attribute, tuple[int, int, _Names]]] = {}
         for location in locations:
             key = location.attr
             if key in self._places:
                 continue
             text = str(location)
-            match, name = _PLACE.search(text), _name_in(text)
+            match, names = _PLACE.search(text), _names_in(text)
             line = 0 if match is None else int(match[2])
             if match is None or not line:
-                self._places[key] = Place(None, 0, name)
+                self._places[key] = Place(None, 0, *names)
                 continue
             # Line numbers of Python have 32 bits, and may be larger in a damaged file.
-            position = min(line, _LAST_LINE), max(int(match[3]), 1), name
+            position = min(line, _LAST_LINE), max(int(match[3]), 1), names
             files.setdefault(_unescaped(match[1]), {})[key] = position
         for file, positions in files.items():
-            lines, columns, names = zip(*positions.values(), strict=True)
+            lines, columns, names_of_keys = zip(*positions.values(), strict=True)
             code = code_of_places(file, lines, columns, self.function)
-            for number, (key, name) in enumerate(zip(positions, names, strict=True)):
-                self._places[key] = Place(code, number * WIDTH, name)
+            for number, (key, of_key) in enumerate(zip(positions, names_of_keys, strict=True)):
+                self._places[key] = Place(code, number * WIDTH, *of_key)
 
     def value(self, attribute: ir.Attribute) -> Any:
         """Return the value of an attribute; see `attribute_value`."""
@@ -171,9 +176,22 @@ def _unescaped(text: str) -> str:
 
 def name_of(location: ir.Location) -> str | None:
     """Return the name in an MLIR location; None if the location has no name."""
-    return _name_in(str(location))
+    return _names_in(str(location))[0]
 
 
-def _name_in(location: str) -> str | None:
+_Names = tuple[str | None, str | None]
+"""The name and the type in a location."""
+
+
+def _names_in(location: str) -> _Names:
     match = _NAME.match(location)
-    return None if match is None else _unescaped(match[1])
+    if match is None:
+        return None, None
+    name = _unescaped(match[1])
+    if TYPE_END in name:  # from HLO
+        op_type, _, name = name.partition(TYPE_END)
+        return name, op_type
+    inner = _NAME_AFTER_TYPE.match(location, match.end()) if name.endswith(":") else None
+    if inner is not None:
+        return _unescaped(inner[1]) or None, name[:-1]
+    return name, None

@@ -254,13 +254,26 @@ class Emitter:
         return self.value("stablehlo.convert", shape.with_element_type(to), [value])
 
     def location(self, op: XlaOp) -> Reference:
-        """Return the location of an op: the source position, and the op's name if there is one."""
+        """Return the location of an op: the source position, and the op's name and type if any.
+
+        As in XLA, the type is a name with a colon at its end, around the name.
+        """
         position = self._source_position(op)
-        if op.name is None:
+        metadata = op.metadata
+        if metadata is None:
             return position
-        return self.writer.name_location(encodable(str(op.name)), position)
+        named = self.writer.name_location
+        if metadata.name is not None or metadata.op_type is not None:
+            position = named(encodable(str(metadata.name or "")), position)
+        if metadata.op_type is not None:
+            position = named(f"{encodable(metadata.op_type)}:", position)
+        return position
 
     def _source_position(self, op: XlaOp) -> Reference:
+        metadata = op.metadata
+        if metadata is not None and metadata.source is not None:
+            file, line, column, _ = metadata.source
+            return self.writer.file_location(encodable(file), line, column)
         code = op.code
         if code is None:
             return self._unknown_location
@@ -501,16 +514,16 @@ class Emitter:
         The sharding of a parameter is omitted: it is written to the function's arguments.
         """
         attributes: dict[str, str] = {}
-        if op.metadata is None:
+        metadata = op.metadata
+        if metadata is None:
             return attributes
-        _, frontend_attributes, sharding, other_attributes = op.metadata
-        if frontend_attributes:
-            values = {name: quoted(value) for name, value in frontend_attributes.items()}
+        if metadata.frontend_attributes:
+            values = {name: quoted(value) for name, value in metadata.frontend_attributes.items()}
             attributes["mhlo.frontend_attributes"] = dictionary(values)
-        if sharding is not None and op.opcode != "parameter":
-            attributes.update(sharding_attribute(as_per_value(sharding)))
-        if other_attributes is not None:
-            attributes.update(other_attributes)
+        if metadata.sharding is not None and op.opcode != "parameter":
+            attributes.update(sharding_attribute(as_per_value(metadata.sharding)))
+        if metadata.others is not None:
+            attributes.update(metadata.others)
         return attributes
 
     def function(

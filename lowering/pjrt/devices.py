@@ -146,6 +146,14 @@ def device_argument(op: str, which: DeviceLike) -> jax.Device:
     return available[position]
 
 
+def check_counts(op: str, num_replicas: Any, num_partitions: Any) -> None:
+    """Raise OperandError unless the numbers of replicas and partitions are positive integers."""
+    for name, number in (("num_replicas", num_replicas), ("num_partitions", num_partitions)):
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            rule = f"{name} must be an integer, 1 or more, got {brief(number)}"
+            raise error_of(OperandError, op, rule)
+
+
 def devices_for(
     first: DeviceLike,
     listed: Sequence[DeviceLike] | None,
@@ -171,10 +179,7 @@ def devices_for(
             are of different platforms, or none of them is of this process.
         OperandError: `num_replicas` or `num_partitions` is not an integer, or is less than 1.
     """
-    for name, number in (("num_replicas", num_replicas), ("num_partitions", num_partitions)):
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            rule = f"{name} must be an integer, 1 or more, got {brief(number)}"
-            raise error_of(OperandError, op, rule)
+    check_counts(op, num_replicas, num_partitions)
     count = num_replicas * num_partitions
     need = (
         f"num_replicas={brief(num_replicas)} and num_partitions={brief(num_partitions)} need "

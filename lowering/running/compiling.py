@@ -33,7 +33,7 @@ from lowering.running.executable_kinds import executable_of
 from lowering.running.options import read_options, refused_option, with_precision
 from lowering.running.partitioned import PartitionedExecutable
 from lowering.running.program import ProgramInfo
-from lowering.running.replicated import ReplicatedExecutable
+from lowering.running.replicated import ReplicatedExecutable, check_results
 from lowering.sharding.frontend_shardings import with_shardings
 from lowering.sharding.partitioning import read_partitioning
 from lowering.stablehlo.platform_index import for_platform
@@ -157,9 +157,7 @@ def compile(
         computation = lower(computation)
     else:
         computation = module_of(computation, "compile")
-    if not isinstance(results, str) or results not in ("list", "sharded"):
-        rule = f"results must be 'list' or 'sharded', got {brief(results)}"
-        raise error_of(OperandError, "compile", rule)
+    check_results("compile", results)
     _check_callbacks(callbacks)
     checked = read_options(options)
     targets = find_devices(device, devices, num_replicas, num_partitions)

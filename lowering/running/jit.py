@@ -7,9 +7,9 @@ its arguments, and compiled once for each device.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from types import MethodType
-from typing import Any, Final, NamedTuple, overload
+from typing import Any, Final, Literal, NamedTuple, overload
 
 import jax
 import numpy as np
@@ -22,8 +22,8 @@ from builder.graph.subcomputations import append_captures, record_callable
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.control_flow import call as record_call
-from builder.types.shape import Shape
-from lowering.errors import ArgumentError
+from builder.types.shape import ArrayShape, Shape, intern_array
+from lowering.errors import ArgumentError, CompileError
 from lowering.jaxlib_api import execution, jax_arrays
 from lowering.pjrt.devices import DeviceLike, device_argument
 from lowering.pjrt.host_arrays import copy_numpy, describe
@@ -32,8 +32,21 @@ from lowering.running.compiling import compile
 from lowering.running.donation import Parameters
 from lowering.running.executable import Executable
 from lowering.running.jit_cache import MOST_KEPT, Entry, JitCache, JitCacheInfo, Recording
+from lowering.running.jit_devices import (
+    DeviceCounts,
+    Placement,
+    PlacementError,
+    devices_of,
+    local_count,
+    on_devices,
+    placement_of,
+    read_counts,
+    split_lists,
+)
 from lowering.running.leaf_arguments import declared_shape, descriptions, mismatch, shape_of
 from lowering.running.options import read_options
+from lowering.running.partitioned import PartitionedExecutable
+from lowering.running.replicated import ReplicatedExecutable
 from lowering.running.signature import Signature
 from lowering.running.trees import TreeError, flatten, flatten_dataclasses, leaf_names, leaf_path
 from lowering.stablehlo.lower import lower
@@ -60,6 +73,22 @@ class _Call(NamedTuple):
     static_key: tuple[Any, ...]
 
 
+class _PlacedCall(NamedTuple):
+    """The arguments of a call on several devices.
+
+    Attributes:
+        call: the arguments of the first device.
+        columns: for each leaf a value for all devices, or a list with a value for each.
+        placement: the devices, and the shardings of global arrays.
+        rows: the numbers of the leaves that have a row for each device.
+    """
+
+    call: _Call
+    columns: list[Any]
+    placement: Placement
+    rows: frozenset[int] = frozenset()
+
+
 class JittedFunction:
     """A function of XlaOps that is called with arrays. `lowering.jit` creates it.
 
@@ -74,13 +103,18 @@ class JittedFunction:
     """
 
     def __init__(
-        self, signature: Signature, device: DeviceLike, options: Mapping[str, Any] | None
+        self,
+        signature: Signature,
+        device: DeviceLike,
+        options: Mapping[str, Any] | None,
+        counts: DeviceCounts,
     ) -> None:
         self.function = function = signature.function
         self.name = signature.name
         self._signature = signature
         self._device = device
         self._options = options
+        self._counts = counts
         self._cache = JitCache(self.name)
         self._call = self._caller()
         functools.update_wrapper(self, function, updated=())
@@ -204,7 +238,7 @@ class JittedFunction:
             >>> step.computation({"w": xb.f32[3]}, xb.f32[3]).program_shape
             (state['w']: f32[3], x: f32[3]) -> f32[3]
         """
-        return self._recording_of(args, by_name)[2].computation
+        return self._recording_of(args, by_name)[1].computation
 
     def lower(self, /, *args: Any, **by_name: Any) -> StablehloModule:
         """Return the StableHLO module of `computation`.
@@ -214,13 +248,21 @@ class JittedFunction:
         """
         return lower(self.computation(*args, **by_name))
 
-    def compile(self, /, *args: Any, **by_name: Any) -> Executable:
+    def compile(
+        self, /, *args: Any, **by_name: Any
+    ) -> Executable | ReplicatedExecutable | PartitionedExecutable:
         """Return the executable of `computation`. Later calls with equal shapes use the executable.
 
         Raises:
             ArgumentError, XlaError: as for a call.
         """
-        call, entry, _ = self._recording_of(args, by_name)
+        if not self._counts.is_default:
+            placed = self._placed(args, by_name)
+            entry, _ = self._placed_recording(placed, allow_shapes=True)
+            return self._placed_executable(entry, placed.placement)
+        dynamic, static, key = self._signature.bind(args, by_name)
+        call = _Call(*self._flatten(dynamic), static, key)
+        entry, _ = self._entry_of(call)
         return self._executable(entry, self._device_for(call))
 
     def cache_info(self) -> JitCacheInfo:
@@ -236,6 +278,8 @@ class JittedFunction:
 
     def _caller(self) -> Callable[..., Any]:
         """Return the function that executes calls; `__call__` delegates to it."""
+        if not self._counts.is_default:
+            return self._call_on_devices
         if self._signature.has_static:
             return self._call_with_static
         return self._tree_caller((), ())
@@ -315,11 +359,12 @@ class JittedFunction:
         return result, data if is_same else None
 
     def _executable(self, entry: Entry, device: jax.Device) -> Executable:
-        return self._cache.executable(
+        executable: Executable = self._cache.executable(
             entry,
             device,
             lambda recording: compile(recording.computation, device, options=self._options),
         )
+        return executable
 
     def _device_for(self, call: _Call) -> jax.Device:
         """Return the device of a call.
@@ -339,8 +384,7 @@ class JittedFunction:
                     call,
                     number,
                     f"on one device, got an array on {len(devices)} devices",
-                    "compile for several devices: lowering.compile(function.computation(...), "
-                    "num_partitions=...)",
+                    f"pass num_partitions={len(devices)} to lowering.jit",
                 )
             committed.setdefault(next(iter(devices)), number)
         if len(committed) > 1:
@@ -355,6 +399,103 @@ class JittedFunction:
                 name=names[number],
             )
         return next(iter(committed), None) or device_argument(self.name, None)
+
+    # Running on several devices
+
+    def _call_on_devices(self, /, *args: Any, **by_name: Any) -> Any:
+        """Call the function on several devices, or record a call with XlaOps."""
+        placed = self._placed(args, by_name)
+        if any(type(leaf) is XlaOp for leaf in placed.call.leaves):
+            return self._record_call(placed.call)
+        entry, recording = self._placed_recording(placed)
+        executable = self._placed_executable(entry, placed.placement)
+        columns = placed.columns
+        if isinstance(executable, PartitionedExecutable):
+            shardings = executable.parameter_shardings.values()
+            columns = list(map(on_devices, columns, shardings))
+        result = executable(*columns)
+        if self._counts.has_own_arrays and self._counts.results == "list":
+            return [recording.nested(each) for each in result]
+        return recording.nested(result)
+
+    def _placed(self, args: tuple[Any, ...], by_name: dict[str, Any]) -> _PlacedCall:
+        """Return the arguments of a call, and their places.
+
+        Raises:
+            ArgumentError: an argument is not on the devices of the call.
+        """
+        dynamic, static, key = self._signature.bind(args, by_name)
+        call = _Call(*self._flatten(dynamic), static, key)
+        columns = call.leaves
+        if any(type(leaf) is XlaOp for leaf in columns):
+            return _PlacedCall(call, columns, Placement((), ()))
+        try:
+            devices = devices_of(self.name, self._counts, self._device, columns)
+            if self._counts.has_own_arrays:
+                names = self._signature.names
+                nested, columns = split_lists(call.nested, names, local_count(devices))
+                call = _Call(nested, *flatten(nested), static, key)
+            return _PlacedCall(call, columns, *placement_of(self._counts, devices, columns))
+        except PlacementError as error:
+            raise self._misplaced(call, error) from None
+
+    def _misplaced(self, call: _Call, error: PlacementError) -> ArgumentError:
+        if isinstance(error.place, int):
+            return self._refusal(call, error.place, error.rule, error.fix)
+        return ArgumentError(
+            f"{self.name}: argument {error.place} must be {error.rule}\nfix: {error.fix}",
+            computation=self.name,
+            name=error.place,
+        )
+
+    def _placed_recording(
+        self, placed: _PlacedCall, *, allow_shapes: bool = False
+    ) -> tuple[Entry, Recording]:
+        """Return the cache entry and the recording for arguments on several devices."""
+        call, _, placement, rows = placed
+        shapes = self._shapes(call, rows=rows, allow_shapes=allow_shapes)
+        entry = self._cache.entry((call.tree, call.static_key, shapes, placement))
+        try:
+            return entry, self._cache.recording(
+                entry, lambda: self._record(call, shapes, placement=placement)
+            )
+        except PlacementError as error:
+            raise self._misplaced(call, error) from None
+
+    def _placed_executable(
+        self, entry: Entry, placement: Placement
+    ) -> ReplicatedExecutable | PartitionedExecutable:
+        """Return the executable of a cache entry for several devices.
+
+        Raises:
+            CompileError: the arrays are global, and nothing in the program has a sharding.
+        """
+        counts = self._counts
+
+        def make(recording: Recording) -> Any:
+            executable = compile(
+                recording.computation,
+                num_replicas=counts.num_replicas,
+                num_partitions=counts.num_partitions,
+                devices=placement.devices,
+                results=counts.results,
+                options=self._options,
+            )
+            if not counts.has_own_arrays and not isinstance(executable, PartitionedExecutable):
+                raise error_of(
+                    CompileError,
+                    self.name,
+                    f"XLA partitions a program by its shardings, got num_partitions="
+                    f"{counts.num_partitions} and no sharding in the arguments and the function",
+                    "pass an array of jax.device_put(array, sharding), or use xb.with_sharding in "
+                    "the function; or pass num_replicas if each device has arrays of its own",
+                )
+            return executable
+
+        executable: ReplicatedExecutable | PartitionedExecutable = self._cache.executable(
+            entry, placement.devices[0], make
+        )
+        return executable
 
     # Arguments
 
@@ -378,8 +519,10 @@ class JittedFunction:
                 return f"argument {name}: "
         return ""
 
-    def _shapes(self, call: _Call, *, allow_shapes: bool = False) -> tuple[Shape, ...]:
-        """Return the shapes of arguments.
+    def _shapes(
+        self, call: _Call, *, rows: Set[int] = frozenset(), allow_shapes: bool = False
+    ) -> tuple[Shape, ...]:
+        """Return the shapes of arguments; for the leaves with numbers in `rows`, that of a row.
 
         Raises:
             ArgumentError: a leaf is neither an array nor (if `allow_shapes` is true) a shape.
@@ -391,6 +534,9 @@ class JittedFunction:
                 shape = declared_shape(leaf)
             if shape is None:
                 raise self._refusal(call, number, *self._mismatch(call, number))
+            if number in rows:
+                assert isinstance(shape, ArrayShape)  # of a jax.Array
+                shape = intern_array(shape.element_type, shape.dimensions[1:])
             shapes.append(shape)
         return tuple(shapes)
 
@@ -411,13 +557,18 @@ class JittedFunction:
 
     def _recording_of(
         self, args: tuple[Any, ...], by_name: dict[str, Any]
-    ) -> tuple[_Call, Entry, Recording]:
-        """Return the call, cache entry and recording for arguments, which may contain shapes."""
+    ) -> tuple[Entry, Recording]:
+        """Return the cache entry and recording for arguments, which may contain shapes."""
+        if not self._counts.is_default:
+            return self._placed_recording(self._placed(args, by_name), allow_shapes=True)
         dynamic, static, key = self._signature.bind(args, by_name)
-        call = _Call(*self._flatten(dynamic), static, key)
+        return self._entry_of(_Call(*self._flatten(dynamic), static, key))
+
+    def _entry_of(self, call: _Call) -> tuple[Entry, Recording]:
+        """Return the cache entry and recording for arguments, which may contain shapes."""
         shapes = self._shapes(call, allow_shapes=True)
-        entry = self._cache.entry((call.tree, key, shapes))
-        return call, entry, self._cache.recording(entry, lambda: self._record(call, shapes))
+        entry = self._cache.entry((call.tree, call.static_key, shapes))
+        return entry, self._cache.recording(entry, lambda: self._record(call, shapes))
 
     def _record(
         self,
@@ -425,6 +576,7 @@ class JittedFunction:
         shapes: tuple[Shape, ...],
         enclosing: XlaBuilder | None = None,
         captured: list[XlaOp] | None = None,
+        placement: Placement | None = None,
     ) -> tuple[Recording, bool]:
         """Record the function for arguments of these shapes.
 
@@ -433,6 +585,7 @@ class JittedFunction:
             shapes: the shapes of the arguments' leaves.
             enclosing: the builder that records a call of the function; None for a program.
             captured: a list. Values of `enclosing` that the function uses are appended to the list.
+            placement: the devices of a call on several devices, and the shardings of arrays.
 
         Returns:
             The recording, and whether other calls can use it.
@@ -443,6 +596,12 @@ class JittedFunction:
             result = self._signature.apply(call.tree.unflatten(parameters), call.static)
             ops, structure = self._check_result(result)
             structures.append(structure)
+            if placement is not None and any(placement.shardings):
+                from lowering.running.argument_shardings import record_shardings  # lazy import
+
+                record_shardings(
+                    parameters[0].builder, parameters, placement.shardings, placement.devices
+                )
             return ops[0] if len(ops) == 1 else ops
 
         flat.__name__ = self.name
@@ -562,6 +721,9 @@ def jit(
     *,
     donate: Parameters = (),
     device: DeviceLike = None,
+    num_replicas: int = 1,
+    num_partitions: int = 1,
+    results: Literal["list", "sharded"] = "list",
     static: Parameters = (),
     options: Mapping[str, Any] | None = None,
     name: str | None = None,
@@ -574,6 +736,9 @@ def jit(
     *,
     donate: Parameters = (),
     device: DeviceLike = None,
+    num_replicas: int = 1,
+    num_partitions: int = 1,
+    results: Literal["list", "sharded"] = "list",
     static: Parameters = (),
     options: Mapping[str, Any] | None = None,
     name: str | None = None,
@@ -585,6 +750,9 @@ def jit(
     *,
     donate: Parameters = (),
     device: DeviceLike = None,
+    num_replicas: int = 1,
+    num_partitions: int = 1,
+    results: Literal["list", "sharded"] = "list",
     static: Parameters = (),
     options: Mapping[str, Any] | None = None,
     name: str | None = None,
@@ -604,12 +772,31 @@ def jit(
     As in jax.jit, a call runs on the device that the jax.Arrays among its arguments are committed
     to. If no argument is committed to a device, the call runs on jax's default device.
 
+    A call on several devices runs on those of the first argument that is on several devices, in the
+    order of its mesh. With `num_partitions`, arguments and results are global arrays, as for a
+    `PartitionedExecutable`, and XLA partitions the program. The parameters have the shardings of
+    the jax.Arrays that are passed; other arrays are copied to all devices.
+
+    With `num_replicas`, each device has arrays of its own, as for a `ReplicatedExecutable`. No
+    shapes are declared that could distinguish the arguments, so they are distributed by their kind:
+
+    - a list has a value for each device; use tuples for other sequences;
+    - an array that is sharded into one row for each device, by its first dimension, has a value for
+      each device in its rows;
+    - any other array is one value for all devices.
+
     Args:
         function: takes and returns XlaOps.
         donate: names or numbers of arguments. XLA may reuse the memory of all arrays in these
             arguments for results. A call consumes jax.Arrays in these arguments, but not NumPy
             arrays. See `lowering.compile`.
-        device: the device to run on; None for the device that the arguments are committed to.
+        device: the device to run on; None for the device that the arguments are committed to. For
+            several devices the first one, if no argument is on several devices.
+        num_replicas: how many replicas run the function at the same time, each on its own arrays.
+        num_partitions: the number of partitions of each replica. For one replica, XLA partitions
+            the program by its shardings: those of arguments, or of ops in the function.
+        results: how devices with their own arrays return their results: "list", a list with the
+            result of each device, or "sharded", arrays with a row for each device.
         static: names or numbers of arguments that are passed to the function unchanged. Their
             values must be hashable; each new value needs another compilation.
         options: compiler options; see `lowering.compile`.
@@ -620,7 +807,8 @@ def jit(
 
     Raises:
         OperandError: `function` is not a function; `donate` or `static` names an argument that does
-            not exist; `name` is not an identifier; an option does not exist.
+            not exist; `name` is not an identifier; an option does not exist; the number of replicas
+            or partitions is not a positive integer; `results` has another value.
 
     Example:
         >>> import builder as xb, lowering, numpy as np
@@ -640,11 +828,27 @@ def jit(
         ...     return x
         >>> doubled(np.float32(3), times=2)
         Array(12., dtype=float32)
+
+        On several devices, each with an array of its own:
+
+        >>> total = lowering.jit(lambda x: xb.all_reduce(x, xb.add), device="cpu", num_replicas=2)
+        >>> if len(lowering.devices("cpu")) >= 2:
+        ...     first, second = total([np.float32(1), np.float32(2)])
+        ...     assert float(first) == float(second) == 3.0
     """
     if function is None:
-        return functools.partial(
-            jit, donate=donate, device=device, static=static, options=options, name=name
+        decorator: Callable[[Callable[..., Any]], JittedFunction] = functools.partial(
+            jit,
+            donate=donate,
+            device=device,
+            num_replicas=num_replicas,
+            num_partitions=num_partitions,
+            results=results,
+            static=static,
+            options=options,
+            name=name,
         )
+        return decorator
     if not callable(function) or isinstance(function, XlaComputation):
         fix = "pass a function of XlaOps"
         if isinstance(function, (XlaComputation, StablehloModule)):
@@ -663,4 +867,5 @@ def jit(
         read_options(options)
     except OperandError as error:
         raise error.renamed("jit") from None
-    return JittedFunction(Signature(name, function, donate, static), device, options)
+    counts = read_counts(num_replicas, num_partitions, results)
+    return JittedFunction(Signature(name, function, donate, static), device, options, counts)

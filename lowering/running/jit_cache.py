@@ -70,13 +70,13 @@ class Entry:
     Attributes:
         lock: acquired by the thread that records or compiles.
         recording: the recording; None before the function was recorded.
-        executables: the executables by device.
-        executable: the executable that was called last.
+        executables: the executables by device, or by the first of several devices.
+        executable: the executable that was called last; None for several devices.
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     recording: Recording | None = None
-    executables: dict[jax.Device, Executable] = field(default_factory=dict)
+    executables: dict[jax.Device, Any] = field(default_factory=dict)
     executable: Executable | None = None
 
 
@@ -192,9 +192,7 @@ class JitCache:
                 entry.recording = recording
             return entry.recording
 
-    def executable(
-        self, entry: Entry, device: jax.Device, make: Callable[[Recording], Executable]
-    ) -> Executable:
+    def executable(self, entry: Entry, device: jax.Device, make: Callable[[Recording], Any]) -> Any:
         """Return the executable of an entry for a device; `make` compiles it on the first use."""
         executable = entry.executables.get(device)
         if executable is None:

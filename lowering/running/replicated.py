@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
+from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
+from builder.errors import OperandError, brief, error_of
 from builder.types.shape import ArrayShape, TupleShape, leaves
 from lowering.jaxlib_api import array_layouts, execution, jax_arrays
 from lowering.pjrt.devices import is_local, sharding_of
@@ -22,11 +23,18 @@ from lowering.pjrt.nesting import result_packer
 from lowering.running.arguments import DELETED, DELETED_FIX, Arguments, Leaf, target_of
 from lowering.running.launching import AcceptedArrays, Launcher
 from lowering.running.program import CompiledProgram, ProgramInfo
-from lowering.running.rows import Rows, row_of, rows_aval
+from lowering.running.rows import Rows, row_of, rows_aval, sharding_by_row
 from lowering.running.shards import is_equivalent
 
 _JaxArray: Final = jax_arrays.array_type
 _layout_of: Final = array_layouts.layout_of
+
+
+def check_results(op: str, results: Any) -> None:
+    """Raise OperandError unless `results` is "list" or "sharded", as for `lowering.compile`."""
+    if not isinstance(results, str) or results not in ("list", "sharded"):
+        rule = f"results must be 'list' or 'sharded', got {brief(results)}"
+        raise error_of(OperandError, op, rule)
 
 
 class ReplicatedExecutable(CompiledProgram):
@@ -99,11 +107,10 @@ class ReplicatedExecutable(CompiledProgram):
         )
         # For messages about an argument of all devices.
         self._common = Arguments(info, self._arguments[0].sharding)
-        mesh = Mesh(np.array(self.devices), ("device",))
-        spec: Any = PartitionSpec
-        self.sharding = NamedSharding(mesh, spec("device"))
+        self.sharding = sharding_by_row(self.devices)
         # jaxlib executes lists as unsharded arrays; that their elements differ is invisible to it.
-        self._unsharded = NamedSharding(mesh, spec())
+        spec: Any = PartitionSpec
+        self._unsharded = NamedSharding(self.sharding.mesh, spec())
         expected = self._common.leaves
         places = [arguments.sharding for arguments in self._arguments]
         self._accepted = tuple(AcceptedArrays([leaf] * len(places), places) for leaf in expected)

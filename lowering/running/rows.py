@@ -7,9 +7,12 @@ as on a TPU, or the program requests a layout, the leading dimension is removed 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from builder.types.shape import intern_array
 from lowering.jaxlib_api import array_layouts
@@ -49,3 +52,9 @@ def row_of(shard: jax.Array) -> jax.Array:
     """Return a copy of a row without its leading dimension, on the same device."""
     with jax.enable_x64(True):
         return jax.lax.squeeze(shard, [0])
+
+
+def sharding_by_row(devices: Sequence[jax.Device]) -> NamedSharding:
+    """Return the sharding of arrays that have a row for each device."""
+    spec: Any = PartitionSpec
+    return NamedSharding(Mesh(np.array(devices), ("device",)), spec("device"))

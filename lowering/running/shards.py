@@ -110,12 +110,12 @@ def named_shardings(
     mesh = _mesh(devices, order, axes)
     shardings = []
     for tiling, parts in zip(tilings, all_parts, strict=True):
-        spec = _spec(parts[order], axes)
+        spec = spec_of_parts(parts[order], axes)
         if spec is not None:
             shardings.append(NamedSharding(mesh, spec))
             continue
         own_axes = _common_axes([parts], count)
-        spec = _spec(parts, own_axes)
+        spec = spec_of_parts(parts, own_axes)
         if spec is not None:
             shardings.append(NamedSharding(_mesh(devices, range(count), own_axes), spec))
         else:
@@ -186,11 +186,11 @@ def _strides(parts: np.ndarray[Any, Any]) -> set[int]:
     return strides
 
 
-def _spec(parts: np.ndarray[Any, Any], axes: _Axes) -> Any:
+def spec_of_parts(parts: np.ndarray[Any, Any], axes: _Axes) -> Any:
     """Return the PartitionSpec of an array; None if no spec over these axes matches its parts.
 
     Args:
-        parts: the result of `_parts`, in the order of the mesh.
+        parts: the result of `_parts`, in the order of the mesh. The last column is not used.
         axes: the axes of the mesh.
     """
     count, rank = len(parts), parts.shape[1] - 1

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 ONE_SHARDING_FORM: Final = (
     "a program can't have both GSPMD's tilings and shardings by the axes of a mesh"
 )
-ONE_MESH: Final = "define the mesh identically in all imported programs"
-"""The fix if two programs define different meshes with the same name."""
+ONE_MESH: Final = (
+    "define the mesh identically in all computations, or rename one: xb.Mesh({...}, name='other')"
+)
+"""The fix if two computations define different meshes with the same name."""
 
 AttributeTexts = Mapping[str, str]
 """Attributes by name, each as MLIR text."""

@@ -475,6 +475,11 @@ class XlaComputation:
         return f"<XlaComputation {self.name!r} {self.program_shape}, {len(self.ops)} ops>"
 
 
+def is_function(value: object) -> bool:
+    """Return whether `value` can be a function of XlaOps; a class or a computation can't."""
+    return callable(value) and not isinstance(value, (type, XlaComputation))
+
+
 def called_in(attributes: Mapping[str, Any]) -> tuple[XlaComputation, ...]:
     """Return the computations among an op's attributes, in the order of the attributes."""
     values = chain.from_iterable(

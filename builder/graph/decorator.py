@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from builder.errors import OperandError, brief, error_of
-from builder.graph.computation import XlaComputation
+from builder.graph.computation import XlaComputation, is_function
 from builder.graph.subcomputations import ReusableFunction, record_callable
 from builder.layout.program_layouts import result_shape
 from builder.types.shape import ShapeLike, shape_argument
@@ -79,6 +79,8 @@ def computation(*shapes: Any, result: ShapeLike | None = None) -> Any:
         result = shape_argument("computation", "result", result)
 
     def record(function: Callable[..., Any]) -> XlaComputation:
+        if not is_function(function):
+            raise _not_a_function(function)
         recorded = record_callable("computation", "function", function, resolved)
         if result is not None:
             result_shape("computation", recorded.root.shape, result)
@@ -90,7 +92,11 @@ def computation(*shapes: Any, result: ShapeLike | None = None) -> Any:
 def _reusable(function: Any) -> ReusableFunction:
     if isinstance(function, ReusableFunction):
         return function
-    if not callable(function) or isinstance(function, XlaComputation):
-        rule = f"expected a function of XlaOps, got {brief(function)}"
-        raise error_of(OperandError, "computation", rule, "write @xb.computation above a function")
+    if not is_function(function):
+        raise _not_a_function(function)
     return ReusableFunction(function)
+
+
+def _not_a_function(function: Any) -> OperandError:
+    rule = f"expected a function of XlaOps, got {brief(function)}"
+    return error_of(OperandError, "computation", rule, "write @xb.computation above a function")

@@ -29,7 +29,7 @@ from builder.errors import (
     brief,
     error_of,
 )
-from builder.graph.computation import XlaComputation
+from builder.graph.computation import XlaComputation, is_function
 from builder.graph.recording import append, rollback_on_error, shared_attributes
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
@@ -260,7 +260,7 @@ def available_computation(
 
 
 def _need_callable(op: str, role: str, computation: Any) -> None:
-    if not callable(computation):
+    if not is_function(computation):
         rule = f"{role} must be an XlaComputation or a callable, got {brief(computation)}"
         fix = "pass a function of XlaOps, such as xb.add or a lambda"
         raise error_of(OperandError, op, rule, fix)

@@ -7,7 +7,7 @@ It has no data. Operators on it record the op of the same name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from types import CodeType, MappingProxyType
+from types import CodeType, MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
@@ -227,6 +227,9 @@ class XlaOp:
 
     @name.setter
     def name(self, name: str | None) -> None:
+        if not isinstance(name, (str, NoneType)):
+            rule = f"the name of an op must be a string or None, got {brief(name)}"
+            raise error_of(OperandError, "name", rule)
         self.metadata = with_metadata(self.metadata, name=name)
 
     @property

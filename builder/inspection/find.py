@@ -8,7 +8,7 @@ from functools import cache
 
 from builder.check import flag
 from builder.errors import OperandError, brief, error_of
-from builder.graph.computation import XlaComputation
+from builder.graph.computation import XlaComputation, is_function
 from builder.graph.registry import OPERATIONS
 from builder.graph.xla_op import XlaOp, resolve_position
 from builder.schema import SCHEMAS
@@ -43,7 +43,7 @@ def find_ops(
     if source is not None:
         predicates.append(_has_source(_text("source", source)))
     if where is not None:
-        if not callable(where):
+        if not is_function(where):
             rule = f"where must be a function of an XlaOp, got {brief(where)}"
             fix = "write find(where=lambda op: len(op.operands) > 2)"
             raise error_of(OperandError, "find", rule, fix)

@@ -345,9 +345,11 @@ def _number(function: str, what: str, value: Any) -> Number:
         if number is not None:
             return number
         got = brief(value)
-    fix = f"\nfix: write numpy.asarray({got})" if isinstance(value, (list, tuple)) else ""
-    rule = f"{what} must be an int or a NumPy array of integers, got {got}{fix}"
-    raise error_of(OperandError, function, rule)
+    fix = ""
+    if isinstance(value, (list, tuple)) and all(int_or_none(item) is not None for item in value):
+        fix = f"write numpy.asarray({got})"
+    rule = f"{what} must be an int or a NumPy array of integers, got {got}"
+    raise error_of(OperandError, function, rule, fix)
 
 
 def _array_of(number: Number, place: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -437,7 +437,10 @@ def multi_collective_permute(
         Check(name).fail("at least one operand is needed, got none")
     pairs = _pairs(name, source_target_pairs)
     channel = ChannelHandle.of(channel_id, op=name)
-    shapes = [_permute_shape(o.shape, pairs, channel, op=name) for o in ops]
+    shapes = [
+        _permute_shape(o.shape, pairs, channel, op=name, name=f"operand {i}")
+        for i, o in enumerate(ops)
+    ]
     attributes = shared_attributes(source_target_pairs=pairs, channel_handle=channel)
     with rollback_on_error(resolve_builder(name, *ops)):
         results = [

@@ -108,12 +108,15 @@ def _check_infeed_sharding(op: str, builder: XlaBuilder, shape: Shape) -> None:
     metadata = builder.current_metadata
     if metadata is None or metadata.sharding is None:
         return
+    from builder.sharding.tiling import Tiling, parse_tilings  # lazy import
+
     sharding = metadata.sharding
-    text = (sharding if isinstance(sharding, str) else sharding.tiling).replace(" ", "")
+    tiling = parse_tilings(sharding if isinstance(sharding, str) else sharding.tiling)
+    kind = tiling.kind if isinstance(tiling, Tiling) else None
     rule = None
-    if text == "{replicated}":
+    if kind == "replicated":
         rule = "an infeed must not be replicated, got sharding {replicated}"
-    elif shape.is_array and text.startswith("{devices="):
+    elif shape.is_array and kind == "tiled":
         rule = f"an infeed of an array must not be tiled, got sharding {sharding} for {shape}"
     if rule is not None:
         fix = "record the infeed in a block of builder.sharding('{maximal device=0}')"

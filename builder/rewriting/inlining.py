@@ -79,7 +79,7 @@ def inline_into(
         form = computation.sharding_form
         got = f"{form}, of {computation.name!r}"
         register_sharding_dialect(
-            builder, "inline", form, got, f"the shardings of {computation.name!r} in the other form"
+            builder, "inline", form, got, f"the other form where {computation.name!r} is recorded"
         )
     in_force = builder.current_metadata
     values: list[XlaOp] = []  # by op id

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from builder.check import flag
 from builder.errors import BuilderError, OperandError, ShapeInferenceError, brief, error_of
-from builder.graph.computation import XlaComputation, called_in
+from builder.graph.computation import XlaComputation, called_in, is_function
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp, with_metadata
 from builder.rewriting.copying import copy_op, merge_metadata
@@ -63,7 +63,7 @@ def replace(
     computation: XlaComputation, function: Replacement, *, nested: bool = False
 ) -> XlaComputation:
     """Return the computation with some ops replaced; see `XlaComputation.replace`."""
-    if not callable(function):
+    if not is_function(function):
         raise _not_a_replacement(function)
     rewriter = _Rewriter(function)
     if flag("replace", "nested", nested):

@@ -227,6 +227,7 @@ def collective_permute(
     channel_id: ChannelHandleLike | None = None,
     *,
     op: str = "collective_permute",
+    name: str = "operand",
 ) -> ArrayShape:
     """Return the shape of an array sent from replica to replica: the shape of the operand.
 
@@ -235,8 +236,8 @@ def collective_permute(
         >>> xb.shape_inference.collectives.collective_permute(xb.f32[4], [(0, 1), (1, 0)])
         f32[4]
     """
-    check = Check(op, operand=operand)
-    array = check.array("operand")
+    check = Check(op, **{name: operand})
+    array = check.array(name)
     ChannelHandle.of(channel_id, op=op)
     fixes = {"source": "use xb.collective_broadcast", "target": "combine the results"}
     for position, (role, use) in enumerate(fixes.items()):

@@ -294,13 +294,12 @@ def reduce_precision(operand: Shape, exponent_bits: int, mantissa_bits: int) -> 
     array = check.array("operand")
     # StableHLO reduce_precision (I1), (C2), (C3), (I2), (I3)
     check.element_types(SCHEMAS["reduce_precision"].element_types)
-    if exponent_bits < 1:
-        check.fail(f"exponent_bits must be at least 1, got {exponent_bits}")
-    if mantissa_bits < 0:
-        check.fail(f"mantissa_bits must not be negative, got {mantissa_bits}")
-    for name, bits in (("exponent_bits", exponent_bits), ("mantissa_bits", mantissa_bits)):
-        if bits >= 2**31:
-            check.fail(f"{name} must fit 32 bits, got {bits}")
+    for name, bits, least in (
+        ("exponent_bits", exponent_bits, 1),
+        ("mantissa_bits", mantissa_bits, 0),
+    ):
+        if not least <= bits < 2**31:
+            check.fail(f"{name} must be from {least} to 2**31 - 1, got {bits}")
     return intern_array(array.element_type, array.dimensions, array.dynamic_dimensions)
 
 
@@ -354,7 +353,6 @@ def map(
     """
     check = Check.numbered("map", "operand", operands)
     # StableHLO map (C2)
-    check.that(bool(operands), "at least one operand is needed")
     arrays = check.arrays()
     position = next((i for i, a in enumerate(arrays) if a.rank), 0)
     first = arrays[position]

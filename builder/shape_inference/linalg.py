@@ -62,7 +62,10 @@ def triangular_solve(a: Shape, b: Shape, left_side: bool) -> ArrayShape:
     rank = matrix.rank
     # StableHLO triangular_solve (C2)
     if right.rank != rank:
-        fix = "reshape vectors in b to matrices of sizes [n, 1]" if right.rank == rank - 1 else None
+        sizes = "[n, 1]" if left_side else "[1, n]"
+        fix = None
+        if right.rank == rank - 1:
+            fix = f"reshape vectors in b to matrices of sizes {sizes}"
         check.fail(f"a and b must have the same rank, got {rank} and {right.rank}", fix=fix)
     # StableHLO triangular_solve (C3)
     rows, place = ("rows", rank - 2) if left_side else ("columns", rank - 1)

@@ -9,9 +9,10 @@ from itertools import chain
 from math import prod
 from typing import Any, Final
 
-from builder.check import integer, integers
+from builder.check import integer, integers, refusal
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
-from builder.sharding.tiling import shard_shape, sharded_array, transposed
+from builder.sharding.tiling import array_argument, shard_shape, sharded_array, transposed
+from builder.types.layout import MAX_DIMENSIONS
 from builder.types.shape import ArrayShape, ShapeLike
 
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_.$\-]*"
@@ -207,7 +208,7 @@ class MeshSharding:
         for axis in chain.from_iterable(self.dimensions):
             if axis not in mesh.axis_names:
                 names = _names(mesh.axis_names)
-                rule = f"each axis must be an axis of mesh {mesh.name!r}, {names}, got {axis!r}"
+                rule = f"each axis must be one of mesh {mesh.name!r}, {names}, got {brief(axis)}"
                 raise error_of(ShapeInferenceError, "Mesh.sharding", rule)
             if axis in used:
                 rule = f"an axis can be used only once, got {axis!r} twice in {self._list()}"
@@ -227,10 +228,12 @@ class MeshSharding:
         Raises:
             ShapeInferenceError: the sharding has more than `rank` entries.
         """
-        missing = rank - len(self.dimensions)
+        missing = integer("at_rank", "rank", rank) - len(self.dimensions)
+        if rank > MAX_DIMENSIONS:
+            raise refusal("at_rank", f"rank must be at most {MAX_DIMENSIONS}", rank)
         if missing < 0:
-            rule = f"{self._too_many(f'an array of rank {rank}')}"
-            raise error_of(ShapeInferenceError, "MeshSharding", rule)
+            rule = self._too_many(f"an array of rank {rank}")
+            raise error_of(ShapeInferenceError, "at_rank", rule)
         return MeshSharding(self.mesh, (*self.dimensions, *[()] * missing)) if missing else self
 
     @property
@@ -280,9 +283,10 @@ class MeshSharding:
         array = sharded_array(shape, self.misfit)
         return shard_shape(array, self.at_rank(array.rank).tiles)
 
-    def misfit(self, shape: ArrayShape) -> str | None:
+    def misfit(self, shape: ShapeLike) -> str | None:
         """Return the rule that an array of this shape would break, or None if the sharding fits."""
-        return self._too_many(str(shape)) if len(self.dimensions) > shape.rank else None
+        array = array_argument("misfit", shape)
+        return self._too_many(str(array)) if len(self.dimensions) > array.rank else None
 
     def _too_many(self, array: str) -> str:
         return (

@@ -71,14 +71,24 @@ class Tiling:
         array = sharded_array(shape, self.misfit)
         return shard_shape(array, self.tiles) if self.kind == "tiled" else array
 
-    def misfit(self, shape: ArrayShape) -> str | None:
+    def misfit(self, shape: ShapeLike) -> str | None:
         """Return the rule that an array of this shape would break, or None if the tiling fits."""
-        if self.rank is None or self.rank == shape.rank:
+        array = array_argument("misfit", shape)
+        if self.rank is None or self.rank == array.rank:
             return None
         return (
             f"a tiling must have a number of tiles for each dimension of the array, got "
-            f"{self.text}, of rank {self.rank}, for {shape}"
+            f"{self.text}, of rank {self.rank}, for {array}"
         )
+
+
+def array_argument(op: str, value: ShapeLike) -> ArrayShape:
+    """Convert the argument `shape` of a method of a sharding to the shape of an array."""
+    shape = shape_argument(op, "shape", value)
+    if isinstance(shape, ArrayShape):
+        return shape
+    rule = f"{op}: shape must be the shape of an array, got {shape}"
+    raise ShapeInferenceError(rule, op=op, shapes={"shape": shape})
 
 
 def sharded_array(value: ShapeLike, misfit: Callable[[ArrayShape], str | None]) -> ArrayShape:
@@ -88,14 +98,10 @@ def sharded_array(value: ShapeLike, misfit: Callable[[ArrayShape], str | None]) 
         value: the argument.
         misfit: returns the rule that an array of a shape would break, or None if the sharding fits.
     """
-    shape = shape_argument("shard_shape", "shape", value)
-    if isinstance(shape, ArrayShape):
-        shape = shape.with_layout(None)
-        reason = misfit(shape)
-        if reason is None:
-            return shape
-    else:
-        reason = f"shape must be the shape of an array, got {shape}"
+    shape = array_argument("shard_shape", value).with_layout(None)
+    reason = misfit(shape)
+    if reason is None:
+        return shape
     raise ShapeInferenceError(f"shard_shape: {reason}", op="shard_shape", shapes={"shape": shape})
 
 

@@ -54,7 +54,6 @@ _FIX_TILING: Final = (
     "add a last dimension and last_tile_dim_replicate"
 )
 _FIX_MESH: Final = "omit entries, or shard an array of more dimensions"
-_FIX_MESH_NAMES: Final = "rename one of the meshes: xb.Mesh({...}, name='other')"
 _FIX_TUPLE: Final = "shard the elements of the tuple one by one"
 
 
@@ -235,10 +234,10 @@ def register_sharding(builder: XlaBuilder, op: str, sharding: ShardingLike) -> N
             same name.
     """
     if isinstance(sharding, str):
-        register_sharding_dialect(builder, op, GSPMD, brief(sharding), "mesh.sharding(...)")
+        register_sharding_dialect(builder, op, GSPMD, brief(sharding), "mesh.sharding(...) here")
         return
     entries = [axes[0] if len(axes) == 1 else axes or None for axes in sharding.dimensions]
-    tiling = f"mesh.sharding({', '.join(map(repr, entries))}).tiling"
+    tiling = f"mesh.sharding({', '.join(map(repr, entries))}).tiling here"
     register_sharding_dialect(builder, op, SHARDY, str(sharding), tiling)
     register_meshes(builder, op, {sharding.mesh.name: {"mesh": str(sharding.mesh)}})
 
@@ -255,7 +254,8 @@ def register_sharding_dialect(
         builder: the builder; the dialect is recorded in its outermost builder.
         op: the op, for messages.
         dialect: `GSPMD` or `SHARDY`.
-        got, instead: the sharding, and the same sharding in the other dialect, for messages.
+        got: the sharding, for messages.
+        instead: the sharding to write in the other dialect, and where, for messages.
 
     Raises:
         BuilderError: the program has shardings in the other dialect.
@@ -265,7 +265,7 @@ def register_sharding_dialect(
         outer = outer.parent
     if outer.sharding_form and outer.sharding_form != dialect:
         rule = f"{ONE_SHARDING_FORM}, got {got} in {outer.name!r}, which has {outer.sharding_form}"
-        fix = f"write {instead} here, or write the program's other shardings as {dialect}"
+        fix = f"write {instead}, or write the program's other shardings as {dialect}"
         raise error_of(BuilderError, op, rule, fix)
     outer.sharding_form = dialect
 
@@ -293,7 +293,7 @@ def register_meshes(
                 f"{op}: mesh {name!r}{of_source} must equal the mesh in builder "
                 f"{builder.name!r}, got\n"
                 f"  {merged[name]['mesh']}\n  {mesh['mesh']}\n"
-                f"fix: {ONE_MESH if source else _FIX_MESH_NAMES}",
+                f"fix: {ONE_MESH}",
                 op=op,
             )
     if len(merged) != len(annotations.meshes):

@@ -16,7 +16,7 @@ import numpy as np
 
 from builder.errors import ConstantError, OperandError, XlaError, brief, error_of
 from builder.graph.aliasing import leaf_indices
-from builder.graph.computation import XlaComputation
+from builder.graph.computation import XlaComputation, is_function
 from builder.graph.recording import resolve_builder, rollback_on_error
 from builder.graph.subcomputations import append_captures, record_callable
 from builder.graph.xla_builder import XlaBuilder
@@ -849,7 +849,7 @@ def jit(
             name=name,
         )
         return decorator
-    if not callable(function) or isinstance(function, XlaComputation):
+    if not is_function(function):
         fix = "pass a function of XlaOps"
         if isinstance(function, (XlaComputation, StablehloModule)):
             fix = "compile it: lowering.compile(computation)"

@@ -210,8 +210,8 @@ def _map_arguments(
 ) -> builtins.tuple[builtins.tuple[ArrayShape, ...], ArrayShape]:
     """Return the shapes of the computation's parameters, and the shape to broadcast scalars to."""
     check = shape_inference.Check.numbered("map", "operand", shapes)
-    check.that(bool(shapes), "at least one operand is needed")
-    first = next((s for s in check.arrays() if s.rank), check.arrays()[0])
+    arrays = check.arrays()
+    first = next((s for s in arrays if s.rank), arrays[0])
     return builtins.tuple(intern_array(s.element_type, ()) for s in shapes), first
 
 

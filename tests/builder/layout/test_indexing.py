@@ -591,3 +591,10 @@ def test_unbounded_dimensions(name: str) -> None:
         f"{name}: shape can't have unbounded dimensions, got f32[?]\nfix: "
     )
     assert caught.value.dimension == 0
+
+
+@pytest.mark.parametrize("value", [[1.5], [True], [[1]]])
+def test_lists_that_numpy_does_not_make_integers_of(value: Any) -> None:
+    with pytest.raises(xb.OperandError) as caught:
+        layout.linear_index(FIGURE_1, (value, 0))
+    assert str(caught.value).endswith(f"an int or a NumPy array of integers, got {value}")

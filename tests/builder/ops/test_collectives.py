@@ -507,6 +507,10 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
         lambda x: xb.multi_collective_permute([], [(0, 1)]),
         "multi_collective_permute: at least one operand is needed, got none",
     ),
+    "sent several, a tuple": (
+        lambda x: xb.multi_collective_permute([x, xb.tuple(x)], [(0, 1)]),
+        "multi_collective_permute: operand 1 must be an array, got a tuple\n",
+    ),
     "sent several from one": (
         lambda x: xb.multi_collective_permute([x, x], [(0, 1), (0, 2)]),
         "multi_collective_permute: no two source_target_pairs may have the same source",

@@ -329,6 +329,11 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         SHAPE,
         "infeed: an infeed must not be replicated, got sharding {replicated}\nfix: record the",
     ),
+    "infeed: replicated, with spaces and metadata": (
+        sharded('{ replicated metadata={op_name="x"}}', lambda h: h.b.infeed(xb.f32[2])),
+        SHAPE,
+        "infeed: an infeed must not be replicated, got sharding {replicated}\nfix: record the",
+    ),
     "infeed_with_token: tiled": (
         sharded("{devices=[2]<=[2]}", lambda h: xb.infeed_with_token(h.token, xb.f32[2])),
         SHAPE,

@@ -188,6 +188,15 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
             "fix: reshape vectors in b to matrices of sizes [n, 1]"
         ),
     ),
+    "triangular_solve: a vector on the left": (
+        lambda: solve("f32[3,3]", "f32[3]", False),
+        (
+            "triangular_solve: a and b must have the same rank, got 2 and 1\n"
+            "  a f32[3,3]\n"
+            "  b f32[3]\n"
+            "fix: reshape vectors in b to matrices of sizes [1, n]"
+        ),
+    ),
     "triangular_solve: rank": (
         lambda: solve("f32[3,3]", "f32[5,3,3]"),
         "triangular_solve: a and b must have the same rank, got 2 and 3\n",

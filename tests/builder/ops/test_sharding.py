@@ -132,7 +132,7 @@ def test_invalid_meshes() -> None:
         )
     check(
         xb.ShapeInferenceError,
-        "each axis must be an axis of mesh 'mesh'",
+        "each axis must be one of mesh 'mesh'",
         lambda: MESH.sharding("x"),
     )
     check(

@@ -143,7 +143,8 @@ def test_meshes_are_copied(b: xb.XlaBuilder) -> None:
     b.annotations = Annotations(meshes={"mesh": {"mesh": '#sdy.mesh<["x"=4]>'}})
     message = (
         r"inline: mesh 'mesh' of 'inside' must equal the mesh in builder 'main', got\n"
-        r'  #sdy.mesh<\["x"=4\]>\n  #sdy.mesh<\["x"=2\]>\nfix: '
+        r'  #sdy.mesh<\["x"=4\]>\n  #sdy.mesh<\["x"=2\]>\n'
+        r"fix: define the mesh identically in all computations, or rename one: xb.Mesh"
     )
     with pytest.raises(xb.BuilderError, match=message):
         xb.inline(c, x)

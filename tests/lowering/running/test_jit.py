@@ -494,7 +494,8 @@ class TestRecording:
                 lambda: lowering.jit(lambda x: x, options={"speed": 9}),
                 "^jit: there is no option speed",
             ),
-            (lambda: lowering.jit(type), "has no signature"),
+            (lambda: lowering.jit(max), "has no signature"),
+            (lambda: lowering.jit(type), "expected a function, got <class 'type'>"),
         ],
     )
     def test_values_that_are_not_functions(self, make: Callable[[], Any], message: str) -> None:

@@ -1,0 +1,307 @@
+"""Every public function and method refuses wrong arguments with an error of the library.
+
+Each parameter in turn is replaced by a hostile value; the others are valid. The operations have a
+test of their own, `tests/builder/ops/test_failures.py`.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import builder as xb
+
+
+class Colour(enum.Enum):
+    """An enum: a class whose call with an unknown value raises ValueError."""
+
+    RED = 1
+
+
+class Empty:
+    """A class, which is callable, but not a function of XlaOps."""
+
+
+class WithoutRepr:
+    """An object whose repr raises."""
+
+    def __repr__(self) -> str:
+        raise ZeroDivisionError
+
+
+LONGEST_MESSAGE = 4000
+
+HOSTILE: dict[str, Any] = {
+    "an array": np.array([1, 2]),
+    "a class": Empty,
+    "an enum class": Colour,
+    "a text": "x",
+    "a text with a surrogate": "\ud800",
+    "a long text": "x" * 100_000,
+    "bytes": b"x",
+    "-1": -1,
+    "2**70": 2**70,
+    "1.5": 1.5,
+    "nan": math.nan,
+    "None": None,
+    "nested lists": [[]],
+    "a dict": {1: 2},
+    "an object without repr": WithoutRepr(),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A public function, and how to call it.
+
+    Attributes:
+        function: the function or bound method; its signature lists the parameters to replace.
+        valid: the required arguments, by name.
+        skipped: parameters that are not replaced, such as those that select a blocking call.
+        errors: other documented errors.
+        use: what to do with the result, such as entering a context manager.
+    """
+
+    function: Callable[..., Any]
+    valid: dict[str, Any] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
+    errors: tuple[type[Exception], ...] = ()
+    use: Callable[[Any], object] = lambda result: result
+
+
+def computation() -> xb.XlaComputation:
+    b = xb.XlaBuilder("hostile")
+    return b.build(b.parameter(xb.f32[2], "x") + 1.0)
+
+
+def builder() -> xb.XlaBuilder:
+    b = xb.XlaBuilder("hostile")
+    b.parameter(xb.f32[2], "x")
+    return b
+
+
+def enter(context: Any) -> None:
+    with context:
+        pass
+
+
+SHAPE = xb.parse_shape("f32[4,8]{1,0}")
+MESH = xb.Mesh({"x": 2})
+NUMBERS = xb.DotDimensionNumbers([1], [0])
+
+
+def builder_cases() -> dict[str, Case]:
+    c = computation()
+    function = xb.computation(xb.f32[2])(lambda x: x + 1.0)
+    reusable = xb.computation(lambda x: x + 1.0)
+    cases = {
+        "Mesh": Case(xb.Mesh, {"axes": {"x": 2}}),
+        "Mesh.sharding": Case(MESH.sharding, {"dimensions": ("x",)}),
+        "MeshSharding": Case(xb.MeshSharding, {"mesh": MESH}),
+        "MeshSharding.at_rank": Case(MESH.sharding("x").at_rank, {"rank": 2}),
+        "MeshSharding.misfit": Case(MESH.sharding("x").misfit, {"shape": SHAPE}),
+        "MeshSharding.shard_shape": Case(MESH.sharding("x").shard_shape, {"shape": SHAPE}),
+        "Tiling.misfit": Case(xb.parse_tiling("{devices=[2]0,1}").misfit, {"shape": xb.f32[2]}),
+        "Tiling.shard_shape": Case(
+            xb.parse_tiling("{devices=[2]0,1}").shard_shape, {"shape": xb.f32[2]}
+        ),
+        "parse_tiling": Case(xb.parse_tiling, {"text": "{devices=[2]0,1}"}),
+        "parse_shape": Case(xb.parse_shape, {"text": "f32[2]"}),
+        "parse_layout": Case(xb.parse_layout, {"text": "{1,0}"}),
+        "array_shape": Case(xb.array_shape, {"element_type": xb.f32, "dimensions": [2]}),
+        "tuple_shape": Case(xb.tuple_shape, {"elements": [SHAPE]}),
+        "bounded": Case(xb.bounded, {"bound": 3}, use=lambda size: xb.f32[size]),
+        "f32[...]": Case(lambda sizes: xb.f32[sizes], {"sizes": 2}),
+        "as_primitive_type": Case(xb.as_primitive_type, {"value": "f32"}),
+        "ArrayShape.dimension_number": Case(SHAPE.dimension_number, {"dimension": 1}),
+        "ArrayShape.dimension_text": Case(SHAPE.dimension_text, {"dimension": 1}),
+        "ArrayShape.with_element_type": Case(SHAPE.with_element_type, {"element_type": xb.s8}),
+        "ArrayShape.with_layout": Case(SHAPE.with_layout, {"layout": None}),
+        "ProgramShape": Case(xb.ProgramShape, {"parameters": [SHAPE], "result": SHAPE}),
+        "TupleShape": Case(xb.TupleShape, {"elements": [SHAPE]}),
+        "Layout": Case(xb.Layout, {"minor_to_major": [1, 0]}),
+        "Layout.replace": Case(
+            lambda tiles, memory_space, minor_to_major: xb.Layout([1, 0]).replace(
+                tiles=tiles, memory_space=memory_space, minor_to_major=minor_to_major
+            ),
+            {"tiles": [(2, 2)], "memory_space": 1, "minor_to_major": [0, 1]},
+        ),
+        "Tile": Case(xb.Tile, {"dimensions": [2]}),
+        "ChannelHandle": Case(xb.ChannelHandle, {"handle": 1}),
+        "ConvolutionDimensionNumbers.default": Case(
+            xb.ConvolutionDimensionNumbers.default, {"spatial": 2}
+        ),
+        "DotDimensionNumbers": Case(xb.DotDimensionNumbers),
+        "GatherDimensionNumbers": Case(
+            xb.GatherDimensionNumbers,
+            {
+                "offset_dims": [1],
+                "collapsed_slice_dims": [0],
+                "start_index_map": [0],
+                "index_vector_dim": 1,
+            },
+        ),
+        "ScatterDimensionNumbers": Case(
+            xb.ScatterDimensionNumbers,
+            {
+                "update_window_dims": [1],
+                "inserted_window_dims": [0],
+                "scatter_dims_to_operand_dims": [0],
+                "index_vector_dim": 1,
+            },
+        ),
+        "OutputOperandAliasing": Case(
+            xb.OutputOperandAliasing, {"output_index": [], "operand_number": 0}
+        ),
+        "PaddingConfig": Case(xb.PaddingConfig),
+        "PaddingConfigDimension": Case(xb.PaddingConfigDimension),
+        "RaggedDotDimensionNumbers": Case(
+            xb.RaggedDotDimensionNumbers, {"dot_dimension_numbers": NUMBERS}
+        ),
+        "ReplicaGroups": Case(xb.ReplicaGroups),
+        "XlaBuilder": Case(xb.XlaBuilder),
+        "computation": Case(lambda shape: xb.computation(shape)(lambda x: x), {"shape": xb.f32[2]}),
+        "computation, result": Case(
+            lambda result: xb.computation(xb.f32[2], result=result)(lambda x: x),
+            {"result": xb.f32[2]},
+        ),
+        "computation, function": Case(xb.computation(xb.f32[2])),
+        "reusable function": Case(
+            lambda function: xb.computation(function),
+            {"function": lambda x: x + 1.0},
+        ),
+        "ReusableFunction.computation": Case(
+            lambda shape: reusable.computation(shape), {"shape": xb.f32[2]}
+        ),
+        "ReusableFunction.__call__": Case(
+            lambda operand: reusable(operand), {"operand": builder().ops[0]}
+        ),
+        "XlaComputation.find": Case(c.find),
+        "XlaComputation.table": Case(c.table),
+        "XlaComputation.to_hlo_text": Case(c.to_hlo_text),
+        "XlaComputation.users": Case(c.users, {"op": c.ops[0]}),
+        "XlaComputation.extract": Case(c.extract, {"ops": c.root}),
+        "XlaComputation.replace": Case(c.replace, {"function": lambda op: None}),
+        "XlaComputation.diff": Case(c.diff, {"other": function}),
+        "XlaComputation.__call__": Case(lambda value: c(value), {"value": np.ones(2, np.float32)}),
+        "layout.buffer_size": Case(xb.layout.buffer_size, {"shape": SHAPE}),
+        "layout.draw": Case(xb.layout.draw, {"shape": SHAPE}),
+        "layout.layout_of": Case(xb.layout.layout_of, {"shape": SHAPE}),
+        "layout.physical_dimensions": Case(xb.layout.physical_dimensions, {"shape": SHAPE}),
+        "layout.is_padding": Case(xb.layout.is_padding, {"shape": SHAPE, "linear_index": 0}),
+        "layout.linear_index": Case(
+            xb.layout.linear_index, {"shape": SHAPE, "multi_index": (0, 0)}
+        ),
+        "layout.multi_index": Case(xb.layout.multi_index, {"shape": SHAPE, "linear_index": 0}),
+        "layout.pack": Case(xb.layout.pack, {"shape": SHAPE, "array": np.ones((4, 8), np.float32)}),
+        "layout.unpack": Case(
+            xb.layout.unpack, {"shape": SHAPE, "buffer": np.ones(32, np.float32)}
+        ),
+        "XlaOp.name": Case(lambda name: setattr(builder().ops[0], "name", name), {"name": "y"}),
+        "XlaOp.sharding": Case(
+            lambda sharding: setattr(builder().ops[0], "sharding", sharding),
+            {"sharding": "{replicated}"},
+        ),
+        "inline": Case(
+            lambda computation: xb.inline(computation, builder().ops[0]),
+            {"computation": c},
+        ),
+    }
+    methods: dict[str, dict[str, Any]] = {
+        "add_buffer_donor": {"param_number": 0},
+        "build": {},
+        "call": {"computation": computation_without_parameters()},
+        "constant": {"value": 1.0, "element_type": xb.f32},
+        "custom_call": {"target_name": "f", "shape": xb.f32[2]},
+        "frontend_attributes": {"attributes": {"a": "b"}},
+        "infeed": {"shape": xb.f32[2]},
+        "inline": {"computation": computation_without_parameters()},
+        "iota": {"shape": xb.f32[2]},
+        "parameter": {"shape": xb.f32[2]},
+        "python_call": {"function": lambda: np.ones(2, np.float32), "shape": xb.f32[2]},
+        "recv": {"shape": xb.f32[2], "channel_handle": 1},
+        "set_sharding": {"sharding": None},
+        "setup_alias": {"output_index": (), "param_number": 0},
+        "sharding": {"sharding": None},
+    }
+    for name, valid in methods.items():
+        cases[f"XlaBuilder.{name}"] = Case(
+            with_signature(getattr(xb.XlaBuilder, name), lambda n: getattr(builder(), n), name),
+            valid,
+            use=enter if name in ("sharding", "frontend_attributes") else lambda result: result,
+        )
+    return cases
+
+
+def with_signature(
+    method: Callable[..., Any], bind: Callable[[str], Callable[..., Any]], name: str
+) -> Callable[..., Any]:
+    """Return a function that calls the method of a new object; it has the method's signature."""
+
+    def call(**arguments: Any) -> Any:
+        return bind(name)(**arguments)
+
+    signature = inspect.signature(method)
+    parameters = [p for p in signature.parameters.values() if p.name != "self"]
+    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return call
+
+
+def computation_without_parameters() -> xb.XlaComputation:
+    b = xb.XlaBuilder("constant")
+    return b.build(b.constant(1.0, xb.f32))
+
+
+def replaced(case: Case) -> list[str]:
+    """Return the names of the parameters to replace."""
+    return [
+        p.name
+        for p in inspect.signature(case.function).parameters.values()
+        if p.name not in case.skipped and p.kind is not p.VAR_KEYWORD
+    ]
+
+
+def attempt(case: Case, parameter: str, value: Any) -> str | None:
+    """Call a function with one wrong argument; return the complaint, or None."""
+    arguments = {**case.valid, parameter: value}
+    positional: list[Any] = []
+    for p in inspect.signature(case.function).parameters.values():
+        if p.name not in arguments:
+            continue
+        if p.kind is p.POSITIONAL_ONLY:
+            positional.append(arguments.pop(p.name))
+        elif p.kind is p.VAR_POSITIONAL:
+            values = arguments.pop(p.name)
+            positional += [values] if p.name == parameter else values
+    try:
+        case.use(case.function(*positional, **arguments))
+    except (xb.XlaError, *case.errors) as error:
+        length = len(str(error))
+        return None if length <= LONGEST_MESSAGE else f"a message of {length} characters"
+    except Exception as error:  # any other error is a fault
+        return f"{type(error).__name__}: {str(error)[:200]}"
+    return None
+
+
+BUILDER_CASES = builder_cases()
+
+
+@pytest.mark.parametrize("name", BUILDER_CASES)
+def test_builder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    case = BUILDER_CASES[name]
+    complaints = {
+        (parameter, what): complaint
+        for parameter in replaced(case)
+        for what, value in HOSTILE.items()
+        if (complaint := attempt(case, parameter, value)) is not None
+    }
+    assert complaints == {}

@@ -27,6 +27,21 @@ def brief(value: object, limit: int = 200) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
+_LONGEST_LINE: Final = 2000
+"""The maximum length of a line of a message. Names of ops and files have any length."""
+
+
+def _shortened(message: str) -> str:
+    """Return a message with the middle of long lines omitted."""
+    if len(message) <= _LONGEST_LINE:
+        return message
+    half = _LONGEST_LINE // 2
+    return "\n".join(
+        line if len(line) <= _LONGEST_LINE else f"{line[:half]} ... {line[-half:]}"
+        for line in message.split("\n")
+    )
+
+
 class XlaError(Exception):
     """The base of the errors that xlabuilder raises for invalid input.
 
@@ -46,7 +61,7 @@ class XlaError(Exception):
         shapes: Mapping[str, Any] | None = None,
         dimension: int | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(_shortened(message))
         self.op = op
         self.shapes = dict(shapes or {})
         self.dimension = dimension

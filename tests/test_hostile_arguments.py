@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import builder as xb
+import lowering
 
 
 class Colour(enum.Enum):
@@ -56,6 +57,10 @@ HOSTILE: dict[str, Any] = {
     "a dict": {1: 2},
     "an object without repr": WithoutRepr(),
 }
+
+
+FUNCTIONS = {name for info in xb.OPERATIONS.values() for name in (info.name, *info.aliases)}
+"""The names of the operations."""
 
 
 @dataclass(frozen=True)
@@ -241,6 +246,52 @@ def builder_cases() -> dict[str, Case]:
     return cases
 
 
+def lowering_cases() -> dict[str, Case]:
+    c = computation()
+    module = lowering.lower(c)
+    executable = lowering.compile(c)
+    sharded = lowering.compile(c, num_replicas=1, results="sharded")
+    same = lowering.jit(lambda value: value)
+    x = np.ones(2, np.float32)
+    return {
+        "lower": Case(lowering.lower, {"computation": c}),
+        "compile": Case(lowering.compile, {"computation": c}),
+        "to_computation": Case(lowering.to_computation, {"source": module}),
+        "load": Case(lowering.load, {"source": module}),
+        "load_bytes": Case(lowering.load_bytes, {"data": module.artifact()}),
+        "from_hlo": Case(lowering.from_hlo, {"source": c.to_hlo_text()}),
+        "jit": Case(lowering.jit, {"function": lambda v: v + 1.0}),
+        "jit, used": Case(lambda value: same(value), {"value": x}),
+        "interpret": Case(lowering.interpret, {"computation": c, "args": [x]}),
+        "compare": Case(lowering.compare, {"computation": c, "args": [x]}),
+        "device": Case(lowering.device),
+        "devices": Case(lowering.devices),
+        "device_put": Case(lowering.device_put, {"value": x}),
+        "clear_transfers": Case(lowering.clear_transfers),
+        "transfer_to_infeed": Case(lowering.transfer_to_infeed, {"value": x}),
+        "transfer_from_outfeed": Case(
+            # Without a short timeout it waits for a program that writes to the outfeed.
+            lowering.transfer_from_outfeed,
+            {"shape": xb.f32[2], "timeout": 0.01},
+            skipped=("timeout",),
+        ),
+        "register_custom_call_target": Case(
+            lowering.register_custom_call_target, {"name": "hostile", "function": len}
+        ),
+        "topology": Case(lowering.topology, {"platform": "tpu", "name": "v5e:2x2"}),
+        "use_compilation_cache": Case(lowering.use_compilation_cache, {"folder": None}),
+        "load_executable": Case(lowering.load_executable, {"path": "missing"}),
+        "StablehloModule.artifact": Case(module.artifact),
+        "StablehloModule.save": Case(module.save, {"path": "module.mlir"}),
+        "StablehloModule.to_text": Case(module.to_text),
+        "Executable.hlo_text": Case(executable.hlo_text),
+        "Executable.save": Case(executable.save, {"path": "executable"}),
+        "Executable.profile": Case(executable.profile, {"args": [x]}),
+        "Executable.__call__": Case(lambda value: executable(value), {"value": x}),
+        "ReplicatedExecutable.hlo_text": Case(sharded.hlo_text),
+    }
+
+
 def with_signature(
     method: Callable[..., Any], bind: Callable[[str], Callable[..., Any]], name: str
 ) -> Callable[..., Any]:
@@ -291,13 +342,13 @@ def attempt(case: Case, parameter: str, value: Any) -> str | None:
     return None
 
 
-BUILDER_CASES = builder_cases()
+CASES = builder_cases() | lowering_cases()
 
 
-@pytest.mark.parametrize("name", BUILDER_CASES)
-def test_builder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", CASES)
+def test_hostile_arguments(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    case = BUILDER_CASES[name]
+    case = CASES[name]
     complaints = {
         (parameter, what): complaint
         for parameter in replaced(case)
@@ -305,3 +356,15 @@ def test_builder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         if (complaint := attempt(case, parameter, value)) is not None
     }
     assert complaints == {}
+
+
+def test_every_public_function_has_a_case() -> None:
+    functions = {
+        name
+        for package in (xb, lowering)
+        for name in dir(package)
+        if not name.startswith("_")
+        and inspect.isfunction(getattr(package, name))
+        and name not in FUNCTIONS
+    }
+    assert functions - {name.partition(",")[0] for name in CASES} == set()

@@ -345,7 +345,7 @@ class XlaOp:
         """Raise AttributeError; for an attribute of NumPy arrays, suggest the function to use."""
         hint = _NUMPY_NAMES.get(name)
         raise AttributeError(
-            f"an XlaOp has no attribute {name!r}" + (f"\nfix: use {hint}" if hint else "")
+            f"an XlaOp has no attribute {brief(name)}" + (f"\nfix: use {hint}" if hint else "")
         )
 
     def _not_a_tuple(self, op: str, use: str, fix: str) -> ShapeInferenceError:

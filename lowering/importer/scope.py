@@ -26,6 +26,7 @@ from lowering.importer.by_schema import importer_of
 from lowering.importer.failures import failure, unsupported
 from lowering.importer.registry import Value
 from lowering.importer.tables import Place, Tables
+from lowering.mlir.attribute_values import UNREADABLE
 from lowering.sharding.attributes import SHARDINGS
 
 _NO_OPERATION: Final = frozenset(("tuple", "get_tuple_element"))
@@ -76,9 +77,7 @@ class Scope:
             attribute = operation.attributes.get(name)
             return default if attribute is None else self.tables.value(attribute)
         except TypeError:  # MLIR's Python has no class for complex elements
-            raise failure(
-                operation, f"the attribute {name} has elements that can't be read"
-            ) from None
+            raise failure(operation, f"{name} {UNREADABLE}") from None
 
     def result_shape(self, operation: ir.Operation, number: int = 0) -> ArrayShape | TokenShape:
         """Return the shape of a result, from its type in the file."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
+from builder.check import flag
 from builder.errors import OperandError, brief
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
@@ -144,7 +145,7 @@ def compare(
     reference_values, left_out = _reference_values(reference, flat, target, seconds)
     device_values = (
         _separate_values(subject, reference_values, target)
-        if from_reference
+        if flag("compare", "from_reference", from_reference)
         else _program_values(subject, arguments, target)
     )
     accumulated = tolerances.accumulated(reference, target.platform)

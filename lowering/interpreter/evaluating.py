@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -160,9 +161,11 @@ def checked_timeout(op: str, timeout: Any) -> float | None:
     """
     if timeout is None:
         return None
-    if isinstance(timeout, (int, float)) and not isinstance(timeout, bool) and timeout > 0:
+    is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+    if is_number and 0 < timeout <= threading.TIMEOUT_MAX:
         return float(timeout)
-    rule = f"timeout must be a number of seconds above 0, or None, got {brief(timeout)}"
+    longest = f"up to {threading.TIMEOUT_MAX:.0f}"
+    rule = f"timeout must be a number of seconds above 0, {longest}, or None, got {brief(timeout)}"
     raise error_of(OperandError, op, rule)
 
 

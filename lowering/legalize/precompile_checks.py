@@ -35,7 +35,7 @@ _REDUCERS: Final = frozenset(
 _WITHOUT_LOOPS: Final = _REDUCERS | {"stablehlo.map", "stablehlo.sort"}
 """Operations whose computations can't contain loops on XLA's CPU backend."""
 
-_UNSUPPORTED_IN_REDUCERS: Final = COLLECTIVES | {
+_UNSUPPORTED_IN_REGIONS: Final = COLLECTIVES | {
     f"stablehlo.{name}"
     for name in (
         *("custom_call", "infeed", "outfeed", "send", "recv"),
@@ -84,9 +84,9 @@ class _Checker:
         checked_types: the result types checked so far.
         calls: the callees of each function.
         loops: the functions that contain a loop.
-        called_in_reducers: for each function called inside an operation of `_WITHOUT_LOOPS`, the
+        called_without_loops: for each function called inside an operation of `_WITHOUT_LOOPS`, the
             name of this operation.
-        unsupported: for each function that contains operations of `_UNSUPPORTED_IN_REDUCERS`, the
+        unsupported: for each function that contains operations of `_UNSUPPORTED_IN_REGIONS`, the
             name of the first one.
         called_in_regions: for each function called in a reducer, map or comparator, the name of the
             operation with this region.
@@ -98,7 +98,7 @@ class _Checker:
         self.checked_types: set[ir.Type] = set()
         self.calls: dict[str, set[str]] = {}
         self.loops: set[str] = set()
-        self.called_in_reducers: dict[str, str] = {}
+        self.called_without_loops: dict[str, str] = {}
         self.unsupported: dict[str, str] = {}
         self.called_in_regions: dict[str, str] = {}
 
@@ -135,19 +135,19 @@ class _Checker:
         if name in CALLS:
             callee = called_function(operation)
             self.calls.setdefault(enclosing_function_name(operation), set()).add(callee)
-            if reducer := _enclosing_reducer(operation):
-                self.called_in_reducers[callee] = reducer
+            if outer := _enclosing_without_loops(operation):
+                self.called_without_loops[callee] = outer
             if region := _enclosing_region(operation):
                 self.called_in_regions[callee] = region
-        elif name in _UNSUPPORTED_IN_REDUCERS:
+        elif name in _UNSUPPORTED_IN_REGIONS:
             op = _public_name(operation)
             self.unsupported.setdefault(enclosing_function_name(operation), op)
             if region := _enclosing_region(operation):
                 raise self.unsupported_error(region, op)
         elif name == "stablehlo.while":
             self.loops.add(enclosing_function_name(operation))
-            if reducer := _enclosing_reducer(operation):
-                raise self.loop_error(reducer)
+            if outer := _enclosing_without_loops(operation):
+                raise self.loop_error(outer)
         elif name == "func.return" and enclosing_function_name(operation) == "main":
             self.check_tokens(operation)
 
@@ -220,28 +220,36 @@ class _Checker:
                 f"abort on more, got {deepest}",
                 "nest fewer calls, or write a loop with xb.while_",
             )
-        for function, reducer in self.called_in_reducers.items():
+        for function, outer in self.called_without_loops.items():
             if function in loops:
-                raise self.loop_error(reducer)
+                raise self.loop_error(outer)
         for function, region in self.called_in_regions.items():
             if function in unsupported:
                 raise self.unsupported_error(region, unsupported[function])
 
-    def loop_error(self, reducer: str) -> CompileError:
+    def loop_error(self, outer: str) -> CompileError:
         return self.error(
-            f"the computation of {_opcode(reducer)} can't contain while, because XLA's compiler "
+            f"the computation of {_opcode(outer)} can't contain while, because XLA's compiler "
             f"aborts on it",
-            f"write the computation without a loop, or replace {_opcode(reducer)} by a loop with "
-            "xb.while_",
+            f"write the computation without a loop, or {_without(outer)}",
         )
 
     def unsupported_error(self, region: str, op: str) -> CompileError:
         return self.error(
             f"the computation of {_opcode(region)} can't contain {op}, because XLA's compiler "
             f"aborts on it",
-            f"call {op} outside of the computation, or replace {_opcode(region)} by a loop with "
-            "xb.while_",
+            f"call {op} outside of the computation, or {_without(region)}",
         )
+
+
+def _without(operation_name: str) -> str:
+    """Return the fix that does not apply a computation to elements."""
+    op = _opcode(operation_name)
+    if op == "sort":
+        return "compute the keys as an array first, and sort by them"
+    if op == "map":
+        return "record the ops on arrays, without map"
+    return f"replace {op} by a loop with xb.while_"
 
 
 def _opcode(operation_name: str) -> str:
@@ -278,7 +286,7 @@ def _enclosing_region(operation: ir.Operation) -> str | None:
     return None
 
 
-def _enclosing_reducer(operation: ir.Operation) -> str | None:
+def _enclosing_without_loops(operation: ir.Operation) -> str | None:
     """The name of an enclosing operation in `_WITHOUT_LOOPS`, or None."""
     return next((str(o.name) for o in enclosing(operation) if o.name in _WITHOUT_LOOPS), None)
 

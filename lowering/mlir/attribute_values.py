@@ -17,6 +17,10 @@ _MOST: Final = 1 << 24
 _HAVE_VALUE: Final = (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr, ir.FlatSymbolRefAttr)
 
 
+UNREADABLE: Final = "has elements that can't be read"
+"""The rule in the message for an attribute for which `attribute_value` raises TypeError."""
+
+
 def attribute_value(attribute: Any) -> Any:
     """Return the value of an attribute.
 

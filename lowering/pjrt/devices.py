@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax.sharding import Sharding, SingleDeviceSharding
 
-from builder.check import first_duplicate
+from builder.check import first_duplicate, flag
 from builder.errors import OperandError, brief, error_of
 from builder.types.shape import ArrayShape
 from lowering.errors import DeviceError
@@ -46,7 +46,7 @@ def devices(platform: str | None = None, *, all_processes: bool = False) -> tupl
     if platform is not None and not isinstance(platform, str):
         rule = f"platform must be a name such as 'cpu', got {brief(platform)}"
         raise error_of(DeviceError, "devices", rule)
-    return _devices("devices", platform, all_processes)
+    return _devices("devices", platform, flag("devices", "all_processes", all_processes))
 
 
 def _devices(op: str, platform: str | None, all_processes: bool = False) -> tuple[jax.Device, ...]:

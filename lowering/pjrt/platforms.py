@@ -42,23 +42,31 @@ def missing_platform(op: str, platform: str | None, known: str, report: str) -> 
         if not enabled:
             return error(f"jax can't start: {first}", "read the error's `detail`")
         reason = f"jax can't start on the enabled platforms ({enabled}): {first}"
-        return error(reason, f"{_install(enabled)}unset JAX_PLATFORMS in the environment")
+        return error(reason, f"{_install(enabled)}{_enable(None)}")
     problem = f"there is no platform {brief(platform)} here"
     if platform not in _PLUGINS:
         return error(problem, f"use one of {known}")
     _, devices, packages = _PLUGINS[platform]
     family = {"gpu", "cuda", "rocm"} if platform == "gpu" else {platform, "gpu"}
     if enabled and not family & set(enabled.split(",")):
-        variable = "JAX_PLATFORMS" if "JAX_PLATFORMS" in os.environ else "jax_platforms"
         name = "cuda" if platform == "gpu" else platform
         problem += f": only {enabled} is enabled in jax"
-        return error(problem, f"set {variable}={name},{enabled}, or use one of {known}")
+        return error(problem, f"{_enable(f'{name},{enabled}')}, or use one of {known}")
     if any(map(importlib.util.find_spec, packages)):
         driver = ", check the driver with nvidia-smi" if "NVIDIA" in devices else ""
         problem += f": the plugin for {devices} is installed, but finds no device"
         return error(problem, f"read the error's `detail`{driver}, or use one of {known}")
     problem += f": the plugin for {devices} is not installed"
     return error(problem, f"{_install(platform)}use one of {known}")
+
+
+def _enable(platforms: str | None) -> str:
+    """Return a fix: how to enable `platforms` in jax; None for all platforms."""
+    if "JAX_PLATFORMS" not in os.environ:
+        return f'call jax.config.update("jax_platforms", {platforms!r}) before other calls'
+    if platforms is None:
+        return "unset JAX_PLATFORMS in the environment"
+    return f"set JAX_PLATFORMS={platforms}"
 
 
 def _install(platforms: str) -> str:

@@ -58,7 +58,7 @@ from builder.schema.kinds import (
     Unit,
 )
 from builder.types import primitive_type as pt
-from lowering.mlir.attribute_values import attribute_value
+from lowering.mlir.attribute_values import UNREADABLE, attribute_value
 from lowering.mlir.attributes import UNIT, Attribute, array, boolean, i32, i64_array, quoted, symbol
 from lowering.mlir.operations import attribute_bytes
 from lowering.mlir.types import element_type_text
@@ -394,7 +394,7 @@ def read_attributes(
             try:
                 values[attribute.name] = _read(kind, attributes[name])
             except TypeError:  # MLIR's Python has no class for an entry of a dictionary
-                raise XlaError(f"{name} has elements that can't be read") from None
+                raise XlaError(f"{name} {UNREADABLE}") from None
         elif isinstance(kind, OptionalFlag):
             values[attribute.name] = False
         elif attribute.absent is not MISSING:

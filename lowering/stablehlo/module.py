@@ -218,7 +218,7 @@ class StablehloModule:
             )
         suffix = Path(name).suffix.lower()
         if suffix not in _SUFFIXES:
-            rule = f"the suffix selects the format, got {repr(suffix) if suffix else 'none'}"
+            rule = f"the suffix selects the format, got {brief(suffix) if suffix else 'none'}"
             fix = "use .mlir for text, .mlirbc for bytecode, .stablehlo for a portable artifact"
             raise _unwritable(name, rule, fix)
         if version is not None and suffix != ".stablehlo":
@@ -420,7 +420,7 @@ def _check_regular(status: os.stat_result, path: str) -> None:
         fix = _NAME_A_FILE
         if Path(path, "saved_model.pb").exists():
             fix = "this is a TensorFlow SavedModel: export StableHLO with the program that wrote it"
-        raise _unreadable(path, "is a directory", fix)
+        raise _unreadable(path, "it is a folder", fix)
     if not stat.S_ISREG(status.st_mode):
         raise _unreadable(path, "it is not a regular file", "copy it into a regular file")
 

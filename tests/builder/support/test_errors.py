@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -39,3 +40,22 @@ def test_pickle(kind: Any, protocol: int) -> None:
         assert type(other) is kind
         assert str(other) == str(error)
         assert vars(other) == vars(error)
+
+
+def test_long_names_are_shortened() -> None:
+    name = "n" * 100_000
+    b = xb.XlaBuilder(name)
+    x = b.parameter(xb.f32[2], name)
+    attempts: list[Callable[[], object]] = [
+        lambda: b.parameter(xb.f32[2], name),
+        lambda: bool(x),
+        lambda: x + xb.XlaBuilder(name).parameter(xb.f32[2]),
+        lambda: lowering.compile(b.build(x))(1, 2),
+        lambda: lowering.load(name),
+    ]
+    for attempt in attempts:
+        with pytest.raises(xb.XlaError) as caught:
+            attempt()
+        lines = str(caught.value).split("\n")
+        assert max(map(len, lines)) < 2100
+        assert "nnn ... nnn" in str(caught.value)

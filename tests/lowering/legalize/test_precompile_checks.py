@@ -78,11 +78,20 @@ REFUSED = {
     ),
     "loop in a map": (
         lambda: lowering.lower(loop_in_region("map")),
-        "compile: looping: the computation of map can't contain while, because XLA's",
+        (
+            "compile: looping: the computation of map can't contain while, because XLA's compiler "
+            "aborts on it\n"
+            "fix: write the computation without a loop, or record the ops on arrays, without map"
+        ),
     ),
     "loop in a comparator": (
         lambda: lowering.lower(loop_in_region("sort")),
-        "compile: looping: the computation of sort can't contain while, because XLA's",
+        (
+            "compile: looping: the computation of sort can't contain while, because XLA's compiler "
+            "aborts on it\n"
+            "fix: write the computation without a loop, or compute the keys as an array first, "
+            "and sort by them"
+        ),
     ),
     "loop called from a reducer": (
         lambda: lowering.lower(loop_in_reducer(True)),

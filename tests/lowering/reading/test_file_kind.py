@@ -136,7 +136,7 @@ def test_devices_and_folders_are_refused(tmp_path):
     )
     (tmp_path / "saved_model.pb").write_bytes(b"")
     assert refused(tmp_path) == (
-        "can't be read: is a directory\n"
+        "can't be read: it is a folder\n"
         "fix: this is a TensorFlow SavedModel: export StableHLO with the program that wrote it"
     )
 

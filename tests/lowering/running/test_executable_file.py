@@ -267,7 +267,7 @@ class TestRefusedFiles:
     def test_paths(self, tmp_path: Path) -> None:
         for path, message in (
             (tmp_path / "missing", "no such file or directory\nfix: check the name"),
-            (tmp_path, "is a directory"),
+            (tmp_path, "it is a folder"),
             (Path(os.devnull), "it is not a regular file"),
         ):
             with pytest.raises(ModuleFileError, match=message):

@@ -694,7 +694,7 @@ def test_files_that_cannot_be_read(tmp_path):
         "fix: check the name and the current folder"
     )
     assert message(tmp_path) == (
-        f"{tmp_path}: can't be read: is a directory\nfix: name a file in that folder"
+        f"{tmp_path}: can't be read: it is a folder\nfix: name a file in that folder"
     )
     empty = tmp_path / "empty.mlir"
     empty.write_bytes(b"")

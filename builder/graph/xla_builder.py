@@ -268,8 +268,10 @@ class XlaBuilder:
         """Record a constant array.
 
         Args:
-            value: a NumPy or ml_dtypes array or scalar, whose type is kept; a bool; or a Python
-                number or nested lists of numbers, with `element_type`.
+            value: a NumPy or ml_dtypes array or scalar, whose type is kept; an array of another
+                library that implements ``__array__``, ``__array_interface__``, ``__dlpack__`` or
+                the buffer protocol; a bool; or a Python number or nested lists of numbers, with
+                `element_type`.
             element_type: the type for Python numbers; it must be able to represent them. The
                 type of an array must match it (arrays are not converted).
 
@@ -280,7 +282,8 @@ class XlaBuilder:
 
         Raises:
             ConstantError: a number does not fit the type; a Python number has no type; the array's
-                dtype has no primitive type (object, strings).
+                dtype has no primitive type (object, strings); the array can't be read.
+            OperandError: the value is neither an array, a number nor lists of numbers.
 
         Example:
             >>> import builder as xb, numpy as np

@@ -18,6 +18,7 @@ import numpy as np
 from builder.errors import ConstantError, OperandError, brief, error_of
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
+from builder.types.foreign_arrays import UnreadableArrayError, is_array, read_array
 from builder.types.primitive_type import Kind, PrimitiveType
 from builder.types.shape import ArrayShape, Shape, intern_array
 
@@ -29,6 +30,9 @@ _WIDER: Final = {
     Kind.COMPLEX: (pt.c64, pt.c128),
 }
 """For each kind of types, the types that a message suggests; the first that fits is named."""
+
+_MAX_RANK = 64
+"""The largest rank of a NumPy array."""
 
 
 def _represents(element_type: PrimitiveType, value: int | float | complex) -> bool:
@@ -254,14 +258,9 @@ def as_constant_array(
             )
         return scalar_array(value, requested), intern_array(requested, ())
     if isinstance(value, (list, tuple)):
-        return _from_lists(value, requested)
-    if hasattr(value, "__array__") and not hasattr(value, "opcode"):
-        return _from_array(np.asarray(value), requested)
-    raise _error(
-        f"expected a NumPy array, a Python number or nested lists of numbers, "
-        f"got {type(value).__name__}: {brief(value)}",
-        OperandError,
-    )
+        array = list_array(value, requested)
+        return array, intern_array(pt.from_dtype(array.dtype), array.shape)
+    return _from_array(value, requested)
 
 
 def _error(
@@ -273,23 +272,35 @@ def _error(
 def _from_array(
     value: Any, requested: PrimitiveType | None
 ) -> tuple[np.ndarray[Any, Any], ArrayShape]:
-    if isinstance(value, np.ma.MaskedArray):
+    try:
+        array = read_array(value)
+    except UnreadableArrayError as error:
+        raise error_of(
+            ConstantError,
+            "constant",
+            f"value must be an array of numbers, got {error.got}",
+            error.fix,
+        ) from None
+    if array is None:
         raise _error(
-            "value can't be a masked array, because XLA has no masks\n"
-            "fix: fill it first with .filled(value)"
+            f"expected an array, a Python number or nested lists of numbers, "
+            f"got {type(value).__name__}: {brief(value)}",
+            OperandError,
         )
-    array = np.asarray(value)
     try:
         element_type = pt.from_dtype(array.dtype)
     except ValueError as error:
         rule, _, fix = str(error).partition("\n")
         raise _error(f"{rule}, got an array of sizes {list(array.shape)}\n{fix}".rstrip()) from None
     if requested is not None and requested is not element_type:
+        name = requested.dtype.name
+        converted = f".astype({name!r})"
+        if not isinstance(value, (np.ndarray, np.generic)):
+            converted = f"numpy.asarray(value){converted}"
         raise _error(
             f"element_type must be the element type of the array, {element_type}, "
             f"got {requested}\n"
-            f"fix: convert the array first with .astype({requested.dtype.name!r}), or omit "
-            "element_type"
+            f"fix: convert the array first with {converted}, or omit element_type"
         )
     shape = intern_array(element_type, array.shape)
     if is_splat(array):
@@ -362,37 +373,63 @@ def _is_writable(owner: Any) -> bool:
     return not isinstance(owner, bytes)
 
 
-def _from_lists(
-    value: Any, requested: PrimitiveType | None
-) -> tuple[np.ndarray[Any, Any], ArrayShape]:
-    try:
-        array = np.array(value, dtype=object)
-    except OperandError as error:  # an XlaOp in the list, which has no value
-        raise error.renamed("constant") from None
-    except ValueError:
-        array = np.array(None, dtype=object)
-    flat = array.ravel().tolist()
-    if any(isinstance(v, (list, tuple)) or v is None for v in flat):
-        raise _error(
-            f"nested lists must have equal lengths and contain numbers, got {brief(value)}"
-        )
-    for item in flat:
-        if not isinstance(item, (numbers.Number, np.generic)):
-            raise _error(
-                f"nested lists must contain numbers, got {type(item).__name__}: {brief(item)}",
-                OperandError,
-            )
-    if requested is None and flat and all(isinstance(v, bool) for v in flat):
-        requested = pt.pred
-    if requested is None:
+def list_array(value: Any, element_type: PrimitiveType | None = None) -> np.ndarray[Any, Any]:
+    """Return nested lists or tuples of numbers as a read-only array.
+
+    Args:
+        value: a list or tuple.
+        element_type: the type; it must represent each number. None for lists of bools.
+
+    Raises:
+        ConstantError: the lists have different lengths; a number does not fit the type.
+        OperandError: an element is not a number.
+    """
+    flat, sizes = _flatten_lists(value)
+    if element_type is None and flat and all(isinstance(v, bool) for v in flat):
+        element_type = pt.pred
+    if element_type is None:
         raise _error(
             "lists of Python numbers have no element type\n"
             "fix: write constant([1, 2], xb.f32), or pass a NumPy array"
         )
-    result = np.empty(len(flat), requested.dtype)
+    result = np.empty(len(flat), element_type.dtype)
     for index, item in enumerate(flat):
         number = item.item() if isinstance(item, np.generic) else item
-        result[index] = scalar_array(number, requested)
-    result = result.reshape(array.shape)
+        result[index] = scalar_array(number, element_type)
+    result = result.reshape(sizes)
     result.flags.writeable = False
-    return result, intern_array(requested, result.shape)
+    return result
+
+
+def _flatten_lists(value: Any) -> tuple[list[Any], tuple[int, ...]]:
+    """Return the numbers in nested lists, and the sizes of the array that they form."""
+    sizes: list[int] = []
+    level: list[Any] = [value]
+    first: set[int] = set()
+    while any(isinstance(v, (list, tuple)) for v in level):
+        size = len(level[0]) if isinstance(level[0], (list, tuple)) else -1
+        if not all(isinstance(v, (list, tuple)) and len(v) == size for v in level):
+            raise _error(
+                f"nested lists must have equal lengths and contain numbers, got {brief(value)}"
+            )
+        if id(level[0]) in first or len(sizes) == _MAX_RANK:
+            raise _error(f"nested lists must have at most {_MAX_RANK} levels, got {brief(value)}")
+        first.add(id(level[0]))
+        sizes.append(size)
+        level = [
+            item.tolist() if isinstance(item, np.ndarray) else item
+            for part in level
+            for item in part
+        ]
+    for item in level:
+        if not isinstance(item, (numbers.Number, np.generic)):
+            fix = ""
+            if hasattr(item, "opcode"):  # an XlaOp
+                fix = "\nfix: join ops with xb.concatenate"
+            elif is_array(item):
+                fix = "\nfix: join arrays first: numpy.stack(values)"
+            raise _error(
+                f"nested lists must contain numbers, got {type(item).__name__}: {brief(item)}{fix}",
+                OperandError,
+            )
+    return level, tuple(sizes)

@@ -20,15 +20,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-import jax
 import numpy as np
 
-from builder.errors import ConstantError, brief
-from builder.types.constant import scalar_array
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape
 from lowering.errors import ExecutionError
-from lowering.pjrt.host_arrays import describe, host_array
-from lowering.pjrt.nesting import NestingError, flatten_value, result_packer
+from lowering.pjrt.nested_arrays import MismatchError, read_leaves
+from lowering.pjrt.nesting import result_packer
 
 R = TypeVar("R")
 
@@ -231,53 +228,6 @@ def raise_failure(error: BaseException) -> None:
         raise failure from failure.__cause__
 
 
-# Values
-
-
-def _array_of(value: Any, shape: ArrayShape) -> np.ndarray[Any, Any] | str:
-    """Return `value` as an array of exactly this shape; if it differs, its description as text."""
-    if type(value) in (bool, int, float, complex):
-        if shape.rank:
-            return f"the Python number {brief(value)}"
-        try:
-            return scalar_array(value, shape.element_type, "")
-        except ConstantError as error:
-            reason = str(error).partition("\n")[0].partition(": ")[2]
-            return f"the Python number {brief(value)}: {reason}"
-    array: Any
-    if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
-        array = np.asarray(value)
-    else:
-        array = host_array(value)
-    if array is None:
-        return describe(value)
-    if array.dtype == shape.element_type.dtype and array.shape == shape.dimensions:
-        result: np.ndarray[Any, Any] = np.asarray(array, order="C")
-        return result
-    return describe(array)
-
-
-def _result_leaves(value: Any, shape: Shape) -> list[Any] | str:
-    """Return the leaves of a result, None for tokens; for a wrong result, an error message."""
-    try:
-        flat = flatten_value(value, shape)
-    except NestingError as error:
-        count = len(error.shape.elements)
-        return f"the result{error.path} must be a tuple of {count}, {error.shape}, got {error.got}"
-    arrays: list[Any] = []
-    for leaf, expected, path in flat:
-        if isinstance(expected, TokenShape):
-            if leaf is not None:
-                return f"the result{path} must be None for a token, got {describe(leaf)}"
-            arrays.append(None)
-            continue
-        array = _array_of(leaf, expected)
-        if isinstance(array, str):
-            return f"the result{path} must be {expected}, got {array}"
-        arrays.append(array)
-    return arrays
-
-
 def python_callback(
     called: PythonFunction, computation: str, place: str, op: str = "python_call"
 ) -> Callable[..., tuple[Any, ...]]:
@@ -313,18 +263,12 @@ def python_callback(
                 error,
             ) from error
         try:
-            leaves = _result_leaves(result, called.result)
-        except Exception as error:  # raised by an object's __dlpack__ or __array__
+            return tuple(read_leaves("the result", result, called.result))
+        except MismatchError as error:
             raise fail(
-                f"returned a result that can't be read: {type(error).__name__}: {_text_of(error)}",
-                _RESULT_FIX,
-                error,
-            ) from error
-        if isinstance(leaves, str):
-            raise fail(
-                f"returned a result that differs from its declaration: {leaves}", _RESULT_FIX
-            )
-        return tuple(leaves)
+                f"returned a result that differs from its declaration: {error}",
+                error.fix or _RESULT_FIX,
+            ) from None
 
     return call
 

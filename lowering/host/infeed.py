@@ -18,6 +18,7 @@ import numpy as np
 
 from builder.errors import brief, error_of
 from builder.types import primitive_type as pt
+from builder.types.expected_arrays import NUMBERS
 from builder.types.shape import (
     ArrayShape,
     Shape,
@@ -30,7 +31,8 @@ from builder.types.shape import (
 )
 from lowering.errors import ArgumentError, DeviceError, ExecutionError
 from lowering.pjrt.devices import DeviceLike, device_argument
-from lowering.pjrt.host_arrays import read_array
+from lowering.pjrt.host_arrays import array_or_jax_array
+from lowering.pjrt.nested_arrays import MismatchError, read_leaves
 from lowering.pjrt.nesting import result_packer
 
 timeout: float = 60.0
@@ -74,19 +76,24 @@ def _queues_of(op: str, device: DeviceLike) -> tuple[jax.Device, _Queues]:
     return target, _queues(target)
 
 
-def transfer_to_infeed(value: Any, device: DeviceLike = None) -> None:
+def transfer_to_infeed(
+    value: Any, device: DeviceLike = None, *, shape: ShapeLike | None = None
+) -> None:
     """Send a value to a device's infeed, for an infeed of a program on this device.
 
     Any number of values may wait to be read. The value is copied: later writes do not change it.
 
     Args:
-        value: a NumPy array or scalar, a jax.Array, an object with ``__dlpack__``, or a tuple or
-            list of such values, nested as the infeed's shape. An empty tuple is not sent, because
-            an infeed of that shape reads nothing.
+        value: a NumPy array or scalar, a jax.Array, an array of another library (see
+            `lowering.device_put`), or a tuple or list of such values, nested as the infeed's shape.
+            An empty tuple is not sent, because an infeed of that shape reads nothing.
         device: the device; None for jax's default device.
+        shape: the infeed's shape. With it the value is checked now, not when the program reads it,
+            and may contain Python numbers and nested lists of numbers, which are converted to the
+            element types. None for the shape of `value`.
 
     Raises:
-        ArgumentError: the value is none of these types.
+        ArgumentError: the value is none of these types, or does not have the shape.
         DeviceError: the device does not exist, or is not a CPU.
 
     Example:
@@ -97,18 +104,29 @@ def transfer_to_infeed(value: Any, device: DeviceLike = None) -> None:
         >>> lowering.transfer_to_infeed(np.array([1, 2, 3], np.float32))
         >>> run()
         Array([2., 4., 6.], dtype=float32)
+        >>> lowering.transfer_to_infeed([4, 5, 6], shape=xb.f32[3])
+        >>> run()
+        Array([ 8., 10., 12.], dtype=float32)
     """
     _, queues = _queues_of("transfer_to_infeed", device)
+    op = "transfer_to_infeed"
     arrays: list[np.ndarray[Any, Any]] = []
     try:
-        shape = _collect(value, arrays)
+        if shape is None:
+            sent = _collect(value, arrays)
+        else:
+            sent = _static_shape(op, shape)
+            arrays += [np.array(a, copy=True) for a in read_leaves("value", value, sent)]
+    except MismatchError as error:
+        fix = error.fix or "pass values of exactly these types and sizes, nested like the shape"
+        raise error_of(ArgumentError, op, str(error), fix, shapes={"shape": sent}) from None
     except RecursionError:
         rule = "value is nested too deep, or contains itself"
-        raise error_of(ArgumentError, "transfer_to_infeed", rule) from None
+        raise error_of(ArgumentError, op, rule) from None
     if not arrays:
         return
     with queues.changed:
-        queues.to_device.append((shape, arrays))
+        queues.to_device.append((sent, arrays))
         queues.changed.notify_all()
 
 
@@ -116,13 +134,11 @@ def _collect(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Shape:
     """Return the shape of a value to be sent, and append copies of its arrays to `arrays`."""
     if isinstance(value, (tuple, list)):
         return TupleShape([_collect(v, arrays) for v in value])
-    array = read_array("transfer_to_infeed", value)
-    if array is None:
-        fix = "pass numpy.asarray(value, dtype), because a Python number has no element type"
-        if not isinstance(value, (bool, int, float, complex)):
-            fix = "pass a NumPy array, a jax.Array, a dlpack object, or a tuple of these"
-        rule = f"expected arrays, got {type(value).__name__}: {brief(value, 80)}"
+    if type(value) in NUMBERS:
+        rule = f"a Python number has no element type, got {brief(value, 80)}"
+        fix = "pass numpy.asarray(value, dtype), or the infeed's shape: shape=..."
         raise error_of(ArgumentError, "transfer_to_infeed", rule, fix)
+    array = np.asarray(array_or_jax_array("transfer_to_infeed", value))
     try:
         element_type = pt.from_dtype(array.dtype)
     except ValueError as error:
@@ -161,12 +177,8 @@ def transfer_from_outfeed(
     """
     op = "transfer_from_outfeed"
     target, queues = _queues_of(op, device)
-    expected = shape_argument(op, "shape", shape)
+    expected = _static_shape(op, shape)
     parts = list(leaves(expected))
-    for part in parts:
-        if isinstance(part, TokenShape) or not part.is_static:
-            rule = f"shape must consist of arrays of static sizes, got {expected}"
-            raise error_of(ArgumentError, op, rule, shapes={"shape": expected})
     seconds = _seconds(op, timeout)
     pack = result_packer(expected)
     if not parts:
@@ -193,6 +205,16 @@ def transfer_from_outfeed(
             )
         queues.from_device.popleft()
     return pack(arrays)
+
+
+def _static_shape(op: str, shape: ShapeLike) -> Shape:
+    """Return the argument `shape` of `op`, whose leaves must be arrays of static sizes."""
+    expected = shape_argument(op, "shape", shape)
+    for leaf in leaves(expected):
+        if isinstance(leaf, TokenShape) or not leaf.is_static:
+            rule = f"shape must consist of arrays of static sizes, got {expected}"
+            raise error_of(ArgumentError, op, rule, shapes={"shape": expected})
+    return expected
 
 
 def _seconds(op: str, value: Any) -> float:

@@ -6,7 +6,6 @@ import functools
 from typing import Any, Final, TypeAlias
 
 import jax
-import numpy as np
 from jax.sharding import Mesh, PartitionSpec, Sharding, SingleDeviceSharding
 
 from builder.errors import brief, error_of
@@ -17,7 +16,7 @@ from lowering.jaxlib_api import array_layouts
 from lowering.pjrt.devices import DeviceLike, Target, device_argument, sharding_of
 from lowering.pjrt.entry_layouts import layout_from, put_in_layout
 from lowering.pjrt.failures import is_out_of_memory, transfer_error
-from lowering.pjrt.host_arrays import check_readable, host_array
+from lowering.pjrt.host_arrays import array_or_jax_array
 
 PlaceLike: TypeAlias = "DeviceLike | Sharding"
 """A device, or a jax sharding over several devices."""
@@ -29,7 +28,9 @@ def device_put(value: Any, to: PlaceLike = None) -> jax.Array:
     A jax.Array is copied from device to device, not through the memory of the host.
 
     Args:
-        value: a NumPy array or scalar, a jax.Array, or an object with ``__dlpack__``.
+        value: a NumPy array or scalar, a jax.Array, or an array of another library, which
+            implements ``__array__``, ``__array_interface__``, ``__dlpack__`` or the buffer
+            protocol.
         to: the device; None for jax's default device. For several devices, a jax sharding, such as
             a NamedSharding. The size of a sharded dimension must be a multiple of the number of
             its shards.
@@ -38,8 +39,8 @@ def device_put(value: Any, to: PlaceLike = None) -> jax.Array:
         A jax.Array of the same dtype and shape. Later writes to `value` do not change it.
 
     Raises:
-        ArgumentError: `value` is not an array; its dtype is not an XLA element type; the sharding
-            does not fit its sizes.
+        ArgumentError: `value` is not an array, or can't be read; its dtype is not an XLA element
+            type; the sharding does not fit its sizes.
         DeviceError: the device does not exist.
         ExecutionError: the device has not enough memory.
 
@@ -60,22 +61,7 @@ def device_put(value: Any, to: PlaceLike = None) -> jax.Array:
         sharding = _check_complete(to)
     else:
         sharding = sharding_of(device_argument("device_put", to))
-    if isinstance(value, jax.core.Tracer):
-        rule = "expected an array, got a tracer of jax"
-        fix = "call device_put outside of jax.jit, jax.grad and other transformations"
-        raise _error(rule, fix)
-    array: Any = value
-    if not isinstance(value, jax.Array):
-        array = host_array(value)
-        if array is None:
-            is_masked = isinstance(value, np.ma.MaskedArray)
-            raise _error(
-                f"expected a NumPy array, a jax.Array or a dlpack object, "
-                f"got {type(value).__name__}",
-                "pass array.filled(value)" if is_masked else "pass numpy.asarray(value, dtype)",
-            )
-    else:
-        check_readable("device_put", value)
+    array: Any = array_or_jax_array("device_put", value)
     try:
         element_type = pt.from_dtype(array.dtype)
     except ValueError as error:

@@ -14,10 +14,11 @@ import jax
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from builder.errors import ConstantError, ShapeTextError, brief
+from builder.errors import ShapeTextError
 from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
-from builder.types.constant import scalar_array
+from builder.types.expected_arrays import array_for, describe_array
+from builder.types.foreign_arrays import UnreadableArrayError
 from builder.types.layout import Layout
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, intern_array, leaves
 from lowering.errors import ArgumentError
@@ -25,7 +26,7 @@ from lowering.jaxlib_api import array_layouts, jax_arrays
 from lowering.mlir.flattening import leaf_paths
 from lowering.pjrt.devices import Target
 from lowering.pjrt.entry_layouts import is_same, layout_from, put_in_layout
-from lowering.pjrt.host_arrays import describe, host_array
+from lowering.pjrt.host_arrays import describe
 from lowering.pjrt.nesting import NestingError, flatten_value
 from lowering.running import bounded_arrays as bounded
 from lowering.running.conversion_fixes import conversion_fix
@@ -309,35 +310,27 @@ class Arguments:
             return target.put(np.zeros((0,), np.bool_))
         if isinstance(value, jax.Array):
             return self._check_array(value, leaf)
-        if type(value) in (bool, int, float, complex):
-            got = f"the Python number {brief(value)}"
-            if target.dimensions:
-                raise self.refusal(leaf, got, _numpy_fix(leaf))
-            try:
-                return target.put(scalar_array(value, target.shape.element_type, self.name))
-            except ConstantError as error:
-                reason = str(error).split(": ", 2)[-1]
-                raise self.refusal(leaf, f"{got}: {reason}") from None
-        array = host_array(value)
-        if array is None:
-            fix = _numpy_fix(leaf)
-            if isinstance(value, np.ma.MaskedArray):
-                fix = "fill the masked elements: array.filled(value)"
-            elif isinstance(value, XlaOp):
-                fix = "pass an array; an op has no value before its computation is called"
-            raise self.refusal(leaf, describe(value), fix)
-        self._check_type(array, leaf)
+        array = self._read(value, leaf, target.shape)
+        self._check_type(array, leaf, value)
         put = target.put(array)
         return put if leaf.requested_layout is None else self._in_layout(put, leaf)
 
+    def _read(self, value: Any, leaf: Leaf, shape: ArrayShape) -> np.ndarray[Any, Any]:
+        """Return the array of a value that is passed for a leaf, which has the shape `shape`."""
+        if isinstance(value, XlaOp):
+            fix = "pass an array; an op has no value before its computation is called"
+            raise self.refusal(leaf, str(value), fix)
+        try:
+            return array_for(value, shape)
+        except UnreadableArrayError as error:
+            raise self.refusal(leaf, error.got, error.fix or _numpy_fix(leaf)) from None
+
     def _padded(self, value: Any, leaf: Leaf, shape: ArrayShape) -> bounded.Padded:
         """Return `value` padded to the bounds of `shape`, with its actual sizes."""
-        array = value if isinstance(value, jax.Array) else host_array(value)
-        if array is None or type(value) in (bool, int, float, complex):
-            raise self.refusal(leaf, describe(value), _numpy_fix(leaf))
+        array = value if isinstance(value, jax.Array) else self._read(value, leaf, shape)
         reason = bounded.too_large(shape, array.shape)
         if reason is not None:
-            raise self.refusal(leaf, describe(array), reason)
+            raise self.refusal(leaf, describe_array(value, array), reason)
         # Check it as the argument of a parameter of exactly these sizes, then of the bounds.
         passed = intern_array(shape.element_type, array.shape)
         place = leaf.number, leaf.name, leaf.path
@@ -345,7 +338,7 @@ class Arguments:
         if isinstance(array, jax.Array):
             array = self._check_array(array, exact)
         else:
-            self._check_type(array, exact)
+            self._check_type(array, exact, value)
         if array.shape != shape.dimensions:
             array = bounded.pad(array, shape)
         full = Leaf(shape.at_bounds(), leaf.target, *place)
@@ -385,17 +378,20 @@ class Arguments:
             leaf, f"an array in layout {text}", _RETRANSFER, expected=f"in layout {requested}"
         )
 
-    def _check_type(self, array: Any, leaf: Leaf) -> None:
+    def _check_type(self, array: Any, leaf: Leaf, passed: Any) -> None:
+        """Raise ArgumentError unless the array of a value that was passed fits a leaf."""
         target = leaf.target
         if array.dtype != target.dtype or array.shape != target.dimensions:
-            raise self.refusal(leaf, describe(array), conversion_fix(array, target))
+            raise self.refusal(
+                leaf, describe_array(passed, array), conversion_fix(array, target, passed)
+            )
 
     def _check_array(self, value: Any, leaf: Leaf) -> jax.Array:
         """Check a jax.Array that `is_accepted` did not accept; return it in the leaf's layout."""
         if isinstance(value, jax.core.Tracer):
             fix = f"call {self.name} outside of jax.jit, jax.grad and other transformations"
             raise self.refusal(leaf, "a tracer of jax", fix)
-        self._check_type(value, leaf)
+        self._check_type(value, leaf, value)
         if value.is_deleted():
             raise self.refusal(leaf, DELETED, DELETED_FIX)
         self.check_place(value, leaf)

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
+
+import jax
+import numpy as np
 
 from builder.types import primitive_type as pt
 from lowering.pjrt.devices import Target
 
+_AS_NUMPY: Final = "numpy.asarray(array)"
 
-def conversion_fix(array: Any, target: Target) -> str:
+
+def conversion_fix(array: Any, target: Target, passed: Any) -> str:
     """Return the fix for an array of a wrong dtype or wrong sizes.
 
     The fix contains code that converts the array. If several conversions of the sizes are possible,
     the fix names only the expected sizes.
+
+    Args:
+        array: the array, of NumPy or jax.
+        target: what it must fit.
+        passed: the value that the user passed, from which the array was read.
     """
+    if isinstance(passed, (list, tuple)):
+        return f"pass nested lists of the parameter's sizes: {target.dimensions}"
     dtype = pt.dtype_text(target.dtype)
     try:
         pt.from_dtype(array.dtype)
@@ -29,7 +41,9 @@ def conversion_fix(array: Any, target: Target) -> str:
     if array.dtype != target.dtype:
         verb = f"convert and {verb}" if verb else "convert"
         code += f".astype({dtype})"
-    return f"{verb} it: array{code}"
+    # Arrays of other libraries have other methods.
+    name = "array" if isinstance(passed, (np.ndarray, np.generic, jax.Array)) else _AS_NUMPY
+    return f"{verb} it: {name}{code}"
 
 
 def _rearrangement(sizes: tuple[int, ...], expected: tuple[int, ...]) -> tuple[str, str | None]:

@@ -24,12 +24,13 @@ class Executable(CompiledProgram):
 
     Call it with one argument for each parameter, in order or by the parameters' names:
 
-    - a NumPy array or scalar, or an object with ``__dlpack__``, which is copied to the device;
+    - a NumPy array or scalar, or an array of another library, which implements ``__array__``,
+      ``__array_interface__``, ``__dlpack__`` or the buffer protocol; it is copied to the device;
     - a jax.Array on the device, which is used without a copy unless the program requests another
       layout. If the program takes over an argument's memory (`XlaBuilder.setup_alias`), the call
       deletes the array;
-    - a Python number for a scalar parameter, if `builder.types.constant` represents it exactly in
-      the parameter's type;
+    - a Python number for a scalar parameter, nested lists of numbers for an array, if the element
+      type represents the numbers as `XlaBuilder.constant` requires;
     - a tuple or list, nested as the parameter is, for a tuple parameter;
     - None for a token.
 

@@ -22,11 +22,12 @@ from builder.graph.subcomputations import append_captures, record_callable
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.control_flow import call as record_call
+from builder.types.foreign_arrays import is_array
 from builder.types.shape import ArrayShape, Shape, intern_array
 from lowering.errors import ArgumentError, CompileError
 from lowering.jaxlib_api import execution, jax_arrays
 from lowering.pjrt.devices import DeviceLike, device_argument
-from lowering.pjrt.host_arrays import copy_numpy, describe
+from lowering.pjrt.host_arrays import copy_numpy
 from lowering.pjrt.placement import device_put
 from lowering.running.compiling import compile
 from lowering.running.donation import Parameters
@@ -94,8 +95,8 @@ class JittedFunction:
 
     A call with arrays, in any trees of jax.tree_util, executes the recorded function on a device,
     and returns arrays in the tree that the function returns. A call with XlaOps, while a
-    computation is being recorded, records a call of the function's computation; NumPy arrays among
-    the arguments become constants.
+    computation is being recorded, records a call of the function's computation; arrays among the
+    arguments become constants.
 
     Attributes:
         function: the Python function.
@@ -677,19 +678,13 @@ class JittedFunction:
     def _constant(self, builder: XlaBuilder, call: _Call, number: int) -> XlaOp:
         """Return the constant for an array that is passed together with XlaOps."""
         leaf = call.leaves[number]
-        if isinstance(leaf, (np.ndarray, np.generic)):
+        if is_array(leaf) and not isinstance(leaf, jax.core.Tracer):
             try:
                 return builder.constant(leaf)
             except ConstantError as error:
                 reason, _, fix = str(error).partition("\nfix: ")
                 rule = f"an array of numbers if other arguments are XlaOps: {reason}"
                 fix = fix or "pass a NumPy array of numbers"
-        elif isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
-            rule = (
-                "an XlaOp or a NumPy array if other arguments are XlaOps, "
-                f"got the jax.Array {describe(leaf)}"
-            )
-            fix = "pass numpy.asarray(array), which becomes a constant"
         else:
             rule, fix = self._mismatch(call, number)
         raise self._refusal(call, number, rule, fix)

@@ -10,9 +10,10 @@ import numpy as np
 
 from builder.errors import brief
 from builder.types import primitive_type as pt
+from builder.types.foreign_arrays import UnreadableArrayError, read_array
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, intern_array
 from lowering.jaxlib_api import jax_arrays
-from lowering.pjrt.host_arrays import describe, host_array
+from lowering.pjrt.host_arrays import describe
 
 _JaxArray: Final = jax_arrays.array_type
 _SHAPES: Final = (ArrayShape, TupleShape, TokenShape)
@@ -43,7 +44,10 @@ def shape_of(leaf: Any) -> ArrayShape | None:
         return _array_shape(leaf)
     if type(leaf) in _NUMBERS or isinstance(leaf, jax.Array):
         return None
-    array = host_array(leaf)
+    try:
+        array = read_array(leaf)
+    except UnreadableArrayError:  # `mismatch` reports the reason
+        return None
     return None if array is None else _array_shape(array)
 
 
@@ -83,15 +87,17 @@ def mismatch(leaf: Any, name: str, *, is_argument: bool) -> tuple[str, str]:
     if isinstance(leaf, jax.core.Tracer):
         fix = "call the function outside of jax.jit, jax.grad and other transformations"
         return "an array, got a tracer of jax", fix
-    if isinstance(leaf, np.ma.MaskedArray):
-        fix = "fill the masked elements: array.filled(value)"
-        return "an array, got a masked array", fix
     if declared_shape(leaf) is not None:
         fix = "pass an array; only computation, lower and compile take shapes"
         return f"an array, got the shape {leaf}", fix
     fix = f"pass a NumPy array or a jax.Array{alternative}"
     if isinstance(leaf, jax.Array):
         fix = "pass the key's numbers: jax.random.key_data(key)"
+    else:
+        try:
+            read_array(leaf)
+        except UnreadableArrayError as error:
+            return f"an array, got {error.got}", error.fix
     return f"an array of numbers, got {describe(leaf)}", fix
 
 

@@ -36,8 +36,8 @@ class PartitionedExecutable(CompiledProgram):
     Call it with one argument for each parameter, in order or by the parameters' names. Arguments
     are unpartitioned values, of the parameters' own shapes:
 
-    - a NumPy array or scalar, or an object with ``__dlpack__``, which is split and copied to the
-      devices; a Python number for a scalar parameter;
+    - a NumPy array or scalar, an array of another library, nested lists of numbers, or a Python
+      number, as for an `Executable`; it is split and copied to the devices;
     - a jax.Array with the sharding of the parameter, which is used without a copy. An array with
       another sharding is refused; copy it first:
       ``jax.device_put(array, executable.parameter_shardings["x"])``;

@@ -15,10 +15,11 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
 from builder.errors import OperandError, brief, error_of
+from builder.types.foreign_arrays import UnreadableArrayError, read_array
 from builder.types.shape import ArrayShape, TupleShape, leaves
 from lowering.jaxlib_api import array_layouts, execution, jax_arrays
 from lowering.pjrt.devices import is_local, sharding_of
-from lowering.pjrt.host_arrays import describe, host_array
+from lowering.pjrt.host_arrays import describe
 from lowering.pjrt.nesting import result_packer
 from lowering.running.arguments import DELETED, DELETED_FIX, Arguments, Leaf, target_of
 from lowering.running.launching import AcceptedArrays, Launcher
@@ -48,10 +49,10 @@ class ReplicatedExecutable(CompiledProgram):
     - an array with a leading dimension of size N, whose rows go to the devices;
     - one value of the parameter's own shape, which is copied to every device.
 
-    The values are those that an `Executable` takes: NumPy arrays, objects with ``__dlpack__``,
-    numbers, and jax.Arrays. A jax.Array in a list must already be on the device that takes it. For
-    a tuple parameter pass a list of N tuples, or one tuple whose elements are passed in any of the
-    three ways above.
+    The values are those that an `Executable` takes: arrays of any library, numbers, and, in a list
+    with an entry for each device, nested lists of numbers. A jax.Array in a list must already be on
+    the device that takes it. For a tuple parameter pass a list of N tuples, or one tuple whose
+    elements are passed in any of the three ways above.
 
     A jax.Array that is sharded into rows over these devices, by ``jax.device_put(array,
     executable.sharding)``, is used without a copy; arrays with other shardings are copied.
@@ -279,9 +280,12 @@ class ReplicatedExecutable(CompiledProgram):
                 )
             value = np.asarray(value)
         else:
-            array = host_array(value)
+            try:
+                array = read_array(value)
+            except UnreadableArrayError:
+                array = None
             if array is None:
-                return [value] * count
+                return [value] * count  # `Arguments` converts or refuses it
             value = array
         if value.shape == leaf.target.dimensions:
             return [value] * count

@@ -10,7 +10,7 @@ from support import parameter_like, run
 
 import builder as xb
 
-__all__ = ["DlpackOnly", "LazyTensor", "aligned", "evaluate", "parameters"]
+__all__ = ["aligned", "evaluate", "parameters"]
 
 
 def parameters(b: xb.XlaBuilder, *arrays: np.ndarray) -> list[xb.XlaOp]:
@@ -31,26 +31,3 @@ def aligned(array: np.ndarray) -> np.ndarray:
     view = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
     view[...] = array
     return view
-
-
-class DlpackOnly:
-    """A dlpack object that is neither a NumPy array nor a jax.Array."""
-
-    def __init__(self, array: Any) -> None:
-        self.array = array
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self.array.__dlpack__(**options)
-
-    def __dlpack_device__(self) -> Any:
-        return self.array.__dlpack_device__()
-
-
-class LazyTensor(DlpackOnly):
-    """A tensor of torch with a lazy negation, which its memory does not reflect."""
-
-    def resolve_conj(self) -> LazyTensor:
-        return self
-
-    def resolve_neg(self) -> DlpackOnly:
-        return DlpackOnly(-self.array)

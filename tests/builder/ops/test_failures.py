@@ -231,7 +231,7 @@ BEGINNINGS: dict[str, Callable[[xb.XlaOp], object]] = {
     ),
     # Values and functions of the library that an op converts or records:
     "add: NumPy dtype datetime64[Y] has no": lambda x: xb.add(x, np.datetime64("2026")),
-    "constant: an XlaOp has no value": lambda x: x.builder.constant([1.0, x], xb.f32),
+    "constant: nested lists must contain numbers": lambda x: x.builder.constant([1.0, x], xb.f32),
     "reduce: computation: max: operands must be": lambda x: xb.reduce(
         xb.complex(x, x), 0j, xb.max, [0]
     ),

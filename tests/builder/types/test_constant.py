@@ -202,9 +202,11 @@ class TestInvalidConstants:
             (np.array([b"abc"]), "constant: NumPy dtype bytes24 has no primitive type"),
             (np.array("2020", np.datetime64), r"NumPy dtype datetime64\[Y\] has no primitive type"),
             (np.longdouble(1), "has no primitive type"),
-            (np.ma.array([1, 2], mask=[0, 1]), "value can't be a masked array.*\n.*filled"),
+            (
+                np.ma.array([1, 2], mask=[0, 1]),
+                "value must be an array of numbers, got a masked array\nfix: fill .*filled",
+            ),
             ([[1, 2], [3]], "nested lists must have equal lengths"),
-            ([1, None], "nested lists must have equal lengths and contain numbers"),
             (1, "the Python number 1 has no element type\nfix: write constant"),
             (1.5, "the Python number 1.5 has no element type\nfix"),
             ([1, 2], "lists of Python numbers have no element type\nfix: write"),
@@ -219,21 +221,39 @@ class TestInvalidConstants:
     def test_not_numbers(self, value: Any) -> None:
         with pytest.raises(
             xb.OperandError,
-            match=f"constant: expected a NumPy array, .* got {type(value).__name__}",
+            match=f"constant: expected an array, .* got {type(value).__name__}",
         ):
             xb.XlaBuilder().constant(value)
 
-    def test_list_of_strings(self) -> None:
+    @pytest.mark.parametrize(
+        ("value", "got"),
+        [
+            (["a"], "str: 'a'"),
+            ([1, None], "NoneType: None"),
+            ([1, {}], "dict: {}"),
+            ([1, memoryview(b"ab")], r"memoryview: .*\nfix: join arrays first: numpy.stack"),
+        ],
+    )
+    def test_lists_of_other_values(self, value: Any, got: str) -> None:
         with pytest.raises(
-            xb.OperandError, match="nested lists must contain numbers, got str: 'a'"
+            xb.OperandError, match=f"constant: nested lists must contain numbers, got {got}"
         ):
-            xb.XlaBuilder().constant(["a"], xb.f32)
+            xb.XlaBuilder().constant(value, xb.f32)
+
+    def test_lists_that_contain_themselves(self) -> None:
+        whole: list[Any] = []
+        whole += [whole, whole]
+        for value in (whole, [whole, whole]):
+            with pytest.raises(xb.ConstantError, match="nested lists must have at most 64 levels"):
+                xb.XlaBuilder().constant(value, xb.f32)
 
     def test_op(self) -> None:
         b = xb.XlaBuilder()
         with pytest.raises(xb.OperandError, match="got XlaOp"):
             b.constant(b.parameter(xb.f32[2]))
-        with pytest.raises(xb.OperandError, match="can't be converted to a NumPy array"):
+        with pytest.raises(
+            xb.OperandError, match=r"numbers, got XlaOp: .*\nfix: join ops with xb.con"
+        ):
             b.constant([b.parameter(xb.f32[2])], xb.f32)
 
     @pytest.mark.parametrize("value", [Fraction(1, 3), [Fraction(1, 3)]])

@@ -591,11 +591,14 @@ def endless() -> list[Any]:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (1.5, "expected arrays, got float: 1.5\nfix: pass numpy.asarray(value, dtype)"),
-        ((np.int32(1), "x"), "expected arrays, got str: 'x'\nfix: pass a NumPy array"),
-        (None, "expected arrays, got NoneType"),
+        (
+            1.5,
+            "no element type, got 1.5\nfix: pass numpy.asarray(value, dtype), or the",
+        ),
+        ((np.int32(1), "x"), "expected an array, got a str\nfix: pass numpy.asarray"),
+        (None, "expected an array, got None"),
         (np.array(["a"]), "dtype"),
-        (np.ma.masked_array([1], [True]), "expected arrays, got MaskedArray"),
+        (np.ma.masked_array([1], [True]), "expected an array, got a masked array"),
         (endless(), "value is nested too deep, or contains itself"),
     ],
 )
@@ -608,7 +611,7 @@ def test_refused_values(value: Any, message: str) -> None:
 
 
 def test_a_tracer_is_not_sent() -> None:
-    with pytest.raises(lowering.ArgumentError, match="expected arrays, got"):
+    with pytest.raises(lowering.ArgumentError, match="expected an array, got a tracer"):
         jax.jit(lambda x: lowering.transfer_to_infeed(x) or x)(np.ones(2, np.float32))
 
 

@@ -25,7 +25,7 @@ import lowering
 from builder.types import primitive_type as pt
 from lowering.errors import ArgumentError, CompileError, LoweringError
 from lowering.jaxlib_api import hlo_conversion
-from tests.lowering.common import DlpackOnly
+from tests.foreign_arrays import DlpackOnly
 
 RNG = np.random.default_rng(0)
 SIZES = (2, 3, 5, 4)

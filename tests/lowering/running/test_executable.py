@@ -14,7 +14,8 @@ import lowering
 from builder.types import primitive_type as pt
 from lowering import ArgumentError, CompileError
 from lowering.mlir.types import element_type_text
-from tests.lowering.common import DlpackOnly, LazyTensor, aligned
+from tests.foreign_arrays import DlpackOnly, LazyTensor
+from tests.lowering.common import aligned
 from tests.lowering.pjrt.test_devices import values
 
 AFFINE = """
@@ -262,13 +263,25 @@ def test_wrong_shapes_and_types(affine):
     assert message(np.array(["a", "b", "c"])) == f"an array <U1[3]{kind_fix}"
     numpy_fix = "\nfix: pass a NumPy array: numpy.asarray(value, numpy.float32)"
     assert message(1.0) == f"the Python number 1.0{numpy_fix}"
-    assert message([1, 2, 3]) == f"a list{numpy_fix}"
+    sizes = "\nfix: pass nested lists of the parameter's sizes: (3,)"
+    assert message([1, 2]) == f"a list of sizes (2,){sizes}"
+    assert message((1, (2, 3))) == (
+        "a tuple: nested lists must have equal lengths and contain numbers, got (1, (2, 3))"
+        + numpy_fix
+    )
+    assert message([1, 2, "3"]) == (
+        f"a list: nested lists must contain numbers, got str: '3'{numpy_fix}"
+    )
+    assert message([1, 2, 1e300]) == (
+        "a list with the Python number 1e+300: the range is -3.4028234663852886e+38 to "
+        "3.4028234663852886e+38\nfix: use a wider type"
+    )
     assert message(None) == f"None{numpy_fix}"
     assert message("w") == f"a str{numpy_fix}"
     assert message(np.ma.ones(3, np.float32)) == (
         "a masked array\nfix: fill the masked elements: array.filled(value)"
     )
-    assert message(jax.random.key(0)) == f"an array key<fry>[]{kind_fix}"
+    assert message(jax.random.key(0)) == f"a PRNGKeyArray of key<fry>[]{kind_fix}"
     b = xb.XlaBuilder("other")
     assert message(b.parameter(xb.f32[3], "p")).endswith(
         "\nfix: pass an array; an op has no value before its computation is called"

@@ -206,10 +206,10 @@ func.func @main(%x: tensor<8x3xf64>, %t: !stablehlo.token, %n: tensor<i64>)
         (lambda x: x[:2], r"must be f32\[4,8\], got f32\[2,8\]"),
         (lambda x: x.T, r"got f32\[8,4\]\nfix: .*transpose"),
         (lambda x: x.astype(np.float64), r"got f64\[4,8\]"),
-        (lambda x: x.tolist(), "got a list"),
+        (lambda x: x.tolist()[:2], r"got a list of sizes \(2, 8\)"),
         (lambda x: None, "got None"),
         (lambda x: 1.0, "got the Python number 1.0"),
-        (lambda x: [x] * N, "got a list"),
+        (lambda x: [x] * N, "got a list of sizes"),
         (lambda x: jnp.asarray(x), "got one on .*\nfix: pass jax.device_put"),
         (lambda x: jax.device_put(x, devices()[3]), "got one on"),
         (

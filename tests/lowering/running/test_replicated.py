@@ -232,7 +232,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     ),
     "a key": (
         (jax.random.key(0),),
-        "argument 0 (x) for replica 0 must be f64[2], got an array key",
+        "argument 0 (x) for replica 0 must be f64[2], got a PRNGKeyArray of key",
     ),
 }
 

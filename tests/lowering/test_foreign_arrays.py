@@ -1,0 +1,245 @@
+"""Every function that takes arrays takes those of all libraries, and refuses them with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import builder as xb
+import lowering
+from tests.foreign_arrays import PROTOCOLS, ArrayOnly, OldDeviceTensor, TorchTensor
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+SHAPE = xb.f32[2, 3]
+
+
+def negated() -> xb.XlaComputation:
+    b = xb.XlaBuilder("negated")
+    return b.build(-b.parameter(SHAPE, "x"))
+
+
+def by_infeed(value: Any, **shape: Any) -> Any:
+    b = xb.XlaBuilder("read")
+    run = lowering.compile(b.build(-b.infeed(SHAPE)), "cpu")
+    lowering.transfer_to_infeed(value, "cpu", **shape)
+    return run()
+
+
+def by_callback(value: Any) -> Any:
+    b = xb.XlaBuilder("called")
+    called = xb.python_call(lambda _: value, b.constant(0, xb.s32), SHAPE)
+    return lowering.compile(b.build(-called), "cpu")()
+
+
+def as_constant(value: Any) -> Any:
+    b = xb.XlaBuilder("constant")
+    return lowering.compile(b.build(-b.constant(value)), "cpu")()
+
+
+def bounded(value: Any) -> Any:
+    b = xb.XlaBuilder("bounded")
+    return lowering.compile(b.build(-b.parameter("f32[<=4,3]", "x")), "cpu")(value)
+
+
+def with_ops(value: Any) -> Any:
+    """A jitted function that is called with an op and an array."""
+    add = lowering.jit(lambda x, y: x + y, name="add")
+    return lowering.jit(lambda x: add(x, value))(-2 * X)
+
+
+SHAPED: dict[str, Callable[[Any], Any]] = {
+    "executable": lambda value: lowering.compile(negated(), "cpu")(value),
+    "by name": lambda value: lowering.compile(negated(), "cpu")(x=value),
+    "jit.compile": lambda value: lowering.jit(lambda x: -x).compile(SHAPE)(value),
+    "bounded": bounded,
+    "replicated": lambda value: lowering.compile(negated(), "cpu", num_replicas=2)([value, value])[
+        1
+    ],
+    "partitioned": lambda value: lowering.compile(negated(), "cpu", num_partitions=2)(
+        [value, value]
+    )[1],
+    "interpret": lambda value: lowering.interpret(negated(), value),
+    "shaped infeed": lambda value: by_infeed(value, shape=SHAPE),
+    "callback": by_callback,
+}
+"""The functions that know the shape of an array before they read it."""
+
+SHAPELESS: dict[str, Callable[[Any], Any]] = {
+    "jit": lambda value: lowering.jit(lambda x: -x)(value),
+    "jit with ops": with_ops,
+    "device_put": lambda value: -lowering.device_put(value, "cpu"),
+    "infeed": by_infeed,
+    "constant": as_constant,
+}
+
+FUNCTIONS = SHAPED | SHAPELESS
+
+
+@pytest.fixture(params=FUNCTIONS)
+def negate(request: pytest.FixtureRequest) -> Any:
+    yield FUNCTIONS[request.param]
+    lowering.clear_transfers("cpu")
+
+
+@pytest.fixture(params=SHAPED)
+def negate_shaped(request: pytest.FixtureRequest) -> Any:
+    yield SHAPED[request.param]
+    lowering.clear_transfers("cpu")
+
+
+@pytest.mark.parametrize("make", PROTOCOLS.values(), ids=PROTOCOLS)
+def test_protocols(negate: Callable[[Any], Any], make: Callable[[np.ndarray], Any]) -> None:
+    np.testing.assert_array_equal(negate(make(X)), -X)
+    turned = np.asfortranarray(X)
+    np.testing.assert_array_equal(negate(make(turned)), -X)
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() - {"replicated", "partitioned"}))
+def test_arrays_of_jax(name: str) -> None:
+    np.testing.assert_array_equal(FUNCTIONS[name](jax.device_put(X)), -X)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (
+            TorchTensor(X, requires_grad=True),
+            (
+                "got a TorchTensor of torch.float32[2,3] that requires gradients\n"
+                "fix: write array.detach()"
+            ),
+        ),
+        (
+            TorchTensor(X, is_sparse=True),
+            (
+                "got a TorchTensor of torch.float32[2,3] that can't be read: TypeError: can't "
+                "convert Sparse layout tensor to numpy.\nfix: convert it to a NumPy array first"
+            ),
+        ),
+        (
+            OldDeviceTensor(X),
+            (
+                "got an OldDeviceTensor in the memory of a device\n"
+                "fix: copy it to the memory of the host: array.cpu()"
+            ),
+        ),
+        (np.ma.array(X), "got a masked array\nfix: fill the masked elements: array.filled(value)"),
+    ],
+    ids=["gradients", "sparse", "device", "masked"],
+)
+def test_refusals_have_a_reason(negate: Callable[[Any], Any], value: Any, message: str) -> None:
+    with pytest.raises(xb.XlaError) as caught:
+        negate(value)
+    assert message in str(caught.value)
+
+
+def test_arrays_of_objects_are_refused(negate: Callable[[Any], Any]) -> None:
+    """Such as columns of texts of pandas."""
+    with pytest.raises(xb.XlaError) as caught:
+        negate(ArrayOnly(np.full((2, 3), "a", object)))
+    assert "object" in str(caught.value) or "an array of numbers" in str(caught.value)
+    assert "\nfix: " in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        X.tolist(),
+        tuple(map(tuple, X.tolist())),
+        [list(row) for row in X],
+        [[0, 1, 2], [3, 4, 5]],
+        [X[0], X[1]],
+    ],
+    ids=["lists", "tuples", "NumPy scalars", "ints", "rows"],
+)
+def test_nested_lists(negate_shaped: Callable[[Any], Any], value: Any) -> None:
+    np.testing.assert_array_equal(negate_shaped(value), -X)
+
+
+@pytest.mark.parametrize(
+    ("value", "got"),
+    [
+        ([[1, 2, 2**24 + 1], [1, 2, 3]], "with the Python number 16777217: the nearest number"),
+        ([[1, 2, 1e39], [1, 2, 3]], "with the Python number 1e+39: the range is -3.40"),
+        ([[1, 2, 1j], [1, 2, 3]], "with the Python number 1j: the number is complex"),
+        ([[1, 2, True], [1, 2, 3]], "with the Python number True: a bool has type pred"),
+        ([[1, 2, "3"], [1, 2, 3]], "nested lists must contain numbers, got str: '3'"),
+        ([[1, 2], [1, 2, 3]], "nested lists must have equal lengths and contain numbers"),
+    ],
+)
+def test_numbers_that_do_not_fit(negate_shaped: Callable[[Any], Any], value: Any, got: str) -> None:
+    with pytest.raises(xb.XlaError) as caught:
+        negate_shaped(value)
+    assert f"got a list {got}" in str(caught.value) or f"got a list: {got}" in str(caught.value)
+    assert "\nfix: " in str(caught.value) or "nested lists" in got
+
+
+@pytest.mark.parametrize("value", [[[1, 2], [3, 4]], [1, 2, 3, 4, 5, 6]])
+def test_lists_of_other_sizes(negate_shaped: Callable[[Any], Any], value: Any) -> None:
+    with pytest.raises(xb.XlaError, match=r"got a list of sizes \((2, 2|6,)\)"):
+        negate_shaped(value)
+
+
+def test_integers_are_exact() -> None:
+    b = xb.XlaBuilder("same")
+    x = b.parameter(xb.u64[2], "x")
+    run = lowering.compile(b.build(x), "cpu")
+    assert np.asarray(run([2**64 - 1, 2**53 + 1])).tolist() == [2**64 - 1, 2**53 + 1]
+    for value, reason in (
+        ([1, 2**64], "the range is 0 to 18446744073709551615"),
+        ([1, -1], "the range is 0 to 18446744073709551615"),
+        ([1, 1.0], "the number is a float, and the type is an integer type\nfix: write 1"),
+    ):
+        with pytest.raises(lowering.ArgumentError) as caught:
+            run(value)
+        message = f"argument 0 (x) must be u64[2], got a list with the Python number {value[1]}: "
+        assert message + reason in str(caught.value)
+
+
+def test_a_mismatch_of_another_library_names_numpy() -> None:
+    run = lowering.compile(negated(), "cpu")
+    with pytest.raises(lowering.ArgumentError) as caught:
+        run(ArrayOnly(X.astype(np.float64).T))
+    assert "must be f32[2,3], got f64[3,2]\nfix: convert and transpose it: " in str(caught.value)
+    assert "numpy.asarray(array).transpose((1, 0)).astype(numpy.float32)" in str(caught.value)
+
+
+def test_a_shaped_infeed() -> None:
+    b = xb.XlaBuilder("shaped")
+    value, _ = xb.infeed_with_token(b.create_token(), "(f32[2], (s8[], pred[1]))")
+    run = lowering.compile(b.build(value), "cpu")
+    shape = xb.parse_shape("(f32[2], (s8[], pred[1]))")
+    lowering.transfer_to_infeed(([1, 2.5], (-3, [True])), "cpu", shape=shape)
+    floats, (number, flags) = run()
+    assert (np.asarray(floats).tolist(), int(number), np.asarray(flags).tolist()) == (
+        [1, 2.5],
+        -3,
+        [True],
+    )
+    for value, message in (
+        (([1, 2], (300, [True])), "value[1][0] must be s8[], got the Python number 300: the range"),
+        (([1, 2], 3), "value[1] must be a tuple of 2, (s8[], pred[1]), got an int"),
+        (([1, 2], (3, X)), "value[1][1] must be pred[1], got f32[2,3]"),
+    ):
+        with pytest.raises(lowering.ArgumentError) as caught:
+            lowering.transfer_to_infeed(value, "cpu", shape=shape)
+        assert f"transfer_to_infeed: {message}" in str(caught.value)
+        assert caught.value.shapes == {"shape": shape}
+    with pytest.raises(
+        lowering.ArgumentError, match="shape must consist of arrays of static sizes"
+    ):
+        lowering.transfer_to_infeed([1], "cpu", shape="f32[<=3]")
+    assert lowering.clear_transfers("cpu") == (0, 0)
+
+
+def test_a_shaped_infeed_copies() -> None:
+    value = X.copy()
+    b = xb.XlaBuilder("copied")
+    run = lowering.compile(b.build(b.infeed(SHAPE)), "cpu")
+    lowering.transfer_to_infeed(value, "cpu", shape=SHAPE)
+    value[...] = 9
+    np.testing.assert_array_equal(run(), X)

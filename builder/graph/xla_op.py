@@ -219,6 +219,9 @@ class XlaOp:
 
     __slots__ = tuple(__annotations__)
 
+    # Operators of pandas, whose priorities are at most 4000, would iterate over the op.
+    __pandas_priority__ = 10_000
+
     # `recording.record` sets the fields one by one; an __init__ with nine arguments is slower.
 
     @property

@@ -14,6 +14,8 @@ from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.layout.indexing import bounded_array, layout_of, physical_of
 from builder.layout.stages import Stage, stages
 from builder.layout.strided_copy import strided_copy, words
+from builder.types.expected_arrays import array_for
+from builder.types.foreign_arrays import UnreadableArrayError, read_array
 from builder.types.layout import PaddingValue
 from builder.types.primitive_type import PrimitiveType, dtype_text
 from builder.types.shape import ArrayShape, ShapeLike
@@ -26,12 +28,13 @@ _MAX_DIMENSIONS: Final = 64
 """The maximum rank of a NumPy array; NumPy 2 exports no constant for it."""
 
 
-def pack(array: Array, shape: ShapeLike) -> Array:
+def pack(array: Any, shape: ShapeLike) -> Array:
     """Return the buffer of an array: its elements in memory order, with padding.
 
     Args:
-        array: a NumPy array with the shape's dimensions and the dtype of its element type; `pack`
-            does not convert dtypes. The sizes of bounded dimensions are their bounds.
+        array: an array of NumPy or another library with the shape's dimensions and the dtype of its
+            element type, which `pack` does not convert; or nested lists of numbers, which it
+            converts. The sizes of bounded dimensions are their bounds.
         shape: an array shape without unbounded dimensions, or its text.
 
     Returns:
@@ -47,8 +50,8 @@ def pack(array: Array, shape: ShapeLike) -> Array:
         is zero.
 
     Raises:
-        OperandError: `shape` is not an array shape, or `array` is not a NumPy array of the
-            shape's dtype.
+        OperandError: `shape` is not an array shape, or `array` is not an array of the shape's
+            dtype.
         ShapeInferenceError: a dimension is unbounded, the sizes of `array` are not the shape's, the
             element type does not have the padding value, or there is not enough memory for the
             padding.
@@ -69,7 +72,7 @@ def pack(array: Array, shape: ShapeLike) -> Array:
     target = bounded_array("pack", shape)
     element = target.element_type
     fix = f"write numpy.asarray(array, numpy.dtype({element.dtype.name!r}))"
-    _check_array("pack", "array", array, fix)
+    array = _read("pack", "array", array, fix, target)
     if array.dtype != element.dtype:
         rule = f"array must be of dtype {element.dtype} for {target}, got {array.dtype}"
         fix = f"write array.astype({dtype_text(element.dtype)})"
@@ -88,11 +91,11 @@ def pack(array: Array, shape: ShapeLike) -> Array:
         raise error_of(ShapeInferenceError, "pack", rule, shapes={"shape": target}) from None
 
 
-def unpack(buffer: Array, shape: ShapeLike) -> Array:
+def unpack(buffer: Any, shape: ShapeLike) -> Array:
     """Return the array in a buffer; the inverse of `pack`.
 
     Args:
-        buffer: a NumPy array of one dimension, with the dtype and the size of the result of `pack`.
+        buffer: an array of one dimension, with the dtype and the size of the result of `pack`.
             The values of padding and of unused bits are ignored.
         shape: an array shape without unbounded dimensions, or its text.
 
@@ -100,8 +103,8 @@ def unpack(buffer: Array, shape: ShapeLike) -> Array:
         A new C-contiguous array with the shape's dimensions and its element type's dtype.
 
     Raises:
-        OperandError: `shape` is not an array shape, or `buffer` is not a NumPy array of the
-            required dtype.
+        OperandError: `shape` is not an array shape, or `buffer` is not an array of the required
+            dtype.
         ShapeInferenceError: a dimension is unbounded, the shape has more dimensions than a NumPy
             array can have, or the size of `buffer` is not that of the result of `pack`.
 
@@ -122,9 +125,8 @@ def unpack(buffer: Array, shape: ShapeLike) -> Array:
             f"array, got {brief(source)} of rank {source.rank}"
         )
         raise error_of(ShapeInferenceError, "unpack", rule, shapes={"shape": source})
-    _check_array(
-        "unpack", "buffer", buffer, "convert bytes with numpy.frombuffer, a list with numpy.asarray"
-    )
+    fix = "convert bytes with numpy.frombuffer, a list with numpy.asarray"
+    buffer = _read("unpack", "buffer", buffer, fix)
     is_native = bits == 8 * element.dtype.itemsize
     dtype = element.dtype if is_native else np.dtype(np.uint8)
     if buffer.dtype != dtype:
@@ -144,15 +146,19 @@ def unpack(buffer: Array, shape: ShapeLike) -> Array:
     return _unpacked(buffer, source)
 
 
-def _check_array(function: str, name: str, value: Any, fix: str) -> None:
-    """Raise unless `value` is a NumPy array without a mask."""
-    if isinstance(value, np.ma.MaskedArray):
-        got, fix = "a masked array", "fill it first: array.filled(value)"
-    elif isinstance(value, np.ndarray):
-        return
-    else:
-        got = brief(value)
-    raise error_of(OperandError, function, f"{name} must be a NumPy array, got {got}", fix)
+def _read(function: str, name: str, value: Any, fix: str, shape: ArrayShape | None = None) -> Array:
+    """Return the array of any library in an argument; lists only for `pack`, which has a shape."""
+    if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray):
+        return value  # in its own byte order, which the callers check
+    try:
+        array = read_array(value) if shape is None else array_for(value, shape)
+    except UnreadableArrayError as error:
+        rule = f"{name} must be an array, got {error.got}"
+        raise error_of(OperandError, function, rule, error.fix or fix) from None
+    if array is None:
+        rule = f"{name} must be an array, got {brief(value)}"
+        raise error_of(OperandError, function, rule, fix)
+    return array
 
 
 def _is_reinterpretable(dtype: np.dtype[Any], target: np.dtype[Any]) -> bool:

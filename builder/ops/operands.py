@@ -14,6 +14,7 @@ from builder.graph.recording import append, record, resolve_builder
 from builder.graph.xla_op import XlaOp
 from builder.support.signatures import per_signature
 from builder.types.constant import as_constant_array, check_number, scalar_constant
+from builder.types.foreign_arrays import is_array
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape, intern_array
 
@@ -34,7 +35,7 @@ def need_op(op: str, name: str, value: Any) -> XlaOp:
     if type(value) is XlaOp:
         return value
     hint = ""
-    if isinstance(value, (*_NUMBERS, list)) or hasattr(value, "__array__"):
+    if isinstance(value, (*_NUMBERS, list)) or is_array(value):
         hint = "\nfix: record it with builder.constant(value), for instance x.builder.constant(...)"
     elif isinstance(value, tuple) and all(type(part) is XlaOp for part in value):
         hint = "\nfix: combine several ops into one with xb.tuple(...)"

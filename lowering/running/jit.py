@@ -22,7 +22,6 @@ from builder.graph.subcomputations import append_captures, record_callable
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.control_flow import call as record_call
-from builder.types.foreign_arrays import is_array
 from builder.types.shape import ArrayShape, Shape, intern_array
 from lowering.errors import ArgumentError, CompileError
 from lowering.jaxlib_api import execution, jax_arrays
@@ -44,7 +43,13 @@ from lowering.running.jit_devices import (
     read_counts,
     split_lists,
 )
-from lowering.running.leaf_arguments import declared_shape, descriptions, mismatch, shape_of
+from lowering.running.leaf_arguments import (
+    as_numpy,
+    declared_shape,
+    descriptions,
+    mismatch,
+    shape_of,
+)
 from lowering.running.options import read_options
 from lowering.running.partitioned import PartitionedExecutable
 from lowering.running.replicated import ReplicatedExecutable
@@ -504,12 +509,14 @@ class JittedFunction:
         return leaf_names(call.nested, self._signature.names)
 
     def _flatten(self, args: tuple[Any, ...]) -> tuple[Any, list[Any], Any]:
+        """Flatten the arguments of a call; leaves of other libraries become NumPy arrays."""
         try:
-            return flatten_dataclasses(args)
+            nested, leaves, tree = flatten_dataclasses(args)
         except TreeError as error:
             raise ArgumentError(f"{self.name}: {self._invalid_tree(args)}{error}") from (
                 error.__cause__
             )
+        return nested, list(map(as_numpy, leaves)), tree
 
     def _invalid_tree(self, args: tuple[Any, ...]) -> str:
         """Return "argument NAME: " for an argument that can't be flattened; "" if none is found."""
@@ -678,7 +685,8 @@ class JittedFunction:
     def _constant(self, builder: XlaBuilder, call: _Call, number: int) -> XlaOp:
         """Return the constant for an array that is passed together with XlaOps."""
         leaf = call.leaves[number]
-        if is_array(leaf) and not isinstance(leaf, jax.core.Tracer):
+        is_array = isinstance(leaf, (np.ndarray, np.generic, jax.Array))
+        if is_array and not isinstance(leaf, (np.ma.MaskedArray, jax.core.Tracer)):
             try:
                 return builder.constant(leaf)
             except ConstantError as error:

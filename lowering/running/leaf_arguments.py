@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from builder.errors import brief
+from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
 from builder.types.foreign_arrays import UnreadableArrayError, read_array
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, intern_array
@@ -17,6 +18,7 @@ from lowering.pjrt.host_arrays import describe
 
 _JaxArray: Final = jax_arrays.array_type
 _SHAPES: Final = (ArrayShape, TupleShape, TokenShape)
+_NOT_FOREIGN: Final = (jax.Array, XlaOp, bool, int, float, complex)
 _NUMBERS: Final = {bool: "bool_", int: "int32", float: "float32", complex: "complex64"}
 
 
@@ -38,17 +40,22 @@ def descriptions(leaves: Sequence[Any]) -> tuple[Any, ...]:
     )
 
 
-def shape_of(leaf: Any) -> ArrayShape | None:
-    """Return the shape of an array that an executable takes; None for other values."""
-    if type(leaf) is _JaxArray or type(leaf) is np.ndarray:
-        return _array_shape(leaf)
-    if type(leaf) in _NUMBERS or isinstance(leaf, jax.Array):
-        return None
+def as_numpy(leaf: Any) -> Any:
+    """Return an array of another library as a NumPy array; any other value itself."""
+    if type(leaf) is np.ndarray or isinstance(leaf, _NOT_FOREIGN):
+        return leaf
     try:
         array = read_array(leaf)
     except UnreadableArrayError:  # `mismatch` reports the reason
-        return None
-    return None if array is None else _array_shape(array)
+        return leaf
+    return leaf if array is None else array
+
+
+def shape_of(leaf: Any) -> ArrayShape | None:
+    """Return the shape of an array that an executable takes; None for other values."""
+    if type(leaf) is _JaxArray or type(leaf) is np.ndarray or isinstance(leaf, np.generic):
+        return _array_shape(leaf)
+    return None
 
 
 def declared_shape(leaf: Any) -> Shape | None:

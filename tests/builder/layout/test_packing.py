@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -16,6 +17,7 @@ import builder as xb
 import lowering
 from builder import layout
 from builder.types.primitive_type import ALL
+from tests.foreign_arrays import PROTOCOLS
 
 Array = np.ndarray[Any, Any]
 
@@ -413,16 +415,36 @@ def test_random_layouts_of_packed_elements(data: st.DataObject) -> None:
     assert np.array_equal(layout.unpack(buffer, shape), array)
 
 
+@pytest.mark.parametrize("make", PROTOCOLS.values(), ids=PROTOCOLS)
+def test_arrays_of_other_libraries(make: Callable[[np.ndarray], Any]) -> None:
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    expected = array.T.ravel()
+    assert np.array_equal(layout.pack(make(array), "f32[2,3]{0,1}"), expected)
+    assert np.array_equal(layout.unpack(make(expected), "f32[2,3]{0,1}"), array)
+
+
+def test_nested_lists_are_packed() -> None:
+    assert layout.pack([[1, 2, 3], [4, 5, 6]], "s8[2,3]{0,1}").tolist() == [1, 4, 2, 5, 3, 6]
+
+
 # ---- Wrong input. ---------------------------------------------------------------------------
 
 F32 = np.zeros((2, 3), np.float32)
 
 WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "a list": (
-        lambda: layout.pack([[1.0]], "f32[1,1]"),  # type: ignore[arg-type]
+        lambda: layout.pack([[1.5]], "s32[1,1]"),
         xb.OperandError,
         (
-            "pack: array must be a NumPy array, got [[1.0]]\n"
+            "pack: array must be an array, got a list with the Python number 1.5: the number is a "
+            "float, and the type is an integer type\nfix: write an integer"
+        ),
+    ),
+    "a text": (
+        lambda: layout.pack("1.0", "f32[1,1]"),
+        xb.OperandError,
+        (
+            "pack: array must be an array, got a str\n"
             "fix: write numpy.asarray(array, numpy.dtype('float32'))"
         ),
     ),
@@ -476,7 +498,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
         "4611686018427387904 bytes with padding",
     ),
     "bytes": (
-        lambda: layout.unpack(b"1234", "f32[1]"),  # type: ignore[arg-type]
+        lambda: layout.unpack(b"1234", "f32[1]"),
         xb.OperandError,
         "got b'1234'\nfix: convert bytes with numpy.frombuffer, a list with numpy.asarray",
     ),
@@ -512,14 +534,14 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
         lambda: layout.pack(np.ma.array([1.0, 2.0], np.float32, mask=[0, 1]), "f32[2]"),
         xb.OperandError,
         (
-            "pack: array must be a NumPy array, got a masked array\n"
-            "fix: fill it first: array.filled(value)"
+            "pack: array must be an array, got a masked array\n"
+            "fix: fill the masked elements: array.filled(value)"
         ),
     ),
     "a masked buffer": (
         lambda: layout.unpack(np.ma.array([1.0, 2.0], np.float32, mask=[0, 1]), "f32[2]"),
         xb.OperandError,
-        "unpack: buffer must be a NumPy array, got a masked array\nfix: fill it first",
+        "unpack: buffer must be an array, got a masked array\nfix: fill the masked elements",
     ),
     "an array of too many dimensions": (
         lambda: layout.unpack(np.zeros(1, np.float32), xb.f32[(1,) * 65]),

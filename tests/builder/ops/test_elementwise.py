@@ -13,6 +13,7 @@ import pytest
 import builder as xb
 from builder.shape_inference import elementwise as inference
 from builder.types.primitive_type import ALL
+from tests.foreign_arrays import PROTOCOLS, ArrayOnly
 
 INTEGER = {t for t in ALL if t.is_integral}
 SIGNED = {t for t in INTEGER if t.is_signed}
@@ -804,6 +805,28 @@ class TestNumPyOperands:
             "  <XlaOp %0 'p0' = f32[2] parameter()>\n"
             "fix: use the equivalent function of the package builder: xb.tanh"
         )
+
+
+class Frame(ArrayOnly):
+    """A DataFrame, whose operators yield to operands of a higher priority, as those of pandas."""
+
+    __pandas_priority__ = 4000
+
+    def __add__(self, other: Any) -> Any:
+        if getattr(other, "__pandas_priority__", 0) > self.__pandas_priority__:
+            return NotImplemented
+        return [part + number for part, number in zip(self.array, other, strict=True)]
+
+
+@pytest.mark.parametrize("make", [*PROTOCOLS.values(), Frame], ids=[*PROTOCOLS, "pandas"])
+def test_arrays_of_other_libraries_have_a_fix(make: Callable[[np.ndarray], Any]) -> None:
+    x = xb.XlaBuilder().parameter(xb.f32[2])
+    value = make(np.ones(2, np.float32))
+    for side, add in (("rhs", lambda: x + value), ("lhs", lambda: value + x)):
+        with pytest.raises(xb.OperandError) as caught:
+            add()
+        assert f"add: {side} must be an XlaOp, got " in str(caught.value)
+        assert "\nfix: record it with builder.constant(value)" in str(caught.value)
 
 
 def test_errors_name_the_callers_line() -> None:

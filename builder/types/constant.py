@@ -392,13 +392,31 @@ def list_array(value: Any, element_type: PrimitiveType | None = None) -> np.ndar
             "lists of Python numbers have no element type\n"
             "fix: write constant([1, 2], xb.f32), or pass a NumPy array"
         )
-    result = np.empty(len(flat), element_type.dtype)
-    for index, item in enumerate(flat):
-        number = item.item() if isinstance(item, np.generic) else item
-        result[index] = scalar_array(number, element_type)
+    result = _all_in_range(flat, element_type)
+    if result is None:
+        result = np.empty(len(flat), element_type.dtype)
+        for index, item in enumerate(flat):
+            number = item.item() if isinstance(item, np.generic) else item
+            result[index] = scalar_array(number, element_type)
     result = result.reshape(sizes)
     result.flags.writeable = False
     return result
+
+
+def _all_in_range(flat: list[Any], element_type: PrimitiveType) -> np.ndarray[Any, Any] | None:
+    """Return many numbers as an array, or None if they must be checked one by one."""
+    kinds = set(map(type, flat))
+    if kinds == {float} and element_type.is_floating:
+        wide = np.array(flat, np.float64)
+    elif kinds == {int} and element_type.is_integral and element_type is not pt.pred:
+        try:
+            wide = np.array(flat, np.int64 if element_type.min < 0 else np.uint64)
+        except OverflowError:
+            return None
+    else:
+        return None
+    is_in_range = (wide >= element_type.min) & (wide <= element_type.max)
+    return wide.astype(element_type.dtype) if is_in_range.all() else None
 
 
 def _flatten_lists(value: Any) -> tuple[list[Any], tuple[int, ...]]:

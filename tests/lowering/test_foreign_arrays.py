@@ -98,6 +98,38 @@ def test_protocols(negate: Callable[[Any], Any], make: Callable[[np.ndarray], An
     np.testing.assert_array_equal(negate(make(turned)), -X)
 
 
+class Counted(ArrayOnly):
+    """An array that counts how often it is read."""
+
+    reads = 0
+
+    def __array__(self, dtype: Any = None) -> Any:
+        self.reads += 1
+        return super().__array__(dtype)
+
+
+# A call with ops is recorded, and flattens its arguments twice.
+@pytest.mark.parametrize(
+    "name", sorted(FUNCTIONS.keys() - {"replicated", "partitioned", "jit with ops"})
+)
+def test_an_array_is_read_once(name: str) -> None:
+    value = Counted(X)
+    FUNCTIONS[name](value)
+    assert value.reads == 1
+
+
+def test_later_calls_of_jit_use_the_same_executable() -> None:
+    negate = lowering.jit(lambda x: -x)
+    value = Counted(X)
+    for number in range(1, 4):
+        np.testing.assert_array_equal(negate(value), -X)
+        assert value.reads == number
+    np.testing.assert_array_equal(negate(X), -X)
+    assert negate.cache_info().compiled == 1
+    value.array = X.astype(np.float64)
+    assert negate(value).dtype == np.float64
+
+
 @pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() - {"replicated", "partitioned"}))
 def test_arrays_of_jax(name: str) -> None:
     np.testing.assert_array_equal(FUNCTIONS[name](jax.device_put(X)), -X)

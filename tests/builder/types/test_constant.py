@@ -526,3 +526,27 @@ def test_unused_bits_are_ignored(
     expected_bits = np.array(expected).astype(element_type.dtype).view(np.uint8) & used
     assert held.view(np.uint8).tolist() == expected_bits.tolist()
     assert not held.flags.writeable
+
+
+@pytest.mark.parametrize("element_type", ALL, ids=str)
+def test_lists_are_converted_like_numbers(element_type: xb.PrimitiveType) -> None:
+    """Lists of one kind of numbers are converted at once."""
+    b = xb.XlaBuilder()
+    numbers: list[Any] = [1, 0, 5, -3, 300, 2**31, -(2**63), 2**64 - 1, 2**64]
+    numbers += [1.0, 0.1, -0.0, 448.0, 1e38, 3.5e38, float("inf"), float("nan"), -2.5, 1j, True]
+
+    def constants(values: list[Any]) -> bytes | None:
+        try:
+            return b"".join(value_of(b.constant(v, element_type)).tobytes() for v in values)
+        except xb.ConstantError:
+            return None
+
+    for kind in (int, float, complex, bool):
+        of_kind = [n for n in numbers if type(n) is kind]
+        for values in ([n, m] for n in of_kind for m in of_kind):
+            expected = constants(values)
+            if expected is None:
+                with pytest.raises(xb.ConstantError, match="can't represent the Python number"):
+                    b.constant(values, element_type)
+            else:
+                assert value_of(b.constant(values, element_type)).tobytes() == expected

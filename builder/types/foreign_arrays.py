@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from builder.errors import OperandError
-from builder.types import primitive_type as pt
+from builder.types import dlpack, primitive_type as pt
 
 _NUMPY_PROTOCOLS: Final = ("__array__", "__array_interface__", "__array_struct__")
 _TEXT: Final = (str, bytes, bytearray)
@@ -100,8 +100,6 @@ def _readers(value: Any) -> list[Callable[[Any], np.ndarray[Any, Any]]]:
     elif _is_buffer(value):
         readers.append(_read_buffer)
     if _has(value, "__dlpack__"):
-        from builder.types import dlpack  # imports ctypes, which few programs need
-
         readers.append(dlpack.read)
     return readers
 
@@ -143,8 +141,6 @@ def _unreadable(value: Any, failure: Exception | None) -> UnreadableArrayError:
     if _attribute(value, "requires_grad") is True:
         return UnreadableArrayError(f"{what} that requires gradients", "write array.detach()")
     try:
-        from builder.types import dlpack
-
         is_on_host = value.__dlpack_device__()[0] in dlpack.HOST_DEVICES
     except Exception:  # not a DLPack object
         is_on_host = True

@@ -331,12 +331,15 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "number": (
         1.0,
         (
-            "dynamic: argument 0 (p0) must be f32[2,<=4], got a float\n"
+            "dynamic: argument 0 (p0) must be f32[2,<=4], got the Python number 1.0\n"
             "fix: pass a NumPy array: numpy.asarray(value, numpy.float32)"
         ),
     ),
     "None": (None, "dynamic: argument 0 (p0) must be f32[2,<=4], got None"),
-    "list": ([[1.0], [2.0]], "dynamic: argument 0 (p0) must be f32[2,<=4], got a list"),
+    "list": (
+        [[1.0], [2.0], [3.0]],
+        "dynamic: argument 0 (p0) must be f32[2,<=4], got a list of sizes (3, 1)",
+    ),
     "text": ("x", "dynamic: argument 0 (p0) must be f32[2,<=4], got a str"),
     "objects": (
         np.zeros((2, 3), object),

@@ -302,12 +302,21 @@ else:
         "parse_tiling": "builder.sharding.tiling",
     }
 
+    __all__ = sorted(
+        {
+            name
+            for name, value in globals().items()
+            if not name.startswith("_") and not isinstance(value, type(_typing))
+        }
+        | {"layout", "shape_inference", *_LAZY}
+    )
+
     def __getattr__(name):
         if name in _LAZY:
             return _lazy_name(globals(), _LAZY, name)
         from builder.unknown_names import missing_name
 
-        raise missing_name(name, globals())
+        raise missing_name(name, __all__)
 
     def __dir__():
-        return sorted({*globals(), *_LAZY})
+        return __all__

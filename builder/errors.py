@@ -124,7 +124,10 @@ class BuilderError(XlaError, RuntimeError):
 
 
 class UnknownNameError(XlaError, AttributeError):
-    """The package `builder` has no attribute of that name; the message suggests alternatives."""
+    """`builder`, `lowering`, a builder or an op has no attribute of that name.
+
+    The message contains what to write, or similar names.
+    """
 
 
 class ShapeTextError(XlaError, ValueError):

@@ -102,12 +102,19 @@ else:
     _LAZY = dict(
         sorted((name, module) for module, names in _MODULES.items() for name in names.split())
     )
-    __all__ = list(_LAZY)
+    __all__ = sorted([*_LAZY, "ffi"])
 
     def __getattr__(name):
         from builder.support.lazy import lazy_name
 
-        return lazy_name(globals(), _LAZY, name)
+        try:
+            return lazy_name(globals(), _LAZY, name)
+        except AttributeError:
+            import builder
+            from builder.unknown_names import missing_name_of_lowering
+
+            error = missing_name_of_lowering(name, __all__, builder.__all__)
+        raise error
 
     def __dir__():
-        return sorted({*globals(), *_LAZY})
+        return __all__

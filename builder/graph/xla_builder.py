@@ -122,6 +122,16 @@ class XlaBuilder:
         state = "built" if self.built else f"{len(self.ops)} ops"
         return f"<XlaBuilder {self.name!r}, {state}>"
 
+    if not TYPE_CHECKING:  # with `__getattr__`, type checkers accept any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):  # looked up by protocols, not by users
+                raise AttributeError(f"an XlaBuilder has no attribute {name!r}")
+            raise self._missing_attribute(name)
+
+    def _missing_attribute(self, name: str) -> AttributeError:
+        return extension("builder.unknown_names", "missing_attribute_of_builder", name)
+
     def innermost(self) -> XlaBuilder:
         """Return the builder of the innermost callable that is being recorded, by default self."""
         builder = self

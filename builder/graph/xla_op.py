@@ -11,6 +11,7 @@ from types import CodeType, MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
+from builder.support.extensions import extension
 from builder.types.shape import Shape, TupleShape
 
 if TYPE_CHECKING:
@@ -82,28 +83,6 @@ _UFUNC_NAMES: Final = {
     "subtract": "sub",
 }
 """The functions of `builder` that correspond to NumPy's, where the names differ."""
-
-
-# The equivalents of attributes that NumPy arrays have.
-_NUMPY_NAMES: Final = {
-    "T": "xb.transpose(op, permutation)",
-    "transpose": "xb.transpose(op, permutation)",
-    "reshape": "xb.reshape(op, new_sizes)",
-    "ravel": "xb.collapse(op, dimensions)",
-    "flatten": "xb.collapse(op, dimensions)",
-    "astype": "xb.convert_element_type(op, new_element_type)",
-    "view": "xb.bitcast_convert_type(op, new_element_type)",
-    "dtype": "op.shape.element_type",
-    "ndim": "op.shape.rank",
-    "size": "op.shape.element_count",
-    "sum": "xb.reduce(op, 0, xb.add, dimensions)",
-    "prod": "xb.reduce(op, 1, xb.mul, dimensions)",
-    "max": "xb.reduce(op, lowest, xb.max, dimensions), where lowest is the type's lowest value",
-    "min": "xb.reduce(op, highest, xb.min, dimensions), where highest is the type's highest value",
-    "dot": "xb.dot(lhs, rhs), or lhs @ rhs",
-    "conj": "xb.conj(op)",
-    "item": "lowering.compile(computation)(...), which returns arrays with values",
-}
 
 
 class SourceLocation(NamedTuple):
@@ -344,12 +323,15 @@ class XlaOp:
             shapes={"operand": self.shape},
         )
 
-    def __getattr__(self, name: str) -> Any:
-        """Raise AttributeError; for an attribute of NumPy arrays, suggest the function to use."""
-        hint = _NUMPY_NAMES.get(name)
-        raise AttributeError(
-            f"an XlaOp has no attribute {brief(name)}" + (f"\nfix: use {hint}" if hint else "")
-        )
+    if not TYPE_CHECKING:  # with `__getattr__`, type checkers accept any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):  # looked up by protocols, not by users
+                raise AttributeError(f"an XlaOp has no attribute {name!r}")
+            raise self._missing_attribute(name)
+
+    def _missing_attribute(self, name: str) -> AttributeError:
+        return extension("builder.unknown_names", "missing_attribute_of_op", name)
 
     def _not_a_tuple(self, op: str, use: str, fix: str) -> ShapeInferenceError:
         rule = f"{use} requires a tuple, got {self.shape}"

@@ -55,4 +55,4 @@ else:
         return _lazy_name(globals(), _LAZY, name)
 
     def __dir__():
-        return sorted({*globals(), *_LAZY})
+        return __all__

@@ -10,12 +10,13 @@ and maps each to its module for `__getattr__`:
         from builder.support.lazy import lazy_name
 
         _LAZY = {"pack": "builder.layout.packing"}
+        __all__ = ["Layout", *_LAZY]
 
         def __getattr__(name):
             return lazy_name(globals(), _LAZY, name)
 
         def __dir__():
-            return sorted({*globals(), *_LAZY})
+            return __all__
 
 tests/test_lazy.py compares the two lists. `lowering` imports this module inside `__getattr__`,
 because `builder` imports NumPy.

@@ -339,30 +339,36 @@ def test_methods_of_the_builder_used_as_functions(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
-        ("multiply", "xb.mul"),
-        ("subtract", "xb.sub"),
-        ("Add", "xb.add"),
-        ("ConvertElementType", "xb.convert_element_type"),
-        ("Iota", "b.iota(...)"),
+        ("multiply", "xb.mul(lhs, rhs)"),
+        ("subtract", "xb.sub(lhs, rhs)"),
+        ("Add", "xb.add(lhs, rhs)"),
+        ("ConvertElementType", "xb.convert_element_type(operand, new_element_type)"),
+        ("Iota", "b.iota(shape)"),
         ("transposed", "xb.transpose"),
         ("draw", "xb.layout.draw"),
         ("pack", "xb.layout.pack"),
         ("linear_index", "xb.layout.linear_index"),
         ("MultiIndex", "xb.layout.multi_index"),
         ("COMBINE", "xb.layout.COMBINE"),
-        ("tile", "xb.Tile"),
-        ("float32", None),
+        ("TILING", "xb.Tiling"),
+        ("float32", "xb.f32"),
+        ("conditionals", "xb.conditional"),
+        ("While", "xb.while_(condition, body, init)"),
+        ("sort_p", "xb.sort(operands)"),
+        ("ui16", "xb.u16"),
+        ("ConstantR2FromArray2D", None),
         ("qwertz", None),
-        ("_add", "xb.add"),
+        ("_add", "xb.add(lhs, rhs)"),
+        ("jit", "lowering.jit"),
     ],
 )
 def test_unknown_names(name: str, meant: str | None) -> None:
     with pytest.raises(AttributeError) as caught:
         getattr(xb, name)
     assert isinstance(caught.value, xb.UnknownNameError)
-    rule, _, fix = str(caught.value).partition("\nfix: did you mean ")
+    rule, _, fix = str(caught.value).partition("\nfix: ")
     assert rule == f"xb.{name}: there is no such name in builder"
-    assert fix.startswith("" if meant is None else meant)
+    assert fix.startswith("" if meant is None else (f"use {meant}", f"did you mean {meant}"))
     assert bool(fix) == (meant is not None)
 
 

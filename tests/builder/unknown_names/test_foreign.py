@@ -1,0 +1,361 @@
+"""The suggestions for names of other libraries exist, record ops, and compute what jax computes."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.special
+from jax.extend.mlir.dialects import chlo, stablehlo  # type: ignore[import-untyped]
+from scripts import load_script
+
+import builder as xb
+import lowering
+from builder.unknown_names import foreign
+
+
+def message_of(name: str, owner: object = xb) -> str:
+    with pytest.raises(AttributeError) as caught:
+        getattr(owner, name)
+    return str(caught.value)
+
+
+def is_explained(name: str) -> bool:
+    """Whether `builder` has a name, or its error contains what to write or a reason."""
+    if name in dir(xb):
+        return True
+    rule, _, fix = message_of(name).partition("\nfix: ")
+    return fix.startswith("use ") or rule.endswith(tuple(foreign.ABSENT.values())) or "b." in fix
+
+
+def functions(module: ModuleType) -> list[str]:
+    public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    return sorted(
+        n for n, value in public.items() if callable(value) and not isinstance(value, type)
+    )
+
+
+WITHOUT_MEANING = {
+    "traces or places computations of jax": "ConvGeneralDilatedDimensionNumbers PrecisionLike "
+    "axis_size composite dce_sink padtype_to_pads pcast platform_dependent psum_scatter_start "
+    "stage conv_general_permutations",
+    "composed of many ops": "conv_general_dilated_local conv_general_dilated_patches cumlogsumexp "
+    "polynomial ragged_all_to_all scaled_dot",
+}
+"""The functions of jax.lax without a suggestion, by reason."""
+
+
+@pytest.mark.parametrize("name", functions(jax.lax))
+def test_functions_of_jax_lax(name: str) -> None:
+    exceptions = " ".join(WITHOUT_MEANING.values()).split()
+    assert is_explained(name) or name in exceptions
+
+
+COMMON = (
+    "abs absolute add all amax amin angle any append arange arccos arccosh arcsin arcsinh "
+    "arctan arctan2 arctanh argmax argmin argsort around array array_split asarray astype "
+    "average bitwise_and bitwise_count bitwise_invert bitwise_left_shift bitwise_not "
+    "bitwise_or bitwise_right_shift bitwise_xor broadcast_arrays broadcast_to cbrt ceil clip "
+    "column_stack concat concatenate conj conjugate convolve cos cosh count_nonzero cumprod "
+    "cumsum deg2rad degrees diag diagonal divide dot dsplit dstack einsum empty empty_like "
+    "equal exp exp2 expand_dims expm1 eye fabs fft fix flip fliplr flipud float_power floor "
+    "floor_divide fmax fmin fmod full full_like greater greater_equal hsplit hstack hypot "
+    "identity imag inner invert isfinite isinf isnan isneginf isposinf left_shift less "
+    "less_equal linspace log log10 log1p log2 logaddexp logical_and logical_not logical_or "
+    "logical_xor matmul matrix_transpose matvec max maximum mean min minimum mod moveaxis "
+    "multiply nan_to_num ndim negative not_equal ones ones_like outer pad partition "
+    "permute_dims positive pow power prod ptp rad2deg radians ravel real reciprocal remainder "
+    "repeat reshape resize right_shift rint rollaxis round shape sign signbit sin sinh size "
+    "sort split sqrt square squeeze stack std subtract sum swapaxes take take_along_axis tan "
+    "tanh tensordot tile trace transpose tril triu true_divide trunc unstack var vdot vecdot "
+    "vecmat vsplit vstack where zeros zeros_like bool_ bfloat16 complex64 complex128 float16 "
+    "float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 inf nan pi "
+)
+
+
+@pytest.mark.parametrize("name", COMMON.split())
+def test_common_names_of_numpy(name: str) -> None:
+    assert hasattr(jnp, name) or hasattr(np, name)
+    assert is_explained(name)
+
+
+ACTIVATIONS = (
+    "elu gelu hard_sigmoid hard_silu hard_swish hard_tanh leaky_relu log_sigmoid log_softmax "
+    "logsumexp mish one_hot relu relu6 sigmoid silu soft_sign softmax softplus swish"
+)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS.split())
+def test_activation_functions(name: str) -> None:
+    assert hasattr(jax.nn, name)
+    assert is_explained(name)
+
+
+def dialect_names(dialect: ModuleType) -> list[str]:
+    """Return the names of a dialect's operations, without namespace."""
+    classes = [c for n, c in vars(dialect).items() if n.endswith("Op") and isinstance(c, type)]
+    return sorted(
+        {c.OPERATION_NAME.partition(".")[2] for c in classes if "OPERATION_NAME" in vars(c)}
+    )
+
+
+NOT_RECORDED = {
+    *("async_done", "async_start", "return"),
+    *("uniform_dequantize", "uniform_quantize", "unary_einsum"),
+}
+"""Operations of StableHLO without an op here: asynchronous, terminators, quantization, and an
+operation that StableHLO deprecates."""
+
+
+@pytest.mark.parametrize("name", sorted({*dialect_names(stablehlo)} - NOT_RECORDED))
+def test_operations_of_stablehlo(name: str) -> None:
+    assert is_explained(name)
+    assert is_explained("".join(map(str.capitalize, name.split("_"))) + "Op")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in dialect_names(chlo)
+        if not name.startswith("broadcast_") and name not in ("_asin_acos_kernel", "constant_like")
+    ],
+)
+def test_operations_of_chlo(name: str) -> None:
+    assert is_explained(name)
+
+
+@pytest.mark.parametrize(
+    "cpp",
+    [
+        row.cpp
+        for _, rows in load_script("tools/xla_builder_h.py").GROUPS
+        for row in rows
+        if row.cpp.isidentifier() and any(name in xb.OPERATIONS for name in row.ours)
+    ],
+)
+def test_functions_of_xla_builder_h(cpp: str) -> None:
+    assert is_explained(cpp)
+
+
+def test_the_names_of_lowering_are_those_of_its_package() -> None:
+    names = {name for name, text in foreign.LOWERING.items() if text == "lowering.{}"}
+    assert names == set(lowering.__all__)
+
+
+def test_names_are_listed_once() -> None:
+    tables = [foreign.RENAMED, foreign.EXPRESSIONS, foreign.ABSENT, foreign.LOWERING]
+    names = [name for table in tables for name in table]
+    assert len(names) == len(set(names))
+    assert not {*foreign.RENAMED, *foreign.ABSENT} & {*dir(xb)}
+
+
+@pytest.mark.parametrize("name", [*foreign.RENAMED, *foreign.EXPRESSIONS])
+def test_each_entry_is_in_a_message(name: str) -> None:
+    """No entry is hidden by another."""
+    if name not in dir(xb):
+        text = foreign.EXPRESSIONS.get(name) or f"xb.{foreign.RENAMED[name]}("
+        assert f"\nfix: use {text}" in message_of(name)
+
+
+@pytest.mark.parametrize("operation", sorted(set(foreign.RENAMED.values())))
+def test_renamed_operations_exist(operation: str) -> None:
+    assert operation in xb.OPERATIONS
+
+
+@pytest.mark.parametrize("element_type", sorted(set(foreign.ELEMENT_TYPES.values())))
+def test_element_types_exist(element_type: str) -> None:
+    assert isinstance(getattr(xb, element_type), xb.PrimitiveType)
+
+
+VALUES = {
+    "x": np.array([[-1.5, 0.25, 2.75, 7.0], [0.5, -3.5, -0.75, 4.5]] * 2, np.float32),
+    "y": np.array([[2.0, 0.5, 1.25, -3.0], [1.5, -2.5, 0.75, 3.5]] * 2, np.float32),
+    "pred": np.array([[True, False, True, True], [False] * 4] * 2),
+}
+
+
+def recorded(text: str, name: str = "") -> tuple[list[Any], list[str]]:
+    """Record each expression of a suggestion; return the values and the arrays that they use."""
+    b = xb.XlaBuilder()
+    types = {"x": xb.f32, "y": xb.f32, "pred": xb.pred}
+    arrays = {n: b.parameter(types[n][4, 4], n) for n in VALUES}
+    x = arrays["x"]
+    on_last = "softmax" in name
+    is_scatter = "xb.scatter" in text
+    scalar = b.parameter(xb.pred[()]) if "conditional(pred" in text else arrays["pred"]
+    variables: dict[str, Any] = {
+        "xb": xb,
+        "lowering": lowering,
+        "math": math,
+        "np": np,
+        "b": b,
+        **arrays,
+        "pred": scalar,
+        "lhs": x,
+        "rhs": arrays["y"],
+        "on_true": x,
+        "on_false": arrays["y"],
+        "operand": x,
+        "operands": x,
+        "function": abs,
+        "permutation": [1, 0],
+        "dimensions": [1] if on_last else [0, 1],
+        "kept": [0],
+        "dimension": 0,
+        "count": 4 if "tile" in name else 16,
+        "mean": VALUES["x"].mean(),
+        "k": 4,
+        "init": b.constant(START.get(name, np.zeros(4, np.float32))),
+        "computation": xb.add,
+        "element_type": xb.f32,
+        "sizes": [4, 4],
+        "shape": xb.f32[4, 4],
+        "shapes": [xb.f32[4], xb.s32[()]],
+        "iota_dimension": 0,
+        "value": 1.5,
+        "indices": b.constant(np.array([1, 3, 0, 2], np.float32)),
+        "update": x,
+        "start_indices": [0, 0],
+        "mesh": xb.Mesh((("d", 2),)),
+        "axes": (("d",),),
+        "condition": lambda v: xb.reduce_all(v, 0, xb.add) < 1,
+        "body": lambda v: v + 1,
+        "true_operand": x,
+        "true_computation": xb.neg,
+        "false_operand": x,
+        "false_computation": xb.exp,
+        "branch_index": b.constant(1, xb.s32),
+        "branch_computations": [xb.neg, xb.exp],
+        "branch_operands": [x, x],
+        "dimension_numbers": (([1], [0]), ([], [])),
+    }
+    if is_scatter:
+        variables |= {
+            "scatter_indices": b.constant(np.array([[0], [2]], np.int32)),
+            "updates": b.constant(np.ones((2, 4), np.float32)),
+            "dimension_numbers": xb.ScatterDimensionNumbers((1,), (0,), (0,), 1),
+        }
+    if text.startswith(("lowering.", "computation")):
+        variables["computation"] = b.build(x)
+    if "xb.xor" in text:
+        variables["x"] = b.parameter(xb.s32[4, 4])
+    if "imag" in text:
+        variables["x"] = b.parameter(xb.c64[4, 4])
+    expressions = text.partition("  #")[0].split(" or ")
+    values = [eval(expression, dict(variables)) for expression in expressions]
+    return values, [n for n in VALUES if re.search(rf"\b{n}\b", text)]
+
+
+START: dict[str, Any] = {
+    "cummax": np.full(4, -np.inf, np.float32),
+    "cummin": np.full(4, np.inf, np.float32),
+    "cumprod": np.ones(4, np.float32),
+    "cumulative_prod": np.ones(4, np.float32),
+}
+
+ALL_TEXTS = {
+    text: name
+    for table in (foreign.EXPRESSIONS, foreign.ATTRIBUTES)
+    for name, text in table.items()
+} | {text.format(name): name for name, text in foreign.LOWERING.items()}
+
+
+@pytest.mark.parametrize("text", ALL_TEXTS)
+def test_suggestions_are_valid(text: str) -> None:
+    values, _ = recorded(text, ALL_TEXTS[text])
+    assert all(value is not None for value in values)
+
+
+REFERENCES: dict[str, Callable[..., Any] | None] = {
+    "amax": jnp.max,
+    "amin": jnp.min,
+    "approx_min_k": lambda x: jnp.stack([jnp.sort(x), jnp.argsort(x)]),
+    "argmax": lambda x: jnp.argmax(x, -1, keepdims=True),
+    "argmin": lambda x: jnp.argmin(x, -1, keepdims=True),
+    "argpartition": jnp.argsort,
+    "angle": None,
+    "associative_scan": lambda x: jax.lax.associative_scan(jnp.add, x),
+    "cummax": lambda x: jax.lax.cummax(x),
+    "cummin": lambda x: jax.lax.cummin(x),
+    "cumprod": lambda x: jnp.cumprod(x, 0),
+    "cumsum": lambda x: jnp.cumsum(x, 0),
+    "cumulative_prod": lambda x: jnp.cumprod(x, 0),
+    "cumulative_sum": lambda x: jnp.cumsum(x, 0),
+    "deg2rad": np.radians,
+    "diag": lambda x: jnp.diag(jnp.diag(x)),
+    "diagonal": lambda x: jnp.diag(jnp.diagonal(x)),
+    "erfc": scipy.special.erfc,
+    "fix": np.trunc,
+    "gelu": lambda x: jax.nn.gelu(x, approximate=False),
+    "identity": None,
+    "is_inf": jnp.isinf,
+    "is_neg_inf": jnp.isneginf,
+    "is_pos_inf": jnp.isposinf,
+    "mod": np.fmod,  # the comment states this difference
+    "norm": jnp.linalg.norm,
+    "one_minus_square": lambda x: 1 - x * x,
+    "outer": lambda x, y: np.multiply.outer(x, y),
+    "partition": jnp.sort,
+    "reduce_and": jnp.all,
+    "reduce_max": jnp.max,
+    "reduce_min": jnp.min,
+    "reduce_or": jnp.any,
+    "reduce_prod": jnp.prod,
+    "reduce_sum": jnp.sum,
+    "repeat": None,
+    "tile": lambda x: jnp.tile(x, (4, 1)),
+    "trace": lambda x: jnp.diag(jnp.diag(x)),
+    "full": lambda: jnp.full((4, 4), 1.5),
+    "full_like": lambda x: jnp.full_like(x, 1.5),
+}
+"""The functions that suggestions are compared with, if not those of the same name in jax."""
+
+
+def reference(name: str) -> Callable[..., Any] | None:
+    if name in REFERENCES:
+        return REFERENCES[name]
+    return next((getattr(m, name) for m in (jnp, jax.nn) if hasattr(m, name)), None)
+
+
+OTHER_VARIABLES = "b conditional element_type function lhs np operands sizes while_ xor"
+
+COMPARED = [
+    name
+    for name, text in foreign.EXPRESSIONS.items()
+    if reference(name) is not None
+    and not {*re.findall(r"\w+", text.partition("  #")[0])} & {*OTHER_VARIABLES.split()}
+]
+
+
+def test_many_suggestions_are_compared() -> None:
+    assert len(COMPARED) > 60
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_suggestions_compute_what_jax_computes(name: str) -> None:
+    text = foreign.EXPRESSIONS[name]
+    (value,), used = recorded(text, name)
+    if not isinstance(value, xb.XlaOp):
+        assert text in ("math.inf", "math.nan", "math.pi") or "x.shape" in text
+        return
+    arguments = list(VALUES.values())
+    result = lowering.compile(value.builder.build(value))(*arguments)
+    got = np.stack(result) if isinstance(result, tuple) else np.asarray(result)
+    function = reference(name)
+    assert function is not None
+    expected = np.asarray(function(*[VALUES[array] for array in used]))
+    np.testing.assert_allclose(got, expected, rtol=2e-5, atol=1e-6)
+
+
+def test_parameters_in_calls_are_those_of_the_functions() -> None:
+    parameters = inspect.signature(xb.clamp).parameters
+    assert message_of("clip").endswith(f"fix: use xb.clamp({', '.join(parameters)})")

@@ -1,0 +1,110 @@
+"""The errors for unknown names of packages, builders and ops."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import time
+
+import pytest
+from processes import run_python
+
+import builder as xb
+import lowering
+
+
+def message_of(owner: object, name: str) -> str:
+    with pytest.raises(xb.UnknownNameError) as caught:
+        getattr(owner, name)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("exp", "xb.exp(operand)"),
+        ("sum", "xb.reduce(x, 0, xb.add, dimensions)"),
+        ("max", "xb.reduce(x, x.shape.element_type.min, xb.max, dimensions)"),
+        ("T", "xb.transpose(x, permutation)"),
+        ("dtype", "x.shape.element_type"),
+        ("clip", "xb.clamp(min, operand, max)"),
+        ("compile", "lowering.compile"),
+        ("iota", "b.iota(shape)"),
+    ],
+)
+def test_attributes_of_ops(name: str, fix: str) -> None:
+    x = xb.XlaBuilder().parameter(xb.f32[2])
+    assert message_of(x, name) == f"an XlaOp has no attribute {name!r}\nfix: use {fix}"
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("Parameter", "b.parameter(shape)"),
+        ("SetUpAlias", "b.setup_alias(output_index, param_number)"),
+        ("Build", "b.build("),
+        ("Add", "xb.add(lhs, rhs)"),
+        ("while_loop", "xb.while_(condition, body, init)"),
+        ("compile", "lowering.compile"),
+    ],
+)
+def test_attributes_of_builders(name: str, fix: str) -> None:
+    b = xb.XlaBuilder()
+    assert message_of(b, name).startswith(
+        f"an XlaBuilder has no attribute {name!r}\nfix: use {fix}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "rest"),
+    [
+        ("lowre", "\nfix: did you mean lowering.lower?"),
+        ("Compile", "\nfix: use lowering.compile"),
+        ("add", "\nfix: use xb.add(lhs, rhs)"),
+        ("run", "\nfix: use lowering.compile(computation)"),
+        ("f32", "\nfix: use xb.f32"),
+        ("grad", "; xlabuilder does not compute derivatives"),
+        ("qwertz", ""),
+    ],
+)
+def test_names_of_lowering(name: str, rest: str) -> None:
+    assert message_of(lowering, name) == f"lowering.{name}: there is no such name in lowering{rest}"
+
+
+def test_errors_have_the_line_of_the_caller() -> None:
+    x = xb.XlaBuilder().parameter(xb.f32[2])
+    for owner, name in ((xb, "where"), (lowering, "vmap"), (x, "sum"), (x.builder, "Add")):
+        with pytest.raises(xb.UnknownNameError) as caught:
+            getattr(owner, name)
+        assert caught.value.location is not None
+        assert caught.value.location.startswith(f"{__file__}:")
+
+
+def test_protocols_work() -> None:
+    b = xb.XlaBuilder()
+    x = b.parameter(xb.f32[2])
+    for owner in (xb, lowering, b, x):
+        for name in ("__wrapped__", "_repr_html_", "_ipython_display_", "__jax_array__", "qwertz"):
+            assert not hasattr(owner, name)
+            assert getattr(owner, name, 3) == 3
+    assert copy.copy(x).shape is x.shape
+    error = pickle.loads(pickle.dumps(xb.UnknownNameError("text")))
+    assert isinstance(error, AttributeError)
+
+
+def test_attributes_of_objects_are_looked_up_fast() -> None:
+    x = xb.XlaBuilder().parameter(xb.f32[2])
+    assert not hasattr(x, "qwertz")  # the first lookup makes the table
+    start = time.perf_counter()
+    for _ in range(1000):
+        hasattr(x, "qwertz")
+    assert time.perf_counter() - start < 1  # a search for similar names takes longer
+
+
+def test_python_adds_no_other_suggestion() -> None:
+    """Python's tracebacks append the attribute with the most similar name."""
+    for name, fix in (("xb.where", "xb.select(pred, on_true, on_false)"), ("x.shap", "shape")):
+        program = f"import builder as xb\nx = xb.XlaBuilder().parameter(xb.f32[2])\n{name}\n"
+        done = run_python("-c", program, status=1)
+        assert fix in done.stderr
+        assert done.stderr.count("Did you mean") == name.startswith("x.")

@@ -11,6 +11,7 @@ from functools import wraps
 from typing import Any, Final, TypeVar, cast
 
 from builder.errors import XlaError
+from builder.graph.calls import accepting_unknown, explained
 from builder.schema import Schema
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -64,7 +65,9 @@ def op(
     aliases: tuple[str, ...] = (),
     family: str = "",
 ) -> Callable[[F], F]:
-    """Add the decorated function to `OPERATIONS`, and return it unchanged.
+    """Add the decorated function to `OPERATIONS`, and return it with errors for wrong arguments.
+
+    Elementwise ops are not checked: programs record them most, and they have few parameters.
 
     Args:
         schema: the schema of the op that the function records last.
@@ -75,6 +78,10 @@ def op(
     """
 
     def enter(function: F) -> F:
+        if "unknown" in function.__annotations__:
+            function = accepting_unknown(function)
+        elif not function.__module__.startswith("builder.ops.elementwise."):
+            function = explained(function)
         OPERATIONS[function.__name__] = OpInfo(
             function,
             schema,

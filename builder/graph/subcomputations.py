@@ -13,6 +13,7 @@ can use only its parameters.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
@@ -81,7 +82,7 @@ def _identifier(function: Any, default: str) -> str:
 
 def _parameter_names(function: Any, count: int) -> Sequence[str]:
     """Return the names of a callable's `count` arguments; without such names "p0", "p1", ..."""
-    code = getattr(function, "__code__", None)
+    code = getattr(inspect.unwrap(function), "__code__", None)
     if code is not None and code.co_argcount == count and not code.co_flags & 0x04:
         names: tuple[str, ...] = code.co_varnames[:count]
         if len(set(names)) == count:
@@ -233,9 +234,10 @@ def is_library_function(computation: Any) -> bool:
     if computation in _LIBRARY_FUNCTIONS:
         return True
     # `__module__` is not used, because `functools.wraps` copies it to a user's function.
+    function = inspect.unwrap(computation)  # without the wrapper of `op`
     is_ours = (
         INSIDE[computation.__code__.co_filename]
-        and computation.__globals__.get(computation.__name__) is computation
+        and function.__globals__.get(function.__name__) is computation
     )
     if is_ours:
         _LIBRARY_FUNCTIONS.add(computation)

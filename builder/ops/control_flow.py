@@ -9,12 +9,13 @@ import builtins
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, overload
+from typing import Any, Final, Never, overload
 
 from builder import shape_inference
 from builder.attributes.composite import composite_attributes_text
 from builder.check import flag, integer
 from builder.errors import OperandError, brief, error_of
+from builder.graph.calls import unknown_arguments
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
 from builder.graph.registry import op
@@ -48,7 +49,7 @@ _composite_shape = per_signature(shape_inference.control_flow.composite_call.str
 
 
 @op(SCHEMAS["tuple"])
-def tuple(*elements: XlaOp | Sequence[XlaOp]) -> XlaOp:
+def tuple(*elements: XlaOp | Sequence[XlaOp], **unknown: Never) -> XlaOp:
     """Combine several values into a tuple.
 
     Args:
@@ -70,6 +71,8 @@ def tuple(*elements: XlaOp | Sequence[XlaOp]) -> XlaOp:
 
     Operation Semantics: Tuple.
     """
+    if unknown:
+        raise unknown_arguments(tuple, unknown)
     if len(elements) == 1 and isinstance(elements[0], _SEQUENCES):
         elements = builtins.tuple(elements[0])
     if not elements:
@@ -81,7 +84,7 @@ def tuple(*elements: XlaOp | Sequence[XlaOp]) -> XlaOp:
 
 
 @op(SCHEMAS["get_tuple_element"])
-def get_tuple_element(tuple_data: XlaOp, index: int) -> XlaOp:
+def get_tuple_element(tuple_data: XlaOp, index: int, **unknown: Never) -> XlaOp:
     """Return one element of a tuple; ``tuple_data[index]`` is equivalent.
 
     Args:
@@ -102,6 +105,8 @@ def get_tuple_element(tuple_data: XlaOp, index: int) -> XlaOp:
 
     Operation Semantics: GetTupleElement.
     """
+    if unknown:
+        raise unknown_arguments(get_tuple_element, unknown)
     source = need_op("get_tuple_element", "tuple_data", tuple_data)
     number = integer("get_tuple_element", "index", index)
     shape, attributes = _element_plan(source.shape, number)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from builder.attributes import (
 )
 from builder.check import Check, flag, integer, integers
 from builder.errors import OperandError, brief
+from builder.graph.calls import unknown_arguments
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder, shared_attributes
 from builder.graph.registry import op
@@ -49,7 +50,10 @@ def _dynamic_slice_plan(
 
 @op(SCHEMAS["dynamic_slice"])
 def dynamic_slice(
-    operand: XlaOp, start_indices: StartIndices, size_indices: Sequence[int]
+    operand: XlaOp,
+    start_indices: StartIndices,
+    size_indices: Sequence[int],
+    **unknown: Never,
 ) -> XlaOp:
     """Return a slice of an array that begins at runtime indices.
 
@@ -83,6 +87,8 @@ def dynamic_slice(
 
     Operation Semantics: DynamicSlice.
     """
+    if unknown:
+        raise unknown_arguments(dynamic_slice, unknown)
     if type(operand) is not XlaOp:
         need_op("dynamic_slice", "operand", operand)
     starts = _starts("dynamic_slice", start_indices)
@@ -94,7 +100,9 @@ def dynamic_slice(
 
 
 @op(SCHEMAS["dynamic_update_slice"])
-def dynamic_update_slice(operand: XlaOp, update: XlaOp, start_indices: StartIndices) -> XlaOp:
+def dynamic_update_slice(
+    operand: XlaOp, update: XlaOp, start_indices: StartIndices, **unknown: Never
+) -> XlaOp:
     """Return the operand with one slice, at runtime indices, replaced by `update`.
 
     The update is always inside the operand: each start index is clamped between 0 and the operand's
@@ -124,6 +132,8 @@ def dynamic_update_slice(operand: XlaOp, update: XlaOp, start_indices: StartIndi
 
     Operation Semantics: DynamicUpdateSlice.
     """
+    if unknown:
+        raise unknown_arguments(dynamic_update_slice, unknown)
     if type(operand) is not XlaOp or type(update) is not XlaOp:
         need_op("dynamic_update_slice", "operand", operand)
         need_op("dynamic_update_slice", "update", update)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Never
 
 from builder.attributes import PaddingConfig, PaddingConfigDimension, PaddingConfigLike
 from builder.check import Check, integer, integers, refusal
+from builder.graph.calls import unknown_arguments
 from builder.graph.recording import append, record, resolve_builder
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
@@ -40,7 +41,7 @@ def _broadcast_plan(operand: Shape, sizes: tuple[int, ...]) -> tuple[ArrayShape,
 
 
 @op(SCHEMAS["broadcast_in_dim"], cpp_name="Broadcast", section="Broadcast")
-def broadcast(operand: XlaOp, broadcast_sizes: Sequence[int]) -> XlaOp:
+def broadcast(operand: XlaOp, broadcast_sizes: Sequence[int], **unknown: Never) -> XlaOp:
     """Broadcast the operand along new leading dimensions.
 
     ``output[i0, ..., iN, j0, ..., jM] = operand[j0, ..., jM]``. Recorded as `broadcast_in_dim`.
@@ -64,6 +65,8 @@ def broadcast(operand: XlaOp, broadcast_sizes: Sequence[int]) -> XlaOp:
 
     Operation Semantics: Broadcast.
     """
+    if unknown:
+        raise unknown_arguments(broadcast, unknown)
     source = need_op("broadcast", "operand", operand)
     sizes = integers("broadcast", "broadcast_sizes", broadcast_sizes)
     return broadcast_to(source, *_broadcast_plan(source.shape, sizes))
@@ -74,7 +77,10 @@ _broadcast_in_dim_shape = per_signature(infer.broadcast_in_dim.strict)
 
 @op(SCHEMAS["broadcast_in_dim"])
 def broadcast_in_dim(
-    operand: XlaOp, out_dim_size: Sequence[int], broadcast_dimensions: Sequence[int]
+    operand: XlaOp,
+    out_dim_size: Sequence[int],
+    broadcast_dimensions: Sequence[int],
+    **unknown: Never,
 ) -> XlaOp:
     """Broadcast the operand into a larger array, with an explicit mapping of dimensions.
 
@@ -99,6 +105,8 @@ def broadcast_in_dim(
 
     Operation Semantics: BroadcastInDim.
     """
+    if unknown:
+        raise unknown_arguments(broadcast_in_dim, unknown)
     if type(operand) is not XlaOp:
         need_op("broadcast_in_dim", "operand", operand)
     sizes = integers("broadcast_in_dim", "out_dim_size", out_dim_size)
@@ -113,7 +121,11 @@ _reshape_shape = per_signature(infer.reshape.strict)
 
 @op(SCHEMAS["reshape"])
 def reshape(
-    operand: XlaOp, new_sizes: Sequence[int], *, dimensions: Sequence[int] | None = None
+    operand: XlaOp,
+    new_sizes: Sequence[int],
+    *,
+    dimensions: Sequence[int] | None = None,
+    **unknown: Never,
 ) -> XlaOp:
     """Reshape an array: the same elements, in the same order, with other sizes.
 
@@ -142,6 +154,8 @@ def reshape(
 
     Operation Semantics: Reshape.
     """
+    if unknown:
+        raise unknown_arguments(reshape, unknown)
     if type(operand) is not XlaOp:
         need_op("reshape", "operand", operand)
     sizes = integers("reshape", "new_sizes", new_sizes)
@@ -226,7 +240,7 @@ _transpose_shape = per_signature(infer.transpose.strict)
 
 
 @op(SCHEMAS["transpose"])
-def transpose(operand: XlaOp, permutation: Sequence[int]) -> XlaOp:
+def transpose(operand: XlaOp, permutation: Sequence[int], **unknown: Never) -> XlaOp:
     """Permute dimensions: dimension i of the result is dimension ``permutation[i]`` of the operand.
 
     Args:
@@ -247,6 +261,8 @@ def transpose(operand: XlaOp, permutation: Sequence[int]) -> XlaOp:
 
     Operation Semantics: Transpose.
     """
+    if unknown:
+        raise unknown_arguments(transpose, unknown)
     if type(operand) is not XlaOp:
         need_op("transpose", "operand", operand)
     if permutation is None and isinstance(operand.shape, ArrayShape):
@@ -294,7 +310,7 @@ def _concatenate_plan(operands: tuple[Shape, ...], dimension: int) -> tuple[Arra
 
 
 @op(SCHEMAS["concatenate"], aliases=("concat_in_dim",))
-def concatenate(operands: Sequence[XlaOp], dimension: int) -> XlaOp:
+def concatenate(operands: Sequence[XlaOp], dimension: int, **unknown: Never) -> XlaOp:
     """Concatenate arrays along a dimension.
 
     Args:
@@ -318,6 +334,8 @@ def concatenate(operands: Sequence[XlaOp], dimension: int) -> XlaOp:
 
     Operation Semantics: Concatenate.
     """
+    if unknown:
+        raise unknown_arguments(concatenate, unknown)
     sources = need_ops("concatenate", "operand", operands)
     if isinstance(dimension, XlaOp):
         fix = "pass the operands as a list: xb.concatenate([x, y], dimension)"
@@ -337,7 +355,10 @@ def _pad_plan(
 
 @op(SCHEMAS["pad"])
 def pad(
-    operand: XlaOp, padding_value: XlaOp | int | float | complex, padding_config: PaddingConfigLike
+    operand: XlaOp,
+    padding_value: XlaOp | int | float | complex,
+    padding_config: PaddingConfigLike,
+    **unknown: Never,
 ) -> XlaOp:
     """Pad an array with a value around and between its elements.
 
@@ -365,6 +386,8 @@ def pad(
 
     Operation Semantics: Pad.
     """
+    if unknown:
+        raise unknown_arguments(pad, unknown)
     source = need_op("pad", "operand", operand)
     config = padding_config
     if not isinstance(config, PaddingConfig):
@@ -458,6 +481,7 @@ def slice(
     start_indices: Sequence[int],
     limit_indices: Sequence[int],
     strides: Sequence[int] | None = None,
+    **unknown: Never,
 ) -> XlaOp:
     """Return a slice of an array: from a start to a limit in each dimension.
 
@@ -482,6 +506,8 @@ def slice(
 
     Operation Semantics: Slice.
     """
+    if unknown:
+        raise unknown_arguments(slice, unknown)
     if type(operand) is not XlaOp:
         need_op("slice", "operand", operand)
     starts = integers("slice", "start_indices", start_indices)

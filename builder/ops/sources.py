@@ -16,4 +16,5 @@ for _method, _family in (
     (XlaBuilder.infeed, "host"),
     (XlaBuilder.recv, "host"),
 ):
-    op(SCHEMAS[_method.__name__], family=_family)(_method)
+    _name = _method.__name__
+    setattr(XlaBuilder, _name, op(SCHEMAS[_name], family=_family)(_method))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Never
 
 from builder.attributes import (
     DotAlgorithm,
@@ -17,6 +17,7 @@ from builder.attributes import (
     PrecisionLike,
 )
 from builder.errors import ShapeInferenceError, error_of
+from builder.graph.calls import unknown_arguments
 from builder.graph.recording import record, shared_attributes
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
@@ -94,6 +95,7 @@ def dot(
     rhs: XlaOp,
     precision: PrecisionLike = None,
     preferred_element_type: PrimitiveTypeLike | None = None,
+    **unknown: Never,
 ) -> XlaOp:
     """Return the dot product of vectors, or of a matrix with a vector or a matrix: ``lhs @ rhs``.
 
@@ -122,6 +124,8 @@ def dot(
 
     Operation Semantics: Dot.
     """
+    if unknown:
+        raise unknown_arguments(dot, unknown)
     if type(lhs) is not XlaOp or type(rhs) is not XlaOp:
         need_op("dot", "lhs", lhs)
         need_op("dot", "rhs", rhs)
@@ -140,6 +144,7 @@ def dot_general(
     precision: PrecisionLike = None,
     preferred_element_type: PrimitiveTypeLike | None = None,
     algorithm: DotAlgorithm | str | None = None,
+    **unknown: Never,
 ) -> XlaOp:
     """Sum products over the contracting dimensions, for each index of the batch dimensions.
 
@@ -173,6 +178,8 @@ def dot_general(
 
     Operation Semantics: DotGeneral.
     """
+    if unknown:
+        raise unknown_arguments(dot_general, unknown)
     if type(lhs) is not XlaOp or type(rhs) is not XlaOp:
         need_op("dot_general", "lhs", lhs)
         need_op("dot_general", "rhs", rhs)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Never
 
 from builder import shape_inference
 from builder.check import integer
+from builder.graph.calls import unknown_arguments
 from builder.graph.recording import record
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
@@ -23,7 +25,9 @@ from builder.types.shape import ArrayShape, Shape
 
 
 @op(SCHEMAS["convert"], aliases=("convert",))
-def convert_element_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) -> XlaOp:
+def convert_element_type(
+    operand: XlaOp, new_element_type: PrimitiveTypeLike, **unknown: Never
+) -> XlaOp:
     """Convert each element to another type, as C++'s static_cast does.
 
     Floating point to integer rounds toward zero, saturates at the ends of the range, and converts
@@ -49,6 +53,8 @@ def convert_element_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) ->
 
     Operation Semantics: ConvertElementType.
     """
+    if unknown:
+        raise unknown_arguments(convert_element_type, unknown)
     name = "convert_element_type"
     source = need_op(name, "operand", operand)
     element_type = pt.element_type_argument(name, "new_element_type", new_element_type)
@@ -63,7 +69,9 @@ _convert_shape = per_signature(shape_inference.elementwise.convert_element_type.
 
 
 @op(SCHEMAS["bitcast_convert"])
-def bitcast_convert_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) -> XlaOp:
+def bitcast_convert_type(
+    operand: XlaOp, new_element_type: PrimitiveTypeLike, **unknown: Never
+) -> XlaOp:
     """Reinterpret the bits of the elements as another type.
 
     Args:
@@ -86,6 +94,8 @@ def bitcast_convert_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) ->
 
     Operation Semantics: BitcastConvertType.
     """
+    if unknown:
+        raise unknown_arguments(bitcast_convert_type, unknown)
     name = "bitcast_convert_type"
     source = need_op(name, "operand", operand)
     element_type = pt.element_type_argument(name, "new_element_type", new_element_type)

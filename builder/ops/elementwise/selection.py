@@ -8,10 +8,11 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Never
 
 from builder import shape_inference
 from builder.check import integers
+from builder.graph.calls import unknown_arguments
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder, rollback_on_error
 from builder.graph.registry import op
@@ -35,7 +36,7 @@ _select_shape = per_signature(shape_inference.elementwise.select.strict)
 
 
 @op(SCHEMAS["clamp"])
-def clamp(min: Operand, operand: XlaOp, max: Operand) -> XlaOp:
+def clamp(min: Operand, operand: XlaOp, max: Operand, **unknown: Never) -> XlaOp:
     """Limit each element to a range: ``min(max(operand, lower), upper)``.
 
     Args:
@@ -60,6 +61,8 @@ def clamp(min: Operand, operand: XlaOp, max: Operand) -> XlaOp:
 
     Operation Semantics: Clamp.
     """
+    if unknown:
+        raise unknown_arguments(clamp, unknown)
     value = need_op("clamp", "operand", operand)
     builder = resolve_builder("clamp", *(v for v in (min, value, max) if type(v) is XlaOp))
     # Each bound with its shape, and the attributes of its constant if it is a number.
@@ -83,7 +86,7 @@ def clamp(min: Operand, operand: XlaOp, max: Operand) -> XlaOp:
 
 
 @op(SCHEMAS["select"])
-def select(pred: XlaOp, on_true: Operand, on_false: Operand) -> XlaOp:
+def select(pred: XlaOp, on_true: Operand, on_false: Operand, **unknown: Never) -> XlaOp:
     """Select each element from `on_true` where `pred` is true, from `on_false` elsewhere.
 
     Args:
@@ -106,6 +109,8 @@ def select(pred: XlaOp, on_true: Operand, on_false: Operand) -> XlaOp:
 
     Operation Semantics: Select.
     """
+    if unknown:
+        raise unknown_arguments(select, unknown)
     which = need_op("select", "pred", pred)
     first, second = on_true, on_false
     resolve_builder("select", which, *[v for v in (first, second) if type(v) is XlaOp])

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Never
 
 from builder import shape_inference
 from builder.check import Check, integers
+from builder.graph.calls import unknown_arguments
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder, rollback_on_error
 from builder.graph.registry import op
@@ -39,6 +40,7 @@ def reduce(
     init_values: Operand | Sequence[Operand],
     computation: XlaComputation | Callable[..., Any],
     dimensions: Sequence[int],
+    **unknown: Never,
 ) -> XlaOp:
     """Reduce one or more arrays along dimensions with a computation.
 
@@ -79,6 +81,8 @@ def reduce(
 
     Operation Semantics: Reduce.
     """
+    if unknown:
+        raise unknown_arguments(reduce, unknown)
     numbers = integers("reduce", "dimensions", dimensions)
     return record_reduction(_REDUCE, operands, init_values, computation, numbers)
 

@@ -1,0 +1,168 @@
+"""Errors for calls whose arguments are not the parameters of an op.
+
+Python's TypeError does not contain what to write, so the decorator `op` wraps ops in `explained`.
+A wrapper would slow down the ops that programs record most. Those have a parameter ``**unknown``
+instead, and raise `unknown_arguments` if it is not empty; see `accepting_unknown`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from functools import wraps
+from typing import Any, Final, TypeVar, cast
+
+from builder.errors import OperandError, brief, error_of
+from builder.support.suggestions import did_you_mean
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _by_name(table: dict[str, str]) -> dict[str, str]:
+    return {name: text for names, text in table.items() for name in names.split()}
+
+
+PARAMETERS: Final = _by_name(
+    {
+        "a array val x": "operand operands lhs",
+        "a_max hi high maxval upper": "max b",
+        "a_min lo low minval": "min a",
+        "args arrays tensors xs": "operands inputs elements",
+        "axes axis dim dims": "dimension dimensions permutation dimno scan_dimension "
+        "iota_dimension all_gather_dim scatter_dimension feature_index inferred_dimension",
+        "axis_index_groups axis_name": "replica_groups",
+        "b other x2 y": "rhs",
+        "backend": "device",
+        "backend_config": "opaque",
+        "base_dilation": "base_dilations",
+        "begin start starts": "start_indices start_index",
+        "body_fun": "body",
+        "call_target_name target": "target_name",
+        "concat_axis": "concat_dimension",
+        "cond condition mask": "pred condition",
+        "cond_fun": "condition",
+        "constant_values fill_value": "padding_value",
+        "descending num_keys": "comparator",
+        "dilation": "rhs_dilation",
+        "donate_argnames donate_argnums": "donate",
+        "dtype element_type new_dtype type": "new_element_type element_type preferred_element_type "
+        "shape",
+        "end limit stop": "limit_indices limit_index",
+        "f fn fun func function op reducer": "computation update_computation",
+        "fft_lengths n s": "fft_length",
+        "groups": "feature_group_count",
+        "index indices": "start_indices scatter_indices",
+        "init init_val init_value initial initial_value inits": "init_values init_value inits init",
+        "kernel_size window_shape window_size": "window_dimensions",
+        "key seed state": "initial_state",
+        "kind stable": "is_stable",
+        "length": "scan_dimension_size",
+        "loc mean": "mu",
+        "new_shape newshape result_shape shape size sizes": "new_sizes out_dim_size "
+        "broadcast_sizes size_indices shape",
+        "operand": "operands a",
+        "out_dtype": "preferred_element_type new_element_type",
+        "pad_width paddings": "padding_config padding",
+        "padding": "padding_config",
+        "perm perms": "permutation source_target_pairs",
+        "reverse": "is_reverse",
+        "scale std stddev": "sigma",
+        "slice_sizes": "size_indices",
+        "split_axis": "split_dimension",
+        "start_dimension stop_dimension": "dimensions",
+        "static_argnames static_argnums": "static",
+        "step steps stride": "strides stride window_strides",
+        "strides": "window_strides stride",
+        "window_dilation": "window_dilations",
+        "x1": "lhs",
+    }
+)
+"""Parameters of other libraries, and the parameters of ops with that meaning; the first that an op
+has is suggested."""
+
+ABSENT: Final = _by_name(
+    {
+        "keep_dims keepdim keepdims": "add dimensions of size 1 to the result with xb.reshape",
+        "out": "use the result of the call",
+        "out_sharding": "wrap the call in xb.with_sharding",
+        "where": "replace the other elements with xb.select first",
+    }
+)
+"""Parameters of other libraries that no op has, and what to write instead."""
+
+
+class _NoArgument:
+    """The default of the required parameters of functions with ``**unknown``."""
+
+    def __repr__(self) -> str:
+        return "(no argument)"
+
+
+def explained(function: F) -> F:
+    """Return a wrapper of `function` that explains arguments that it does not accept."""
+
+    @wraps(function)
+    def checked(*arguments: Any, **named: Any) -> Any:
+        try:
+            return function(*arguments, **named)
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise  # from the function's body
+            wrong = _wrong_call(function, arguments, named, str(error))
+        raise wrong
+
+    return cast("F", checked)
+
+
+def accepting_unknown(function: F) -> F:
+    """Make a function with ``**unknown`` accept any call without surplus positional arguments.
+
+    Required parameters get a default that their checks refuse. Otherwise Python would raise its own
+    error for ``transpose(x, axes=(1, 0))``, because `permutation` is missing.
+    """
+    signature = inspect.signature(function)
+    shown = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    positional = [p for p in shown if p.kind is p.POSITIONAL_OR_KEYWORD]
+    defaults = [_NoArgument() if p.default is p.empty else p.default for p in positional]
+    function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+    function.__defaults__ = tuple(defaults)
+    return function
+
+
+def unknown_arguments(function: Callable[..., Any], unknown: Mapping[str, Any]) -> OperandError:
+    """Return the error for the arguments `unknown`, which are not parameters of `function`."""
+    return _wrong_call(function, (), unknown, "")
+
+
+def _wrong_call(
+    function: Callable[..., Any], arguments: Collection[Any], named: Mapping[str, Any], text: str
+) -> OperandError:
+    """Return the error for a call that does not fit the parameters of `function`.
+
+    Args:
+        function: the function.
+        arguments, named: the arguments of the call.
+        text: the message of Python's error.
+    """
+    op = function.__name__
+    parameters = [name for name in inspect.signature(function).parameters if name != "self"]
+    unknown = [name for name in named if name not in parameters]
+    listed = ", ".join(parameters)
+    if not unknown:
+        rule = text.partition("() ")[2]
+        return error_of(OperandError, op, rule, f"pass the parameters {listed}")
+    name = unknown[0]
+    is_method = function.__qualname__ != op
+    free = [p for p in parameters[len(arguments) - is_method :] if p not in named]
+    meanings = {p: p for p in free}
+    for foreign, ours in PARAMETERS.items():
+        meanings.update((foreign, p) for p in reversed(ours.split()) if p in free)
+    rule = f"has no parameter {name}, got {name}={brief(named[name], 80)}"
+    if name in meanings:
+        fix = f"write {meanings[name]}= instead of {name}="
+    elif name in ABSENT:
+        fix = ABSENT[name]
+    else:
+        near = did_you_mean(name, {n: f"{p}=" for n, p in meanings.items()}, cutoff=0.7)
+        fix = near.removeprefix("\nfix: ") or f"the parameters are {listed}"
+    return error_of(OperandError, op, rule, fix)

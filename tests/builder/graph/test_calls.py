@@ -1,0 +1,189 @@
+"""Errors for calls with other arguments than an op's parameters."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import builder as xb
+from builder.graph import calls
+
+
+@pytest.mark.parametrize(
+    ("call", "parameter", "fix"),
+    [
+        (lambda x: xb.transpose(x, axes=[1, 0]), "axes", "write permutation= instead of axes="),
+        (lambda x: xb.transpose(x, perm=[1, 0]), "perm", "write permutation= instead of perm="),
+        (lambda x: xb.reshape(x, shape=[6]), "shape", "write new_sizes= instead of shape="),
+        (
+            lambda x: xb.reshape(x, newshape=[6]),
+            "newshape",
+            "write new_sizes= instead of newshape=",
+        ),
+        (lambda x: xb.broadcast(x, shape=[6]), "shape", "write broadcast_sizes= instead of shape="),
+        (
+            lambda x: xb.convert_element_type(x, dtype=xb.s32),
+            "dtype",
+            "write new_element_type= instead of dtype=",
+        ),
+        (
+            lambda x: xb.dot(x, x, dtype=xb.f32),
+            "dtype",
+            "write preferred_element_type= instead of dtype=",
+        ),
+        (lambda x: xb.reduce(x, 0, xb.add, axis=0), "axis", "write dimensions= instead of axis="),
+        (
+            lambda x: xb.reduce(x, 0, xb.add, dimension=[0]),
+            "dimension",
+            "did you mean dimensions=?",
+        ),
+        (
+            lambda x: xb.reduce(x, 0, xb.add, [0], keepdims=True),
+            "keepdims",
+            "add dimensions of size 1 to the result with xb.reshape",
+        ),
+        (lambda x: xb.sort(x, axis=0), "axis", "write dimension= instead of axis="),
+        (lambda x: xb.concatenate([x, x], axis=0), "axis", "write dimension= instead of axis="),
+        (lambda x: xb.clamp(a_min=0, operand=x, max=1), "a_min", "write min= instead of a_min="),
+        (lambda x: xb.select(condition=x), "condition", "write pred= instead of condition="),
+        (lambda x: xb.top_k(x, 1, axis=0), "axis", "the parameters are operand, k, largest"),
+        (lambda x: xb.tuple(x, axis=0), "axis", "the parameters are elements"),
+        (
+            lambda x: x.builder.iota(xb.s32[3], axis=0),
+            "axis",
+            "write iota_dimension= instead of axis=",
+        ),
+        (
+            lambda x: x.builder.constant(1, dtype=xb.f32),
+            "dtype",
+            "write element_type= instead of dtype=",
+        ),
+        (lambda x: xb.convert(x, dtpye=xb.s32), "dtpye", "did you mean new_element_type=?"),
+    ],
+)
+def test_unknown_parameters(call: Callable[[xb.XlaOp], Any], parameter: str, fix: str) -> None:
+    b = xb.XlaBuilder()
+    x = b.parameter(xb.f32[2, 3])
+    with pytest.raises(xb.OperandError) as caught:
+        call(x)
+    rule, _, rest = str(caught.value).partition("\n")
+    assert rule.startswith(f"{caught.value.op}: has no parameter {parameter}, got {parameter}=")
+    assert rest == f"fix: {fix}"
+    assert caught.value.location is not None
+    assert caught.value.location.startswith(f"{__file__}:")
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+    assert b.ops == [x]
+
+
+def test_the_alias_is_named() -> None:
+    x = xb.XlaBuilder().parameter(xb.f32[2])
+    with pytest.raises(xb.OperandError, match=r"^convert: has no parameter dtype"):
+        xb.convert(x, dtype=xb.s32)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda x: xb.sort(),
+            "sort: missing 1 required positional argument: 'operands'\nfix: pass the parameters",
+        ),
+        (
+            lambda x: xb.cholesky(x, True, 1),
+            "cholesky: takes from 1 to 2 positional arguments but 3 were given",
+        ),
+        (
+            lambda x: xb.transpose(x),
+            "transpose: permutation must be a sequence of integers, got (no argument)",
+        ),
+        (
+            lambda x: xb.reduce(x, 0),
+            "reduce: dimensions must be a sequence of integers, got (no argument)",
+        ),
+        (lambda x: xb.dot(x), "dot: rhs must be an XlaOp, got _NoArgument: (no argument)"),
+        (lambda x: xb.clamp(0, x), "clamp: max must be an XlaOp, got _NoArgument: (no argument)"),
+        (lambda x: x.builder.iota(), "iota: missing 1 required positional argument: 'shape'"),
+    ],
+)
+def test_missing_and_surplus_arguments(call: Callable[[xb.XlaOp], Any], message: str) -> None:
+    b = xb.XlaBuilder()
+    x = b.parameter(xb.f32[2, 2])
+    with pytest.raises(xb.XlaError) as caught:
+        call(x)
+    assert str(caught.value).startswith(message)
+    assert b.ops == [x]
+
+
+def unaccepted(name: str) -> list[str]:
+    info = xb.OPERATIONS[name]
+    return [
+        p.name
+        for p in inspect.signature(info.function).parameters.values()
+        if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and p.name != "self"
+    ]
+
+
+@pytest.mark.parametrize("name", [n for n in xb.OPERATIONS if unaccepted(n)])
+def test_no_op_accepts_a_missing_argument(name: str) -> None:
+    info = xb.OPERATIONS[name]
+    function = getattr(xb.XlaBuilder(), name) if info.is_method else info.function
+    with pytest.raises(TypeError if info.family == "elementwise" else (TypeError, xb.XlaError)):
+        function()
+
+
+def test_errors_of_the_function_are_not_changed() -> None:
+    def body(x: xb.XlaOp) -> xb.XlaOp:
+        return len(5)  # type: ignore[arg-type,return-value]
+
+    x = xb.XlaBuilder().parameter(xb.f32[2])
+    with pytest.raises(TypeError, match=r"object of type 'int' has no len"):
+        xb.while_(lambda v: xb.reduce_all(v, 0, xb.add) < 1, body, x)
+
+
+def test_signatures_are_those_of_the_source() -> None:
+    assert str(inspect.signature(xb.transpose)) == (
+        "(operand: 'XlaOp', permutation: 'Sequence[int]') -> 'XlaOp'"
+    )
+    assert pickle.loads(pickle.dumps(xb.sort)) is xb.sort
+    assert pickle.loads(pickle.dumps(xb.reshape)) is xb.reshape
+
+
+NOT_HERE = {
+    "of jax's arrays and tracing": "accuracy batch_size out_sharding unroll _split_transpose to "
+    "tiled group_offset copy kwargs args _ allow_negative_indices algorithm",
+    "what ops here do not choose": "mode fill_value order sorted rounding_method decimals axis "
+    "kind is_stable dimension_numbers choicelist condlist default dtype",
+}
+"""Parameters of jax's functions without a suggestion, by reason."""
+
+
+@pytest.mark.parametrize("module", [jax.lax, jnp], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("name", [n for n, i in xb.OPERATIONS.items() if i.family != "elementwise"])
+def test_parameters_of_jax(name: str, module: Any) -> None:
+    theirs = getattr(module, name.rstrip("_"), None)
+    if not callable(theirs):
+        return
+    info = xb.OPERATIONS[name]
+    parameters = set(inspect.signature(info.function).parameters)
+    for parameter in set(inspect.signature(theirs).parameters) - parameters:
+        meant = calls.PARAMETERS.get(parameter, "").split()
+        is_known = bool(parameters & set(meant)) or parameter in calls.ABSENT
+        assert is_known or parameter in " ".join(NOT_HERE.values()).split(), parameter
+
+
+@pytest.mark.parametrize("name", calls.PARAMETERS)
+def test_suggested_parameters_exist(name: str) -> None:
+    import lowering
+
+    ours = {p for i in xb.OPERATIONS.values() for p in inspect.signature(i.function).parameters}
+    ours |= set(inspect.signature(lowering.jit).parameters)
+    meant = calls.PARAMETERS[name].split()
+    assert meant
+    assert set(meant) <= ours

@@ -109,6 +109,10 @@ else:
 
         try:
             return lazy_name(globals(), _LAZY, name)
+        except ModuleNotFoundError as missing:
+            from builder.support.requirements import missing_requirement
+
+            error = missing_requirement(missing, f"lowering.{name}")
         except AttributeError:
             import builder
             from builder.unknown_names import missing_name_of_lowering

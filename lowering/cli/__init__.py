@@ -4,15 +4,23 @@ Each command has a module. Commands import jax and NumPy when they run, so `--he
 are fast.
 """
 
-from lowering.cli import (
-    compare as compare,
-    convert as convert,
-    devices as devices,
-    diff as diff,
-    inspect as inspect,
-    ops as ops,
-    run as run,
-)
-from lowering.cli.command import main
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lowering.cli.command import main as main
+else:
+    try:
+        from lowering.cli import compare, convert, devices, diff, inspect, ops, run  # noqa: F401
+        from lowering.cli.command import main
+    except ModuleNotFoundError as error:
+        from builder.support.requirements import missing_requirement
+
+        message = str(missing_requirement(error, "xlabuilder"))
+
+        def main():
+            """Print that click is not installed, and exit."""
+            sys.exit(message)
+
 
 __all__ = ["main"]

@@ -78,7 +78,12 @@ def _message(error: Exception) -> str:
     if isinstance(error, click.ClickException):
         return f"{NAME}: {error.format_message()}"
     from builder.errors import XlaError
+    from builder.support.requirements import missing_requirement
 
+    if isinstance(error, ModuleNotFoundError):
+        missing = missing_requirement(error, NAME)
+        if missing is not error:
+            return str(missing)
     if isinstance(error, (FailedError, XlaError)):
         first, *rest = str(error).splitlines() or [type(error).__name__]
         fix = next((line for line in rest if line.startswith("fix: ")), "")

@@ -1,0 +1,74 @@
+"""One line that states what to install."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+from processes import run_python
+from scripts import ROOT
+
+from builder.support.requirements import REQUIREMENTS, missing_requirement
+
+BLOCKED = """
+import sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {packages}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Finder())
+"""
+
+
+def without(packages: str, program: str, *, status: int = 1) -> list[str]:
+    """Run a program in a process without some packages; return the lines of standard error."""
+    code = BLOCKED.format(packages=packages.split()) + program
+    return run_python("-c", code, status=status).stderr.splitlines()
+
+
+def test_requirements_are_those_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert {*REQUIREMENTS.values()} <= {*project["dependencies"]}
+    assert REQUIREMENTS["jax"].startswith("jax>")  # which requires its jaxlib
+
+
+@pytest.mark.parametrize("packages", ["jax jaxlib", "jax", "jaxlib"])
+@pytest.mark.parametrize("name", ["lower", "compile", "ffi"])
+def test_names_of_lowering(packages: str, name: str) -> None:
+    lines = without(packages, f"import lowering\nlowering.{name}\n")
+    assert len(lines) < 8
+    assert sum(line.startswith("Traceback") for line in lines) == 1
+    error, _, install = lines[-1].partition(": run ")
+    assert error.startswith(f"ModuleNotFoundError: lowering.{name} requires jax")
+    assert install == '`pip install "jax>=0.10,<0.13"`'
+
+
+def test_a_from_import() -> None:
+    lines = without("jax jaxlib", "from lowering import compile\n")
+    assert lines[-1].startswith("ModuleNotFoundError: lowering.compile requires jax: run `pip ")
+
+
+def test_lowering_is_imported_without_jax() -> None:
+    program = (
+        "import lowering\nassert 'compile' in dir(lowering)\nassert not hasattr(lowering, '_x')"
+    )
+    assert without("jax jaxlib", program, status=0) == []
+
+
+@pytest.mark.parametrize(
+    ("packages", "arguments", "message"),
+    [
+        ("click", "", 'xlabuilder requires click: run `pip install "click>=8.2"`'),
+        ("click", "ops add", 'xlabuilder requires click: run `pip install "click>=8.2"`'),
+        ("jaxlib", "devices", 'xlabuilder requires jaxlib: run `pip install "jax>=0.10,<0.13"`'),
+        ("jax jaxlib", "devices", 'xlabuilder requires jax: run `pip install "jax>=0.10,<0.13"`'),
+    ],
+)
+def test_the_command(packages: str, arguments: str, message: str) -> None:
+    program = f"sys.argv[1:] = {arguments.split()}\nfrom lowering.cli import main\nmain()\n"
+    assert without(packages, program) == [message]
+
+
+def test_other_modules_are_left() -> None:
+    error = ModuleNotFoundError("No module named 'pandas'", name="pandas")
+    assert missing_requirement(error, "lowering.compile") is error

@@ -12,7 +12,8 @@ from sys import _getframe
 from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from builder.errors import BuilderError, OperandError, ShapeInferenceError, error_of
+from builder.errors import OperandError, ShapeInferenceError, error_of
+from builder.graph.foreign_values import foreign_operand
 from builder.graph.registry import OPERATIONS
 from builder.graph.xla_op import NO_ATTRIBUTES, OpMetadata, XlaOp, with_metadata
 from builder.support.caller import INSIDE
@@ -243,13 +244,13 @@ def _public_name(opcode: str) -> str:
 def _target(opcode: str, operands: tuple[XlaOp, ...]) -> XlaBuilder:
     """Return the builder that records an op on operands of several builders, or of one not open.
 
-    While a callable of a `while_`, `conditional` or `call` is being recorded, the enclosing builder
-    is not open: the innermost builder records, and captures values of enclosing builders.
+    While a callable of a `while_`, `scan`, `conditional` or `call` is being recorded, the enclosing
+    builder is not open: the innermost builder records, and captures values of enclosing builders.
     """
     target = operands[0].builder.innermost()
-    for position, operand in enumerate(operands):
+    for operand in operands:
         if operand.builder.built or operand.builder.innermost() is not target:
-            raise _foreign_operand(_public_name(opcode), operands, position)
+            raise foreign_operand(_public_name(opcode), operands)
     return target
 
 
@@ -257,37 +258,3 @@ def _resolve(opcode: str, operands: tuple[XlaOp, ...]) -> tuple[XlaBuilder, tupl
     """Return the builder that records an op, and its operands; capture values of outer builders."""
     target = _target(opcode, operands)
     return target, tuple(target.adopt(opcode, operand) for operand in operands)
-
-
-def _foreign_operand(op: str, operands: tuple[XlaOp, ...], position: int) -> BuilderError:
-    """Return the error for operand `position`, which can't be used together with operand 0."""
-    first, operand = operands[0], operands[position]
-    nested, foreign = first, operand
-    # A reducer recorded inside a body has no parent, although its builder is the inner one.
-    inner = operand.builder
-    if not first.builder.purpose or (inner.purpose and inner.parent is None):
-        nested, foreign = foreign, nested
-    if operand.builder.built:
-        text = (
-            f"operand {position} belongs to builder {operand.builder.name!r}, which was "
-            f"already built, got\n  {operand!r}\n"
-            f"fix: record every op before build(), or create a new XlaBuilder"
-        )
-    elif nested.builder.purpose:
-        text = (
-            f"{nested.builder.purpose} can't use values of another computation, got\n"
-            f"  {foreign!r}\n"
-            f"fix: use only the callable's arguments, and constants recorded with their builder; "
-            f"only plain callables passed to while_, conditional and call may use values of the "
-            f"enclosing builder"
-        )
-    else:
-        text = (
-            f"operands belong to different builders, got\n"
-            f"  operand 0 of builder {first.builder.name!r}: {first!r}\n"
-            f"  operand {position} of builder {operand.builder.name!r}: {operand!r}\n"
-            f"fix: record all operands with one builder; pass the result of another computation "
-            f"as a parameter"
-        )
-    shapes = {"operand 0": first.shape, f"operand {position}": operand.shape}
-    return BuilderError(f"{op}: {text}", op=op, shapes=shapes)

@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
 from sys import _getframe
-from threading import local
 from types import FunctionType
 from typing import Any, Final
 
@@ -31,6 +30,7 @@ from builder.errors import (
     error_of,
 )
 from builder.graph.computation import XlaComputation, is_function
+from builder.graph.foreign_values import RECORDING, Purpose
 from builder.graph.recording import append, rollback_on_error, shared_attributes
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
@@ -70,9 +70,10 @@ class Recorded:
 
 
 @per_signature
-def _default_names(op: str, role: str) -> tuple[str, str]:
+def _default_names(op: str, role: str) -> tuple[str, Purpose]:
     """Return the default name of a computation, and its description for messages."""
-    return f"{op.rstrip('_')}_{role.replace(' ', '_')}", f"the {role} of {op}"
+    text = role if role.startswith("branch ") else f"the {role}"
+    return f"{op.rstrip('_')}_{role.replace(' ', '_')}", Purpose(op, f"{text} of {op}")
 
 
 def _identifier(function: Any, default: str) -> str:
@@ -99,15 +100,6 @@ _MANY_NESTED: Final = 50
 """From this nesting depth, a RecursionError is attributed to the nesting of callables."""
 
 
-class _Recording(local):
-    """The number of callables that this thread is recording."""
-
-    depth = 0
-
-
-_RECORDING: Final = _Recording()
-
-
 def _nested_too_deep(op: str, role: str, limit: str, depth: int) -> BuilderError:
     rule = f"callables recorded inside each other {limit}, got {role} at depth {depth}"
     fix = (
@@ -126,7 +118,7 @@ def record_callable(
     enclosing: XlaBuilder | None = None,
     pass_arguments: bool = True,
     names: Sequence[str] = (),
-    purpose: str = "",
+    purpose: Purpose | None = None,
 ) -> Recorded:
     """Call `function` with parameters of these shapes, and record its ops.
 
@@ -146,7 +138,8 @@ def record_callable(
         OperandError: the callable's result is not an XlaOp.
         BuilderError: callables that record each other nest too deep.
     """
-    depth = _RECORDING.depth
+    recording = RECORDING.builders
+    depth = len(recording)
     if depth >= MAX_NESTED_CALLABLES:
         limit = f"may nest at most {MAX_NESTED_CALLABLES} deep"
         raise _nested_too_deep(op, role, limit, depth + 1)
@@ -162,7 +155,7 @@ def record_callable(
         builder.current_metadata = enclosing.current_metadata
         enclosing.child = builder
         enclosing.is_open = False
-    _RECORDING.depth = depth + 1
+    recording.append(builder)
     try:
         try:
             result = function(*parameters) if pass_arguments else function()
@@ -174,14 +167,7 @@ def record_callable(
         except TypeError as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 # Raised by the call itself, not inside: the callable's arguments do not match.
-                count = f"{len(shapes)} argument{'' if len(shapes) == 1 else 's'}"
-                raise SignatureError(
-                    f"{op}: {role} is called with {count} ({', '.join(map(str, shapes))}), "
-                    f"got a callable that does not take them: {error}\n"
-                    f"fix: write a function of {count}",
-                    op=op,
-                    shapes={f"argument {i}": s for i, s in enumerate(shapes)},
-                ) from error
+                raise _wrong_arguments(op, role, function, shapes, error) from error
             raise
         except XlaError as error:
             if is_library_function(function):  # the user called `op`, not this function
@@ -193,11 +179,27 @@ def record_callable(
             rule = f"{role} returned tuples nested too deeply, or one that contains itself"
             raise error_of(OperandError, op, rule) from None
     finally:
-        _RECORDING.depth = depth
+        recording.pop()
         if enclosing is not None:
             enclosing.child = None
             enclosing.is_open = not enclosing.built
     return Recorded(builder, root)
+
+
+def _wrong_arguments(
+    op: str, role: str, function: Callable[..., Any], shapes: Sequence[Shape], error: TypeError
+) -> SignatureError:
+    """Return the error for a callable that does not take one argument for each shape."""
+    count = f"{len(shapes)} argument{'' if len(shapes) == 1 else 's'}"
+    passed, fix = f"{count} ({', '.join(map(str, shapes))})", f"write a function of {count}"
+    if len(shapes) == 1 and isinstance(shapes[0], TupleShape) and shapes[0].elements:
+        passed = f"1 argument, the tuple {shapes[0]}"
+        elements = len(shapes[0].elements)
+        names = ", ".join(_parameter_names(function, elements)) + "," * (elements == 1)
+        fix = f"write a function of 1 argument that unpacks the tuple: {names} = argument"
+    rule = f"{role} is called with {passed}, got a callable that does not take them: {error}"
+    shapes_by_name = {f"argument {i}": shape for i, shape in enumerate(shapes)}
+    return error_of(SignatureError, op, rule, fix, shapes=shapes_by_name)
 
 
 def _as_root(op: str, role: str, builder: XlaBuilder, result: Any) -> XlaOp:
@@ -348,7 +350,8 @@ def _computation_for_all(
     get no source line, so that the computation does not depend on which use is first.
     """
     user = caller_frame(_getframe(1))
-    purpose = f"{name!r}, a function of @xb.computation," if name else ""
+    text = f"{name!r}, a function of @xb.computation,"
+    purpose = Purpose(name, text) if name else None
     recorded = record_callable(
         op, role, function, shapes, pass_arguments=pass_arguments, purpose=purpose
     )

@@ -13,6 +13,7 @@ from builder.check import integer, integers
 from builder.errors import BuilderError, OperandError, brief, error_of
 from builder.graph.aliasing import BufferDonor, Donations, InputOutputAlias
 from builder.graph.computation import XlaComputation
+from builder.graph.foreign_values import Purpose, foreign_result, foreign_root
 from builder.graph.recording import append, record_with_sharding, shared_attributes
 from builder.graph.xla_op import NO_METADATA, OpMetadata, SourceLocation, XlaOp, with_metadata
 from builder.layout.program_layouts import check_supported_layout, result_shape
@@ -107,7 +108,7 @@ class XlaBuilder:
         # For a builder that records a callable: the enclosing builder, the callable's description
         # for messages, and the captured values (id of an op -> the enclosing op, the op here).
         self.parent: XlaBuilder | None = None
-        self.purpose = ""
+        self.purpose: Purpose | None = None
         self.captured: dict[int, tuple[XlaOp, XlaOp]] = {}
         # The last token of the infeeds and outfeeds that are ordered automatically.
         self.last_tokens: dict[str, XlaOp] = {}
@@ -784,13 +785,7 @@ class XlaBuilder:
         while enclosing is not None and enclosing is not op.builder:
             enclosing = enclosing.parent
         if self.parent is None or enclosing is None:
-            raise BuilderError(
-                f"{opcode}: operand belongs to builder {op.builder.name!r}, not to "
-                f"{self.name!r}, got\n  {op!r}\n"
-                f"fix: record a parameter in {self.name!r}, and pass the operand as its argument",
-                op=opcode,
-                shapes={"operand": op.shape},
-            )
+            raise foreign_result(opcode, op, self)
         outer = self.parent.adopt(opcode, op)
         if (
             outer.opcode == "constant"
@@ -867,12 +862,7 @@ class XlaBuilder:
             fix = "combine several results with xb.tuple(a, b)"
             raise error_of(BuilderError, "build", rule, fix)
         elif root.builder is not self:
-            rule = (
-                f"the root belongs to builder {root.builder.name!r}, not to "
-                f"{self.name!r}, got\n  {root!r}"
-            )
-            fix = "build the root with its own builder: root.builder.build(root)"
-            raise error_of(BuilderError, "build", rule, fix, shapes={"root": root.shape})
+            raise foreign_root(root, self)
         count = len(self.parameters)
         for number in range(count):
             if number not in self.parameters:

@@ -9,6 +9,7 @@ from typing import Any, Self
 from builder.check import flag
 from builder.errors import BuilderError, OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.computation import XlaComputation, called_in, is_function
+from builder.graph.foreign_values import Purpose
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp, with_metadata
 from builder.rewriting.copying import copy_op, merge_metadata
@@ -100,7 +101,8 @@ class _Rewriter:
         """Record the computation again; return the new one, and whether it differs from the old."""
         function = self.function
         builder = XlaBuilder(computation.name)
-        builder.purpose = computation.root.builder.purpose
+        purpose = computation.root.builder.purpose
+        builder.purpose = purpose and Purpose("replace", purpose.text)
         # Set first, because ops that the function records may add to them.
         builder.annotations = computation.annotations
         builder.sharding_form = computation.sharding_form

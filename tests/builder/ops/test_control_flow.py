@@ -672,7 +672,7 @@ class TestFailingCallables:
         other = xb.XlaBuilder("other").parameter(xb.f32[()])
         for body in (lambda v: v + other, lambda v: other + v, lambda v: other):
             with pytest.raises(
-                xb.BuilderError, match=r"can't use values of|belongs to builder 'other'"
+                xb.BuilderError, match=r"can't use values of|belongs? to .*(\n.*)*'other'"
             ):
                 apply(x, body)
         self.check_usable(b, x)
@@ -688,7 +688,9 @@ class TestFailingCallables:
             return v > 0 if apply is APPLIERS["while_ condition"] else -v
 
         apply(x, body)
-        with pytest.raises(xb.BuilderError, match=r"already built|different builders|another comp"):
+        with pytest.raises(
+            xb.BuilderError, match=r"operand 1 was recorded in .* at .*test_control"
+        ):
             x + kept[0]
         self.check_usable(b, x)
 

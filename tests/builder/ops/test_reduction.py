@@ -8,6 +8,7 @@ import weakref
 import pytest
 
 import builder as xb
+from builder.graph.foreign_values import Purpose
 
 
 @pytest.fixture
@@ -53,7 +54,9 @@ def test_the_librarys_own_functions_are_recorded_once(x: xb.XlaOp) -> None:
 
 def test_a_computation_is_not_cached(x: xb.XlaOp) -> None:
     b = xb.XlaBuilder()
-    b.purpose = "a reducer"  # the tests keep all computations built without a purpose
+    b.purpose = Purpose(
+        "reduce", "a reducer"
+    )  # the tests keep all computations built without a purpose
     reducer = b.build(b.parameter(xb.f32[()]) + b.parameter(xb.f32[()]))
     zero = x.builder.constant(0.0, xb.f32)
     shapes = {xb.reduce(x, init, reducer, [0]).shape for init in (zero, 0.0)}

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import builder as xb
+from builder.graph.foreign_values import Purpose
 
 INFER = xb.shape_inference.reduction
 SAME, VALID = xb.Padding.SAME, xb.Padding.VALID
@@ -143,7 +144,9 @@ def test_attributes_are_shared_for_the_librarys_own_reducers(x: xb.XlaOp) -> Non
 
 def test_a_computation_is_not_cached(x: xb.XlaOp) -> None:
     b = xb.XlaBuilder()
-    b.purpose = "a reducer"  # the tests keep all computations built without a purpose
+    b.purpose = Purpose(
+        "reduce", "a reducer"
+    )  # the tests keep all computations built without a purpose
     reducer = b.build(b.parameter(xb.f32[()]) + b.parameter(xb.f32[()]))
     zero = x.builder.constant(0.0, xb.f32)
     for init in (zero, 0.0):

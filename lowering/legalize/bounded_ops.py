@@ -24,6 +24,7 @@ from lowering.legalize.indexing import Scatter
 from lowering.legalize.op_builder import OpBuilder, array_of, integer_of, integers_of, is_static
 from lowering.legalize.registry import ALL_PLATFORMS, Apply, Rewrite, Value
 from lowering.legalize.windows import window_count, window_dimension
+from lowering.mlir.operations import CALLS, CONTROL_FLOW, enclosing, operations_in
 from lowering.stablehlo.bounded_sizes import ReshapedSize, reshaped_sizes
 
 BOUNDED: Final[list[Rewrite]] = []
@@ -130,6 +131,42 @@ def set_dimension_size_beyond_the_bound(
         return None
     operation.operands[1] = _clamped(b, size, _integer(b, bound))
     return operation.results
+
+
+_RETURN: Final = "stablehlo.return"
+
+
+def size_equal_to_the_bound(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
+    """Set sizes again of values that enter or leave a loop, a branch or a function.
+
+    XLA removes a set_dimension_size whose size is a constant equal to the bound. It then rejects or
+    crashes on loops, branches and calls with the value, because their types have the bounded size.
+    An optimization barrier hides the constant.
+
+    Shown by: set_dimension_size_to_the_bound_in_a_loop,
+    set_dimension_size_to_the_bound_in_a_branch, set_dimension_size_to_the_bound_in_a_call,
+    set_dimension_size_to_the_bound_as_a_result.
+    """
+    if operation.name == _RETURN and next(enclosing(operation)).name not in CONTROL_FLOW:
+        return None
+    users = operations_in(operation)
+    inside = {value for user in users for value in user.results if user != operation}
+    again: dict[Value, Value] = {}
+    for user in users:
+        for number, value in enumerate(user.operands):
+            if is_static(value.type) or value in inside or isinstance(value.owner, ir.Block):
+                continue
+            if value not in again:
+                hidden = {
+                    dimension: b.elementwise("optimization_barrier", size)
+                    for dimension, size in _sizes(b, value).items()
+                }
+                again[value] = _resized(b, value, hidden)
+            user.operands[number] = again[value]
+    return operation.results if again else None
+
+
+BOUNDED.append(Rewrite((*CONTROL_FLOW, *CALLS, _RETURN), ALL_PLATFORMS, size_equal_to_the_bound))
 
 
 @_bounded("bitcast_convert")
@@ -419,7 +456,8 @@ def dynamic_broadcast_to_bounded_sizes(
 ) -> Sequence[Value] | None:
     """Broadcast an array to the bounds of the result, and set the sizes from the second operand.
 
-    XLA supports a dynamic_broadcast_in_dim to fixed sizes only.
+    XLA supports a dynamic_broadcast_in_dim to fixed sizes only. It does not check sizes at run
+    time, so they are clamped to the range from 0 to the bound.
 
     Shown by: dynamic_broadcast_in_dim_bounded.
     """
@@ -442,8 +480,10 @@ def dynamic_broadcast_to_bounded_sizes(
         value = b.padded(value, filling, [0] * len(missing), missing)
     value = b.spread(value, shape.at_bounds(), dimensions)
     new_sizes = {
-        d: b.converted(b.reshaped(b.sliced(sizes, (d,), (d + 1,)), ()), pt.s32)
-        for d, is_bounded in enumerate(shape.dynamic_dimensions)
-        if is_bounded
+        d: b.converted(
+            _clamped(b, b.reshaped(b.sliced(sizes, (d,), (d + 1,)), ()), _integer(b, bound)), pt.s32
+        )
+        for d, bound in enumerate(shape.dimensions)
+        if shape.dynamic_dimensions[d]
     }
     return [_resized(b, value, new_sizes)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from jaxlib.mlir import ir
 
@@ -198,3 +199,75 @@ def test_dynamic_sizes_that_the_verifier_refuses(monkeypatch: pytest.MonkeyPatch
     assert "stablehlo.and" in caught.value.detail
     with pytest.raises(LoweringError, match="bug in xlabuilder"):
         lowering.lower(build(lambda x: x + x, xb.f32[2]))
+
+
+@pytest.mark.parametrize("element_type", [xb.s32, xb.s64])
+def test_sizes_of_a_broadcast_beyond_the_bound(element_type: xb.PrimitiveType) -> None:
+    """A size of dynamic_broadcast_in_dim is clamped to the bound, as that of set_dimension_size."""
+    b = xb.XlaBuilder()
+    x, sizes = b.parameter(xb.f32[1, 2]), b.parameter(xb.array_shape(element_type, [2]))
+    wide = xb.dynamic_broadcast_in_dim(x, sizes, [0, 1], "f32[<=4,2]")
+    count = xb.get_dimension_size(wide, 0)
+    run = lowering.compile(b.build(xb.tuple(wide, count)))
+    row = np.array([[1, 2]], np.float32)
+    for size in (-1, 0, 3, 4, 9, min(2**31 + 3, int(element_type.max))):
+        result, number = run(row, np.array([size, 2], element_type.dtype))
+        expected = np.broadcast_to(row, (min(max(size, 0), 4), 2))
+        np.testing.assert_array_equal(result, expected)
+        assert number == len(expected)
+
+
+FULL = np.arange(8, dtype=np.float32).reshape(4, 2)
+
+
+def full(x: xb.XlaOp) -> xb.XlaOp:
+    """Return the constant FULL, as an array of bounded size whose size is the bound."""
+    return xb.set_dimension_size(x.builder.constant(FULL), x.builder.constant(4, xb.s32), 0)
+
+
+def twice(body: Callable[[xb.XlaOp], xb.XlaOp], init: xb.XlaOp) -> xb.XlaOp:
+    """Apply `body` twice, in a loop."""
+    state = (init.builder.constant(0, xb.s32), init)
+    return xb.while_(lambda s: s[0] < 2, lambda s: (s[0] + 1, body(s[1])), state)[1]
+
+
+AT_THE_BOUND: dict[str, tuple[Callable[[xb.XlaOp, xb.XlaOp], xb.XlaOp], Any]] = {
+    "loop": (lambda x, p: twice(lambda v: v * 2, full(x)), FULL * 4),
+    "captured by a loop": (
+        lambda x, p: (lambda d: twice(lambda v: v + d, full(x)))(full(x)),
+        FULL * 3,
+    ),
+    "result of a body": (lambda x, p: twice(lambda v: full(v), full(x)), FULL),
+    "inner loop": (lambda x, p: twice(lambda v: twice(xb.neg, v) + v, full(x)), FULL * 4),
+    "branch": (
+        lambda x, p: xb.conditional(p, full(x), lambda v: v * 2, full(x), lambda v: v * 3),
+        FULL * 2,
+    ),
+    "captured by a branch": (
+        lambda x, p: (lambda d: xb.conditional(p, d, lambda v: v + d, d, xb.neg))(full(x)),
+        FULL * 2,
+    ),
+    "call": (lambda x, p: xb.call(lambda v: v * 2, full(x)), FULL * 2),
+    "broadcast": (
+        lambda x, p: twice(
+            lambda v: v + v,
+            xb.dynamic_broadcast_in_dim(
+                x.builder.constant(np.ones((1, 2), np.float32)),
+                x.builder.constant(np.array([4, 2], np.int32)),
+                [0, 1],
+                "f32[<=4,2]",
+            ),
+        ),
+        np.full((4, 2), 4, np.float32),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", AT_THE_BOUND)
+def test_a_constant_size_equal_to_the_bound(case: str) -> None:
+    """XLA removes such sizes; loops, branches and calls that take the arrays must still compile."""
+    apply, expected = AT_THE_BOUND[case]
+    b = xb.XlaBuilder()
+    x, p = b.parameter(xb.f32[4, 2]), b.parameter(xb.pred[()])
+    run = lowering.compile(b.build(apply(x, p)))
+    np.testing.assert_array_equal(run(FULL, np.True_), expected)

@@ -586,7 +586,7 @@ class XlaBuilder:
 
         Raises:
             OperandError: a text is empty or not a string; only one of `source_file` and
-                `source_line` is passed; the line is not a positive integer of 31 bits.
+                `source_line` is passed; the line is not from 1 to 2**31 - 2.
 
         Example:
             >>> import builder as xb
@@ -607,8 +607,9 @@ class XlaBuilder:
         changes: dict[str, Any] = {"op_type": op_type, "name": op_name}
         if source_file is not None and source_line is not None:
             line = integer("op_metadata", "source_line", source_line)
-            if not 0 < line < 2**31:
-                rule = f"source_line must be from 1 to 2**31 - 1, got {line}"
+            # Code objects, in which an import stores source lines, have no larger lines.
+            if not 0 < line < 2**31 - 1:
+                rule = f"source_line must be from 1 to 2**31 - 2, got {line}"
                 raise error_of(OperandError, "op_metadata", rule)
             changes["source"] = SourceLocation(source_file, line, 1, "")
         elif source_file is not None or source_line is not None:

@@ -220,6 +220,9 @@ class XlaOp:
 
     @op_type.setter
     def op_type(self, op_type: str | None) -> None:
+        if op_type is not None and (not isinstance(op_type, str) or not op_type):
+            rule = f"op_type must be None or a non-empty string, got {brief(op_type)}"
+            raise error_of(OperandError, "op_type", rule)
         self.metadata = with_metadata(self.metadata, op_type=op_type)
 
     @property

@@ -83,6 +83,12 @@ def test_assignment() -> None:
     assert y.op_type == "Neg"
     y.op_type = None
     assert y.metadata is None
+    for value in ("", 3):
+        with pytest.raises(xb.OperandError) as caught:
+            y.op_type = value  # type: ignore[assignment]
+        assert str(caught.value) == (
+            f"op_type: op_type must be None or a non-empty string, got {value!r}"
+        )
 
 
 def test_find_and_diff() -> None:
@@ -115,8 +121,8 @@ def test_find_and_diff() -> None:
             "a source needs a file and a line, got source_file 'm' and source_line None\nfix:",
         ),
         ({"source_line": 3}, "a source needs a file and a line, got source_file None and "),
-        ({"source_file": "m", "source_line": 0}, "source_line must be from 1 to 2**31 - 1, got 0"),
-        ({"source_file": "m", "source_line": 2**31}, "source_line must be from 1 to 2**31 - 1, "),
+        ({"source_file": "m", "source_line": 0}, "source_line must be from 1 to 2**31 - 2, got 0"),
+        ({"source_file": "m", "source_line": 2**31 - 1}, "source_line must be from 1 to "),
         ({"source_file": "m", "source_line": 1.5}, "source_line must be an integer, got 1.5"),
     ],
 )

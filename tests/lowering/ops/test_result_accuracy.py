@@ -171,7 +171,24 @@ def test_import_of_attributes_that_xla_refuses(attribute: str, message: str) -> 
     with pytest.raises(lowering.LoweringError) as caught:
         lowering.to_computation(text)
     assert message in str(caught.value)
-    assert "recorded at -:2" in str(caught.value)
+    assert re.search(r"recorded at \S+:2\b", str(caught.value))
+
+
+@pytest.mark.parametrize("name", ["exp", "cbrt"])
+def test_a_tolerance_of_nan_is_refused_before_xla_compiles(name: str) -> None:
+    text = (
+        f"func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {{\n"
+        f"  %0 = stablehlo.{xb.OPERATIONS[name].opcode} %x {{result_accuracy = {NAN}}} : "
+        f"tensor<2xf32>\n  return %0 : tensor<2xf32>\n}}"
+    )
+    with pytest.raises(lowering.CompileError) as caught:
+        lowering.compile(text)
+    operation = xb.OPERATIONS[name].opcode
+    assert re.match(
+        rf"compile: main: {operation}, recorded at \S+:2, can't run on cpu: XLA does not support a "
+        r"tolerance of NaN\nfix: write 0 or a positive number as atol and rtol of result_accuracy",
+        str(caught.value),
+    )
 
 
 def test_hlo_with_a_negative_tolerance_is_refused() -> None:

@@ -36,7 +36,7 @@ def _size(check: Check, name: str, allowed: ElementTypes) -> None:
     """Check that operand `name` can be the size of a dimension: a scalar of a type in `allowed`."""
     # XLA shape_inference.cc: InferSetDimensionSizeShape, InferDynamicReshapeShape
     check.scalar(name)
-    fix = "convert the size with xb.convert_element_type(size, xb.s32)"
+    fix = f"convert {name} to s32 with xb.convert_element_type"
     check.element_type(name, allowed, fix=fix)
 
 

@@ -204,7 +204,7 @@ REFUSED = {
         (
             "set_dimension_size: size must be of s32 type, got s64\n"
             "  operand f32[2]\n  size    s64[]\n"
-            "fix: convert the size with xb.convert_element_type(size, xb.s32)"
+            "fix: convert size to s32 with xb.convert_element_type"
         ),
     ),
     "set: rank of the size": (

@@ -164,6 +164,10 @@ FIXES: dict[str, tuple[Call, Call]] = {
         lambda p: xb.broadcast_in_dim(p.v, [4, 8], [0]),
         lambda p: xb.broadcast_in_dim(p.v, [4, 8], [1]),
     ),
+    "convert dim size 0 to s32 with xb.convert_element_type": (
+        lambda p: xb.dynamic_reshape(p.v, [p.builder.constant(8, xb.s64)], [8], [True]),
+        lambda p: xb.dynamic_reshape(p.v, [p.builder.constant(8, xb.s32)], [8], [True]),
+    ),
     "map each dimension of rhs to a dimension of lhs, for instance broadcast_dimensions=[0, 2]": (
         lambda p: p.batch + p.builder.parameter(xb.f32[2, 1]),
         lambda p: xb.add(p.batch, p.builder.parameter(xb.f32[2, 1]), [0, 2]),

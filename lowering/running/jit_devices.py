@@ -32,7 +32,7 @@ class PlacementError(Exception):
 
     Attributes:
         place: the number of the leaf in the arguments, or the name of a list.
-        rule: what the argument must be, and what was got.
+        rule: the end of the sentence "argument NAME must be", with the actual value.
         fix: the fix.
     """
 

@@ -165,5 +165,7 @@ class _Report:
                 break
             time.sleep(0.05)
         if not self._has_ended:
-            end = f"a second {name} stops waiting" if self._deferred else self._display.way_out
+            end = self._display.way_out
+            if self._deferred:
+                end = f"a second {name} stops waiting and may crash the process"
             self._display.line(f"{name} waits until XLA has compiled {self._name}; {end}")

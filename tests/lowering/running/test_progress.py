@@ -15,7 +15,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,7 @@ def in_terminal(
     respond: Callable[[str], bytes] = lambda output: b"",
     env: dict[str, str] | None = None,
     columns: int = 80,
-    status: int = 0,
+    status: Collection[int] = (0,),
 ) -> str:
     """Run a program in a terminal, and return what the program wrote.
 
@@ -98,7 +98,7 @@ def in_terminal(
         respond: returns the bytes to type after the output so far.
         env: additions to the environment.
         columns: the width of the terminal.
-        status: the required exit status, or the negative number of a signal.
+        status: the permitted exit statuses; the negative number of a signal.
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -132,7 +132,7 @@ def in_terminal(
             typed = respond(output)
             if typed:
                 os.write(ours, typed)
-        assert process.wait(timeout=60) == status, output
+        assert process.wait(timeout=60) in status, output
     finally:
         process.kill()
         process.wait()
@@ -203,7 +203,8 @@ def test_ctrl_c_reports_that_it_waits() -> None:
     (line,) = [line for line in lines if line.startswith("Ctrl-C waits")]
     assert re.fullmatch(
         r"Ctrl-C waits until XLA has compiled waves; "
-        r"(a second Ctrl-C stops waiting|Ctrl-\\ ends the process at once)",
+        r"(a second Ctrl-C stops waiting and may crash the process|"
+        r"Ctrl-\\ ends the process at once)",
         line,
     )
     assert lines == ["XLA starts", line, "interrupted", "XLA ended", "1 thread", ""]
@@ -212,7 +213,8 @@ def test_ctrl_c_reports_that_it_waits() -> None:
 def test_what_the_line_promises_is_true() -> None:
     program = PROGRAM.format(ops=4000)
     typist = Typist("compiling waves", "Ctrl-C waits until")
-    output = in_terminal(program, typist)
+    # jaxlib 0.10 may crash if XLA still compiles.
+    output = in_terminal(program, typist, status=[0, -signal.SIGSEGV, -signal.SIGABRT])
     assert not typist.texts
     assert output.count("Ctrl-C waits until") == 1
     if "a second Ctrl-C stops waiting" in output:
@@ -221,7 +223,7 @@ def test_what_the_line_promises_is_true() -> None:
         assert "XLA ended" in screen(output)
         typist = Typist("compiling waves", "Ctrl-\\ ends the process at once")
         typist.keys = [CTRL_C, CTRL_BACKSLASH]
-        output = in_terminal(program, typist, status=-signal.SIGQUIT)
+        output = in_terminal(program, typist, status=[-signal.SIGQUIT])
         assert not typist.texts
         assert "interrupted" not in output
 
@@ -283,8 +285,9 @@ def test_signals_reach_the_previous_wakeup_socket(displays: list[_Recorder]) -> 
         signal.signal(signal.SIGINT, handler)
         ours.close()
         theirs.close()
-    line = "Ctrl-C waits until XLA has compiled waves; a second Ctrl-C stops waiting\n"
-    assert displays[0].received == [line, ""]
+    line, last = displays[0].received
+    assert line.startswith("Ctrl-C waits until XLA has compiled waves; a second Ctrl-C stops")
+    assert (line[-1], last) == ("\n", "")
 
 
 def test_one_of_several_threads_is_reported(displays: list[_Recorder]) -> None:

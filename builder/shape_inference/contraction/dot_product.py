@@ -191,7 +191,7 @@ def _matrix_fix(check: Check) -> str | None:
         return "transpose rhs first with xb.transpose(rhs, [1, 0])"
     if lhs.rank == 2 and not sizes_differ(lhs.dimensions[0], rhs.dimensions[0]):
         return "transpose lhs first with xb.transpose(lhs, [1, 0])"
-    if lhs.rank == rhs.rank == 2 and not sizes_differ(lhs.dimensions[0], rhs.dimensions[1]):
+    if rhs.rank == 2 and not sizes_differ(lhs.dimensions[0], rhs.dimensions[1]):
         return "exchange lhs and rhs"
     return None
 

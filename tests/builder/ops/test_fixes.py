@@ -204,3 +204,11 @@ def test_the_operator_for_division_is_refused_for_integers(t: xb.PrimitiveType) 
         total /= y
     assert b.ops == [x, y]
     assert xb.div(x, y).opcode == "divide"
+
+
+def test_a_vector_before_a_matrix() -> None:
+    b = xb.XlaBuilder()
+    matrix, vector = b.parameter(xb.f32[8, 2]), b.parameter(xb.f32[2])
+    with pytest.raises(xb.ShapeInferenceError, match="fix: exchange lhs and rhs"):
+        vector @ matrix
+    assert (matrix @ vector).shape is xb.f32[8]

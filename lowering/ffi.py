@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import builder as xb
 from builder.errors import OperandError, brief, error_of
@@ -67,7 +67,7 @@ class FfiFunction:
     name: str
     target: str
     platform: str
-    api: str
+    api: Literal["typed", "untyped"]
     _library: ctypes.CDLL
 
     def __call__(
@@ -141,7 +141,7 @@ def build(
     targets: str | Sequence[str] | Mapping[str, str] | None = None,
     *,
     platform: str = "cpu",
-    api: str = "typed",
+    api: Literal["typed", "untyped"] = "typed",
     flags: Sequence[str] = (),
     compiler: str | PathLike[str] | None = None,
     language: str | None = None,
@@ -272,7 +272,7 @@ def _load(built: SharedLibrary) -> ctypes.CDLL:
     return library
 
 
-def _register(target: str, function: Any, platform: str, api: str) -> None:
+def _register(target: str, function: Any, platform: str, api: Literal["typed", "untyped"]) -> None:
     try:
         register_custom_call_target(target, function, platform, api=api)
     except OperandError as error:

@@ -50,6 +50,7 @@ from builder.attributes.padding import (
 )
 from builder.attributes.precision import (
     DotAlgorithm as DotAlgorithm,
+    DotAlgorithmLike as DotAlgorithmLike,
     Precision as Precision,
     PrecisionLike as PrecisionLike,
 )

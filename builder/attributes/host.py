@@ -6,7 +6,7 @@ import enum
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -48,6 +48,24 @@ class CustomCallSchedule(NamedEnum, enum.IntEnum, op="custom_call", argument="sc
     SCHEDULE_NONE = 0
     SCHEDULE_LATEST = 1
     SCHEDULE_EARLIEST = 2
+
+
+CustomCallApiVersionLike = (
+    CustomCallApiVersion
+    | int
+    | Literal[
+        "API_VERSION_ORIGINAL",
+        "API_VERSION_STATUS_RETURNING",
+        "API_VERSION_STATUS_RETURNING_UNIFIED",
+        "API_VERSION_TYPED_FFI",
+    ]
+)
+"""A CustomCallApiVersion, its name or its number."""
+
+CustomCallScheduleLike = (
+    CustomCallSchedule | int | Literal["SCHEDULE_NONE", "SCHEDULE_LATEST", "SCHEDULE_EARLIEST"]
+)
+"""A CustomCallSchedule, its name or its number."""
 
 
 @dataclass(frozen=True, slots=True)

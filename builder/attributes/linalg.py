@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from builder.attributes.fields import NamedEnum
 
 
@@ -17,7 +19,7 @@ class Transpose(NamedEnum, op="triangular_solve", argument="transpose_a"):
     ADJOINT = "ADJOINT"
 
 
-TransposeLike = Transpose | str
+TransposeLike = Transpose | Literal["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"]
 """A Transpose or its name."""
 
 
@@ -35,5 +37,5 @@ class FftType(NamedEnum, op="fft", argument="fft_type"):
     IRFFT = "IRFFT"
 
 
-FftTypeLike = FftType | str
+FftTypeLike = FftType | Literal["FFT", "IFFT", "RFFT", "IRFFT"]
 """An FftType or its name."""

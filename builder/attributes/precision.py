@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from typing import Literal
 
 from builder.check import refusal
 
@@ -42,7 +43,8 @@ class Precision(enum.Enum):
         raise refusal(op, rule, value, "write for instance 'HIGHEST' or ('HIGH', 'HIGHEST')")
 
 
-PrecisionLike = Precision | str | Sequence[Precision | str] | None
+PrecisionName = Literal["DEFAULT", "HIGH", "HIGHEST"]
+PrecisionLike = Precision | PrecisionName | Sequence[Precision | PrecisionName] | None
 """A Precision or its name for both operands, a pair for lhs and rhs, or None for DEFAULT."""
 
 
@@ -75,7 +77,7 @@ class DotAlgorithm(enum.Enum):
         return f"DotAlgorithm.{self.name}"
 
     @classmethod
-    def of(cls, value: DotAlgorithm | str) -> DotAlgorithm:
+    def of(cls, value: DotAlgorithmLike) -> DotAlgorithm:
         """Return the algorithm for `value`: a member, or its name in lower case.
 
         Raises:
@@ -86,3 +88,24 @@ class DotAlgorithm(enum.Enum):
         except ValueError:
             names = ", ".join(algorithm.value for algorithm in cls)
             raise refusal("dot_general", f"algorithm must be one of {names}", value) from None
+
+
+DotAlgorithmLike = (
+    DotAlgorithm
+    | Literal[
+        "dot_any_f8_any_f8_f32",
+        "dot_any_f8_any_f8_f32_fast_accum",
+        "dot_f16_f16_f16",
+        "dot_f16_f16_f32",
+        "dot_bf16_bf16_bf16",
+        "dot_bf16_bf16_f32",
+        "dot_bf16_bf16_f32_x3",
+        "dot_bf16_bf16_f32_x6",
+        "dot_bf16_bf16_f32_x9",
+        "dot_tf32_tf32_f32",
+        "dot_tf32_tf32_f32_x3",
+        "dot_f32_f32_f32",
+        "dot_f64_f64_f64",
+    ]
+)
+"""A DotAlgorithm or its name in lower case."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from builder.attributes.fields import NamedEnum
 
 
@@ -18,5 +20,5 @@ class RandomAlgorithm(NamedEnum, op="rng_bit_generator", argument="algorithm"):
     RNG_PHILOX = "RNG_PHILOX"
 
 
-RandomAlgorithmLike = RandomAlgorithm | str
+RandomAlgorithmLike = RandomAlgorithm | Literal["RNG_DEFAULT", "RNG_THREE_FRY", "RNG_PHILOX"]
 """A RandomAlgorithm or its name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from builder.attributes.fields import unpackable
 from builder.check import integer, refusal
@@ -39,7 +39,7 @@ class Padding(enum.Enum):
         return f"Padding.{self.name}"
 
 
-PaddingLike = Padding | str | Sequence[Sequence[int]]
+PaddingLike = Padding | Literal["SAME", "VALID"] | Sequence[Sequence[int]]
 """A Padding or its name, or for each dimension a pair (low, high)."""
 
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from builder.attributes import ChannelHandle, ChannelHandleLike, ChannelType
 from builder.attributes.host import (
     CustomCallApiVersion,
+    CustomCallApiVersionLike,
     CustomCallSchedule,
+    CustomCallScheduleLike,
     OutputOperandAliasing,
     OutputOperandAliasingLike,
     ffi_dictionary,
@@ -484,12 +486,12 @@ def custom_call(
     *,
     opaque: str | bytes = "",
     has_side_effect: bool = False,
-    api_version: CustomCallApiVersion | str | int | None = None,
+    api_version: CustomCallApiVersionLike | None = None,
     attributes: Mapping[str, Any] | None = None,
     operand_shapes_with_layout: Sequence[ShapeLike] | None = None,
     computation: XlaComputation | None = None,
     output_operand_aliasing: Sequence[OutputOperandAliasingLike] = (),
-    schedule: CustomCallSchedule | str | int = CustomCallSchedule.SCHEDULE_NONE,
+    schedule: CustomCallScheduleLike = CustomCallSchedule.SCHEDULE_NONE,
 ) -> XlaOp:
     """Call a function that is registered for the platform by name.
 

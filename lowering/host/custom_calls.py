@@ -6,7 +6,7 @@ import ctypes
 import functools
 import re
 from _ctypes import CFuncPtr
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import jax
 from jaxlib.mlir import ir
@@ -25,7 +25,7 @@ freeing the functions."""
 
 
 def register_custom_call_target(
-    name: str, function: Any, platform: str = "cpu", *, api: str = "untyped"
+    name: str, function: Any, platform: str = "cpu", *, api: Literal["typed", "untyped"] = "untyped"
 ) -> None:
     """Register a C function under the target name of `custom_call`, for this process.
 

@@ -11,6 +11,7 @@ from typing import Any, Never
 
 from builder.attributes import (
     DotAlgorithm,
+    DotAlgorithmLike,
     DotDimensionNumbers,
     DotDimensionNumbersLike,
     Precision,
@@ -143,7 +144,7 @@ def dot_general(
     *,
     precision: PrecisionLike = None,
     preferred_element_type: PrimitiveTypeLike | None = None,
-    algorithm: DotAlgorithm | str | None = None,
+    algorithm: DotAlgorithmLike | None = None,
     **unknown: Never,
 ) -> XlaOp:
     """Sum products over the contracting dimensions, for each index of the batch dimensions.

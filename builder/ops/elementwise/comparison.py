@@ -9,6 +9,8 @@ Operation Semantics: Element-wise comparison operations.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from builder.check import flag
 from builder.errors import OperandError, brief, error_of
 from builder.graph.registry import op
@@ -202,7 +204,7 @@ def lt_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions 
 def compare(
     lhs: Operand,
     rhs: Operand,
-    direction: str,
+    direction: Literal["EQ", "NE", "GE", "GT", "LE", "LT"],
     broadcast_dimensions: Dimensions = None,
     *,
     total_order: bool = False,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
 from jaxlib.mlir import ir
 
 from builder.types import primitive_type as pt
@@ -249,3 +250,81 @@ def negative_powers_of_minus_one(b: OpBuilder, operation: ir.Operation) -> list[
         return b.elementwise("power", base, b.selected(is_minus_one, parity, exponent))
 
     return [b.on_fixed_sizes(operation.operands, power)]
+
+
+@rewrite("stablehlo.sign", platforms=ALL_PLATFORMS)
+def sign_of_zeros(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Return a float that is 0 as its own sign.
+
+    The sign of -0 is -0, but constant folding returns 0.
+
+    Shown by: sign_f32_of_a_negative_zero.
+    """
+    (operand,) = operation.operands
+    element_type = b.element_type(operand)
+    if element_type is None or not element_type.is_floating or element_type is pt.f8e8m0fnu:
+        return None
+
+    def sign(value: Value) -> Value:
+        is_zero = b.compared("EQ", value, b.filled(b.array_of(value), 0))
+        return b.selected(is_zero, value, b.elementwise("sign", value))
+
+    return [b.on_fixed_sizes([operand], sign)]
+
+
+# Conversions
+
+_MAX_F4: Final = 6
+
+
+@rewrite("stablehlo.convert", platforms=ALL_PLATFORMS)
+def convert_of_infinities_to_f4(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Limit floats to -6 and 6, the smallest and the largest number of f4e2m1fn, and convert them.
+
+    Greater numbers become 6, also the infinity, because the type has no infinity. Constant folding
+    converts infinities to 0.
+
+    Shown by: convert_f32_f4_constants, convert_bf16_f4_constants.
+    """
+    (operand,) = operation.operands
+    element_type = b.element_type(operand)
+    if b.element_type(operation.results[0]) is not pt.f4e2m1fn or element_type is None:
+        return None
+    if not element_type.is_floating or element_type in (pt.f8e8m0fnu, pt.f4e2m1fn):
+        return None
+    low, high = (b.number(limit, element_type) for limit in (-_MAX_F4, _MAX_F4))
+    limited = b("clamp", b.array_of(operand), [low, operand, high])
+    return [b.converted(limited, pt.f4e2m1fn)]
+
+
+@rewrite("stablehlo.divide", platforms=ALL_PLATFORMS)
+def division_of_f4_by_zero(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Divide f4e2m1fn in f32, where the quotient of a number and 0 is infinite.
+
+    XLA's backends convert the infinity to 6 or -6. Constant folding converts it to 0.
+
+    Shown by: divide_f4_constants.
+    """
+    return b.in_types(operation, {pt.f4e2m1fn: pt.f32})
+
+
+@rewrite("stablehlo.convert", platforms=ALL_PLATFORMS, fixed_in=(0, 12))
+def convert_of_nan_scales(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Convert the NaN of f8e8m0fnu separately.
+
+    Constant folding converts it to infinity.
+
+    Shown by: convert_f8e8m0fnu_f32_constant.
+    """
+    (operand,) = operation.operands
+    to = b.element_type(operation.results[0])
+    if b.element_type(operand) is not pt.f8e8m0fnu or to is None or not to.is_floating:
+        return None
+
+    def converted(scales: Value) -> Value:
+        codes = b.bitcast(scales, pt.u8)
+        is_nan = b.compared("EQ", codes, b.filled(b.array_of(codes), 255))
+        numbers = b.converted(scales, to)
+        return b.selected(is_nan, b.filled(b.array_of(numbers), np.nan), numbers)
+
+    return [b.on_fixed_sizes([operand], converted)]

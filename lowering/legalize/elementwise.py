@@ -299,6 +299,8 @@ def functions_of_narrow_floats(b: OpBuilder, operation: ir.Operation) -> list[Va
 
     Shown by: chlo_asin_f8e8m0fnu, chlo_asinh_f8e4m3.
     """
+    if b.target.platform == "cpu" and b.element_type(operation.operands[0]) is pt.f8e8m0fnu:
+        return None  # see `scale_types`
     return b.in_types(operation, F32_FOR_NARROW_FLOATS)
 
 

@@ -7,6 +7,7 @@ from typing import Final
 from jaxlib.mlir import ir
 
 from builder.types import primitive_type as pt
+from lowering.legalize.elementwise import TRANSCENDENTAL
 from lowering.legalize.op_builder import OpBuilder
 from lowering.legalize.registry import Value, rewrite
 
@@ -20,7 +21,11 @@ _ARITHMETIC: Final = (
 )
 
 
-@rewrite(*(f"stablehlo.{name}" for name in _ARITHMETIC), platforms=("cpu",))
+@rewrite(
+    *(f"stablehlo.{name}" for name in _ARITHMETIC),
+    *(f"chlo.{name}" for name in ("erf", *TRANSCENDENTAL)),
+    platforms=("cpu",),
+)
 def arithmetic_of_scales(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Compute arithmetic on f8e8m0fnu in f64.
 
@@ -28,7 +33,7 @@ def arithmetic_of_scales(b: OpBuilder, operation: ir.Operation) -> list[Value] |
     converts 0 to NaN. XLA's constant folding drops the sign of a negative result, and converts a
     result of 0 to 2**-127, the smallest number of f8e8m0fnu.
 
-    Shown by: minimum_f8e8m0fnu, divide_f8e8m0fnu, subtract_f8e8m0fnu_constants.
+    Shown by: minimum_f8e8m0fnu, divide_f8e8m0fnu, subtract_f8e8m0fnu_constants, chlo_erf_f8e8m0fnu.
     """
     if pt.f8e8m0fnu not in map(b.element_type, operation.operands):
         return None

@@ -206,3 +206,45 @@ def test_negative_powers_of_constants(t: xb.PrimitiveType) -> None:
     b = xb.XlaBuilder("constants")
     compiled = lowering.compile(b.build(xb.pow(b.constant(x), b.constant(y))))
     assert_array_equal(np.asarray(compiled()).astype(np.int64), want)
+
+
+@pytest.mark.parametrize("t", [t for t in FLOATS if t is not xb.f8e8m0fnu], ids=str)
+def test_the_sign_of_zeros(t: xb.PrimitiveType) -> None:
+    x = np.array([-0.0, 0.0, -2, 3]).astype(t.dtype)
+    want = np.copysign(np.float32([0, 0, 1, 1]), x.astype(np.float32))
+    for way in (of_constants, of_parameters):
+        got = np.asarray(way(xb.sign, x)).astype(np.float32)
+        assert_array_equal(got.view(np.uint32), want.view(np.uint32))
+
+
+# Conversions
+
+F4 = ml_dtypes.float4_e2m1fn
+
+
+@pytest.mark.parametrize("t", [t for t in FLOATS if t not in (xb.f8e8m0fnu, xb.f4e2m1fn)], ids=str)
+def test_conversions_of_constants_to_f4(t: xb.PrimitiveType) -> None:
+    x = np.array([0.1, 0.25, 0.26, 0.75, 1.25, 2.5, 3.5, 5, 5.1, 6, 7, 100, 1e4, np.inf])
+    with np.errstate(all="ignore"):
+        x = np.concatenate([x, -x]).astype(t.dtype)
+    x = x[~np.isnan(x.astype(np.float64))]
+    for way in (of_constants, of_parameters):
+        got = np.asarray(way(lambda op: xb.convert(op, xb.f4e2m1fn), x))
+        assert_array_equal(got.view(np.uint8), x.astype(F4).view(np.uint8))
+
+
+def test_complex_constants_to_f4() -> None:
+    x = np.complex64([complex(np.inf, 1), complex(-np.inf, np.nan), 1.5])
+    got = of_constants(lambda op: xb.convert(op, xb.f4e2m1fn), x)
+    assert_array_equal(np.asarray(got).astype(np.float32), [6, -6, 1.5])
+
+
+def test_quotients_of_f4() -> None:
+    every = np.arange(16, dtype=np.uint8).view(F4)
+    x, y = np.repeat(every, 16), np.tile(every, 16)
+    with np.errstate(all="ignore"):
+        want = x.astype(np.float32) / y.astype(np.float32)
+    x, y, want = (values[~np.isnan(want)] for values in (x, y, want))
+    for way in (of_constants, of_parameters):
+        got = np.asarray(way(xb.div, x, y))
+        assert_array_equal(got.view(np.uint8), want.astype(F4).view(np.uint8))

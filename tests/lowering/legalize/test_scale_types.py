@@ -1,4 +1,4 @@
-"""Arithmetic and conversions of f8e8m0fnu, compared with ml_dtypes and NumPy."""
+"""Arithmetic and conversions of f8e8m0fnu, compared with ml_dtypes, NumPy and SciPy."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+import scipy.special
 from numpy.testing import assert_array_equal
 from support import parameter_like
 
@@ -39,6 +40,13 @@ UNARY = {
     "log1p": np.log1p,
     "expm1": np.expm1,
     "round_nearest_even": np.rint,
+    "asin": np.arcsin,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "erf": scipy.special.erf,
 }
 
 
@@ -96,6 +104,15 @@ def test_conversions_to_scales(dtype: Any) -> None:
             x = np.concatenate([powers.reshape(-1), special]).astype(dtype)
     for got in codes(lambda op: xb.convert(op, xb.f8e8m0fnu), x):
         assert_array_equal(got, rounded(x))
+
+
+@pytest.mark.parametrize("to", [xb.f32, xb.f64, xb.f16, xb.bf16, xb.c64], ids=str)
+def test_conversions_of_scales(to: xb.PrimitiveType) -> None:
+    with np.errstate(all="ignore"):
+        want = EVERY.astype(np.float64).astype(to.dtype)
+    for got in codes(lambda op: xb.convert(op, to), EVERY):
+        wide = got.view(to.dtype).astype(np.complex128)
+        assert_array_equal(wide, want.astype(np.complex128))
 
 
 def test_a_reduction_of_scales() -> None:

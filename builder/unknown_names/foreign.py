@@ -272,7 +272,7 @@ LOWERING: Final = _by_name(
         "PartitionedExecutable Profile ReplicatedExecutable StablehloModule Topology "
         "UnloadedExecutable VersionError clear_transfers compare compile device device_put devices "
         "ffi from_hlo infeed interpret jit load load_bytes load_executable lower "
-        "register_custom_call_target to_computation topology transfer_from_outfeed "
+        "register_custom_call_target show_progress to_computation topology transfer_from_outfeed "
         "transfer_to_infeed use_compilation_cache": "lowering.{}",
         "evaluate execute run": "lowering.compile(computation)",
         "export to_stablehlo": "lowering.lower(computation)",

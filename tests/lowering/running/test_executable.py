@@ -274,7 +274,7 @@ def test_wrong_shapes_and_types(affine):
     )
     assert message([1, 2, 1e300]) == (
         "a list with the Python number 1e+300: the range is -3.4028234663852886e+38 to "
-        "3.4028234663852886e+38\nfix: use a wider type"
+        "3.4028234663852886e+38\nfix: use a type such as f64"
     )
     assert message(None) == f"None{numpy_fix}"
     assert message("w") == f"a str{numpy_fix}"

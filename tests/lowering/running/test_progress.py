@@ -103,18 +103,16 @@ def in_terminal(
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 
-    def control() -> None:
-        os.setsid()
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # Ctrl-C reaches the process
-
+    # Ctrl-C reaches the process. A `preexec_fn` would fork a process in which jax has threads.
+    control = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
     process = subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", program],
+        [sys.executable, "-W", "error", "-c", control + program],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
-        preexec_fn=control,
+        start_new_session=True,
     )
     os.close(theirs)
     output = ""

@@ -42,6 +42,7 @@ from builder.errors import (
 )
 from builder.graph.computation import XlaComputation as XlaComputation
 from builder.graph.decorator import computation as computation
+from builder.graph.front_ends import declare_internal as declare_internal
 from builder.graph.registry import OPERATIONS as OPERATIONS, OpInfo as OpInfo, alias as _alias
 from builder.graph.subcomputations import ReusableFunction as ReusableFunction
 from builder.graph.xla_builder import XlaBuilder as XlaBuilder

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final, Self, TypeVar
 
-from builder.support.caller import caller_frame
+from builder.support.caller import caller_frame, shown_file
 
 _CONTEXT: Final = 100
 """The number of characters of a text that a message shows before and after an error in it."""
@@ -50,7 +50,8 @@ class XlaError(Exception):
         shapes: the shapes of the operands by argument name, possibly empty.
         dimension: the number of the dimension at fault, or None.
         location: "file:line" of the caller, the nearest frame outside this library, or None;
-            tracebacks show it below the message.
+            tracebacks show it below the message. In a notebook the file is the cell, such as
+            "In[3]".
     """
 
     def __init__(
@@ -66,8 +67,9 @@ class XlaError(Exception):
         self.shapes = dict(shapes or {})
         self.dimension = dimension
         frame = caller_frame(sys._getframe(1))
-        self.location = None if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        if self.location is not None:
+        self.location = None
+        if frame is not None:
+            self.location = f"{shown_file(frame.f_code.co_filename)}:{frame.f_lineno}"
             self.add_note(f"at {self.location}")
 
     def in_argument(self, op: str, name: str) -> Self:

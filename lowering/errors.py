@@ -147,4 +147,23 @@ _FILE_AND_LINE: Final = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):\d+')
 def recorded_at(location: object) -> str:
     """Return ", recorded at FILE:LINE," for an MLIR location; "" if it has no file."""
     match = _FILE_AND_LINE.search(str(location))
-    return f", recorded at {match[1]}:{match[2]}," if match else ""
+    if match is None:
+        return ""
+    file = unescaped(match[1])
+    return f", recorded at {file if file.isprintable() else repr(file)}:{match[2]},"
+
+
+_ESCAPED: Final = {b"n": b"\n", b"t": b"\t"}
+_ESCAPE: Final = re.compile(rb"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
+
+
+def unescaped(text: str) -> str:
+    """Return the content of a quoted MLIR string, with escapes decoded."""
+    if "\\" not in text:
+        return text
+
+    def byte(match: re.Match[bytes]) -> bytes:
+        code = match[1]
+        return bytes.fromhex(code.decode()) if len(code) == 2 else _ESCAPED.get(code, code)
+
+    return _ESCAPE.sub(byte, text.encode()).decode("utf-8", "replace")

@@ -16,7 +16,7 @@ from builder.errors import OperandError, ShapeInferenceError, error_of
 from builder.graph.foreign_values import foreign_operand
 from builder.graph.registry import OPERATIONS
 from builder.graph.xla_op import NO_ATTRIBUTES, OpMetadata, XlaOp, with_metadata
-from builder.support.caller import INSIDE
+from builder.support.caller import INSIDE, is_library_file
 from builder.support.signatures import per_signature
 from builder.types.shape import Shape
 
@@ -230,7 +230,7 @@ def _public_name(opcode: str) -> str:
     # Several ops may have one opcode. The user called the one in the library's outermost frame.
     called = None
     frame: FrameType | None = _getframe(1)
-    while frame is not None and INSIDE[frame.f_code.co_filename]:
+    while frame is not None and is_library_file(frame.f_code.co_filename):
         if frame.f_code.co_name in OPERATIONS:
             called = frame.f_code.co_name
         frame = frame.f_back

@@ -34,7 +34,7 @@ from builder.graph.foreign_values import RECORDING, Purpose
 from builder.graph.recording import append, rollback_on_error, shared_attributes
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
-from builder.support.caller import INSIDE, caller_frame
+from builder.support.caller import caller_frame, is_library_file
 from builder.support.extensions import extension
 from builder.support.signatures import per_signature
 from builder.types.shape import (
@@ -238,7 +238,7 @@ def is_library_function(computation: Any) -> bool:
     # `__module__` is not used, because `functools.wraps` copies it to a user's function.
     function = inspect.unwrap(computation)  # without the wrapper of `op`
     is_ours = (
-        INSIDE[computation.__code__.co_filename]
+        is_library_file(computation.__code__.co_filename)
         and function.__globals__.get(function.__name__) is computation
     )
     if is_ours:

@@ -11,6 +11,7 @@ from types import CodeType, MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
+from builder.support.caller import shown_file
 from builder.support.extensions import extension
 from builder.types.shape import Shape, TupleShape
 
@@ -86,7 +87,10 @@ _UFUNC_NAMES: Final = {
 
 
 class SourceLocation(NamedTuple):
-    """The line of the user's program that recorded an op."""
+    """The line of the user's program that recorded an op.
+
+    In a notebook, `file` is the name of the cell, such as "In[3]".
+    """
 
     file: str
     line: int
@@ -258,7 +262,7 @@ class XlaOp:
         if code is None:
             return None
         line, column = resolve_position(code, self.lasti)
-        return SourceLocation(code.co_filename, line, column, code.co_qualname)
+        return SourceLocation(shown_file(code.co_filename), line, column, code.co_qualname)
 
     @property
     def called_computations(self) -> tuple[XlaComputation, ...]:

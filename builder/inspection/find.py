@@ -12,6 +12,7 @@ from builder.graph.computation import XlaComputation, is_function
 from builder.graph.registry import OPERATIONS
 from builder.graph.xla_op import XlaOp, resolve_position
 from builder.schema import SCHEMAS
+from builder.support.caller import shown_file
 from builder.support.suggestions import did_you_mean
 from builder.types.shape import Shape, ShapeLike, shape_argument, without_layout
 
@@ -102,7 +103,7 @@ def _has_source(source: str) -> Predicate:
 
     @cache
     def is_file(name: str) -> bool:
-        return ("/" + name.replace("\\", "/")).endswith(suffix)
+        return ("/" + shown_file(name).replace("\\", "/")).endswith(suffix)
 
     def has_source(op: XlaOp) -> bool:
         place = None if op.metadata is None else op.metadata.source

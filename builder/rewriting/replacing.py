@@ -13,6 +13,7 @@ from builder.graph.foreign_values import Purpose
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp, with_metadata
 from builder.rewriting.copying import copy_op, merge_metadata
+from builder.support.caller import shown_file
 
 
 class Operands(tuple[XlaOp, ...]):
@@ -220,5 +221,5 @@ def _location(function: Any) -> str:
     code = getattr(function, "__code__", getattr(type(function).__call__, "__code__", None))
     name = getattr(function, "__qualname__", type(function).__qualname__)
     if isinstance(code, CodeType):
-        return f"{name} at {code.co_filename}:{code.co_firstlineno}"
+        return f"{name} at {shown_file(code.co_filename)}:{code.co_firstlineno}"
     return str(name)

@@ -22,6 +22,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from builder.support.caller import shown_file
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape
 from lowering.errors import ExecutionError
 from lowering.pjrt.nested_arrays import MismatchError, read_leaves
@@ -55,7 +56,7 @@ class PythonFunction:
     def place(self) -> str:
         """The source location of the function, for messages; empty if unknown."""
         code = getattr(inspect.unwrap(self.function), "__code__", None)
-        return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
+        return "" if code is None else f" ({shown_file(code.co_filename)}:{code.co_firstlineno})"
 
 
 # Failures, and how they pass through XLA
@@ -290,4 +291,4 @@ def _text_of(error: BaseException) -> str:
 def _line_of(error: BaseException) -> str:
     """Return the line that raised an exception; empty if the call itself raised it."""
     frames = traceback.extract_tb(error.__traceback__)[1:]
-    return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    return f" at {shown_file(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""

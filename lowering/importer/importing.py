@@ -121,12 +121,11 @@ def to_computation(
 
 
 def with_file_name(error: LoweringError, path: str) -> LoweringError:
-    """Return the error with the module's file name in place of "-", MLIR's name for the text."""
+    """Return the error with the module's file name, unless the message has it."""
     name, message = display_name(path), str(error)
-    if ", recorded at -:" in message:
-        message = message.replace(", recorded at -:", f", recorded at {name}:", 1)
-    else:
-        message = message.replace("to_computation: ", f"to_computation: {name}: ", 1)
+    if f", recorded at {name}:" in message:
+        return error
+    message = message.replace("to_computation: ", f"to_computation: {name}: ", 1)
     return LoweringError(message, op=error.op, detail=error.detail)
 
 
@@ -330,8 +329,10 @@ def _entry(
         values = list(flat_values(parameter))
         first = len(in_metadata)
         scope.values.update(zip(body.arguments[first:], values, strict=False))
+        # An empty tuple has no argument.
+        with_location = body.arguments[first] if values else function
+        scope.set_place(start, with_location.location)
         if values:
-            scope.set_place(start, body.arguments[first].location)
             # The metadata of a tuple is lowered to attributes of all its leaves.
             of_leaves = [
                 {name: value for name, value in of_leaf.items() if name in _IN_METADATA}

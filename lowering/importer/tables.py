@@ -12,6 +12,7 @@ from jaxlib.mlir import ir
 
 from builder.graph.computation import XlaComputation
 from builder.types.shape import ArrayShape, Shape, TupleShape
+from lowering.errors import unescaped
 from lowering.host.callbacks import PythonFunction
 from lowering.importer.hlo_metadata import TYPE_END
 from lowering.importer.registry import Importer
@@ -42,8 +43,6 @@ _NAME: Final = re.compile(r'loc\((?:fused\[)?"((?:[^"\\]|\\.)*)"(?=\(|\)$|, ")')
 # As XLA writes them, a type is a name with a colon at its end, before the name.
 _NAME_AFTER_TYPE: Final = re.compile(r'(?:\(|, )"((?:[^"\\]|\\.)*)"(?!:)')
 _LAST_LINE: Final = (1 << 31) - 2
-_ESCAPED: Final = {b"n": b"\n", b"t": b"\t"}
-_ESCAPE: Final = re.compile(rb"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
 
 
 class UnboundedSizeError(Exception):
@@ -146,7 +145,7 @@ class Tables:
                 continue
             # Line numbers of Python have 32 bits, and may be larger in a damaged file.
             position = min(line, _LAST_LINE), max(int(match[3]), 1), names
-            files.setdefault(_unescaped(match[1]), {})[key] = position
+            files.setdefault(unescaped(match[1]), {})[key] = position
         for file, positions in files.items():
             lines, columns, names_of_keys = zip(*positions.values(), strict=True)
             code = code_of_places(file, lines, columns, self.function)
@@ -162,18 +161,6 @@ class Tables:
             return value
 
 
-def _unescaped(text: str) -> str:
-    """Return the content of a quoted MLIR string, with escapes decoded."""
-    if "\\" not in text:
-        return text
-
-    def byte(match: re.Match[bytes]) -> bytes:
-        code = match[1]
-        return bytes.fromhex(code.decode()) if len(code) == 2 else _ESCAPED.get(code, code)
-
-    return _ESCAPE.sub(byte, text.encode()).decode("utf-8", "replace")
-
-
 def name_of(location: ir.Location) -> str | None:
     """Return the name in an MLIR location; None if the location has no name."""
     return _names_in(str(location))[0]
@@ -187,11 +174,11 @@ def _names_in(location: str) -> _Names:
     match = _NAME.match(location)
     if match is None:
         return None, None
-    name = _unescaped(match[1])
+    name = unescaped(match[1])
     if TYPE_END in name:  # from HLO
         op_type, _, name = name.partition(TYPE_END)
         return name, op_type
     inner = _NAME_AFTER_TYPE.match(location, match.end()) if name.endswith(":") else None
     if inner is not None:
-        return _unescaped(inner[1]) or None, name[:-1]
+        return unescaped(inner[1]) or None, name[:-1]
     return name, None

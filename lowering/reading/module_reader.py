@@ -23,6 +23,7 @@ from jaxlib.mlir import ir
 from lowering.errors import ModuleFileError, recorded_at
 from lowering.jaxlib_api import artifacts, hlo_conversion, mlir, versions
 from lowering.jaxlib_api.mlir import BYTECODE_MAGIC, UnreadableModuleError
+from lowering.mlir.attributes import encodable
 from lowering.mlir.operations import (
     REFERRING,
     enclosing_function_name,
@@ -226,7 +227,37 @@ def read(data: bytes, path: str | None = None) -> ir.Module:
         _check_operations(module, path)
     if may_have_other_types:
         _check_types(module, path)
+    if path is not None and isinstance(source, str):
+        _name_file(module, path)
     return module
+
+
+_IN_TEXT: Final = re.compile(r'^loc\("-":(\d+):(\d+)\)$')
+"""A location in the parsed text: MLIR names the text "-"."""
+
+
+def _name_file(module: ir.Module, path: str) -> None:
+    """Put the file's name in the locations of a module parsed from text."""
+    file = encodable(path)
+
+    def named(location: ir.Location) -> ir.Location | None:
+        match = _IN_TEXT.match(str(location))
+        return match and ir.Location.file(file, int(match[1]), int(match[2]))
+
+    with module.context:
+        pending = [module.operation]
+        while pending:
+            operation = pending.pop()
+            location = named(operation.location)
+            if location is not None:
+                operation.location = location
+            for region in operation.regions:
+                for block in region.blocks:
+                    for argument in block.arguments:
+                        location = named(argument.location)
+                        if location is not None:
+                            argument.set_location(location)
+                    pending.extend(view.operation for view in block.operations)
 
 
 def _damaged(size: int, path: str | None) -> ModuleFileError:
@@ -457,7 +488,7 @@ def _cycle(called: Mapping[str, Iterable[str]]) -> list[str]:
 
 def _position(operation: ir.Operation) -> tuple[int | None, int | None]:
     """Return the line and column of an operation in the parsed text; None for bytecode."""
-    match = re.match(r'^loc\("-":(\d+):(\d+)\)$', str(operation.location))
+    match = _IN_TEXT.match(str(operation.location))
     return (None, None) if match is None else (int(match[1]), int(match[2]))
 
 

@@ -1,0 +1,58 @@
+"""In IPython and in notebooks, source lines and errors name the cell instead of a file."""
+
+from __future__ import annotations
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from processes import run_python
+from scripts import ROOT
+
+FIRST = """\
+import builder as xb
+def double(x):
+    return x + x"""
+
+SECOND = """\
+x = xb.XlaBuilder().parameter(xb.f32[2])
+
+y = double(x)
+computation = y.builder.build(y)
+print(x.source, y.source, [op.id for op in computation.find(source="In[1]:3")])"""
+
+THIRD = """\
+import lowering
+print('loc("In[1]":3:' in lowering.lower(computation).to_text(locations=True))
+try:
+    xb.dot(xb.XlaBuilder().parameter(xb.f32[2]), 1)
+except xb.XlaError as error:
+    print(error.location, error.__notes__)"""
+
+EXPECTED = """\
+In[2]:1 In[1]:3 [1]
+True
+In[3]:4 ['at In[3]:4']
+"""
+
+SHELL = """
+import sys
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance(history_length=0)
+for cell in sys.argv[1:]:
+    shell.run_cell(cell, store_history=True).raise_error()
+"""
+
+
+def test_a_shell(tmp_path_factory: pytest.TempPathFactory) -> None:
+    env = {"IPYTHONDIR": str(tmp_path_factory.mktemp("ipython"))}
+    done = run_python("-W", "default", "-c", SHELL, FIRST, SECOND, THIRD, env=env)
+    assert done.stdout == EXPECTED
+
+
+def test_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    cells = [nbformat.v4.new_code_cell(cell) for cell in (FIRST, SECOND, THIRD)]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    NotebookClient(notebook, timeout=300).execute()
+    outputs = [output["text"] for cell in cells for output in cell["outputs"]]
+    assert "".join(outputs) == EXPECTED

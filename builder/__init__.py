@@ -231,6 +231,7 @@ from builder.ops.sharding import (
     with_sharding as with_sharding,
 )
 from builder.rewriting.inlining import inline as inline
+from builder.support.tracebacks import show_internal_frames as show_internal_frames
 from builder.types.primitive_type import (
     PrimitiveType as PrimitiveType,
     as_primitive_type as as_primitive_type,

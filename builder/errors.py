@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Self, TypeVar
 
 from builder.support.caller import caller_frame, shown_file
+from builder.support.tracebacks import UserError
 
 _CONTEXT: Final = 100
 """The number of characters of a text that a message shows before and after an error in it."""
@@ -42,7 +43,7 @@ def _shortened(message: str) -> str:
     )
 
 
-class XlaError(Exception):
+class XlaError(UserError):
     """The base of the errors that xlabuilder raises for invalid input.
 
     Attributes:

@@ -1,0 +1,135 @@
+"""Print the tracebacks of this library's errors without its own frames.
+
+Wrapping each public function, to remove frames from the errors that leave it, would slow down
+recording. Instead, errors remain complete, and frames are left out where Python prints them: the
+first error replaces `sys.excepthook` and `threading.excepthook` by functions that call the previous
+ones. IPython calls a method of the error.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Final
+
+from builder.support.caller import is_inside
+
+VARIABLE: Final = "XLABUILDER_SHOW_INTERNAL_FRAMES"
+_STATE: Final[dict[str, bool]] = {}
+"""Under "shown", the argument of the last call of `show_internal_frames`; "hooked" if the hooks are
+installed."""
+
+
+def show_internal_frames(show: bool = True) -> None:
+    """Print tracebacks with the frames of this library, or without.
+
+    Without them, the last line of an uncaught error's traceback is that of the call of a public
+    function. Exceptions that the library caught are not printed either. This concerns terminals,
+    threads and IPython; ``error.__traceback__`` always has all frames.
+
+    Args:
+        show: whether to print the frames. If this function is not called,
+            XLABUILDER_SHOW_INTERNAL_FRAMES=1 in the environment shows them.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.show_internal_frames()
+        >>> xb.show_internal_frames(False)
+    """
+    _STATE["shown"] = bool(show)
+
+
+class UserError(Exception):
+    """An exception whose traceback is printed without the frames of this library."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        if "hooked" not in _STATE:
+            _STATE["hooked"] = True
+            _install()
+
+    def _render_traceback_(self) -> list[str]:
+        """Return the lines that IPython prints."""
+        shell = sys.modules["IPython"].get_ipython()
+        with _internal_frames_removed(self):
+            lines: list[str] = shell.InteractiveTB.structured_traceback(
+                type(self), self, self.__traceback__
+            )
+            return lines
+
+
+def _install() -> None:
+    previous, previous_of_threads = sys.excepthook, threading.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
+        with _internal_frames_removed(error):
+            previous(kind, error, error.__traceback__)
+
+    def hook_of_threads(arguments: Any, /) -> None:
+        error = arguments.exc_value
+        with _internal_frames_removed(error):
+            kind, thread = arguments.exc_type, arguments.thread
+            frames = getattr(error, "__traceback__", None)
+            previous_of_threads(threading.ExceptHookArgs((kind, error, frames, thread)))
+
+    sys.excepthook, threading.excepthook = hook, hook_of_threads
+
+
+@contextmanager
+def _internal_frames_removed(error: BaseException | None) -> Iterator[None]:
+    """Remove internal frames and exceptions from the errors in a chain, until the context ends."""
+    saved = []
+    shown = _STATE.get("shown", os.environ.get(VARIABLE, "") not in ("", "0"))
+    for each in [] if shown or error is None else _chain(error):
+        cause, context, suppresses = each.__cause__, each.__context__, each.__suppress_context__
+        saved.append((each, cause, context, suppresses, each.__traceback__))
+        each.__traceback__ = _outside_frames(each.__traceback__)
+        if cause is not None and _is_internal(cause):
+            each.__cause__ = None  # this suppresses the context too
+        while context is not None and _is_internal(context):
+            context = context.__context__
+        each.__context__ = context
+    try:
+        yield
+    finally:
+        for each, cause, context, suppresses, frames in saved:
+            each.__cause__, each.__context__ = cause, context
+            each.__suppress_context__ = suppresses
+            each.__traceback__ = frames
+
+
+def _chain(error: BaseException) -> list[UserError]:
+    """Return the errors of this library among an exception, its causes and contexts."""
+    found = {id(error): error}
+    pending = [error]
+    while pending:
+        each = pending.pop()
+        for other in (each.__cause__, each.__context__):
+            if other is not None and id(other) not in found:
+                found[id(other)] = other
+                pending.append(other)
+    return [each for each in found.values() if isinstance(each, UserError)]
+
+
+def _outside_frames(frames: TracebackType | None) -> TracebackType | None:
+    """Return a copy of a traceback without internal frames; the traceback if all are internal."""
+    outside = [each for each in _entries(frames) if not is_inside(each.tb_frame)]
+    rest = None
+    for each in reversed(outside):
+        rest = TracebackType(rest, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return rest or frames
+
+
+def _is_internal(error: BaseException) -> bool:
+    """Return whether an exception was raised and caught inside this library."""
+    return all(is_inside(each.tb_frame) for each in _entries(error.__traceback__))
+
+
+def _entries(frames: TracebackType | None) -> Iterator[TracebackType]:
+    while frames is not None:
+        yield frames
+        frames = frames.tb_next

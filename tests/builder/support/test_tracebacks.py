@@ -1,0 +1,176 @@
+"""Tracebacks are printed without the library's frames and the exceptions that it caught."""
+
+from __future__ import annotations
+
+import ast
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from processes import run_python
+from scripts import ROOT
+
+import builder as xb
+
+BODY = """\
+import builder as xb
+
+b = xb.XlaBuilder("model")
+x = b.parameter(xb.f32[2, 3], "x")
+
+def body(state):
+    i, v = state
+    return i + 1, v @ v
+
+def main():
+    xb.while_(lambda s: s[0] < 3, body, xb.tuple(b.constant(0, xb.s32), x))
+
+"""
+
+FRAMES = """\
+  File "FILE", line 11, in main
+    xb.while_(lambda s: s[0] < 3, body, xb.tuple(b.constant(0, xb.s32), x))
+  File "FILE", line 8, in body
+    return i + 1, v @ v
+builder.errors.ShapeInferenceError: dot: contracting dimensions must have equal sizes, got \
+dimension 1 of lhs (size 3) and dimension 0 of rhs (size 2)
+  lhs f32[2,3]
+  rhs f32[2,3]
+fix: transpose rhs first with xb.transpose(rhs, [1, 0])
+at FILE:8
+"""
+
+
+def printed(tmp_path: Path, program: str, status: int = 1, **env: str) -> str:
+    """Return what a program writes to stderr, without the lines that mark a part of a line."""
+    file = tmp_path / "program.py"
+    file.write_text(program)
+    text = run_python(str(file), status=status, env=env).stderr.replace(str(file), "FILE")
+    lines = text.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.strip() or line.strip("~^ \n"))
+
+
+def test_in_a_terminal(tmp_path: Path) -> None:
+    calls = '  File "FILE", line 13, in <module>\n    main()\n'
+    expected = f"Traceback (most recent call last):\n{calls}{FRAMES}"
+    assert printed(tmp_path, BODY + "main()\n") == expected
+
+
+def test_in_a_thread(tmp_path: Path) -> None:
+    program = f"{BODY}import threading\nthread = threading.Thread(target=main)\nthread.start()\n"
+    text = printed(tmp_path, program, status=0)
+    assert text.startswith("Exception in thread Thread-1 (main):\n")
+    assert text.endswith(FRAMES)
+    assert str(ROOT) not in text
+
+
+@pytest.mark.parametrize("switch", ["function", "environment"])
+def test_internal_frames_can_be_shown(tmp_path: Path, switch: str) -> None:
+    call = "xb.show_internal_frames()\n" if switch == "function" else ""
+    env = {} if call else {"XLABUILDER_SHOW_INTERNAL_FRAMES": "1"}
+    text = printed(tmp_path, f"{BODY}{call}main()\n", **env)
+    assert str(ROOT / "builder" / "ops" / "control_flow.py") in text
+    assert text.endswith("at FILE:8\n")
+
+
+JIT = """\
+import numpy as np
+
+import builder as xb
+import lowering
+
+@lowering.jit
+def f(x):
+    return xb.concatenate([x, x], 0)
+
+try:
+    f.absent
+except AttributeError:
+    f(np.float32(1))
+"""
+
+
+def test_exceptions_that_the_library_caught_are_not_printed(tmp_path: Path) -> None:
+    """The lookup in a cache raises KeyError. The user's AttributeError is printed."""
+    text = printed(tmp_path, JIT)
+    assert "KeyError" not in text
+    assert str(ROOT) not in text
+    assert text.count("Traceback (most recent call last)") == 2
+    assert "AttributeError" in text
+    assert "During handling of the above exception, another exception occurred:" in text
+
+
+def test_exceptions_of_the_users_functions_are_printed(tmp_path: Path) -> None:
+    program = BODY.replace("v @ v", "v[None]")
+    text = printed(tmp_path, program + "main()\n")
+    assert text.splitlines()[-1].startswith("at FILE:8")
+    callback = "def f(x):\n    return {}[x]\n\nimport builder as xb\nx = xb.XlaBuilder().parameter"
+    text = printed(tmp_path, callback + "(xb.f32[2])\nxb.map([x], f)\n")
+    assert "KeyError" in text
+    assert "in f\n" in text
+
+
+SHELL = """
+import sys
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance(history_length=0, colors="nocolor", xmode="Context")
+shell.run_cell(sys.argv[1], store_history=True)
+"""
+
+IN_IPYTHON = """\
+Cell In[1], line 13
+     10 def main():
+     11     xb.while_(lambda s: s[0] < 3, body, xb.tuple(b.constant(0, xb.s32), x))
+---> 13 main()
+
+Cell In[1], line 11, in main()
+     10 def main():
+---> 11     xb.while_(lambda s: s[0] < 3, body, xb.tuple(b.constant(0, xb.s32), x))
+
+Cell In[1], line 8, in body(state)
+      6 def body(state):
+      7     i, v = state
+----> 8     return i + 1, v @ v
+
+"""
+
+
+def test_in_ipython(tmp_path: Path) -> None:
+    env = {"IPYTHONDIR": str(tmp_path)}
+    done = run_python("-W", "default", "-c", SHELL, BODY + "main()\n", env=env)
+    _, _, shown = done.stdout.partition("Traceback (most recent call last)\n")
+    frames, error, message = shown.partition("ShapeInferenceError: ")
+    assert frames == IN_IPYTHON
+    assert error
+    assert message.rstrip().endswith("at In[1]:8")
+
+
+def test_errors_keep_all_frames() -> None:
+    """Debuggers and tests see them."""
+    x = xb.XlaBuilder().parameter(xb.f32[2, 3])
+    with pytest.raises(xb.XlaError) as caught:
+        x @ x
+    names = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert len(names) > 2
+    assert names[0] == "test_errors_keep_all_frames"
+
+
+def raised_in_handlers(tree: ast.AST, *, in_handler: bool = False) -> Iterator[ast.Raise]:
+    """Yield the `raise` statements with an exception in `except` blocks of the same function."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.Lambda):
+            yield from raised_in_handlers(node)
+            continue
+        inside = in_handler or isinstance(node, ast.ExceptHandler)
+        if isinstance(node, ast.Raise) and node.exc is not None and in_handler:
+            yield node
+        yield from raised_in_handlers(node, in_handler=inside)
+
+
+def test_a_raise_in_a_handler_has_a_cause_or_none() -> None:
+    """Otherwise the exception that was handled is printed if a function of the user raised it."""
+    for package in ("builder", "lowering"):
+        for path in (ROOT / package).rglob("*.py"):
+            for node in raised_in_handlers(ast.parse(path.read_text())):
+                assert node.cause is not None, f"{path}:{node.lineno}: write `from None`"

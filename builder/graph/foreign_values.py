@@ -81,7 +81,7 @@ def foreign_operand(op: str, operands: Sequence[XlaOp]) -> BuilderError:
         if operand.builder.built:
             rule = (
                 f"operand {number} belongs to builder {operand.builder.name!r}, which was already "
-                f"built, got\n  {_located(operand)}"
+                f"built, got\n  {located(operand)}"
             )
             fix = "record every op before build(), or create a new XlaBuilder"
             return error_of(BuilderError, op, rule, fix, shapes=shapes)
@@ -93,7 +93,7 @@ def foreign_operand(op: str, operands: Sequence[XlaOp]) -> BuilderError:
     second = outside[0] if outside else len(operands) - 1
     first = next((n for n, o in enumerate(operands) if o.builder in enclosing), 0)
     listed = "\n".join(
-        f"  operand {number} of builder {operand.builder.name!r}: {_located(operand)}"
+        f"  operand {number} of builder {operand.builder.name!r}: {located(operand)}"
         for number, operand in enumerate(operands)
         if number in (first, second)
     )
@@ -114,7 +114,7 @@ def foreign_result(op: str, value: XlaOp, builder: XlaBuilder) -> BuilderError:
         return _captured(op, barrier.purpose, value)
     rule = (
         f"the result belongs to builder {value.builder.name!r}, which is not an enclosing builder "
-        f"of {builder.name!r}, got\n  {_located(value)}"
+        f"of {builder.name!r}, got\n  {located(value)}"
     )
     fix = f"record the value with builder {barrier.name!r}"
     return error_of(BuilderError, op, rule, fix, shapes={"result": value.shape})
@@ -126,7 +126,7 @@ def foreign_root(root: XlaOp, builder: XlaBuilder) -> BuilderError:
         return _leaked("build", "the root", root)
     rule = (
         f"the root belongs to builder {root.builder.name!r}, not to {builder.name!r}, got\n"
-        f"  {_located(root)}"
+        f"  {located(root)}"
     )
     fix = "build the root with its own builder: root.builder.build(root)"
     return error_of(BuilderError, "build", rule, fix, shapes={"root": root.shape})
@@ -167,7 +167,7 @@ def _captured(op: str, purpose: Purpose, value: XlaOp) -> BuilderError:
     """Return the error for a value of another computation used in a callable."""
     rule = (
         f"{purpose} can't use values of another computation, got\n"
-        f"  {_located(value)}, in {value.builder.name!r}"
+        f"  {located(value)}, in {value.builder.name!r}"
     )
     fix = _CAPTURE_FIXES.get(purpose.op)
     if value.opcode == "constant" and value.attributes["value"].ndim == 0:
@@ -193,7 +193,7 @@ def _leaked(op: str, role: str, value: XlaOp) -> BuilderError:
     where = "" if applied is None or applied.source is None else f" at {applied.source}"
     rule = (
         f"{role} was recorded in {purpose}{where}, and can't be used outside of it, got\n"
-        f"  {_located(value)}"
+        f"  {located(value)}"
     )
     fix = _LEAK_FIXES.get(purpose.text)
     if fix is None and purpose.op == "conditional":
@@ -205,6 +205,6 @@ def _leaked(op: str, role: str, value: XlaOp) -> BuilderError:
     return error_of(BuilderError, op, rule, fix, shapes={role: value.shape})
 
 
-def _located(value: XlaOp) -> str:
+def located(value: XlaOp) -> str:
     """Return the repr of an op, and the line that recorded it."""
     return f"{value!r}" if value.source is None else f"{value!r}, recorded at {value.source}"

@@ -7,8 +7,8 @@ recorded here, with the parameter shapes that the op implies:
 - every other callable each time it is passed.
 
 A callable of the second kind may use values of the enclosing builder if the op supports captures
-(while_, conditional, call). These values are passed as additional arguments, because a computation
-can use only its parameters.
+(while_, scan, conditional, call). These values are passed as additional arguments, because a
+computation can use only its parameters.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from builder.errors import (
     error_of,
 )
 from builder.graph.computation import XlaComputation, is_function
-from builder.graph.foreign_values import RECORDING, Purpose
+from builder.graph.foreign_values import RECORDING, Purpose, located
 from builder.graph.recording import append, rollback_on_error, shared_attributes
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
@@ -569,14 +569,69 @@ def append_captures(recorded: Recorded) -> list[XlaOp]:
     Returns:
         The captured ops of the enclosing builder, in the order of the new parameters.
     """
-    parameters = recorded.builder.parameters
     captures = recorded.captures()
     for index, (_, inner) in enumerate(captures):
-        inner.opcode = "parameter"
-        inner.attributes = {"number": len(parameters)}
-        inner.name = f"captured{index}"
-        parameters[len(parameters)] = inner
+        _become_parameter(inner, f"captured{index}")
     return [outer for outer, _ in captures]
+
+
+def _become_parameter(captured: XlaOp, name: str) -> None:
+    """Turn a captured op of a nested builder into the next parameter."""
+    parameters = captured.builder.parameters
+    captured.opcode = "parameter"
+    captured.attributes = {"number": len(parameters)}
+    captured.name = name
+    parameters[len(parameters)] = captured
+
+
+def carry_captures(recorded: Recorded) -> list[XlaOp]:
+    """Turn the captures of a scan's computation into additional carries, which it does not change.
+
+    A captured tuple becomes one carry for each array in it.
+
+    Returns:
+        The captured arrays of the enclosing builder, in the order of the carries.
+
+    Raises:
+        BuilderError: a captured value is or contains a token.
+    """
+    builder = recorded.builder
+    count = len(builder.ops)
+    outers: list[XlaOp] = []
+    carries: list[XlaOp] = []
+
+    def carry(outer: XlaOp, inner: XlaOp) -> None:
+        if not outer.shape.is_array:
+            got = located(outer)
+            rule = f"the computation can use only arrays of the enclosing builder, got\n  {got}"
+            fix = "use the token before or after the scan"
+            raise error_of(BuilderError, "scan", rule, fix, shapes={"value": outer.shape})
+        _become_parameter(inner, f"captured{len(outers)}")
+        outers.append(outer)
+        carries.append(inner)
+
+    def carry_elements(outer: XlaOp, inner: XlaOp) -> None:
+        """Turn `inner`, a captured tuple, into a tuple of carries."""
+        assert isinstance(outer.shape, TupleShape)
+        elements = []
+        for index, shape in enumerate(outer.shape.elements):
+            element = record_tuple_element(outer, index)
+            elements.append(append(builder, "captured", shape))
+            (carry_elements if isinstance(shape, TupleShape) else carry)(element, elements[-1])
+        inner.opcode, inner.operands = "tuple", tuple(elements)
+
+    for outer, inner in recorded.captures():
+        (carry_elements if isinstance(outer.shape, TupleShape) else carry)(outer, inner)
+    # The deepest elements of tuples were recorded last, and an op uses only earlier ones.
+    builder.ops[:] = [*reversed(builder.ops[count:]), *builder.ops[:count]]
+    for number, op in enumerate(builder.ops):
+        op.id = number
+    root = recorded.root
+    results = [root]
+    if isinstance(root.shape, TupleShape):
+        results = [record_tuple_element(root, i) for i in range(len(root.shape.elements))]
+    recorded.root = record_tuple(builder, [*results, *carries])
+    return outers
 
 
 def record_tuple(builder: XlaBuilder, parts: Sequence[XlaOp]) -> XlaOp:

@@ -23,18 +23,25 @@ from builder.graph.subcomputations import (
     Recorded,
     ReusableFunction,
     append_captures,
-    as_computation,
     build_all,
+    carry_captures,
     computation_or_recorded,
     lift_captures,
+    record_tuple,
     signature,
 )
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
-from builder.ops.operands import need_op, need_ops
+from builder.ops.operands import (
+    Operand,
+    need_op,
+    need_ops,
+    need_ops_or_numbers,
+    record_numbers,
+)
 from builder.schema import SCHEMAS
 from builder.support.signatures import per_signature
-from builder.types.shape import Shape
+from builder.types.shape import Shape, TupleShape
 
 Applied = XlaComputation | Callable[..., Any]
 _SEQUENCES = (list, builtins.tuple)
@@ -334,7 +341,7 @@ def composite_call(
 @op(SCHEMAS["scan"])
 def scan(
     inputs: XlaOp | Sequence[XlaOp],
-    inits: XlaOp | Sequence[XlaOp],
+    inits: Operand | Sequence[Operand],
     computation: Applied,
     scan_dimension: int,
     scan_dimension_size: int | None = None,
@@ -346,16 +353,18 @@ def scan(
 
     Args:
         inputs: arrays of the same size in `scan_dimension`.
-        inits: the initial carries: arrays of any shapes.
+        inits: the initial carries: arrays of any shapes. A number is a scalar constant, see
+            `while_`; a float has the type of the inputs if these have one floating-point type.
         computation: applied once for each index of `scan_dimension`. It takes the slice of each
             input at that index, without that dimension, and then the carries. It returns the
             elements of the outputs and then the new carries, in one tuple. A computation, or a
-            callable.
+            callable, which may use arrays of the enclosing builder. These become additional
+            carries.
         scan_dimension: the dimension along which inputs are sliced and outputs are stacked.
         scan_dimension_size: the size of `scan_dimension`; required only if there are no inputs.
         is_reverse: whether to proceed from the last index to the first.
         is_associative: whether the order of application does not matter, so that a backend may
-            combine steps; None if unspecified.
+            combine steps; None if unspecified. Ignored if `computation` uses other arrays.
 
     Returns:
         A tuple: the outputs, each with `scan_dimension` inserted; then the last carries.
@@ -365,6 +374,7 @@ def scan(
             steps is undefined.
         SignatureError: the computation does not take the slices and the carries, or does not
             return the carries.
+        ConstantError: the element type can't represent a number in `inits`.
 
     Example:
         >>> import builder as xb
@@ -378,26 +388,52 @@ def scan(
     Not in Operation Semantics; XlaBuilder's Scan.
     """
     arrays = need_ops("scan", "input", inputs)
-    carries = need_ops("scan", "init", inits)
-    resolve_builder("scan", *arrays, *carries)
+    values = need_ops_or_numbers("scan", "init", inits)
+    builder = _builder_of("scan", [*arrays, *values])
     dimension = integer("scan", "scan_dimension", scan_dimension)
     if scan_dimension_size is not None:
         scan_dimension_size = integer("scan", "scan_dimension_size", scan_dimension_size)
     is_reverse = flag("scan", "is_reverse", is_reverse)
     if is_associative is not None:
         is_associative = flag("scan", "is_associative", is_associative)
-    arguments = _shapes_of(arrays), _shapes_of(carries)
-    parameters, _ = _scan_arguments(*arguments, dimension, scan_dimension_size)
-    step = as_computation("scan", "computation", computation, parameters)
-    shape = _scan_shape(*arguments, step.signature, dimension, scan_dimension_size)
-    attributes = {
-        "to_apply": step,
-        "scan_dimension": dimension,
-        "num_carries": len(carries),
-        "is_reverse": is_reverse,
-        "is_associative": is_associative,
-    }
-    return record("scan", shape, (*arrays, *carries), attributes)
+    with rollback_on_error(builder):
+        expected = _parameter_shapes(computation)[len(arrays) :]
+        carries = record_numbers("scan", "init", values, beside=arrays, expected=expected)
+        arguments = _shapes_of(arrays), _shapes_of(carries)
+        parameters, _ = _scan_arguments(*arguments, dimension, scan_dimension_size)
+        step = computation_or_recorded("scan", "computation", computation, parameters, builder)
+        shape = _scan_shape(*arguments, signature(step), dimension, scan_dimension_size)
+        captured: list[XlaOp] = []
+        if isinstance(step, Recorded):
+            if step.captures():
+                captured = carry_captures(step)
+                is_associative = None  # steps with these carries can't be combined
+            step = step.build()
+        attributes = {
+            "to_apply": step,
+            "scan_dimension": dimension,
+            "num_carries": len(carries) + len(captured),
+            "is_reverse": is_reverse,
+            "is_associative": is_associative,
+        }
+        operands = (*arrays, *carries, *captured)
+        if not captured:
+            return record("scan", shape, operands, attributes)
+        widened = _tuple_shape((*shape.elements, *_shapes_of(captured)))
+        result = record("scan", widened, operands, attributes)
+        return record_tuple(result.builder, [result[i] for i in range(len(shape.elements))])
+
+
+def _builder_of(name: str, values: Sequence[Operand]) -> XlaBuilder:
+    """Return the builder of the ops among `values`."""
+    ops = [value for value in values if isinstance(value, XlaOp)]
+    fix = "pass a number of init as an op: builder.constant(number, element_type)"
+    return resolve_builder(name, *ops, fix=fix)
+
+
+def _parameter_shapes(computation: Applied) -> builtins.tuple[Shape, ...]:
+    """Return the shapes of the parameters of an XlaComputation; () for a callable."""
+    return computation.signature.parameters if isinstance(computation, XlaComputation) else ()
 
 
 _scan_arguments = per_signature(shape_inference.control_flow.scan_arguments.strict)
@@ -405,7 +441,7 @@ _scan_shape = per_signature(shape_inference.control_flow.scan.strict)
 
 
 @op(SCHEMAS["while"])
-def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> XlaOp:
+def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[Operand]) -> XlaOp:
     """Apply `body` to a state repeatedly, as long as `condition` returns true for the state.
 
     Args:
@@ -413,18 +449,23 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> 
         body: a computation T -> T, or a callable on one XlaOp. A callable may unpack a tuple
             (``i, total = state``), return a tuple of ops, and use ops of the enclosing builder. A
             function decorated with ``@xb.computation`` is recorded once; see `reduce`.
-        init: the initial state, of any shape T; several ops are combined into a tuple.
+        init: the initial state, of any shape T; several ops are combined into a tuple. A number
+            among them is a scalar constant. It has the element type of the parameter if `condition`
+            or `body` is a computation. If they are callables, a bool is a pred, an int an s32, and
+            a float an f32, or of the floating-point type of the arrays beside it if these have
+            exactly one. Pass a NumPy number for another type.
 
     Returns:
         The last state, of shape T.
 
     Raises:
         SignatureError: `condition` or `body` does not have the signature above.
+        ConstantError: the element type can't represent a number in `init`.
 
     Example:
         >>> import builder as xb
         >>> b = xb.XlaBuilder()
-        >>> init = xb.tuple(b.constant(0, xb.s32), b.parameter(xb.f32[10]))
+        >>> init = 0, b.parameter(xb.f32[10])
         >>> def body(state):
         ...     i, total = state
         ...     return i + 1, total + 1.0
@@ -433,7 +474,13 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> 
 
     Operation Semantics: While.
     """
-    ops = need_ops("while_", "init", init)
+    values = need_ops_or_numbers("while_", "init", init)
+    ops = builtins.tuple([value for value in values if isinstance(value, XlaOp)])
+    if len(ops) < len(values):
+        with rollback_on_error(_builder_of("while_", values)):
+            expected = _expected_state(condition) or _expected_state(body)
+            numbers = record_numbers("while_", "init", values, expected=expected)
+            return while_(condition, body, numbers)
     if ops:
         shape = init.shape if type(init) is XlaOp else _tuple_shape(_shapes_of(ops))
         known = _recorded_before(condition, (shape,)), _recorded_before(body, (shape,))
@@ -458,6 +505,14 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> 
         widened = tuple(state, *captured)
         attributes = {"condition": condition, "body": body}
         return record("while", widened.shape, (widened,), attributes)[0]
+
+
+def _expected_state(computation: Applied) -> builtins.tuple[Shape, ...]:
+    """Return the shapes of the state's elements if `computation` determines them, else ()."""
+    parameters = _parameter_shapes(computation)
+    if len(parameters) == 1 and isinstance(parameters[0], TupleShape):
+        return parameters[0].elements
+    return ()
 
 
 def _while_plan(

@@ -13,7 +13,14 @@ from builder.errors import ConstantError, OperandError, brief, error_of
 from builder.graph.recording import append, record, resolve_builder
 from builder.graph.xla_op import XlaOp
 from builder.support.signatures import per_signature
-from builder.types.constant import as_constant_array, check_number, scalar_constant
+from builder.types.constant import (
+    as_constant_array,
+    check_number,
+    constant_plan,
+    default_element_type,
+    scalar_constant,
+    wider_number,
+)
 from builder.types.foreign_arrays import is_array
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape, intern_array
@@ -70,6 +77,73 @@ def need_ops(op: str, name: str, values: Any) -> tuple[XlaOp, ...]:
 def is_number(value: Any) -> bool:
     """Whether `value` is a Python or NumPy scalar, or an array of rank 0."""
     return isinstance(value, _NUMBERS) or (isinstance(value, np.ndarray) and value.ndim == 0)
+
+
+def need_ops_or_numbers(op: str, name: str, values: Any) -> tuple[Operand, ...]:
+    """Return `values`, a sequence of XlaOps and numbers or one of them, as a tuple."""
+    if type(values) is XlaOp or is_number(values):
+        return (values,)
+    if type(values) is not list and type(values) is not tuple:
+        return need_ops(op, name, values)
+    for index, value in enumerate(values):
+        if type(value) is not XlaOp and not is_number(value):
+            need_op(op, f"{name} {index}", value)
+    return tuple(values)
+
+
+def record_numbers(
+    op: str,
+    name: str,
+    values: Sequence[Operand],
+    *,
+    beside: Sequence[XlaOp] = (),
+    expected: Sequence[Shape] = (),
+) -> tuple[XlaOp, ...]:
+    """Record the numbers among `values` as constants; return all values as ops.
+
+    A Python number has the element type of its expected shape. Without one, its type is that of
+    `default_element_type` beside the ops in `values` and `beside`. NumPy scalars keep their type.
+
+    Args:
+        op, name: for messages: the op, and the argument.
+        values: ops and numbers.
+        beside: other operands of the op.
+        expected: the shapes that `values` must have, if they are known.
+
+    Raises:
+        OperandError: there is no op.
+        ConstantError: the element type can't represent a number.
+    """
+    ops = [value for value in (*values, *beside) if isinstance(value, XlaOp)]
+    fix = f"pass one {name} as an op: builder.constant(number, element_type)"
+    builder = resolve_builder(op, *ops, fix=fix)
+    types = [one.shape.element_type for one in ops if isinstance(one.shape, ArrayShape)]
+    # All numbers are checked before the first is recorded.
+    constants: dict[int, tuple[Shape, Mapping[str, Any]]] = {}
+    for index, value in enumerate(values):
+        if isinstance(value, XlaOp):
+            continue
+        shape = expected[index] if index < len(expected) else None
+        try:
+            if isinstance(value, (np.generic, np.ndarray)):
+                constants[index] = constant_plan(value)
+            elif isinstance(shape, ArrayShape):
+                constants[index] = scalar_constant(value, shape.element_type)
+            else:
+                constants[index] = scalar_constant(value, default_element_type(value, types))
+        except ConstantError as error:
+            reason, _, fix = str(error).removeprefix("constant: ").partition("\nfix: ")
+            if shape is None and fix == "use a wider type":
+                fix = f"pass a NumPy number of a wider type, such as {wider_number(value)}"
+            raise error_of(ConstantError, op, f"{name} {index}: {reason}", fix) from None
+    return tuple(
+        [
+            value
+            if isinstance(value, XlaOp)
+            else append(builder, "constant", constants[index][0], (), constants[index][1])
+            for index, value in enumerate(values)
+        ]
+    )
 
 
 def number_as(op: str, value: Any, element_type: PrimitiveType, operand: XlaOp) -> XlaOp:

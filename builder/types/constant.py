@@ -200,6 +200,41 @@ def _shared_constant(
     return _scalar_constant(value, element_type, "constant")
 
 
+def default_element_type(number: Any, beside: Iterable[PrimitiveType]) -> PrimitiveType:
+    """Return the element type of a Python number that is used without a type.
+
+    A bool is a pred, and an int an s32. A float or complex number has the floating-point or complex
+    type of the values beside it if they have exactly one such type; otherwise f32 or c64.
+
+    Args:
+        number: a bool, int, float or complex number.
+        beside: the element types of the values beside it.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder.types.constant import default_element_type
+        >>> default_element_type(0.5, [xb.bf16, xb.s32]), default_element_type(1, [xb.bf16])
+        (bf16, s32)
+    """
+    if isinstance(number, int):
+        return pt.pred if isinstance(number, bool) else pt.s32
+    if isinstance(number, complex):
+        found, default = {one for one in beside if one.is_complex}, pt.c64
+    else:
+        found, default = {one for one in beside if one.is_floating}, pt.f32
+    return found.pop() if len(found) == 1 else default
+
+
+def wider_number(number: Any) -> str:
+    """Return a Python expression for `number` as a NumPy number of 64 bits, or 128 if complex."""
+    kind = "float64"
+    if isinstance(number, complex):
+        kind = "complex128"
+    elif isinstance(number, int):
+        kind = "int64" if number < 2**63 else "uint64"
+    return f"numpy.{kind}({brief(number)})"
+
+
 def constant_plan(value: Any, element_type: Any = None) -> tuple[ArrayShape, Mapping[str, Any]]:
     """Return the shape and the attributes of ``constant(value, element_type)``.
 

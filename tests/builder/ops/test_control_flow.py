@@ -312,15 +312,48 @@ class TestScan:
             xb.ShapeInferenceError, match="of at least 1 dimensions, because the scan"
         ):
             xb.scan(y, start, lambda e, c: (e.builder.constant(1.0, xb.f32), c), 1)
-        with pytest.raises(xb.BuilderError, match="can't use values of another computation"):
-            xb.scan(x, start, lambda e, c: (e + start, c), 0)
+
+    def test_captured_arrays_are_carries(self, b: xb.XlaBuilder) -> None:
+        x, start = b.parameter(xb.f32[4, 2]), b.parameter(xb.f32[2])
+        weights, bias = b.parameter(xb.f32[2, 2]), b.parameter(xb.f32[2])
+        result = xb.scan(
+            x, start, lambda e, c: (weights @ e + bias, c + bias), 0, is_associative=True
+        )
+        assert str(result.shape) == "(f32[4,2], f32[2])"
+        scanned = next(op for op in b.ops if op.opcode == "scan")
+        assert scanned.operands == (x, start, weights, bias)
+        assert str(scanned.shape) == "(f32[4,2], f32[2], f32[2,2], f32[2])"
+        assert scanned.attributes["num_carries"] == 3
+        assert scanned.attributes["is_associative"] is None
+        applied = scanned.attributes["to_apply"]
+        assert [p.name for p in applied.parameters] == ["e", "c", "captured0", "captured1"]
+
+    def test_a_captured_tuple(self, b: xb.XlaBuilder) -> None:
+        x, start = b.parameter(xb.f32[4]), b.parameter(xb.f32[()])
+        pair = b.parameter("(f32[], (s32[], f32[2]), ())")
+        result = xb.scan(x, start, lambda e, c: (xb.tuple(pair[1])[0][1], c + pair[0]), 0)
+        assert str(result.shape) == "(f32[4,2], f32[])"
+
+    def test_a_captured_token_is_refused(self, b: xb.XlaBuilder) -> None:
+        x, token = b.parameter(xb.f32[4]), b.create_token()
+        count = len(b.ops)
+        with pytest.raises(xb.BuilderError, match=r"scan: .* only arrays .*\n.*token.*\nfix: use"):
+            xb.scan(x, [], lambda e: (xb.outfeed_with_token(e, token), e)[1], 0)
+        assert len(b.ops) == count
+
+    def test_captures_of_a_failing_scan_are_rolled_back(self, b: xb.XlaBuilder) -> None:
+        x, pair = b.parameter(xb.f32[4]), b.parameter("(f32[], f32[2])")
+        count = len(b.ops)
+        with pytest.raises(xb.SignatureError):
+            xb.scan(x, 0.0, lambda e, c: (e + pair[0], pair[1]), 0)
+        assert len(b.ops) == count
 
     def test_arguments_of_wrong_types(self, b: xb.XlaBuilder) -> None:
         x = b.parameter(xb.f32[4])
-        with pytest.raises(
-            xb.OperandError, match=r"scan: init 0 must be an XlaOp, got float: 1\.0"
-        ):
-            xb.scan(x, [1.0], xb.add, 0)  # type: ignore[list-item]
+        with pytest.raises(xb.OperandError, match=r"scan: init 0 must be an XlaOp, got str: '1'"):
+            xb.scan(x, ["1"], xb.add, 0)  # type: ignore[list-item]
+        with pytest.raises(xb.OperandError, match=r"one operand .*\nfix: pass a number of init as"):
+            xb.scan([], 1.0, lambda c: (c, c), 0, 5)
         with pytest.raises(xb.OperandError, match="at least one operand is needed"):
             xb.scan([], [], xb.add, 0)
         with pytest.raises(xb.ShapeInferenceError, match="is_reverse must be True or False, got 1"):

@@ -636,6 +636,57 @@ def test_scan_of_other_shapes_and_types_within_a_scan() -> None:
     np.testing.assert_allclose(last, sequence, rtol=1e-5, atol=1e-6)
 
 
+def test_scan_that_captures() -> None:
+    """A recurrence with weights and a nested tuple of the enclosing builder, against NumPy."""
+    rng = np.random.default_rng(4)
+    x = rng.integers(-3, 3, (6, 2)).astype(np.int32)
+    weights = rng.integers(-3, 3, (2, 2)).astype(np.int32)
+    scale, shift = np.int32(3), np.array([1, -1], np.int32)
+    b = xb.XlaBuilder()
+    xs, w = b.parameter(xb.s32[6, 2]), b.parameter(xb.s32[2, 2])
+    pair = xb.tuple(b.parameter(S32), xb.tuple(b.parameter(xb.s32[2]), b.parameter(S32)))
+    two = b.constant(2, xb.s32)
+
+    def step(element, state, count):
+        scale, (shift, _) = pair
+        state = xb.dot(w, state) + element * scale + shift
+        inner = xb.scan(state, 0, lambda e, c: (e * two, c + xb.reduce(w, 0, xb.add, [0, 1])), 0)
+        return state, inner[0], state, count + 1 + inner[1] * 0
+
+    root = xb.scan(xs, [b.constant(shift), 0], step, 0, is_reverse=True)
+    states, doubles, last, count = run(b.build(root), x, weights, scale, shift, np.int32(9))
+    want, state = [], shift
+    for row in x[::-1]:
+        state = weights @ state + row * scale + shift
+        want.append(state)
+    assert_same_bits(states, np.stack(want[::-1]))
+    assert_same_bits(doubles, np.stack(want[::-1]) * 2)
+    assert_same_bits(last, want[-1])
+    assert count == 6
+
+
+def test_numbers_in_loops() -> None:
+    b = xb.XlaBuilder()
+    x, n = b.parameter(xb.f64[3]), b.parameter(S32)
+    loop = xb.while_(lambda s: s[0] < n, lambda s: (s[0] + 1, s[1] + 0.1, s[2] * x), (0, 0.1, x))
+    sums = xb.scan(x, 0.1, lambda e, c: (e + c, e + c), 0)
+    values = np.array([1.5, -2, 0.1])
+    (count, total, power), (outputs, last) = run(b.build(xb.tuple(loop, sums)), values, number(4))
+    assert count == 4
+    assert total == 0.1 + 0.1 + 0.1 + 0.1 + 0.1
+    np.testing.assert_allclose(power, values**5, rtol=1e-15)
+    assert_same_bits(outputs, np.array(_running(values, 0.1)))
+    assert last == _running(values, 0.1)[-1]
+
+
+def _running(values: np.ndarray, total: float) -> list[float]:
+    sums = []
+    for value in values.tolist():
+        total = value + total
+        sums.append(total)
+    return sums
+
+
 def test_a_scan_can_be_saved_for_other_versions() -> None:
     module = lowering.lower(running_sums(xb.f32, (4,), 0))
     again = lowering.load_bytes(module.artifact("minimum"))

@@ -22,6 +22,7 @@ from builder.graph.subcomputations import append_captures, record_callable
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.control_flow import call as record_call
+from builder.types.constant import default_element_type, scalar_array, wider_number
 from builder.types.shape import ArrayShape, Shape, intern_array
 from lowering.errors import ArgumentError, CompileError
 from lowering.jaxlib_api import execution, jax_arrays
@@ -44,9 +45,11 @@ from lowering.running.jit_devices import (
     split_lists,
 )
 from lowering.running.leaf_arguments import (
+    NUMBERS,
     as_numpy,
     declared_shape,
     descriptions,
+    element_types,
     mismatch,
     shape_of,
 )
@@ -509,14 +512,41 @@ class JittedFunction:
         return leaf_names(call.nested, self._signature.names)
 
     def _flatten(self, args: tuple[Any, ...]) -> tuple[Any, list[Any], Any]:
-        """Flatten the arguments of a call; leaves of other libraries become NumPy arrays."""
+        """Flatten the arguments of a call; numbers and foreign arrays become NumPy arrays."""
         try:
             nested, leaves, tree = flatten_dataclasses(args)
         except TreeError as error:
             raise ArgumentError(f"{self.name}: {self._invalid_tree(args)}{error}") from (
                 error.__cause__
             )
-        return nested, list(map(as_numpy, leaves)), tree
+        leaves = list(map(as_numpy, leaves))
+        if not NUMBERS.isdisjoint(map(type, leaves)):
+            leaves = self._numbers_as_arrays(nested, leaves)
+        return nested, leaves, tree
+
+    def _numbers_as_arrays(self, nested: Any, leaves: list[Any]) -> list[Any]:
+        """Return the leaves, with Python numbers converted to arrays of rank 0.
+
+        Raises:
+            ArgumentError: the element type can't represent a number.
+        """
+        types = element_types(leaves)
+        arrays = list(leaves)
+        for number, leaf in enumerate(leaves):
+            if type(leaf) not in NUMBERS:
+                continue
+            element_type = default_element_type(leaf, types)
+            try:
+                arrays[number] = scalar_array(leaf, element_type)
+            except ConstantError as error:
+                reason = str(error).partition("\n")[0].rpartition(": ")[2]
+                raise self._refusal(
+                    _Call(nested, leaves, None, (), ()),
+                    number,
+                    f"a number that {element_type} represents, got {brief(leaf)}: {reason}",
+                    f"pass a NumPy number, such as {wider_number(leaf)}",
+                ) from None
+        return arrays
 
     def _invalid_tree(self, args: tuple[Any, ...]) -> str:
         """Return "argument NAME: " for an argument that can't be flattened; "" if none is found."""
@@ -771,6 +801,11 @@ def jit(
     and classes registered with jax.tree_util. An unregistered dataclass is rebuilt field by field,
     without running its ``__init__`` and ``__post_init__``. The arrays may be of any kind that an
     `Executable` takes; NumPy arrays are copied to the device.
+
+    A Python number is an array of rank 0, and another number needs no new compilation. A bool is a
+    pred, and an int an s32. A float is an f32, or of the floating-point type of the arrays among
+    the arguments if these have exactly one such type; a complex number likewise, with c64. A number
+    that its type can't represent is refused: pass a NumPy number, such as ``numpy.int64(2**40)``.
 
     As in jax.jit, a call runs on the device that the jax.Arrays among its arguments are committed
     to. If no argument is committed to a device, the call runs on jax's default device.

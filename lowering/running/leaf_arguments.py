@@ -8,10 +8,10 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from builder.errors import brief
 from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
 from builder.types.foreign_arrays import UnreadableArrayError, read_array
+from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, intern_array
 from lowering.jaxlib_api import jax_arrays
 from lowering.pjrt.host_arrays import describe
@@ -19,7 +19,8 @@ from lowering.pjrt.host_arrays import describe
 _JaxArray: Final = jax_arrays.array_type
 _SHAPES: Final = (ArrayShape, TupleShape, TokenShape)
 _NOT_FOREIGN: Final = (jax.Array, XlaOp, bool, int, float, complex)
-_NUMBERS: Final = {bool: "bool_", int: "int32", float: "float32", complex: "complex64"}
+NUMBERS: Final = frozenset((bool, int, float, complex))
+"""The types of Python numbers, which become arrays of rank 0."""
 
 
 def descriptions(leaves: Sequence[Any]) -> tuple[Any, ...]:
@@ -58,6 +59,15 @@ def shape_of(leaf: Any) -> ArrayShape | None:
     return None
 
 
+def element_types(leaves: Sequence[Any]) -> list[PrimitiveType]:
+    """Return the element types of the arrays, shapes and XlaOps among the leaves."""
+    shapes = [
+        leaf.shape if type(leaf) is XlaOp else shape_of(leaf) or declared_shape(leaf)
+        for leaf in leaves
+    ]
+    return [shape.element_type for shape in shapes if isinstance(shape, ArrayShape)]
+
+
 def declared_shape(leaf: Any) -> Shape | None:
     """Return a `jax.ShapeDtypeStruct` or shape as this library's shape; None for other values."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
@@ -88,9 +98,6 @@ def mismatch(leaf: Any, name: str, *, is_argument: bool) -> tuple[str, str]:
             "; or register the class of this field's object, with the field as metadata: "
             "jax.tree_util.register_dataclass(..., meta_fields=[...])"
         )
-    if type(leaf) in _NUMBERS:
-        got = f"the Python number {brief(leaf)}, which has no element type"
-        return f"an array, got {got}", f"pass a NumPy scalar: {_with_type(leaf)}{alternative}"
     if isinstance(leaf, jax.core.Tracer):
         fix = "call the function outside of jax.jit, jax.grad and other transformations"
         return "an array, got a tracer of jax", fix
@@ -106,12 +113,3 @@ def mismatch(leaf: Any, name: str, *, is_argument: bool) -> tuple[str, str]:
         except UnreadableArrayError as error:
             return f"an array, got {error.got}", error.fix
     return f"an array of numbers, got {describe(leaf)}", fix
-
-
-def _with_type(number: Any) -> str:
-    """Return a Python expression that creates a NumPy scalar: "numpy.float32(1.0)"."""
-    kind = _NUMBERS[type(number)]
-    if isinstance(number, int) and not -(2**31) <= number < 2**31:
-        kind = "int64" if -(2**63) <= number < 2**63 else "float64"
-    text = repr(number) if -1e300 < abs(number) < 1e300 else "value"
-    return f"numpy.{kind}({text})"

@@ -64,7 +64,8 @@ def dynamic_slice(
         operand: an array of N dimensions.
         start_indices: the index at which the slice begins in each dimension: N scalars of one
             integer type, or one vector of size N, which is split into scalars. A Python number is a
-            constant, and must be in range.
+            constant of the other indices' type, and must be in range. If all are Python numbers,
+            the type is s32, or s64 if s32 can't represent one of them.
         size_indices: the size of the slice in each dimension, at most the operand's.
 
     Returns:

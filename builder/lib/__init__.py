@@ -8,7 +8,7 @@ promoted, and arrays are broadcast only where a function documents it.
 (``lib.constants.zeros_like``).
 """
 
-from builder.lib import constants as constants
+from builder.lib import constants as constants, math as math
 from builder.lib.constants import (
     constant_r0_with_type as constant_r0_with_type,
     epsilon as epsilon,
@@ -24,5 +24,15 @@ from builder.lib.constants import (
     zero as zero,
     zeros as zeros,
     zeros_like as zeros_like,
+)
+from builder.lib.math import (
+    is_inf as is_inf,
+    is_nan as is_nan,
+    is_neg_inf as is_neg_inf,
+    is_neg_zero as is_neg_zero,
+    is_pos_inf as is_pos_inf,
+    maybe_conjugate as maybe_conjugate,
+    next_after as next_after,
+    round_to_even as round_to_even,
 )
 from builder.lib.registry import FUNCTIONS as FUNCTIONS, LibraryFunction as LibraryFunction

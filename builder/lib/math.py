@@ -1,0 +1,258 @@
+"""Elementary functions: classes of floating-point numbers, neighbours, rounding.
+
+XLA: math.h of the client library; the special functions of math.h are in `builder.lib.special`.
+The functions of math.h that are ops of `builder` (`square`, `reciprocal`, `erf`, `sinh`, ...) are
+not repeated here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from builder.errors import OperandError, ShapeInferenceError, error_of
+from builder.graph.xla_op import XlaOp
+from builder.lib.registry import library_function
+from builder.ops.elementwise import (
+    abs,
+    and_,
+    bitcast_convert_type,
+    conj,
+    convert_element_type,
+    eq,
+    eq_total_order,
+    gt,
+    lt,
+    ne,
+    or_,
+    round_nearest_even,
+    select,
+)
+from builder.ops.operands import need_op
+from builder.types import primitive_type as pt
+from builder.types.primitive_type import PrimitiveType
+from builder.types.shape import UNBOUNDED, ArrayShape
+
+_SIGNED = {4: pt.s4, 8: pt.s8, 16: pt.s16, 32: pt.s32, 64: pt.s64}
+
+
+@library_function("IsPosInf")
+def is_pos_inf(operand: XlaOp) -> XlaOp:
+    """Return whether each element is +infinity. Types without infinities give false.
+
+    Args:
+        operand: a floating-point array of any sizes.
+
+    Raises:
+        OperandError: `operand` is not a floating-point array.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> lib.is_pos_inf(xb.XlaBuilder().parameter(xb.bf16[3])).shape
+        pred[3]
+    """
+    return gt(operand, float(floating_type("is_pos_inf", operand=operand).max))
+
+
+@library_function("IsNegInf")
+def is_neg_inf(operand: XlaOp) -> XlaOp:
+    """Return whether each element is -infinity. Types without infinities give false.
+
+    Args:
+        operand: a floating-point array of any sizes.
+
+    Raises:
+        OperandError: `operand` is not a floating-point array.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> lib.is_neg_inf(xb.XlaBuilder().parameter(xb.f32[3])).shape
+        pred[3]
+    """
+    return lt(operand, float(floating_type("is_neg_inf", operand=operand).min))
+
+
+@library_function("IsInf")
+def is_inf(operand: XlaOp) -> XlaOp:
+    """Return whether each element is +infinity or -infinity.
+
+    Args:
+        operand: a floating-point array of any sizes.
+
+    Raises:
+        OperandError: `operand` is not a floating-point array.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> lib.is_inf(xb.XlaBuilder().parameter(xb.f64[2, 3])).shape
+        pred[2,3]
+    """
+    return gt(abs(operand), float(floating_type("is_inf", operand=operand).max))
+
+
+@library_function("IsNan")
+def is_nan(operand: XlaOp) -> XlaOp:
+    """Return whether each element is a NaN.
+
+    Args:
+        operand: a floating-point array of any sizes.
+
+    Raises:
+        OperandError: `operand` is not a floating-point array.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> lib.is_nan(xb.XlaBuilder().parameter(xb.f16[3])).shape
+        pred[3]
+    """
+    floating_type("is_nan", operand=operand)
+    return ne(operand, operand)
+
+
+@library_function("IsNegZero")
+def is_neg_zero(operand: XlaOp) -> XlaOp:
+    """Return whether each element is -0. Types without a negative zero give false.
+
+    Args:
+        operand: a floating-point array of any sizes.
+
+    Raises:
+        OperandError: `operand` is not a floating-point array.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> lib.is_neg_zero(xb.XlaBuilder().parameter(xb.f32[3])).shape
+        pred[3]
+    """
+    if floating_type("is_neg_zero", operand=operand).bits < 32:
+        operand = convert_element_type(operand, pt.f32)
+    return eq_total_order(operand, -0.0)
+
+
+@library_function("NextAfter")
+def next_after(from_: XlaOp, to: XlaOp) -> XlaOp:
+    """Return the neighbour of each element of `from_` in the direction of `to`.
+
+    The result is `to` where both are equal, also for zeros of different signs, and NaN where one is
+    a NaN. Subnormal numbers are neighbours on all platforms.
+
+    Args:
+        from_: a floating-point array.
+        to: an array of the same type and sizes. One of the two may be a scalar.
+
+    Raises:
+        OperandError: an operand is not a floating-point array, or the types differ.
+        ShapeInferenceError: the sizes differ, a size of `from_` is unbounded, or the type has no
+            sign (f8e8m0fnu).
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> x = xb.XlaBuilder().parameter(xb.f32[3])
+        >>> lib.next_after(x, lib.scalar_like(x, 0)).shape
+        f32[3]
+    """
+    kind = floating_type("next_after", from_=from_, to=to)
+    if kind is pt.f8e8m0fnu:
+        raise error_of(ShapeInferenceError, "next_after", f"the type must have a sign, got {kind}")
+    refuse_unbounded("next_after", from_=from_)
+    # All comparisons are of integers, because devices may take subnormal numbers for zeros.
+    integer = _SIGNED[kind.bits]
+    lowest = int(integer.min)
+    start, end = bitcast_convert_type(from_, integer), bitcast_convert_type(to, integer)
+    # An order-preserving number of each value: 0 for both zeros, -1 for the number below them.
+    first, last = (select(lt(x, 0), lowest - x, x) for x in (start, end))
+    moved = select(lt(first, last), first + 1, first - 1)
+    is_negative = lt(moved, 0)
+    if np.signbit(np.array(-0.0).astype(kind.dtype)):
+        is_negative = or_(is_negative, and_(eq(moved, 0), lt(start, 0)))
+    result = select(is_negative, lowest - moved, moved)
+    result = bitcast_convert_type(select(eq(first, last), end, result), kind)
+    if np.isnan(np.array(np.nan).astype(kind.dtype)):
+        result = select(or_(ne(from_, from_), ne(to, to)), np.nan, result)
+    return result
+
+
+@library_function("RoundToEven")
+def round_to_even(x: XlaOp) -> XlaOp:
+    """Return the nearest integers; of two equally near ones the even one.
+
+    Args:
+        x: a floating-point array of any sizes.
+
+    Raises:
+        OperandError: `x` is not a floating-point array.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> lib.round_to_even(xb.XlaBuilder().parameter(xb.f32[3])).shape
+        f32[3]
+    """
+    floating_type("round_to_even", x=x)
+    return round_nearest_even(x)
+
+
+@library_function("MaybeConjugate")
+def maybe_conjugate(x: XlaOp, conjugate: bool) -> XlaOp:
+    """Return the complex conjugate of a complex array if `conjugate` is true; otherwise `x`.
+
+    Args:
+        x: an array of any type.
+        conjugate: has no effect on real arrays.
+
+    Raises:
+        OperandError: `x` is not an array.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> x = xb.XlaBuilder().parameter(xb.f32[3])
+        >>> lib.maybe_conjugate(x, True) is x
+        True
+    """
+    kind = _array("maybe_conjugate", "x", x).element_type
+    return conj(x) if conjugate and kind.is_complex else x
+
+
+def floating_type(op: str, **operands: XlaOp) -> PrimitiveType:
+    """Return the floating-point type of all operands of a function.
+
+    Raises:
+        OperandError: an operand is not a floating-point array, or the types differ.
+    """
+    shapes = {name: _array(op, name, operand) for name, operand in operands.items()}
+    for name, shape in shapes.items():
+        if not shape.element_type.is_floating:
+            rule = f"{name} must be a floating-point array, got {shape}"
+            raise error_of(OperandError, op, rule, "convert it with xb.convert_element_type")
+    kinds = {shape.element_type for shape in shapes.values()}
+    if len(kinds) > 1:
+        got = " and ".join(map(str, shapes.values()))
+        rule = f"{', '.join(shapes)} must have one element type, got {got}"
+        raise error_of(OperandError, op, rule, "convert one with xb.convert_element_type")
+    return kinds.pop()
+
+
+def refuse_unbounded(op: str, **operands: XlaOp) -> None:
+    """Refuse unbounded sizes, as XLA's function does.
+
+    Raises:
+        ShapeInferenceError: a size of an operand is unbounded.
+    """
+    for name, operand in operands.items():
+        shape = operand.shape
+        if isinstance(shape, ArrayShape) and UNBOUNDED in shape.dimensions:
+            rule = f"the sizes of {name} must be constant or bounded, got {shape}"
+            raise error_of(ShapeInferenceError, op, rule, "give the size a bound, such as <=8")
+
+
+def _array(op: str, name: str, operand: XlaOp) -> ArrayShape:
+    need_op(op, name, operand)
+    if not isinstance(operand.shape, ArrayShape):
+        raise error_of(OperandError, op, f"{name} must be an array, got {operand.shape}")
+    return operand.shape

@@ -8,7 +8,7 @@ promoted, and arrays are broadcast only where a function documents it.
 (``lib.constants.zeros_like``).
 """
 
-from builder.lib import constants as constants, math as math
+from builder.lib import constants as constants, math as math, special as special
 from builder.lib.constants import (
     constant_r0_with_type as constant_r0_with_type,
     epsilon as epsilon,
@@ -36,3 +36,9 @@ from builder.lib.math import (
     round_to_even as round_to_even,
 )
 from builder.lib.registry import FUNCTIONS as FUNCTIONS, LibraryFunction as LibraryFunction
+from builder.lib.special import (
+    digamma as digamma,
+    erf_inv as erf_inv,
+    erfc as erfc,
+    lgamma as lgamma,
+)

@@ -1,0 +1,353 @@
+"""Special functions: of errors, gamma, Bessel and zeta.
+
+XLA: math.h of the client library. Types of at most 16 bits are computed in f32, as in XLA.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Final
+
+from builder.graph.xla_op import XlaOp
+from builder.lib.math import floating_type, refuse_unbounded
+from builder.lib.registry import library_function
+from builder.ops.elementwise import (
+    abs,
+    and_,
+    convert_element_type,
+    cos,
+    eq,
+    erf,
+    exp,
+    expm1,
+    floor,
+    gt,
+    le,
+    log,
+    log1p,
+    lt,
+    neg,
+    or_,
+    round_nearest_even,
+    select,
+    sin,
+    sqrt,
+)
+from builder.types import primitive_type as pt
+
+# The error function.
+
+# Cephes, ndtr.c: erfc(x) = exp(-x^2) P(x) / Q(x) from 1 to 8, and exp(-x^2) R(x) / S(x) above.
+_ERFC_P: Final = (
+    2.46196981473530512524e-10, 5.64189564831068821977e-1, 7.46321056442269912687,
+    4.86371970985681366614e1, 1.96520832956077098242e2, 5.26445194995477358631e2,
+    9.34528527171957607540e2, 1.02755188689515710272e3, 5.57535335369399327526e2,
+)  # fmt: skip
+_ERFC_Q: Final = (
+    1.0, 1.32281951154744992508e1, 8.67072140885989742329e1, 3.54937778887819891062e2,
+    9.75708501743205489753e2, 1.82390916687909736289e3, 2.24633760818710981792e3,
+    1.65666309194161350182e3, 5.57535340817727675546e2,
+)  # fmt: skip
+_ERFC_R: Final = (
+    5.64189583547755073984e-1, 1.27536670759978104416, 5.01905042251180477414,
+    6.16021097993053585195, 7.40974269950448939160, 2.97886665372100240670,
+)  # fmt: skip
+_ERFC_S: Final = (
+    1.0, 2.26052863220117276590, 9.39603524938001434673, 1.20489539808096656605e1,
+    1.70814450747565897222e1, 9.60896809063285878198, 3.36907645100081516050,
+)  # fmt: skip
+
+
+@library_function("Erfc")
+def erfc(x: XlaOp) -> XlaOp:
+    """Return the complement 1 - erf(x) of the error function, accurate where it is small.
+
+    Args:
+        x: a floating-point array of any sizes.
+
+    Raises:
+        OperandError: `x` is not a floating-point array.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> lib.erfc(xb.XlaBuilder().parameter(xb.f32[3])).shape
+        f32[3]
+
+    Source: S. Moshier, Cephes, ndtr.c.
+    """
+    floating_type("erfc", x=x)
+    return _in_f32(_erfc, x)
+
+
+def _erfc(x: XlaOp) -> XlaOp:
+    is_below_8 = lt(x, 8.0)
+    numerator = select(is_below_8, _polynomial(x, _ERFC_P), _polynomial(x, _ERFC_R))
+    denominator = select(is_below_8, _polynomial(x, _ERFC_Q), _polynomial(x, _ERFC_S))
+    # The square of `near` is exact, so that the exponent of the first factor has no error.
+    near = floor(x * 16.0) * 0.0625
+    power = exp(neg(near * near))
+    # Not a product of two powers, because XLA adds the exponents of such products.
+    power = power + power * expm1(neg((x - near) * (x + near)))
+    # Above 28 even the smallest f64 is too large; the polynomials of large numbers overflow.
+    tail = select(gt(x, 28.0), 0.0, power * (numerator / denominator))
+    return select(gt(x, 1.0), tail, 1.0 - erf(x))
+
+
+# M. Giles, Approximating the erfinv function: polynomials in w - 2.5 (f64: w - 3.125) or
+# sqrt(w) - 3 (f64: 3.25 and 5), for w = -log(1 - x^2).
+_ERF_INV_32: Final = (
+    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
+    -0.00125372503, -0.00417768164, 0.246640727, 1.50140941,
+)  # fmt: skip
+_ERF_INV_32_TAIL: Final = (
+    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
+    -0.0076224613, 0.00943887047, 1.00167406, 2.83297682,
+)  # fmt: skip
+_ERF_INV_64: Final = (
+    -3.6444120640178196996e-21, -1.685059138182016589e-19, 1.2858480715256400167e-18,
+    1.115787767802518096e-17, -1.333171662854620906e-16, 2.0972767875968561637e-17,
+    6.6376381343583238325e-15, -4.0545662729752068639e-14, -8.1519341976054721522e-14,
+    2.6335093153082322977e-12, -1.2975133253453532498e-11, -5.4154120542946279317e-11,
+    1.051212273321532285e-09, -4.1126339803469836976e-09, -2.9070369957882005086e-08,
+    4.2347877827932403518e-07, -1.3654692000834678645e-06, -1.3882523362786468719e-05,
+    0.0001867342080340571352, -0.00074070253416626697512, -0.0060336708714301490533,
+    0.24015818242558961693, 1.6536545626831027356,
+)  # fmt: skip
+_ERF_INV_64_MIDDLE: Final = (
+    2.2137376921775787049e-09, 9.0756561938885390979e-08, -2.7517406297064545428e-07,
+    1.8239629214389227755e-08, 1.5027403968909827627e-06, -4.013867526981545969e-06,
+    2.9234449089955446044e-06, 1.2475304481671778723e-05, -4.7318229009055733981e-05,
+    6.8284851459573175448e-05, 2.4031110387097893999e-05, -0.0003550375203628474796,
+    0.00095328937973738049703, -0.0016882755560235047313, 0.0024914420961078508066,
+    -0.0037512085075692412107, 0.005370914553590063617, 1.0052589676941592334,
+    3.0838856104922207635,
+)  # fmt: skip
+_ERF_INV_64_TAIL: Final = (
+    -2.7109920616438573243e-11, -2.5556418169965252055e-10, 1.5076572693500548083e-09,
+    -3.7894654401267369937e-09, 7.6157012080783393804e-09, -1.4960026627149240478e-08,
+    2.9147953450901080826e-08, -6.7711997758452339498e-08, 2.2900482228026654717e-07,
+    -9.9298272942317002539e-07, 4.5260625972231537039e-06, -1.9681778105531670567e-05,
+    7.5995277030017761139e-05, -0.00021503011930044477347, -0.00013871931833623122026,
+    1.0103004648645343977, 4.8499064014085844221,
+)  # fmt: skip
+
+
+@library_function("ErfInv")
+def erf_inv(x: XlaOp) -> XlaOp:
+    """Return the inverse of the error function; infinities at -1 and 1, NaN outside [-1, 1].
+
+    Args:
+        x: a floating-point array.
+
+    Raises:
+        OperandError: `x` is not a floating-point array.
+        ShapeInferenceError: a size is unbounded.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> lib.erf_inv(xb.XlaBuilder().parameter(xb.f32[3])).shape
+        f32[3]
+
+    Source: M. Giles, Approximating the erfinv function, GPU Computing Gems (2011).
+    """
+    floating_type("erf_inv", x=x)
+    refuse_unbounded("erf_inv", x=x)
+    return _in_f32(_erf_inv, x)
+
+
+def _erf_inv(x: XlaOp) -> XlaOp:
+    size = abs(x)
+    # 1 - |x| is exact from 0.5; below, log1p has the accuracy.
+    factors = log((1.0 - size) * (1.0 + size))
+    w = neg(select(lt(size, 0.5), log1p(neg(x * x)), factors))
+    root = sqrt(w)
+    if _is_f64(x):
+        central = _polynomial(w - 3.125, _ERF_INV_64)
+        middle = _polynomial(root - 3.25, _ERF_INV_64_MIDDLE)
+        tail = _polynomial(root - 5.0, _ERF_INV_64_TAIL)
+        ratio = select(lt(w, 6.25), central, select(lt(w, 16.0), middle, tail))
+    else:
+        central = _polynomial(w - 2.5, _ERF_INV_32)
+        ratio = select(lt(w, 5.0), central, _polynomial(root - 3.0, _ERF_INV_32_TAIL))
+    return x * select(eq(size, 1.0), math.inf, ratio)
+
+
+# The logarithm of the gamma function and its derivative.
+
+_EULER: Final = 0.57721566490153286061
+# The Bernoulli numbers B(2), B(4), ...
+_BERNOULLI: Final = (
+    1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798,
+    -174611 / 330, 854513 / 138,
+)  # fmt: skip
+
+
+@library_function("Lgamma")
+def lgamma(input: XlaOp) -> XlaOp:
+    """Return log(|gamma(x)|); +infinity at 0, the negative integers and the infinities.
+
+    Args:
+        input: a floating-point array.
+
+    Raises:
+        OperandError: `input` is not a floating-point array.
+        ShapeInferenceError: a size is unbounded.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> lib.lgamma(xb.XlaBuilder().parameter(xb.f32[3])).shape
+        f32[3]
+
+    Source: DLMF 5.7.3 near 1 and 2, 5.11.1 (Stirling) from 8, 5.5.1 between, 5.5.3 below -0.5.
+    """
+    floating_type("lgamma", input=input)
+    refuse_unbounded("lgamma", input=input)
+    return _in_f32(_lgamma, input)
+
+
+@library_function("Digamma")
+def digamma(input: XlaOp) -> XlaOp:
+    """Return the derivative of log(gamma(x)); -infinity at 0, NaN at the negative integers.
+
+    Args:
+        input: a floating-point array.
+
+    Raises:
+        OperandError: `input` is not a floating-point array.
+        ShapeInferenceError: a size is unbounded.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> lib.digamma(xb.XlaBuilder().parameter(xb.f32[3])).shape
+        f32[3]
+
+    Source: DLMF 5.7.4 near 1 and 2, 5.11.2 from 8, 5.5.2 between, 5.5.4 below -0.5.
+    """
+    floating_type("digamma", input=input)
+    refuse_unbounded("digamma", input=input)
+    return _in_f32(_digamma, input)
+
+
+def _lgamma(x: XlaOp) -> XlaOp:
+    size = abs(x)
+    z, product, _ = _moved_to_two(x)
+    is_moved_up = lt(size, 1.5)
+    logarithm = log(product)
+    near = z * _polynomial(z, _lgamma_series(_is_f64(x)))
+    near = near + select(is_moved_up, neg(logarithm), logarithm)
+    far = (size - 0.5) * (log(size) - 1.0) + (0.5 * math.log(2 * math.pi) - 0.5)
+    far = far + _stirling_tail(size)
+    value = select(lt(size, 8.0), near, far)
+    # The distance from the nearest integer is exact; it is 0 at the poles.
+    sine = abs(sin((x - round_nearest_even(x)) * math.pi))
+    mirrored = log(math.pi / (size * sine)) - value
+    is_pole = or_(and_(lt(x, 0.0), eq(x, floor(x))), eq(size, math.inf))
+    return select(is_pole, math.inf, select(lt(x, -0.5), mirrored, value))
+
+
+def _digamma(x: XlaOp) -> XlaOp:
+    size = abs(x)
+    z, _, reciprocals = _moved_to_two(x)
+    near = _polynomial(z, _digamma_series(_is_f64(x)))
+    near = near + select(lt(size, 1.5), neg(reciprocals), reciprocals)
+    inverse = 1.0 / size
+    powers = _stirling_coefficients(_is_f64(x))
+    coefficients = [c * (2 * k + 1) for k, c in enumerate(powers)][::-1]
+    far = log(size) - (inverse * inverse * _polynomial(inverse * inverse, coefficients))
+    far = far - 0.5 * inverse
+    value = select(lt(size, 8.0), near, far)
+    angle = (x - round_nearest_even(x)) * math.pi
+    mirrored = value + inverse - math.pi * (cos(angle) / sin(angle))
+    value = select(lt(x, -0.5), mirrored, value)
+    value = select(eq(x, 0.0), -math.inf, value)
+    return select(and_(lt(x, 0.0), eq(x, floor(x))), math.nan, value)
+
+
+def _moved_to_two(x: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
+    """Move numbers between -0.5 and 8 by an integer to the interval from 1.5 to 2.5.
+
+    Numbers below -0.5 are replaced by their absolute values.
+
+    Returns:
+        The distance z of the moved number from 2, the quotient of gamma(2 + z) and gamma(x) or its
+        inverse (the one of at least about 1), and the sum of the inverses of its factors.
+    """
+    size = abs(x)
+    number = size
+    product: XlaOp | float = 1.0
+    reciprocals: XlaOp | float = 0.0
+    for _ in range(6):
+        is_above = gt(number, 2.5)
+        below = number - 1.0
+        product = select(is_above, product * below, product)
+        reciprocals = select(is_above, reciprocals + 1.0 / below, reciprocals)
+        number = select(is_above, below, number)
+    is_first, is_second = lt(size, 1.5), le(size, 0.5)
+    z = select(is_second, x, select(is_first, size - 1.0, number - 2.0))
+    factor = select(is_second, size * (1.0 + x), select(is_first, size, product))
+    inverse = 1.0 / select(is_second, x, size)
+    sum_below = select(is_second, inverse + 1.0 / (1.0 + x), inverse)
+    return z, factor, select(is_first, sum_below, reciprocals)
+
+
+def _stirling_tail(x: XlaOp) -> XlaOp:
+    """Return log(gamma(x)) less the first terms of Stirling's series, for x of at least 8."""
+    inverse = 1.0 / x
+    return inverse * _polynomial(inverse * inverse, _stirling_coefficients(_is_f64(x))[::-1])
+
+
+def _stirling_coefficients(is_f64: bool) -> Sequence[float]:
+    numbers = _BERNOULLI if is_f64 else _BERNOULLI[:4]
+    return [b / (2 * k * (2 * k - 1)) for k, b in enumerate(numbers, 1)]
+
+
+@cache
+def _zeta_less_one(k: int) -> float:
+    """Return zeta(k) - 1 for an integer k from 2 (DLMF 25.2.9, with one correction term)."""
+    last = 400
+    rest = last ** (1.0 - k) * (1 / (k - 1) + 0.5 / last + k / 12 / last**2)
+    correction = k * (k + 1) * (k + 2) / 720 * float(last) ** (-k - 3)
+    return math.fsum([*(float(n) ** -k for n in range(2, last)), rest, -correction])
+
+
+def _lgamma_series(is_f64: bool) -> Sequence[float]:
+    """Return the coefficients of log(gamma(2 + z)) / z."""
+    count = 27 if is_f64 else 13
+    terms = [(-1) ** k * _zeta_less_one(k) / k for k in range(2, count)]
+    return [1 - _EULER, *terms][::-1]
+
+
+def _digamma_series(is_f64: bool) -> Sequence[float]:
+    """Return the coefficients of digamma(2 + z)."""
+    return [k * c for k, c in enumerate(_lgamma_series(is_f64)[::-1], 1)][::-1]
+
+
+# Shared.
+
+
+def _polynomial(x: XlaOp, coefficients: Sequence[float]) -> XlaOp:
+    """Return the polynomial of the coefficients, that of the highest power first."""
+    value = x * coefficients[0]
+    for coefficient in coefficients[1:-1]:
+        value = (value + coefficient) * x
+    return value + coefficients[-1]
+
+
+def _in_f32(function: Callable[..., XlaOp], *operands: XlaOp) -> XlaOp:
+    """Call a function with the operands, converted to f32 from types of at most 16 bits."""
+    kind = floating_type("", x=operands[0])
+    if kind.bits > 16:
+        return function(*operands)
+    return convert_element_type(
+        function(*(convert_element_type(x, pt.f32) for x in operands)), kind
+    )
+
+
+def _is_f64(x: XlaOp) -> bool:
+    return floating_type("", x=x) is pt.f64

@@ -1,0 +1,140 @@
+"""builder.lib.special, compared with SciPy in double precision.
+
+SciPy's own errors near zeros and poles are larger than those of f32, so that the results in f64 are
+compared in ulps of the expected value or of 1, whichever is larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import scipy.special
+from library_calls import run
+
+import builder as xb
+from builder import lib
+
+FLOATS = ("f16", "bf16", "f32", "f64")
+RANDOM = np.random.default_rng(1)
+EDGES = [0, 1, -1, 2, -2, 0.5, -0.5, 1.5, 2.5, 8, -8, 30, 1e30, -1e30, 1e300, np.inf, np.nan]
+
+
+def normal_numbers(values: Any, name: str) -> Any:
+    """Return the values of a type, without subnormal numbers: XLA's CPU takes them for zeros."""
+    dtype = xb.as_primitive_type(name).dtype
+    with np.errstate(over="ignore"):
+        numbers = np.asarray(values).astype(dtype)
+    tiny = float(ml_dtypes.finfo(dtype).smallest_normal)
+    subnormal = (abs(numbers.astype(float)) < tiny) & (numbers.astype(float) != 0)
+    return numbers[~subnormal]
+
+
+def check(
+    function: Callable[..., Any],
+    reference: Callable[..., Any],
+    *arrays: Any,
+    ulps: float,
+    smallest: float = 0.0,
+) -> None:
+    """Compare `function` with `reference`, in ulps of the expected values or of `smallest`."""
+    got = run(function, *arrays).astype(float)
+    dtype = arrays[0].dtype
+    limits = ml_dtypes.finfo(dtype)
+    eps, tiny = float(limits.eps), float(limits.smallest_normal)
+    with np.errstate(all="ignore"):
+        expected = np.asarray(reference(*(a.astype(float) for a in arrays)))
+        rounded = expected.astype(dtype).astype(float)
+        # Results below the normal numbers may be flushed to zero.
+        scale = np.maximum(np.maximum(abs(expected), smallest), tiny / eps / ulps) * eps
+        errors = abs(got - expected) / scale
+    errors[(got == rounded) | (np.isnan(got) & np.isnan(rounded))] = 0
+    errors[np.isnan(errors)] = np.inf
+    rounding = 0.5 if dtype.itemsize == 2 else 0.0
+    worst = errors.argmax()
+    case = [float(a[worst]) for a in arrays]
+    assert errors[worst] <= ulps + rounding, (case, got[worst], expected[worst])
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_erfc(name: str) -> None:
+    # SciPy rounds the square of large numbers in f64.
+    largest = 3 if name == "f64" else 30
+    x = normal_numbers([0, -1e30, 1e30, np.nan, *np.linspace(-7, largest, 3001)], name)
+    check(lib.erfc, scipy.special.erfc, x, ulps=10)
+
+
+def test_erfc_of_large_numbers() -> None:
+    """In f64, compared with the continued fraction DLMF 7.9.1 in exact arithmetic."""
+    from decimal import Decimal, getcontext
+
+    getcontext().prec = 50
+    x = np.array([2.7, 5.3, 8.964, 17.928, 25.1])
+    root = Decimal("1.7724538509055160272981674833411451827975494561224")
+    expected = []
+    for number in map(Decimal, x.tolist()):
+        fraction = number
+        for k in range(2000, 0, -1):
+            fraction = number + Decimal(k) / 2 / fraction
+        expected.append(float((-number * number).exp() / fraction / root))
+    np.testing.assert_allclose(run(lib.erfc, x), expected, rtol=6 * np.finfo(float).eps)
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_erf_inv(name: str) -> None:
+    near_one = 1 - 10.0 ** -np.linspace(0, 16, 400)
+    small = 10.0 ** -np.linspace(0, 300, 100)
+    x = [*EDGES, -np.inf, *np.linspace(-1, 1, 2001), *near_one, *-near_one, *small]
+    check(lib.erf_inv, scipy.special.erfinv, normal_numbers(x, name), ulps=4)
+
+
+def gamma_arguments(name: str) -> Any:
+    powers = 10.0 ** np.linspace(-300, 300, 601)
+    numbers = normal_numbers([*EDGES, *np.linspace(-0.6, 12, 4001), *powers], name)
+    return numbers[numbers.astype(float) != -np.inf]  # where SciPy's result is another
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_lgamma(name: str) -> None:
+    smallest = 1.0 if name == "f64" else 0.0
+    x = gamma_arguments(name)
+    check(lib.lgamma, scipy.special.gammaln, x, ulps=6, smallest=smallest)
+    negative = normal_numbers(-RANDOM.uniform(0.5, 60, 2000), name)
+    check(lib.lgamma, scipy.special.gammaln, negative, ulps=6, smallest=1.0)
+    assert run(lib.lgamma, np.array([-np.inf, -3, 0]).astype(x.dtype)).tolist() == [np.inf] * 3
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_digamma(name: str) -> None:
+    check(lib.digamma, scipy.special.digamma, gamma_arguments(name), ulps=8, smallest=1.0)
+    # SciPy is not accurate near the poles.
+    negative = -(RANDOM.integers(1, 60, 2000) + RANDOM.uniform(0.1, 0.9, 2000))
+    negative = normal_numbers(negative, name) if name == "f64" else negative.astype(np.float32)
+    check(lib.digamma, scipy.special.digamma, negative, ulps=30, smallest=1.0)
+    poles = run(lib.digamma, np.array([0.0, -0.0, -3, -np.inf])).tolist()
+    assert poles[:2] == [-np.inf] * 2
+    assert np.isnan(poles[2:]).all()
+
+
+UNARY = (lib.erfc, lib.erf_inv, lib.lgamma, lib.digamma)
+
+
+@pytest.mark.parametrize("function", UNARY, ids=lambda f: f.__name__)
+def test_shapes(function: Callable[..., xb.XlaOp]) -> None:
+    b = xb.XlaBuilder()
+    for text in ("f32[2,0,3]", "f16[<=5,2]", "f8e5m2[]", "f64[4]"):
+        x = b.parameter(text)
+        assert function(x).shape == x.shape
+    assert run(function, np.zeros((2, 0), np.float32)).shape == (2, 0)
+    unbounded = b.parameter("f32[?]")
+    if function is not lib.erfc:
+        with pytest.raises(xb.ShapeInferenceError, match="must be constant or bounded, got f32"):
+            function(unbounded)
+    else:
+        assert function(unbounded).shape == unbounded.shape
+    for text in ("s32[2]", "c64[2]", "(f32[2])", "pred[]"):
+        with pytest.raises(xb.OperandError, match=rf"^{function.__name__}: \w+ must be an? "):
+            function(b.parameter(text))

@@ -37,8 +37,12 @@ from builder.lib.math import (
 )
 from builder.lib.registry import FUNCTIONS as FUNCTIONS, LibraryFunction as LibraryFunction
 from builder.lib.special import (
+    bessel_i0e as bessel_i0e,
+    bessel_i1e as bessel_i1e,
     digamma as digamma,
     erf_inv as erf_inv,
     erfc as erfc,
     lgamma as lgamma,
+    polygamma as polygamma,
+    zeta as zeta,
 )

@@ -119,7 +119,81 @@ def test_digamma(name: str) -> None:
     assert np.isnan(poles[2:]).all()
 
 
-UNARY = (lib.erfc, lib.erf_inv, lib.lgamma, lib.digamma)
+@pytest.mark.parametrize("name", FLOATS)
+def test_scaled_bessel_functions(name: str) -> None:
+    powers = 10.0 ** np.linspace(-30, 300, 331)
+    x = normal_numbers([0, 1e300, np.nan, *np.linspace(-20, 20, 2001), *powers, *-powers], name)
+    for function, reference in (
+        (lib.bessel_i0e, scipy.special.i0e),
+        (lib.bessel_i1e, scipy.special.i1e),
+    ):
+        check(function, reference, x, ulps=10)
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_zeta(name: str) -> None:
+    exponents = [1.001, 1.5, 2, 3, 7.25, 20, 150]
+    bases = [1e-3, 0.3, 0.999, 1, 1.5, 2, 5, 9.5, 33, 1000]
+    x, q = (normal_numbers(a.reshape(-1), name) for a in np.meshgrid(exponents, bases))
+    check(lib.zeta, scipy.special.zeta, x, q, ulps=16)
+
+    def by_definition(x: Any, q: Any) -> Any:
+        """For q above -60: the sum of 60 terms, and a zeta function of positive numbers."""
+        negative = np.array([((b + np.arange(60)) ** -a).sum() for a, b in zip(x, q, strict=True)])
+        return negative + scipy.special.zeta(x, q + 60)
+
+    # Terms of odd powers cancel.
+    for exponents, smallest in ([2, 4, 6], 0.0), ([3, 7], 128.0):
+        x, q = np.meshgrid(exponents, [-0.5, -0.25, -1.75, -6.5, -40.25])
+        x, q = (normal_numbers(a.reshape(-1), name) for a in (x, q))
+        check(lib.zeta, by_definition, x, q, ulps=16, smallest=smallest)
+
+
+def test_poles_of_zeta() -> None:
+    x = np.array([1, 0.5, -3, 2, 3, 2, 2.5, 2, np.nan, 2])
+    q = np.array([2, 2, 2, 0, 0, -3, -1.5, np.inf, 1, np.nan])
+    expected = [np.inf, np.nan, np.nan, np.inf, np.nan, np.inf, np.nan, 0, np.nan, np.nan]
+    np.testing.assert_array_equal(run(lib.zeta, x, q), expected)
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_polygamma(name: str) -> None:
+    n, x = np.meshgrid([0, 1, 2, 3, 5, 9], [0.1, 0.7, 1, 1.4, 2.5, 6, 30, 200])
+    n, x = (normal_numbers(a.reshape(-1), name) for a in (n, x))
+    check(lib.polygamma, scipy.special.polygamma, n, x, ulps=40, smallest=1e-9)
+    # The reflection of the trigamma function, DLMF 5.15.6.
+    x = normal_numbers([-0.25, -0.75, -3.5, -20.25], name)
+
+    def trigamma(n: Any, x: Any) -> Any:
+        return (np.pi / np.sin(np.pi * (x - np.round(x)))) ** 2 - scipy.special.polygamma(1, 1 - x)
+
+    check(lib.polygamma, trigamma, x * 0 + x.dtype.type(1), x, ulps=16)
+    orders = np.array([0.5, -1, np.nan, 1, 2, 0], x.dtype)
+    poles = np.array([1, 1, 1, 0, 0, 0], x.dtype)
+    expected = [np.nan, np.nan, np.nan, np.inf, np.nan, -np.inf]
+    np.testing.assert_array_equal(run(lib.polygamma, orders, poles).astype(float), expected)
+
+
+BINARY = (lib.zeta, lib.polygamma)
+
+
+@pytest.mark.parametrize("function", BINARY, ids=lambda f: f.__name__)
+def test_shapes_of_two(function: Callable[..., xb.XlaOp]) -> None:
+    b = xb.XlaBuilder()
+    for text in ("f32[2,0,3]", "f16[<=5,2]", "f8e5m2[]", "f64[4]"):
+        assert function(b.parameter(text), b.parameter(text)).shape == xb.parse_shape(text)
+    empty = np.zeros((2, 0), np.float32)
+    assert run(function, empty, empty).shape == (2, 0)
+    name = function.__name__
+    with pytest.raises(xb.OperandError, match=rf"^{name}: \w+ must be a floating-point array"):
+        function(b.parameter("s32[2]"), b.parameter("s32[2]"))
+    with pytest.raises(xb.OperandError, match=rf"^{name}: \w, \w must have one element type, got"):
+        function(b.parameter("f32[2]"), b.parameter("f16[2]"))
+    with pytest.raises(xb.ShapeInferenceError, match=rf"^{name}: \w, \w must have one shape, got"):
+        function(b.parameter("f32[2]"), b.parameter("f32[]"))
+
+
+UNARY = (lib.erfc, lib.erf_inv, lib.lgamma, lib.digamma, lib.bessel_i0e, lib.bessel_i1e)
 
 
 @pytest.mark.parametrize("function", UNARY, ids=lambda f: f.__name__)
@@ -130,7 +204,7 @@ def test_shapes(function: Callable[..., xb.XlaOp]) -> None:
         assert function(x).shape == x.shape
     assert run(function, np.zeros((2, 0), np.float32)).shape == (2, 0)
     unbounded = b.parameter("f32[?]")
-    if function is not lib.erfc:
+    if function in (lib.erf_inv, lib.lgamma, lib.digamma):
         with pytest.raises(xb.ShapeInferenceError, match="must be constant or bounded, got f32"):
             function(unbounded)
     else:

@@ -8,7 +8,12 @@ promoted, and arrays are broadcast only where a function documents it.
 (``lib.constants.zeros_like``).
 """
 
-from builder.lib import constants as constants, math as math, special as special
+from builder.lib import (
+    constants as constants,
+    math as math,
+    reductions as reductions,
+    special as special,
+)
 from builder.lib.constants import (
     constant_r0_with_type as constant_r0_with_type,
     epsilon as epsilon,
@@ -34,6 +39,20 @@ from builder.lib.math import (
     maybe_conjugate as maybe_conjugate,
     next_after as next_after,
     round_to_even as round_to_even,
+)
+from builder.lib.reductions import (
+    all as all,
+    any as any,
+    arg_max as arg_max,
+    arg_min as arg_min,
+    logsumexp as logsumexp,
+    max as max,
+    mean as mean,
+    min as min,
+    prod as prod,
+    std as std,
+    sum as sum,
+    var as var,
 )
 from builder.lib.registry import FUNCTIONS as FUNCTIONS, LibraryFunction as LibraryFunction
 from builder.lib.special import (

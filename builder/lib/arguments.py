@@ -1,0 +1,95 @@
+"""The arguments that the functions of the library share: arrays, axes and element types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from builder.check import CONVERT, first_duplicate, flag, integer, integers
+from builder.errors import OperandError, ShapeInferenceError, error_of
+from builder.graph.xla_op import XlaOp
+from builder.ops.elementwise import convert_element_type
+from builder.ops.operands import need_op
+from builder.types.primitive_type import PrimitiveType, f32
+from builder.types.shape import UNBOUNDED, ArrayShape
+
+Axes = int | Sequence[int] | None
+"""A dimension or several of them, each counted from 0, or from the end if negative; None for all
+dimensions."""
+
+
+def array_argument(op: str, name: str, value: Any) -> ArrayShape:
+    """Return the shape of argument `name`, which must be an op whose result is an array."""
+    shape = need_op(op, name, value).shape
+    if not isinstance(shape, ArrayShape):
+        fix = "take an element with xb.get_tuple_element" if shape.is_tuple else ""
+        raise error_of(OperandError, op, f"{name} must be an array, got {shape}", fix)
+    return shape
+
+
+def shape_of(array: XlaOp) -> ArrayShape:
+    """Return the shape of an op whose result is known to be an array."""
+    return cast("ArrayShape", array.shape)
+
+
+def floating_argument(op: str, name: str, value: Any) -> ArrayShape:
+    """Return the shape of argument `name`, which must be an array of a floating-point type."""
+    shape = array_argument(op, name, value)
+    if not shape.element_type.is_floating:
+        rule = f"{name} must be of floating-point type, got {shape}"
+        raise error_of(ShapeInferenceError, op, rule, CONVERT, shapes={name: shape})
+    return shape
+
+
+def axis_argument(op: str, name: str, axis: Any, rank: int) -> int:
+    """Return the number of a dimension from 0 to `rank` - 1; `axis` may count from the end."""
+    number = integer(op, name, axis)
+    if not -rank <= number < rank:
+        numbers = f"from {-rank} to {rank - 1}" if rank else "the array has no dimensions"
+        rule = f"{name} must be a dimension ({numbers}), got {number}"
+        raise error_of(ShapeInferenceError, op, rule, dimension=number)
+    return number % rank
+
+
+def axes_argument(op: str, axis: Axes, rank: int) -> tuple[int, ...]:
+    """Return the numbers of the dimensions that the argument `axis` names."""
+    if axis is None:
+        return tuple(range(rank))
+    several = hasattr(axis, "__iter__")
+    given = integers(op, "axis", axis) if several else (axis,)  # type: ignore[arg-type]
+    axes = tuple([axis_argument(op, "axis", each, rank) for each in given])
+    twice = first_duplicate(axes)
+    if twice is not None:
+        rule = f"axis must not name a dimension twice, got dimension {twice} twice in {list(given)}"
+        raise error_of(ShapeInferenceError, op, rule, dimension=twice)
+    return axes
+
+
+def reduced_axes(op: str, axis: Axes, keepdims: bool, rank: int) -> tuple[int, ...]:
+    """Return the dimensions to reduce; also check that `keepdims` is a bool."""
+    flag(op, "keepdims", keepdims)
+    return axes_argument(op, axis, rank)
+
+
+def bounded_argument(op: str, name: str, shape: ArrayShape) -> None:
+    """Check that argument `name` has no unbounded size."""
+    if not shape.is_bounded:
+        number = shape.dimensions.index(UNBOUNDED)
+        rule = f"{name} must not have an unbounded size, got {shape}"
+        fix = f"give dimension {number} a size, or a bound such as <=8"
+        raise error_of(ShapeInferenceError, op, rule, fix, dimension=number)
+
+
+def as_type(x: XlaOp, element_type: PrimitiveType) -> XlaOp:
+    """Return `x` in `element_type`; no op is recorded if it has this type."""
+    return x if x.shape.element_type is element_type else convert_element_type(x, element_type)
+
+
+def widened(x: XlaOp) -> XlaOp:
+    """Return `x` in f32 if its floating-point type is narrower.
+
+    Functions of several roundings compute in this type, and round their result once.
+    """
+    element_type = x.shape.element_type
+    narrow = element_type.is_floating and element_type.bits < f32.bits
+    return as_type(x, f32) if narrow else x

@@ -252,26 +252,6 @@ def negative_powers_of_minus_one(b: OpBuilder, operation: ir.Operation) -> list[
     return [b.on_fixed_sizes(operation.operands, power)]
 
 
-@rewrite("stablehlo.sign", platforms=ALL_PLATFORMS)
-def sign_of_zeros(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Return a float that is 0 as its own sign.
-
-    The sign of -0 is -0, but constant folding returns 0.
-
-    Shown by: sign_f32_of_a_negative_zero.
-    """
-    (operand,) = operation.operands
-    element_type = b.element_type(operand)
-    if element_type is None or not element_type.is_floating or element_type is pt.f8e8m0fnu:
-        return None
-
-    def sign(value: Value) -> Value:
-        is_zero = b.compared("EQ", value, b.filled(b.array_of(value), 0))
-        return b.selected(is_zero, value, b.elementwise("sign", value))
-
-    return [b.on_fixed_sizes([operand], sign)]
-
-
 # Conversions
 
 _MAX_F4: Final = 6

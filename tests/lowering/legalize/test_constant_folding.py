@@ -208,15 +208,6 @@ def test_negative_powers_of_constants(t: xb.PrimitiveType) -> None:
     assert_array_equal(np.asarray(compiled()).astype(np.int64), want)
 
 
-@pytest.mark.parametrize("t", [t for t in FLOATS if t is not xb.f8e8m0fnu], ids=str)
-def test_the_sign_of_zeros(t: xb.PrimitiveType) -> None:
-    x = np.array([-0.0, 0.0, -2, 3]).astype(t.dtype)
-    want = np.copysign(np.float32([0, 0, 1, 1]), x.astype(np.float32))
-    for way in (of_constants, of_parameters):
-        got = np.asarray(way(xb.sign, x)).astype(np.float32)
-        assert_array_equal(got.view(np.uint32), want.view(np.uint32))
-
-
 # Conversions
 
 F4 = ml_dtypes.float4_e2m1fn

@@ -53,8 +53,10 @@ STRICTER: Final = [
     # Mean and variance have one number for each feature, like the other vectors.
     (r"batch_norm_inference", r"(mean|variance) must be a vector of one number for each feature"),
     (r"batch_norm_\w+", r"feature_index must be a dimension"),
+    # The operands of a map have the types of its computation's parameters.
+    (r"map", r"computation must be of signature"),
     # A transform of length 0 requires an empty operand.
-    (r"fft", r"must be of size 0 for IRFFT|which are not negative"),
+    (r"fft", r"must be of size 0 for IRFFT|must not be negative"),
 ]
 
 

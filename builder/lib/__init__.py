@@ -61,7 +61,12 @@ from builder.lib.special import (
     digamma as digamma,
     erf_inv as erf_inv,
     erfc as erfc,
+    igamma as igamma,
+    igamma_grad_a as igamma_grad_a,
+    igammac as igammac,
     lgamma as lgamma,
     polygamma as polygamma,
+    random_gamma_grad as random_gamma_grad,
+    regularized_incomplete_beta as regularized_incomplete_beta,
     zeta as zeta,
 )

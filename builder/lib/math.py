@@ -215,7 +215,7 @@ def maybe_conjugate(x: XlaOp, conjugate: bool) -> XlaOp:
         >>> lib.maybe_conjugate(x, True) is x
         True
     """
-    kind = _array("maybe_conjugate", "x", x).element_type
+    kind = array_shape("maybe_conjugate", "x", x).element_type
     return conj(x) if conjugate and kind.is_complex else x
 
 
@@ -225,7 +225,7 @@ def floating_type(op: str, **operands: XlaOp) -> PrimitiveType:
     Raises:
         OperandError: an operand is not a floating-point array, or the types differ.
     """
-    shapes = {name: _array(op, name, operand) for name, operand in operands.items()}
+    shapes = {name: array_shape(op, name, operand) for name, operand in operands.items()}
     for name, shape in shapes.items():
         if not shape.element_type.is_floating:
             rule = f"{name} must be a floating-point array, got {shape}"
@@ -251,7 +251,12 @@ def refuse_unbounded(op: str, **operands: XlaOp) -> None:
             raise error_of(ShapeInferenceError, op, rule, "give the size a bound, such as <=8")
 
 
-def _array(op: str, name: str, operand: XlaOp) -> ArrayShape:
+def array_shape(op: str, name: str, operand: XlaOp) -> ArrayShape:
+    """Return the shape of an operand.
+
+    Raises:
+        OperandError: it is not an array.
+    """
     need_op(op, name, operand)
     if not isinstance(operand.shape, ArrayShape):
         raise error_of(OperandError, op, f"{name} must be an array, got {operand.shape}")

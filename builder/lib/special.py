@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Final
 
-from builder.errors import ShapeInferenceError, error_of
+from builder.errors import OperandError, ShapeInferenceError, error_of
 from builder.graph.xla_op import XlaOp
-from builder.lib.math import floating_type, refuse_unbounded
+from builder.lib.math import array_shape, floating_type, refuse_unbounded
 from builder.lib.registry import library_function
+from builder.ops.control_flow import while_
 from builder.ops.elementwise import (
     abs,
     and_,
@@ -25,6 +26,7 @@ from builder.ops.elementwise import (
     exp,
     expm1,
     floor,
+    ge,
     gt,
     le,
     log,
@@ -32,6 +34,7 @@ from builder.ops.elementwise import (
     lt,
     ne,
     neg,
+    not_,
     or_,
     pow,
     rem,
@@ -42,8 +45,9 @@ from builder.ops.elementwise import (
     sqrt,
     sub,
 )
+from builder.ops.reduction import reduce_all
 from builder.types import primitive_type as pt
-from builder.types.shape import ArrayShape
+from builder.types.primitive_type import PrimitiveType
 
 # The error function.
 
@@ -565,6 +569,339 @@ def _polygamma(n: XlaOp, x: XlaOp) -> XlaOp:
     return select(or_(lt(n, 0.0), ne(n, floor(n))), math.nan, value)
 
 
+# The incomplete gamma and beta functions.
+
+
+@library_function("Igamma")
+def igamma(a: XlaOp, x: XlaOp) -> XlaOp:
+    """Return the regularized lower incomplete gamma function P(a, x).
+
+    The result is NaN where a is not positive or x is negative.
+
+    Args:
+        a: the parameters, a floating-point array.
+        x: an array of the same shape.
+
+    Raises:
+        OperandError: an operand is not a floating-point array, or the types differ.
+        ShapeInferenceError: the sizes differ, or one is unbounded.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> b = xb.XlaBuilder()
+        >>> lib.igamma(b.parameter(xb.f32[3]), b.parameter(xb.f32[3])).shape
+        f32[3]
+
+    Source: DLMF 8.7.1 (series) up to the larger of a and 1, 8.9.2 (continued fraction) above.
+    """
+    _same_shapes("igamma", a=a, x=x)
+    refuse_unbounded("igamma", a=a)
+    return _in_f32(lambda a, x: _incomplete_gamma(a, x, is_upper=False), a, x)
+
+
+@library_function("Igammac")
+def igammac(a: XlaOp, x: XlaOp) -> XlaOp:
+    """Return the regularized upper incomplete gamma function Q(a, x) = 1 - P(a, x).
+
+    As in XLA, the result is 1 where a or x is not positive.
+
+    Args:
+        a: the parameters, a floating-point array.
+        x: an array of the same shape.
+
+    Raises:
+        OperandError: an operand is not a floating-point array, or the types differ.
+        ShapeInferenceError: the sizes differ, or one is unbounded.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> b = xb.XlaBuilder()
+        >>> lib.igammac(b.parameter(xb.f32[3]), b.parameter(xb.f32[3])).shape
+        f32[3]
+
+    Source: see `igamma`.
+    """
+    _same_shapes("igammac", a=a, x=x)
+    refuse_unbounded("igammac", a=a)
+    return _in_f32(lambda a, x: _incomplete_gamma(a, x, is_upper=True), a, x)
+
+
+@library_function("IgammaGradA")
+def igamma_grad_a(a: XlaOp, x: XlaOp) -> XlaOp:
+    """Return the derivative of `igamma` with respect to a.
+
+    The result is NaN where a is not positive or x is negative.
+
+    Args:
+        a: the parameters, a floating-point array.
+        x: an array of the same shape.
+
+    Raises:
+        OperandError: an operand is not a floating-point array, or the types differ.
+        ShapeInferenceError: the sizes differ, or one is unbounded.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> b = xb.XlaBuilder()
+        >>> lib.igamma_grad_a(b.parameter(xb.f32[3]), b.parameter(xb.f32[3])).shape
+        f32[3]
+
+    Source: the derivatives of the expansions of `igamma`, term by term.
+    """
+    _same_shapes("igamma_grad_a", a=a, x=x)
+    refuse_unbounded("igamma_grad_a", a=a)
+    return _in_f32(lambda a, x: _incomplete_gamma_gradient(a, x, is_sample=False), a, x)
+
+
+@library_function("RandomGammaGrad")
+def random_gamma_grad(a: XlaOp, x: XlaOp) -> XlaOp:
+    """Return the derivative of a sample x of the gamma distribution with respect to its shape a.
+
+    It is the derivative of x where `igamma` (a, x) is constant. The result is NaN where a is not
+    positive or x is negative.
+
+    Args:
+        a: the parameters, a floating-point array.
+        x: an array of the same shape.
+
+    Raises:
+        OperandError: an operand is not a floating-point array, or the types differ.
+        ShapeInferenceError: the sizes differ, or one is unbounded.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> b = xb.XlaBuilder()
+        >>> lib.random_gamma_grad(b.parameter(xb.f32[3]), b.parameter(xb.f32[3])).shape
+        f32[3]
+
+    Source: see `igamma_grad_a`.
+    """
+    _same_shapes("random_gamma_grad", a=a, x=x)
+    refuse_unbounded("random_gamma_grad", a=a)
+    return _in_f32(lambda a, x: _incomplete_gamma_gradient(a, x, is_sample=True), a, x)
+
+
+@library_function("RegularizedIncompleteBeta")
+def regularized_incomplete_beta(a: XlaOp, b: XlaOp, x: XlaOp) -> XlaOp:
+    """Return the regularized incomplete beta function I(a, b, x).
+
+    The result is NaN where a or b is not positive, or x is outside [0, 1].
+
+    Args:
+        a: the first parameters, an array of f16, bf16, f32 or f64.
+        b: the second parameters, of the same shape, or a scalar.
+        x: an array of the same shape, or a scalar.
+
+    Raises:
+        OperandError: an operand is of another type, or the types differ.
+        ShapeInferenceError: the sizes differ, or one is unbounded.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> a, b, x = (xb.XlaBuilder().parameter(xb.f32[3]),) * 3
+        >>> lib.regularized_incomplete_beta(a, b, x).shape
+        f32[3]
+
+    Source: DLMF 8.17.22 (continued fraction) for small x, 8.17.4 otherwise.
+    """
+    name = "regularized_incomplete_beta"
+    kind = floating_type(name, a=a, b=b, x=x)
+    if kind not in (pt.f16, pt.bf16, pt.f32, pt.f64):
+        rule = f"a, b and x must be of f16, bf16, f32 or f64, got {kind}"
+        raise error_of(OperandError, name, rule, "convert them with xb.convert_element_type")
+    refuse_unbounded(name, a=a, b=b, x=x)
+    # Each becomes an array of the common shape.
+    is_nan = or_(or_(ne(a, a), ne(b, b)), ne(x, x))
+    if array_shape(name, "a", a).rank < array_shape(name, "x", is_nan).rank:
+        rule = f"a must have the sizes of the result, got {a.shape}, {b.shape} and {x.shape}"
+        raise error_of(ShapeInferenceError, name, rule, "broadcast it with xb.broadcast")
+    a, b, x = (select(is_nan, math.nan, operand) for operand in (a, b, x))
+    return _in_f32(_incomplete_beta, a, b, x)
+
+
+def _incomplete_gamma(a: XlaOp, x: XlaOp, *, is_upper: bool) -> XlaOp:
+    is_series = or_(le(x, 1.0), le(x, a))
+    is_inside = and_(and_(gt(a, 0.0), gt(x, 0.0)), lt(x, math.inf))
+    power = _gamma_density(a, x)
+    low, _ = _gamma_series(a, x, and_(is_inside, is_series), has_gradient=False)
+    high, _ = _gamma_fraction(a, x, and_(is_inside, not_(is_series)), has_gradient=False)
+    low, high = power * low / a, power * high
+    is_nan = or_(ne(a, a), ne(x, x))
+    if is_upper:
+        value = select(is_series, 1.0 - low, high)
+        value = select(eq(x, math.inf), 0.0, value)
+        value = select(or_(le(a, 0.0), le(x, 0.0)), 1.0, value)
+        return select(is_nan, math.nan, value)
+    value = select(is_series, low, 1.0 - high)
+    value = select(eq(x, 0.0), 0.0, value)
+    value = select(eq(x, math.inf), 1.0, value)
+    return select(or_(is_nan, or_(le(a, 0.0), lt(x, 0.0))), math.nan, value)
+
+
+def _incomplete_gamma_gradient(a: XlaOp, x: XlaOp, *, is_sample: bool) -> XlaOp:
+    is_series = or_(le(x, 1.0), le(x, a))
+    is_inside = and_(and_(gt(a, 0.0), gt(x, 0.0)), lt(x, math.inf))
+    low, low_gradient = _gamma_series(a, x, and_(is_inside, is_series), has_gradient=True)
+    high, high_gradient = _gamma_fraction(a, x, and_(is_inside, not_(is_series)), has_gradient=True)
+    # The derivative of the logarithm of the density x^a exp(-x) / gamma(a).
+    slope = log(x) - _digamma(a)
+    low = (low * (slope - 1.0 / a) + low_gradient) / a
+    high = neg(high * slope + high_gradient)
+    value = select(is_series, low, high)
+    value = neg(value * x) if is_sample else value * _gamma_density(a, x)
+    value = select(or_(eq(x, 0.0), eq(x, math.inf)), 0.0, value)
+    is_undefined = or_(or_(ne(a, a), ne(x, x)), or_(le(a, 0.0), lt(x, 0.0)))
+    return select(is_undefined, math.nan, value)
+
+
+def _gamma_density(a: XlaOp, x: XlaOp) -> XlaOp:
+    """Return x^a exp(-x) / gamma(a)."""
+    # For large a, the terms of the logarithm cancel, unless they are combined.
+    ratio = (x - a) / a
+    logarithm = select(lt(abs(ratio), 0.5), log1p(ratio), log(x / a))
+    large = a * (logarithm - ratio) - _stirling_tail(a) + 0.5 * log(a * (0.5 / math.pi))
+    small = a * log(x) - x - _lgamma(a)
+    return exp(select(ge(a, 8.0), large, small))
+
+
+def _gamma_series(a: XlaOp, x: XlaOp, is_used: XlaOp, *, has_gradient: bool) -> tuple[XlaOp, XlaOp]:
+    """Return the sum of x^k / ((a + 1) ... (a + k)) over k, and its derivative by a."""
+    a, x = select(is_used, a, 1.0), select(is_used, x, 0.0)
+    eps = _eps(x)
+    zero = a * 0.0
+
+    def condition(state: XlaOp) -> XlaOp:
+        _, _, term, total, slope, gradient = state
+        is_left = gt(term, total * eps)
+        if has_gradient:
+            is_left = or_(is_left, gt(abs(slope), abs(gradient) * eps))
+        return _any(is_left)
+
+    def body(state: XlaOp) -> tuple[XlaOp, ...]:
+        base, x, term, total, slope, gradient = state
+        base = base + 1.0
+        ratio = x / base
+        if has_gradient:
+            slope = (slope - term / base) * ratio
+            gradient = gradient + slope
+        term = term * ratio
+        return base, x, term, total + term, slope, gradient
+
+    state = while_(condition, body, (a, x, zero + 1.0, zero + 1.0, zero, zero))
+    return state[3], state[5]
+
+
+def _gamma_fraction(
+    a: XlaOp, x: XlaOp, is_used: XlaOp, *, has_gradient: bool
+) -> tuple[XlaOp, XlaOp]:
+    """Return the continued fraction of gamma(a, x) exp(x) / x^a, and its derivative by a.
+
+    Lentz's method: the fraction is the product of the ratios of its convergents. The derivative of
+    its logarithm is the sum of those of the ratios.
+    """
+    a, x = select(is_used, a, 1.0), select(is_used, x, 2.0)
+    eps, tiny = _eps(x), 1e-30
+    one = a * 0.0 + 1.0
+    zero = a * 0.0
+    first = x + 1.0 - a
+    inverse = 1.0 / first
+
+    def condition(state: XlaOp) -> XlaOp:
+        return and_(lt(state[0], 20000.0), _any(state[1]))
+
+    def body(state: XlaOp) -> tuple[XlaOp, ...]:
+        k, _, a, x, up, down, value, up_slope, down_slope, slope = state
+        k = k + 1.0
+        numerator, denominator = (a - k) * k, x + (k * 2.0 + 1.0) - a
+        new_up = denominator + numerator / up
+        new_up = select(lt(abs(new_up), tiny), tiny, new_up)
+        new_down = denominator + numerator * down
+        new_down = 1.0 / select(lt(abs(new_down), tiny), tiny, new_down)
+        ratio = new_up * new_down
+        is_left = gt(abs(ratio - 1.0), eps)
+        if has_gradient:
+            up_slope = k / up - numerator / (up * up) * up_slope - 1.0
+            down_slope = (1.0 - k * down - numerator * down_slope) * new_down * new_down
+            change = up_slope / new_up + down_slope / new_down
+            slope = slope + change
+            is_left = or_(is_left, gt(abs(change), abs(slope) * eps))
+        value = value * ratio
+        return k, is_left, a, x, new_up, new_down, value, up_slope, down_slope, slope
+
+    state = while_(
+        condition,
+        body,
+        (
+            a.builder.constant(0.0, _kind(a)),
+            is_used,
+            a,
+            x,
+            one / tiny,
+            inverse,
+            inverse,
+            zero,
+            inverse * inverse,
+            inverse,
+        ),
+    )
+    return state[6], state[6] * state[9]
+
+
+def _incomplete_beta(a: XlaOp, b: XlaOp, x: XlaOp) -> XlaOp:
+    is_undefined = or_(or_(le(a, 0.0), le(b, 0.0)), or_(lt(x, 0.0), gt(x, 1.0)))
+    is_undefined = or_(is_undefined, ne(x, x))
+    is_direct = lt(x, (a + 1.0) / (a + b + 2.0))
+    one, other = select(is_direct, a, b), select(is_direct, b, a)
+    rest = 1.0 - x
+    here, there = select(is_direct, x, rest), select(is_direct, rest, x)
+    fraction = _beta_fraction(one, other, here, not_(is_undefined))
+    # log1p has the accuracy of numbers near 1, whose difference from 1 is rounded.
+    log_here = select(is_direct, log(here), log1p(neg(x)))
+    log_there = select(is_direct, log1p(neg(x)), log(there))
+    beta = _lgamma(a) + _lgamma(b) - _lgamma(a + b)
+    value = fraction * exp(log_here * one + log_there * other - beta) / one
+    value = select(is_direct, value, 1.0 - value)
+    value = select(eq(x, 0.0), 0.0, select(eq(x, 1.0), 1.0, value))
+    return select(is_undefined, math.nan, value)
+
+
+def _beta_fraction(a: XlaOp, b: XlaOp, x: XlaOp, is_used: XlaOp) -> XlaOp:
+    """Return the continued fraction 1 / (1 + d1 / (1 + d2 / ...)) of DLMF 8.17.22."""
+    a, b = select(is_used, a, 1.0), select(is_used, b, 1.0)
+    x = select(is_used, x, 0.0)
+    eps, tiny = _eps(x), 1e-30
+
+    def condition(state: XlaOp) -> XlaOp:
+        return and_(lt(state[0], 10000.0), _any(state[1]))
+
+    def step(numerator: XlaOp, up: XlaOp, down: XlaOp) -> tuple[XlaOp, XlaOp]:
+        up, down = numerator / up + 1.0, numerator * down + 1.0
+        up = select(lt(abs(up), tiny), tiny, up)
+        return up, 1.0 / select(lt(abs(down), tiny), tiny, down)
+
+    def body(state: XlaOp) -> tuple[XlaOp, ...]:
+        m, _, a, b, x, up, down, value = state
+        base = a + m * 2.0
+        up, down = step(neg((a + m) / base * ((a + b + m) / (base + 1.0)) * x), up, down)
+        first = up * down
+        m = m + 1.0
+        base = a + m * 2.0
+        up, down = step(m / (base - 1.0) * ((b - m) / base) * x, up, down)
+        ratio = up * down
+        is_left = or_(gt(abs(ratio - 1.0), eps), gt(abs(first - 1.0), eps))
+        return m, is_left, a, b, x, up, down, value * first * ratio
+
+    one = a * 0.0 + 1.0
+    counter = a.builder.constant(0.0, _kind(a))
+    state = while_(condition, body, (counter, is_used, a, b, x, one, a * 0.0, one))
+    return 1.0 / state[7]
+
+
 # Shared.
 
 
@@ -586,16 +923,27 @@ def _in_f32(function: Callable[..., XlaOp], *operands: XlaOp) -> XlaOp:
     )
 
 
+def _kind(x: XlaOp) -> PrimitiveType:
+    return floating_type("", x=x)
+
+
 def _is_f64(x: XlaOp) -> bool:
-    return floating_type("", x=x) is pt.f64
+    return _kind(x) is pt.f64
+
+
+def _eps(x: XlaOp) -> float:
+    """Return the difference between 1 and the next larger number of f32 or f64."""
+    return 2.0**-52 if _is_f64(x) else 2.0**-23
+
+
+def _any(preds: XlaOp) -> XlaOp:
+    return reduce_all(preds, preds.builder.constant(False), or_)
 
 
 def _same_shapes(op: str, **operands: XlaOp) -> None:
     """Refuse operands that are not floating-point arrays of one shape."""
     floating_type(op, **operands)
-    shapes = [
-        s.with_layout(None) for o in operands.values() if isinstance(s := o.shape, ArrayShape)
-    ]
+    shapes = [array_shape(op, name, x).with_layout(None) for name, x in operands.items()]
     if any(shape != shapes[0] for shape in shapes):
         got = " and ".join(map(str, shapes))
         rule = f"{', '.join(operands)} must have one shape, got {got}"

@@ -174,7 +174,109 @@ def test_polygamma(name: str) -> None:
     np.testing.assert_array_equal(run(lib.polygamma, orders, poles).astype(float), expected)
 
 
-BINARY = (lib.zeta, lib.polygamma)
+GAMMA_GRID = np.meshgrid(
+    [0.1, 0.5, 1, 2.5, 7.875, 8, 30, 200], [0.0625, 0.3, 1, 1.125, 2, 7, 8.5, 29, 33, 180, 210]
+)
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_igamma(name: str) -> None:
+    a, x = (normal_numbers(v.reshape(-1), name) for v in GAMMA_GRID)
+    smallest = 1.0 if name == "f64" else 1e-3
+    check(lib.igamma, scipy.special.gammainc, a, x, ulps=60, smallest=smallest)
+    check(lib.igammac, scipy.special.gammaincc, a, x, ulps=60, smallest=smallest)
+
+
+@pytest.mark.parametrize("name", ["f32", "f64"])
+def test_igamma_far_from_its_mean(name: str) -> None:
+    """Results are relative: the error is that of a power with an exponent of up to 100."""
+    a, x = (normal_numbers(v, name) for v in ([8, 30, 5, 40], [0.25, 1, 0.01, 9]))
+    check(lib.igamma, scipy.special.gammainc, a, x, ulps=150)
+    a, x = (normal_numbers(v, name) for v in ([0.5, 3, 8, 20], [40, 60, 70, 80]))
+    check(lib.igammac, scipy.special.gammaincc, a, x, ulps=150)
+
+
+@pytest.mark.parametrize("name", ["f32", "f64"])
+def test_igamma_of_large_parameters(name: str) -> None:
+    a, x = (normal_numbers(v, name) for v in ([1e4, 1e4, 1e5, 1e5], [9.9e3, 1.01e4, 99800, 1e5]))
+    check(lib.igamma, scipy.special.gammainc, a, x, ulps=500, smallest=1.0)
+
+
+@pytest.mark.parametrize("function", ["igamma_grad_a", "random_gamma_grad"])
+def test_gradients_of_igamma(function: str) -> None:
+    """Compared with central differences of SciPy's gammainc, over its derivative by x or not."""
+    a, x = (v.reshape(-1) for v in np.meshgrid([0.5, 1, 2.5, 8, 30], [0.3, 1.5, 4, 9, 25, 40]))
+    step = 1e-4 * a
+    upper = [scipy.special.gammaincc(a + k * step, x) for k in (-2, -1, 1, 2)]
+    lower = [-scipy.special.gammainc(a + k * step, x) for k in (-2, -1, 1, 2)]
+    # The smaller of the two has the smaller rounding errors.
+    points = np.where(x > a, upper, lower)
+    expected = -(points[0] - 8 * points[1] + 8 * points[2] - points[3]) / (12 * step)
+    if function == "random_gamma_grad":
+        density = np.exp((a - 1) * np.log(x) - x - scipy.special.gammaln(a))
+        expected = -expected / density
+    for dtype, rtol in ((np.float64, 5e-9), (np.float32, 2e-4)):
+        got = run(getattr(lib, function), a.astype(dtype), x.astype(dtype))
+        np.testing.assert_allclose(got, expected, rtol=rtol, atol=float(np.finfo(dtype).tiny))
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_edges_of_igamma(name: str) -> None:
+    dtype = xb.as_primitive_type(name).dtype
+    inf, nan = np.inf, np.nan
+    a = np.array([0, -1, 2, 2, 2, nan, 1]).astype(dtype)
+    x = np.array([1, 1, -1, 0, inf, 1, nan]).astype(dtype)
+    for function, expected in (
+        (lib.igamma, [nan, nan, nan, 0, 1, nan, nan]),
+        (lib.igammac, [1, 1, 1, 1, 0, nan, nan]),
+        (lib.igamma_grad_a, [nan, nan, nan, 0, 0, nan, nan]),
+    ):
+        np.testing.assert_array_equal(run(function, a, x).astype(float), expected)
+    got = run(lib.random_gamma_grad, a, x).astype(float)
+    np.testing.assert_array_equal(got[[0, 1, 2, 3, 5, 6]], [nan, nan, nan, 0, nan, nan])
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_regularized_incomplete_beta(name: str) -> None:
+    grid = np.meshgrid(
+        [0.0625, 0.5, 1, 3, 20], [0.0625, 0.5, 1, 3, 20], [0, 0.01, 0.3, 0.5, 0.7, 1]
+    )
+    a, b, x = (normal_numbers(v.reshape(-1), name) for v in grid)
+    reference = scipy.special.betainc
+    check(lib.regularized_incomplete_beta, reference, a, b, x, ulps=80, smallest=1e-3)
+    a, b, x = (
+        normal_numbers(v, name)
+        for v in ([0, 1, 1, 1, np.nan, 1], [1, -1, 1, 1, 1, 1], [0.5, 0.5, -0.5, 1.5, 1, np.nan])
+    )
+    assert np.isnan(run(lib.regularized_incomplete_beta, a, b, x).astype(float)).all()
+
+
+def test_regularized_incomplete_beta_takes_scalars() -> None:
+    x = np.linspace(0, 1, 5)
+    got = run(lib.regularized_incomplete_beta, np.full(5, 2.0), np.float64(3), x)
+    np.testing.assert_allclose(got, scipy.special.betainc(2, 3, x), rtol=1e-14)
+    b = xb.XlaBuilder()
+    narrow = b.parameter("f8e5m2[2]")
+    with pytest.raises(
+        xb.OperandError, match="must be of f16, bf16, f32 or f64, got f8e5m2\nfix: "
+    ):
+        lib.regularized_incomplete_beta(narrow, narrow, narrow)
+    scalar, vector = b.parameter("f32[]"), b.parameter("f32[2]")
+    with pytest.raises(xb.ShapeInferenceError, match=r"a must have the sizes of the result, got f"):
+        lib.regularized_incomplete_beta(scalar, vector, vector)
+    wide = b.parameter("f32[?]")
+    with pytest.raises(xb.ShapeInferenceError, match=r"sizes of a must be constant or bounded"):
+        lib.regularized_incomplete_beta(wide, wide, wide)
+
+
+BINARY = (
+    lib.zeta,
+    lib.polygamma,
+    lib.igamma,
+    lib.igammac,
+    lib.igamma_grad_a,
+    lib.random_gamma_grad,
+)
 
 
 @pytest.mark.parametrize("function", BINARY, ids=lambda f: f.__name__)

@@ -12,6 +12,7 @@ from builder.lib import (
     constants as constants,
     math as math,
     reductions as reductions,
+    shaping as shaping,
     special as special,
 )
 from builder.lib.constants import (
@@ -55,6 +56,24 @@ from builder.lib.reductions import (
     var as var,
 )
 from builder.lib.registry import FUNCTIONS as FUNCTIONS, LibraryFunction as LibraryFunction
+from builder.lib.shaping import (
+    clip as clip,
+    expand_dims as expand_dims,
+    eye as eye,
+    flip as flip,
+    linspace as linspace,
+    one_hot as one_hot,
+    repeat as repeat,
+    roll as roll,
+    split as split,
+    squeeze as squeeze,
+    stack as stack,
+    take as take,
+    take_along_axis as take_along_axis,
+    tile as tile,
+    tri as tri,
+    where as where,
+)
 from builder.lib.special import (
     bessel_i0e as bessel_i0e,
     bessel_i1e as bessel_i1e,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from builder.check import CONVERT, first_duplicate, flag, integer, integers
@@ -51,12 +51,18 @@ def axis_argument(op: str, name: str, axis: Any, rank: int) -> int:
     return number % rank
 
 
+def one_or_several(op: str, name: str, value: int | Sequence[int]) -> tuple[int, ...]:
+    """Return the integers of argument `name`, which is an integer or a sequence of them."""
+    if isinstance(value, Iterable):
+        return integers(op, name, value)
+    return (integer(op, name, value),)
+
+
 def axes_argument(op: str, axis: Axes, rank: int) -> tuple[int, ...]:
     """Return the numbers of the dimensions that the argument `axis` names."""
     if axis is None:
         return tuple(range(rank))
-    several = hasattr(axis, "__iter__")
-    given = integers(op, "axis", axis) if several else (axis,)  # type: ignore[arg-type]
+    given = one_or_several(op, "axis", axis)
     axes = tuple([axis_argument(op, "axis", each, rank) for each in given])
     twice = first_duplicate(axes)
     if twice is not None:
@@ -78,6 +84,14 @@ def bounded_argument(op: str, name: str, shape: ArrayShape) -> None:
         rule = f"{name} must not have an unbounded size, got {shape}"
         fix = f"give dimension {number} a size, or a bound such as <=8"
         raise error_of(ShapeInferenceError, op, rule, fix, dimension=number)
+
+
+def static_argument(op: str, name: str, shape: ArrayShape) -> None:
+    """Check that argument `name` has only fixed sizes."""
+    if not shape.is_static:
+        number = shape.dynamic_dimensions.index(True)
+        rule = f"{name} must have fixed sizes, got {shape}"
+        raise error_of(ShapeInferenceError, op, rule, dimension=number)
 
 
 def as_type(x: XlaOp, element_type: PrimitiveType) -> XlaOp:

@@ -1,0 +1,705 @@
+"""Rearranging, joining, choosing and generating arrays.
+
+`axis` may be negative, and then counts from the last dimension. Element types are never promoted:
+arrays that a function combines have one type; a Python number takes the type of the arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from builder.attributes import GatherDimensionNumbers
+from builder.check import integer, integers
+from builder.errors import OperandError, ShapeInferenceError, brief, error_of
+from builder.graph.xla_builder import XlaBuilder
+from builder.graph.xla_op import XlaOp
+from builder.lib.arguments import (
+    Axes,
+    array_argument,
+    as_type,
+    axes_argument,
+    axis_argument,
+    bounded_argument,
+    one_or_several,
+    shape_of,
+    static_argument,
+)
+from builder.lib.registry import library_function
+from builder.ops import elementwise as ew
+from builder.ops.indexing import dynamic_slice, gather
+from builder.ops.operands import Operand, is_number, need_ops
+from builder.ops.reshaping import (
+    broadcast_in_dim,
+    concatenate,
+    reshape,
+    rev,
+    slice_in_dim,
+)
+from builder.types.primitive_type import (
+    PrimitiveTypeLike,
+    element_type_argument,
+    f32,
+    pred,
+    s32,
+    s64,
+    u64,
+)
+from builder.types.shape import ArrayShape
+
+
+@library_function()
+def where(condition: XlaOp, on_true: Operand, on_false: Operand) -> XlaOp:
+    """Return the elements of one array where a condition is true, and of another one elsewhere.
+
+    The arrays and the condition are broadcast as in NumPy: shapes are aligned at the last
+    dimension, and sizes of 1 are repeated.
+
+    Args:
+        condition: an array of preds.
+        on_true: an array, or a number.
+        on_false: an array of the same element type, or a number; at least one of both is an array.
+
+    Raises:
+        OperandError: both are numbers.
+        ShapeInferenceError: the condition is not of type pred; the element types differ; the
+            shapes can't be broadcast; a size is dynamic where shapes differ.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> b = xb.XlaBuilder()
+        >>> x, row = b.parameter(xb.f32[4, 3]), b.parameter(xb.f32[3])
+        >>> lib.where(x > 0.0, x, row).shape
+        f32[4,3]
+    """
+    shape = array_argument("where", "condition", condition)
+    if shape.element_type is not pred:
+        rule = f"condition must be of type pred, got {shape}"
+        raise error_of(ShapeInferenceError, "where", rule, "compare first, for instance x != 0")
+    values: list[Any] = [on_true, on_false]
+    arrays = [value for value in values if not is_number(value)]
+    if not arrays:
+        fix = "record one with builder.constant(value, type)"
+        raise error_of(OperandError, "where", "on_true or on_false must be an array", fix)
+    named = [("on_true", on_true), ("on_false", on_false)]
+    for name, value in named:
+        if not is_number(value):
+            array_argument("where", name, value)
+    first = shape_of(arrays[0]).element_type
+    if len(arrays) == 2 and shape_of(arrays[1]).element_type is not first:
+        rule = f"the arrays must have one element type, got {first} and {arrays[1].shape}"
+        fix = "convert with xb.convert_element_type; nothing is promoted silently"
+        raise error_of(ShapeInferenceError, "where", rule, fix)
+    sizes = _broadcast_sizes("where", [condition, *arrays])
+    pieces = iter([_broadcast_to(array, sizes) for array in (condition, *arrays)])
+    mask = next(pieces)
+    return ew.select(mask, *[value if is_number(value) else next(pieces) for value in values])
+
+
+@library_function()
+def clip(x: XlaOp, min: Operand | None = None, max: Operand | None = None) -> XlaOp:
+    """Return an array with smaller elements replaced by a minimum, and larger ones by a maximum.
+
+    Args:
+        x: an array of real numbers. NaNs remain.
+        min: a scalar, an array of x's shape, a number, or None for no minimum.
+        max: the same. Where it is less than the minimum, the result is the maximum.
+
+    Raises:
+        ShapeInferenceError: the type is complex; shapes or element types differ.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> lib.clip(xb.XlaBuilder().parameter(xb.f32[4]), max=1.0).shape
+        f32[4]
+    """
+    array_argument("clip", "x", x)
+    if min is not None and max is not None:
+        return ew.clamp(min, x, max)
+    if min is not None:
+        return ew.max(x, min)
+    return x if max is None else ew.min(x, max)
+
+
+@library_function()
+def stack(arrays: Sequence[XlaOp], axis: int = 0) -> XlaOp:
+    """Join arrays of one shape along a new dimension.
+
+    Args:
+        arrays: one or more arrays.
+        axis: the number of the new dimension in the result.
+
+    Raises:
+        OperandError: there is no array.
+        ShapeInferenceError: the shapes differ; the axis is out of range.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> x = xb.XlaBuilder().parameter(xb.f32[4, 3])
+        >>> lib.stack([x, x], axis=-1).shape
+        f32[4,3,2]
+    """
+    parts = need_ops("stack", "array", arrays)
+    if not parts:
+        raise error_of(OperandError, "stack", "at least one array is needed, got none")
+    shapes = [array_argument("stack", f"array {n}", part) for n, part in enumerate(parts)]
+    for number, shape in enumerate(shapes):
+        if shape != shapes[0]:
+            rule = f"all arrays must have one shape, got {shapes[0]} and {shape} (array {number})"
+            raise error_of(ShapeInferenceError, "stack", rule)
+    new = axis_argument("stack", "axis", axis, shapes[0].rank + 1)
+    return concatenate([_with_one("stack", part, (new,)) for part in parts], new)
+
+
+@library_function()
+def split(x: XlaOp, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[XlaOp]:
+    """Divide an array along a dimension.
+
+    Args:
+        x: an array.
+        indices_or_sections: the number of parts of equal size, or the increasing indices at which
+            the second part and the following ones start.
+        axis: a dimension of fixed size.
+
+    Returns:
+        The parts, in their order.
+
+    Raises:
+        ShapeInferenceError: the size is not a multiple of the number of parts, or is dynamic; the
+            indices decrease or are out of range; the axis is out of range.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> x = xb.XlaBuilder().parameter(xb.f32[4, 6])
+        >>> [part.shape for part in lib.split(x, 3, axis=1)]
+        [f32[4,2], f32[4,2], f32[4,2]]
+        >>> [part.shape for part in lib.split(x, [1, 4], axis=1)]
+        [f32[4,1], f32[4,3], f32[4,2]]
+    """
+    shape = array_argument("split", "x", x)
+    number = axis_argument("split", "axis", axis, shape.rank)
+    size = _fixed_size("split", shape, number)
+    if isinstance(indices_or_sections, Iterable):
+        inner = integers("split", "indices_or_sections", indices_or_sections)
+        edges = [0, *inner, size]
+        if edges != sorted(edges):
+            rule = f"the indices must increase from 0 to the size {size}, got {list(inner)}"
+            raise error_of(ShapeInferenceError, "split", rule, dimension=number)
+    else:
+        parts = integer("split", "indices_or_sections", indices_or_sections)
+        if parts < 1 or size % parts:
+            rule = f"dimension {number} of {shape} can't be divided into {parts} equal parts"
+            fix = "pass the list of indices at which the parts start"
+            raise error_of(ShapeInferenceError, "split", rule, fix, dimension=number)
+        edges = [size // parts * n for n in range(parts + 1)]
+    return [slice_in_dim(x, start, limit, 1, number) for start, limit in pairwise(edges)]
+
+
+@library_function()
+def squeeze(x: XlaOp, axis: Axes = None) -> XlaOp:
+    """Remove dimensions of size 1.
+
+    Args:
+        x: an array without unbounded sizes.
+        axis: the dimensions to remove; None for all of fixed size 1.
+
+    Raises:
+        ShapeInferenceError: the size of a dimension is not 1; a dimension is out of range or
+            named twice; a size is unbounded.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> lib.squeeze(xb.XlaBuilder().parameter(xb.f32[4, 1, 3]), axis=1).shape
+        f32[4,3]
+    """
+    shape = array_argument("squeeze", "x", x)
+    bounded_argument("squeeze", "x", shape)
+    is_one = [
+        size == 1 and not is_dynamic
+        for size, is_dynamic in zip(shape.dimensions, shape.dynamic_dimensions, strict=True)
+    ]
+    if axis is None:
+        removed = tuple(n for n in range(shape.rank) if is_one[n])
+    else:
+        removed = axes_argument("squeeze", axis, shape.rank)
+    for number in removed:
+        if not is_one[number]:
+            size = shape.dimension_text(number)
+            rule = f"a removed dimension must have size 1, got {size} for dimension {number}"
+            raise error_of(ShapeInferenceError, "squeeze", rule, dimension=number)
+    return reshape(x, [size for n, size in enumerate(shape.dimensions) if n not in removed])
+
+
+@library_function()
+def expand_dims(x: XlaOp, axis: int | Sequence[int]) -> XlaOp:
+    """Insert dimensions of size 1.
+
+    Args:
+        x: an array without unbounded sizes.
+        axis: the numbers that the new dimensions have in the result.
+
+    Raises:
+        ShapeInferenceError: a number is out of range or named twice; a size is unbounded.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> lib.expand_dims(xb.XlaBuilder().parameter(xb.f32[4, 3]), axis=(0, -1)).shape
+        f32[1,4,3,1]
+    """
+    shape = array_argument("expand_dims", "x", x)
+    given = one_or_several("expand_dims", "axis", axis)
+    return _with_one("expand_dims", x, axes_argument("expand_dims", given, shape.rank + len(given)))
+
+
+@library_function()
+def flip(x: XlaOp, axis: Axes = None) -> XlaOp:
+    """Reverse the order of the elements along dimensions.
+
+    Args:
+        x: an array.
+        axis: a dimension, several, or None for all.
+
+    Raises:
+        ShapeInferenceError: a dimension is out of range or named twice.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> lib.flip(xb.XlaBuilder().parameter(xb.f32[4, 3]), axis=-1).shape
+        f32[4,3]
+    """
+    return rev(x, axes_argument("flip", axis, array_argument("flip", "x", x).rank))
+
+
+@library_function()
+def roll(x: XlaOp, shift: int | Sequence[int] | XlaOp, axis: Axes = None) -> XlaOp:
+    """Shift elements along dimensions; those that leave at one end enter at the other.
+
+    Args:
+        x: an array; the sizes of shifted dimensions are fixed.
+        shift: the distance, toward higher indices if positive; one for all axes or one for each.
+            A scalar op of an integer type is a distance at run time, for a single axis.
+        axis: a dimension, several, or None to shift the elements in their row-major order.
+
+    Raises:
+        ShapeInferenceError: the numbers of shifts and axes differ; a dimension is out of range or
+            named twice; a size of a shifted dimension is dynamic.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> lib.roll(xb.XlaBuilder().parameter(xb.f32[4, 3]), shift=1, axis=0).shape
+        f32[4,3]
+    """
+    shape = array_argument("roll", "x", x)
+    if axis is None:
+        static_argument("roll", "x", shape)
+        flat = reshape(x, [math.prod(shape.dimensions)])
+        return reshape(roll(flat, shift, 0), shape.dimensions)
+    axes = axes_argument("roll", axis, shape.rank)
+    if isinstance(shift, XlaOp):
+        return _rolled_at_run_time(x, shape, shift, axes)
+    given = one_or_several("roll", "shift", shift)
+    shifts = given * len(axes) if len(given) == 1 else given
+    if len(shifts) != len(axes):
+        rule = f"shift must have one entry for each axis: {len(axes)}, got {len(shifts)}"
+        raise error_of(ShapeInferenceError, "roll", rule)
+    for number, distance in zip(axes, shifts, strict=True):
+        size = _fixed_size("roll", shape, number)
+        start = -distance % size if size else 0
+        if start:
+            parts = [slice_in_dim(x, start, size, 1, number), slice_in_dim(x, 0, start, 1, number)]
+            x = concatenate(parts, number)
+    return x
+
+
+def _rolled_at_run_time(x: XlaOp, shape: ArrayShape, shift: XlaOp, axes: tuple[int, ...]) -> XlaOp:
+    kind = array_argument("roll", "shift", shift)
+    if kind.rank or not kind.element_type.is_integral or len(axes) != 1:
+        rule = (
+            f"an op as shift must be an integer scalar for one axis, got {kind}, {len(axes)} axes"
+        )
+        raise error_of(ShapeInferenceError, "roll", rule)
+    static_argument("roll", "x", shape)
+    (number,) = axes
+    size = shape.dimensions[number]
+    if size == 0:
+        return x
+    wide = as_type(shift, s64)
+    # Reduced twice: `rem` has the sign of the distance.
+    start = ew.rem(size - ew.rem(wide, size), size)
+    starts: list[Any] = [start if n == number else start * 0 for n in range(shape.rank)]
+    return dynamic_slice(concatenate([x, x], number), starts, shape.dimensions)
+
+
+@library_function()
+def tile(x: XlaOp, reps: int | Sequence[int]) -> XlaOp:
+    """Repeat a whole array along dimensions.
+
+    Args:
+        x: an array of fixed sizes.
+        reps: the number of repetitions for each dimension, aligned at the last dimension; missing
+            ones are 1. More entries than dimensions add dimensions in front.
+
+    Raises:
+        ShapeInferenceError: a number is negative; a size is dynamic.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> lib.tile(xb.XlaBuilder().parameter(xb.f32[4, 3]), (2, 1, 2)).shape
+        f32[2,4,6]
+    """
+    shape = array_argument("tile", "x", x)
+    static_argument("tile", "x", shape)
+    given = one_or_several("tile", "reps", reps)
+    for number in given:
+        _natural("tile", "each entry of reps", number)
+    rank = max(shape.rank, len(given))
+    counts = (1,) * (rank - len(given)) + given
+    sizes = (1,) * (rank - shape.rank) + shape.dimensions
+    paired = [part for pair in zip(counts, sizes, strict=True) for part in pair]
+    target = range(2 * (rank - shape.rank) + 1, 2 * rank, 2)
+    wide = broadcast_in_dim(x, paired, target)
+    return reshape(wide, [count * size for count, size in zip(counts, sizes, strict=True)])
+
+
+@library_function()
+def repeat(x: XlaOp, repeats: int, axis: int) -> XlaOp:
+    """Repeat each element along a dimension.
+
+    Args:
+        x: an array of fixed sizes.
+        repeats: the number of repetitions.
+        axis: a dimension.
+
+    Raises:
+        ShapeInferenceError: the number is negative; the dimension is out of range; a size is
+            dynamic.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> lib.repeat(xb.XlaBuilder().parameter(xb.f32[4, 3]), 2, axis=0).shape
+        f32[8,3]
+    """
+    shape = array_argument("repeat", "x", x)
+    static_argument("repeat", "x", shape)
+    number = axis_argument("repeat", "axis", axis, shape.rank)
+    count = _natural("repeat", "repeats", integer("repeat", "repeats", repeats))
+    sizes = list(shape.dimensions)
+    paired = [*sizes[: number + 1], count, *sizes[number + 1 :]]
+    wide = broadcast_in_dim(x, paired, [n + (n > number) for n in range(shape.rank)])
+    sizes[number] *= count
+    return reshape(wide, sizes)
+
+
+@library_function()
+def linspace(
+    builder: XlaBuilder,
+    start: float,
+    stop: float,
+    num: int,
+    type: PrimitiveTypeLike = f32,
+    endpoint: bool = True,
+) -> XlaOp:
+    """Return evenly spaced numbers of an interval, as a constant.
+
+    The numbers are computed in double precision and rounded once.
+
+    Args:
+        builder: records the constant.
+        start: the first number.
+        stop: the last number.
+        num: how many numbers.
+        type: a floating-point type.
+        endpoint: whether `stop` is the last number; otherwise it would be the next one.
+
+    Raises:
+        OperandError: `start` or `stop` is not a number.
+        ShapeInferenceError: `num` is negative; the type is not a floating-point type.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> lib.linspace(xb.XlaBuilder(), 0, 1, 5).attributes["value"]
+        array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
+    """
+    kind = element_type_argument("linspace", "type", type)
+    if not kind.is_floating:
+        rule = f"type must be a floating-point type, got {kind}"
+        raise error_of(ShapeInferenceError, "linspace", rule)
+    for name, value in (("start", start), ("stop", stop)):
+        if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+            rule = f"{name} must be a number, got {brief(value)}"
+            raise error_of(OperandError, "linspace", rule)
+    count = _natural("linspace", "num", integer("linspace", "num", num))
+    values = np.linspace(float(start), float(stop), count, endpoint=endpoint)
+    return builder.constant(values.astype(kind.dtype))
+
+
+@library_function()
+def eye(builder: XlaBuilder, n: int, m: int | None = None, type: PrimitiveTypeLike = f32) -> XlaOp:
+    """Return a matrix with ones on the diagonal and zeros elsewhere.
+
+    Args:
+        builder: records the matrix.
+        n: the number of rows.
+        m: the number of columns; by default `n`.
+        type: the element type.
+
+    Raises:
+        ShapeInferenceError: a size is negative.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> lib.eye(xb.XlaBuilder(), 3, type=xb.bf16).shape
+        bf16[3,3]
+    """
+    kind = element_type_argument("eye", "type", type)
+    return as_type(ew.eq(*_rows_and_columns("eye", builder, n, m)), kind)
+
+
+@library_function()
+def tri(
+    builder: XlaBuilder,
+    n: int,
+    m: int | None = None,
+    k: int = 0,
+    type: PrimitiveTypeLike = f32,
+) -> XlaOp:
+    """Return a matrix with ones at and below a diagonal, and zeros above it.
+
+    Args:
+        builder: records the matrix.
+        n: the number of rows.
+        m: the number of columns; by default `n`.
+        k: the diagonal: 0 for the main one, 1 for the one above it, -1 for the one below it.
+        type: the element type; `xb.pred` for a mask.
+
+    Raises:
+        ShapeInferenceError: a size is negative.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> lib.tri(xb.XlaBuilder(), 3, 4, type=xb.pred).shape
+        pred[3,4]
+    """
+    kind = element_type_argument("tri", "type", type)
+    rows, columns = _rows_and_columns("tri", builder, n, m)
+    # Any diagonal outside the matrix is all ones or all zeros, so the sum can't overflow.
+    limit = shape_of(rows).dimensions
+    diagonal = min(max(integer("tri", "k", k), -limit[0]), limit[1])
+    return as_type(ew.ge(rows + diagonal, columns), kind)
+
+
+@library_function()
+def one_hot(
+    indices: XlaOp, num_classes: int, type: PrimitiveTypeLike = f32, axis: int = -1
+) -> XlaOp:
+    """Return ones at indices along a new dimension, and zeros elsewhere.
+
+    Args:
+        indices: an array of integers. An index outside of the classes gives only zeros.
+        num_classes: the size of the new dimension.
+        type: the element type of the result.
+        axis: the number of the new dimension in the result.
+
+    Raises:
+        ShapeInferenceError: the indices are not integers; `num_classes` is negative; the axis is
+            out of range; a size is unbounded.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> lib.one_hot(xb.XlaBuilder().parameter(xb.s32[4]), 10).shape
+        f32[4,10]
+    """
+    shape = _indices("one_hot", indices)
+    kind = element_type_argument("one_hot", "type", type)
+    count = _natural("one_hot", "num_classes", integer("one_hot", "num_classes", num_classes))
+    new = axis_argument("one_hot", "axis", axis, shape.rank + 1)
+    bounded_argument("one_hot", "indices", shape)
+    # In 64 bits, a narrow type of indices can't count the classes twice.
+    wide = as_type(indices, s64 if shape.element_type.is_signed else u64)
+    sizes = (*shape.dimensions[:new], count, *shape.dimensions[new:])
+    classes = indices.builder.iota(shape_of(wide).element_type[sizes], new)
+    return as_type(ew.eq(classes, wide, [n + (n >= new) for n in range(shape.rank)]), kind)
+
+
+@library_function()
+def take(x: XlaOp, indices: XlaOp, axis: int) -> XlaOp:
+    """Return the parts of an array at indices along a dimension.
+
+    Args:
+        x: an array; the dimension has a fixed size of at least 1.
+        indices: an array of integers. Negative ones count from the end; those out of range are
+            clamped to it, as in XLA.
+        axis: a dimension.
+
+    Returns:
+        An array of x's sizes with the sizes of `indices` in place of the dimension.
+
+    Raises:
+        ShapeInferenceError: the indices are not integers; the dimension is out of range, empty or
+            of dynamic size; x has an unbounded size.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> b = xb.XlaBuilder()
+        >>> table, tokens = b.parameter(xb.f32[100, 8]), b.parameter(xb.s32[2, 5])
+        >>> lib.take(table, tokens, axis=0).shape
+        f32[2,5,8]
+    """
+    shape = array_argument("take", "x", x)
+    positions, number = _positions("take", shape, indices, axis)
+    bounded_argument("take", "x", shape)
+    rank = shape_of(indices).rank
+    numbers = GatherDimensionNumbers(
+        offset_dims=tuple(n if n < number else n + rank for n in range(shape.rank - 1)),
+        collapsed_slice_dims=(number,),
+        start_index_map=(number,),
+        index_vector_dim=rank,
+    )
+    sizes = [1 if n == number else size for n, size in enumerate(shape.dimensions)]
+    return gather(x, positions, numbers, sizes)
+
+
+@library_function()
+def take_along_axis(x: XlaOp, indices: XlaOp, axis: int) -> XlaOp:
+    """Return elements at indices along a dimension, with own indices for each row.
+
+    Args:
+        x: an array; the dimension has a fixed size of at least 1.
+        indices: an array of integers, with x's sizes except along the dimension. Negative ones
+            count from the end; those out of range are clamped to it, as in XLA.
+        axis: a dimension.
+
+    Returns:
+        An array of the sizes of `indices`.
+
+    Raises:
+        ShapeInferenceError: the indices are not integers; the ranks or sizes differ; the dimension
+            is out of range, empty or of dynamic size.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> b = xb.XlaBuilder()
+        >>> scores, labels = b.parameter(xb.f32[4, 10]), b.parameter(xb.s32[4, 1])
+        >>> lib.take_along_axis(scores, labels, axis=1).shape
+        f32[4,1]
+    """
+    shape = array_argument("take_along_axis", "x", x)
+    positions, number = _positions("take_along_axis", shape, indices, axis)
+    if shape_of(indices).rank != shape.rank:
+        rule = f"x and indices must have one rank, got {shape} and {indices.shape}"
+        fix = "insert dimensions with lib.expand_dims"
+        raise error_of(ShapeInferenceError, "take_along_axis", rule, fix)
+    rest = tuple(n for n in range(shape.rank) if n != number)
+    numbers = GatherDimensionNumbers(
+        offset_dims=(),
+        collapsed_slice_dims=(number,),
+        start_index_map=(number,),
+        operand_batching_dims=rest,
+        start_indices_batching_dims=rest,
+        index_vector_dim=shape.rank,
+    )
+    return gather(x, positions, numbers, [1] * shape.rank)
+
+
+def _positions(op: str, shape: ArrayShape, indices: XlaOp, axis: int) -> tuple[XlaOp, int]:
+    """Return the indices, counted from 0, and the number of the dimension."""
+    kind = _indices(op, indices).element_type
+    number = axis_argument(op, "axis", axis, shape.rank)
+    size = _fixed_size(op, shape, number)
+    if size == 0:
+        rule = f"dimension {number} of x must not be empty, got {shape}"
+        raise error_of(ShapeInferenceError, op, rule, dimension=number)
+    if not kind.is_signed:
+        return indices, number
+    # The type must hold the size, which is added to negative indices.
+    wide = as_type(indices, s64 if kind.bits > s32.bits or size > s32.max else s32)
+    return ew.select(wide < 0, wide + size, wide), number
+
+
+def _indices(op: str, indices: XlaOp) -> ArrayShape:
+    shape = array_argument(op, "indices", indices)
+    if not shape.element_type.is_integral:
+        rule = f"indices must be of integer type, got {shape}"
+        raise error_of(ShapeInferenceError, op, rule)
+    return shape
+
+
+def _natural(op: str, name: str, number: int) -> int:
+    if number < 0:
+        rule = f"{name} must not be negative, got {number}"
+        raise error_of(ShapeInferenceError, op, rule)
+    return number
+
+
+def _fixed_size(op: str, shape: ArrayShape, number: int) -> int:
+    if shape.dynamic_dimensions[number]:
+        rule = f"dimension {number} must have a fixed size, got {shape}"
+        raise error_of(ShapeInferenceError, op, rule, dimension=number)
+    return shape.dimensions[number]
+
+
+def _with_one(op: str, x: XlaOp, axes: tuple[int, ...]) -> XlaOp:
+    """Return `x` with dimensions of size 1 at the numbers `axes` of the result."""
+    shape = shape_of(x)
+    bounded_argument(op, "x", shape)
+    sizes = iter(shape.dimensions)
+    return reshape(x, [1 if n in axes else next(sizes) for n in range(shape.rank + len(axes))])
+
+
+def _rows_and_columns(op: str, builder: XlaBuilder, n: int, m: int | None) -> tuple[XlaOp, XlaOp]:
+    rows = _natural(op, "n", integer(op, "n", n))
+    columns = rows if m is None else _natural(op, "m", integer(op, "m", m))
+    index = s32 if max(rows, columns) < s32.max // 2 else s64
+    return tuple(builder.iota(index[rows, columns], n) for n in (0, 1))  # type: ignore[return-value]
+
+
+def _broadcast_sizes(op: str, arrays: Sequence[XlaOp]) -> ArrayShape:
+    """Return a shape of the sizes to which NumPy broadcasts `arrays`."""
+    shapes = [shape_of(array) for array in arrays]
+    largest = max(shapes, key=lambda shape: shape.rank)
+    dimensions = [shape.dimensions for shape in shapes]
+    if all(
+        shape.dimensions == largest.dimensions
+        and shape.dynamic_dimensions == largest.dynamic_dimensions
+        for shape in shapes
+    ):
+        return largest
+    for shape in shapes:
+        static_argument(op, "an array to broadcast", shape)
+    try:
+        sizes = np.broadcast_shapes(*dimensions)
+    except ValueError:
+        listed = ", ".join(map(str, shapes))
+        rule = f"the shapes can't be broadcast to one, got {listed}"
+        fix = "sizes aligned at the last dimension must be equal or 1"
+        raise error_of(ShapeInferenceError, op, rule, fix) from None
+    return largest.element_type[sizes]
+
+
+def _broadcast_to(x: XlaOp, target: ArrayShape) -> XlaOp:
+    """Return `x` repeated to the sizes of `target`, aligned at the last dimension."""
+    shape = shape_of(x)
+    if shape.dimensions == target.dimensions:
+        return x
+    first = target.rank - shape.rank
+    return broadcast_in_dim(x, target.dimensions, range(first, target.rank))

@@ -1,0 +1,214 @@
+"""builder.lib.shaping, compared with NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from library_calls import run
+
+import builder as xb
+from builder import lib
+
+DTYPES = (np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.int8, np.complex64)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rearranging(dtype: Any) -> None:
+    x = np.arange(24).reshape(2, 3, 4).astype(dtype)
+    calls = [
+        ("stack", lambda m, x: m.stack([x, x + x], axis=-2)),
+        ("stack", lambda m, x: m.stack([x])),
+        ("expand_dims", lambda m, x: m.expand_dims(x, (0, -1))),
+        ("expand_dims", lambda m, x: m.expand_dims(x, 1)),
+        ("squeeze", lambda m, x: m.squeeze(m.expand_dims(x, (0, -1)))),
+        ("squeeze", lambda m, x: m.squeeze(m.expand_dims(x, (0, -1)), axis=-1)),
+        ("flip", lambda m, x: m.flip(x)),
+        ("flip", lambda m, x: m.flip(x, (0, -1))),
+        ("roll", lambda m, x: m.roll(x, 5)),
+        ("roll", lambda m, x: m.roll(x, (1, -6), (0, -1))),
+        ("roll", lambda m, x: m.roll(x, -1, (1, 2))),
+        ("tile", lambda m, x: m.tile(x, 2)),
+        ("tile", lambda m, x: m.tile(x, (2, 1, 3, 2))),
+        ("tile", lambda m, x: m.tile(x, (0, 2))),
+        ("repeat", lambda m, x: m.repeat(x, 3, -1)),
+        ("repeat", lambda m, x: m.repeat(x, 0, 1)),
+        ("split", lambda m, x: m.split(x, 2, -1)[1]),
+        ("split", lambda m, x: m.split(x, [1, 1, 3], 2)[2]),
+    ]
+    results = run(lambda x: [call(lib, x) for _, call in calls], x)
+    for (name, call), got in zip(calls, results, strict=True):
+        expected = call(np, x)
+        assert (got.dtype, got.shape) == (expected.dtype, expected.shape), name
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("shift", [0, 2, -7, 127, -128])
+@pytest.mark.parametrize("dtype", [np.int8, np.int64])
+def test_roll_at_run_time(shift: int, dtype: Any) -> None:
+    x = np.arange(15).reshape(3, 5)
+    got = run(lambda x, n: lib.roll(x, n, -1), x, dtype(shift))
+    np.testing.assert_array_equal(got, np.roll(x, shift, -1))
+
+
+def test_no_elements() -> None:
+    x = np.zeros((0, 3), np.float32)
+    results = run(
+        lambda x: [lib.roll(x, 1, 0), lib.tile(x, 2), lib.flip(x), *lib.split(x, 2, 0)], x
+    )
+    assert [result.shape for result in results] == [(0, 3), (0, 6), (0, 3), (0, 3), (0, 3)]
+
+
+def test_where() -> None:
+    x = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
+    row, column, flags = x[0], x[:, :1], np.array([[True], [False], [True]])
+    got = run(
+        lambda x, row, column, flags: [
+            lib.where(x > 0.0, x, 0.5),
+            lib.where(flags, 1.5, row),
+            lib.where(flags, row, column),
+        ],
+        *(x, row, column, flags),
+    )
+    expected = [
+        np.where(x > 0, x, np.float32(0.5)),
+        np.where(flags, np.float32(1.5), row),
+        np.where(flags, row, column),
+    ]
+    for result, value in zip(got, expected, strict=True):
+        assert result.dtype == value.dtype
+        np.testing.assert_array_equal(result, value)
+    bounded = xb.XlaBuilder().parameter("f32[<=5,3]")
+    assert lib.where(bounded > 0.0, bounded, 0.0).shape is bounded.shape
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:5])
+def test_clip(dtype: Any) -> None:
+    x = np.arange(-4, 5).astype(dtype)
+    if dtype is not np.int8:
+        x[0] = np.nan
+    got = run(
+        lambda x: [lib.clip(x, -1, 2), lib.clip(x, min=0), lib.clip(x, max=0), lib.clip(x, 2, -1)],
+        x,
+    )
+    wide = x.astype(np.float64)
+    limits = ((-1, 2), (0, None), (None, 0), (2, -1))
+    for result, (low, high) in zip(got, limits, strict=True):
+        np.testing.assert_array_equal(result.astype(np.float64), np.clip(wide, low, high))
+
+
+def test_generated_arrays() -> None:
+    b = xb.XlaBuilder()
+    for dtype in DTYPES[:4]:
+        for endpoint in (True, False):
+            got = lib.linspace(b, -1, 2, 7, dtype, endpoint).attributes["value"]
+            np.testing.assert_array_equal(got, np.linspace(-1, 2, 7, endpoint).astype(dtype))
+    assert lib.linspace(b, 0, 1, 0).shape == xb.f32[0]
+    sizes = ((3, None, 0), (2, 4, 1), (4, 2, -1), (3, 3, -9), (3, 3, 2**40), (0, 2, 0))
+
+    def matrices(x: xb.XlaOp) -> list[xb.XlaOp]:
+        b = x.builder
+        triangles = [lib.tri(b, n, m, k, xb.s8) for n, m, k in sizes]
+        return [*triangles, *(lib.eye(b, n, m, xb.bf16) for n, m, _ in sizes)]
+
+    results = run(matrices, np.float32(0))
+    for (n, m, k), triangle, diagonal in zip(sizes, results[:6], results[6:], strict=True):
+        np.testing.assert_array_equal(triangle, np.tri(n, m, k, np.int8))
+        np.testing.assert_array_equal(diagonal, np.eye(n, m).astype(ml_dtypes.bfloat16))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64])
+def test_one_hot(dtype: Any) -> None:
+    indices = np.array([[0, 2, 5], [1, 7, 100]]).astype(dtype)
+    if dtype is not np.uint8:
+        indices[0, 0] = -1
+    last, first = run(lambda i: (lib.one_hot(i, 6), lib.one_hot(i, 300, xb.pred, axis=0)), indices)
+    np.testing.assert_array_equal(last, indices[..., None] == np.arange(6))
+    np.testing.assert_array_equal(first, indices == np.arange(300)[:, None, None])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64])
+def test_take(dtype: Any) -> None:
+    x = np.arange(2 * 200 * 3, dtype=np.float32).reshape(2, 200, 3)
+    indices = np.array([[0, 100], [5, 127]]).astype(dtype)
+    if dtype is not np.uint8:
+        indices[0, 0] = -3
+    along = np.broadcast_to(indices.reshape(1, 4, 1), (2, 4, 3))
+    got = run(
+        lambda x, i, j: (
+            *(lib.take(x, i, 1), lib.take(x, i * 0, -1), lib.take_along_axis(x, j, -2)),
+        ),
+        *(x, indices, along),
+    )
+    expected = np.take(x, indices, 1), x[..., indices * 0], np.take_along_axis(x, along, 1)
+    for result, value in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(result, value)
+
+
+def test_take_clamps() -> None:
+    x, indices = np.arange(5.0), np.array([7, -9, 4, -5])
+    for function in (lib.take, lib.take_along_axis):
+        assert run(lambda x, i, f=function: f(x, i, 0), x, indices).tolist() == [4, 0, 4, 0]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda b, x: lib.where(x, x, x), "where: condition must be of type pred, got f32[2,3]"),
+        (lambda b, x: lib.where(x > 0.0, 1.0, 2.0), "where: on_true or on_false must be an array"),
+        (
+            lambda b, x: lib.where(x > 0.0, x, b.parameter(xb.f64[3])),
+            "where: the arrays must have one element type, got f32 and f64[3]",
+        ),
+        (
+            lambda b, x: lib.where(x > 0.0, x, b.parameter(xb.f32[2])),
+            "where: the shapes can't be broadcast to one, got pred[2,3], f32[2,3], f32[2]",
+        ),
+        (lambda b, x: lib.stack([]), "stack: at least one array is needed, got none"),
+        (
+            lambda b, x: lib.stack([x, b.parameter(xb.f32[3, 2])]),
+            "stack: all arrays must have one shape, got f32[2,3] and f32[3,2] (array 1)",
+        ),
+        (
+            lambda b, x: lib.split(x, 2, 1),
+            "split: dimension 1 of f32[2,3] can't be divided into 2 equal parts",
+        ),
+        (
+            lambda b, x: lib.split(x, [2, 1], 1),
+            "split: the indices must increase from 0 to the size 3, got [2, 1]",
+        ),
+        (
+            lambda b, x: lib.squeeze(x, 1),
+            "squeeze: a removed dimension must have size 1, got 3 for dimension 1",
+        ),
+        (
+            lambda b, x: lib.expand_dims(x, 4),
+            "expand_dims: axis must be a dimension (from -3",
+        ),
+        (
+            lambda b, x: lib.roll(x, [1, 2, 3], 0),
+            "roll: shift must have one entry for each axis",
+        ),
+        (lambda b, x: lib.tile(x, -1), "tile: each entry of reps must not be negative, got -1"),
+        (lambda b, x: lib.repeat(x, 1.5, 0), "repeat: repeats must be an integer, got 1.5"),
+        (lambda b, x: lib.linspace(b, 0, 1, 3, xb.s32), "linspace: type must be a floating-point"),
+        (lambda b, x: lib.eye(b, -1), "eye: n must not be negative, got -1"),
+        (lambda b, x: lib.one_hot(x, 3), "one_hot: indices must be of integer type, got f32[2,3]"),
+        (lambda b, x: lib.take(x, x, 0), "take: indices must be of integer type, got f32[2,3]"),
+        (
+            lambda b, x: lib.take_along_axis(x, b.parameter(xb.s32[2]), 0),
+            "take_along_axis: x and indices must have one rank, got f32[2,3] and s32[2]",
+        ),
+        (
+            lambda b, x: lib.repeat(b.parameter("f32[<=4]"), 2, 0),
+            "repeat: x must have fixed sizes, got f32[<=4]",
+        ),
+    ],
+)
+def test_refusals(call: Any, message: str) -> None:
+    b = xb.XlaBuilder()
+    with pytest.raises(xb.XlaError) as caught:
+        call(b, b.parameter(xb.f32[2, 3]))
+    assert str(caught.value).startswith(message)

@@ -11,6 +11,7 @@ promoted, and arrays are broadcast only where a function documents it.
 from builder.lib import (
     constants as constants,
     math as math,
+    nn as nn,
     reductions as reductions,
     shaping as shaping,
     special as special,
@@ -40,6 +41,14 @@ from builder.lib.math import (
     maybe_conjugate as maybe_conjugate,
     next_after as next_after,
     round_to_even as round_to_even,
+)
+from builder.lib.nn import (
+    gelu as gelu,
+    log_softmax as log_softmax,
+    relu as relu,
+    sigmoid as sigmoid,
+    silu as silu,
+    softmax as softmax,
 )
 from builder.lib.reductions import (
     all as all,

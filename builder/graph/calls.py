@@ -129,13 +129,25 @@ def accepting_unknown(function: F) -> F:
     return function
 
 
-def unknown_arguments(function: Callable[..., Any], unknown: Mapping[str, Any]) -> OperandError:
-    """Return the error for the arguments `unknown`, which are not parameters of `function`."""
-    return _wrong_call(function, (), unknown, "")
+def unknown_arguments(
+    function: Callable[..., Any], unknown: Mapping[str, Any], fix: str = ""
+) -> OperandError:
+    """Return the error for the arguments `unknown`, which are not parameters of `function`.
+
+    Args:
+        function: the function.
+        unknown: the arguments by name.
+        fix: used if no parameter has the meaning of the first argument.
+    """
+    return _wrong_call(function, (), unknown, "", fix)
 
 
 def _wrong_call(
-    function: Callable[..., Any], arguments: Collection[Any], named: Mapping[str, Any], text: str
+    function: Callable[..., Any],
+    arguments: Collection[Any],
+    named: Mapping[str, Any],
+    text: str,
+    otherwise: str = "",
 ) -> OperandError:
     """Return the error for a call that does not fit the parameters of `function`.
 
@@ -143,6 +155,8 @@ def _wrong_call(
         function: the function.
         arguments, named: the arguments of the call.
         text: the message of Python's error.
+        otherwise: the fix for an argument without an equivalent; by default it lists the
+            parameters.
     """
     op = function.__name__
     parameters = [name for name in inspect.signature(function).parameters if name != "self"]
@@ -164,5 +178,5 @@ def _wrong_call(
         fix = ABSENT[name]
     else:
         near = did_you_mean(name, {n: f"{p}=" for n, p in meanings.items()}, cutoff=0.7)
-        fix = near.removeprefix("\nfix: ") or f"the parameters are {listed}"
+        fix = near.removeprefix("\nfix: ") or otherwise or f"the parameters are {listed}"
     return error_of(OperandError, op, rule, fix)

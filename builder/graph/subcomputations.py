@@ -13,6 +13,7 @@ computation can use only its parameters.
 
 from __future__ import annotations
 
+import builtins
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from functools import update_wrapper
 from sys import _getframe
 from types import FunctionType
 from typing import Any, Final
+
+import numpy as np
 
 from builder.errors import (
     BuilderError,
@@ -168,10 +171,12 @@ def record_callable(
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 # Raised by the call itself, not inside: the callable's arguments do not match.
                 raise _wrong_arguments(op, role, function, shapes, error) from error
+            _refuse_equivalents(op, role, function)
             raise
         except XlaError as error:
             if is_library_function(function):  # the user called `op`, not this function
                 error.in_argument(op, role)
+            _refuse_equivalents(op, role, function)
             raise
         try:
             root = _as_root(op, role, builder, result)
@@ -226,6 +231,30 @@ def build_all(computations: Sequence[XlaComputation | Recorded]) -> tuple[XlaCom
 
 
 _LIBRARY_FUNCTIONS: Final[set[FunctionType]] = set()
+
+
+_EQUIVALENTS: Final = (
+    (builtins.max, "xb.max"),
+    (builtins.min, "xb.min"),
+    (builtins.sum, "xb.add"),
+    (builtins.any, "xb.or_"),
+    (builtins.all, "xb.and_"),
+    (np.max, "xb.max"),
+    (np.min, "xb.min"),
+    (np.sum, "xb.add"),
+    (np.prod, "xb.mul"),
+    (np.any, "xb.or_"),
+    (np.all, "xb.and_"),
+)
+"""Functions of Python and NumPy that users pass as reducers, and the ops to pass instead."""
+
+
+def _refuse_equivalents(op: str, role: str, function: object) -> None:
+    """Raise OperandError for a function of Python or NumPy that has an equivalent op."""
+    for other, name in _EQUIVALENTS:
+        if function is other:
+            rule = f"{role} must be a function of XlaOps, got {brief(function)}"
+            raise error_of(OperandError, op, rule, f"pass {name}") from None
 
 
 def is_library_function(computation: Any) -> bool:

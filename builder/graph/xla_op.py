@@ -287,12 +287,16 @@ class XlaOp:
             shapes={"operand": self.shape},
         )
 
-    def _no_value(self, target: str) -> OperandError:
+    def _no_value(
+        self,
+        target: str,
+        fix: str = "build, compile and run the computation, and convert its result",
+    ) -> OperandError:
         converter = target.rpartition(" ")[2]
         return OperandError(
             f"{converter}: an XlaOp has no value, because it is recorded and not computed, "
             f"so it can't be converted to {target}, got\n  {self!r}\n"
-            f"fix: build, compile and run the computation, and convert its result",
+            f"fix: {fix}",
             op=converter,
             shapes={"operand": self.shape},
         )
@@ -307,7 +311,8 @@ class XlaOp:
         raise self._no_value("a complex")
 
     def __index__(self) -> int:
-        raise self._no_value("an index")
+        fix = "repeat ops with xb.while_, or pass a Python number: static=[...] in lowering.jit"
+        raise self._no_value("an index", fix)
 
     def __array__(self, *_args: Any, **_kwargs: Any) -> Any:
         raise self._no_value("a NumPy array")

@@ -463,7 +463,8 @@ def _flatten_lists(value: Any) -> tuple[list[Any], tuple[int, ...]]:
         size = len(level[0]) if isinstance(level[0], (list, tuple)) else -1
         if not all(isinstance(v, (list, tuple)) and len(v) == size for v in level):
             raise _error(
-                f"nested lists must have equal lengths and contain numbers, got {brief(value)}"
+                f"nested lists must have equal lengths and contain numbers, got {brief(value)}\n"
+                f"fix: write lists of equal lengths at each level"
             )
         if id(level[0]) in first or len(sizes) == _MAX_RANK:
             raise _error(f"nested lists must have at most {_MAX_RANK} levels, got {brief(value)}")

@@ -20,6 +20,7 @@ from builder.errors import OperandError, brief
 from builder.graph.aliasing import leaf_indices
 from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import ReusableFunction
+from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import NO_METADATA, XlaOp
 from builder.schema import SCHEMAS
 from builder.sharding.text import leaf_texts
@@ -129,6 +130,8 @@ def _need_computation(value: object) -> None:
     fix = ""
     if isinstance(value, XlaOp):
         fix = "\nfix: build a computation first: op.builder.build(op)"
+    elif isinstance(value, XlaBuilder):
+        fix = "\nfix: build a computation first: builder.build(op)"
     elif isinstance(value, ReusableFunction):
         fix = "\nfix: pass function.computation(shape, ...), with a shape for each parameter"
     raise OperandError(f"lower: expected an XlaComputation, got {brief(value)}{fix}", op="lower")

@@ -16,6 +16,7 @@ from jaxlib.mlir import ir
 from builder.errors import OperandError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import ReusableFunction
+from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from lowering.jaxlib_api import jax_stages
 from lowering.reading.file_kind import reject_by_prefix
@@ -130,6 +131,8 @@ def _fix(source: Any) -> str:
         return "lower it: lowering.lower(computation)"
     if isinstance(source, XlaOp):
         return "build the computation first: op.builder.build(op)"
+    if isinstance(source, XlaBuilder):
+        return "build the computation first: builder.build(op)"
     if isinstance(source, ReusableFunction):
         return (
             "pass function.computation(shape, ...), with a shape for each parameter, or call "

@@ -5,9 +5,10 @@ Operation Semantics: Element-wise binary arithmetic operations.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Never
 
 from builder.errors import ShapeInferenceError, error_of
+from builder.graph.calls import unknown_arguments
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.elementwise.common import element_type_of, record_binary
@@ -112,7 +113,9 @@ def rem(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> 
 
 
 @op(SCHEMAS["maximum"])
-def max(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def max(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """The larger operand; NaN if either is NaN.
 
     Example:
@@ -124,11 +127,16 @@ def max(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> 
 
     Operation Semantics: Element-wise binary arithmetic operations.
     """
+    if unknown:
+        along = "to reduce along dimensions, use lib.max(x, axis) of builder.lib"
+        raise unknown_arguments(max, unknown, along)
     return record_binary("max", "maximum", lhs, rhs, broadcast_dimensions)
 
 
 @op(SCHEMAS["minimum"])
-def min(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def min(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """The smaller operand; NaN if either is NaN.
 
     Example:
@@ -140,6 +148,9 @@ def min(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> 
 
     Operation Semantics: Element-wise binary arithmetic operations.
     """
+    if unknown:
+        along = "to reduce along dimensions, use lib.min(x, axis) of builder.lib"
+        raise unknown_arguments(min, unknown, along)
     return record_binary("min", "minimum", lhs, rhs, broadcast_dimensions)
 
 

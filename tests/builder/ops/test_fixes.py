@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import builder as xb
+from builder import lib
 
 
 class Values:
@@ -167,6 +168,26 @@ FIXES: dict[str, tuple[Call, Call]] = {
     "convert dim size 0 to s32 with xb.convert_element_type": (
         lambda p: xb.dynamic_reshape(p.v, [p.builder.constant(8, xb.s64)], [8], [True]),
         lambda p: xb.dynamic_reshape(p.v, [p.builder.constant(8, xb.s32)], [8], [True]),
+    ),
+    "to reduce along dimensions, use lib.max(x, axis) of builder.lib": (
+        lambda p: xb.max(p.x, axis=1),  # type: ignore[call-arg]
+        lambda p: lib.max(p.x, 1),
+    ),
+    "to reduce along dimensions, use lib.min(x, axis) of builder.lib": (
+        lambda p: xb.min(p.x, axis=1),  # type: ignore[call-arg]
+        lambda p: lib.min(p.x, 1),
+    ),
+    "pass xb.max": (
+        lambda p: xb.reduce(p.x, 0.0, max, [1]),
+        lambda p: xb.reduce(p.x, 0.0, xb.max, [1]),
+    ),
+    "pass xb.add": (
+        lambda p: xb.reduce(p.x, 0.0, np.sum, [1]),
+        lambda p: xb.reduce(p.x, 0.0, xb.add, [1]),
+    ),
+    "repeat ops with xb.while_, or pass a Python number: static=[...] in lowering.jit": (
+        lambda p: range(p.i),  # type: ignore[call-overload]
+        lambda p: xb.while_(lambda n: n < 3, lambda n: n + 1, p.builder.constant(0, xb.s32)),
     ),
     "map each dimension of rhs to a dimension of lhs, for instance broadcast_dimensions=[0, 2]": (
         lambda p: p.batch + p.builder.parameter(xb.f32[2, 1]),

@@ -266,8 +266,8 @@ def test_wrong_shapes_and_types(affine):
     sizes = "\nfix: pass nested lists of the parameter's sizes: (3,)"
     assert message([1, 2]) == f"a list of sizes (2,){sizes}"
     assert message((1, (2, 3))) == (
-        "a tuple: nested lists must have equal lengths and contain numbers, got (1, (2, 3))"
-        + numpy_fix
+        "a tuple: nested lists must have equal lengths and contain numbers, got (1, (2, 3))\n"
+        "fix: write lists of equal lengths at each level"
     )
     assert message([1, 2, "3"]) == (
         f"a list: nested lists must contain numbers, got str: '3'{numpy_fix}"

@@ -133,7 +133,7 @@ def record_numbers(
                 constants[index] = scalar_constant(value, default_element_type(value, types))
         except ConstantError as error:
             reason, _, fix = str(error).removeprefix("constant: ").partition("\nfix: ")
-            if shape is None and fix == "use a wider type":
+            if shape is None and fix.startswith("use a type such as"):
                 fix = f"pass a NumPy number of a wider type, such as {wider_number(value)}"
             raise error_of(ConstantError, op, f"{name} {index}: {reason}", fix) from None
     return tuple(

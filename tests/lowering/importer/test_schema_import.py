@@ -50,6 +50,14 @@ def has_several_bounds(op: xb.XlaOp) -> bool:
     return sum(op.shape.dynamic_dimensions) > 1
 
 
+def has_several_bounds_inside(op: xb.XlaOp) -> bool:
+    return any(
+        inner.opcode == "broadcast_in_dim" and has_several_bounds(inner)
+        for computation in op.called_computations
+        for inner in computation.ops
+    )
+
+
 def is_global_without_a_channel(op: xb.XlaOp) -> bool:
     """StableHLO's use_global_device_ids needs a channel, which is added."""
     return op.attributes["use_global_device_ids"] and op.attributes["channel_handle"] is None
@@ -109,7 +117,8 @@ SOME_DIFFER: dict[str, tuple[Reason, ...]] = {
     # No groups are one group of all in StableHLO.
     "all_to_all": (lambda op: not op.attributes["replica_groups"].groups,),
     "broadcast_in_dim": (has_several_bounds,),
-    **dict.fromkeys(["call", "conditional", "while"], (converts_sizes,)),
+    **dict.fromkeys(["call", "conditional"], (converts_sizes,)),
+    "while": (converts_sizes, has_several_bounds_inside),
     "custom_call": (receives_layouts, is_text_of_mlir, has_layouts_of_tuples),
     # Sizes that are unbounded in the result alone are inferred, and don't follow from the sizes of
     # the parameters.

@@ -88,16 +88,6 @@ def test_names_of_computations(name: str) -> None:
     assert got.tolist() == [0b01001001, 0b10010010]
 
 
-def test_a_name_that_is_not_a_string() -> None:
-    b = xb.XlaBuilder("names")
-    x = b.parameter(xb.f32[()], "x")
-    y = x + x
-    y.name = 3  # type: ignore[assignment]
-    computation = b.build(y)
-    assert run(computation, np.float32(2)) == 4
-    assert '"3"' in lowering.lower(computation).to_text(locations=True)
-
-
 def test_ten_thousand_functions_with_one_name() -> None:
     """Both texts make the names unique in linear time."""
 

@@ -39,6 +39,7 @@ from builder.errors import (
     SignatureError as SignatureError,
     UnknownNameError as UnknownNameError,
     XlaError as XlaError,
+    show_internal_frames as show_internal_frames,
 )
 from builder.graph.computation import XlaComputation as XlaComputation
 from builder.graph.decorator import computation as computation
@@ -231,7 +232,6 @@ from builder.ops.sharding import (
     with_sharding as with_sharding,
 )
 from builder.rewriting.inlining import inline as inline
-from builder.support.tracebacks import show_internal_frames as show_internal_frames
 from builder.types.primitive_type import (
     PrimitiveType as PrimitiveType,
     as_primitive_type as as_primitive_type,

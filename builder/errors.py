@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Self, TypeVar
 
 from builder.support.caller import caller_frame, shown_file
-from builder.support.tracebacks import UserError
+from builder.support.tracebacks import UserError, show_frames
 
 _CONTEXT: Final = 100
 """The number of characters of a text that a message shows before and after an error in it."""
@@ -154,3 +154,28 @@ class ShapeTextError(XlaError, ValueError):
 def _restored(kind: type[XlaError], arguments: tuple[Any, ...]) -> XlaError:
     """Return an error without calling `__init__`, for pickle."""
     return kind.__new__(kind, *arguments)
+
+
+def show_internal_frames(show: bool = True) -> None:
+    """Print tracebacks with the frames of this library, or without.
+
+    Without them, the last line of an uncaught error's traceback is that of the call of a public
+    function. Exceptions that the library caught are not printed either. This concerns terminals,
+    threads and IPython; ``error.__traceback__`` always has all frames.
+
+    Args:
+        show: whether to print the frames. If this function is not called,
+            XLABUILDER_SHOW_INTERNAL_FRAMES=1 in the environment shows them.
+
+    Raises:
+        OperandError: `show` is not a bool.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.show_internal_frames()
+        >>> xb.show_internal_frames(False)
+    """
+    if not isinstance(show, bool):
+        rule = f"show must be True or False, got {brief(show)}"
+        raise error_of(OperandError, "show_internal_frames", rule)
+    show_frames(show)

@@ -119,6 +119,8 @@ def builder_cases() -> dict[str, Case]:
             xb.parse_tiling("{devices=[2]0,1}").shard_shape, {"shape": xb.f32[2]}
         ),
         "parse_tiling": Case(xb.parse_tiling, {"text": "{devices=[2]0,1}"}),
+        "declare_internal": Case(xb.declare_internal, {"module": "json"}),
+        "show_internal_frames": Case(xb.show_internal_frames, {"show": False}),
         "parse_shape": Case(xb.parse_shape, {"text": "f32[2]"}),
         "parse_layout": Case(xb.parse_layout, {"text": "{1,0}"}),
         "array_shape": Case(xb.array_shape, {"element_type": xb.f32, "dimensions": [2]}),
@@ -280,6 +282,7 @@ def lowering_cases() -> dict[str, Case]:
         ),
         "topology": Case(lowering.topology, {"platform": "tpu", "name": "v5e:2x2"}),
         "use_compilation_cache": Case(lowering.use_compilation_cache, {"folder": None}),
+        "show_progress": Case(lowering.show_progress, {"show": False}),
         "load_executable": Case(lowering.load_executable, {"path": "missing"}),
         "StablehloModule.artifact": Case(module.artifact),
         "StablehloModule.save": Case(module.save, {"path": "module.mlir"}),

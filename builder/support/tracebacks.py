@@ -20,27 +20,13 @@ from builder.support.caller import is_inside
 
 VARIABLE: Final = "XLABUILDER_SHOW_INTERNAL_FRAMES"
 _STATE: Final[dict[str, bool]] = {}
-"""Under "shown", the argument of the last call of `show_internal_frames`; "hooked" if the hooks are
+"""Under "shown", the argument of the last call of `show_frames`; "hooked" if the hooks are
 installed."""
 
 
-def show_internal_frames(show: bool = True) -> None:
-    """Print tracebacks with the frames of this library, or without.
-
-    Without them, the last line of an uncaught error's traceback is that of the call of a public
-    function. Exceptions that the library caught are not printed either. This concerns terminals,
-    threads and IPython; ``error.__traceback__`` always has all frames.
-
-    Args:
-        show: whether to print the frames. If this function is not called,
-            XLABUILDER_SHOW_INTERNAL_FRAMES=1 in the environment shows them.
-
-    Example:
-        >>> import builder as xb
-        >>> xb.show_internal_frames()
-        >>> xb.show_internal_frames(False)
-    """
-    _STATE["shown"] = bool(show)
+def show_frames(show: bool) -> None:
+    """Print tracebacks with the frames of this library, or without."""
+    _STATE["shown"] = show
 
 
 class UserError(Exception):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
 
+from builder.schema import SCHEMAS
+from builder.schema.kinds import ACCURACY
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape
@@ -418,6 +422,27 @@ refuse(
     "these bits with xb.and_, bitcast back, and convert",
     unless=_gives_signed_integers,
 )
+
+
+def _has_tolerances(operation: ir.Operation) -> bool:
+    """Whether the tolerances of an operation are numbers, or it has none."""
+    attribute = operation.attributes.get("result_accuracy")
+    if attribute is None:
+        return True
+    accuracy = stablehlo.ResultAccuracyAttr(attribute)
+    return not (math.isnan(accuracy.atol) or math.isnan(accuracy.rtol))
+
+
+for _schema in SCHEMAS.values():
+    # Other values are verified by StableHLO.
+    if any(attribute.kind is ACCURACY for attribute in _schema.value_attributes):
+        refuse(
+            _schema.stablehlo,
+            *ALL_PLATFORMS,
+            reason="XLA does not support a tolerance of NaN",
+            fix="write 0 or a positive number as atol and rtol of result_accuracy",
+            unless=_has_tolerances,
+        )
 
 
 refuse(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -346,6 +346,13 @@ def attempt(case: Case, parameter: str, value: Any) -> str | None:
 
 
 CASES = builder_cases() | lowering_cases()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_transfers_are_left() -> Iterator[None]:
+    """A value that no program reads would reach the next program with an infeed."""
+    yield
+    lowering.clear_transfers()
 
 
 @pytest.mark.parametrize("name", CASES)

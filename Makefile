@@ -80,6 +80,7 @@ bench-check: $(STAMP) ## fail if a ratio to the other contenders became worse
 docs: $(STAMP) ## write the generated parts of the documentation
 	@$(VENV) tools/write_operations.py
 	@$(VENV) tools/write_library.py
+	@$(VENV) tools/write_xla_client.py
 	@$(VENV) tools/write_defects.py
 	@$(VENV) tools/write_readme.py
 	@$(VENV) tools/write_notebooks.py

@@ -28,7 +28,16 @@ __all__ = ["main"]
 
 # Modules that need jax are imported where they are used, so that --help and errors are immediate.
 
-PARTS: Final = ("graphs", "scaling", "end_to_end", "cold", "imports", "packing", "dispatch")
+PARTS: Final = (
+    "graphs",
+    "scaling",
+    "end_to_end",
+    "cold",
+    "imports",
+    "packing",
+    "dispatch",
+    "library",
+)
 SCALED: Final = "chain"
 
 _DESCRIPTION: Final = f"""\
@@ -42,6 +51,7 @@ NAME is a graph ({", ".join(GRAPHS)}) or a group:
   imports     import builder, import lowering
   packing     packing arrays into the buffers of layouts, compared with a copy
   dispatch    calls of compiled computations, compared with jax.jit's
+  library     functions of builder.lib, compared with jax's
   all         all of these
 
 Other commands: `check` compares ratios with benchmarks/ratios.json; `report FILE` writes
@@ -69,6 +79,8 @@ class _Pace:
         self.packing_seconds = 1.0 if quick else 5.0
         self.dispatch_rounds = 5 if quick else 25
         self.dispatch_seconds = 0.5 if quick else 5.0
+        self.library_rounds = 3 if quick else 51
+        self.library_seconds = 0.5 if quick else 5.0
 
     def size(self, graph: Graph) -> int:
         """Return the size at which a graph is measured, if not at all sizes."""
@@ -250,7 +262,17 @@ def _run(
                 on_progress=on_progress,
             )
             advance()
-        if names & {"end_to_end", "dispatch"}:
+        if "library" in names:
+            from benchmarks.library import PROGRAMS, measure_library
+
+            figures["library"] = measure_library(
+                PROGRAMS,
+                rounds=options.rounds or pace.library_rounds,
+                seconds=pace.library_seconds,
+                on_progress=on_progress,
+            )
+            advance()
+        if names & {"end_to_end", "dispatch", "library"}:
             from benchmarks.machine import accelerator
 
             device = accelerator()

@@ -21,6 +21,8 @@
     dispatch        a list: "arguments" and "results" (their numbers), "kind" (of arguments); "us":
                     the spreads of a call's microseconds for "ours", "jax" and optionally
                     "lowering.jit"; "ratios"
+    library         a list: "function" (of builder.lib), "arguments" (their shapes); "ms": the
+                    spreads of an execution's milliseconds for "ours" and "jax"; "ratios"
 
 A part that was not measured is absent. A spread consists of "median", "low" and "high" (the
 quartiles), "least" and "rounds". The times of all contenders are divided by "ops", so that they
@@ -221,6 +223,14 @@ _FIGURES: Final = {
             "kind": (str,),
             "us": {"ours": _SPREAD, "jax": _SPREAD, "*": _SPREAD},
             "ratios": {"ours/jax": _NUMBER, "*": _NUMBER},
+        }
+    ],
+    "library?": [
+        {
+            "function": (str,),
+            "arguments": (str,),
+            "ms": {"ours": _SPREAD, "jax": _SPREAD},
+            "ratios": {"ours/jax": _NUMBER},
         }
     ],
 }

@@ -10,16 +10,16 @@ from benchmarks.tables import PARTS, markdown
 
 __all__ = ["gpu_section"]
 
-MEASURED: Final = ("end_to_end", "dispatch")
+MEASURED: Final = ("end_to_end", "dispatch", "library")
 """The parts that use a device."""
 
 _BEGINNING: Final = """\
 ## GPUs
 
-The time from the first op to the first result, and of calls, for each GPU measured.
-`make bench BENCH_ARGS="end_to_end dispatch --json docs/performance/gpu-NAME.json"` measures jax's
-default device, which is a GPU if the machine has one. `python -m benchmarks report` includes these
-files here.
+The time from the first op to the first result, of calls, and of functions of the library, for each
+GPU measured. `make bench BENCH_ARGS="end_to_end dispatch library --json FILE"`, where FILE is
+docs/performance/gpu-NAME.json, measures jax's default device, which is a GPU if the machine has
+one. `python -m benchmarks report` includes these files here.
 """
 
 _NONE: Final = """\

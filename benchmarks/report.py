@@ -159,6 +159,13 @@ arguments. The arguments are device arrays, or NumPy arrays, which must be copie
 xlabuilder copies these before the call returns, so that the caller may modify them; jax need not.
 Rows on several devices are replicas with sharded results, compared with `jax.shard_map` under jit.
 """,
+    "library": """\
+## Functions above the ops
+
+The time to execute a function of `builder.lib`, and jax's function of the same purpose under
+`jax.jit`, in milliseconds until the result is available. The arguments are device arrays. The
+target is 1.1 times jax's time, or quartiles that overlap; functions that miss it are marked.
+""",
 }
 
 _NEW_SHAPES: Final = """\

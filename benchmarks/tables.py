@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table as RichTable
 
-from benchmarks.budget import evaluate
+from benchmarks.budget import LIBRARY_TO_JAX, evaluate, no_slower
 from benchmarks.steps import CONTENDERS, STEPS, SUMS, medians
 
 __all__ = [
@@ -254,6 +254,18 @@ def _dispatch_tables(figures: Mapping[str, Any]) -> list[Table]:
     return [table]
 
 
+def _library_tables(figures: Mapping[str, Any]) -> list[Table]:
+    columns = ["function", "arguments", "ours", "jax.jit", "ours / jax"]
+    table = Table("Functions of builder.lib, ms", columns, text_columns=2)
+    for entry in figures["library"]:
+        cells = [_range(entry["ms"][who]) for who in ("ours", "jax")]
+        compared = _times(entry["ratios"], "ours/jax")
+        if not no_slower(entry["ms"], LIBRARY_TO_JAX):
+            compared += f": more than {LIBRARY_TO_JAX:g}"
+        table.rows.append([entry["function"], entry["arguments"], *cells, compared])
+    return [table]
+
+
 PARTS: Final[dict[str, Callable[[Mapping[str, Any]], list[Table]]]] = {
     "graphs": _graph_tables,
     "scaling": _scaling_tables,
@@ -262,6 +274,7 @@ PARTS: Final[dict[str, Callable[[Mapping[str, Any]], list[Table]]]] = {
     "imports": _import_tables,
     "packing": _packing_tables,
     "dispatch": _dispatch_tables,
+    "library": _library_tables,
 }
 """The tables of each part of the figures."""
 

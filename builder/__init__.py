@@ -42,6 +42,7 @@ from builder.errors import (
     show_internal_frames as show_internal_frames,
 )
 from builder.graph.computation import XlaComputation as XlaComputation
+from builder.graph.custom_gradients import custom_gradient as custom_gradient
 from builder.graph.decorator import computation as computation
 from builder.graph.front_ends import declare_internal as declare_internal
 from builder.graph.registry import OPERATIONS as OPERATIONS, OpInfo as OpInfo, alias as _alias
@@ -277,6 +278,7 @@ from builder.types.shape import (
     parse_shape as parse_shape,
     tuple_shape as tuple_shape,
 )
+from builder.unknown_names import missing_name as _missing_name
 
 # Aliases: the names of xla_builder.h where the document's are different.
 convert = _alias("convert", convert_element_type)
@@ -316,9 +318,7 @@ else:
     def __getattr__(name):
         if name in _LAZY:
             return _lazy_name(globals(), _LAZY, name)
-        from builder.unknown_names import missing_name
-
-        raise missing_name(name, __all__)
+        raise _missing_name(name, __all__)
 
     def __dir__():
         return __all__

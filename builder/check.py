@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -17,6 +18,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from builder.errors import ShapeInferenceError, SignatureError, brief, error_of
+from builder.support.missing import Missing
 from builder.types.layout import MAX_DIMENSIONS
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import (
@@ -42,6 +44,8 @@ CONVERT: Final = "convert it with xb.convert_element_type"
 def refusal(op: str, rule: str, value: object, fix: str | None = None) -> ShapeInferenceError:
     """Return a ShapeInferenceError for `value`, an argument of `op` that breaks `rule`."""
     text = f"{op}: {rule}, got {brief(value)}"
+    if not fix and isinstance(value, Missing):
+        fix = value.fix
     return ShapeInferenceError(f"{text}\nfix: {fix}" if fix else text, op=op)
 
 
@@ -85,8 +89,11 @@ def integers(op: str, name: str, values: Iterable[Any]) -> tuple[int, ...]:
         else:
             return tuple(values)
     rule = f"{name} must be a sequence of integers"
-    if _is_text_or_op(values):
-        raise refusal(op, rule, values)
+    if _is_text_or_op(values) or isinstance(values, (ArrayShape, TupleShape)):
+        fix = f"write {name}=shape.dimensions" if isinstance(values, ArrayShape) else ""
+        if isinstance(values, str) and re.fullmatch(r"[-0-9,()\[\] ]+", values):
+            fix = f"write {name}=[{', '.join(re.findall('-?[0-9]+', values))}]"
+        raise refusal(op, rule, values, fix)
     try:
         # An iterator may have no end.
         numbers = tuple(values if is_list else islice(values, MAX_DIMENSIONS))

@@ -1,7 +1,8 @@
 """The errors that xlabuilder raises.
 
 Besides the message, each error has attributes: `op`, the name of the operation; `shapes`, the
-operand shapes by argument name; `dimension`, the dimension at fault.
+operand shapes by argument name; `dimension`, the dimension at fault; `rule` and `fix`, the parts of
+the message.
 """
 
 from __future__ import annotations
@@ -73,6 +74,16 @@ class XlaError(UserError):
             self.location = f"{shown_file(frame.f_code.co_filename)}:{frame.f_lineno}"
             self.add_note(f"at {self.location}")
 
+    @property
+    def rule(self) -> str:
+        """The broken rule and the values that broke it: the message without op and fix."""
+        return str(self).partition("\nfix: ")[0].removeprefix(f"{self.op}: ")
+
+    @property
+    def fix(self) -> str:
+        """What to write instead; empty if the message has no fix."""
+        return str(self).partition("\nfix: ")[2]
+
     def in_argument(self, op: str, name: str) -> Self:
         """Prefix the message with the names of the op and the argument, and return self."""
         self.args = (f"{op}: {name}: {self}",)
@@ -136,13 +147,14 @@ class UnknownNameError(XlaError, AttributeError):
 class ShapeTextError(XlaError, ValueError):
     """The text of a shape, layout or sharding is malformed at `position`."""
 
-    def __init__(self, message: str, *, text: str, position: int) -> None:
+    def __init__(self, message: str, *, text: str, position: int, fix: str = "") -> None:
         start = max(position - _CONTEXT, 0) if len(text) > 2 * _CONTEXT else 0
         part = text[start : start + 2 * _CONTEXT]
         before = "..." if start else ""
         after = "..." if start + len(part) < len(text) else ""
         arrow = " " * (len(before) + position - start) + "^"
-        super().__init__(f"{message}\n  {before}{part}{after}\n  {arrow}")
+        shown = f"{message}\n  {before}{part}{after}\n  {arrow}"
+        super().__init__(f"{shown}\nfix: {fix}" if fix else shown)
         self.text = text
         self.position = position
 

@@ -41,13 +41,9 @@ def train_epoch(replicas: int) -> xb.XlaComputation:
         def condition(loop: xb.XlaOp) -> xb.XlaOp:
             return loop[0] < digits.BATCHES
 
-        def minibatch(minibatches: xb.XlaOp, number: xb.XlaOp) -> xb.XlaOp:
-            _, *sizes = minibatches.shape.dimensions
-            return xb.reshape(xb.dynamic_slice(minibatches, [number, 0, 0], [1, *sizes]), sizes)
-
         def step(loop: xb.XlaOp) -> Any:
             number, total, (parameters, velocities) = loop
-            x, y = minibatch(images, number), minibatch(labels, number)
+            x, y = images[number], labels[number]
             # The gradients are divided by the size of the full minibatch, so the sum is their mean.
             loss, gradients = digits.loss_and_gradients(x, y, list(parameters))
             gradients = [xb.all_reduce(g, xb.add) for g in gradients]

@@ -1,8 +1,8 @@
-"""Train a classifier of handwritten digits that is written with builder ops only.
+"""Train a classifier of handwritten digits that is written with builder ops and the library.
 
-The computation consists of the forward pass, softmax cross-entropy, hand-written gradients, the
-momentum update, and an epoch as a while loop over minibatches. It is recorded, lowered to
-StableHLO, saved to a file, loaded from the file, and run.
+The computation consists of the forward pass, softmax cross-entropy, its gradients, the momentum
+update, and an epoch as a while loop over minibatches. It is recorded, lowered to StableHLO, saved
+to a file, loaded from the file, and run.
 
     python examples/digits.py [--epochs N] [--output FOLDER]
 """
@@ -22,6 +22,7 @@ from tqdm import tqdm
 
 import builder as xb
 import lowering
+from builder import lib
 
 HERE = Path(__file__).resolve().parent
 
@@ -38,55 +39,17 @@ PARAMETERS = (
 )
 # The training state: the parameters, and the velocity of each.
 STATE = xb.tuple_shape([xb.tuple_shape(PARAMETERS), xb.tuple_shape(PARAMETERS)])
-
-
-def hidden_layer(x: xb.XlaOp, w1: xb.XlaOp, b1: xb.XlaOp) -> tuple[xb.XlaOp, xb.XlaOp]:
-    """Return the output of the first layer before and after its ReLU."""
-    before = xb.add(xb.dot(x, w1), b1, broadcast_dimensions=[1])
-    return before, xb.max(before, 0.0)
-
-
-def row_sums(x: xb.XlaOp) -> xb.XlaOp:
-    """Return the sum of each row: f32[rows, columns] -> f32[rows]."""
-    return xb.reduce(x, 0.0, xb.add, dimensions=[1])
-
-
-def column_sums(x: xb.XlaOp) -> xb.XlaOp:
-    """Return the sum of each column: f32[rows, columns] -> f32[columns]."""
-    return xb.reduce(x, 0.0, xb.add, dimensions=[0])
+EPOCH = (xb.f32[BATCHES, BATCH * PIXELS], xb.f32[BATCHES, BATCH * CLASSES], STATE)
 
 
 def loss_and_gradients(
     x: xb.XlaOp, y: xb.XlaOp, parameters: Sequence[xb.XlaOp]
 ) -> tuple[xb.XlaOp, list[xb.XlaOp]]:
-    """Return the mean softmax cross-entropy of a minibatch and its gradient for each parameter.
-
-    Let z be the logits, s the row sums of e^z and y the one-hot labels. The loss is the mean of
-    log s - z.y, and its gradient with respect to z is (e^z / s - y) / batch. The other gradients
-    follow by the chain rule.
-    """
+    """Return the mean softmax cross-entropy of a minibatch and its gradient for each parameter."""
     w1, b1, w2, b2 = parameters
-    before, hidden = hidden_layer(x, w1, b1)
-    logits = xb.add(xb.dot(hidden, w2), b2, broadcast_dimensions=[1])
-    # Subtracting the greatest logit of each row prevents overflow and does not change the loss.
-    greatest = xb.reduce(logits, float("-inf"), xb.max, dimensions=[1])
-    logits = xb.sub(logits, greatest, broadcast_dimensions=[0])
-    exponentials = xb.exp(logits)
-    sums = row_sums(exponentials)
-    losses = xb.sub(xb.log(sums), row_sums(logits * y))
-    loss = xb.reduce(losses, 0.0, xb.add, dimensions=[0]) / BATCH
-
-    probabilities = xb.div(exponentials, sums, broadcast_dimensions=[0])
-    d_logits = (probabilities - y) / BATCH
-    d_hidden = xb.dot(d_logits, xb.transpose(w2, [1, 0]))
-    d_before = xb.select(before > 0.0, d_hidden, 0.0)
-    gradients = [
-        xb.dot(xb.transpose(x, [1, 0]), d_before),
-        column_sums(d_before),
-        xb.dot(xb.transpose(hidden, [1, 0]), d_logits),
-        column_sums(d_logits),
-    ]
-    return loss, gradients
+    logits = lib.linear(lib.relu(lib.linear(x, w1, b1)), w2, b2)
+    loss = lib.sum(lib.cross_entropy(logits, y)) / BATCH
+    return loss, lowering.gradients(loss, parameters)
 
 
 def update(
@@ -98,7 +61,8 @@ def update(
     return [p - v * LEARNING_RATE for p, v in steps], new_velocities
 
 
-@xb.computation(xb.f32[BATCHES, BATCH * PIXELS], xb.f32[BATCHES, BATCH * CLASSES], STATE)
+# Recorded when it is used: jax, which differentiates the loss, looks for devices then.
+@xb.computation
 def train_epoch(images: xb.XlaOp, labels: xb.XlaOp, state: xb.XlaOp) -> tuple[xb.XlaOp, xb.XlaOp]:
     """Train on all minibatches: (images, labels, state) -> (mean loss, new state)."""
     b = images.builder
@@ -108,10 +72,8 @@ def train_epoch(images: xb.XlaOp, labels: xb.XlaOp, state: xb.XlaOp) -> tuple[xb
 
     def step(loop: xb.XlaOp) -> Any:
         number, total, (parameters, velocities) = loop
-        # A product with a one-hot vector selects the rows of the minibatch.
-        one_hot = xb.convert(xb.eq(b.iota(xb.s32[BATCHES], 0), number), xb.f32)
-        x = xb.reshape(xb.dot(one_hot, images), [BATCH, PIXELS])
-        y = xb.reshape(xb.dot(one_hot, labels), [BATCH, CLASSES])
+        x = xb.reshape(images[number], [BATCH, PIXELS])
+        y = xb.reshape(labels[number], [BATCH, CLASSES])
         loss, gradients = loss_and_gradients(x, y, list(parameters))
         return number + 1, total + loss, update(parameters, velocities, gradients)
 
@@ -122,19 +84,10 @@ def train_epoch(images: xb.XlaOp, labels: xb.XlaOp, state: xb.XlaOp) -> tuple[xb
 
 @xb.computation(xb.f32[TEST_IMAGES, PIXELS], xb.tuple_shape(PARAMETERS))
 def classify(images: xb.XlaOp, parameters: xb.XlaOp) -> xb.XlaOp:
-    """Return the class with the greatest logit for each image, by a variadic reduce."""
+    """Return the class with the greatest logit for each image."""
     w1, b1, w2, b2 = parameters
-    _, hidden = hidden_layer(images, w1, b1)
-    logits = xb.add(xb.dot(hidden, w2), b2, broadcast_dimensions=[1])
-    classes = images.builder.iota(xb.s32[TEST_IMAGES, CLASSES], 1)
-
-    def greater(
-        best: xb.XlaOp, best_class: xb.XlaOp, value: xb.XlaOp, value_class: xb.XlaOp
-    ) -> tuple[xb.XlaOp, xb.XlaOp]:
-        is_greater = value > best
-        return xb.select(is_greater, value, best), xb.select(is_greater, value_class, best_class)
-
-    return xb.reduce([logits, classes], [float("-inf"), 0], greater, dimensions=[1])[1]
+    logits = lib.linear(lib.relu(lib.linear(images, w1, b1)), w2, b2)
+    return lib.arg_max(logits, xb.s32, axis=-1)
 
 
 def load_digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -188,7 +141,8 @@ def main() -> None:
     output = relative_to_here(options.output)
 
     start = time.perf_counter()
-    train = through_file(train_epoch, output / "train_epoch.stablehlo")
+    epoch = train_epoch.computation(*EPOCH)
+    train = through_file(epoch, output / "train_epoch.stablehlo")
     predict = through_file(classify, output / "classify.stablehlo")
     print(f"lowered, saved, loaded and compiled in {time.perf_counter() - start:.1f} s")
 

@@ -16,6 +16,7 @@ import numpy as np
 
 import builder as xb
 import lowering
+from builder import lib
 
 TOKENS, WIDTH = 8, 16
 
@@ -30,15 +31,11 @@ def mixture(experts: int) -> xb.XlaComputation:
     def layer(tokens: xb.XlaOp, router: xb.XlaOp, expert: xb.XlaOp) -> xb.XlaOp:
         b = tokens.builder
         # chosen[t, e] is 1 if the router selects expert e for token t, else 0.
-        scores = xb.dot(tokens, router)
-        best = xb.reduce(scores, float("-inf"), xb.max, dimensions=[1])
-        chosen = xb.convert(xb.eq(scores, best, broadcast_dimensions=[0]), xb.f32)
+        chosen = lib.one_hot(lib.arg_max(tokens @ router, xb.s32, -1), experts, xb.f32)
         # The position in the buffer is the number of earlier tokens for the same expert.
-        square = xb.s32[TOKENS, TOKENS]
-        before = xb.convert(b.iota(square, 1) < b.iota(square, 0), xb.f32)
-        positions = xb.reduce(xb.dot(before, chosen) * chosen, 0.0, xb.add, dimensions=[1])
-        numbers = xb.convert(b.iota(square, 1), xb.f32)
-        is_at = xb.convert(xb.eq(numbers, positions, broadcast_dimensions=[0]), xb.f32)
+        before = lib.tri(b, TOKENS, k=-1)
+        positions = xb.convert(lib.sum((before @ chosen) * chosen, -1), xb.s32)
+        is_at = lib.one_hot(positions, TOKENS, xb.f32)
         # packing[t, e, p] is 1 if token t is at position p of buffer e, else 0.
         sizes = [TOKENS, experts, TOKENS]
         packing = xb.reshape(

@@ -17,6 +17,7 @@ import numpy as np
 
 import builder as xb
 import lowering
+from builder import lib
 
 ROWS, WIDTH = 4, 16
 
@@ -37,17 +38,13 @@ def pipeline(stages: int, microbatches: int) -> xb.XlaComputation:
             number, received, outputs = loop
             # Indices out of range are clamped. The first result of the last stage overwrites the
             # outputs of the ticks before it.
-            microbatch = xb.dynamic_slice(inputs, [number, 0, 0], [1, ROWS, WIDTH])
-            layer_input = xb.select(is_first, xb.reshape(microbatch, [ROWS, WIDTH]), received)
+            layer_input = xb.select(is_first, inputs[number], received)
             computed = xb.tanh(xb.dot(layer_input, weights))
-            row = xb.reshape(computed, [1, ROWS, WIDTH])
-            outputs = xb.dynamic_update_slice(outputs, row, [number - (stages - 1), 0, 0])
+            outputs = outputs.at[number - (stages - 1)].set(computed)
             return number + 1, xb.collective_permute(computed, next_stage), outputs
 
-        zero = b.constant(0.0, xb.f32)
-        received = xb.broadcast(zero, [ROWS, WIDTH])
-        outputs = xb.broadcast(zero, inputs.shape.dimensions)
-        return xb.while_(condition, tick, (b.constant(0, xb.s32), received, outputs))[2]
+        start = (0, lib.zeros(b, xb.f32[ROWS, WIDTH]), lib.zeros_like(inputs))
+        return xb.while_(condition, tick, start)[2]
 
     return stage
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
 if TYPE_CHECKING:
-    from lowering import ffi as ffi
+    from lowering import ffi as ffi, xla_client as xla_client
     from lowering.errors import (
         ArgumentError as ArgumentError,
         CompileError as CompileError,
@@ -47,6 +47,16 @@ if TYPE_CHECKING:
         compare as compare,
         interpret as interpret,
     )
+    from lowering.jax_interop.applying import apply as apply
+    from lowering.jax_interop.editing import edit_jax as edit_jax
+    from lowering.jax_interop.from_jax import from_jax as from_jax
+    from lowering.jax_interop.gradients import gradients as gradients
+    from lowering.jax_interop.to_jax import to_jax as to_jax
+    from lowering.jax_interop.transforms import (
+        grad as grad,
+        value_and_grad as value_and_grad,
+        vmap as vmap,
+    )
     from lowering.pjrt.devices import device as device, devices as devices
     from lowering.pjrt.placement import device_put as device_put
     from lowering.running.compilation_cache import use_compilation_cache as use_compilation_cache
@@ -64,6 +74,7 @@ if TYPE_CHECKING:
         UnloadedExecutable as UnloadedExecutable,
         topology as topology,
     )
+    from lowering.stablehlo.hlo_proto import to_hlo_proto as to_hlo_proto
     from lowering.stablehlo.lower import lower as lower
     from lowering.stablehlo.module import (
         StablehloModule as StablehloModule,
@@ -82,6 +93,12 @@ else:
         "lowering.importer": "to_computation",
         "lowering.importer.hlo": "from_hlo",
         "lowering.interpreter": "Comparison Difference Interpretation compare interpret",
+        "lowering.jax_interop.applying": "apply",
+        "lowering.jax_interop.editing": "edit_jax",
+        "lowering.jax_interop.from_jax": "from_jax",
+        "lowering.jax_interop.to_jax": "to_jax",
+        "lowering.jax_interop.gradients": "gradients",
+        "lowering.jax_interop.transforms": "grad value_and_grad vmap",
         "lowering.pjrt.devices": "device devices",
         "lowering.pjrt.placement": "device_put",
         "lowering.running.compilation_cache": "use_compilation_cache",
@@ -95,6 +112,7 @@ else:
         "lowering.running.progress": "show_progress",
         "lowering.running.replicated": "ReplicatedExecutable",
         "lowering.running.topology": "Topology UnloadedExecutable topology",
+        "lowering.stablehlo.hlo_proto": "to_hlo_proto",
         "lowering.stablehlo.lower": "lower",
         "lowering.stablehlo.module": "StablehloModule load_bytes",
         "lowering.stablehlo.sources": "load",
@@ -102,7 +120,7 @@ else:
     _LAZY = dict(
         sorted((name, module) for module, names in _MODULES.items() for name in names.split())
     )
-    __all__ = sorted([*_LAZY, "ffi"])
+    __all__ = sorted([*_LAZY, "ffi", "xla_client"])
 
     def __getattr__(name):
         from builder.support.lazy import lazy_name

@@ -7,9 +7,12 @@ from typing import Any
 
 import jax
 import numpy as np
+import pytest
 
 import builder as xb
 import lowering
+from lowering.legalize import legalize, libraries
+from lowering.mlir.operations import call_target, operations_in
 
 
 def run(function: Callable[..., Any], *arrays: Any) -> Any:
@@ -21,3 +24,17 @@ def run(function: Callable[..., Any], *arrays: Any) -> Any:
     root = xb.tuple(*result) if isinstance(result, (tuple, list)) else result
     results = lowering.compile(b.build(root), "cpu")(*values)
     return jax.tree_util.tree_map(np.asarray, results)
+
+
+def run_portable(function: Callable[..., Any], *arrays: Any) -> Any:
+    """Return the results of `run` with the portable algorithms instead of LAPACK."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(libraries, "_ROUTINE_OF", {})
+        return run(function, *arrays)
+
+
+def library_targets(module: lowering.StablehloModule, platform: str) -> list[str]:
+    """Return the targets of the calls in a legalized module; "composite" for each composite."""
+    operation = legalize(module.module, "recorded", platform).operation
+    found = operations_in(operation, ("stablehlo.custom_call", "stablehlo.composite"))
+    return [call_target(one) or "composite" for one in found]

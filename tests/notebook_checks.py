@@ -21,14 +21,14 @@ def code_cells(notebook: Any) -> list[Any]:
 
 
 def shown(cell: Any) -> list[str]:
-    """Return the output of a cell and the value of its last line, as text and as SVG."""
+    """Return the output of a cell and the value of its last line, as text, HTML and SVG."""
     texts = []
     for output in cell.outputs:
         assert output.output_type in ("stream", "execute_result"), output
         if output.output_type == "stream":
             texts.append(output.text)
         else:
-            assert set(output.data) <= {"text/plain", "image/svg+xml"}
+            assert set(output.data) <= {"text/plain", "text/html", "image/svg+xml"}
             texts += [output.data[kind] for kind in sorted(output.data)]
     return texts
 

@@ -48,7 +48,10 @@ def random_nodes(seed: int, size: int) -> list[Node]:
 
 
 def record(
-    nodes: Sequence[Node], order: Sequence[int] | None = None, root: int | None = None
+    nodes: Sequence[Node],
+    order: Sequence[int] | None = None,
+    root: int | None = None,
+    shape: xb.ArrayShape = SHAPE,
 ) -> tuple[xb.XlaComputation, list[int]]:
     """Record nodes, in the given order; return the computation and the ids of the nodes' ops."""
     b = xb.XlaBuilder("graph")
@@ -58,13 +61,13 @@ def record(
         operands = [ops[i] for i in node.operands]
         if node.kind == "parameter":
             assert isinstance(node.attribute, int)
-            ops[index] = b.parameter(SHAPE, number=node.attribute)
+            ops[index] = b.parameter(shape, number=node.attribute)
         elif node.kind == "iota":
             assert isinstance(node.attribute, int)
-            ops[index] = b.iota(SHAPE, node.attribute)
+            ops[index] = b.iota(shape, node.attribute)
         elif node.kind == "constant":
             assert isinstance(node.attribute, float)
-            ops[index] = b.constant(np.full((4, 4), node.attribute, np.float32))
+            ops[index] = b.constant(np.full((4, 4), node.attribute, shape.element_type.dtype))
         elif node.kind == "reduce_precision":
             assert isinstance(node.attribute, tuple)
             ops[index] = xb.reduce_precision(operands[0], *node.attribute)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -185,6 +186,9 @@ def builder_cases() -> dict[str, Case]:
             lambda function: xb.computation(function),
             {"function": lambda x: x + 1.0},
         ),
+        "custom_gradient": Case(
+            xb.custom_gradient, {"computation": function, "backward": lambda x, y, dy: dy}
+        ),
         "ReusableFunction.computation": Case(
             lambda shape: reusable.computation(shape), {"shape": xb.f32[2]}
         ),
@@ -255,8 +259,20 @@ def lowering_cases() -> dict[str, Case]:
     sharded = lowering.compile(c, num_replicas=1, results="sharded")
     same = lowering.jit(lambda value: value)
     x = np.ones(2, np.float32)
+    op = builder().parameters[0]
+    loss = xb.reduce(op, 0.0, xb.add, [0])
+    of_loss = xb.computation(xb.f32[2])(lambda v: xb.reduce(v, 0.0, xb.add, [0]))
     return {
+        "apply": Case(lambda f, v: lowering.apply(f, v), {"f": lambda v: v, "v": op}),
+        "edit_jax": Case(lowering.edit_jax, {"function": lambda v: v, "edit": lambda c: c}),
+        "from_jax": Case(lambda f, v: lowering.from_jax(f, v), {"f": lambda v: v, "v": x}),
+        "to_jax": Case(lowering.to_jax, {"computation": c}),
+        "gradients": Case(lowering.gradients, {"loss": loss, "wrt": op}),
+        "grad": Case(lowering.grad, {"computation": of_loss}),
+        "value_and_grad": Case(lowering.value_and_grad, {"computation": of_loss}),
+        "vmap": Case(lowering.vmap, {"computation": c, "axis_size": 2}),
         "lower": Case(lowering.lower, {"computation": c}),
+        "to_hlo_proto": Case(lowering.to_hlo_proto, {"computation": c}),
         "compile": Case(lowering.compile, {"computation": c}),
         "to_computation": Case(lowering.to_computation, {"source": module}),
         "load": Case(lowering.load, {"source": module}),
@@ -292,6 +308,34 @@ def lowering_cases() -> dict[str, Case]:
         "Executable.profile": Case(executable.profile, {"args": [x]}),
         "Executable.__call__": Case(lambda value: executable(value), {"value": x}),
         "ReplicatedExecutable.hlo_text": Case(sharded.hlo_text),
+    }
+
+
+def jax_cases() -> dict[str, Case]:
+    b = xb.XlaBuilder("loss")
+    x = b.parameter(xb.f32[()], "x")
+    loss = xb.sin(x)
+    c = b.build(loss)
+    return {
+        "to_jax": Case(lowering.to_jax, {"computation": c}),
+        # Classes can be functions of jax; the errors are those of their calls.
+        "from_jax": Case(
+            lambda function: lowering.from_jax(function),
+            {"function": lambda: 1.0},
+            errors=(TypeError,),
+        ),
+        "edit_jax": Case(lowering.edit_jax, {"function": jax.numpy.sin, "edit": lambda c: c}),
+        "apply": Case(
+            lambda function, argument: lowering.apply(function, argument),
+            {"function": jax.numpy.sin, "argument": builder().ops[0]},
+            errors=(TypeError, ValueError),
+        ),
+        "gradients": Case(
+            lambda loss, wrt: lowering.gradients(loss, wrt), {"loss": loss, "wrt": x}
+        ),
+        "grad": Case(lowering.grad, {"computation": c}),
+        "value_and_grad": Case(lowering.value_and_grad, {"computation": c}),
+        "vmap": Case(lowering.vmap, {"computation": c, "axis_size": 2}),
     }
 
 
@@ -345,7 +389,7 @@ def attempt(case: Case, parameter: str, value: Any) -> str | None:
     return None
 
 
-CASES = builder_cases() | lowering_cases()
+CASES = builder_cases() | lowering_cases() | jax_cases()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -43,7 +43,9 @@ LAYERS = (
     "lowering.legalize",
     "lowering.running",
     "lowering.interpreter",
+    "lowering.jax_interop",
     "lowering.ffi",
+    "lowering.xla_client",
     "lowering.cli",
     "lowering",
 )
@@ -52,6 +54,7 @@ LAYERS = (
 EXTENSIONS = {
     "builder.graph.computation": {
         "diff": "builder.inspection.comparing",
+        "draw": "builder.inspection.pictures",
         "extract": "builder.rewriting.extracting",
         "find": "builder.inspection.find",
         "replace": "builder.rewriting.replacing",
@@ -66,10 +69,19 @@ EXTENSIONS = {
         "inline": "builder.rewriting.inlining",
         "python_call": "builder.ops.host",
         "recv": "builder.ops.host",
-        "_missing_attribute": "builder.unknown_names",
     },
-    "builder.graph.xla_op": {"_missing_attribute": "builder.unknown_names"},
+    "builder.graph.xla_op": {
+        "__getitem__": "builder.lib.indexing",
+        "at": "builder.lib.indexing",
+        "_meaning_for_numpy": "builder.unknown_names",
+    },
+    "builder.support.display": {
+        "_parts": "builder.inspection.describing",
+        "_repr_html_": "builder.inspection.html",
+        "__rich__": "builder.inspection.rendering",
+    },
     "builder.types.shape": {"_repr_svg_": "builder.layout.drawing"},
+    "lowering.running.jit": {"_trace_call": "lowering.jax_interop.to_jax"},
     "lowering.stablehlo.module": {"_prepare_artifact": "lowering.legalize"},
 }
 """The methods whose code is in a package above, by module."""

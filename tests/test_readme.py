@@ -1,4 +1,4 @@
-"""README.md shows the output of its Python blocks and commands."""
+"""README.md and docs/jax.md show the output of their Python blocks and commands."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from scripts import ROOT, load_script
 writer = load_script("tools/write_readme.py")
 
 
-def test_the_outputs_are_current() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    # A README without blocks must not pass.
-    assert text.count("```python\n") > 10
+@pytest.mark.parametrize(("document", "blocks"), [("README.md", 20), ("docs/jax.md", 9)])
+def test_the_outputs_are_current(document: str, blocks: int) -> None:
+    assert ROOT / document in writer.DOCUMENTS
+    text = (ROOT / document).read_text(encoding="utf-8")
+    # A document without blocks must not pass.
+    assert text.count("```python\n") >= blocks
     assert writer.with_outputs(text) == text, "run `make docs` and read what changed"
 
 

@@ -1,4 +1,4 @@
-"""Run the Python blocks and the commands of README.md and write their outputs below them.
+"""Run the Python blocks and the commands of documents and write their outputs below them.
 
     python tools/write_readme.py
 
@@ -9,7 +9,7 @@ XlaError without the frames inside the library. Any other exception is raised. I
 start with ``$ xlabuilder`` in the folder to which the Python blocks write their files. The lines
 below are their output. Other commands do not run.
 
-tests/test_readme.py fails if the outputs in README.md differ.
+The documents are README.md and docs/jax.md; tests/test_readme.py fails if their outputs differ.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-README = ROOT / "README.md"
+DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "jax.md")
 
 FILE_NAME = "example.py"
 """The file name of the blocks in tracebacks and source locations."""
@@ -103,7 +103,7 @@ def _output(program: str, arguments: list[str]) -> str:
 
 
 def with_outputs(text: str) -> str:
-    """Return the text of a README with the current outputs."""
+    """Return the text of a document with the current outputs."""
     # Separate from this file's namespace.
     namespace: dict[str, Any] = {"__name__": "__main__"}
     output: str | None = None
@@ -139,7 +139,9 @@ def main() -> None:
     sys.path.insert(0, str(ROOT))
     # Some blocks use several devices. The tests have the same number.
     os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
-    README.write_text(with_outputs(README.read_text(encoding="utf-8")), encoding="utf-8")
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+        document.write_text(with_outputs(text), encoding="utf-8")
 
 
 if __name__ == "__main__":

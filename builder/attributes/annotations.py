@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from builder.errors import BuilderError, error_of
 
@@ -39,7 +39,7 @@ NO_MESHES: Final[Meshes] = MappingProxyType({})
 
 
 class Annotations(NamedTuple):
-    """Attributes of a computation by name, each as MLIR text.
+    """Attributes of a computation by name, each as MLIR text, and the nesting of its arguments.
 
     Attributes:
         module: the attributes of the module, such as `mhlo.num_partitions`; only the entry
@@ -52,6 +52,8 @@ class Annotations(NamedTuple):
         meshes: the device meshes that shardings refer to, by name.
         result_shardings: for each array of the result, its sharding as text, or None; empty if no
             array has a sharding. They apply only if the computation is the entry.
+        nesting: for the entry computation of a jax function, the nesting of the function's
+            arguments and results (`CallTree` in `lowering`); else None.
 
     Example:
         >>> import builder as xb
@@ -70,6 +72,7 @@ class Annotations(NamedTuple):
     results: tuple[AttributeTexts, ...] = ()
     meshes: Meshes = NO_MESHES
     result_shardings: tuple[str | None, ...] = ()
+    nesting: Any = None
 
 
 def meshes(computation: XlaComputation) -> Meshes:

@@ -2,35 +2,34 @@
 
 Python's TypeError does not contain what to write, so the decorator `op` wraps ops in `explained`.
 A wrapper would slow down the ops that programs record most. Those have a parameter ``**unknown``
-instead, and raise `unknown_arguments` if it is not empty; see `accepting_unknown`.
+instead, which costs little, and raise `unknown_arguments` if it is not empty; see
+`accepting_unknown`.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import wraps
 from typing import Any, Final, TypeVar, cast
 
 from builder.errors import OperandError, brief, error_of
-from builder.support.suggestions import did_you_mean
+from builder.support.missing import Missing
+from builder.support.suggestions import by_name, did_you_mean
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _by_name(table: dict[str, str]) -> dict[str, str]:
-    return {name: text for names, text in table.items() for name in names.split()}
-
-
-PARAMETERS: Final = _by_name(
+PARAMETERS: Final = by_name(
     {
         "a array val x": "operand operands lhs",
         "a_max hi high maxval upper": "max b",
         "a_min lo low minval": "min a",
         "args arrays tensors xs": "operands inputs elements",
         "axes axis dim dims": "dimension dimensions permutation dimno scan_dimension "
-        "iota_dimension all_gather_dim scatter_dimension feature_index inferred_dimension",
+        "iota_dimension all_gather_dim scatter_dimension feature_index inferred_dimension axis",
         "axis_index_groups axis_name": "replica_groups",
+        "argnums": "wrt",
         "b other x2 y": "rhs",
         "backend": "device",
         "backend_config": "opaque",
@@ -55,6 +54,7 @@ PARAMETERS: Final = _by_name(
         "init init_val init_value initial initial_value inits": "init_values init_value inits init",
         "kernel_size window_shape window_size": "window_dimensions",
         "key seed state": "initial_state",
+        "keep_dims keepdim keepdims": "keepdims",
         "kind stable": "is_stable",
         "length": "scan_dimension_size",
         "loc mean": "mu",
@@ -80,10 +80,11 @@ PARAMETERS: Final = _by_name(
 """Parameters of other libraries, and the parameters of ops with that meaning; the first that an op
 has is suggested."""
 
-ABSENT: Final = _by_name(
+ABSENT: Final = by_name(
     {
         "keep_dims keepdim keepdims": "add dimensions of size 1 to the result with xb.reshape",
         "out": "use the result of the call",
+        "dtype out_dtype": "convert the operands or the result with xb.convert_element_type",
         "out_sharding": "wrap the call in xb.with_sharding",
         "where": "replace the other elements with xb.select first",
     }
@@ -91,11 +92,26 @@ ABSENT: Final = _by_name(
 """Parameters of other libraries that no op has, and what to write instead."""
 
 
-class _NoArgument:
-    """The default of the required parameters of functions with ``**unknown``."""
+REDUCTIONS: Final = {
+    "all": "and_",
+    "any": "or_",
+    "max": "max",
+    "min": "min",
+    "prod": "mul",
+    "sum": "add",
+}
+"""The op that each reduction of Python, NumPy and `builder.lib` applies."""
 
-    def __repr__(self) -> str:
-        return "(no argument)"
+
+class _NoArgument(Missing):
+    """The default of the required parameters of `function`, a function with ``**unknown``."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    @property
+    def fix(self) -> str:
+        return f"write {_call(self._function)}"
 
 
 def explained(function: F) -> F:
@@ -115,15 +131,16 @@ def explained(function: F) -> F:
 
 
 def accepting_unknown(function: F) -> F:
-    """Make a function with ``**unknown`` accept any call without surplus positional arguments.
+    """Make a function with ``**unknown`` accept calls without a required argument.
 
     Required parameters get a default that their checks refuse. Otherwise Python would raise its own
     error for ``transpose(x, axes=(1, 0))``, because `permutation` is missing.
     """
     signature = inspect.signature(function)
-    shown = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    missing = _NoArgument(function)
+    shown = [p for p in signature.parameters.values() if p.annotation != "Never"]
     positional = [p for p in shown if p.kind is p.POSITIONAL_OR_KEYWORD]
-    defaults = [_NoArgument() if p.default is p.empty else p.default for p in positional]
+    defaults = [missing if p.default is p.empty else p.default for p in positional]
     function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
     function.__defaults__ = tuple(defaults)
     return function
@@ -142,6 +159,29 @@ def unknown_arguments(
     return _wrong_call(function, (), unknown, "", fix)
 
 
+def surplus_numbers(op: str, name: str, numbers: Sequence[Any]) -> OperandError:
+    """Return the error for the parameter `name`, passed as several numbers instead of one list."""
+    rule = f"{name} must be one sequence of integers, got {len(numbers)} arguments"
+    fix = f"write {name}=[{', '.join(brief(number, 40) for number in numbers)}]"
+    return error_of(OperandError, op, rule, fix)
+
+
+def _call(function: Callable[..., Any]) -> str:
+    """Return a call of a function with its required parameters as arguments."""
+    required = [
+        p.name
+        for p in inspect.signature(function).parameters.values()
+        if p.name != "self" and p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
+    ]
+    return f"{_public_name(function)}({', '.join(required)})"
+
+
+def _public_name(function: Callable[..., Any]) -> str:
+    """Return the name of a function, or of the class that it initializes."""
+    is_class = function.__name__ == "__init__"
+    return function.__qualname__.partition(".")[0] if is_class else function.__name__
+
+
 def _wrong_call(
     function: Callable[..., Any],
     arguments: Collection[Any],
@@ -158,15 +198,16 @@ def _wrong_call(
         otherwise: the fix for an argument without an equivalent; by default it lists the
             parameters.
     """
-    op = function.__name__
+    op = _public_name(function)
     parameters = [name for name in inspect.signature(function).parameters if name != "self"]
     unknown = [name for name in named if name not in parameters]
     listed = ", ".join(parameters)
     if not unknown:
         rule = text.partition("() ")[2]
-        return error_of(OperandError, op, rule, f"pass the parameters {listed}")
+        fix = f"write {_call(function)}; the parameters are {listed}"
+        return error_of(OperandError, op, rule, fix)
     name = unknown[0]
-    is_method = function.__qualname__ != op
+    is_method = "self" in inspect.signature(function).parameters
     free = [p for p in parameters[len(arguments) - is_method :] if p not in named]
     meanings = {p: p for p in free}
     for foreign, ours in PARAMETERS.items():

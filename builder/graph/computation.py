@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from builder.attributes.annotations import Annotations
 from builder.check import flag
 from builder.errors import BuilderError, OperandError, brief, error_of
 from builder.graph.aliasing import BufferDonor, InputOutputAlias
+from builder.graph.calls import explained
 from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS
+from builder.support.display import Displayed
 from builder.support.extensions import extension
+from builder.support.functions import NotAFunction
 from builder.support.signatures import SignatureTable
+from builder.types.foreign_arrays import is_tracer
 from builder.types.shape import Shape, ShapeLike, interned_program_shape
 
 if TYPE_CHECKING:
     from builder.inspection.diff import ComputationDiff
+    from builder.inspection.pictures import GraphPicture
     from builder.inspection.stats import ComputationStats
     from builder.inspection.table import OpTable
     from builder.rewriting.replacing import Replacement
@@ -41,7 +46,7 @@ class Application(NamedTuple):
     times: int
 
 
-class XlaComputation:
+class XlaComputation(Displayed, NotAFunction):
     """The result of a builder: ops in the order of recording, and the root.
 
     Attributes:
@@ -60,6 +65,8 @@ class XlaComputation:
             an imported module, for other compilers; None if there are none.
         sharding_form: the form of the shardings: "GSPMD's tilings" or "shardings by the axes of a
             mesh"; "" if there are none, or if the computation is imported.
+        derivative: the computation of its gradients (`custom_gradient`), which is not part of the
+            program; None if they follow from its ops.
 
     `str(computation)` is its HLO text.
 
@@ -85,6 +92,7 @@ class XlaComputation:
         "_users",
         "aliases",
         "annotations",
+        "derivative",
         "donors",
         "name",
         "ops",
@@ -108,6 +116,7 @@ class XlaComputation:
         donors: tuple[BufferDonor, ...] = (),
         annotations: Annotations | None = None,
         sharding_form: str = "",
+        derivative: XlaComputation | None = None,
     ) -> None:
         self.name = name
         self.ops = ops
@@ -117,6 +126,7 @@ class XlaComputation:
         self.donors = donors
         self.annotations = annotations
         self.sharding_form = sharding_form
+        self.derivative = derivative
         shape = self.program_shape = interned_program_shape(
             tuple([p.attributes.get("shape_with_layout", p.shape) for p in self.parameters]),
             root.shape if result is None else result,
@@ -139,13 +149,16 @@ class XlaComputation:
         cached: P | None = self.plans.get(key)
         return self.plans.add(key, plan(*arguments)) if cached is None else cached
 
-    def __call__(self, *_arguments: object, **_named: object) -> Any:
-        raise OperandError(
-            f"{self.name}: an XlaComputation is not callable, got {self!r}\n"
-            f"fix: run it with lowering.compile(computation)(...), or record a call with "
-            f"xb.call(computation, ...)",
-            op=self.name,
-        )
+    if not TYPE_CHECKING:  # type checkers report the call
+
+        def __call__(self, *arguments: object, **_named: object) -> NoReturn:
+            rule = f"an XlaComputation is not a function, got {self!r}"
+            fix = "run it with lowering.compile(computation)(...)"
+            if any(isinstance(argument, XlaOp) for argument in arguments):
+                fix = "record a call with xb.call(computation, *operands)"
+            elif any(map(is_tracer, arguments)):
+                fix = "call lowering.to_jax(computation)(...)"
+            raise error_of(OperandError, self.name, rule, fix)
 
     def users(self, op: XlaOp) -> tuple[XlaOp, ...]:
         """Return the ops that have `op` as an operand, each once, in the order of recording.
@@ -238,6 +251,7 @@ class XlaComputation:
         """Iterate over the computations that ops apply directly, possibly with duplicates."""
         return chain.from_iterable([a.computations for a in self.applications()])
 
+    @explained
     def replace(self, function: Replacement, *, nested: bool = False) -> XlaComputation:
         """Record the computation again with some ops replaced, and return the new computation.
 
@@ -258,7 +272,7 @@ class XlaComputation:
         Returns:
             A computation of the same program shape, with the same aliases and donors. Parameters
             are always preserved, even without users. Applied computations in which nothing changes
-            are shared with this computation.
+            are shared with this computation. A custom derivative is preserved if nothing changes.
 
         Raises:
             ShapeInferenceError: a replacement has another shape than the op.
@@ -280,6 +294,7 @@ class XlaComputation:
         """
         return extension("builder.rewriting.replacing", "replace", self, function, nested=nested)
 
+    @explained
     def extract(
         self, ops: XlaOp | Sequence[XlaOp], *, inputs: XlaOp | Sequence[XlaOp] | None = None
     ) -> XlaComputation:
@@ -319,6 +334,7 @@ class XlaComputation:
         """
         return extension("builder.rewriting.extracting", "extract", self, ops, inputs=inputs)
 
+    @explained
     def table(self, *, nested: bool = False, limit: int | None = 40) -> OpTable:
         """Return a table of the ops: number, opcode, shape, operands, name, line, attributes.
 
@@ -347,6 +363,7 @@ class XlaComputation:
         """
         return extension("builder.inspection.table", "table_of", self, nested=nested, limit=limit)
 
+    @explained
     def stats(self) -> ComputationStats:
         """Return the computation's cost: ops, parameters, FLOPs and bytes, by opcode and in total.
 
@@ -373,6 +390,43 @@ class XlaComputation:
         """
         return extension("builder.inspection.counting", "stats_of", self)
 
+    @explained
+    def draw(self, *, scope: str | None = None, limit: int = 120) -> GraphPicture:
+        """Return a picture of the computation as a graph, for notebooks and files.
+
+        Ops have the colours of their families. Values run from top to bottom, with their shapes
+        below the ops that compute them. Parameters and constants have round corners. The ops of a
+        scope (`XlaBuilder.scope`, or a common beginning of names up to a "/") are in a frame, and
+        so are the computations that an op applies, except those of a single op. Levels with many
+        ops are split into groups in the order of recording.
+
+        Args:
+            scope: the scope to draw, such as "encoder/layer1"; None for the computation.
+            limit: the number of nodes up to which `GraphPicture.svg` draws frames open, the outer
+                ones first. Closed frames are boxes. A notebook unfolds them on a click instead.
+
+        Returns:
+            A `GraphPicture`, which a notebook shows, with the methods `svg`, `dot` and `save`.
+
+        Raises:
+            OperandError: there is no such scope (the message lists similar ones).
+            ShapeInferenceError: `limit` is negative or not a number.
+
+        Example:
+            >>> import builder as xb
+            >>> @xb.computation(xb.f32[4])
+            ... def model(x):
+            ...     return xb.exp(x) + 1
+            >>> model.draw()
+            <GraphPicture of 'model', 5 ops>
+            >>> model.draw().svg().startswith("<svg")
+            True
+        """
+        return extension(
+            "builder.inspection.pictures", "picture_of", self, scope=scope, limit=limit
+        )
+
+    @explained
     def find(
         self,
         opcode: str | None = None,
@@ -418,6 +472,7 @@ class XlaComputation:
             "builder.inspection.find", "find_ops", self, opcode, nested=nested, **criteria
         )
 
+    @explained
     def diff(self, other: XlaComputation, *, metadata: bool = False) -> ComputationDiff:
         """Compare this computation with another as graphs, and return the differences.
 
@@ -456,6 +511,7 @@ class XlaComputation:
         """
         return extension("builder.inspection.comparing", "diff_of", self, other, metadata=metadata)
 
+    @explained
     def to_hlo_text(self, *, metadata: bool = False) -> str:
         """Return HLO text that XLA's parser accepts.
 
@@ -468,16 +524,25 @@ class XlaComputation:
         checked = flag("to_hlo_text", "metadata", metadata)
         return extension("builder.hlo_text.module", "module_text", self, metadata=checked)
 
+    def __copy__(self) -> XlaComputation:
+        return self  # a computation never changes
+
+    def __deepcopy__(self, _memo: object) -> XlaComputation:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        rule = f"a computation can't be pickled, got {self!r}"
+        fix = (
+            "pickle lowering.lower(computation).bytecode, and read it with "
+            "lowering.to_computation(lowering.load_bytes(data))"
+        )
+        raise error_of(OperandError, "pickle", rule, fix)
+
     def __str__(self) -> str:
         return self.to_hlo_text()
 
     def __repr__(self) -> str:
         return f"<XlaComputation {self.name!r} {self.program_shape}, {len(self.ops)} ops>"
-
-
-def is_function(value: object) -> bool:
-    """Return whether `value` can be a function of XlaOps; a class or a computation can't."""
-    return callable(value) and not isinstance(value, (type, XlaComputation))
 
 
 def called_in(attributes: Mapping[str, Any]) -> tuple[XlaComputation, ...]:

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from builder.errors import OperandError, brief, error_of
-from builder.graph.computation import XlaComputation, is_function
+from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import ReusableFunction, record_callable
 from builder.layout.program_layouts import result_shape
+from builder.support.functions import is_function
+from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ShapeLike, shape_argument
 
 
@@ -68,7 +70,7 @@ def computation(*shapes: Any, result: ShapeLike | None = None) -> Any:
         >>> rows.called_computations == columns.called_computations
         True
     """
-    if not shapes or (len(shapes) == 1 and callable(shapes[0])):
+    if not shapes or _is_decorated(shapes):
         if result is not None:
             rule = "result requires the shapes of the parameters, got none"
             fix = "write @xb.computation(shape of each parameter, ..., result=...)"
@@ -87,6 +89,11 @@ def computation(*shapes: Any, result: ShapeLike | None = None) -> Any:
         return recorded.builder.build(recorded.root, result=result)
 
     return record
+
+
+def _is_decorated(arguments: tuple[Any, ...]) -> bool:
+    (first, *rest) = arguments
+    return not rest and callable(first) and not isinstance(first, PrimitiveType)
 
 
 def _reusable(function: Any) -> ReusableFunction:

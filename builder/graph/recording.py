@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from builder.errors import OperandError, ShapeInferenceError, error_of
 from builder.graph.foreign_values import foreign_operand
 from builder.graph.registry import OPERATIONS
-from builder.graph.xla_op import NO_ATTRIBUTES, OpMetadata, XlaOp, with_metadata
-from builder.support.caller import INSIDE, is_library_file
+from builder.graph.xla_op import NO_ATTRIBUTES, OpMetadata, XlaOp, scoped_name, with_metadata
+from builder.support.caller import INSIDE, is_called_from, is_library_file
 from builder.support.signatures import per_signature
 from builder.types.shape import Shape
 
@@ -107,11 +107,16 @@ _NO_OPERATIONS: Final = frozenset(("captured", "get_tuple_element", "tuple"))
 """Opcodes that only forward values. They ignore the sharding of a ``with`` block if it does not fit
 their shapes."""
 
+_NAMED_BY_CALLERS: Final = frozenset(("captured", "parameter"))
+"""Opcodes whose names are those of arguments, which a scope does not change."""
+
 
 def metadata_for(
     builder: XlaBuilder, opcode: str, shape: Shape, metadata: OpMetadata, *, must_fit: bool = True
 ) -> OpMetadata | None:
-    """Return the metadata of a new op: `metadata`, with the sharding adapted to the op's shape.
+    """Return the metadata of a new op: `metadata`, with the name and the sharding of this op.
+
+    In a scope the name begins with the scope. The sharding is adapted to the op's shape.
 
     Args:
         builder, opcode, shape: the fields of the op.
@@ -121,6 +126,11 @@ def metadata_for(
     Raises:
         ShapeInferenceError: the sharding does not fit the shape.
     """
+    if metadata.scope is not None:
+        is_scoped = opcode not in _NAMED_BY_CALLERS
+        name = scoped_name(metadata.scope, metadata.name or opcode) if is_scoped else metadata.name
+        scope = metadata.scope if is_scoped else None
+        metadata = metadata._replace(name=name, scope=scope)
     if metadata.sharding is None:
         return metadata
     from builder.sharding.validation import (  # lazy import
@@ -131,7 +141,9 @@ def metadata_for(
 
     sharding = block_sharding(metadata.sharding, shape)
     if isinstance(sharding, ShardingFault):
-        if must_fit and opcode not in _NO_OPERATIONS:
+        # A function of builder.lib also records ops of other shapes than its result.
+        is_required = must_fit and not is_called_from("lib", _getframe())
+        if is_required and opcode not in _NO_OPERATIONS:
             op = _public_name(opcode)
             rule = f"{sharding.rule}"
             fix = (

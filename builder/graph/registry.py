@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
+from inspect import signature
 from typing import Any, Final, TypeVar, cast
 
 from builder.errors import XlaError
@@ -67,8 +68,6 @@ def op(
 ) -> Callable[[F], F]:
     """Add the decorated function to `OPERATIONS`, and return it with errors for wrong arguments.
 
-    Elementwise ops are not checked: programs record them most, and they have few parameters.
-
     Args:
         schema: the schema of the op that the function records last.
         cpp_name, section: see `OpInfo`; by default those of the schema, which several functions
@@ -80,7 +79,7 @@ def op(
     def enter(function: F) -> F:
         if "unknown" in function.__annotations__:
             function = accepting_unknown(function)
-        elif not function.__module__.startswith("builder.ops.elementwise."):
+        else:
             function = explained(function)
         OPERATIONS[function.__name__] = OpInfo(
             function,
@@ -94,6 +93,16 @@ def op(
         return function
 
     return enter
+
+
+def order_of_arguments(name: str) -> str:
+    """Return the required parameters of an op for fixes, or "" if there is no op of that name."""
+    info = OPERATIONS.get(name)
+    if info is None:
+        return ""
+    parameters = signature(info.function).parameters.values()
+    required = [p.name for p in parameters if p.default is p.empty and p.name != "self"]
+    return f"the arguments of {name} are {', '.join(required)}"
 
 
 def alias(name: str, function: F) -> F:

@@ -13,7 +13,6 @@ computation can use only its parameters.
 
 from __future__ import annotations
 
-import builtins
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,14 +31,18 @@ from builder.errors import (
     brief,
     error_of,
 )
-from builder.graph.computation import XlaComputation, is_function
+from builder.graph.calls import REDUCTIONS
+from builder.graph.computation import XlaComputation
 from builder.graph.foreign_values import RECORDING, Purpose, located
 from builder.graph.recording import append, rollback_on_error, shared_attributes
+from builder.graph.registry import OPERATIONS, order_of_arguments
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.support.caller import caller_frame, is_library_file
 from builder.support.extensions import extension
+from builder.support.functions import is_function
 from builder.support.signatures import per_signature
+from builder.support.tracebacks import from_function
 from builder.types.shape import (
     ProgramShape,
     Shape,
@@ -168,15 +171,22 @@ def record_callable(
             limit = "must not reach Python's recursion limit"
             raise _nested_too_deep(op, role, limit, depth + 1) from None
         except TypeError as error:
-            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+            is_of_call = error.__traceback__ is not None and error.__traceback__.tb_next is None
+            if is_of_call and not _names_op(error):
                 # Raised by the call itself, not inside: the callable's arguments do not match.
-                raise _wrong_arguments(op, role, function, shapes, error) from error
+                passed = shapes if pass_arguments else ()
+                raise _wrong_arguments(op, role, function, passed, error) from error
             _refuse_equivalents(op, role, function)
+            _explain_other_library(error)
+            from_function(error)
             raise
         except XlaError as error:
             if is_library_function(function):  # the user called `op`, not this function
                 error.in_argument(op, role)
             _refuse_equivalents(op, role, function)
+            raise
+        except Exception as error:
+            from_function(error)
             raise
         try:
             root = _as_root(op, role, builder, result)
@@ -196,6 +206,10 @@ def _wrong_arguments(
 ) -> SignatureError:
     """Return the error for a callable that does not take one argument for each shape."""
     count = f"{len(shapes)} argument{'' if len(shapes) == 1 else 's'}"
+    if not shapes:
+        rule = f"{role} is called without arguments, got a callable with parameters: {error}"
+        fix = "pass the values as operands, or write a function without parameters that uses them"
+        return error_of(SignatureError, op, rule, fix)
     passed, fix = f"{count} ({', '.join(map(str, shapes))})", f"write a function of {count}"
     if len(shapes) == 1 and isinstance(shapes[0], TupleShape) and shapes[0].elements:
         passed = f"1 argument, the tuple {shapes[0]}"
@@ -205,6 +219,25 @@ def _wrong_arguments(
     rule = f"{role} is called with {passed}, got a callable that does not take them: {error}"
     shapes_by_name = {f"argument {i}": shape for i, shape in enumerate(shapes)}
     return error_of(SignatureError, op, rule, fix, shapes=shapes_by_name)
+
+
+_OTHER_LIBRARY: Final = (
+    "an XlaOp is recorded and not computed, so functions of other libraries refuse it\n"
+    "fix: use the function of builder or builder.lib; lowering.apply(function, x) records a "
+    "function of jax"
+)
+
+
+def _explain_other_library(error: TypeError) -> None:
+    """Add to an error that another library raised for an XlaOp what to write."""
+    is_explained = isinstance(error, XlaError) or _OTHER_LIBRARY in getattr(error, "__notes__", ())
+    if not is_explained and _names_op(error):
+        error.add_note(_OTHER_LIBRARY)
+
+
+def _names_op(error: TypeError) -> bool:
+    """Return whether another library's error is about an XlaOp."""
+    return f"{XlaOp.__module__}.{XlaOp.__name__}" in str(error)
 
 
 def _as_root(op: str, role: str, builder: XlaBuilder, result: Any) -> XlaOp:
@@ -233,28 +266,19 @@ def build_all(computations: Sequence[XlaComputation | Recorded]) -> tuple[XlaCom
 _LIBRARY_FUNCTIONS: Final[set[FunctionType]] = set()
 
 
-_EQUIVALENTS: Final = (
-    (builtins.max, "xb.max"),
-    (builtins.min, "xb.min"),
-    (builtins.sum, "xb.add"),
-    (builtins.any, "xb.or_"),
-    (builtins.all, "xb.and_"),
-    (np.max, "xb.max"),
-    (np.min, "xb.min"),
-    (np.sum, "xb.add"),
-    (np.prod, "xb.mul"),
-    (np.any, "xb.or_"),
-    (np.all, "xb.and_"),
-)
-"""Functions of Python and NumPy that users pass as reducers, and the ops to pass instead."""
-
-
 def _refuse_equivalents(op: str, role: str, function: object) -> None:
     """Raise OperandError for a function of Python or NumPy that has an equivalent op."""
-    for other, name in _EQUIVALENTS:
-        if function is other:
-            rule = f"{role} must be a function of XlaOps, got {brief(function)}"
-            raise error_of(OperandError, op, rule, f"pass {name}") from None
+    name = str(getattr(function, "__name__", ""))
+    meant = REDUCTIONS.get(name) if getattr(function, "__module__", "") in _MODULES else None
+    if isinstance(function, np.ufunc):
+        meant = next((info.name for info in OPERATIONS.values() if info.opcode == name), None)
+    if meant is not None:
+        rule = f"{role} must be a function of XlaOps, got {brief(function)}"
+        raise error_of(OperandError, op, rule, f"pass xb.{meant}") from None
+
+
+_MODULES: Final = ("builtins", "numpy")
+"""The modules whose functions users pass as reducers."""
 
 
 def is_library_function(computation: Any) -> bool:
@@ -292,11 +316,14 @@ def available_computation(
     return None
 
 
-def _need_callable(op: str, role: str, computation: Any) -> None:
+def _need_callable(op: str, role: str, computation: Any) -> Callable[..., Any]:
     if not is_function(computation):
         rule = f"{role} must be an XlaComputation or a callable, got {brief(computation)}"
-        fix = "pass a function of XlaOps, such as xb.add or a lambda"
+        order = order_of_arguments(op)
+        fix = "pass a function of XlaOps, such as xb.add or a lambda" + (order and f"; {order}")
         raise error_of(OperandError, op, rule, fix)
+    function: Callable[..., Any] = computation
+    return function
 
 
 def computation_or_recorded(
@@ -331,12 +358,12 @@ def computation_or_recorded(
     if type(computation) is ReusableFunction:
         with rollback_on_error(enclosing):
             return computation.recorded(op, role, shapes, pass_arguments)
-    _need_callable(op, role, computation)
+    function = _need_callable(op, role, computation)
     has_metadata = enclosing.current_metadata is not None
     if not (will_widen or has_metadata) and is_library_function(computation):
         return _library_computation(op, role, computation, shapes, pass_arguments)
     return record_callable(
-        op, role, computation, shapes, enclosing=enclosing, pass_arguments=pass_arguments
+        op, role, function, shapes, enclosing=enclosing, pass_arguments=pass_arguments
     )
 
 
@@ -359,8 +386,8 @@ def as_computation(
         return available
     if type(computation) is ReusableFunction:
         return computation.recorded(op, role, shapes)
-    _need_callable(op, role, computation)
-    return record_callable(op, role, computation, shapes).build()
+    function = _need_callable(op, role, computation)
+    return record_callable(op, role, function, shapes).build()
 
 
 def _computation_for_all(
@@ -433,9 +460,15 @@ class ReusableFunction:
 
     __wrapped__: Callable[..., Any]
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        finish: Callable[[XlaComputation], XlaComputation] | None = None,
+    ) -> None:
+        """Wrap a function; `finish` is applied to each computation that is recorded."""
         update_wrapper(self, function, updated=())
         self.name = _identifier(function, "function")
+        self._finish = finish
         self._recorded: dict[tuple[tuple[Shape, ...], bool], XlaComputation] = {}
 
     def __call__(self, *operands: XlaOp | Sequence[Any], **named: object) -> XlaOp:
@@ -511,6 +544,8 @@ class ReusableFunction:
         computation = _computation_for_all(
             op, role, self.__wrapped__, shapes, pass_arguments, self.name
         )
+        if self._finish is not None:
+            computation = self._finish(computation)
         if len(self._recorded) >= _MOST_SIGNATURES:
             self._recorded.clear()
         # Another thread may have recorded the signature meanwhile; the first computation is kept.

@@ -6,23 +6,26 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from builder.attributes.annotations import Annotations
 from builder.check import integer, integers
 from builder.errors import BuilderError, OperandError, brief, error_of
 from builder.graph.aliasing import BufferDonor, Donations, InputOutputAlias
+from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.foreign_values import Purpose, foreign_result, foreign_root
 from builder.graph.recording import append, record_with_sharding, shared_attributes
 from builder.graph.xla_op import NO_METADATA, OpMetadata, SourceLocation, XlaOp, with_metadata
 from builder.layout.program_layouts import check_supported_layout, result_shape
 from builder.shape_inference import collectives, control_flow, reshaping
+from builder.support.display import Displayed
 from builder.support.extensions import extension
 from builder.support.signatures import per_signature
 from builder.types.constant import constant_plan
 from builder.types.shape import (
     TOKEN_SHAPE,
+    ArrayShape,
     Shape,
     ShapeLike,
     TupleShape,
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
 _KEY: Final = r"[A-Za-z_][A-Za-z0-9_.\-]*"
 
 
+_SCOPE_RULE: Final = 'has a name before and after each "/"'
+
 _Plan = tuple[Shape, Mapping[str, Any]]
 """The shape of an op, and its attributes."""
 
@@ -54,7 +59,17 @@ def _iota_plan(shape: Shape, iota_dimension: int | None) -> _Plan:
     return inferred, shared_attributes(iota_dimension=dimension)
 
 
-class XlaBuilder:
+class _LastOp:
+    """The default of `XlaBuilder.build`; None is the result of a function that forgot `return`."""
+
+    def __repr__(self) -> str:
+        return "the last op"
+
+
+LAST_OP: Final[Any] = _LastOp()
+
+
+class XlaBuilder(Displayed):
     """Records the ops of one computation, in order, and builds it.
 
     Ops that have operands are functions (``xb.add(x, y)``), which find the builder through their
@@ -92,6 +107,7 @@ class XlaBuilder:
         "sharding_form",
     )
 
+    @explained
     def __init__(self, name: str = "computation") -> None:
         if not isinstance(name, str) or not name:
             raise OperandError(f"XlaBuilder: name must be a non-empty string, got {brief(name)}")
@@ -123,15 +139,11 @@ class XlaBuilder:
         state = "built" if self.built else f"{len(self.ops)} ops"
         return f"<XlaBuilder {self.name!r}, {state}>"
 
-    if not TYPE_CHECKING:  # with `__getattr__`, type checkers accept any attribute
-
-        def __getattr__(self, name: str) -> Any:
-            if name.startswith("_"):  # looked up by protocols, not by users
-                raise AttributeError(f"an XlaBuilder has no attribute {name!r}")
-            raise self._missing_attribute(name)
-
-    def _missing_attribute(self, name: str) -> AttributeError:
-        return extension("builder.unknown_names", "missing_attribute_of_builder", name)
+    def __reduce__(self) -> NoReturn:
+        """Refuse `copy` and `pickle`: the ops belong to this builder."""
+        rule = f"a builder can't be copied or pickled, got {self!r}"
+        fix = "build the computation, and record its ops with xb.inline(computation, *operands)"
+        raise error_of(OperandError, "copy", rule, fix)
 
     def innermost(self) -> XlaBuilder:
         """Return the builder of the innermost callable that is being recorded, by default self."""
@@ -197,6 +209,10 @@ class XlaBuilder:
         Not in Operation Semantics; XlaBuilder's Parameter.
         """
         self.check_open("parameter")
+        if isinstance(name, (ArrayShape, TupleShape)) and isinstance(shape, str):
+            rule = f"the first argument is the shape, got {brief(shape)} and {name}"
+            fix = f"write parameter({str(name)!r}, {brief(shape)})"
+            raise error_of(OperandError, "parameter", rule, fix)
         resolved = shape_argument("parameter", "shape", shape)
         if number is None:
             number = len(self.parameters)
@@ -484,6 +500,7 @@ class XlaBuilder:
         )
         return append(builder, "python_call", plan[0], (), plan[1])
 
+    @explained
     def call(self, computation: XlaComputation) -> XlaOp:
         """Call a computation without parameters; with operands, use ``xb.call``.
 
@@ -505,6 +522,7 @@ class XlaBuilder:
         shape = control_flow.call.strict(computation.signature, ())
         return append(self._target("call"), "call", shape, (), {"to_apply": computation})
 
+    @explained
     def inline(self, computation: XlaComputation) -> XlaOp:
         """Record the ops of a computation without parameters; with operands, use ``xb.inline``.
 
@@ -521,6 +539,7 @@ class XlaBuilder:
         builder = self._target("inline")
         return extension("builder.rewriting.inlining", "inline_into", computation, (), builder)
 
+    @explained
     def empty_tuple(self) -> XlaOp:
         """Record the tuple without elements.
 
@@ -533,6 +552,7 @@ class XlaBuilder:
         """
         return append(self._target("empty_tuple"), "tuple", TupleShape(()))
 
+    @explained
     def frontend_attributes(self, attributes: Mapping[str, str]) -> AbstractContextManager[None]:
         """Add frontend attributes to the ops recorded in a ``with`` block.
 
@@ -563,6 +583,7 @@ class XlaBuilder:
         outer = (self.innermost().current_metadata or NO_METADATA).frontend_attributes
         return self._metadata_block(frontend_attributes={**(outer or {}), **attributes})
 
+    @explained
     def op_metadata(
         self,
         *,
@@ -618,6 +639,39 @@ class XlaBuilder:
             raise error_of(OperandError, "op_metadata", rule, "pass both or none")
         return self._metadata_block(**{k: v for k, v in changes.items() if v is not None})
 
+    def scope(self, name: str) -> AbstractContextManager[None]:
+        """Put the ops recorded in a ``with`` block in a named scope, such as a layer of a model.
+
+        The name of an op in the block begins with the name of the scope: "layer1/add" for an op
+        without a name of its own, "layer1/x" for one that is called "x". Scopes nest:
+        "encoder/layer1/add". Parameters keep their names. Modules have the names in the locations
+        of operations, HLO text in ``metadata={op_name=...}``, so profilers group by them, as by
+        those of `jax.named_scope`. `XlaComputation.draw` draws a frame around the ops.
+
+        Args:
+            name: the name; with "/" for several scopes at once.
+
+        Raises:
+            OperandError: `name` is empty or not a string, or begins or ends with "/".
+
+        Example:
+            >>> import builder as xb
+            >>> b = xb.XlaBuilder()
+            >>> x = b.parameter(xb.f32[2], "x")
+            >>> with b.scope("encoder"), b.scope("layer1"):
+            ...     y = xb.exp(x)
+            ...     y.name = "weights"
+            ...     z = y + x
+            >>> y.name, z.name
+            ('encoder/layer1/weights', 'encoder/layer1/add')
+        """
+        if not isinstance(name, str) or not name or "" in name.split("/"):
+            rule = f"name must be a non-empty string that {_SCOPE_RULE}, got {brief(name)}"
+            raise error_of(OperandError, "scope", rule, 'write b.scope("layer1")')
+        outer = self.innermost().current_metadata
+        prefix = None if outer is None else outer.scope
+        return self._metadata_block(scope=name if prefix is None else f"{prefix}/{name}")
+
     @contextmanager
     def _metadata_block(self, **changes: Any) -> Iterator[None]:
         """Change fields of the metadata of the ops recorded in a ``with`` block.
@@ -634,12 +688,14 @@ class XlaBuilder:
             before = {name: getattr(outer, name) for name in changes}
             target.current_metadata = with_metadata(target.current_metadata, **before)
 
+    @explained
     def sharding(self, sharding: ShardingLike | None) -> AbstractContextManager[None]:
         """Set the sharding of results of ops recorded in a ``with`` block; None for no sharding.
 
         The sharding is how a result is distributed over the devices of a program that XLA
         partitions. XLA propagates shardings to values that have none. A sharding that partitions
-        arrays is not set on scalars and tokens.
+        arrays is not set on scalars and tokens, and one that does not fit the shape of an op of a
+        function of `builder.lib` is not set on that op.
 
         Args:
             sharding: a tiling in GSPMD's text form (see `parse_tiling`), or a sharding by the axes
@@ -651,7 +707,7 @@ class XlaBuilder:
             ShapeTextError: the text is not a tiling.
             BuilderError: the program already has shardings of the other form, or another mesh with
                 the same name. An op in the block whose shape the sharding does not fit raises
-                ShapeInferenceError.
+                ShapeInferenceError, unless a function of `builder.lib` records it.
 
         Example:
             >>> import builder as xb
@@ -665,6 +721,7 @@ class XlaBuilder:
         self._check_sharding("sharding", sharding)
         return self._metadata_block(sharding=sharding)
 
+    @explained
     def set_sharding(self, sharding: ShardingLike | None) -> None:
         """Set the sharding of ops recorded from now on; None for no sharding, which is the default.
 
@@ -700,6 +757,7 @@ class XlaBuilder:
             checked = validation.check_sharding_type(op, sharding)
             validation.register_sharding(self.innermost(), op, checked)
 
+    @explained
     def setup_alias(
         self, output_index: Sequence[int], param_number: int, param_index: Sequence[int] = ()
     ) -> None:
@@ -740,6 +798,7 @@ class XlaBuilder:
         alias = InputOutputAlias(output, number, index)
         self._open_donations("setup_alias").add_alias(alias, self.parameters.get(number))
 
+    @explained
     def add_buffer_donor(self, param_number: int, param_index: Sequence[int] = ()) -> None:
         """Let the compiled program reuse the memory of an argument for any purpose.
 
@@ -797,13 +856,15 @@ class XlaBuilder:
             inner = append(self, "constant", outer.shape, (), outer.attributes)
         else:
             inner = append(self, "captured", outer.shape)
-        inner.code, inner.lasti, inner.name = op.code, op.lasti, op.name
+        inner.code, inner.lasti = op.code, op.lasti
+        inner.metadata = with_metadata(inner.metadata, name=op.name)
         self.captured[id(op)] = (outer, inner)
         return inner
 
+    @explained
     def build(
         self,
-        root: XlaOp | None = None,
+        root: XlaOp = LAST_OP,
         *,
         result: ShapeLike | None = None,
         result_sharding: ShardingTree = None,
@@ -820,8 +881,8 @@ class XlaBuilder:
                 of the program, not if another computation calls it.
 
         Raises:
-            BuilderError: the computation is already built; nothing is recorded; the root is not an
-                op of this builder; a parameter number is missing.
+            BuilderError: the computation is already built; nothing is recorded; the root is None or
+                not an op of this builder; a parameter number is missing.
             ShapeInferenceError: `result` differs from the root's shape by more than layouts, or its
                 layout has padded dimensions, which XLA does not support; an aliased result is not
                 an array of the argument's shape; a sharding does not fit.
@@ -854,13 +915,15 @@ class XlaBuilder:
         if self.child is not None:
             rule = f"{self.child.purpose} is still being recorded into {self.name!r}"
             raise error_of(BuilderError, "build", rule)
-        if root is None:
+        if root is LAST_OP:
             if not self.ops:
                 raise BuilderError(f"build: builder {self.name!r} has recorded no op", op="build")
             root = self.ops[-1]
         elif not isinstance(root, XlaOp):
             rule = f"root must be an XlaOp, got {brief(root)}"
             fix = "combine several results with xb.tuple(a, b)"
+            if root is None:
+                fix = "return the op from the function that records it; build() takes the last op"
             raise error_of(BuilderError, "build", rule, fix)
         elif root.builder is not self:
             raise foreign_root(root, self)

@@ -12,12 +12,22 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.support.caller import shown_file
+from builder.support.display import Displayed
 from builder.support.extensions import extension
 from builder.types.shape import Shape, TupleShape
 
 if TYPE_CHECKING:
+    from types import EllipsisType
+    from typing import SupportsIndex
+
     from builder.graph.computation import XlaComputation
     from builder.graph.xla_builder import XlaBuilder
+    from builder.lib.indexing import Places
+
+    Index = SupportsIndex | slice | EllipsisType | None
+    """An index of one dimension; an XlaOp has `__index__`, too."""
+
+    Key = Index | tuple[Index, ...]
 
 
 NO_ATTRIBUTES: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -32,7 +42,7 @@ OPERATORS: Final = {
     "sub": ("__sub__", "subtract"),
     "mul": ("__mul__", "multiply"),
     "division_operator": ("__truediv__", "divide"),
-    "rem": ("__mod__", "remainder"),
+    "remainder_operator": ("__mod__", "remainder"),
     "pow": ("__pow__", "power"),
     "dot": ("__matmul__", ""),
     "and_": ("__and__", "bitwise_and"),
@@ -54,36 +64,6 @@ OPERATORS: Final = {
 NumPy scalar on the left of the operator calls."""
 
 _BY_UFUNC: Final = {ufunc: name for name, (_, ufunc) in OPERATORS.items()}
-
-_UFUNC_NAMES: Final = {
-    "absolute": "abs",
-    "arccos": "acos",
-    "arccosh": "acosh",
-    "arcsin": "asin",
-    "arcsinh": "asinh",
-    "arctan2": "atan2",
-    "arctanh": "atanh",
-    "conjugate": "conj",
-    "divide": "div",
-    "fabs": "abs",
-    "fmod": "rem",
-    "invert": "not_",
-    "isfinite": "is_finite",
-    "logical_and": "and_",
-    "logical_not": "not_",
-    "logical_or": "or_",
-    "logical_xor": "xor",
-    "maximum": "max",
-    "minimum": "min",
-    "multiply": "mul",
-    "negative": "neg",
-    "positive": "",
-    "power": "pow",
-    "remainder": "rem",
-    "rint": "round_nearest_even",
-    "subtract": "sub",
-}
-"""The functions of `builder` that correspond to NumPy's, where the names differ."""
 
 
 class SourceLocation(NamedTuple):
@@ -110,6 +90,8 @@ class OpMetadata(NamedTuple):
             MLIR text; None if there are none.
         source: the source line set by `XlaBuilder.op_metadata`; None for the line that recorded
             the op.
+        scope: the names of the enclosing blocks of `XlaBuilder.scope`, joined by "/"; `name` begins
+            with it. None outside of such blocks.
     """
 
     name: str | None
@@ -118,6 +100,7 @@ class OpMetadata(NamedTuple):
     others: Mapping[str, str] | None = None
     op_type: str | None = None
     source: SourceLocation | None = None
+    scope: str | None = None
 
 
 NO_METADATA: Final = OpMetadata(None, None, None)
@@ -127,6 +110,13 @@ def with_metadata(metadata: OpMetadata | None, **changes: Any) -> OpMetadata | N
     """Return `metadata` with some fields changed; None if no field is set."""
     changed = (metadata or NO_METADATA)._replace(**changes)
     return None if changed == NO_METADATA else changed
+
+
+def scoped_name(scope: str | None, name: str) -> str:
+    """Return the name of an op in a block of `XlaBuilder.scope`: "SCOPE/NAME"."""
+    if scope is None or name.startswith(f"{scope}/"):
+        return name
+    return f"{scope}/{name}"
 
 
 _POSITIONS: dict[int, tuple[CodeType, list[tuple[int | None, ...]]]] = {}
@@ -161,7 +151,7 @@ def _binary(name: str) -> tuple[_BinaryMethod, _BinaryMethod]:
     return method, reflected
 
 
-class XlaOp:
+class XlaOp(Displayed):
     """A recorded instruction, created by the functions of `builder` and by builder methods.
 
     Attributes:
@@ -205,7 +195,10 @@ class XlaOp:
     # Operators of pandas, whose priorities are at most 4000, would iterate over the op.
     __pandas_priority__ = 10_000
 
-    # `recording.record` sets the fields one by one; an __init__ with nine arguments is slower.
+    def __init__(self, *_arguments: object, **_named: object) -> None:
+        # `recording.record` makes ops without a call of this method, which would be slower.
+        rule = "ops are recorded, not created by a call of the class"
+        raise error_of(OperandError, "XlaOp", rule, "use b.parameter, b.constant or xb.add(x, y)")
 
     @property
     def name(self) -> str | None:
@@ -216,7 +209,10 @@ class XlaOp:
         if not isinstance(name, (str, NoneType)):
             rule = f"the name of an op must be a string or None, got {brief(name)}"
             raise error_of(OperandError, "name", rule)
-        self.metadata = with_metadata(self.metadata, name=name)
+        metadata = self.metadata
+        if metadata is not None and name is not None:
+            name = scoped_name(metadata.scope, name)
+        self.metadata = with_metadata(metadata, name=name)
 
     @property
     def op_type(self) -> str | None:
@@ -276,6 +272,17 @@ class XlaOp:
         label = "" if self.name is None else f" {self.name!r}"
         return f"<XlaOp %{self.id}{label} = {self.shape} {self.opcode}({operands})>"
 
+    def __copy__(self) -> XlaOp:
+        return self  # an op never changes
+
+    def __deepcopy__(self, _memo: object) -> XlaOp:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        rule = f"an op can't be pickled, got {self!r}"
+        fix = "build the computation, and pickle lowering.lower(computation).bytecode"
+        raise error_of(OperandError, "pickle", rule, fix)
+
     def __bool__(self) -> bool:
         raise OperandError(
             f"bool: an XlaOp has no truth value, because it is recorded and not computed, "
@@ -290,7 +297,8 @@ class XlaOp:
     def _no_value(
         self,
         target: str,
-        fix: str = "build, compile and run the computation, and convert its result",
+        fix: str = "build, compile and run the computation, and convert its result; or use ops, "
+        "such as xb.sqrt(op) instead of math.sqrt(op)",
     ) -> OperandError:
         converter = target.rpartition(" ")[2]
         return OperandError(
@@ -317,33 +325,47 @@ class XlaOp:
     def __array__(self, *_args: Any, **_kwargs: Any) -> Any:
         raise self._no_value("a NumPy array")
 
+    def __format__(self, specification: str) -> str:
+        if specification:
+            raise self._no_value("a number to format", "write {op} without a format specification")
+        return str(self)
+
+    def __round__(self, digits: int | None = None) -> NoReturn:
+        fix = "use xb.round_nearest_even(op), which rounds as Python's round does"
+        raise self._no_value("a number to round", fix)
+
+    def __trunc__(self) -> NoReturn:
+        raise self._no_value("an int", "use xb.convert_element_type(op, xb.s32)")
+
+    def __floor__(self) -> NoReturn:
+        raise self._no_value("an int", "use xb.floor(op)")
+
+    def __ceil__(self) -> NoReturn:
+        raise self._no_value("an int", "use xb.ceil(op)")
+
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **_kwargs: Any) -> XlaOp:
         """Record ``numpy_value + op`` as ``op.__radd__`` does; refuse other NumPy functions."""
         name = _BY_UFUNC.get(ufunc.__name__)
         if name is not None and method == "__call__" and len(inputs) == 2 and not _kwargs:
             return OPERATOR_FUNCTIONS[name](*inputs)
-        same = _UFUNC_NAMES.get(ufunc.__name__, ufunc.__name__)
-        has_op = method in ("__call__", "reduce") and same in OPERATOR_FUNCTIONS
-        use = f": xb.{same}" if has_op else ""
-        if method == "reduce":
-            use = f": xb.reduce(op, init_value, {use[2:] or 'computation'}, dimensions)"
-        raise OperandError(
-            f"numpy.{ufunc.__name__}: an XlaOp has no value, because it is recorded and not "
-            f"computed, got\n  {self!r}\n"
-            f"fix: use the equivalent function of the package builder{use}",
-            op=ufunc.__name__,
+        raise self._function_of_numpy(ufunc.__name__, reduces=method == "reduce")
+
+    def __array_function__(self, function: Any, *_: Any) -> NoReturn:
+        """Refuse the functions of NumPy that are not ufuncs."""
+        raise self._function_of_numpy(function.__name__)
+
+    def _function_of_numpy(self, name: str, *, reduces: bool = False) -> OperandError:
+        meaning = self._meaning_for_numpy(name, reduces=reduces)
+        return OperandError(
+            f"numpy.{name}: an XlaOp has no value, because it is recorded and not computed, got\n"
+            f"  {self!r}\n"
+            f"fix: use {meaning or 'the ops of the package builder'}",
+            op=name,
             shapes={"operand": self.shape},
         )
 
-    if not TYPE_CHECKING:  # with `__getattr__`, type checkers accept any attribute
-
-        def __getattr__(self, name: str) -> Any:
-            if name.startswith("_"):  # looked up by protocols, not by users
-                raise AttributeError(f"an XlaOp has no attribute {name!r}")
-            raise self._missing_attribute(name)
-
-    def _missing_attribute(self, name: str) -> AttributeError:
-        return extension("builder.unknown_names", "missing_attribute_of_op", name)
+    def _meaning_for_numpy(self, name: str, *, reduces: bool) -> str | None:
+        return extension("builder.unknown_names", "meaning_for_numpy", name, reduces=reduces)
 
     def _not_a_tuple(self, op: str, use: str, fix: str) -> ShapeInferenceError:
         rule = f"{use} requires a tuple, got {self.shape}"
@@ -355,18 +377,92 @@ class XlaOp:
         fix = "use op.shape.dimensions for the sizes of an array"
         raise self._not_a_tuple("len", "len(op)", fix)
 
-    def __getitem__(self, index: int) -> XlaOp:
-        """Return element `index` of a tuple, see `get_tuple_element`."""
+    def __getitem__(self, key: Key) -> XlaOp:
+        """Return the part of an array, or the element of a tuple, at `key`.
+
+        The part of an array is recorded as `slice`, `rev` and `reshape`, as far as needed, and as
+        `dynamic_slice` if an index is an op. ``x[:]`` is x.
+
+        Args:
+            key: for a tuple, the number of an element; see `get_tuple_element`. For an array, one
+                of the following or a tuple of them, as in NumPy. The remaining dimensions are
+                selected entirely.
+
+                - An integer selects an index and removes the dimension; a negative one counts from
+                  the end.
+                - A slice of integers, with any step but 0, selects several. Its bounds are clamped
+                  to the dimension. ``:`` selects all, and a dimension of bounded or unbounded size
+                  permits nothing else.
+                - None adds a dimension of size 1.
+                - ``...`` selects as many dimensions entirely as there are others.
+                - A scalar op of an integer type selects an index at run time, and removes the
+                  dimension. It is clamped to the dimension, as in `dynamic_slice`: a negative one
+                  selects the first index.
+
+        Raises:
+            ShapeInferenceError: an index is out of range; there are more indices than dimensions;
+                an index is an array, a list, a bool or no integer; a dimension that is not selected
+                entirely has a dynamic size.
+
+        Example:
+            >>> import builder as xb
+            >>> b = xb.XlaBuilder()
+            >>> x, i = b.parameter(xb.f32[4, 9]), b.parameter(xb.s32[()])
+            >>> x[1:, -1].shape, x[None, ::2, ::-1].shape, x[i].shape
+            (f32[3], f32[1,2,9], f32[9])
+        """
         if isinstance(self.shape, TupleShape):
-            return OPERATOR_FUNCTIONS["get_tuple_element"](self, index)
-        fix = "use xb.slice or xb.slice_in_dim for a part of an array"
-        raise self._not_a_tuple("get_tuple_element", f"op[{brief(index)}]", fix)
+            return OPERATOR_FUNCTIONS["get_tuple_element"](self, key)
+        return extension("builder.lib.indexing", "item_of", self, key)
+
+    @property
+    def at(self) -> Places:
+        """The places of an array, for arrays with other elements at one of them.
+
+        ``x.at[key]`` has the methods `set`, `add`, `mul`, `min` and `max`. They take an array of
+        the shape of ``x[key]``, or a scalar or number for all elements, and return an array of x's
+        shape. Keys are those of ``x[key]``. The update is recorded as `dynamic_update_slice`, and
+        with `select` if a slice has a step.
+
+        Example:
+            >>> import builder as xb
+            >>> b = xb.XlaBuilder()
+            >>> cache, i, row = [b.parameter(s) for s in (xb.f32[8, 3], xb.s32[()], xb.f32[3])]
+            >>> cache.at[i].set(row).shape, cache.at[:, 0].add(1.0).shape
+            (f32[8,3], f32[8,3])
+        """
+        return extension("builder.lib.indexing", "Places", self)
+
+    if not TYPE_CHECKING:  # type checkers report the assignment
+
+        def __setitem__(self, index: Any, value: Any) -> NoReturn:
+            raise self._unassignable("assigned to", index)
+
+        def __delitem__(self, index: Any) -> NoReturn:
+            raise self._unassignable("deleted", index)
+
+    def _unassignable(self, what: str, index: Any) -> OperandError:
+        is_plain = isinstance(index, int) or (
+            isinstance(index, tuple) and all(isinstance(i, int) for i in index)
+        )
+        key = brief(index).strip("()") if is_plain else "index"
+        rule = f"an op never changes, so its elements can't be {what}, got\n  {self!r}"
+        fix = (
+            f"record a new array: x = x.at[{key}].set(value), or x = xb.dynamic_update_slice("
+            "x, update, start_indices)"
+        )
+        return error_of(OperandError, "op[...]", rule, fix, shapes={"operand": self.shape})
+
+    def __contains__(self, value: object) -> NoReturn:
+        rule = f"an XlaOp has no value to search, got\n  {self!r}"
+        fix = "record the search: xb.reduce_all(xb.eq(x, value), False, xb.or_)"
+        raise error_of(OperandError, "in", rule, fix, shapes={"operand": self.shape})
 
     def __iter__(self) -> Iterator[XlaOp]:
         """Iterate over the elements of a tuple, so that `a, b = op` works."""
         if isinstance(self.shape, TupleShape):
             return (self[i] for i in range(len(self.shape.elements)))
-        fix = "use xb.while_ for a loop over an array, xb.slice for its parts"
+        fix = "use xb.while_ for a loop over an array, [x[i] for i in range(n)] for its parts"
         raise self._not_a_tuple("get_tuple_element", "iteration", fix)
 
     # Ops hash by identity, because `==` records a comparison.
@@ -378,7 +474,7 @@ class XlaOp:
     __sub__, __rsub__ = _binary("sub")
     __mul__, __rmul__ = _binary("mul")
     __truediv__, __rtruediv__ = _binary("division_operator")  # refuses integers
-    __mod__, __rmod__ = _binary("rem")  # the sign of the dividend, unlike Python's `%`
+    __mod__, __rmod__ = _binary("remainder_operator")  # refuses signed numbers
     __pow__, __rpow__ = _binary("pow")
     __and__, __rand__ = _binary("and_")
     __or__, __ror__ = _binary("or_")
@@ -404,7 +500,7 @@ class XlaOp:
             shapes={"operand": self.shape},
         )
 
-    __rfloordiv__ = __floordiv__
+    __rfloordiv__ = __divmod__ = __rdivmod__ = __floordiv__
 
     def __neg__(self) -> XlaOp:
         return OPERATOR_FUNCTIONS["neg"](self)

@@ -79,7 +79,7 @@ class Printer:
         """Return a unique name for an op's instruction: its name or opcode, and its id."""
         if op.name is None:
             return self.unique.claim(f"{SCHEMAS[op.opcode].hlo}.{op.id}")
-        name = identifier(str(op.name))
+        name = identifier(op.name)
         if op.opcode == "parameter" and name not in self.unique.taken:
             return self.unique.claim(name)
         return self.unique.claim(f"{name}.{op.id}")

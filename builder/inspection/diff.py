@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
-from builder.inspection.rendering import colored_lines, printable
-
-if TYPE_CHECKING:
-    from rich.text import Text
+from builder.inspection.rendering import printable
+from builder.support.display import Displayed, Part, SideBySide, SideBySideRow
 
 
 class Difference(NamedTuple):
@@ -49,7 +47,7 @@ class OpChange:
 
 
 @dataclass(frozen=True, slots=True)
-class ComputationDiff:
+class ComputationDiff(Displayed):
     """The differences between two computations; returned by `XlaComputation.diff`.
 
     A diff is true if there are differences. `print` shows it as lines with the numbers of ops.
@@ -143,32 +141,52 @@ class ComputationDiff:
     def __str__(self) -> str:
         return "\n".join(text for _, text in self._lines())
 
-    def __rich__(self) -> Text:
-        return colored_lines(self._lines())
+    def _parts(self) -> list[Part]:
+        """Return the diff as two columns: an op of one computation faces its counterpart."""
+        rows = [row for diff in self._with_nested() for row in diff._sides_without_nested()]
+        return [SideBySide(self.before.name, self.after.name, rows, self._lines())]
 
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        return f"<pre>{escape(str(self))}</pre>"
-
-    def _lines(self) -> list[tuple[str, str]]:
-        """Return pairs of a sign ("-", "+", "~", or "" for a heading) and a line to print."""
-        lines: list[tuple[str, str]] = []
+    def _with_nested(self) -> Iterator[ComputationDiff]:
+        # Iterative, because computations may be nested deeper than Python's recursion limit.
         pending = [self]
         while pending:
             diff = pending.pop()
-            lines += [(sign, printable(line)) for sign, line in diff._lines_without_nested()]
+            yield diff
             pending += reversed(diff.nested)
-        return lines
 
-    def _lines_without_nested(self) -> Iterator[tuple[str, str]]:
+    def _lines(self) -> list[tuple[str, str]]:
+        """Return pairs of a sign ("-", "+", "~", or "" for a heading) and a line to print."""
+        return [
+            (sign, printable(line))
+            for diff in self._with_nested()
+            for sign, line in diff._lines_without_nested()
+        ]
+
+    def _title(self) -> str:
         before, after = self.before.name, self.after.name
         title = before if before == after else f"{before} -> {after}"
         if self.equal:
-            yield "", f"{title}: equal"
-            return
+            return f"{title}: equal"
         counts = f"{len(self.removed)} removed, {len(self.added)} added"
-        yield "", f"{title}: {counts}, {len(self.changed)} changed"
+        return f"{title}: {counts}, {len(self.changed)} changed"
+
+    def _sides_without_nested(self) -> Iterator[SideBySideRow]:
+        yield SideBySideRow("", self._title(), "")
+        for what, before, after in self.signature:
+            yield SideBySideRow("~", f"{what}: {before}", f"{what}: {after}")
+        rows = [(op.id, SideBySideRow("-", _op_line(op), "")) for op in self.removed]
+        rows += [(op.id, SideBySideRow("+", "", _op_line(op))) for op in self.added]
+        for change in self.changed:
+            ops = _op_line(change.before), _op_line(change.after)
+            rows.append((change.before.id, SideBySideRow("~", *ops)))
+            for what, before, after in change.differences:
+                row = SideBySideRow("~", f"    {what}: {before}", f"    {what}: {after}")
+                rows.append((change.before.id, row))
+        for _, row in sorted(rows, key=lambda numbered: numbered[0]):
+            yield row
+
+    def _lines_without_nested(self) -> Iterator[tuple[str, str]]:
+        yield "", self._title()
         for difference in self.signature:
             yield "~", f"  ~ {difference}"
         for op in self.removed:

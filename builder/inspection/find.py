@@ -8,11 +8,12 @@ from functools import cache
 
 from builder.check import flag
 from builder.errors import OperandError, brief, error_of
-from builder.graph.computation import XlaComputation, is_function
+from builder.graph.computation import XlaComputation
 from builder.graph.registry import OPERATIONS
 from builder.graph.xla_op import XlaOp, resolve_position
 from builder.schema import SCHEMAS
 from builder.support.caller import shown_file
+from builder.support.functions import is_function
 from builder.support.suggestions import did_you_mean
 from builder.types.shape import Shape, ShapeLike, shape_argument, without_layout
 

@@ -1,14 +1,27 @@
-"""Tables as text, as rich renderables, and as HTML.
+"""Render what objects show as text and as rich renderables.
 
-The package `rich` is imported only to print a table as text. HTML output does not require rich.
+The package `rich` is imported only to print a table.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from builder.support.display import (
+    Bar,
+    CellGrid,
+    Column,
+    Displayed,
+    Fold,
+    Heading,
+    Part,
+    ProgramText,
+    SideBySide,
+    SvgPicture,
+    TextTable,
+)
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -19,56 +32,19 @@ if TYPE_CHECKING:
 _WIDTH_WITHOUT_TERMINAL: Final = 120
 
 
-class Column(NamedTuple):
-    """A column of a table.
+TRUNCATED: Final = 1000
+"""The number of lines of a text that are shown."""
 
-    Attributes:
-        name: the heading.
-        is_number: whether the column is right-aligned.
-        no_wrap: whether cells are never wrapped.
-        style: a rich style, or "" for the default style.
-    """
-
-    name: str
-    is_number: bool = False
-    no_wrap: bool = False
-    style: str = ""
+_MAX_LINE: Final = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class TextTable:
-    """A table of text cells.
-
-    Attributes:
-        title: the line above the table, or "".
-        columns: the columns.
-        rows: the cells, row by row.
-        caption: the lines below the table, or "".
-    """
-
-    title: str
-    columns: tuple[Column, ...]
-    rows: Sequence[Sequence[str]]
-    caption: str = ""
-
-
-class Printable:
-    """Base class of objects that print their `_text_tables` as text, with rich, and as HTML."""
+class Printable(Displayed):
+    """Base class of objects that also print their parts as text."""
 
     __slots__ = ()
 
-    def _text_tables(self) -> Iterable[TextTable]:
-        """Return the tables to print; each subclass defines them."""
-        raise NotImplementedError
-
     def __str__(self) -> str:
-        return _as_text(self._text_tables())
-
-    def __rich__(self) -> Group:
-        return _as_rich(self._text_tables())
-
-    def _repr_html_(self) -> str:
-        return "\n".join(_html(table) for table in self._text_tables())
+        return _as_text(self._parts())
 
 
 def printable(text: str) -> str:
@@ -80,8 +56,19 @@ def printable(text: str) -> str:
     )
 
 
-def _as_rich(tables: Iterable[TextTable]) -> Group:
-    """Return the tables as a rich renderable.
+def truncated(part: ProgramText) -> tuple[list[str], str]:
+    """Return the first lines of a program text, long lines truncated, and a note or ""."""
+    lines = part.text.rstrip("\n").split("\n")
+    omitted = len(lines) - TRUNCATED
+    note = f"{omitted:,} more lines; {part.everything} prints all" if omitted > 0 else ""
+    shown = [
+        line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}..." for line in lines[:TRUNCATED]
+    ]
+    return shown, note
+
+
+def rich_of(parts: Iterable[Part]) -> Group:
+    """Return the parts as a rich renderable.
 
     Raises:
         ImportError: rich is not installed.
@@ -94,17 +81,55 @@ def _as_rich(tables: Iterable[TextTable]) -> Group:
             f"printing a table requires rich, which can't be imported: {error}\n"
             f"fix: run `pip install rich`, or use rows, fields and as_dict() instead of printing"
         ) from error
-    parts: list[Any] = []
-    for table in tables:
-        if table.title:
-            parts.append(Text(printable(table.title), style="bold"))
-        if table.rows:
-            parts.append(rich_table(table.columns, table.rows))
-        if table.caption:
-            lines = "\n".join(map(printable, table.caption.split("\n")))
-            parts.append(Text(lines, style="italic"))
-        parts.append(Text(""))
-    return Group(*parts[:-1])
+    shown: list[Any] = []
+    for part in parts:
+        shown += [*_rich(part), Text("")]
+    return Group(*shown[:-1])
+
+
+def _rich(part: Part) -> Iterator[Any]:
+    from rich.text import Text
+
+    match part:
+        case str():
+            yield Text("\n".join(map(printable, part.split("\n"))), style="italic")
+        case Heading(kind, name, description):
+            yield Text.assemble((kind, "bold"), " ", printable(name))
+            if description:
+                yield Text(printable(description))
+        case TextTable(title, columns, rows, caption):
+            if title:
+                yield Text(printable(title), style="bold")
+            if rows:
+                yield rich_table(columns, rows)
+            if caption:
+                yield from _rich(caption)
+        case ProgramText():
+            lines, note = truncated(part)
+            yield Text("\n".join(map(printable, lines)))
+            if note:
+                yield from _rich(note)
+        case Bar(title, segments):
+            total = sum(segment.amount for segment in segments) or 1
+            rows = [
+                [segment.name, segment.text, "█" * round(40 * segment.amount / total)]
+                for segment in segments
+            ]
+            yield Text(printable(title))
+            yield rich_table(
+                (Column(""), Column("", is_number=True), Column("", style="blue")), rows
+            )
+        case CellGrid(title, headings, lines):
+            if title:
+                yield Text(printable(title))
+            cells = [[name, *[cell.text for cell in row]] for name, row in lines]
+            yield rich_table([Column(""), *map(Column, headings)], cells)
+        case SideBySide():
+            yield colored_lines(part.lines)
+        case SvgPicture():
+            yield Text("a notebook shows the picture; save(path) writes it")
+        case Fold(summary):
+            yield Text(f"▸ {printable(summary)}")
 
 
 def rich_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> Table:
@@ -135,9 +160,9 @@ def rich_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> T
     return table
 
 
-def _as_text(tables: Iterable[TextTable]) -> str:
-    """Return the tables as text without colours, as wide as the terminal."""
-    renderable = _as_rich(tables)
+def _as_text(parts: Iterable[Part]) -> str:
+    """Return the parts as text without colours, as wide as the terminal."""
+    renderable = rich_of(parts)
     from rich.console import Console
 
     width = shutil.get_terminal_size((_WIDTH_WITHOUT_TERMINAL, 0)).columns
@@ -146,25 +171,6 @@ def _as_text(tables: Iterable[TextTable]) -> str:
     with console.capture() as capture:
         console.print(renderable, highlight=False)
     return "\n".join(line.rstrip() for line in capture.get().splitlines())
-
-
-def _html(table: TextTable) -> str:
-    from html import escape  # its import is slow
-
-    def cell(column: Column, text: str) -> str:
-        align = "right" if column.is_number else "left"
-        return f'<td style="text-align: {align}">{escape(printable(text))}</td>'
-
-    parts = [f"<p><b>{escape(printable(table.title))}</b></p>"] if table.title else []
-    if table.rows:
-        head = "".join(f"<th>{escape(column.name)}</th>" for column in table.columns)
-        parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>")
-        parts += [f"<tr>{''.join(map(cell, table.columns, row))}</tr>" for row in table.rows]
-        parts.append("</tbody></table>")
-    if table.caption:
-        lines = "<br>".join(escape(printable(line)) for line in table.caption.split("\n"))
-        parts.append(f"<p><i>{lines}</i></p>")
-    return "\n".join(parts)
 
 
 _LINE_STYLES: Final = {"-": "red", "+": "green", "~": "yellow", "": "bold"}
@@ -199,6 +205,14 @@ def bytes_text(count: int) -> str:
         ('0', '1023 B', '1.5 MiB')
     """
     return _with_unit(count, 1024, ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"))
+
+
+def seconds_text(seconds: float) -> str:
+    """Return a duration with a unit: "12.3 ms"."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
 
 
 def _with_unit(count: int, base: int, units: Sequence[str]) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 
-from builder.inspection.rendering import Column, Printable, TextTable, bytes_text, flops_text
+from builder.inspection.rendering import Printable, bytes_text, flops_text
+from builder.support.display import Column, TextTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ class ComputationStats(Printable):
             "uncounted": dict(self.uncounted),
         }
 
-    def _text_tables(self) -> list[TextTable]:
+    def _parts(self) -> list[TextTable]:
         executions = sum(stats.executions for stats in self.by_opcode.values())
         total = OpcodeStats(
             "all", self.ops, executions, self.flops, self.transcendentals, self.bytes_accessed

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate
+from linecache import getline
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
 
 from builder.check import flag, integer
 from builder.errors import ShapeInferenceError
 from builder.graph.xla_op import XlaOp
-from builder.inspection.rendering import Column, Printable, TextTable
+from builder.inspection.rendering import Printable
+from builder.support.display import Column, TextTable
 from builder.types.shape import Shape
 
 if TYPE_CHECKING:
@@ -57,7 +60,7 @@ class OpRow(NamedTuple):
         return {**self._asdict(), "shape": str(self.shape), "operands": list(self.operands)}
 
 
-class _Section(NamedTuple):
+class Section(NamedTuple):
     """The ops of one computation.
 
     Attributes:
@@ -69,6 +72,17 @@ class _Section(NamedTuple):
     name: str
     ops: Sequence[XlaOp]
     printer: AttributePrinter
+
+    def text_table(self, ops: Sequence[XlaOp], title: str) -> TextTable:
+        """Return a table of some of the ops, without empty optional columns."""
+        rows = [_cells(_row(self, op)) for op in ops]
+        columns = [i for i in range(len(_COLUMNS)) if i < 4 or any(row[i] for row in rows)]
+        return TextTable(
+            title,
+            tuple(_COLUMNS[i] for i in columns),
+            [[row[i] for i in columns] for row in rows],
+            hovers=[source_hover(op) for op in ops],
+        )
 
 
 class OpTable(Sequence[OpRow], Printable):
@@ -93,7 +107,7 @@ class OpTable(Sequence[OpRow], Printable):
         ['parameter', 'constant', 'reduce', 'parameter', 'parameter', 'add']
     """
 
-    def __init__(self, sections: Sequence[_Section], limit: int | None) -> None:
+    def __init__(self, sections: Sequence[Section], limit: int | None) -> None:
         self._sections = tuple(sections)
         self._ends = list(accumulate(len(section.ops) for section in sections))
         self.limit = limit
@@ -121,7 +135,7 @@ class OpTable(Sequence[OpRow], Printable):
                 f"table: the step of a slice of a table must be positive, got {places.step}\n"
                 f"fix: write reversed(table) to iterate from the last row to the first"
             )
-        sections: list[_Section] = []
+        sections: list[Section] = []
         begin = 0
         for section, end in zip(self._sections, self._ends, strict=True):
             first = max(places.start, begin)
@@ -147,46 +161,64 @@ class OpTable(Sequence[OpRow], Printable):
         more = ", ..." if len(self._sections) > 3 else ""
         return f"<OpTable {names}{more}, {len(self)} ops>"
 
-    def _text_tables(self) -> Iterator[TextTable]:
+    def _parts(self) -> Iterator[TextTable]:
         for section in self._sections:
             ops, count = section.ops, len(section.ops)
             limit = count if self.limit is None else self.limit
             omitted = max(count - 2 * limit, 0)
             shown = [*ops[:limit], *ops[count - limit :]] if omitted else ops
-            rows = [_cells(_row(section, op)) for op in shown]
+            table = section.text_table(shown, f"%{section.name}: {count_text(count)}")
             if omitted:
-                rows.insert(limit, ["...", f"{omitted:,} more", *[""] * (len(_COLUMNS) - 2)])
-            # Empty optional columns are omitted.
-            columns = [i for i in range(len(_COLUMNS)) if i < 4 or any(row[i] for row in rows)]
-            yield TextTable(
-                f"%{section.name}: {count:,} op{'' if count == 1 else 's'}",
-                tuple(_COLUMNS[i] for i in columns),
-                [[row[i] for i in columns] for row in rows],
-                f"{omitted:,} ops are omitted; limit=None prints all" if omitted else "",
-            )
+                gap = ["...", f"{omitted:,} more", *[""] * (len(table.columns) - 2)]
+                table = replace(
+                    table,
+                    rows=[*table.rows[:limit], gap, *table.rows[limit:]],
+                    hovers=[*table.hovers[:limit], "", *table.hovers[limit:]],
+                    caption=f"{omitted:,} ops are omitted; limit=None prints all",
+                )
+            yield table
 
 
 def table_of(
     computation: XlaComputation, *, nested: bool = False, limit: int | None = 40
 ) -> OpTable:
     """Return the ops of a computation as a table; see `XlaComputation.table`."""
-    # Imported here, because importing `OpTable` does not require them.
-    from builder.hlo_text.printer import ModuleNames
-    from builder.inspection.attribute_text import AttributePrinter
-
     if limit is not None:
         limit = integer("table", "limit", limit)
         if limit < 0:
             raise ShapeInferenceError(f"table: limit must not be negative, got {limit}", op="table")
-    module = ModuleNames(computation, metadata=False)
-    shown = [computation]
-    if flag("table", "nested", nested):
-        shown += computation.called_computations()[::-1]
-    sections = [_Section(module.names[c], c.ops, AttributePrinter(c, module)) for c in shown]
+    sections = sections_of(computation, nested=flag("table", "nested", nested))
     return OpTable(sections, limit)
 
 
-def _row(section: _Section, op: XlaOp) -> OpRow:
+def sections_of(computation: XlaComputation, *, nested: bool) -> list[Section]:
+    """Return a section for the computation and, if `nested`, for those that ops apply."""
+    # Imported here, because importing `OpTable` does not require them.
+    from builder.hlo_text.printer import ModuleNames
+    from builder.inspection.attribute_text import AttributePrinter
+
+    module = ModuleNames(computation, metadata=False)
+    shown = [computation]
+    if nested:
+        shown += computation.called_computations()[::-1]
+    return [Section(module.names[c], c.ops, AttributePrinter(c, module)) for c in shown]
+
+
+def count_text(count: int, noun: str = "op") -> str:
+    """Return a number with a noun: "1 op", "2,000 ops"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def source_hover(op: XlaOp) -> str:
+    """Return the source line of an op and its text, as far as Python can read it, or ""."""
+    source = op.source
+    if source is None:
+        return ""
+    file = op.code.co_filename if op.code is not None else source.file
+    return f"{source}\n{getline(file, source.line).strip()}".rstrip()
+
+
+def _row(section: Section, op: XlaOp) -> OpRow:
     source = op.source
     return OpRow(
         op.id,

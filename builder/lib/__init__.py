@@ -8,13 +8,41 @@ promoted, and arrays are broadcast only where a function documents it.
 (``lib.constants.zeros_like``).
 """
 
+import typing as _typing
+
 from builder.lib import (
+    attention as attention,
+    comparators as comparators,
     constants as constants,
+    convolution as convolution,
+    cumulative as cumulative,
+    dynamic as dynamic,
+    linalg as linalg,
+    loops as loops,
     math as math,
+    matrix as matrix,
     nn as nn,
+    normalization as normalization,
+    pooling as pooling,
+    prng as prng,
+    quantize as quantize,
+    random as random,
     reductions as reductions,
     shaping as shaping,
+    slicing as slicing,
+    sorting as sorting,
     special as special,
+    tensor_format as tensor_format,
+    tuples as tuples,
+)
+from builder.lib.attention import (
+    dot_product_attention as dot_product_attention,
+    rotary_embedding as rotary_embedding,
+)
+from builder.lib.comparators import (
+    create_scalar_comparison_computation as create_scalar_comparison_computation,
+    create_scalar_gt_computation as create_scalar_gt_computation,
+    create_scalar_lt_computation as create_scalar_lt_computation,
 )
 from builder.lib.constants import (
     constant_r0_with_type as constant_r0_with_type,
@@ -32,6 +60,45 @@ from builder.lib.constants import (
     zeros as zeros,
     zeros_like as zeros_like,
 )
+from builder.lib.convolution import (
+    conv as conv,
+)
+from builder.lib.cumulative import (
+    cumlogsumexp as cumlogsumexp,
+    cummax as cummax,
+    cummin as cummin,
+    cumprod as cumprod,
+    cumsum as cumsum,
+)
+from builder.lib.dynamic import (
+    dynamic_conditional as dynamic_conditional,
+)
+from builder.lib.linalg import (
+    cholesky_solve as cholesky_solve,
+    det as det,
+    eigh as eigh,
+    eigvalsh as eigvalsh,
+    inv as inv,
+    logdet as logdet,
+    lstsq as lstsq,
+    lu as lu,
+    matrix_rank as matrix_rank,
+    norm as norm,
+    pinv as pinv,
+    product_of_elementary_householder_reflectors as product_of_elementary_householder_reflectors,
+    qr as qr,
+    qr_decomposition as qr_decomposition,
+    slogdet as slogdet,
+    solve as solve,
+    svd as svd,
+    svdvals as svdvals,
+    tridiagonal_mat_mul as tridiagonal_mat_mul,
+    tridiagonal_solver as tridiagonal_solver,
+)
+from builder.lib.loops import (
+    for_each_index as for_each_index,
+    while_loop_helper as while_loop_helper,
+)
 from builder.lib.math import (
     is_inf as is_inf,
     is_nan as is_nan,
@@ -42,13 +109,78 @@ from builder.lib.math import (
     next_after as next_after,
     round_to_even as round_to_even,
 )
+from builder.lib.matrix import (
+    batch_dot as batch_dot,
+    einsum as einsum,
+    get_diagonal_mask as get_diagonal_mask,
+    get_matrix_diagonal as get_matrix_diagonal,
+    get_matrix_diagonal_via_gather as get_matrix_diagonal_via_gather,
+    identity_matrix as identity_matrix,
+    lower_triangle as lower_triangle,
+    maybe_transpose_in_minor_dims as maybe_transpose_in_minor_dims,
+    set_matrix_diagonal as set_matrix_diagonal,
+    symmetrize as symmetrize,
+    transpose_in_minor_dims as transpose_in_minor_dims,
+    triangle as triangle,
+    triangle_mask as triangle_mask,
+    upper_triangle as upper_triangle,
+)
 from builder.lib.nn import (
+    cross_entropy as cross_entropy,
+    dropout as dropout,
     gelu as gelu,
+    linear as linear,
     log_softmax as log_softmax,
     relu as relu,
     sigmoid as sigmoid,
     silu as silu,
     softmax as softmax,
+)
+from builder.lib.normalization import (
+    layer_norm as layer_norm,
+    rms_norm as rms_norm,
+)
+from builder.lib.pooling import (
+    SpatialDimensionOutputSizeAndPadding as SpatialDimensionOutputSizeAndPadding,
+    avg_pool as avg_pool,
+    avg_pool_grad as avg_pool_grad,
+    conv_grad_extract_and_verify_dimension as conv_grad_extract_and_verify_dimension,
+    make_spatial_padding as make_spatial_padding,
+    max_pool as max_pool,
+)
+from builder.lib.prng import (
+    RngOutput as RngOutput,
+    box_muller_transform as box_muller_transform,
+    concat_scalars as concat_scalars,
+    convert_random_bits_to_uniform_floating_point as convert_random_bits_to_uniform_floating_point,
+    normal_floating_point_distribution as normal_floating_point_distribution,
+    philox_bit_generator as philox_bit_generator,
+    philox_increase_counter as philox_increase_counter,
+    scramble_philox_key as scramble_philox_key,
+    three_fry_bit_generator as three_fry_bit_generator,
+    uniform_floating_point_distribution as uniform_floating_point_distribution,
+    uniform_int_distribution as uniform_int_distribution,
+)
+from builder.lib.quantize import (
+    QuantizedRange as QuantizedRange,
+    dequantize as dequantize,
+    pack_to_uint32 as pack_to_uint32,
+)
+from builder.lib.random import (
+    bernoulli as bernoulli,
+    categorical as categorical,
+    exponential as exponential,
+    fold_in as fold_in,
+    gumbel as gumbel,
+    key_array as key_array,
+    normal as normal,
+    permutation as permutation,
+    randint as randint,
+    random_bits as random_bits,
+    random_key as random_key,
+    split_key as split_key,
+    truncated_normal as truncated_normal,
+    uniform as uniform,
 )
 from builder.lib.reductions import (
     all as all,
@@ -64,14 +196,19 @@ from builder.lib.reductions import (
     sum as sum,
     var as var,
 )
-from builder.lib.registry import FUNCTIONS as FUNCTIONS, LibraryFunction as LibraryFunction
+from builder.lib.registry import (
+    FUNCTIONS as FUNCTIONS,
+    LibraryFunction as LibraryFunction,
+)
 from builder.lib.shaping import (
+    broadcast_to as broadcast_to,
     clip as clip,
     expand_dims as expand_dims,
     eye as eye,
     flip as flip,
     linspace as linspace,
     one_hot as one_hot,
+    put_along_axis as put_along_axis,
     repeat as repeat,
     roll as roll,
     split as split,
@@ -82,6 +219,23 @@ from builder.lib.shaping import (
     tile as tile,
     tri as tri,
     where as where,
+)
+from builder.lib.slicing import (
+    dynamic_slice_in_minor_dims as dynamic_slice_in_minor_dims,
+    dynamic_update_slice_in_minor_dims as dynamic_update_slice_in_minor_dims,
+    slice_in_minor_dims as slice_in_minor_dims,
+    torch_gather as torch_gather,
+    torch_index_select as torch_index_select,
+    torch_scatter_dense as torch_scatter_dense,
+    update_slice as update_slice,
+    update_slice_in_minor_dims as update_slice_in_minor_dims,
+)
+from builder.lib.sorting import (
+    approx_top_k as approx_top_k,
+    approx_top_k_fallback as approx_top_k_fallback,
+    approx_top_k_reduction_output_size as approx_top_k_reduction_output_size,
+    argsort as argsort,
+    top_k_with_partitions as top_k_with_partitions,
 )
 from builder.lib.special import (
     bessel_i0e as bessel_i0e,
@@ -98,3 +252,16 @@ from builder.lib.special import (
     regularized_incomplete_beta as regularized_incomplete_beta,
     zeta as zeta,
 )
+from builder.lib.tensor_format import (
+    TensorFormat as TensorFormat,
+)
+from builder.lib.tuples import (
+    assemble_tuple as assemble_tuple,
+    disassemble_tuple as disassemble_tuple,
+)
+
+if not _typing.TYPE_CHECKING:
+    from builder.support.foreign_names import UNKNOWN_NAMES as _UNKNOWN_NAMES
+
+    def __getattr__(name):
+        raise _UNKNOWN_NAMES["builder.lib"](name)

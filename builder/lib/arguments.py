@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
+import numpy as np
+
 from builder.check import CONVERT, first_duplicate, flag, integer, integers
-from builder.errors import OperandError, ShapeInferenceError, error_of
+from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.xla_op import XlaOp
 from builder.ops.elementwise import convert_element_type
 from builder.ops.operands import need_op
-from builder.types.primitive_type import PrimitiveType, f32
-from builder.types.shape import UNBOUNDED, ArrayShape
+from builder.types.primitive_type import PrimitiveType, f32, pred
+from builder.types.shape import UNBOUNDED, ArrayShape, ShapeLike, shape_argument
 
 Axes = int | Sequence[int] | None
 """A dimension or several of them, each counted from 0, or from the end if negative; None for all
@@ -39,6 +42,56 @@ def floating_argument(op: str, name: str, value: Any) -> ArrayShape:
         rule = f"{name} must be of floating-point type, got {shape}"
         raise error_of(ShapeInferenceError, op, rule, CONVERT, shapes={name: shape})
     return shape
+
+
+def number_argument(op: str, name: str, value: Any) -> ArrayShape:
+    """Return the shape of argument `name`, which must be an array of numbers, not of preds."""
+    shape = array_argument(op, name, value)
+    if shape.element_type is pred:
+        fix = "use lib.any or lib.all, or convert to an integer type to count"
+        raise error_of(ShapeInferenceError, op, f"{name} must be of numbers, got {shape}", fix)
+    return shape
+
+
+def ordered_argument(op: str, name: str, value: Any) -> ArrayShape:
+    """Return the shape of argument `name`, which must be an array of real numbers or preds."""
+    shape = array_argument(op, name, value)
+    if shape.element_type.is_complex:
+        fix = "complex numbers have no order; compare xb.abs or xb.real of them"
+        raise error_of(ShapeInferenceError, op, f"{name} must be real, got {shape}", fix)
+    return shape
+
+
+def typed_argument(op: str, name: str, value: Any, element_type: PrimitiveType) -> ArrayShape:
+    """Return the shape of argument `name`, which must be an array of an element type."""
+    shape = array_argument(op, name, value)
+    if shape.element_type is not element_type:
+        rule = f"{name} must be of type {element_type}, got {shape}"
+        raise error_of(ShapeInferenceError, op, rule, CONVERT, shapes={name: shape})
+    return shape
+
+
+def real_number(op: str, name: str, value: Any) -> float:
+    """Return argument `name`, a number of Python or NumPy that is not complex, as a float."""
+    if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except OverflowError:
+            pass
+    raise error_of(OperandError, op, f"{name} must be a number, got {brief(value, 80)}")
+
+
+def finite_number(op: str, name: str, value: Any, least: float = -math.inf) -> float:
+    """Return argument `name`, a finite number of at least `least`, as a float."""
+    try:
+        number = real_number(op, name, value)
+    except OperandError:
+        number = math.nan
+    if math.isfinite(number) and number >= least:
+        return number
+    bound = "" if least == -math.inf else f" of at least {least:g}"
+    rule = f"{name} must be a finite number{bound}, got {brief(value, 80)}"
+    raise error_of(OperandError, op, rule)
 
 
 def axis_argument(op: str, name: str, axis: Any, rank: int) -> int:
@@ -92,6 +145,49 @@ def static_argument(op: str, name: str, shape: ArrayShape) -> None:
         number = shape.dynamic_dimensions.index(True)
         rule = f"{name} must have fixed sizes, got {shape}"
         raise error_of(ShapeInferenceError, op, rule, dimension=number)
+
+
+def fixed_size(op: str, name: str, shape: ArrayShape, dimension: int) -> int:
+    """Return the size of a dimension of argument `name`, which must be fixed."""
+    if shape.dynamic_dimensions[dimension]:
+        rule = f"dimension {dimension} of {name} must have a fixed size, got {shape}"
+        raise error_of(ShapeInferenceError, op, rule, dimension=dimension)
+    return shape.dimensions[dimension]
+
+
+def indexed_size(op: str, name: str, shape: ArrayShape, dimension: int) -> int:
+    """Return the size of a dimension of argument `name`, which must be fixed and at least 1."""
+    size = fixed_size(op, name, shape, dimension)
+    if size == 0:
+        rule = f"dimension {dimension} of {name} must not be empty, got {shape}"
+        raise error_of(ShapeInferenceError, op, rule, dimension=dimension)
+    return size
+
+
+def indices_argument(op: str, name: str, value: Any) -> ArrayShape:
+    """Return the shape of argument `name`, which must be an array of integers."""
+    shape = array_argument(op, name, value)
+    if not shape.element_type.is_integral:
+        rule = f"{name} must be of integer type, got {shape}"
+        raise error_of(ShapeInferenceError, op, rule)
+    return shape
+
+
+def static_shape_argument(op: str, name: str, value: ShapeLike) -> ArrayShape:
+    """Return argument `name`, the shape of an array of fixed sizes."""
+    shape = shape_argument(op, name, value)
+    if not isinstance(shape, ArrayShape):
+        raise error_of(OperandError, op, f"{name} must be an array shape, got {shape}")
+    static_argument(op, name, shape)
+    return shape
+
+
+def float_info(element_type: PrimitiveType) -> Any:
+    """Return the limits of a floating-point type, like `numpy.finfo`."""
+    import ml_dtypes  # imported late, because it takes as long as all of `builder`
+
+    dtype = element_type.dtype
+    return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # ml_dtypes does not type it
 
 
 def as_type(x: XlaOp, element_type: PrimitiveType) -> XlaOp:

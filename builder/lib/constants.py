@@ -12,7 +12,9 @@ import numpy as np
 from builder.errors import OperandError, ShapeInferenceError, error_of
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
+from builder.lib.arguments import array_argument, float_info
 from builder.lib.registry import library_function
+from builder.ops.operands import is_number
 from builder.ops.reshaping import broadcast
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike, as_primitive_type, pred
 from builder.types.shape import ArrayShape, ShapeLike, shape_argument
@@ -57,7 +59,8 @@ def scalar_like(prototype: XlaOp, value: Any) -> XlaOp:
         >>> lib.scalar_like(xb.XlaBuilder().parameter(xb.bf16[2, 3]), 0.5).shape
         bf16[]
     """
-    return _scalar(prototype.builder, _array("scalar_like", prototype).element_type, value)
+    element_type = array_argument("scalar_like", "prototype", prototype).element_type
+    return _scalar(prototype.builder, element_type, value)
 
 
 @library_function("FullLike")
@@ -79,7 +82,7 @@ def full_like(prototype: XlaOp, value: Any) -> XlaOp:
         >>> lib.full_like(xb.XlaBuilder().parameter(xb.f32[2, 3]), 0.5).shape
         f32[2,3]
     """
-    shape = _array("full_like", prototype)
+    shape = array_argument("full_like", "prototype", prototype)
     return broadcast(_scalar(prototype.builder, shape.element_type, value), shape.dimensions)
 
 
@@ -272,16 +275,9 @@ def nan_value(builder: XlaBuilder, type: PrimitiveTypeLike) -> XlaOp:
 
 def _scalar(builder: XlaBuilder, type: PrimitiveType, value: Any) -> XlaOp:
     """Return a scalar constant. Unlike constants of a builder, 0 and 1 can be preds."""
-    if type is pred and value in (0, 1):
+    if type is pred and is_number(value) and value in (0, 1):
         value = bool(value)
     return builder.constant(value, type)
-
-
-def _array(op: str, prototype: XlaOp) -> ArrayShape:
-    shape = prototype.shape
-    if not isinstance(shape, ArrayShape):
-        raise error_of(OperandError, op, f"prototype must be an array, got {shape}")
-    return shape
 
 
 def _real(op: str, type: PrimitiveTypeLike) -> PrimitiveType:
@@ -299,9 +295,7 @@ def _floating(op: str, type: PrimitiveTypeLike) -> PrimitiveType:
 
 
 def _finfo(op: str, type: PrimitiveTypeLike) -> Any:
-    import ml_dtypes  # imported late, because it takes as long as all of `builder`
-
-    return ml_dtypes.finfo(_floating(op, type).dtype)  # type: ignore[no-untyped-call]
+    return float_info(_floating(op, type))
 
 
 def _extreme(op: str, builder: XlaBuilder, type: PrimitiveTypeLike, infinity: float) -> XlaOp:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from builder.check import flag
 from builder.errors import OperandError, ShapeInferenceError, error_of
 from builder.graph.xla_op import XlaOp
 from builder.lib.registry import library_function
@@ -207,6 +208,7 @@ def maybe_conjugate(x: XlaOp, conjugate: bool) -> XlaOp:
 
     Raises:
         OperandError: `x` is not an array.
+        ShapeInferenceError: `conjugate` is not a bool.
 
     Example:
         >>> import builder as xb
@@ -216,6 +218,7 @@ def maybe_conjugate(x: XlaOp, conjugate: bool) -> XlaOp:
         True
     """
     kind = array_shape("maybe_conjugate", "x", x).element_type
+    flag("maybe_conjugate", "conjugate", conjugate)
     return conj(x) if conjugate and kind.is_complex else x
 
 

@@ -1,4 +1,4 @@
-"""Activation functions and normalized exponentials of neural networks.
+"""Layers of neural networks: activation functions, normalized exponentials, losses.
 
 `axis` may be negative, and then counts from the last dimension. Types narrower than f32 are
 computed in f32, and the result is rounded once.
@@ -8,21 +8,32 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
+from builder.attributes import DotDimensionNumbers
 from builder.check import flag
-from builder.errors import ShapeInferenceError, error_of
+from builder.errors import ShapeInferenceError, brief, error_of
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import (
     array_argument,
     as_type,
     axis_argument,
+    bounded_argument,
     floating_argument,
+    shape_of,
+    static_argument,
+    typed_argument,
     widened,
 )
-from builder.lib.reductions import others
+from builder.lib.random import bernoulli
+from builder.lib.reductions import largest_number, others
 from builder.lib.registry import library_function
+from builder.lib.special import times_normal_distribution
 from builder.ops import elementwise as ew
+from builder.ops.contraction import dot_general
 from builder.ops.reduction import reduce
-from builder.types.primitive_type import pred
+from builder.types.primitive_type import pred, s64
+from builder.types.shape import array_shape
 
 
 @library_function()
@@ -90,12 +101,12 @@ def silu(x: XlaOp) -> XlaOp:
 
 @library_function()
 def gelu(x: XlaOp, approximate: bool = True) -> XlaOp:
-    """Return x times the standard normal distribution function of x; NaN for -inf.
+    """Return x times the standard normal distribution function of x.
 
     Args:
         x: an array of floating-point numbers.
-        approximate: whether the distribution function is approximated with tanh; otherwise it is
-            computed with erf, whose relative error grows for very negative numbers.
+        approximate: whether the distribution function is approximated with tanh, which gives NaN
+            for -inf; otherwise it is accurate to a few ulps, also for very negative numbers.
 
     Raises:
         ShapeInferenceError: the type is not a floating-point type; `approximate` is not a bool.
@@ -108,13 +119,11 @@ def gelu(x: XlaOp, approximate: bool = True) -> XlaOp:
     """
     shape = floating_argument("gelu", "x", x)
     wide = widened(x)
-    if flag("gelu", "approximate", approximate):
-        inner = math.sqrt(2 / math.pi) * (wide + 0.044715 * (wide * wide * wide))
-        # (1 + tanh(u)) / 2, without its cancellation for negative u.
-        distribution = ew.logistic(2.0 * inner)
-    else:
-        distribution = (ew.erf(wide * math.sqrt(0.5)) + 1.0) * 0.5
-    return as_type(wide * distribution, shape.element_type)
+    if not flag("gelu", "approximate", approximate):
+        return as_type(times_normal_distribution(wide), shape.element_type)
+    inner = math.sqrt(2 / math.pi) * (wide + 0.044715 * (wide * wide * wide))
+    # (1 + tanh(u)) / 2, without its cancellation for negative u.
+    return as_type(wide * ew.logistic(2.0 * inner), shape.element_type)
 
 
 @library_function()
@@ -162,10 +171,142 @@ def log_softmax(x: XlaOp, axis: int = -1) -> XlaOp:
     return as_type(ew.sub(shifted, ew.log(total), rest), x.shape.element_type)
 
 
+@library_function()
+def cross_entropy(logits: XlaOp, labels: XlaOp, axis: int = -1) -> XlaOp:
+    """Return the cross-entropy of labels and the softmax of logits, for each example.
+
+    Args:
+        logits: an array of floating-point numbers.
+        labels: either integers of the sizes of `logits` without the dimension `axis`, the numbers
+            of the classes; a number out of range gives infinity. Or probabilities of the shape
+            of `logits`; a class of probability 0 does not count.
+        axis: the dimension of the classes.
+
+    Returns:
+        An array of the type of `logits`, without the dimension `axis`.
+
+    Raises:
+        ShapeInferenceError: the types or sizes do not match; the dimension is out of range; a size
+            is unbounded and the labels are integers.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> b = xb.XlaBuilder()
+        >>> logits, labels = b.parameter(xb.f32[32, 10]), b.parameter(xb.s32[32])
+        >>> lib.cross_entropy(logits, labels).shape
+        f32[32]
+    """
+    shifted, axes, rest = _shifted("cross_entropy", logits, axis)
+    shape, given = shape_of(logits), array_argument("cross_entropy", "labels", labels)
+    if given.element_type.is_integral:
+        bounded_argument("cross_entropy", "logits", shape)
+    classes = tuple(shape.dimensions[n] for n in rest)
+    if not (
+        (given.element_type.is_integral and given.dimensions == classes)
+        or (given.element_type, given.dimensions) == (shape.element_type, shape.dimensions)
+    ):
+        rule = (
+            "labels must be integers of the sizes of logits without the dimension of the classes, "
+            f"or probabilities of the shape of logits {shape}, got {given}"
+        )
+        raise error_of(ShapeInferenceError, "cross_entropy", rule, shapes={"logits": shape})
+    total = reduce(ew.exp(shifted), 0.0, ew.add, axes)
+    if given.element_type.is_integral:
+        numbers = logits.builder.iota(s64[shape.dimensions], axes[0])
+        is_label = ew.eq(numbers, as_type(labels, s64), rest)
+        chosen = reduce(ew.select(is_label, shifted, -math.inf), -math.inf, ew.max, axes)
+        loss = ew.log(total) - chosen
+    else:
+        losses = ew.sub(ew.log(total), shifted, rest)
+        losses = ew.select(ew.eq(labels, 0), 0.0, widened(labels) * losses)
+        loss = reduce(losses, 0.0, ew.add, axes)
+    return as_type(loss, shape.element_type)
+
+
+@library_function()
+def linear(x: XlaOp, weights: XlaOp, bias: XlaOp | None = None) -> XlaOp:
+    """Return x @ weights + bias: the last dimension of x is multiplied with a matrix.
+
+    Args:
+        x: an array ``[..., M]`` of floating-point numbers.
+        weights: an array ``[M, N]`` of the type of `x`, with more dimensions if the result shall
+            have more.
+        bias: an array ``[N]`` of the type of `x`, of all dimensions of `weights` but the first.
+
+    Returns:
+        An array ``[..., N]``.
+
+    Raises:
+        ShapeInferenceError: the types or sizes do not match; an array is a scalar.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> b = xb.XlaBuilder()
+        >>> x, weights = b.parameter(xb.bf16[8, 16, 64]), b.parameter(xb.bf16[64, 4, 32])
+        >>> lib.linear(x, weights).shape
+        bf16[8,16,4,32]
+    """
+    shape = floating_argument("linear", "x", x)
+    matrix = typed_argument("linear", "weights", weights, shape.element_type)
+    if not (shape.rank and matrix.rank):
+        rule = f"x and weights must have dimensions, got {shape} and {matrix}"
+        raise error_of(ShapeInferenceError, "linear", rule)
+    products = DotDimensionNumbers((shape.rank - 1,), (0,))
+    if bias is None:
+        return dot_general(x, weights, products)
+    given = typed_argument("linear", "bias", bias, shape.element_type)
+    if given.dimensions != matrix.dimensions[1:]:
+        rule = f"bias must have the sizes {list(matrix.dimensions[1:])}, got {given}"
+        raise error_of(ShapeInferenceError, "linear", rule, shapes={"weights": matrix})
+    # Products of types narrower than f32 remain in f32 for the bias.
+    wide = widened(bias)
+    result = dot_general(x, weights, products, preferred_element_type=shape_of(wide).element_type)
+    last = range(shape.rank - 1, shape_of(result).rank)
+    return as_type(ew.add(result, wide, last), shape.element_type)
+
+
 def _shifted(op: str, x: XlaOp, axis: int) -> tuple[XlaOp, tuple[int, ...], list[int]]:
     """Return x minus its maximum along the axis, the axis, and the other dimensions."""
     shape = floating_argument(op, "x", x)
     axes = (axis_argument(op, "axis", axis, shape.rank),)
     rest = others(shape.rank, axes)
     wide = widened(x)
-    return ew.sub(wide, reduce(wide, -math.inf, ew.max, axes), rest), axes, rest
+    return ew.sub(wide, largest_number(wide, axes), rest), axes, rest
+
+
+@library_function()
+def dropout(x: XlaOp, rate: float, key: XlaOp) -> XlaOp:
+    """Return an array with random elements replaced by 0, and the others divided by 1 - `rate`.
+
+    Args:
+        x: an array of floating-point numbers and of fixed sizes.
+        rate: the probability of 0, a number from 0 to 1.
+        key: a key, see `random_key`. It decides which elements become 0.
+
+    Raises:
+        OperandError: `key` is not a key.
+        ShapeInferenceError: the type is not a floating-point type; a size is dynamic; `rate` is not
+            a number from 0 to 1.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> b = xb.XlaBuilder()
+        >>> x, key = b.parameter(xb.bf16[4, 3]), lib.random_key(b, 42)
+        >>> lib.dropout(x, 0.1, key).shape
+        bf16[4,3]
+    """
+    shape = floating_argument("dropout", "x", x)
+    static_argument("dropout", "x", shape)
+    is_number = isinstance(rate, (int, float, np.integer, np.floating))
+    if not is_number or isinstance(rate, bool) or not 0 <= rate <= 1:
+        rule = f"rate must be a number from 0 to 1, got {brief(rate, 80)}"
+        fix = "use lib.bernoulli and lib.where for a probability at run time"
+        raise error_of(ShapeInferenceError, "dropout", rule, fix)
+    kept = 1 - float(rate)
+    is_kept = bernoulli(key, kept, array_shape(pred, shape.dimensions))
+    # The quotient of all elements is finite even where no element is kept.
+    scaled = as_type(widened(x) / (kept or 1.0), shape.element_type)
+    return ew.select(is_kept, scaled, 0)

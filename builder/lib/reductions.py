@@ -5,18 +5,18 @@ With `keepdims`, the reduced dimensions remain, of size 1. The dimensions may be
 unbounded: only the elements that exist at run time count. Types narrower than f32 are reduced in
 f32, and the result is rounded once.
 
-XLA: Any, ArgMax and ArgMin in arithmetic.h of the client library.
+XLA: Any, ArgMax and ArgMinMax in arithmetic.h of the client library.
 """
 
 from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from builder.check import CONVERT, flag
-from builder.errors import OperandError, ShapeInferenceError, brief, error_of
+from builder.errors import ShapeInferenceError, error_of
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import (
     Axes,
@@ -24,7 +24,10 @@ from builder.lib.arguments import (
     as_type,
     axis_argument,
     bounded_argument,
+    finite_number,
     floating_argument,
+    number_argument,
+    ordered_argument,
     reduced_axes,
     shape_of,
     widened,
@@ -59,7 +62,7 @@ def sum(x: XlaOp, axis: Axes = None, keepdims: bool = False) -> XlaOp:
         >>> lib.sum(x, axis=-1).shape, lib.sum(x, axis=0, keepdims=True).shape
         (f32[4], f32[1,3])
     """
-    shape = _numbers("sum", x)
+    shape = number_argument("sum", "x", x)
     return as_type(_reduced("sum", widened(x), 0, ew.add, axis, keepdims), shape.element_type)
 
 
@@ -81,7 +84,7 @@ def prod(x: XlaOp, axis: Axes = None, keepdims: bool = False) -> XlaOp:
         >>> lib.prod(xb.XlaBuilder().parameter(xb.s32[4, 3]), axis=1).shape
         s32[4]
     """
-    shape = _numbers("prod", x)
+    shape = number_argument("prod", "x", x)
     return as_type(_reduced("prod", widened(x), 1, ew.mul, axis, keepdims), shape.element_type)
 
 
@@ -112,7 +115,7 @@ def mean(x: XlaOp, axis: Axes = None, keepdims: bool = False) -> XlaOp:
 
 
 @library_function()
-def var(x: XlaOp, axis: Axes = None, correction: int | float = 0, keepdims: bool = False) -> XlaOp:
+def var(x: XlaOp, axis: Axes = None, keepdims: bool = False, correction: int | float = 0) -> XlaOp:
     """Return the variances along dimensions.
 
     The mean square of the differences from the mean, which is computed first: the differences do
@@ -121,9 +124,9 @@ def var(x: XlaOp, axis: Axes = None, correction: int | float = 0, keepdims: bool
     Args:
         x: an array of floating-point or complex numbers.
         axis: a dimension, several, or None for all.
+        keepdims: whether the reduced dimensions remain, of size 1.
         correction: is subtracted from the number of elements before the division; 1 for the
             unbiased estimate. If nothing remains, the result is NaN, or infinity for differences.
-        keepdims: whether the reduced dimensions remain, of size 1.
 
     Returns:
         Real numbers, also for complex ones.
@@ -146,14 +149,14 @@ def var(x: XlaOp, axis: Axes = None, correction: int | float = 0, keepdims: bool
 
 
 @library_function()
-def std(x: XlaOp, axis: Axes = None, correction: int | float = 0, keepdims: bool = False) -> XlaOp:
+def std(x: XlaOp, axis: Axes = None, keepdims: bool = False, correction: int | float = 0) -> XlaOp:
     """Return the standard deviations along dimensions: the square roots of `var`.
 
     Args:
         x: an array of floating-point or complex numbers.
         axis: a dimension, several, or None for all.
-        correction: see `var`.
         keepdims: whether the reduced dimensions remain, of size 1.
+        correction: see `var`.
 
     Raises:
         OperandError: `correction` is not a finite number.
@@ -193,7 +196,7 @@ def max(x: XlaOp, axis: Axes = None, keepdims: bool = False) -> XlaOp:
         >>> lib.max(xb.XlaBuilder().parameter(xb.f32[4, 3]), axis=-1, keepdims=True).shape
         f32[4,1]
     """
-    shape = _ordered("max", "x", x)
+    shape = ordered_argument("max", "x", x)
     smallest = min_value(x.builder, shape.element_type)
     return _reduced("max", x, smallest, ew.max, axis, keepdims)
 
@@ -219,7 +222,7 @@ def min(x: XlaOp, axis: Axes = None, keepdims: bool = False) -> XlaOp:
         >>> lib.min(xb.XlaBuilder().parameter(xb.s8[4, 3]), axis=0).shape
         s8[3]
     """
-    shape = _ordered("min", "x", x)
+    shape = ordered_argument("min", "x", x)
     largest = max_value(x.builder, shape.element_type)
     return _reduced("min", x, largest, ew.min, axis, keepdims)
 
@@ -290,7 +293,7 @@ def logsumexp(x: XlaOp, axis: Axes = None, keepdims: bool = False) -> XlaOp:
     shape = floating_argument("logsumexp", "x", x)
     axes = reduced_axes("logsumexp", axis, keepdims, shape.rank)
     wide = widened(x)
-    largest = reduce(wide, -math.inf, ew.max, axes)
+    largest = largest_number(wide, axes)
     # An infinite shift would give inf - inf.
     shift = ew.select(ew.is_finite(largest), largest, 0.0)
     exponentials = ew.exp(ew.sub(wide, shift, others(shape.rank, axes)))
@@ -326,7 +329,7 @@ def arg_max(
     return _arg("arg_max", input, output_type, axis, keepdims, ew.gt, min_value)
 
 
-@library_function("ArgMin")
+@library_function("ArgMinMax")
 def arg_min(
     input: XlaOp, output_type: PrimitiveTypeLike, axis: int, keepdims: bool = False
 ) -> XlaOp:
@@ -357,22 +360,6 @@ def arg_min(
 def others(rank: int, axes: tuple[int, ...]) -> list[int]:
     """Return the dimensions of an array that are not in `axes`."""
     return [number for number in range(rank) if number not in axes]
-
-
-def _numbers(op: str, x: XlaOp) -> ArrayShape:
-    shape = array_argument(op, "x", x)
-    if shape.element_type is pred:
-        fix = "use lib.any or lib.all, or convert to an integer type to count"
-        raise error_of(ShapeInferenceError, op, f"x must be of numbers, got {shape}", fix)
-    return shape
-
-
-def _ordered(op: str, name: str, x: XlaOp) -> ArrayShape:
-    shape = array_argument(op, name, x)
-    if shape.element_type.is_complex:
-        fix = "complex numbers have no order; compare xb.abs or xb.real of them"
-        raise error_of(ShapeInferenceError, op, f"{name} must be real, got {shape}", fix)
-    return shape
 
 
 def _fractions(op: str, x: XlaOp) -> ArrayShape:
@@ -445,10 +432,7 @@ def _mean(x: XlaOp, axes: tuple[int, ...]) -> XlaOp:
 
 def _variance(op: str, x: XlaOp, axes: tuple[int, ...], correction: Any) -> XlaOp:
     """Return the variances in x's real type, or in f32 if it is narrower."""
-    is_number = isinstance(correction, (int, float)) and not isinstance(correction, bool)
-    if not is_number or not math.isfinite(correction):
-        rule = f"correction must be a finite number, got {brief(correction)}"
-        raise error_of(OperandError, op, rule)
+    subtracted = finite_number(op, "correction", correction)
     wide = widened(x)
     difference = ew.sub(wide, _mean(wide, axes), others(shape_of(x).rank, axes))
     if difference.shape.element_type.is_complex:
@@ -457,9 +441,9 @@ def _variance(op: str, x: XlaOp, axes: tuple[int, ...], correction: Any) -> XlaO
         squares = ew.square(difference)
     count = _count(squares, axes)
     if isinstance(count, XlaOp):
-        remaining: XlaOp | float = ew.max(count - float(correction), 0.0)
+        remaining: XlaOp | float = ew.max(count - subtracted, 0.0)
     else:
-        remaining = builtins.max(count - correction, 0.0)
+        remaining = builtins.max(count - subtracted, 0.0)
     return reduce(squares, 0.0, ew.add, axes) / remaining
 
 
@@ -472,7 +456,7 @@ def _arg(
     better: Callable[..., XlaOp],
     worst: Callable[..., XlaOp],
 ) -> XlaOp:
-    shape = _ordered(op, "input", input)
+    shape = ordered_argument(op, "input", input)
     kind = element_type_argument(op, "output_type", output_type)
     if not kind.is_integral:
         rule = f"output_type must be an integer type, got {kind}"
@@ -499,3 +483,13 @@ def _arg(
     best = reduce([input, indices], [worst_value, 0], best_of, [number])
     result = _kept(input, get_tuple_element(best, 1), (number,), keepdims)
     return as_type(result, kind)
+
+
+def largest_number(x: XlaOp, dimensions: Sequence[int]) -> XlaOp:
+    """Return the maximum along dimensions; where an element is NaN, it need not be NaN.
+
+    For a shift before an exponential, whose sum is NaN then. The attribute lets a backend use a
+    faster reduction that ignores NaNs.
+    """
+    with x.builder.frontend_attributes({"xlabuilder.nans": "ignored"}):
+        return reduce(x, -math.inf, ew.max, dimensions)

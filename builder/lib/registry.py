@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
+from inspect import signature
 from typing import Any, Final, TypeVar, cast
 
-from builder.errors import XlaError
+from builder.errors import OperandError, XlaError, brief, error_of
+from builder.graph.calls import explained
+from builder.graph.xla_builder import XlaBuilder
+from builder.graph.xla_op import XlaOp
+from builder.types.shape import shapes_text
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,11 +42,69 @@ FUNCTIONS: Final[dict[str, LibraryFunction]] = {}
 """The public functions of all families by name. No two families have a function of one name."""
 
 
+def errors_named(name: str) -> Callable[[F], F]:
+    """Return a decorator that adds `name` to the errors of a function.
+
+    The message of an op that the function records, such as "reduce: ...", becomes
+    "softmax: reduce: ...".
+    """
+
+    def decorate(function: F) -> F:
+        @wraps(function)
+        def called(*arguments: Any, **named: Any) -> Any:
+            try:
+                return function(*arguments, **named)
+            except XlaError as error:
+                if error.op == name and error.dimension is not None and not error.shapes:
+                    _add_shapes(error, function, arguments, named)
+                elif error.op != name:
+                    error.args = (f"{name}: {error}",)
+                    error.op = name
+                raise
+
+        return cast("F", called)
+
+    return decorate
+
+
+def _add_shapes(
+    error: XlaError,
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    named: dict[str, Any],
+) -> None:
+    """Add the shapes of the arguments to the message, unless it contains a shape."""
+    rule, separator, fix = str(error).partition("\nfix: ")
+    try:
+        values = signature(function).bind(*arguments, **named).arguments
+    except TypeError:  # the message is about the arguments
+        return
+    shapes = {key: value.shape for key, value in values.items() if type(value) is XlaOp}
+    if shapes and not any(str(shape) in rule for shape in shapes.values()):
+        error.args = (f"{rule}\n{shapes_text(shapes)}{separator}{fix}",)
+        error.shapes = shapes
+
+
+def _with_checked_builder(function: F) -> F:
+    """Return a function whose first argument must be an XlaBuilder."""
+
+    @wraps(function)
+    def called(*arguments: Any, **named: Any) -> Any:
+        given = arguments[:1] or [named[name] for name in named if name == "builder"]
+        if given and not isinstance(given[0], XlaBuilder):
+            rule = f"builder must be an XlaBuilder, got {brief(given[0], 80)}"
+            fix = "pass the builder that records the result, for instance x.builder"
+            raise error_of(OperandError, function.__name__, rule, fix)
+        return function(*arguments, **named)
+
+    return cast("F", called)
+
+
 def library_function(cpp_name: str = "") -> Callable[[F], F]:
     """Add the decorated function to `FUNCTIONS`.
 
-    The decorated function's errors name the function: the message of an op that it records, such
-    as "reduce: ...", becomes "softmax: reduce: ...".
+    The decorated function's errors begin with its name; see `errors_named`. An argument `builder`
+    of type XlaBuilder is checked.
 
     Args:
         cpp_name: see `LibraryFunction`.
@@ -49,18 +112,11 @@ def library_function(cpp_name: str = "") -> Callable[[F], F]:
 
     def enter(function: F) -> F:
         name = function.__name__
-
-        @wraps(function)
-        def called(*arguments: Any, **named: Any) -> Any:
-            try:
-                return function(*arguments, **named)
-            except XlaError as error:
-                if error.op != name:
-                    error.args = (f"{name}: {error}",)
-                    error.op = name
-                raise
-
+        function = explained(function)
+        if function.__annotations__.get("builder") == "XlaBuilder":
+            function = _with_checked_builder(function)
+        called = errors_named(name)(function)
         FUNCTIONS[name] = LibraryFunction(called, function.__module__.split(".")[2], cpp_name)
-        return cast("F", called)
+        return called
 
     return enter

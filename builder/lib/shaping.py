@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from builder.attributes import GatherDimensionNumbers
-from builder.check import integer, integers
-from builder.errors import OperandError, ShapeInferenceError, brief, error_of
+from builder.attributes import ScatterDimensionNumbers
+from builder.check import flag, integer, integers
+from builder.errors import OperandError, ShapeInferenceError, error_of
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import (
@@ -25,15 +25,21 @@ from builder.lib.arguments import (
     axes_argument,
     axis_argument,
     bounded_argument,
+    finite_number,
+    fixed_size,
+    indexed_size,
+    indices_argument,
     one_or_several,
     shape_of,
     static_argument,
 )
 from builder.lib.registry import library_function
+from builder.lib.slicing import gather_along, gather_parts
 from builder.ops import elementwise as ew
-from builder.ops.indexing import dynamic_slice, gather
-from builder.ops.operands import Operand, is_number, need_ops
+from builder.ops.indexing import dynamic_slice, scatter
+from builder.ops.operands import Operand, is_number, need_op, need_ops, number_as
 from builder.ops.reshaping import (
+    broadcast,
     broadcast_in_dim,
     concatenate,
     reshape,
@@ -186,7 +192,7 @@ def split(x: XlaOp, indices_or_sections: int | Sequence[int], axis: int = 0) -> 
     """
     shape = array_argument("split", "x", x)
     number = axis_argument("split", "axis", axis, shape.rank)
-    size = _fixed_size("split", shape, number)
+    size = fixed_size("split", "x", shape, number)
     if isinstance(indices_or_sections, Iterable):
         inner = integers("split", "indices_or_sections", indices_or_sections)
         edges = [0, *inner, size]
@@ -315,7 +321,7 @@ def roll(x: XlaOp, shift: int | Sequence[int] | XlaOp, axis: Axes = None) -> Xla
         rule = f"shift must have one entry for each axis: {len(axes)}, got {len(shifts)}"
         raise error_of(ShapeInferenceError, "roll", rule)
     for number, distance in zip(axes, shifts, strict=True):
-        size = _fixed_size("roll", shape, number)
+        size = fixed_size("roll", "x", shape, number)
         start = -distance % size if size else 0
         if start:
             parts = [slice_in_dim(x, start, size, 1, number), slice_in_dim(x, 0, start, 1, number)]
@@ -374,6 +380,43 @@ def tile(x: XlaOp, reps: int | Sequence[int]) -> XlaOp:
     return reshape(wide, [count * size for count, size in zip(counts, sizes, strict=True)])
 
 
+@library_function("BroadcastTo")
+def broadcast_to(input: XlaOp, output_dims: Sequence[int]) -> XlaOp:
+    """Repeat an array to sizes that are multiples of its own.
+
+    Args:
+        input: an array. Its dimensions are aligned at the last one.
+        output_dims: the sizes of the result. Each is a multiple of the array's size: the array is
+            repeated as by `tile`.
+
+    Raises:
+        ShapeInferenceError: the array has more dimensions, or a size is not a multiple; a dynamic
+            size is not equal to its bound; a size is unbounded.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> x = xb.XlaBuilder().parameter(xb.f32[2, 1])
+        >>> lib.broadcast_to(x, [5, 4, 3]).shape
+        f32[5,4,3]
+    """
+    op = "broadcast_to"
+    shape = array_argument(op, "input", input)
+    bounded_argument(op, "input", shape)
+    sizes = integers(op, "output_dims", output_dims)
+    first = len(sizes) - shape.rank
+    pairs = list(zip(shape.dimensions, sizes[max(first, 0) :], strict=False))
+    if first < 0 or any(new != old and (not old or new % old) for old, new in pairs):
+        rule = f"each size must be a multiple of the array's size, got {list(sizes)} for {shape}"
+        fix = "sizes are aligned at the last dimension"
+        raise error_of(ShapeInferenceError, op, rule, fix)
+    if all(old in (1, new) for old, new in pairs):
+        is_same = shape.dimensions == sizes
+        return input if is_same else broadcast_in_dim(input, sizes, range(first, len(sizes)))
+    reps = [*sizes[:first], *(new // old if old else 1 for old, new in pairs)]
+    return tile(input, reps)
+
+
 @library_function()
 def repeat(x: XlaOp, repeats: int, axis: int) -> XlaOp:
     """Repeat each element along a dimension.
@@ -426,8 +469,9 @@ def linspace(
         endpoint: whether `stop` is the last number; otherwise it would be the next one.
 
     Raises:
-        OperandError: `start` or `stop` is not a number.
-        ShapeInferenceError: `num` is negative; the type is not a floating-point type.
+        OperandError: `start` or `stop` is not a finite number.
+        ShapeInferenceError: `num` is negative or above 2**24; the type is not a floating-point
+            type; `endpoint` is not a bool.
 
     Example:
         >>> import builder as xb
@@ -439,13 +483,19 @@ def linspace(
     if not kind.is_floating:
         rule = f"type must be a floating-point type, got {kind}"
         raise error_of(ShapeInferenceError, "linspace", rule)
-    for name, value in (("start", start), ("stop", stop)):
-        if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-            rule = f"{name} must be a number, got {brief(value)}"
-            raise error_of(OperandError, "linspace", rule)
+    ends = finite_number("linspace", "start", start), finite_number("linspace", "stop", stop)
     count = _natural("linspace", "num", integer("linspace", "num", num))
-    values = np.linspace(float(start), float(stop), count, endpoint=endpoint)
-    return builder.constant(values.astype(kind.dtype))
+    if count > _LONGEST_CONSTANT:
+        rule = f"num must be at most {_LONGEST_CONSTANT}, the length of a constant, got {count}"
+        fix = "compute longer arrays with ops of builder.iota"
+        raise error_of(ShapeInferenceError, "linspace", rule, fix)
+    flag("linspace", "endpoint", endpoint)
+    with np.errstate(all="ignore"):
+        values = np.linspace(*ends, count, endpoint=bool(endpoint))
+        return builder.constant(values.astype(kind.dtype))
+
+
+_LONGEST_CONSTANT: Final = 2**24
 
 
 @library_function()
@@ -527,7 +577,7 @@ def one_hot(
         >>> lib.one_hot(xb.XlaBuilder().parameter(xb.s32[4]), 10).shape
         f32[4,10]
     """
-    shape = _indices("one_hot", indices)
+    shape = indices_argument("one_hot", "indices", indices)
     kind = element_type_argument("one_hot", "type", type)
     count = _natural("one_hot", "num_classes", integer("one_hot", "num_classes", num_classes))
     new = axis_argument("one_hot", "axis", axis, shape.rank + 1)
@@ -567,15 +617,7 @@ def take(x: XlaOp, indices: XlaOp, axis: int) -> XlaOp:
     shape = array_argument("take", "x", x)
     positions, number = _positions("take", shape, indices, axis)
     bounded_argument("take", "x", shape)
-    rank = shape_of(indices).rank
-    numbers = GatherDimensionNumbers(
-        offset_dims=tuple(n if n < number else n + rank for n in range(shape.rank - 1)),
-        collapsed_slice_dims=(number,),
-        start_index_map=(number,),
-        index_vector_dim=rank,
-    )
-    sizes = [1 if n == number else size for n, size in enumerate(shape.dimensions)]
-    return gather(x, positions, numbers, sizes)
+    return gather_parts(x, positions, number)
 
 
 @library_function()
@@ -603,32 +645,79 @@ def take_along_axis(x: XlaOp, indices: XlaOp, axis: int) -> XlaOp:
         >>> lib.take_along_axis(scores, labels, axis=1).shape
         f32[4,1]
     """
-    shape = array_argument("take_along_axis", "x", x)
-    positions, number = _positions("take_along_axis", shape, indices, axis)
-    if shape_of(indices).rank != shape.rank:
-        rule = f"x and indices must have one rank, got {shape} and {indices.shape}"
-        fix = "insert dimensions with lib.expand_dims"
-        raise error_of(ShapeInferenceError, "take_along_axis", rule, fix)
+    positions, number = _positions_along("take_along_axis", x, indices, axis)
+    return gather_along(x, positions, number)
+
+
+@library_function()
+def put_along_axis(x: XlaOp, indices: XlaOp, values: Operand, axis: int) -> XlaOp:
+    """Return an array with other elements at indices along a dimension, for each row its own.
+
+    Args:
+        x: an array; the dimension has a fixed size of at least 1.
+        indices: an array of integers, with x's sizes except along the dimension. Negative ones
+            count from the end; those out of range are skipped. If one occurs twice in a row, the
+            result is one of its values.
+        values: an array of the sizes of `indices` and of x's element type, a scalar, or a number.
+        axis: a dimension.
+
+    Returns:
+        An array of the shape of x.
+
+    Raises:
+        ShapeInferenceError: the indices are not integers; the ranks, sizes or element types differ;
+            the dimension is out of range, empty or of dynamic size.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> b = xb.XlaBuilder()
+        >>> x, best = b.parameter(xb.f32[4, 10]), b.parameter(xb.s32[4, 1])
+        >>> lib.put_along_axis(x, best, 0.0, axis=1).shape
+        f32[4,10]
+    """
+    positions, number = _positions_along("put_along_axis", x, indices, axis)
+    shape, sizes = shape_of(x), shape_of(indices).dimensions
+    if not isinstance(values, XlaOp) and is_number(values):
+        values = number_as("put_along_axis", values, shape.element_type, x)
+    updates = need_op("put_along_axis", "values", values)
+    given = array_argument("put_along_axis", "values", updates)
+    if not given.rank:
+        updates = broadcast(updates, sizes)
+    elif given.dimensions != sizes:
+        rule = f"values must be a scalar or have the sizes of indices, {list(sizes)}, got {given}"
+        raise error_of(ShapeInferenceError, "put_along_axis", rule)
     rest = tuple(n for n in range(shape.rank) if n != number)
-    numbers = GatherDimensionNumbers(
-        offset_dims=(),
-        collapsed_slice_dims=(number,),
-        start_index_map=(number,),
-        operand_batching_dims=rest,
-        start_indices_batching_dims=rest,
+    numbers = ScatterDimensionNumbers(
+        update_window_dims=(),
+        inserted_window_dims=(number,),
+        scatter_dims_to_operand_dims=(number,),
+        input_batching_dims=rest,
+        scatter_indices_batching_dims=rest,
         index_vector_dim=shape.rank,
     )
-    return gather(x, positions, numbers, [1] * shape.rank)
+    return scatter(x, positions, updates, _last, numbers)
+
+
+def _last(_: XlaOp, new: XlaOp) -> XlaOp:
+    return new
+
+
+def _positions_along(op: str, x: XlaOp, indices: XlaOp, axis: int) -> tuple[XlaOp, int]:
+    """Return the indices, counted from 0, and the number of the dimension."""
+    shape = array_argument(op, "x", x)
+    if indices_argument(op, "indices", indices).rank != shape.rank:
+        rule = f"x and indices must have one rank, got {shape} and {indices.shape}"
+        fix = "insert dimensions with lib.expand_dims"
+        raise error_of(ShapeInferenceError, op, rule, fix)
+    return _positions(op, shape, indices, axis)
 
 
 def _positions(op: str, shape: ArrayShape, indices: XlaOp, axis: int) -> tuple[XlaOp, int]:
     """Return the indices, counted from 0, and the number of the dimension."""
-    kind = _indices(op, indices).element_type
+    kind = indices_argument(op, "indices", indices).element_type
     number = axis_argument(op, "axis", axis, shape.rank)
-    size = _fixed_size(op, shape, number)
-    if size == 0:
-        rule = f"dimension {number} of x must not be empty, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule, dimension=number)
+    size = indexed_size(op, "x", shape, number)
     if not kind.is_signed:
         return indices, number
     # The type must hold the size, which is added to negative indices.
@@ -636,26 +725,11 @@ def _positions(op: str, shape: ArrayShape, indices: XlaOp, axis: int) -> tuple[X
     return ew.select(wide < 0, wide + size, wide), number
 
 
-def _indices(op: str, indices: XlaOp) -> ArrayShape:
-    shape = array_argument(op, "indices", indices)
-    if not shape.element_type.is_integral:
-        rule = f"indices must be of integer type, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule)
-    return shape
-
-
 def _natural(op: str, name: str, number: int) -> int:
     if number < 0:
         rule = f"{name} must not be negative, got {number}"
         raise error_of(ShapeInferenceError, op, rule)
     return number
-
-
-def _fixed_size(op: str, shape: ArrayShape, number: int) -> int:
-    if shape.dynamic_dimensions[number]:
-        rule = f"dimension {number} must have a fixed size, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule, dimension=number)
-    return shape.dimensions[number]
 
 
 def _with_one(op: str, x: XlaOp, axes: tuple[int, ...]) -> XlaOp:
@@ -670,7 +744,8 @@ def _rows_and_columns(op: str, builder: XlaBuilder, n: int, m: int | None) -> tu
     rows = _natural(op, "n", integer(op, "n", n))
     columns = rows if m is None else _natural(op, "m", integer(op, "m", m))
     index = s32 if max(rows, columns) < s32.max // 2 else s64
-    return tuple(builder.iota(index[rows, columns], n) for n in (0, 1))  # type: ignore[return-value]
+    shape = index[rows, columns]
+    return builder.iota(shape, 0), builder.iota(shape, 1)
 
 
 def _broadcast_sizes(op: str, arrays: Sequence[XlaOp]) -> ArrayShape:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import cache
 from typing import Final
 
@@ -19,6 +20,7 @@ from builder.ops.elementwise import (
     abs,
     and_,
     ceil,
+    clamp,
     convert_element_type,
     cos,
     eq,
@@ -70,6 +72,11 @@ _ERFC_S: Final = (
     1.0, 2.26052863220117276590, 9.39603524938001434673, 1.20489539808096656605e1,
     1.70814450747565897222e1, 9.60896809063285878198, 3.36907645100081516050,
 )  # fmt: skip
+# A minimax polynomial in t = 1 / (x + 2), fitted to erfc(x) * exp(x * x) / t for x from 1 to 16.
+_ERFC_32: Final = (
+    24.81944987, -30.27421547, 6.087647777, 1.682906405, 2.912324145, 1.969945055, 1.128500151,
+    0.564188507,
+)  # fmt: skip
 
 
 @library_function("Erfc")
@@ -95,17 +102,40 @@ def erfc(x: XlaOp) -> XlaOp:
 
 
 def _erfc(x: XlaOp) -> XlaOp:
-    is_below_8 = lt(x, 8.0)
-    numerator = select(is_below_8, _polynomial(x, _ERFC_P), _polynomial(x, _ERFC_R))
-    denominator = select(is_below_8, _polynomial(x, _ERFC_Q), _polynomial(x, _ERFC_S))
+    return select(gt(x, 1.0), _erfc_tail(x, _exp_of_square(x, -1.0)), 1.0 - erf(x))
+
+
+def times_normal_distribution(x: XlaOp) -> XlaOp:
+    """Return x times the standard normal distribution function of x, for type f32 or f64."""
+    z = x * -math.sqrt(0.5)
+    # The exponent is computed from x, because the rounding of z would be multiplied by z.
+    tail = _erfc_tail(z, x * _exp_of_square(x, -0.5))
+    return 0.5 * select(gt(z, 1.0), tail, x * (1.0 - erf(z)))
+
+
+def _exp_of_square(x: XlaOp, factor: float) -> XlaOp:
+    """Return exp(factor * x * x) for a power of two, without the rounding of the square."""
     # The square of `near` is exact, so that the exponent of the first factor has no error.
-    near = floor(x * 16.0) * 0.0625
-    power = exp(neg(near * near))
-    # Not a product of two powers, because XLA adds the exponents of such products.
-    power = power + power * expm1(neg((x - near) * (x + near)))
+    steps = 2.0**20 if _is_f64(x) else 2.0**8
+    near = floor(x * steps) * (1 / steps)
+    power = exp(near * near * factor)
+    # Small enough for four terms of the exponential series, less 1.
+    rest = (x - near) * (x + near) * factor
+    return power + power * (rest * _polynomial(rest, (1 / 24, 1 / 6, 1 / 2, 1.0)))
+
+
+def _erfc_tail(x: XlaOp, power: XlaOp) -> XlaOp:
+    """Return erfc(x) * power / exp(-x * x) for x > 1."""
+    if _is_f64(x):
+        is_below_8 = lt(x, 8.0)
+        numerator = select(is_below_8, _polynomial(x, _ERFC_P), _polynomial(x, _ERFC_R))
+        denominator = select(is_below_8, _polynomial(x, _ERFC_Q), _polynomial(x, _ERFC_S))
+        quotient = numerator / denominator
+    else:
+        t = 1.0 / (x + 2.0)
+        quotient = t * _polynomial(t, _ERFC_32)
     # Above 28 even the smallest f64 is too large; the polynomials of large numbers overflow.
-    tail = select(gt(x, 28.0), 0.0, power * (numerator / denominator))
-    return select(gt(x, 1.0), tail, 1.0 - erf(x))
+    return select(gt(x, 28.0), 0.0, power * quotient)
 
 
 # M. Giles, Approximating the erfinv function: polynomials in w - 2.5 (f64: w - 3.125) or
@@ -175,7 +205,12 @@ def _erf_inv(x: XlaOp) -> XlaOp:
     size = abs(x)
     # 1 - |x| is exact from 0.5; below, log1p has the accuracy.
     factors = log((1.0 - size) * (1.0 + size))
-    w = neg(select(lt(size, 0.5), log1p(neg(x * x)), factors))
+    return erf_inv_of_logarithm(x, select(lt(size, 0.5), log1p(neg(x * x)), factors))
+
+
+def erf_inv_of_logarithm(x: XlaOp, logarithm: XlaOp) -> XlaOp:
+    """Return `erf_inv` of x, given the logarithm of 1 - x**2, in f32 or f64."""
+    w = neg(logarithm)
     root = sqrt(w)
     if _is_f64(x):
         central = _polynomial(w - 3.125, _ERF_INV_64)
@@ -185,7 +220,7 @@ def _erf_inv(x: XlaOp) -> XlaOp:
     else:
         central = _polynomial(w - 2.5, _ERF_INV_32)
         ratio = select(lt(w, 5.0), central, _polynomial(root - 3.0, _ERF_INV_32_TAIL))
-    return x * select(eq(size, 1.0), math.inf, ratio)
+    return x * select(eq(abs(x), 1.0), math.inf, ratio)
 
 
 # The logarithm of the gamma function and its derivative.
@@ -593,7 +628,9 @@ def igamma(a: XlaOp, x: XlaOp) -> XlaOp:
         >>> lib.igamma(b.parameter(xb.f32[3]), b.parameter(xb.f32[3])).shape
         f32[3]
 
-    Source: DLMF 8.7.1 (series) up to the larger of a and 1, 8.9.2 (continued fraction) above.
+    Source: DLMF 8.12.3 and 8.12.4 (Temme's uniform expansion) for large a and x near a; otherwise
+    8.7.1 (series) up to the larger of a and 1, and 8.9.2 (continued fraction) above. The upper
+    function of small a and x is 8.7.3.
     """
     _same_shapes("igamma", a=a, x=x)
     refuse_unbounded("igamma", a=a)
@@ -724,49 +761,187 @@ def regularized_incomplete_beta(a: XlaOp, b: XlaOp, x: XlaOp) -> XlaOp:
     return _in_f32(_incomplete_beta, a, b, x)
 
 
+# Temme's expansion is used from this parameter on, for x with |x / a - 1| below the second number,
+# where |eta| is below the third.
+_UNIFORM_FROM: Final = 32.0
+_UNIFORM_RATIO: Final = 0.3
+_UNIFORM_ETA: Final = 0.34
+# The other expansions end much earlier, as they are not used for large a near x.
+_MOST_TERMS: Final = 2000.0
+
+
 def _incomplete_gamma(a: XlaOp, x: XlaOp, *, is_upper: bool) -> XlaOp:
+    # Results for such parameters depend on the sign of x - a only, and their inverses may be zero.
+    is_huge = gt(a, 1e300 if _is_f64(a) else 1e30)
+    a, x = (select(is_huge, operand * 2.0**-20, operand) for operand in (a, x))
     is_series = or_(le(x, 1.0), le(x, a))
-    is_inside = and_(and_(gt(a, 0.0), gt(x, 0.0)), lt(x, math.inf))
+    is_uniform = _is_uniform(a, x)
     power = _gamma_density(a, x)
+    is_inside = and_(_is_inside(a, x, is_uniform), gt(power, 0.0))
     low, _ = _gamma_series(a, x, and_(is_inside, is_series), has_gradient=False)
     high, _ = _gamma_fraction(a, x, and_(is_inside, not_(is_series)), has_gradient=False)
     low, high = power * low / a, power * high
-    is_nan = or_(ne(a, a), ne(x, x))
+    low_tail, high_tail = _uniform_tails(a, x)
+    low, high = select(is_uniform, low_tail, low), select(is_uniform, high_tail, high)
+    low, high = clamp(0.0, low, 1.0), clamp(0.0, high, 1.0)  # roundings may exceed them
+    is_nan = or_(or_(ne(a, a), ne(x, x)), and_(eq(a, math.inf), eq(x, math.inf)))
     if is_upper:
         value = select(is_series, 1.0 - low, high)
+        value = select(and_(le(a, 0.5), le(x, 1.0)), _upper_of_small(a, x), value)
         value = select(eq(x, math.inf), 0.0, value)
-        value = select(or_(le(a, 0.0), le(x, 0.0)), 1.0, value)
+        value = select(or_(or_(le(a, 0.0), le(x, 0.0)), eq(a, math.inf)), 1.0, value)
         return select(is_nan, math.nan, value)
     value = select(is_series, low, 1.0 - high)
-    value = select(eq(x, 0.0), 0.0, value)
-    value = select(eq(x, math.inf), 1.0, value)
+    value = select(or_(eq(x, 0.0), eq(a, math.inf)), 0.0, value)
+    value = select(and_(eq(x, math.inf), lt(a, math.inf)), 1.0, value)
     return select(or_(is_nan, or_(le(a, 0.0), lt(x, 0.0))), math.nan, value)
+
+
+def _upper_of_small(a: XlaOp, x: XlaOp) -> XlaOp:
+    """Return Q(a, x) for a up to 0.5 and x up to 1, where 1 - P(a, x) cancels (DLMF 8.7.3)."""
+    total: XlaOp | float = 0.0
+    for n in range(20 if _is_f64(x) else 12, 0, -1):
+        total = (1.0 / (a + float(n)) + total) * (x * (-1.0 / n))
+    exponent = a * log(x) - _lgamma_of_next(a)
+    return neg(expm1(exponent) + a * exp(exponent) * total)
+
+
+def _lgamma_of_next(x: XlaOp) -> XlaOp:
+    """Return log(gamma(1 + x)) for x from 0 to 0.5."""
+    return x * _polynomial(x, _lgamma_series(_is_f64(x))) - log1p(x)
 
 
 def _incomplete_gamma_gradient(a: XlaOp, x: XlaOp, *, is_sample: bool) -> XlaOp:
     is_series = or_(le(x, 1.0), le(x, a))
-    is_inside = and_(and_(gt(a, 0.0), gt(x, 0.0)), lt(x, math.inf))
+    is_uniform = _is_uniform(a, x)
+    is_inside = _is_inside(a, x, is_uniform)
     low, low_gradient = _gamma_series(a, x, and_(is_inside, is_series), has_gradient=True)
     high, high_gradient = _gamma_fraction(a, x, and_(is_inside, not_(is_series)), has_gradient=True)
-    # The derivative of the logarithm of the density x^a exp(-x) / gamma(a).
-    slope = log(x) - _digamma(a)
-    low = (low * (slope - 1.0 / a) + low_gradient) / a
+    # The derivatives of the logarithms of x^a exp(-x) / gamma(a + 1), and of the same / gamma(a).
+    low_slope = log(x) - _digamma(a + 1.0)
+    slope = low_slope + 1.0 / a
+    low = (low * low_slope + low_gradient) / a
     high = neg(high * slope + high_gradient)
-    value = select(is_series, low, high)
+    value = select(is_uniform, _uniform_gradient(a, x), select(is_series, low, high))
     value = neg(value * x) if is_sample else value * _gamma_density(a, x)
-    value = select(or_(eq(x, 0.0), eq(x, math.inf)), 0.0, value)
+    value = select(or_(eq(x, 0.0), or_(eq(x, math.inf), eq(a, math.inf))), 0.0, value)
     is_undefined = or_(or_(ne(a, a), ne(x, x)), or_(le(a, 0.0), lt(x, 0.0)))
+    is_undefined = or_(is_undefined, and_(eq(a, math.inf), eq(x, math.inf)))
     return select(is_undefined, math.nan, value)
+
+
+def _is_inside(a: XlaOp, x: XlaOp, is_uniform: XlaOp) -> XlaOp:
+    """Return where a series or a continued fraction determines the result."""
+    is_finite = and_(lt(a, math.inf), lt(x, math.inf))
+    return and_(and_(is_finite, not_(is_uniform)), and_(gt(a, 0.0), gt(x, 0.0)))
+
+
+def _is_uniform(a: XlaOp, x: XlaOp) -> XlaOp:
+    return and_(ge(a, _UNIFORM_FROM), lt(abs((x - a) / a), _UNIFORM_RATIO))
 
 
 def _gamma_density(a: XlaOp, x: XlaOp) -> XlaOp:
     """Return x^a exp(-x) / gamma(a)."""
     # For large a, the terms of the logarithm cancel, unless they are combined.
     ratio = (x - a) / a
-    logarithm = select(lt(abs(ratio), 0.5), log1p(ratio), log(x / a))
-    large = a * (logarithm - ratio) - _stirling_tail(a) + 0.5 * log(a * (0.5 / math.pi))
-    small = a * log(x) - x - _lgamma(a)
-    return exp(select(ge(a, 8.0), large, small))
+    logarithm = select(lt(abs(ratio), 0.5), _log1p_less(ratio), log(x / a) - ratio)
+    large = exp(a * logarithm - _stirling_tail(a)) * sqrt(a * (0.5 / math.pi))
+    # The logarithm of gamma(a) is large for small a.
+    is_small = le(a, 0.5)
+    gamma = select(is_small, _lgamma_of_next(a), _lgamma(a))
+    return select(ge(a, 8.0), large, select(is_small, a, 1.0) * exp(a * log(x) - x - gamma))
+
+
+def _log1p_less(x: XlaOp) -> XlaOp:
+    """Return log(1 + x) - x for |x| up to 0.5, by the series of the inverse hyperbolic tangent."""
+    s = x / (x + 2.0)
+    square = s * s
+    count = 18 if _is_f64(x) else 8
+    series = _polynomial(square, [2 / (2 * k + 1) for k in range(count, 0, -1)])
+    return s * (square * series - x)
+
+
+@cache
+def _mu_coefficients(count: int) -> tuple[Fraction, ...]:
+    """Return those of eta, eta^2, ... in the series of x / a - 1 (DLMF 8.12.13)."""
+    alpha = [Fraction(0), Fraction(1)]
+    for n in range(2, count + 1):
+        products = sum(j * alpha[j] * alpha[n - j + 1] for j in range(2, n))
+        alpha.append((alpha[n - 1] - products) / (n + 1))
+    return tuple(alpha[1:])
+
+
+@cache
+def _uniform_coefficients(is_f64: bool) -> tuple[tuple[float, ...], ...]:
+    """Return the coefficients of c(0), c(1), ... as series in eta (DLMF 8.12.9 to 8.12.12).
+
+    Terms that are negligible for all arguments of the expansion are left out.
+    """
+    orders, powers = (12, 20) if is_f64 else (6, 10)
+    alpha = (Fraction(0), *_mu_coefficients(powers + 2 * orders + 2))
+    first = [(n + 2) * alpha[n + 2] for n in range(powers + 2 * orders)]
+    first[0] = Fraction(-1, 3)
+    series, factor = [first], 1
+    for k in range(1, orders):
+        factor *= 2 * k + 1
+        stirling = (-1) ** k * factor * alpha[2 * k + 1]
+        before = series[-1]
+        kept = range(len(before) - 2)
+        series.append([stirling * first[n] + (n + 2) * before[n + 2] for n in kept])
+    smallest = 2.0**-57 if is_f64 else 2.0**-28
+    rows: list[tuple[float, ...]] = []
+    for k, numbers in enumerate(series):
+        row = [float(number) for number in numbers]
+        sizes = [math.fabs(c) * _UNIFORM_ETA**n / _UNIFORM_FROM**k for n, c in enumerate(row)]
+        used = [n for n, size in enumerate(sizes) if size > smallest]
+        if used:
+            rows.append(tuple(row[: max(used[-1] + 1, 2)]))
+    return tuple(rows)
+
+
+def _eta(a: XlaOp, x: XlaOp) -> tuple[XlaOp, XlaOp]:
+    """Return r = x / a - 1 and eta, which has its sign: half of its square is r - log(1 + r)."""
+    ratio = (x - a) / a
+    return ratio, sign(ratio) * sqrt(_log1p_less(ratio) * -2.0)
+
+
+def _uniform_sum(a: XlaOp, eta: XlaOp, rows: Sequence[Sequence[float]]) -> XlaOp:
+    """Return the sum of the series in eta of `rows`, over a^0, a^1, ..."""
+    inverse = 1.0 / a
+    polynomials = [_polynomial(eta, row[::-1]) for row in rows]
+    total = polynomials[-1]
+    for polynomial in polynomials[-2::-1]:
+        total = total * inverse + polynomial
+    return total
+
+
+def _uniform_tails(a: XlaOp, x: XlaOp) -> tuple[XlaOp, XlaOp]:
+    """Return P(a, x) for x up to a, and Q(a, x) for larger ones."""
+    ratio, eta = _eta(a, x)
+    exponent = a * _log1p_less(ratio)
+    rest = _uniform_sum(a, eta, _uniform_coefficients(_is_f64(a)))
+    rest = rest * exp(exponent) / sqrt(a * (2.0 * math.pi))
+    normal = 0.5 * _erfc(abs(eta) * sqrt(a * 0.5))
+    return normal - rest, normal + rest
+
+
+def _uniform_gradient(a: XlaOp, x: XlaOp) -> XlaOp:
+    """Return the derivative of P(a, x) by a, over the density: that of the expansion."""
+    ratio, eta = _eta(a, x)
+    is_f64 = _is_f64(a)
+    rows = _uniform_coefficients(is_f64)
+    slopes = [
+        [n * c for n, c in enumerate(row)][1:] + ([0.0] if len(row) < 3 else []) for row in rows
+    ]
+    orders = [[k * c for c in row] for k, row in enumerate(rows)]
+    alpha = [float(c) for c in _mu_coefficients(18 if is_f64 else 10)]
+    inverse = 1.0 / a
+    per_eta = _polynomial(eta, alpha[::-1])  # ratio / eta
+    value = eta * 0.5 - per_eta
+    exponent = ratio - eta * eta * 0.5 - inverse * 0.5
+    value = value - exponent * _uniform_sum(a, eta, rows)
+    change = per_eta * _uniform_sum(a, eta, slopes) + _uniform_sum(a, eta, orders)
+    return (value + inverse * change) * inverse * exp(_stirling_tail(a))
 
 
 def _gamma_series(a: XlaOp, x: XlaOp, is_used: XlaOp, *, has_gradient: bool) -> tuple[XlaOp, XlaOp]:
@@ -776,23 +951,24 @@ def _gamma_series(a: XlaOp, x: XlaOp, is_used: XlaOp, *, has_gradient: bool) -> 
     zero = a * 0.0
 
     def condition(state: XlaOp) -> XlaOp:
-        _, _, term, total, slope, gradient = state
+        _, _, term, total, slope, gradient, _ = state
         is_left = gt(term, total * eps)
         if has_gradient:
             is_left = or_(is_left, gt(abs(slope), abs(gradient) * eps))
-        return _any(is_left)
+        return and_(lt(state[6], _MOST_TERMS), _any(is_left))
 
     def body(state: XlaOp) -> tuple[XlaOp, ...]:
-        base, x, term, total, slope, gradient = state
+        base, x, term, total, slope, gradient, k = state
         base = base + 1.0
         ratio = x / base
         if has_gradient:
             slope = (slope - term / base) * ratio
             gradient = gradient + slope
         term = term * ratio
-        return base, x, term, total + term, slope, gradient
+        return base, x, term, total + term, slope, gradient, k + 1.0
 
-    state = while_(condition, body, (a, x, zero + 1.0, zero + 1.0, zero, zero))
+    counter = a.builder.constant(0.0, _kind(a))
+    state = while_(condition, body, (a, x, zero + 1.0, zero + 1.0, zero, zero, counter))
     return state[3], state[5]
 
 
@@ -812,7 +988,7 @@ def _gamma_fraction(
     inverse = 1.0 / first
 
     def condition(state: XlaOp) -> XlaOp:
-        return and_(lt(state[0], 20000.0), _any(state[1]))
+        return and_(lt(state[0], _MOST_TERMS), _any(state[1]))
 
     def body(state: XlaOp) -> tuple[XlaOp, ...]:
         k, _, a, x, up, down, value, up_slope, down_slope, slope = state

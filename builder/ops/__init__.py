@@ -22,11 +22,16 @@ from builder.ops import (
     sharding as sharding,
     sources as sources,
 )
-from builder.ops.elementwise.binary import division_operator, right_shift_operator
+from builder.ops.elementwise.binary import (
+    division_operator,
+    remainder_operator,
+    right_shift_operator,
+)
 
 xla_op.OPERATOR_FUNCTIONS.update(
     {name: info.function for name, info in OPERATIONS.items() if not info.is_method},
     division_operator=division_operator,
+    remainder_operator=remainder_operator,
     right_shift_operator=right_shift_operator,
 )
 

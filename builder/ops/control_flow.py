@@ -40,6 +40,7 @@ from builder.ops.operands import (
     record_numbers,
 )
 from builder.schema import SCHEMAS
+from builder.support.functions import is_function
 from builder.support.signatures import per_signature
 from builder.types.shape import Shape, TupleShape
 
@@ -654,6 +655,17 @@ def _indexed(branch_index: Any, branch_computations: Any, branch_operands: Any) 
     return branch_index, branch_computations, branch_operands
 
 
+def _fix_of_branches(arguments: Sequence[Any]) -> str:
+    """Return the fix for ``conditional(pred, f, g, x)``, the order of jax."""
+    if not all(map(is_function, arguments[1:3])):
+        return ""
+    takes_operand = any(
+        getattr(getattr(f, "__code__", None), "co_argcount", 0) == 1 for f in arguments[1:3]
+    )
+    x = "x" if len(arguments) > 3 or takes_operand else "None"
+    return f"pass each operand before its computation: xb.conditional(pred, {x}, f, {x}, g)"
+
+
 def _conditional_arguments(
     arguments: Sequence[Any], named: dict[str, Any]
 ) -> builtins.tuple[bool, Any, Sequence[Any], Sequence[Any]]:
@@ -668,9 +680,9 @@ def _conditional_arguments(
         )
         got = [type(a).__name__ for a in arguments] + [f"{n}=" for n in named]
         rule = f"takes {forms}, got ({', '.join(got)})"
-        raise error_of(OperandError, "conditional", rule) from None
+        raise error_of(OperandError, "conditional", rule, _fix_of_branches(arguments)) from None
     for name, value in (("branch_computations", computations), ("branch_operands", operands)):
         if not isinstance(value, _SEQUENCES):
             rule = f"{name} must be a list or tuple, got {brief(value)}"
-            raise error_of(OperandError, "conditional", rule)
+            raise error_of(OperandError, "conditional", rule, _fix_of_branches(arguments))
     return is_predicated, selector, computations, operands

@@ -30,6 +30,7 @@ from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_op, need_ops
 from builder.schema import BUILDER_H, SCHEMAS
 from builder.shape_inference import host as infer
+from builder.support.functions import NotAFunction
 from builder.support.signatures import per_signature
 from builder.types.shape import TOKEN_SHAPE, Shape, ShapeLike, TupleShape, shape_argument
 
@@ -712,7 +713,7 @@ def python_call_plan(
     function: Any, operands: Sequence[XlaOp], shape: Any, has_side_effect: Any
 ) -> tuple[Shape, Mapping[str, Any]]:
     """Return the shape and the attributes of a call of a Python function."""
-    if not callable(function) or isinstance(function, (XlaOp, XlaComputation)):
+    if not callable(function) or isinstance(function, (XlaOp, NotAFunction)):
         fix = ""
         if isinstance(function, XlaComputation):
             fix = "\nfix: call the computation with xb.call(computation, *operands)"

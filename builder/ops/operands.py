@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from builder.check import Check
-from builder.errors import ConstantError, OperandError, brief, error_of
+from builder.errors import ConstantError, OperandError, PrimitiveTypeError, brief, error_of
 from builder.graph.recording import append, record, resolve_builder
+from builder.graph.registry import order_of_arguments
 from builder.graph.xla_op import XlaOp
+from builder.support.missing import Missing
 from builder.support.signatures import per_signature
 from builder.types.constant import (
     as_constant_array,
@@ -21,8 +23,8 @@ from builder.types.constant import (
     scalar_constant,
     wider_number,
 )
-from builder.types.foreign_arrays import is_array
-from builder.types.primitive_type import PrimitiveType
+from builder.types.foreign_arrays import is_array, is_tracer
+from builder.types.primitive_type import PrimitiveType, dtype_text, from_dtype
 from builder.types.shape import ArrayShape, Shape, intern_array
 
 _NUMBERS = (int, float, complex, np.generic)
@@ -37,17 +39,53 @@ Dimensions = Sequence[int] | None
 """The type of the argument `broadcast_dimensions`; see `builder.shape_inference.broadcasting`."""
 
 
-def need_op(op: str, name: str, value: Any) -> XlaOp:
-    """Return `value` if it is an XlaOp; otherwise raise an OperandError."""
+def need_op(op: str, name: str, value: Any, beside: Any = None) -> XlaOp:
+    """Return `value` if it is an XlaOp; otherwise raise an OperandError.
+
+    `beside` is another operand, which must have the same element type, for the fix.
+    """
     if type(value) is XlaOp:
         return value
-    hint = ""
-    if isinstance(value, (*_NUMBERS, list)) or is_array(value):
-        hint = "\nfix: record it with builder.constant(value), for instance x.builder.constant(...)"
-    elif isinstance(value, tuple) and all(type(part) is XlaOp for part in value):
-        hint = "\nfix: combine several ops into one with xb.tuple(...)"
-    rule = f"{name} must be an XlaOp, got {type(value).__name__}: {brief(value, 80)}{hint}"
-    raise error_of(OperandError, op, rule)
+    got = f"{type(value).__name__}: {brief(value, 80)}"
+    if isinstance(value, Missing):
+        raise error_of(OperandError, op, f"{name} must be an XlaOp, got {value}", value.fix)
+    raise error_of(
+        OperandError, op, f"{name} must be an XlaOp, got {got}", _as_op(op, value, beside)
+    )
+
+
+def _as_op(op: str, value: Any, beside: Any) -> str:
+    """Return the fix for an operand that is not an op, or ""."""
+    if value is None:
+        is_comparison = op in ("eq", "ne")
+        return f"write `op is {'not ' * (op == 'ne')}None`" if is_comparison else ""
+    if is_tracer(value):
+        return (
+            "record ops outside of jax.jit and other transformations of jax, and call "
+            "lowering.to_jax(computation) in them"
+        )
+    if isinstance(value, list) and any(type(part) is XlaOp for part in value):
+        return (
+            "combine the ops with xb.tuple(...) or xb.concatenate; a function called with a list "
+            "of numbers gets a list of ops, and with one array one op"
+        )
+    if isinstance(value, tuple) and all(type(part) is XlaOp for part in value):
+        return "combine several ops into one with xb.tuple(...)"
+    if not (isinstance(value, (*_NUMBERS, list)) or is_array(value)):
+        return order_of_arguments(op) if callable(value) else ""
+    wanted = beside.shape.element_type if type(beside) is XlaOp else None
+    if wanted is not None and isinstance(value, list):
+        return f"record it with builder.constant(value, xb.{wanted})"
+    try:
+        differs = wanted is not None and from_dtype(value.dtype) is not wanted
+    except (AttributeError, PrimitiveTypeError):
+        differs = False
+    if differs and wanted is not None and wanted.is_array_element:
+        convert = f"builder.constant(value.astype({dtype_text(wanted.dtype)}))"
+        return f"record it with {convert}, because the other operand is of type {wanted}"
+    if isinstance(value, list):
+        return "record it with builder.constant(value, element_type), for instance with xb.s32"
+    return "record it with builder.constant(value), for instance x.builder.constant(...)"
 
 
 def need_ops(op: str, name: str, values: Any) -> tuple[XlaOp, ...]:
@@ -61,9 +99,12 @@ def need_ops(op: str, name: str, values: Any) -> tuple[XlaOp, ...]:
                 break
         else:
             return tuple(values)
-    if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes, Mapping)):
         got = f"{type(values).__name__}: {brief(values, 80)}"
-        raise error_of(OperandError, op, f"{name} must be a sequence of XlaOps, got {got}")
+        fix = order_of_arguments(op)
+        if isinstance(values, Mapping):
+            fix = "pass the values in a tuple, and select them by number"
+        raise error_of(OperandError, op, f"{name} must be a sequence of XlaOps, got {got}", fix)
     try:
         return tuple(need_op(op, f"{name} {i}", v) for i, v in enumerate(values))
     except TypeError as error:
@@ -132,10 +173,10 @@ def record_numbers(
             else:
                 constants[index] = scalar_constant(value, default_element_type(value, types))
         except ConstantError as error:
-            reason, _, fix = str(error).removeprefix("constant: ").partition("\nfix: ")
+            fix = error.fix
             if shape is None and fix.startswith("use a type such as"):
                 fix = f"pass a NumPy number of a wider type, such as {wider_number(value)}"
-            raise error_of(ConstantError, op, f"{name} {index}: {reason}", fix) from None
+            raise error_of(ConstantError, op, f"{name} {index}: {error.rule}", fix) from None
     return tuple(
         [
             value

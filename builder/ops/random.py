@@ -1,4 +1,4 @@
-"""Random numbers.
+"""Random numbers. `builder.lib.random` has functions of keys, whose results can be reproduced.
 
 Operation Semantics: RngBitGenerator, RngNormal, RngUniform.
 """

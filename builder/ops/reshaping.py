@@ -13,7 +13,8 @@ from typing import Any, Never
 
 from builder.attributes import PaddingConfig, PaddingConfigDimension, PaddingConfigLike
 from builder.check import Check, integer, integers, refusal
-from builder.graph.calls import unknown_arguments
+from builder.errors import OperandError, brief, error_of
+from builder.graph.calls import surplus_numbers, unknown_arguments
 from builder.graph.recording import append, record, resolve_builder
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
@@ -28,6 +29,7 @@ from builder.ops.operands import (
 )
 from builder.schema import BUILDER_H, SCHEMAS
 from builder.shape_inference import reshaping as infer
+from builder.support.missing import Missing
 from builder.support.signatures import per_signature
 from builder.types.shape import ArrayShape, Shape
 
@@ -123,7 +125,7 @@ _reshape_shape = per_signature(infer.reshape.strict)
 def reshape(
     operand: XlaOp,
     new_sizes: Sequence[int],
-    *,
+    *more: Never,
     dimensions: Sequence[int] | None = None,
     **unknown: Never,
 ) -> XlaOp:
@@ -158,6 +160,11 @@ def reshape(
         raise unknown_arguments(reshape, unknown)
     if type(operand) is not XlaOp:
         need_op("reshape", "operand", operand)
+    if more:
+        raise surplus_numbers("reshape", "new_sizes", (new_sizes, *more))
+    given: object = new_sizes
+    if type(given) is int and given == -1:
+        new_sizes = [-1]  # its message contains the size
     sizes = integers("reshape", "new_sizes", new_sizes)
     if dimensions is None:
         return record("reshape", _reshape_shape(operand.shape, sizes), (operand,))
@@ -240,7 +247,7 @@ _transpose_shape = per_signature(infer.transpose.strict)
 
 
 @op(SCHEMAS["transpose"])
-def transpose(operand: XlaOp, permutation: Sequence[int], **unknown: Never) -> XlaOp:
+def transpose(operand: XlaOp, permutation: Sequence[int], *more: Never, **unknown: Never) -> XlaOp:
     """Permute dimensions: dimension i of the result is dimension ``permutation[i]`` of the operand.
 
     Args:
@@ -265,9 +272,12 @@ def transpose(operand: XlaOp, permutation: Sequence[int], **unknown: Never) -> X
         raise unknown_arguments(transpose, unknown)
     if type(operand) is not XlaOp:
         need_op("transpose", "operand", operand)
-    if permutation is None and isinstance(operand.shape, ArrayShape):
+    if more:
+        raise surplus_numbers("transpose", "permutation", (permutation, *more))
+    given: object = permutation
+    if (given is None or isinstance(given, Missing)) and isinstance(operand.shape, ArrayShape):
         fix = f"write {list(range(operand.shape.rank))[::-1]} to reverse the dimensions"
-        raise refusal("transpose", "permutation must be a sequence of integers", None, fix)
+        raise refusal("transpose", "permutation must be a sequence of integers", given, fix)
     order = integers("transpose", "permutation", permutation)
     shape = _transpose_shape(operand.shape, order)
     return record("transpose", shape, (operand,), dimensions_attribute("permutation", order))
@@ -336,10 +346,15 @@ def concatenate(operands: Sequence[XlaOp], dimension: int, **unknown: Never) -> 
     """
     if unknown:
         raise unknown_arguments(concatenate, unknown)
-    sources = need_ops("concatenate", "operand", operands)
     if isinstance(dimension, XlaOp):
         fix = "pass the operands as a list: xb.concatenate([x, y], dimension)"
         raise refusal("concatenate", "dimension must be an integer", dimension, fix)
+    given: object = operands
+    if isinstance(given, XlaOp):
+        rule = f"operands must be a sequence of XlaOps, got one: {brief(given, 80)}"
+        fix = "pass a list of the arrays: xb.concatenate([x, y], dimension)"
+        raise error_of(OperandError, "concatenate", rule, fix, shapes={"operand": given.shape})
+    sources = need_ops("concatenate", "operand", operands)
     number = integer("concatenate", "dimension", dimension)
     shape, attributes = _concatenate_plan(tuple([s.shape for s in sources]), number)
     return record("concatenate", shape, sources, attributes)

@@ -60,7 +60,7 @@ def extract(
     if computation.annotations is not None:
         # The annotations of arguments and results do not apply to those of the part.
         builder.annotations = computation.annotations._replace(
-            parameters=(), results=(), result_shardings=()
+            parameters=(), results=(), result_shardings=(), nesting=None
         )
     builder.sharding_form = computation.sharding_form
     roots = [values[op.id] for op in results]

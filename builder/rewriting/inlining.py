@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from builder.errors import OperandError, SignatureError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import metadata_for, resolve_builder, rollback_on_error
 from builder.graph.subcomputations import ReusableFunction
 from builder.graph.xla_builder import XlaBuilder
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import OpMetadata, XlaOp
 from builder.ops.operands import need_ops
 from builder.rewriting.copying import copy_op, merge_metadata
 from builder.shape_inference import control_flow
@@ -67,6 +69,23 @@ def inline_into(
         fix = "\nfix: call the function: function(*operands)" if callable(computation) else ""
         rule = f"computation must be an XlaComputation, got {brief(computation)}{fix}"
         raise error_of(OperandError, "inline", rule)
+    return inlined_ops(computation, operands, builder, computation.ops, {})[computation.root]
+
+
+def inlined_ops(
+    computation: XlaComputation,
+    operands: tuple[XlaOp, ...],
+    builder: XlaBuilder,
+    ops: Iterable[XlaOp],
+    existing: Mapping[XlaOp, XlaOp],
+) -> dict[XlaOp, XlaOp]:
+    """Inline some ops of `computation`; return the op of `builder` that takes the place of each.
+
+    Args:
+        computation, operands, builder: see `inline_into`.
+        ops: the ops to inline, with all ops that they depend on, in the order of recording.
+        existing: ops of `builder` that take the place of ops, which are not inlined.
+    """
     _check_operands(computation, operands)
     arguments = [builder.adopt("inline", operand) for operand in operands]
     if computation.annotations is not None and computation.annotations.meshes:
@@ -82,18 +101,25 @@ def inline_into(
             builder, "inline", form, got, f"the other form where {computation.name!r} is recorded"
         )
     in_force = builder.current_metadata
-    values: list[XlaOp] = []  # by op id
-    for op in computation.ops:
-        if op.opcode == "parameter":
-            values.append(arguments[op.attributes["number"]])
+    values = {**dict(zip(computation.parameters, arguments, strict=True)), **existing}
+    for op in ops:
+        if op in values:
             continue
-        inputs = tuple([values[operand.id] for operand in op.operands])
+        inputs = tuple([values[operand] for operand in op.operands])
         copy = copy_op(op, inputs, builder, op.attributes)
         if in_force is not None:
             metadata = metadata_for(builder, op.opcode, op.shape, in_force, must_fit=False)
-            copy.metadata = merge_metadata(op.metadata, metadata)
-        values.append(copy)
-    return values[computation.root.id]
+            copy.metadata = merge_metadata(_in_scope(op.metadata, in_force.scope), metadata)
+        values[op] = copy
+    return values
+
+
+def _in_scope(metadata: OpMetadata | None, scope: str | None) -> OpMetadata | None:
+    """Return the metadata of an op that is inlined in a scope: the scopes nest."""
+    if metadata is None or metadata.name is None or scope is None:
+        return metadata
+    inner = scope if metadata.scope is None else f"{scope}/{metadata.scope}"
+    return metadata._replace(name=f"{scope}/{metadata.name}", scope=inner)
 
 
 def _check_operands(computation: XlaComputation, operands: tuple[XlaOp, ...]) -> None:

@@ -8,12 +8,13 @@ from typing import Any, Self
 
 from builder.check import flag
 from builder.errors import BuilderError, OperandError, ShapeInferenceError, brief, error_of
-from builder.graph.computation import XlaComputation, called_in, is_function
+from builder.graph.computation import XlaComputation, called_in
 from builder.graph.foreign_values import Purpose
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp, with_metadata
 from builder.rewriting.copying import copy_op, merge_metadata
 from builder.support.caller import shown_file
+from builder.support.functions import is_function
 
 
 class Operands(tuple[XlaOp, ...]):
@@ -159,6 +160,8 @@ class _Rewriter:
             builder.add_buffer_donor(*donor)
         root, result = values[computation.root.id], computation.program_shape.result
         rewritten = builder.build(root, result=None if result is root.shape else result)
+        if not is_changed:
+            rewritten.derivative = computation.derivative
         return rewritten, is_changed
 
     def _attributes(self, attributes: Mapping[str, Any]) -> Mapping[str, Any]:

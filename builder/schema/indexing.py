@@ -47,7 +47,7 @@ define(
 
 
 def _windows(op: Any) -> int:
-    """Return the number of windows of a scatter, all of which may update the same element."""
+    """Return the number of windows of a scatter; all windows may update the same element."""
     in_window = op.attributes["dimension_numbers"].update_window_dims
     sizes = op.operands[-1].shape.dimensions
     return math.prod(size for d, size in enumerate(sizes) if d not in in_window)

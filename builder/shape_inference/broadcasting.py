@@ -60,19 +60,21 @@ def broadcast_sizes(
     if not dimensions:
         check.fail(
             "operands of different rank need broadcast_dimensions",
-            fix=_suggestion(lower, higher, name),
+            fix=_suggestion(check.op, lower, higher, name),
         )
     return _degenerate(check, lower, higher, *_in_dim(check, lower, higher, name, dimensions))
 
 
-def _suggestion(lower: ArrayShape, higher: ArrayShape, name: str) -> str:
+def _suggestion(op: str, lower: ArrayShape, higher: ArrayShape, name: str) -> str:
     """Return the fix of a message; include `broadcast_dimensions` that match the sizes, if any."""
     other = "rhs" if name == "lhs" else "lhs"
     fix = f"map each dimension of {name} to a dimension of {other}"
     places = matching_places(lower.dimensions, higher.dimensions)
     if places is None:
         return f"{fix} with an equal size (size 1 matches any size)"
-    return f"{fix}, for instance broadcast_dimensions={places}"
+    direction = ", direction" if op == "compare" else ""
+    call = f"xb.{op}(lhs, rhs{direction}, broadcast_dimensions={places})"
+    return f"{fix}, for instance {call}"
 
 
 def matching_places(sizes: Sequence[int], places: Sequence[int]) -> list[int] | None:
@@ -107,7 +109,7 @@ def _in_dim(
         check.fail(
             f"broadcast_dimensions must have one entry for each dimension of {name}, the operand "
             f"of lower rank: {lower.rank}, got {len(dimensions)}: {list(dimensions)}",
-            fix=_suggestion(lower, higher, name),
+            fix=_suggestion(check.op, lower, higher, name),
         )
     previous = -1
     for place in dimensions:
@@ -116,7 +118,7 @@ def _in_dim(
                 f"broadcast_dimensions must be dimensions of {other}, 0 to {higher.rank - 1}, "
                 f"got {place} in {list(dimensions)}",
                 dimension=place,
-                fix=_suggestion(lower, higher, name),
+                fix=_suggestion(check.op, lower, higher, name),
             )
         if place <= previous:
             check.fail(
@@ -135,7 +137,7 @@ def _in_dim(
         if not is_equal and 1 not in (small, large):
             rule, fix = (
                 "the sizes must be equal, or one size must be 1",
-                _suggestion(lower, higher, name),
+                _suggestion(check.op, lower, higher, name),
             )
         elif not (
             is_equal
@@ -188,6 +190,7 @@ def _degenerate(
                 f"dimension {index} has sizes {_size(a, a_dynamic)} and {_size(b, b_dynamic)}; "
                 f"the sizes must be equal, or one size must be 1",
                 dimension=index,
+                fix=_fix_of_sizes(lower, higher, index),
             )
         elif not at_run_time and (a_dynamic if a == 1 else b_dynamic):
             # XLA shape_inference.cc: InferDegenerateDimensionBroadcastShape
@@ -199,6 +202,22 @@ def _degenerate(
         else:
             result.append((b, b_dynamic) if a == 1 else (a, a_dynamic))
     return tuple(size for size, _ in result), tuple(is_dynamic for _, is_dynamic in result)
+
+
+def _fix_of_sizes(first: ArrayShape, second: ArrayShape, index: int) -> str | None:
+    """Return the fix for operands whose sizes of dimension `index` do not match."""
+    if first.rank != second.rank or not first.is_static or not second.is_static:
+        return None
+    places = list(range(first.rank))
+    if first.dimensions == second.dimensions[::-1]:
+        return f"transpose an operand with xb.transpose(operand, {places[::-1]})"
+    if first.element_count == second.element_count:
+        return f"reshape rhs with xb.reshape(rhs, {list(first.dimensions)})"
+    small, large = sorted((first.dimensions[index], second.dimensions[index]))
+    return (
+        f"take a part of the operand of size {large} with "
+        f"xb.slice_in_dim(operand, 0, {small}, dimno={index})"
+    )
 
 
 def _size(size: int, dynamic: bool) -> str:

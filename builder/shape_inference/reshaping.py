@@ -486,10 +486,11 @@ def slice(
     for index, (old, start, limit, stride) in enumerate(slices):
         # StableHLO slice (C3)
         if start < 0:
-            check.fail_along(index, "a start index must not be negative", start)
+            fix = f"write {start + old}; indices are counted from 0" if start + old >= 0 else None
+            check.fail_along(index, "a start index must not be negative", start, fix=fix)
         if limit > old != UNBOUNDED:
             rule = f"a limit index must be at most the size, {array.dimension_text(index)}"
-            check.fail_along(index, rule, limit)
+            check.fail_along(index, rule, limit, fix=f"write a limit of at most {old}")
         is_whole = limit == old == UNBOUNDED
         if limit < start and not is_whole:
             rule = "a limit index must be at least the start index"

@@ -12,6 +12,7 @@ from typing import Any, Final
 from builder.check import integer, integers, refusal
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.sharding.tiling import array_argument, shard_shape, sharded_array, transposed
+from builder.support.display import Displayed
 from builder.types.layout import MAX_DIMENSIONS
 from builder.types.shape import ArrayShape, ShapeLike
 
@@ -26,7 +27,7 @@ Entry = str | Sequence[str] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Mesh:
+class Mesh(Displayed):
     """An array of devices with named axes.
 
     The method `sharding` assigns mesh axes to the dimensions of an array.
@@ -170,7 +171,7 @@ def _entry(mesh: Mesh, value: Any) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class MeshSharding:
+class MeshSharding(Displayed):
     """A sharding of an array over the devices of a mesh, returned by `Mesh.sharding`.
 
     Attributes:

@@ -14,6 +14,7 @@ from math import prod
 from typing import Final
 
 from builder.errors import OperandError, ShapeInferenceError, brief
+from builder.support.display import Displayed
 from builder.types.shape import UNBOUNDED, ArrayShape, ShapeLike, intern_array, shape_argument
 from builder.types.text_reader import TextReader, outside_quotes
 
@@ -23,7 +24,7 @@ _MAX_DEVICES: Final = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
-class Tiling:
+class Tiling(Displayed):
     """A sharding of one array, parsed from GSPMD's text.
 
     Attributes:

@@ -69,6 +69,16 @@ def is_inside(frame: FrameType) -> bool:
     return name.startswith(tuple(f"{module}." for module in INSIDE.modules))
 
 
+def is_called_from(folder: str, frame: FrameType | None) -> bool:
+    """Return whether `frame`, or an internal frame that called it, belongs to `builder.FOLDER`."""
+    path = f"{_LIBRARY[0]}{folder}{os.sep}"
+    while frame is not None and is_inside(frame):
+        if frame.f_code.co_filename.startswith(path):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def shown_file(file: str) -> str:
     """Return the name of a source file for users.
 

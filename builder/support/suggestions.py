@@ -6,6 +6,16 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 
 
+def by_name(table: Mapping[str, str]) -> dict[str, str]:
+    """Return a table with an entry for each name; the keys of `table` are names in one string.
+
+    Example:
+        >>> by_name({"cos sin": "angle"})
+        {'cos': 'angle', 'sin': 'angle'}
+    """
+    return {name: text for names, text in table.items() for name in names.split()}
+
+
 def did_you_mean(name: str, spellings: Mapping[str, str], cutoff: float) -> str:
     r"""Return the line of a message that suggests similar names, or "" if there are none.
 

@@ -4,6 +4,8 @@ Wrapping each public function, to remove frames from the errors that leave it, w
 recording. Instead, errors remain complete, and frames are left out where Python prints them: the
 first error replaces `sys.excepthook` and `threading.excepthook` by functions that call the previous
 ones. IPython calls a method of the error.
+
+An error that a user's function raises while this library records it is printed in the same way.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from itertools import dropwhile
 from types import TracebackType
 from typing import Any, Final
 
@@ -34,21 +38,49 @@ class UserError(Exception):
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
-        if "hooked" not in _STATE:
-            _STATE["hooked"] = True
-            _install()
+        _install()
 
     def _render_traceback_(self) -> list[str]:
         """Return the lines that IPython prints."""
-        shell = sys.modules["IPython"].get_ipython()
-        with _internal_frames_removed(self):
-            lines: list[str] = shell.InteractiveTB.structured_traceback(
-                type(self), self, self.__traceback__
-            )
-            return lines
+        return _rendered(self)
+
+
+def from_function(error: Exception) -> None:
+    """Print an error that a user's function raised without the frames of this library.
+
+    The error is unchanged if its last frames are in this library: it may be a defect of the
+    library, which the frames help to find.
+
+    Args:
+        error: an exception that the caller of this function has caught.
+    """
+    below = dropwhile(is_inside, (each.tb_frame for each in _entries(error.__traceback__)))
+    if not isinstance(error, UserError) and not any(map(is_inside, below)):
+        _install()
+        vars(error)["_render_traceback_"] = partial(_rendered, error)  # IPython calls it
+
+
+def _is_shortened(error: BaseException) -> bool:
+    """Return whether an error is printed without internal frames."""
+    render = vars(error).get("_render_traceback_")
+    return isinstance(error, UserError) or getattr(render, "func", None) is _rendered
+
+
+def _rendered(error: BaseException) -> list[str]:
+    """Return the lines that IPython prints for an error."""
+    shell = sys.modules["IPython"].get_ipython()
+    with _internal_frames_removed(error):
+        lines: list[str] = shell.InteractiveTB.structured_traceback(
+            type(error), error, error.__traceback__
+        )
+        return lines
 
 
 def _install() -> None:
+    """Replace the hooks, if this is the first call."""
+    if _STATE.setdefault("hooked", False):
+        return
+    _STATE["hooked"] = True
     previous, previous_of_threads = sys.excepthook, threading.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
@@ -88,8 +120,8 @@ def _internal_frames_removed(error: BaseException | None) -> Iterator[None]:
             each.__traceback__ = frames
 
 
-def _chain(error: BaseException) -> list[UserError]:
-    """Return the errors of this library among an exception, its causes and contexts."""
+def _chain(error: BaseException) -> list[BaseException]:
+    """Return the errors to shorten among an exception, its causes and contexts."""
     found = {id(error): error}
     pending = [error]
     while pending:
@@ -98,7 +130,7 @@ def _chain(error: BaseException) -> list[UserError]:
             if other is not None and id(other) not in found:
                 found[id(other)] = other
                 pending.append(other)
-    return [each for each in found.values() if isinstance(each, UserError)]
+    return [each for each in found.values() if _is_shortened(each)]
 
 
 def _outside_frames(frames: TracebackType | None) -> TracebackType | None:

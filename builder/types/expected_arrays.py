@@ -59,11 +59,10 @@ def describe_array(value: Any, array: Any) -> str:
 
 def _misfit(value: Any, error: ConstantError | OperandError) -> UnreadableArrayError:
     """Return the error for a number, or for lists, from the error of a constant."""
-    rule, _, fix = str(error).partition("\nfix: ")
-    number = rule.partition(" can't represent ")[2]
+    number = error.rule.partition(" can't represent ")[2]
     if not isinstance(value, (list, tuple)):
-        return UnreadableArrayError(number, fix)
+        return UnreadableArrayError(number, error.fix)
     kind = type(value).__name__
     if number:
-        return UnreadableArrayError(f"a {kind} with {number}", fix)
-    return UnreadableArrayError(f"a {kind}: {rule.removeprefix('constant: ')}", fix)
+        return UnreadableArrayError(f"a {kind} with {number}", error.fix)
+    return UnreadableArrayError(f"a {kind}: {error.rule}", error.fix)

@@ -33,6 +33,11 @@ class UnreadableArrayError(Exception):
         self.fix = fix
 
 
+def is_tracer(value: object) -> bool:
+    """Return whether a value is an array that jax is tracing; jax is not imported for this."""
+    return hasattr(value, "aval") and hasattr(value, "_trace")
+
+
 def is_array(value: Any) -> bool:
     """Return whether a value implements a protocol for arrays; `read_array` may still fail."""
     if isinstance(value, type):

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import enum
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
-from builder.errors import OperandError, PrimitiveTypeError, XlaError, brief
+from builder.errors import OperandError, PrimitiveTypeError, XlaError, brief, error_of
+from builder.support.functions import NotAFunction
+from builder.support.suggestions import by_name
 
 if TYPE_CHECKING:
     from builder.types.shape import ArrayShape, DimensionLike
@@ -31,7 +33,7 @@ class Kind(enum.Enum):
     NOT_ARRAY = "not an array element"
 
 
-class PrimitiveType:
+class PrimitiveType(NotAFunction):
     """An XLA element type, such as ``f32``.
 
     Attributes:
@@ -126,6 +128,17 @@ class PrimitiveType:
         from builder.types.shape import array_shape  # shape builds on this module
 
         return array_shape(self, dimensions if isinstance(dimensions, tuple) else (dimensions,))
+
+    if not TYPE_CHECKING:  # type checkers report the call
+
+        def __call__(self, *values: Any) -> NoReturn:
+            value = brief(values[0], 40) if values else "value"
+            fix = f"write b.constant({value}, xb.{self.name}), where b is a builder"
+            if values and hasattr(values[0], "opcode"):
+                fix = f"write xb.convert_element_type(x, xb.{self.name})"
+            got = f"{self.name}({', '.join(brief(v, 40) for v in values)})"
+            rule = f"an element type is not a function, got {got}"
+            raise error_of(OperandError, self.name, rule, fix)
 
     def __iter__(self) -> Any:
         # Without this, `list(f32)` would index f32[0], f32[1], ... without end.
@@ -239,10 +252,27 @@ def from_name(name: str) -> PrimitiveType:
     """
     element_type = _BY_NAME.get(name)
     if element_type is None:
-        raise PrimitiveTypeError(
-            f"unknown primitive type {brief(name)}; the types are: {', '.join(_BY_NAME)}"
-        )
+        meant = type_of_other_name(name)
+        rest = f"; the types are: {', '.join(_BY_NAME)}" if meant is None else f"\nfix: use {meant}"
+        raise PrimitiveTypeError(f"unknown primitive type {brief(name)}{rest}")
     return element_type
+
+
+@cache
+def other_names() -> dict[str, str]:
+    """Return XLA's names of element types by the names of NumPy, ml_dtypes, MLIR and C."""
+    names = by_name({"double": "f64", "half": "f16", "i1 bool bool_": "pred", "single": "f32"})
+    signs = {Kind.SIGNED: ("i", "si"), Kind.UNSIGNED: ("ui",)}
+    for each in ALL:
+        names.setdefault(str(each.dtype), each.name)
+        for sign in signs.get(each.kind, ()):
+            names[f"{sign}{each.bits}"] = each.name
+    return names
+
+
+def type_of_other_name(name: object) -> str | None:
+    """Return XLA's name of the element type that has another library's name, or None."""
+    return other_names().get(name) if isinstance(name, str) else None
 
 
 def dtype_text(dtype: np.dtype[Any]) -> str:

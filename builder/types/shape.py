@@ -15,9 +15,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import islice
 from math import prod
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
 
-from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, XlaError, brief
+from builder.errors import (
+    OperandError,
+    PrimitiveTypeError,
+    ShapeInferenceError,
+    ShapeTextError,
+    XlaError,
+    brief,
+    error_of,
+)
 from builder.support.extensions import extension
 from builder.support.interning import InternTable
 from builder.support.signatures import per_signature
@@ -260,6 +268,22 @@ class ArrayShape:
             return str(size)
         return "?" if size == UNBOUNDED else f"<={size}"
 
+    if not TYPE_CHECKING:  # type checkers report these uses
+
+        def __getitem__(self, index: Any) -> NoReturn:
+            raise self._not_a_sequence()
+
+        def __len__(self) -> NoReturn:
+            raise self._not_a_sequence()
+
+        def __bool__(self) -> bool:  # without it, Python would call `__len__`
+            return True
+
+    def _not_a_sequence(self) -> OperandError:
+        rule = f"the shape of an array is not a sequence, got {self}"
+        fix = "use shape.dimensions for the sizes, shape.rank for their number"
+        return error_of(OperandError, "shape", rule, fix, shapes={"shape": self})
+
     def __str__(self) -> str:
         # Composed when it is first needed: most shapes of a graph are never shown.
         if self._text is None:
@@ -344,6 +368,13 @@ class TupleShape:
 
     def __len__(self) -> int:
         return len(self.elements)
+
+    if not TYPE_CHECKING:  # type checkers report this use
+
+        def __getitem__(self, index: Any) -> NoReturn:
+            rule = f"the shape of a tuple is not a sequence, got {self}"
+            fix = "use shape.elements for the shapes of the elements"
+            raise error_of(OperandError, "shape", rule, fix, shapes={"shape": self})
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (TupleShape, (self.elements,))
@@ -799,8 +830,16 @@ class _Parser(TextReader):
         try:
             element_type = pt.from_name(name)
         except ValueError as error:
-            raise self.fault(str(error), start) from None
-        self.expect("[")
+            meant = pt.type_of_other_name(name)
+            if meant is None:
+                raise self.fault(str(error), start) from None
+            corrected = f"{self.text[:start]}{meant}{self.text[start + len(name) :]}"
+            rule = f"unknown primitive type {brief(name)}"
+            raise self.fault(rule, start, f"write {brief(corrected)}") from None
+        if self.token != "[":
+            fix = f"write '{name}[]' for a scalar, '{name}[2,3]' for an array"
+            raise self.fail("'['", fix)
+        self.advance()
         sizes: list[DimensionLike] = []
         while self.token != "]":
             if sizes:
@@ -901,7 +940,8 @@ def shape_of(value: ShapeLike) -> Shape:
         return _parsed(value) if type(value) is str else parse_shape(value)
     if isinstance(value, PrimitiveType):
         raise OperandError(
-            f"expected a shape, got the element type {value}\nfix: write {value}[()] for a scalar"
+            f"expected a shape, got the element type {value}\n"
+            f"fix: write {value}[2, 3] with the sizes, or {value}[()] for a scalar"
         )
     if isinstance(value, Sequence):
         if isinstance(next(iter(value), None), int):
@@ -916,7 +956,24 @@ def shape_of(value: ShapeLike) -> Shape:
             raise OperandError(
                 "expected a shape, got sequences that are nested too deep or contain themselves"
             ) from None
-    raise OperandError(f"{_EXPECTED}, got {brief(value)}")
+    meant = _meant_shape(value)
+    fix = f"\nfix: write {meant}" if meant else ""
+    raise OperandError(f"{_EXPECTED}, got {brief(value)}{fix}")
+
+
+def _meant_shape(value: Any) -> str:
+    """Return what to write instead of an array, a data type or a size, or ""."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"the element type, too, for instance xb.s32[{brief(value)}]"
+    sizes = getattr(value, "shape", None)
+    try:
+        if isinstance(sizes, tuple):
+            element_type = pt.from_dtype(value.dtype)
+            inside = ", ".join(map(str, sizes)) or "()"
+            return f"its shape: xb.{element_type}[{inside}]"
+        return f"the sizes, too, for instance xb.{pt.from_dtype(value)}[2, 3]"
+    except (PrimitiveTypeError, AttributeError):
+        return ""
 
 
 def shape_argument(op: str, name: str, value: Any) -> Shape:

@@ -53,15 +53,15 @@ class TextReader:
             self._next = match.end()
         return previous
 
-    def fault(self, message: str, position: int | None = None) -> ShapeTextError:
+    def fault(self, message: str, position: int | None = None, fix: str = "") -> ShapeTextError:
         """Return an error at `position`, by default at the current token."""
         at = self.start if position is None else position
-        return ShapeTextError(f"{self.what}: {message}", text=self.text, position=at)
+        return ShapeTextError(f"{self.what}: {message}", text=self.text, position=at, fix=fix)
 
-    def fail(self, expected: str) -> ShapeTextError:
+    def fail(self, expected: str, fix: str = "") -> ShapeTextError:
         """Return the error for an unexpected token."""
         got = brief(self.token) if self.token else "the end"
-        return self.fault(f"expected {expected}, got {got} at position {self.start}")
+        return self.fault(f"expected {expected}, got {got} at position {self.start}", fix=fix)
 
     @contextmanager
     def errors_at(self, position: int) -> Iterator[None]:

@@ -11,7 +11,16 @@ if TYPE_CHECKING:
     from lowering.cli.command import main as main
 else:
     try:
-        from lowering.cli import compare, convert, devices, diff, inspect, ops, run  # noqa: F401
+        from lowering.cli import (  # noqa: F401  (each module registers its command)
+            compare,
+            convert,
+            devices,
+            diff,
+            draw,
+            inspect,
+            ops,
+            run,
+        )
         from lowering.cli.command import main
     except ModuleNotFoundError as error:
         from builder.support.requirements import missing_requirement

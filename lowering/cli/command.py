@@ -20,7 +20,7 @@ WRONG_USAGE: Final = 2
 INTERRUPTED: Final = 130
 
 
-_ORDER: Final = ("inspect", "convert", "run", "compare", "diff", "ops", "devices")
+_ORDER: Final = ("inspect", "convert", "run", "compare", "diff", "draw", "ops", "devices")
 
 
 class FailedError(Exception):

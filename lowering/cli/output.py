@@ -51,7 +51,8 @@ def table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[object]]) 
         columns: the heading of each column, and its alignment: "left" or "right".
         rows: the cells of each row.
     """
-    from builder.inspection.rendering import Column, rich_table
+    from builder.inspection.rendering import rich_table
+    from builder.support.display import Column
 
     return rich_table([Column(name, side == "right") for name, side in columns], rows)
 
@@ -59,11 +60,3 @@ def table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[object]]) 
 def print_json(value: Any) -> None:
     """Print a value as JSON."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def seconds_text(seconds: float) -> str:
-    """Format a duration: "12.3 ms"."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"

@@ -13,7 +13,7 @@ import click
 
 from lowering.cli.command import ended_by_interrupt, json_option, subcommand
 from lowering.cli.inputs import execution_options
-from lowering.cli.output import print_json, seconds_text, show, table
+from lowering.cli.output import print_json, show, table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -148,7 +148,7 @@ def _figures(
 
 
 def _lines(figures: dict[str, Any]) -> list[tuple[str, str]]:
-    from builder.inspection.rendering import bytes_text, flops_text
+    from builder.inspection.rendering import bytes_text, flops_text, seconds_text
 
     calls = figures["call_seconds"]
     spread = f"{seconds_text(min(calls))} to {seconds_text(max(calls))} in {len(calls)}"

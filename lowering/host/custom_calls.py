@@ -12,6 +12,7 @@ import jax
 from jaxlib.mlir import ir
 
 from builder.errors import OperandError, brief, error_of
+from builder.graph.calls import explained
 from lowering.errors import CompileError, recorded_at
 from lowering.jaxlib_api import compilation
 from lowering.mlir.operations import call_target, operations_in
@@ -24,6 +25,7 @@ _REGISTERED: Final[dict[tuple[str, str], tuple[Any, int]]] = {}
 freeing the functions."""
 
 
+@explained
 def register_custom_call_target(
     name: str, function: Any, platform: str = "cpu", *, api: Literal["typed", "untyped"] = "untyped"
 ) -> None:

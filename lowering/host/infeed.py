@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from builder.errors import brief, error_of
+from builder.graph.calls import explained
 from builder.types import primitive_type as pt
 from builder.types.expected_arrays import NUMBERS
 from builder.types.shape import (
@@ -76,6 +77,7 @@ def _queues_of(op: str, device: DeviceLike) -> tuple[jax.Device, _Queues]:
     return target, _queues(target)
 
 
+@explained
 def transfer_to_infeed(
     value: Any, device: DeviceLike = None, *, shape: ShapeLike | None = None
 ) -> None:
@@ -147,6 +149,7 @@ def _collect(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Shape:
     return intern_array(element_type, array.shape)
 
 
+@explained
 def transfer_from_outfeed(
     shape: ShapeLike, device: DeviceLike = None, *, timeout: float | None = None
 ) -> Any:
@@ -241,6 +244,7 @@ def _is_same(parts: Sequence[Any], shape: Shape) -> bool:
     )
 
 
+@explained
 def clear_transfers(device: DeviceLike = None) -> tuple[int, int]:
     """Discard the values in a device's infeed and outfeed, such as after a failed run.
 

@@ -163,6 +163,7 @@ def annotations_of(
     attributes: Sequence[Mapping[str, Any]],
     in_metadata: list[frozenset[str]],
     module: ir.Module | None = None,
+    nesting: Any = None,
 ) -> Annotations | None:
     """Return the annotations of a function that are not in the metadata of its ops, or None.
 
@@ -172,6 +173,7 @@ def annotations_of(
         attributes: the attributes of each argument.
         in_metadata: for each argument, the names of attributes in its parameter's metadata.
         module: the module, if the function is @main.
+        nesting: the nesting of the arguments and results, if it is known.
     """
     inputs = [leaf for parameter in shape.parameters for leaf in leaves(parameter)]
     parameters = tuple(map(_leaf_texts, attributes, inputs, in_metadata))
@@ -194,5 +196,6 @@ def annotations_of(
         results=results if any(results) else (),
         meshes=meshes or NO_MESHES,
         result_shardings=shardings if any(shardings) else (),
+        nesting=nesting,
     )
     return annotations if any(annotations) else None

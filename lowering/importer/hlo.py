@@ -20,6 +20,7 @@ from jaxlib.mlir import ir
 
 from builder.errors import OperandError, ShapeTextError, brief, error_of
 from builder.graph.aliasing import leaf_indices
+from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.hlo_text.module import MAX_TUPLE_NESTING
 from builder.support.unique_names import UniqueNames
@@ -35,6 +36,11 @@ from builder.types.shape import (
     without_layout,
 )
 from lowering.errors import LoweringError, ModuleFileError
+from lowering.importer.hlo_composites import (
+    COMPOSITE,
+    restore_composites,
+    without_tuple_composites,
+)
 from lowering.importer.hlo_groups import with_listed_groups
 from lowering.importer.hlo_metadata import INCOMPLETE, with_complete_names
 from lowering.importer.importing import to_computation
@@ -60,6 +66,7 @@ from lowering.stablehlo.module import Buffer, StablehloModule, read_file
 from lowering.stablehlo.sources import path_of
 
 
+@explained
 def from_hlo(
     source: str
     | Buffer
@@ -127,6 +134,7 @@ def from_hlo(
         rule = f"StableHLO can't express {name}: {error.reason}"
         raise error_of(LoweringError, "from_hlo", rule, detail=error.detail) from None
     _make_synchronous(module)
+    restore_composites(module)
     try:
         parameters = [_without_default_layouts(parse_shape(text)) for text in head["parameters"]]
         result = _without_default_layouts(parse_shape(head["result"]))
@@ -272,10 +280,11 @@ def _converted(data: bytes, name: str, path: str | None) -> tuple[dict[str, Any]
     """Convert HLO to StableHLO: return the signature as a dict, and the module's bytecode."""
     try:
         is_proto = hlo_conversion.is_hlo_proto(data)
-        if not is_proto and (_MESH_GROUPS.search(data) or INCOMPLETE.search(data)):
+        changed = (_MESH_GROUPS, INCOMPLETE, COMPOSITE)
+        if not is_proto and any(pattern.search(data) for pattern in changed):
             data, is_proto = _isolated(hlo_conversion.checked_hlo_proto, data), True
         if is_proto:
-            data = with_complete_names(with_listed_groups(data))
+            data = without_tuple_composites(with_complete_names(with_listed_groups(data)))
         program = _isolated(hlo_conversion.hlo_program, data)
     except (HelperError, UnreadableModuleError) as error:
         place = "" if error.line is None else f"line {error.line}, column {error.column}: "

@@ -10,6 +10,7 @@ from jaxlib.mlir import ir
 
 from builder.errors import XlaError, error_of
 from builder.graph.aliasing import leaf_indices
+from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.support.unique_names import UniqueNames
@@ -58,6 +59,7 @@ _BESIDE_FUNCTIONS: Final = frozenset(("sdy.mesh",))
 _error: Final = partial(error_of, LoweringError, "to_computation")
 
 
+@explained
 def to_computation(
     source: ModuleSource,
     *,
@@ -74,12 +76,16 @@ def to_computation(
             (`tensor<?xf32>`); parameters without unbounded sizes keep their shape.
 
     Returns:
-        A computation with the name of the module. A function becomes a called computation, a region
-        a computation that an op applies, several results a tuple. If unbounded sizes were inferred,
-        calls are inlined. All annotations are preserved, and `lower` writes them back: names,
-        source lines, the shardings of GSPMD and Shardy, frontend attributes and other attributes of
-        operations (`XlaOp.metadata`), donated arguments (`XlaComputation.aliases`, `donors`), and
-        other annotations (`XlaComputation.annotations`).
+        A computation with the name of the module. Its parameters are the arguments of @main; if the
+        source is an object of jax, ``lowering.compile(computation)`` is called with the arguments
+        of the jax function, and nests its results.
+
+        A function becomes a called computation, a region a computation that an op applies, several
+        results a tuple. If unbounded sizes were inferred, calls are inlined. All annotations are
+        preserved, and `lower` writes them back: names, source lines, the shardings of GSPMD and
+        Shardy, frontend attributes and other attributes of operations (`XlaOp.metadata`), donated
+        arguments (`XlaComputation.aliases`, `donors`), and other annotations
+        (`XlaComputation.annotations`).
 
         If a computation is lowered and imported again, the result equals that computation, except
         where StableHLO cannot express it: tuples are created and unpacked only where ops need
@@ -345,7 +351,7 @@ def _entry(
     returned = scope.record(body)
     _set_up_donations(scope, function, shape, attributes)
     scope.builder.annotations = annotations_of(
-        function, shape, attributes, in_metadata, module.module
+        function, shape, attributes, in_metadata, module.module, module.tree
     )
     return _built(scope, body, returned, shape.result)
 
@@ -385,8 +391,10 @@ def _names(module: StablehloModule, scope: Scope, body: Body) -> list[str]:
     """Return the parameters' names: those that `lower` wrote, else those in the locations."""
     names = list(module.program_shape.parameter_names)
     defaults = [f"arg{number}" for number in range(len(names))]
-    if names == defaults and len(names) == len(body.arguments):
-        names = [scope.tables.place(value.location).name or "" for value in body.arguments]
+    is_given = names != defaults and module.tree is None
+    if not is_given and len(names) == len(body.arguments):
+        places = [scope.tables.place(value.location) for value in body.arguments]
+        names = [place.name or name for place, name in zip(places, names, strict=True)]
     unique = UniqueNames()  # names in files may be equal
     return [unique.claim(name or default) for name, default in zip(names, defaults, strict=True)]
 

@@ -8,7 +8,7 @@ import builder as xb
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import broadcast_to
 from builder.shape_inference import reshaping as infer
-from builder.types.shape import ArrayShape
+from builder.types.shape import UNBOUNDED, ArrayShape
 from lowering.importer.by_schema import schema_importer
 from lowering.importer.registry import importer
 from lowering.importer.scope import Scope
@@ -63,9 +63,10 @@ def slice_(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaO
     if isinstance(source, ArrayShape) and not source.is_static:
         result = scope.result_array(operation)
         becomes_static = any(
-            was_bounded and not is_bounded and size > 1
-            for was_bounded, is_bounded, size in zip(
+            was_dynamic and bound != UNBOUNDED and not is_dynamic and size > 1
+            for was_dynamic, bound, is_dynamic, size in zip(
                 source.dynamic_dimensions,
+                source.dimensions,
                 result.dynamic_dimensions,
                 result.dimensions,
                 strict=True,

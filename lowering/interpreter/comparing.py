@@ -10,6 +10,7 @@ import numpy as np
 
 from builder.check import flag
 from builder.errors import OperandError, brief
+from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
@@ -42,6 +43,7 @@ _NOT_COMPUTED: Final = frozenset(("parameter", "constant", "tuple", "get_tuple_e
 """Opcodes whose values are not compared, because the device computes nothing for them."""
 
 
+@explained
 def compare(
     computation: XlaComputation | ModuleSource,
     /,

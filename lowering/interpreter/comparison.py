@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from builder.graph.xla_op import XlaOp
+from builder.support.display import Column, Displayed, Heading, Part, TextTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Displayed):
     """The result of `lowering.compare`.
 
     `str(comparison)` is a summary for people; `as_dict()` returns the data for programs.
@@ -132,6 +133,28 @@ class Comparison:
             "left_out": [{"op": op.id, "opcode": op.opcode} for op in self.left_out],
         }
 
+    def _parts(self) -> list[Part]:
+        beyond = [each for each in self.ops if not each.agrees]
+        verdict = f"all {len(self.ops)} arrays are within their tolerance"
+        if beyond:
+            verdict = f"{len(beyond)} of {len(self.ops)} arrays are beyond their tolerance"
+        elif not self.agrees:
+            verdict = "a result is beyond its tolerance"
+        worst = sorted(self.ops, key=lambda difference: -difference.ulps)
+        # In the order of recording, because the first op that differs is often the cause.
+        shown = beyond[:_SHOWN] if beyond else worst[:1]
+        rows = [["", *_cells(each)] for each in shown]
+        rows += [[f"result{each.path}", *_cells(each)] for each in self.results]
+        more = len(beyond) - len(shown) if beyond else 0
+        notes = [f"{more:,} more arrays are beyond their tolerance"] if more else []
+        if self.left_out:
+            notes.append(f"not compared: {len(self.left_out)} ops, which the interpreter omits")
+        reference = f"{self.device} and StableHLO's reference interpreter: {verdict}"
+        return [
+            Heading("Comparison", self.name, reference),
+            TextTable("", _COLUMNS, rows, "\n".join(notes)),
+        ]
+
     def __str__(self) -> str:
         first = self.first
         lines = [f"{self.name} on {self.device} and on StableHLO's reference interpreter:"]
@@ -158,6 +181,38 @@ class Comparison:
                 f"  not compared, since the interpreter does not support these: {listed}{more}"
             )
         return "\n".join(lines)
+
+
+_SHOWN: Final = 20
+
+_COLUMNS: Final = (
+    Column(""),
+    Column("op", no_wrap=True, style="cyan"),
+    Column("shape", style="green"),
+    Column("ulps", is_number=True),
+    Column("tolerance", is_number=True),
+    Column("index"),
+    Column("on the device"),
+    Column("reference"),
+    Column("beyond", is_number=True),
+    Column("source"),
+)
+
+
+def _cells(difference: Difference) -> list[str]:
+    op, index = difference.op, difference.index
+    name = "" if op.name is None else f" {op.name!r}"
+    return [
+        f"%{op.id}{name} {op.opcode}{difference.path}",
+        difference.shape,
+        ulps_text(difference.ulps),
+        ulps_text(difference.tolerance),
+        "" if index is None else f"[{', '.join(map(str, index))}]",
+        difference.device_value,
+        difference.reference_value,
+        f"{difference.beyond:,} of {difference.elements:,}" if difference.beyond else "",
+        (difference.source or "").replace("\\", "/").rpartition("/")[2],
+    ]
 
 
 def _result_text(result: Difference) -> str:

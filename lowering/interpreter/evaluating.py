@@ -6,7 +6,7 @@ import bisect
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, overload
 
 import jax
 import numpy as np
@@ -56,6 +56,28 @@ class Interpretation:
         return self.values[self.computation.ops[op] if isinstance(op, int) else op]
 
 
+@overload
+def interpret(
+    computation: XlaComputation | ModuleSource,
+    /,
+    *args: Any,
+    probe: Literal[False] | None = None,
+    timeout: float | None = None,
+    **by_name: Any,
+) -> Any: ...
+
+
+@overload
+def interpret(
+    computation: XlaComputation | ModuleSource,
+    /,
+    *args: Any,
+    probe: Literal[True] | XlaOp | int | str | Iterable[XlaOp | int | str],
+    timeout: float | None = None,
+    **by_name: Any,
+) -> Interpretation: ...
+
+
 def interpret(
     computation: XlaComputation | ModuleSource,
     /,
@@ -87,7 +109,8 @@ def interpret(
 
     Returns:
         The result: NumPy arrays, with element types of ml_dtypes where NumPy has none; nested in
-        tuples like the root; None for a token. With `probe` an Interpretation with the result and
+        tuples like the root; None for a token. Its static type is Any, because the root may be any
+        tree. With `probe` an Interpretation with the result and
         the values.
 
     Raises:

@@ -13,6 +13,7 @@ to 0.12 are supported; a docstring states where these versions differ.
 - `executables`: serialized executables, CPU features, cost, memory
 - `topologies`: devices that are not present
 - `jax_arrays`: jax.Arrays and their getters
+- `jax_effects`: side effects of traced operations
 - `jax_stages`: data of a jax.stages.Lowered
 - `array_layouts`: memory layouts of arrays, parameters and results
 - `execution`: running executables

@@ -33,6 +33,13 @@ def hlo_proto(text: str) -> bytes:
     return proto
 
 
+def hlo_proto_text(proto: bytes) -> str:
+    """Return the HLO text of a HloModuleProto, which must be valid: XLA aborts on some damage."""
+    module = xla_client.hlo.HloModule.from_serialized_hlo_module_proto(proto)
+    text: str = module.to_string()
+    return text
+
+
 _HLO_POSITION: Final = re.compile(r"was parsing (\d+):(\d+): error: (.*)")
 
 

@@ -75,3 +75,11 @@ def assemble(aval: Any, sharding: Any, arrays: Sequence[Any]) -> Any:
         arrays: the jax.Arrays of this process, in the order of the devices.
     """
     return array_type(aval, sharding, arrays, committed=True, _skip_checks=True)
+
+
+def varying_axes(value: Any) -> frozenset[Any]:
+    """Return the axes of jax.shard_map along which a value may differ; empty outside of it."""
+    import jax
+
+    axes: frozenset[Any] = jax.typeof(value).mat.varying
+    return axes

@@ -1,8 +1,11 @@
-"""Data of a jax.stages.Lowered besides its module, from private attributes of jax."""
+"""Data of jax's jitted functions, traces and lowered functions, from private attributes of jax."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
+
+from jax._src import config as _config
 
 
 def used_leaves(lowered: Any) -> list[int] | None:
@@ -18,3 +21,17 @@ def lowered_platforms(lowered: Any) -> tuple[str, ...]:
 
 def _inner(lowered: Any) -> Any:
     return getattr(lowered, "_lowering", None)
+
+
+def static_arguments(jitted: Any) -> tuple[frozenset[int], frozenset[str]]:
+    """Return the positions and the names of the static arguments of a function of jax.jit."""
+    info = getattr(jitted, "_jit_info", None)
+    if info is None:
+        return frozenset(), frozenset()
+    return frozenset(info.static_argnums), frozenset(info.static_argnames)
+
+
+def trace_context() -> Hashable:
+    """Return the settings of jax that affect a trace, such as x64 and matmul precision."""
+    context: Hashable = _config.trace_context()
+    return context

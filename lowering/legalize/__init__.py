@@ -33,6 +33,7 @@ from lowering.legalize import (
     host as host,
     index_types as index_types,
     indexing as indexing,
+    libraries as libraries,
     linalg as linalg,
     normalization as normalization,
     padding as padding,

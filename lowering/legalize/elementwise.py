@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
@@ -62,6 +63,27 @@ def order_of_complex_numbers(b: OpBuilder, operation: ir.Operation) -> list[Valu
         b.compared(direction, lhs_real, rhs_real),
     )
     return [b.selected(selects_lhs, lhs, rhs)]
+
+
+@rewrite("stablehlo.maximum", "stablehlo.minimum", platforms=("cpu",))
+def extremes_of_nan_operands(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Select the operand that is NaN.
+
+    XLA's CPU backend calls YNNPACK for reductions of many elements, together with the elementwise
+    operations before them. A maximum or minimum is then the second operand if one operand is NaN.
+
+    Shown by: sum_of_maximum_f32_nan.
+    """
+    result = b.shape(operation.results[0])
+    floats = (pt.f16, pt.bf16, pt.f32, pt.f64)
+    if result is None or not result.rank or result.element_type not in floats:
+        return None
+    value = b.elementwise(operation.name, *operation.operands)
+    for operand in dict.fromkeys(operation.operands):
+        elements = known_elements(operand)
+        if elements is None or np.isnan(elements).any():
+            value = b.selected(b.compared("NE", operand, operand), operand, value)
+    return [value]
 
 
 @rewrite("stablehlo.popcnt", platforms=("cpu",))

@@ -1,4 +1,4 @@
-"""Rewrites of reduce_window and select_and_scatter that XLA gets wrong or does not support."""
+"""Rewrites of reductions over arrays and windows that XLA gets wrong or does not support."""
 
 from __future__ import annotations
 
@@ -7,10 +7,18 @@ from typing import Final
 from jaxlib.mlir import ir
 
 from builder.types import primitive_type as pt
-from builder.types.shape import intern_array
-from lowering.legalize.op_builder import Attributes, OpBuilder, array_of, integers_of, is_static
+from builder.types.shape import ArrayShape, intern_array
+from lowering.legalize.op_builder import (
+    Attributes,
+    OpBuilder,
+    array_of,
+    attributes_of,
+    integers_of,
+    is_static,
+)
 from lowering.legalize.registry import ALL_PLATFORMS, Value, rewrite
 from lowering.legalize.windows import padding_of
+from lowering.mlir.operations import entry_text
 
 
 @rewrite("stablehlo.reduce_window", platforms=ALL_PLATFORMS)
@@ -42,6 +50,82 @@ def window_of_one_with_negative_padding(
     made = b.like(operation, [*cut, *initial])
     del made.attributes["padding"]
     return list(made.results)
+
+
+@rewrite("stablehlo.reduce", "stablehlo.reduce_window", platforms=("cpu",))
+def extremes_of_nans(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Return NaNs in the reducer explicitly, beside maximum and minimum.
+
+    The maximum or minimum of elements is NaN if an element is. For arrays of more than about a
+    thousand elements XLA's CPU backend calls YNNPACK, which ignores NaNs of f32 and f64, and of f16
+    and bf16 those of one sign. It computes other reducers itself. Its loops convert f16 and bf16 in
+    each step, so the operand is converted first. In a partitioned program the defect remains: XLA
+    may make an all_reduce of the reducer, and supports only its own reducers there.
+
+    Shown by: reduce_maximum_f32_nan, reduce_minimum_f64_nan, reduce_maximum_bf16_nan,
+    reduce_window_maximum_f32_nan.
+    """
+    if len(operation.operands) != 2 or b.target.is_partitioned or _ignores_nans(operation):
+        return None
+    block = operation.regions[0].blocks[0]
+    element_type = b.element_type(operation.operands[0])
+    body = [view.operation for view in block.operations]
+    if (
+        element_type not in _WIDE
+        or len(body) != 2
+        or body[0].name not in _EXTREMES
+        or set(body[0].operands) != set(block.arguments)
+    ):
+        return None
+    wide = _WIDE[element_type]
+    operand, initial = (b.converted(value, wide) for value in operation.operands)
+    attributes: Attributes = attributes_of(operation)
+    result = b.array_of(operation.results[0]).with_element_type(wide)
+    dimensions = integers_of(operation, "dimensions")
+    if len(dimensions) > 1 and is_static(operand.type):
+        # XLA vectorizes the loop over one dimension, but not the loops over several.
+        *outer, last = sorted(dimensions)
+        sizes = [size for n, size in enumerate(b.array_of(operand).dimensions) if n not in outer]
+        partial = intern_array(wide, tuple(sizes))
+        operand = _extreme(b, operation, partial, [operand, initial], {"dimensions": outer})
+        attributes = {"dimensions": [last - len(outer)]}
+    made = _extreme(b, operation, result, [operand, initial], attributes, is_last=True)
+    return [b.converted(made, element_type)]
+
+
+def _ignores_nans(operation: ir.Operation) -> bool:
+    """Return whether the program marks a reduction whose result need not be NaN."""
+    name = "mhlo.frontend_attributes"
+    if name not in operation.attributes:
+        return False
+    return entry_text(ir.DictAttr(operation.attributes[name]), "xlabuilder.nans") == "ignored"
+
+
+def _extreme(
+    b: OpBuilder,
+    operation: ir.Operation,
+    result: ArrayShape,
+    operands: list[Value],
+    attributes: Attributes,
+    *,
+    is_last: bool = False,
+) -> Value:
+    """Create a reduction by a maximum or a minimum that is NaN if an element is.
+
+    The last of two reductions has another reducer, because XLA merges two that have the same one.
+    """
+    made = b.create(operation.name, [result], operands, attributes, regions=1)
+    scalar = intern_array(result.element_type, ())
+    reducer, (lhs, rhs) = b.block_in(made.regions[0], [scalar, scalar])
+    body = operation.regions[0].blocks[0].operations[0].operation
+    extreme = reducer.elementwise(body.name, lhs, rhs)
+    one = rhs if is_last else lhs
+    reducer.end([reducer.selected(reducer.compared("NE", one, one), one, extreme)])
+    return made.results[0]
+
+
+_EXTREMES: Final = ("stablehlo.maximum", "stablehlo.minimum")
+_WIDE: Final = {pt.f16: pt.f32, pt.bf16: pt.f32, pt.f32: pt.f32, pt.f64: pt.f64}
 
 
 @rewrite("stablehlo.select_and_scatter", platforms=ALL_PLATFORMS)

@@ -14,14 +14,20 @@ _SCALAR_SLICE: Final = re.compile(
 contain no line breaks, so a match is never inside a string."""
 
 
-def module_text(module: ir.Module, *, locations: bool = False) -> str:
+def module_text(
+    module: ir.Module, *, locations: bool = False, max_elements: int | None = None
+) -> str:
     """Return the text of a module.
 
     Args:
         module: the module.
         locations: whether to print the location of each operation.
+        max_elements: the most elements of a constant that are printed; with this limit, MLIR does
+            not read the text. None for all.
     """
-    text = str(module.operation.get_asm(enable_debug_info=locations))
+    text = str(
+        module.operation.get_asm(enable_debug_info=locations, large_elements_limit=max_elements)
+    )
     if ", , sizes = []" not in text:
         return text
     # StableHLO's parser does not read what its printer writes here; the generic form is read.

@@ -16,6 +16,7 @@ from jax.sharding import Sharding, SingleDeviceSharding
 
 from builder.check import first_duplicate, flag
 from builder.errors import OperandError, brief, error_of
+from builder.graph.calls import explained
 from builder.types.shape import ArrayShape
 from lowering.errors import DeviceError
 from lowering.jaxlib_api import array_layouts, jax_arrays, topologies
@@ -26,6 +27,7 @@ DeviceLike: TypeAlias = "str | jax.Device | None"
 """A jax.Device, a name such as "cpu" or "gpu:1", or None for jax's default device."""
 
 
+@explained
 def devices(platform: str | None = None, *, all_processes: bool = False) -> tuple[jax.Device, ...]:
     """Return the devices of this process, or of all processes.
 
@@ -91,6 +93,7 @@ def _name(target: jax.Device) -> str:
     return f"{target.platform}:{position}"
 
 
+@explained
 def device(which: DeviceLike = None) -> jax.Device:
     """Return the device that `which` names.
 

@@ -9,6 +9,7 @@ import jax
 from jax.sharding import Mesh, PartitionSpec, Sharding, SingleDeviceSharding
 
 from builder.errors import brief, error_of
+from builder.graph.calls import explained
 from builder.types import primitive_type as pt
 from builder.types.shape import intern_array
 from lowering.errors import ArgumentError
@@ -22,6 +23,7 @@ PlaceLike: TypeAlias = "DeviceLike | Sharding"
 """A device, or a jax sharding over several devices."""
 
 
+@explained
 def device_put(value: Any, to: PlaceLike = None) -> jax.Array:
     """Copy an array bit for bit to one device or several, in the default memory layout.
 

@@ -389,7 +389,7 @@ class Arguments:
     def _check_array(self, value: Any, leaf: Leaf) -> jax.Array:
         """Check a jax.Array that `is_accepted` did not accept; return it in the leaf's layout."""
         if isinstance(value, jax.core.Tracer):
-            fix = f"call {self.name} outside of jax.jit, jax.grad and other transformations"
+            fix = "call lowering.to_jax(computation) in jax.jit, jax.grad and other transformations"
             raise self.refusal(leaf, "a tracer of jax", fix)
         self._check_type(value, leaf, value)
         if value.is_deleted():

@@ -32,6 +32,7 @@ from typing import Any, Final
 import jax
 
 from builder.errors import OperandError, brief, error_of
+from builder.graph.calls import explained
 from lowering.errors import ModuleFileError
 from lowering.jaxlib_api import compilation, executables, mlir, topologies, versions
 from lowering.reading.file_owners import warn, warn_of_writers
@@ -145,6 +146,7 @@ _IN_USE: list[_Cache | None] = []
 """One element: the cache, or None for no cache. Empty until the environment is read."""
 
 
+@explained
 def use_compilation_cache(
     folder: str | os.PathLike[str] | None, *, max_bytes: int | None = _DEFAULT_MAX_BYTES
 ) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, overload
 
 from builder.errors import OperandError, brief, error_of
+from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.types import primitive_type as pt
 from builder.types.shape import (
@@ -68,6 +69,7 @@ def compile(
 ) -> Executable | ReplicatedExecutable | PartitionedExecutable: ...
 
 
+@explained
 def compile(
     computation: XlaComputation | ModuleSource,
     device: DeviceLike = None,

@@ -41,10 +41,12 @@ class Executable(CompiledProgram):
     function: with arguments nested in dicts, lists and other trees of jax.tree_util. Arguments that
     the jax function took by name are passed by name. The result is nested like the jax function's.
 
-    The result is a jax.Array, or a Python tuple nested as the computation's root is, with None for
-    tokens. Elements have exactly the computation's types, also 64-bit types when jax's x64 flag is
-    off, and arrays have the computation's layouts. An array of bounded sizes is returned with its
-    actual sizes; the call waits for the program, which computes them.
+    The static type of a result is Any, because it depends on the program: a union of types would
+    have to be narrowed after every call. The result is a jax.Array, or a Python tuple nested as the
+    computation's root is, with None for tokens. Elements have exactly the computation's types, also
+    64-bit types when jax's x64 flag is off, and arrays have the computation's layouts. An array of
+    bounded sizes is returned with its actual sizes; the call waits for the program, which computes
+    them.
 
     A call waits for the end of a program that reads an infeed, writes an outfeed or calls Python
     functions: send the values for an infeed before the call, or in another thread. A call also

@@ -14,6 +14,8 @@ from lowering.running.program import ProgramInfo
 from lowering.running.replicated import ReplicatedExecutable
 from lowering.running.topology import UnloadedExecutable
 
+LoadedExecutable = Executable | ReplicatedExecutable | PartitionedExecutable
+
 
 def executable_of(loaded: Any, info: ProgramInfo, devices: Sequence[jax.Device]) -> Any:
     """Return the executable of a compiled program.

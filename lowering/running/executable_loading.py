@@ -23,7 +23,7 @@ from lowering.reading.file_owners import warn_of_writers
 from lowering.reading.module_reader import display_name
 from lowering.running.executable_file import Content, UnusableError, check_magic, unpacked
 from lowering.running.executable_header import check_counts, check_shapes, read_program
-from lowering.running.executable_kinds import executable_of
+from lowering.running.executable_kinds import LoadedExecutable, executable_of
 from lowering.running.program import ProgramInfo
 from lowering.stablehlo.module import path_text, read_file
 
@@ -43,7 +43,7 @@ def load_executable(
     device: DeviceLike = None,
     *,
     devices: Sequence[DeviceLike] | None = None,
-) -> Any:
+) -> LoadedExecutable:
     """Load an executable that `save` wrote. Nothing is compiled.
 
     An executable requires devices of the kind that it was compiled for, the same versions of jaxlib
@@ -82,7 +82,8 @@ def load_executable(
     text = path_text(path, "load_executable")
     try:
         data, _ = read_file(text, "load_executable", _check_start)
-        return _load(unpacked(data), device, devices)
+        loaded: LoadedExecutable = _load(unpacked(data), device, devices)
+        return loaded
     except UnusableError as error:
         raise ModuleFileError(
             f"{display_name(text)}: {error}", path=text, op="load_executable", detail=error.detail
@@ -163,7 +164,7 @@ def _devices(
         except DeviceError as error:
             raise UnusableError(
                 f"was compiled for {platform}, which is not available here",
-                str(error).partition("\nfix: ")[2],
+                error.fix,
                 error.detail,
             ) from None
         default = default_device()

@@ -16,14 +16,18 @@ import numpy as np
 
 from builder.errors import ConstantError, OperandError, XlaError, brief, error_of
 from builder.graph.aliasing import leaf_indices
-from builder.graph.computation import XlaComputation, is_function
+from builder.graph.calls import explained
+from builder.graph.computation import XlaComputation
 from builder.graph.recording import resolve_builder, rollback_on_error
 from builder.graph.subcomputations import append_captures, record_callable
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.control_flow import call as record_call
+from builder.support.extensions import extension
+from builder.support.functions import is_function
 from builder.types.constant import default_element_type, scalar_array, wider_number
 from builder.types.shape import ArrayShape, Shape, intern_array
+from builder.unknown_names import attributes, explain_attributes
 from lowering.errors import ArgumentError, CompileError
 from lowering.jaxlib_api import execution, jax_arrays
 from lowering.pjrt.devices import DeviceLike, device_argument
@@ -104,7 +108,8 @@ class JittedFunction:
     A call with arrays, in any trees of jax.tree_util, executes the recorded function on a device,
     and returns arrays in the tree that the function returns. A call with XlaOps, while a
     computation is being recorded, records a call of the function's computation; arrays among the
-    arguments become constants.
+    arguments become constants. In jax.jit, jax.grad, jax.vmap and other transformations of jax, a
+    call evaluates the computation by `to_jax`; the function's device and options do not apply.
 
     Attributes:
         function: the Python function.
@@ -130,6 +135,9 @@ class JittedFunction:
 
     def __call__(self, /, *args: Any, **by_name: Any) -> Any:
         """Return the function's result for these arguments.
+
+        The static type is Any: arguments and results are nested like the function's, with arrays
+        instead of XlaOps, which no type variable expresses.
 
         Raises:
             ArgumentError: the arguments do not match the function's signature, are not arrays, or
@@ -186,8 +194,10 @@ class JittedFunction:
     def _call_flat(self, call: _Call) -> tuple[Any, Any]:
         """Call the function with flattened arguments; return what `_call_uncached` returns."""
         try:
-            entry = self._cache.quick[call.tree, call.static_key, descriptions(call.leaves)]
-        except (KeyError, TypeError, ValueError, RecursionError, SystemError):
+            entry = self._cache.quick.get((call.tree, call.static_key, descriptions(call.leaves)))
+        except (TypeError, ValueError, RecursionError, SystemError):
+            entry = None
+        if entry is None:  # not in the handler: an error of the function has no context
             return self._record_and_run(call)
         executable = entry.executable
         # The last executable runs on the right device if that device was requested, is the default
@@ -337,6 +347,8 @@ class JittedFunction:
         call = _Call(*self._flatten(call.nested), call.static, call.static_key)
         if any(type(leaf) is XlaOp for leaf in call.leaves):
             return self._record_call(call), None
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in call.leaves):
+            return self._trace_call(call), None
         shapes = self._shapes(call)
         key = call.tree, call.static_key, shapes
         entry = self._cache.entry(key)
@@ -346,6 +358,15 @@ class JittedFunction:
         if None not in described:
             self._cache.add_quick((call.tree, call.static_key, described), key, entry)
         return result
+
+    def _trace_call(self, call: _Call) -> Any:
+        """Evaluate the function's computation with jax, which is tracing or transforming a call."""
+        entry, recording = self._entry_of(call)
+        if entry.of_tracers is None:
+            entry.of_tracers = extension(
+                "lowering.jax_interop.to_jax", "to_jax", recording.computation
+            )
+        return recording.nested(entry.of_tracers(*call.leaves))
 
     def _run(self, entry: Entry, call: _Call) -> tuple[Any, Any]:
         """Execute an entry's recording on the call's device; return what `_call_flat` returns."""
@@ -720,9 +741,8 @@ class JittedFunction:
             try:
                 return builder.constant(leaf)
             except ConstantError as error:
-                reason, _, fix = str(error).partition("\nfix: ")
-                rule = f"an array of numbers if other arguments are XlaOps: {reason}"
-                fix = fix or "pass a NumPy array of numbers"
+                rule = f"an array of numbers if other arguments are XlaOps: {error.rule}"
+                fix = error.fix or "pass a NumPy array of numbers"
         else:
             rule, fix = self._mismatch(call, number)
         raise self._refusal(call, number, rule, fix)
@@ -778,6 +798,7 @@ def jit(
 ) -> Callable[[Callable[..., Any]], JittedFunction]: ...
 
 
+@explained
 def jit(
     function: Callable[..., Any] | None = None,
     *,
@@ -907,3 +928,6 @@ def jit(
         raise error.renamed("jit") from None
     counts = read_counts(num_replicas, num_partitions, results)
     return JittedFunction(Signature(name, function, donate, static), device, options, counts)
+
+
+explain_attributes(JittedFunction, attributes.JITTED)

@@ -72,12 +72,14 @@ class Entry:
         recording: the recording; None before the function was recorded.
         executables: the executables by device, or by the first of several devices.
         executable: the executable that was called last; None for several devices.
+        of_tracers: the recording as a jax function; None before a call with tracers of jax.
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     recording: Recording | None = None
     executables: dict[jax.Device, Any] = field(default_factory=dict)
     executable: Executable | None = None
+    of_tracers: Callable[..., Any] | None = None
 
 
 class _InProgress(threading.local):

@@ -69,8 +69,8 @@ def element_types(leaves: Sequence[Any]) -> list[PrimitiveType]:
 
 
 def declared_shape(leaf: Any) -> Shape | None:
-    """Return a `jax.ShapeDtypeStruct` or shape as this library's shape; None for other values."""
-    if isinstance(leaf, jax.ShapeDtypeStruct):
+    """Return the shape of a shape, a `jax.ShapeDtypeStruct` or a tracer; None for other values."""
+    if isinstance(leaf, (jax.ShapeDtypeStruct, jax.core.Tracer)):
         return _array_shape(leaf)
     return leaf if isinstance(leaf, _SHAPES) else None
 
@@ -99,7 +99,7 @@ def mismatch(leaf: Any, name: str, *, is_argument: bool) -> tuple[str, str]:
             "jax.tree_util.register_dataclass(..., meta_fields=[...])"
         )
     if isinstance(leaf, jax.core.Tracer):
-        fix = "call the function outside of jax.jit, jax.grad and other transformations"
+        fix = "call lowering.to_jax(function.computation(...)) in transformations of jax"
         return "an array, got a tracer of jax", fix
     if declared_shape(leaf) is not None:
         fix = "pass an array; only computation, lower and compile take shapes"

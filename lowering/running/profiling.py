@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import numpy as np
 
+from builder.inspection.rendering import bytes_text, seconds_text
+from builder.support.display import Bar, Displayed, Part, Segment
+
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Displayed):
     """The memory in bytes that a program needs on each of its devices.
 
     Attributes:
@@ -35,9 +38,21 @@ class Memory:
         """Return the memory that a run needs: the sum, with aliased memory counted once."""
         return self.arguments + self.results - self.aliased + self.temporary + self.code
 
+    def _parts(self) -> list[Part]:
+        # Aliased results are part of the arguments.
+        amounts = {
+            "arguments": self.arguments,
+            "results": self.results - self.aliased,
+            "temporary": self.temporary,
+            "code": self.code,
+        }
+        segments = [Segment(name, count, bytes_text(count)) for name, count in amounts.items()]
+        aliased = f", {bytes_text(self.aliased)} aliased" if self.aliased else ""
+        return [Bar(f"memory of each device: {bytes_text(self.total)}{aliased}", segments)]
+
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Displayed):
     """The seconds that the parts of one call took; each part ended before the next began.
 
     Attributes:
@@ -53,7 +68,13 @@ class Profile:
     transfer: float
     run: float
     fetch: float
-    result: Any
+    result: Any = field(repr=False)
+
+    def _parts(self) -> list[Part]:
+        seconds = {name: getattr(self, name) for name in ("compile", "transfer", "run", "fetch")}
+        segments = [Segment(name, time, seconds_text(time)) for name, time in seconds.items()]
+        call = seconds_text(self.transfer + self.run + self.fetch)
+        return [Bar(f"one call: {call}; compiled in {seconds_text(self.compile)}", segments)]
 
 
 def profiled(

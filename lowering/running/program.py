@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NoReturn, Self
+from typing import Any, Final, NoReturn, Self
 
 import jax
 
 from builder.check import flag
 from builder.errors import OperandError
+from builder.graph.calls import explained
+from builder.inspection.describing import signature_table
+from builder.inspection.rendering import bytes_text, flops_text
+from builder.support.display import Column, Displayed, Heading, Part, TextTable
 from builder.types.shape import ProgramShape
+from builder.unknown_names import attributes, explain_attributes
 from lowering.errors import ExecutionError
 from lowering.jaxlib_api import executables
 from lowering.running.executable_file import save_executable
 from lowering.running.profiling import Memory, Profile, profiled
 from lowering.sharding.partitioning import Partitioning
 from lowering.stablehlo.call_tree import CallTree
+
+_MOST_NAMED: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +63,7 @@ class ProgramInfo:
     compile_seconds: float = 0.0
 
 
-class CompiledProgram:
+class CompiledProgram(Displayed):
     """The base class of the executables that `lowering.compile` creates.
 
     Attributes:
@@ -74,6 +82,7 @@ class CompiledProgram:
         self._loaded = loaded
         self._info = info
 
+    @explained
     def hlo_text(self, *, large_constants: bool = True) -> str:
         """Return the HLO text of the optimized program: fused, with layouts, scheduled.
 
@@ -98,6 +107,7 @@ class CompiledProgram:
         large_constants = flag("hlo_text", "large_constants", large_constants)
         return executables.optimized_hlo_text(self._loaded, large_constants=large_constants)
 
+    @explained
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the executable to a file, atomically.
 
@@ -129,6 +139,7 @@ class CompiledProgram:
         """
         save_executable(path, self._loaded, self._info, self.devices)
 
+    @explained
     def memory(self) -> Memory:
         """Return the memory that the program needs on each device, in bytes.
 
@@ -149,6 +160,7 @@ class CompiledProgram:
         """
         return Memory(**self._reported("memory", executables.compiled_memory))
 
+    @explained
     def cost(self) -> dict[str, float]:
         """Return XLA's estimate of the cost of a run, on each device.
 
@@ -208,6 +220,25 @@ class CompiledProgram:
         """
         return profiled(self._info.compile_seconds, lambda: self._prepare(args, by_name), self._run)
 
+    def _parts(self) -> list[Part]:
+        parts: list[Part] = [
+            Heading(type(self).__name__, self.name, _devices_text(self.devices)),
+            signature_table(self.program_shape),
+        ]
+        # Not all platforms report both.
+        with suppress(ExecutionError):
+            parts += self.memory()._parts()
+        with suppress(ExecutionError):
+            cost = self.cost()
+            rows = [
+                ["operations", flops_text(round(cost.get("flops", 0)))],
+                ["transcendental functions", f"{cost.get('transcendentals', 0):,.0f}"],
+                ["bytes accessed", bytes_text(round(cost.get("bytes accessed", 0)))],
+            ]
+            columns = (Column("estimated cost of a run"), Column("", is_number=True))
+            parts.append(TextTable("", columns, rows))
+        return parts
+
     def __copy__(self) -> Self:
         return self  # executables are immutable
 
@@ -229,3 +260,16 @@ class CompiledProgram:
     def _run(self, prepared: Any) -> Any:
         """Execute the program, and return the result; subclasses define this."""
         raise NotImplementedError
+
+
+def _devices_text(devices: Sequence[jax.Device]) -> str:
+    """Return the kind of the devices, and their names or their number."""
+    first = devices[0]
+    platform = first.platform
+    kind = platform if first.device_kind == platform else f"{first.device_kind} ({platform})"
+    names = [f"{device.platform}:{device.id}" for device in devices]
+    shown = ", ".join(names) if len(names) <= _MOST_NAMED else f"{len(names):,} devices"
+    return f"on {kind}: {shown}"
+
+
+explain_attributes(CompiledProgram, attributes.EXECUTABLE)

@@ -16,6 +16,7 @@ from typing import Any, Final, NoReturn
 import jax
 
 from builder.errors import OperandError, brief, error_of
+from builder.graph.calls import explained
 from lowering.errors import DeviceError
 from lowering.jaxlib_api import topologies
 from lowering.pjrt.failures import without_status_code
@@ -51,6 +52,7 @@ _PLUGINS: Final = {
 """For each platform, jax's name of the platform's plugin, and how to install the plugin."""
 
 
+@explained
 def topology(
     platform: str, name: str, *, target_config: str | os.PathLike[str] | None = None
 ) -> Topology:

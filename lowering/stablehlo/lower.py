@@ -18,12 +18,14 @@ from jaxlib.mlir import ir
 from builder.attributes.annotations import NO_ATTRIBUTES, meshes
 from builder.errors import OperandError, brief
 from builder.graph.aliasing import leaf_indices
+from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import ReusableFunction
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import NO_METADATA, XlaOp
 from builder.schema import SCHEMAS
 from builder.sharding.text import leaf_texts
+from builder.support.functions import is_function
 from builder.support.unique_names import UniqueNames
 from builder.types.shape import ArrayShape, Shape, TupleShape, leaf_count, leaves
 from lowering.errors import LoweringError, recorded_at
@@ -56,6 +58,7 @@ MAX_REPEATED_OPS: Final = 500_000
 """The maximum number of ops emitted repeatedly, for computations applied more than once."""
 
 
+@explained
 def lower(computation: XlaComputation) -> StablehloModule:
     """Lower a computation to a verified StableHLO module.
 
@@ -85,7 +88,7 @@ def lower(computation: XlaComputation) -> StablehloModule:
         }
         <BLANKLINE>
     """
-    _need_computation(computation)
+    need_computation("lower", computation)
     called = computation.called_computations()
     functions = _functions(computation, called)
     emitter = Emitter(functions)
@@ -103,7 +106,8 @@ def lower(computation: XlaComputation) -> StablehloModule:
     if emitter.has_streams:
         check_order(computation, called)
     python_functions = [function for _, function in emitter.python_functions.values()]
-    return StablehloModule(module, computation.program_shape, python_functions)
+    tree = None if annotations is None else annotations.nesting
+    return StablehloModule(module, computation.program_shape, python_functions, tree=tree)
 
 
 def _fill(module: ir.Module, functions: Sequence[Sequence[LargeConstant]]) -> None:
@@ -124,7 +128,8 @@ def _fill(module: ir.Module, functions: Sequence[Sequence[LargeConstant]]) -> No
                 operation.attributes["value"] = dense_attribute(elements, parsed_type(shape))
 
 
-def _need_computation(value: object) -> None:
+def need_computation(op: str, value: object) -> None:
+    """Raise an OperandError that names the function `op` if a value is not a computation."""
     if isinstance(value, XlaComputation):
         return
     fix = ""
@@ -134,7 +139,9 @@ def _need_computation(value: object) -> None:
         fix = "\nfix: build a computation first: builder.build(op)"
     elif isinstance(value, ReusableFunction):
         fix = "\nfix: pass function.computation(shape, ...), with a shape for each parameter"
-    raise OperandError(f"lower: expected an XlaComputation, got {brief(value)}{fix}", op="lower")
+    elif is_function(value):
+        fix = "\nfix: pass xb.computation(shape, ...)(function), with a shape for each parameter"
+    raise OperandError(f"{op}: expected an XlaComputation, got {brief(value)}{fix}", op=op)
 
 
 def _functions(

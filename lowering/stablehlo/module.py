@@ -23,13 +23,18 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NoReturn
 
 from jaxlib.mlir import ir
 
 from builder.check import flag
 from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, brief, error_of
+from builder.graph.calls import explained
+from builder.inspection.describing import signature_table
+from builder.support.display import Displayed, Heading, Part, ProgramText
 from builder.support.extensions import extension
+from builder.support.functions import NotAFunction
+from builder.types.foreign_arrays import is_tracer
 from builder.types.shape import (
     ArrayShape,
     ProgramShape,
@@ -40,6 +45,7 @@ from builder.types.shape import (
     leaves,
     parse_shape,
 )
+from builder.unknown_names import attributes, explain_attributes
 from lowering.errors import LoweringError, ModuleFileError, VersionError
 from lowering.host.callbacks import PythonFunction
 from lowering.jaxlib_api import versions
@@ -60,7 +66,7 @@ Buffer = bytes | bytearray | memoryview
 _Leaf = ArrayShape | TokenShape
 
 
-class StablehloModule:
+class StablehloModule(Displayed, NotAFunction):
     """A verified StableHLO module with a function ``@main``.
 
     `lowering.lower` and `lowering.load` return one.
@@ -104,6 +110,20 @@ class StablehloModule:
         self.platforms = tuple(platforms)
         self.tree = tree
 
+    if not TYPE_CHECKING:  # type checkers report the call
+
+        def __call__(self, *arguments: object, **_named: object) -> NoReturn:
+            rule = f"a StablehloModule is not a function, got {self!r}"
+            fix = "run it with lowering.compile(module)(...)"
+            if any(map(is_tracer, arguments)):
+                fix = "call lowering.to_jax(lowering.to_computation(module))(...)"
+            raise error_of(OperandError, self.name, rule, fix)
+
+    def __reduce__(self) -> NoReturn:
+        rule = f"a module can't be copied or pickled, got {self!r}"
+        fix = "copy or pickle module.bytecode, and read it with lowering.load_bytes(data)"
+        raise error_of(OperandError, "copy", rule, fix)
+
     @property
     def name(self) -> str:
         """The module's name, or "main" if it has none."""
@@ -116,6 +136,7 @@ class StablehloModule:
         """MLIR text without locations."""
         return self.to_text()
 
+    @explained
     def to_text(self, *, locations: bool = False) -> str:
         """MLIR text.
 
@@ -130,6 +151,7 @@ class StablehloModule:
         """MLIR bytecode with locations, for the version of jaxlib that wrote it."""
         return b"".join(module_reader.sealed_bytecode(self.module))
 
+    @explained
     def artifact(self, version: str | None = None) -> bytes:
         """The portable artifact: bytecode that StableHLO keeps readable.
 
@@ -181,6 +203,7 @@ class StablehloModule:
             rule = f"{self.name} is not valid StableHLO: {reason}"
             raise error_of(LoweringError, "verify", rule, detail="\n".join(reports)) from None
 
+    @explained
     def save(self, path: PathLike, *, version: str | None = None) -> None:
         """Write the module to a file, atomically.
 
@@ -236,12 +259,23 @@ class StablehloModule:
             pieces = [self.artifact(checked_version("save", version))]
         write_atomically(name, pieces)
 
+    def _parts(self) -> list[Part]:
+        text = module_text(self.module, max_elements=_SHOWN_ELEMENTS)
+        return [
+            Heading("StablehloModule", self.name),
+            signature_table(self.program_shape),
+            ProgramText(text, "print(module)"),
+        ]
+
     def __str__(self) -> str:
         return self.text
 
     def __repr__(self) -> str:
         return f"<StablehloModule {self.name!r} {self.program_shape}>"
 
+
+_SHOWN_ELEMENTS: Final = 64
+"""The most elements of a constant that a notebook shows."""
 
 _SUFFIXES: Final = {".mlir": "text", ".mlirbc": "bytecode", ".stablehlo": "a portable artifact"}
 
@@ -578,3 +612,6 @@ def _parameter_name(names: list[str | None], shape: Shape, number: int) -> str:
     if first is None:
         return f"arg{number}"
     return re.sub(r"(\[\d+\])+$", "", first) if isinstance(shape, TupleShape) else first
+
+
+explain_attributes(StablehloModule, attributes.MODULE)

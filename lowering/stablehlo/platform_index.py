@@ -29,7 +29,7 @@ def for_platform(source: StablehloModule, device: jax.Device) -> StablehloModule
     """
     if not source.platforms or not has_platform_index(source.module):
         return source
-    platform = _name_in_jax(device)
+    platform = name_in_jax(device)
     if platform not in source.platforms:
         raise error_of(
             CompileError,
@@ -68,7 +68,7 @@ def _set_index(main: ir.Operation, index: int, context: ir.Context) -> None:
         main.attributes["arg_attrs"] = ir.ArrayAttr.get(others)
 
 
-def _name_in_jax(device: jax.Device) -> str:
+def name_in_jax(device: jax.Device) -> str:
     """Return jax.export's name of a device's platform: "cuda" or "rocm" instead of "gpu"."""
     if device.platform != "gpu":
         return str(device.platform)

@@ -18,6 +18,7 @@ from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import ReusableFunction
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
+from builder.support.functions import is_function
 from lowering.jaxlib_api import jax_stages
 from lowering.reading.file_kind import reject_by_prefix
 from lowering.reading.module_reader import sealed_bytecode
@@ -142,4 +143,6 @@ def _fix(source: Any) -> str:
         return "pass the jax.stages.Lowered instead of the Compiled: jax.jit(function).lower(...)"
     if hasattr(source, "lower") and callable(source):
         return "pass function.lower(...), with the arguments of the function"
+    if is_function(source):
+        return "call lowering.jit(function) with arrays"
     return ""

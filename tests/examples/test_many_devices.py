@@ -19,7 +19,9 @@ def test_replicas_train_like_one_device() -> None:
     losses, state = train(
         demo.split(images, 8, digits.PIXELS), demo.split(labels, 8, digits.CLASSES), first
     )
-    loss, expected = lowering.compile(digits.train_epoch, "cpu")(images, labels, first)
+    loss, expected = lowering.compile(digits.train_epoch.computation(*digits.EPOCH), "cpu")(
+        images, labels, first
+    )
     np.testing.assert_allclose(losses, np.full(8, loss), rtol=1e-5)
     for result, of_one_device in zip(
         jax.tree.leaves(state), jax.tree.leaves(expected), strict=True

@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 import os
-import secrets
-from pathlib import Path
 from typing import Any
 
 from builder.errors import OperandError, brief, error_of
 from builder.layout.drawing.grid import Grid, grid_of
+from builder.layout.drawing.saving import save_as
 from builder.layout.drawing.svg import svg_of
 from builder.layout.drawing.text import text_of
 from builder.layout.indexing import bounded_array
@@ -79,18 +78,7 @@ class Picture:
             OperandError: `path` is not a str or path object, has a different suffix, or can't be
                 written.
         """
-        try:
-            file = Path(path)
-        except TypeError:
-            raise OperandError(
-                f"save: path must be a str or os.PathLike, got {brief(path)}", op="save"
-            ) from None
-        writers = {".svg": self.svg, ".txt": self.text}
-        write = writers.get(file.suffix.lower())
-        if write is None:
-            rule = f"path must end in .svg or .txt, got {brief(os.fspath(path))}"
-            raise error_of(OperandError, "save", rule)
-        _write(file, write() + "\n")
+        save_as(path, {".svg": lambda: self.svg() + "\n", ".txt": lambda: self.text() + "\n"})
 
     def _repr_svg_(self) -> str:
         return self.svg()
@@ -158,19 +146,3 @@ def _count(function: str, name: str, value: Any) -> int:
         rule = f"{name} must be a positive integer, got {brief(value)}"
         raise error_of(OperandError, function, rule)
     return number
-
-
-def _write(file: Path, text: str) -> None:
-    """Write a temporary file and rename it, so that the file is never incomplete."""
-    temporary = file.with_name(f".{file.name[:200]}.{secrets.token_hex(6)}.tmp")
-    try:
-        try:
-            with temporary.open("x", encoding="utf-8") as stream:
-                stream.write(text)
-            temporary.replace(file)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
-        reason = getattr(error, "strerror", None) or str(error)
-        rule = f"{brief(str(file))} can't be written: {reason[:1].lower()}{reason[1:]}"
-        raise error_of(OperandError, "save", rule) from None

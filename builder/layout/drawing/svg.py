@@ -60,7 +60,8 @@ def svg_of(grid: Grid, labels: bool) -> str:
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" font-family="{_FONT}" font-size="{_SIZE}" '
-        f'text-anchor="middle" role="img" aria-label="{escape(str(grid.shape))} in memory">'
+        f'text-anchor="middle" style="max-width:100%;height:auto" role="img" '
+        f'aria-label="{escape(str(grid.shape))} in memory">'
     )
     background = f'<rect width="{width}" height="{height}" rx="6" fill="#fff"/>'
     return "\n".join([head, background, *_moved(picture, _MARGIN, _MARGIN), "</svg>"])

@@ -128,8 +128,8 @@ def dot(
     if unknown:
         raise unknown_arguments(dot, unknown)
     if type(lhs) is not XlaOp or type(rhs) is not XlaOp:
-        need_op("dot", "lhs", lhs)
-        need_op("dot", "rhs", rhs)
+        need_op("dot", "lhs", lhs, rhs)
+        need_op("dot", "rhs", rhs, lhs)
     pair = _DEFAULT if precision is None else Precision.pair(precision, op="dot")
     preferred = preferred_type("dot", preferred_element_type)
     shape, attributes = _dot_plan(lhs.shape, rhs.shape, pair, preferred)
@@ -182,8 +182,8 @@ def dot_general(
     if unknown:
         raise unknown_arguments(dot_general, unknown)
     if type(lhs) is not XlaOp or type(rhs) is not XlaOp:
-        need_op("dot_general", "lhs", lhs)
-        need_op("dot_general", "rhs", rhs)
+        need_op("dot_general", "lhs", lhs, rhs)
+        need_op("dot_general", "rhs", rhs, lhs)
     numbers: DotDimensionNumbers | None = None
     if type(dimension_numbers) is DotDimensionNumbers:
         numbers = dimension_numbers

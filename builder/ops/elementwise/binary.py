@@ -17,7 +17,9 @@ from builder.schema import SCHEMAS
 
 
 @op(SCHEMAS["add"])
-def add(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def add(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """The sum lhs + rhs; the logical or of preds.
 
     Example:
@@ -29,11 +31,13 @@ def add(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> 
 
     Operation Semantics: Element-wise binary arithmetic operations.
     """
-    return record_binary("add", "add", lhs, rhs, broadcast_dimensions)
+    return record_binary("add", "add", lhs, rhs, broadcast_dimensions, unknown)
 
 
 @op(SCHEMAS["subtract"])
-def sub(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def sub(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """The difference lhs - rhs.
 
     Example:
@@ -45,11 +49,13 @@ def sub(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> 
 
     Operation Semantics: Element-wise binary arithmetic operations.
     """
-    return record_binary("sub", "subtract", lhs, rhs, broadcast_dimensions)
+    return record_binary("sub", "subtract", lhs, rhs, broadcast_dimensions, unknown)
 
 
 @op(SCHEMAS["multiply"])
-def mul(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def mul(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """The product lhs * rhs; the logical and of preds.
 
     Example:
@@ -61,11 +67,13 @@ def mul(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> 
 
     Operation Semantics: Element-wise binary arithmetic operations.
     """
-    return record_binary("mul", "multiply", lhs, rhs, broadcast_dimensions)
+    return record_binary("mul", "multiply", lhs, rhs, broadcast_dimensions, unknown)
 
 
 @op(SCHEMAS["mulhi"])
-def mulhi(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def mulhi(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """The upper half of the bits of the product lhs * rhs; `mul` returns the lower half.
 
     Example:
@@ -77,11 +85,13 @@ def mulhi(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -
 
     Not in Operation Semantics; XlaBuilder's Mulhi.
     """
-    return record_binary("mulhi", "mulhi", lhs, rhs, broadcast_dimensions)
+    return record_binary("mulhi", "mulhi", lhs, rhs, broadcast_dimensions, unknown)
 
 
 @op(SCHEMAS["divide"])
-def div(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def div(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """The quotient lhs / rhs; rounded toward zero for integers.
 
     Example:
@@ -93,11 +103,13 @@ def div(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> 
 
     Operation Semantics: Element-wise binary arithmetic operations.
     """
-    return record_binary("div", "divide", lhs, rhs, broadcast_dimensions)
+    return record_binary("div", "divide", lhs, rhs, broadcast_dimensions, unknown)
 
 
 @op(SCHEMAS["remainder"])
-def rem(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def rem(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """The remainder of lhs / rhs, with the sign of lhs; smaller than rhs in magnitude.
 
     Example:
@@ -109,7 +121,7 @@ def rem(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> 
 
     Operation Semantics: Element-wise binary arithmetic operations.
     """
-    return record_binary("rem", "remainder", lhs, rhs, broadcast_dimensions)
+    return record_binary("rem", "remainder", lhs, rhs, broadcast_dimensions, unknown)
 
 
 @op(SCHEMAS["maximum"])
@@ -155,7 +167,9 @@ def min(
 
 
 @op(SCHEMAS["and"])
-def and_(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def and_(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """The logical and of preds, the bitwise and of integers.
 
     Example:
@@ -167,11 +181,13 @@ def and_(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) ->
 
     Operation Semantics: Element-wise binary arithmetic operations.
     """
-    return record_binary("and_", "and", lhs, rhs, broadcast_dimensions)
+    return record_binary("and_", "and", lhs, rhs, broadcast_dimensions, unknown)
 
 
 @op(SCHEMAS["or"])
-def or_(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def or_(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """The logical or of preds, the bitwise or of integers.
 
     Example:
@@ -183,11 +199,13 @@ def or_(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> 
 
     Operation Semantics: Element-wise binary arithmetic operations.
     """
-    return record_binary("or_", "or", lhs, rhs, broadcast_dimensions)
+    return record_binary("or_", "or", lhs, rhs, broadcast_dimensions, unknown)
 
 
 @op(SCHEMAS["xor"])
-def xor(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def xor(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """The logical exclusive or of preds, the bitwise exclusive or of integers.
 
     Example:
@@ -199,11 +217,13 @@ def xor(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> 
 
     Not in Operation Semantics; XlaBuilder's Xor.
     """
-    return record_binary("xor", "xor", lhs, rhs, broadcast_dimensions)
+    return record_binary("xor", "xor", lhs, rhs, broadcast_dimensions, unknown)
 
 
 @op(SCHEMAS["power"])
-def pow(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def pow(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """lhs to the power of rhs.
 
     Example:
@@ -215,11 +235,13 @@ def pow(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> 
 
     Not in Operation Semantics; XlaBuilder's Pow.
     """
-    return record_binary("pow", "power", lhs, rhs, broadcast_dimensions)
+    return record_binary("pow", "power", lhs, rhs, broadcast_dimensions, unknown)
 
 
 @op(SCHEMAS["atan2"])
-def atan2(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def atan2(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """The angle of the point (x=rhs, y=lhs) in radians, from -pi to pi.
 
     Example:
@@ -231,11 +253,13 @@ def atan2(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -
 
     Not in Operation Semantics; XlaBuilder's Atan2.
     """
-    return record_binary("atan2", "atan2", lhs, rhs, broadcast_dimensions)
+    return record_binary("atan2", "atan2", lhs, rhs, broadcast_dimensions, unknown)
 
 
 @op(SCHEMAS["shift_left"])
-def shift_left(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def shift_left(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """The bits of lhs shifted left by rhs; 0 if rhs is the width of the type or more.
 
     Example:
@@ -247,12 +271,15 @@ def shift_left(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = No
 
     Not in Operation Semantics; XlaBuilder's ShiftLeft.
     """
-    return record_binary("shift_left", "shift_left", lhs, rhs, broadcast_dimensions)
+    return record_binary("shift_left", "shift_left", lhs, rhs, broadcast_dimensions, unknown)
 
 
 @op(SCHEMAS["shift_right_arithmetic"])
 def shift_right_arithmetic(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None
+    lhs: Operand,
+    rhs: Operand,
+    broadcast_dimensions: Dimensions = None,
+    **unknown: Never,
 ) -> XlaOp:
     """The bits of lhs shifted right by rhs, filled with the sign bit.
 
@@ -266,13 +293,16 @@ def shift_right_arithmetic(
     Not in Operation Semantics; XlaBuilder's ShiftRightArithmetic.
     """
     return record_binary(
-        "shift_right_arithmetic", "shift_right_arithmetic", lhs, rhs, broadcast_dimensions
+        "shift_right_arithmetic", "shift_right_arithmetic", lhs, rhs, broadcast_dimensions, unknown
     )
 
 
 @op(SCHEMAS["shift_right_logical"])
 def shift_right_logical(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None
+    lhs: Operand,
+    rhs: Operand,
+    broadcast_dimensions: Dimensions = None,
+    **unknown: Never,
 ) -> XlaOp:
     """The bits of lhs shifted right by rhs, filled with 0.
 
@@ -286,12 +316,14 @@ def shift_right_logical(
     Not in Operation Semantics; XlaBuilder's ShiftRightLogical.
     """
     return record_binary(
-        "shift_right_logical", "shift_right_logical", lhs, rhs, broadcast_dimensions
+        "shift_right_logical", "shift_right_logical", lhs, rhs, broadcast_dimensions, unknown
     )
 
 
 @op(SCHEMAS["complex"])
-def complex(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def complex(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """The complex number with real part lhs and imaginary part rhs.
 
     Example:
@@ -303,7 +335,7 @@ def complex(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None)
 
     Not in Operation Semantics; XlaBuilder's Complex.
     """
-    return record_binary("complex", "complex", lhs, rhs, broadcast_dimensions)
+    return record_binary("complex", "complex", lhs, rhs, broadcast_dimensions, unknown)
 
 
 def division_operator(lhs: Any, rhs: Any) -> XlaOp:
@@ -320,6 +352,25 @@ def division_operator(lhs: Any, rhs: Any) -> XlaOp:
             shapes={"operand": operand.shape},
         )
     return record_binary("div", "divide", lhs, rhs, None)
+
+
+def remainder_operator(lhs: Any, rhs: Any) -> XlaOp:
+    """Record ``lhs % rhs`` of unsigned integers; refuse other types, for which Python rounds down.
+
+    The result of XLA's remainder has the sign of `lhs`, and that of Python the sign of `rhs`.
+    """
+    operand = lhs if type(lhs) is XlaOp else rhs
+    if operand.shape.element_type.is_signed:
+        raise error_of(
+            ShapeInferenceError,
+            "rem",
+            "the operator % is for unsigned integers, because Python's remainder has the sign of "
+            f"rhs, and XLA's has the sign of lhs, got\n  operand {operand.shape}",
+            "write xb.rem(lhs, rhs) for the sign of lhs, or "
+            "xb.rem(xb.rem(lhs, rhs) + rhs, rhs) for the sign of rhs",
+            shapes={"operand": operand.shape},
+        )
+    return record_binary("rem", "remainder", lhs, rhs, None)
 
 
 def right_shift_operator(lhs: Any, rhs: Any) -> XlaOp:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Never
 
 from builder import shape_inference
 from builder.attributes import ResultAccuracy, ResultAccuracyLike
 from builder.check import integers
 from builder.errors import OperandError, brief, error_of
+from builder.graph.calls import unknown_arguments
 from builder.graph.recording import append, record, resolve_builder
+from builder.graph.registry import OPERATIONS
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp
 from builder.ops.operands import dimensions_attribute, is_number, need_op, number_constant
@@ -33,9 +35,15 @@ def _accuracy_attributes(accuracy: ResultAccuracy) -> Mapping[str, ResultAccurac
 
 
 def record_unary(
-    name: str, opcode: str, operand: XlaOp, result_accuracy: ResultAccuracyLike = None
+    name: str,
+    opcode: str,
+    operand: XlaOp,
+    result_accuracy: ResultAccuracyLike = None,
+    unknown: Mapping[str, Never] = NO_ATTRIBUTES,
 ) -> XlaOp:
     """Record an op with one operand. The caller is a public function or its helper."""
+    if unknown:
+        raise unknown_arguments(OPERATIONS[name].function, unknown)
     if type(operand) is not XlaOp:
         need_op(name, "operand", operand)
     shapes = _UNARY_SHAPES[opcode]
@@ -48,7 +56,8 @@ def record_unary(
         accuracy = ResultAccuracy.of(result_accuracy, name)
         if accuracy is not None:
             attributes = _accuracy_attributes(accuracy)
-    return record(opcode, shape, (operand,), attributes, 3)
+    builder = operand.builder
+    return record(opcode, shape, (operand,), attributes, 3, builder if builder.is_open else None)
 
 
 Broadcast = tuple[ArrayShape, Mapping[str, tuple[int, ...]], Sizes | None]
@@ -170,13 +179,22 @@ def constant_of(name: str, lhs: Any, rhs: Any) -> tuple[XlaBuilder, ArrayShape, 
         raise error_of(OperandError, name, rule, "record one operand with builder.constant(...)")
     builder = resolve_builder(name, operand)
     if not is_number(number):
-        need_op(name, "lhs" if is_left else "rhs", number)
+        need_op(name, "lhs" if is_left else "rhs", number, operand)
     element_type = element_type_of(name, operand)
     return builder, *number_constant(name, number, element_type, operand.shape), is_left
 
 
-def record_binary(name: str, opcode: str, lhs: Any, rhs: Any, broadcast_dimensions: Any) -> XlaOp:
+def record_binary(
+    name: str,
+    opcode: str,
+    lhs: Any,
+    rhs: Any,
+    broadcast_dimensions: Any,
+    unknown: Mapping[str, Never] = NO_ATTRIBUTES,
+) -> XlaOp:
     """Record an op with two operands. The caller is a public function or its helper."""
+    if unknown:
+        raise unknown_arguments(OPERATIONS[name].function, unknown)
     plan: Plan | None
     if type(lhs) is not XlaOp or type(rhs) is not XlaOp:
         builder, scalar, value, is_left = constant_of(name, lhs, rhs)
@@ -197,7 +215,8 @@ def record_binary(name: str, opcode: str, lhs: Any, rhs: Any, broadcast_dimensio
         plan = _plan(name, opcode, left, right, broadcast_dimensions)
     shape, lhs_broadcast, rhs_broadcast = plan
     if lhs_broadcast is None and rhs_broadcast is None:
-        return record(opcode, shape, (lhs, rhs), NO_ATTRIBUTES, 3)
+        known = lhs.builder if lhs.builder is rhs.builder and lhs.builder.is_open else None
+        return record(opcode, shape, (lhs, rhs), NO_ATTRIBUTES, 3, known)
     return _record_planned(opcode, lhs, rhs, plan, NO_ATTRIBUTES)
 
 
@@ -223,9 +242,17 @@ def _record_planned(
 
 
 def record_compare(
-    name: str, direction: str, lhs: Any, rhs: Any, broadcast_dimensions: Any, total_order: bool
+    name: str,
+    direction: str,
+    lhs: Any,
+    rhs: Any,
+    broadcast_dimensions: Any,
+    total_order: bool,
+    unknown: Mapping[str, Never] = NO_ATTRIBUTES,
 ) -> XlaOp:
     """Record a comparison. The caller is a public function or its helper."""
+    if unknown:
+        raise unknown_arguments(OPERATIONS[name].function, unknown)
     is_pair = type(lhs) is XlaOp and type(rhs) is XlaOp
     if is_pair:
         if lhs.builder is not rhs.builder:

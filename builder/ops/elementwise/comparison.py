@@ -9,10 +9,11 @@ Operation Semantics: Element-wise comparison operations.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Never
 
 from builder.check import flag
 from builder.errors import OperandError, brief, error_of
+from builder.graph.calls import unknown_arguments
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.elementwise.common import record_compare
@@ -21,7 +22,9 @@ from builder.schema import SCHEMAS
 
 
 @op(SCHEMAS["compare"], cpp_name="Eq")
-def eq(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def eq(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """Whether lhs is equal to rhs; false if either is NaN.
 
     Example:
@@ -32,11 +35,13 @@ def eq(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> X
 
     Operation Semantics: Element-wise comparison operations.
     """
-    return record_compare("eq", "EQ", lhs, rhs, broadcast_dimensions, False)
+    return record_compare("eq", "EQ", lhs, rhs, broadcast_dimensions, False, unknown)
 
 
 @op(SCHEMAS["compare"], cpp_name="Ne")
-def ne(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def ne(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """Whether lhs is not equal to rhs; true if either is NaN.
 
     Example:
@@ -47,11 +52,13 @@ def ne(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> X
 
     Operation Semantics: Element-wise comparison operations.
     """
-    return record_compare("ne", "NE", lhs, rhs, broadcast_dimensions, False)
+    return record_compare("ne", "NE", lhs, rhs, broadcast_dimensions, False, unknown)
 
 
 @op(SCHEMAS["compare"], cpp_name="Ge")
-def ge(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def ge(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """Whether lhs is greater than or equal to rhs; false if either is NaN.
 
     Example:
@@ -62,11 +69,13 @@ def ge(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> X
 
     Operation Semantics: Element-wise comparison operations.
     """
-    return record_compare("ge", "GE", lhs, rhs, broadcast_dimensions, False)
+    return record_compare("ge", "GE", lhs, rhs, broadcast_dimensions, False, unknown)
 
 
 @op(SCHEMAS["compare"], cpp_name="Gt")
-def gt(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def gt(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """Whether lhs is greater than rhs; false if either is NaN.
 
     Example:
@@ -77,11 +86,13 @@ def gt(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> X
 
     Operation Semantics: Element-wise comparison operations.
     """
-    return record_compare("gt", "GT", lhs, rhs, broadcast_dimensions, False)
+    return record_compare("gt", "GT", lhs, rhs, broadcast_dimensions, False, unknown)
 
 
 @op(SCHEMAS["compare"], cpp_name="Le")
-def le(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def le(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """Whether lhs is less than or equal to rhs; false if either is NaN.
 
     Example:
@@ -92,11 +103,13 @@ def le(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> X
 
     Operation Semantics: Element-wise comparison operations.
     """
-    return record_compare("le", "LE", lhs, rhs, broadcast_dimensions, False)
+    return record_compare("le", "LE", lhs, rhs, broadcast_dimensions, False, unknown)
 
 
 @op(SCHEMAS["compare"], cpp_name="Lt")
-def lt(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def lt(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """Whether lhs is less than rhs; false if either is NaN.
 
     Example:
@@ -107,11 +120,13 @@ def lt(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> X
 
     Operation Semantics: Element-wise comparison operations.
     """
-    return record_compare("lt", "LT", lhs, rhs, broadcast_dimensions, False)
+    return record_compare("lt", "LT", lhs, rhs, broadcast_dimensions, False, unknown)
 
 
 @op(SCHEMAS["compare"], cpp_name="EqTotalOrder")
-def eq_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def eq_total_order(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """Whether lhs is equal to rhs in the total order of floating point.
 
     Example:
@@ -122,11 +137,13 @@ def eq_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions 
 
     Operation Semantics: Element-wise comparison operations.
     """
-    return record_compare("eq_total_order", "EQ", lhs, rhs, broadcast_dimensions, True)
+    return record_compare("eq_total_order", "EQ", lhs, rhs, broadcast_dimensions, True, unknown)
 
 
 @op(SCHEMAS["compare"], cpp_name="NeTotalOrder")
-def ne_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def ne_total_order(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """Whether lhs is not equal to rhs in the total order of floating point.
 
     Example:
@@ -137,11 +154,13 @@ def ne_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions 
 
     Operation Semantics: Element-wise comparison operations.
     """
-    return record_compare("ne_total_order", "NE", lhs, rhs, broadcast_dimensions, True)
+    return record_compare("ne_total_order", "NE", lhs, rhs, broadcast_dimensions, True, unknown)
 
 
 @op(SCHEMAS["compare"], cpp_name="GeTotalOrder")
-def ge_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def ge_total_order(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """Whether lhs is greater than or equal to rhs in the total order of floating point.
 
     Example:
@@ -152,11 +171,13 @@ def ge_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions 
 
     Operation Semantics: Element-wise comparison operations.
     """
-    return record_compare("ge_total_order", "GE", lhs, rhs, broadcast_dimensions, True)
+    return record_compare("ge_total_order", "GE", lhs, rhs, broadcast_dimensions, True, unknown)
 
 
 @op(SCHEMAS["compare"], cpp_name="GtTotalOrder")
-def gt_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def gt_total_order(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """Whether lhs is greater than rhs in the total order of floating point.
 
     Example:
@@ -167,11 +188,13 @@ def gt_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions 
 
     Operation Semantics: Element-wise comparison operations.
     """
-    return record_compare("gt_total_order", "GT", lhs, rhs, broadcast_dimensions, True)
+    return record_compare("gt_total_order", "GT", lhs, rhs, broadcast_dimensions, True, unknown)
 
 
 @op(SCHEMAS["compare"], cpp_name="LeTotalOrder")
-def le_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def le_total_order(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """Whether lhs is less than or equal to rhs in the total order of floating point.
 
     Example:
@@ -182,11 +205,13 @@ def le_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions 
 
     Operation Semantics: Element-wise comparison operations.
     """
-    return record_compare("le_total_order", "LE", lhs, rhs, broadcast_dimensions, True)
+    return record_compare("le_total_order", "LE", lhs, rhs, broadcast_dimensions, True, unknown)
 
 
 @op(SCHEMAS["compare"], cpp_name="LtTotalOrder")
-def lt_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+def lt_total_order(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
+) -> XlaOp:
     """Whether lhs is less than rhs in the total order of floating point.
 
     Example:
@@ -197,7 +222,7 @@ def lt_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions 
 
     Operation Semantics: Element-wise comparison operations.
     """
-    return record_compare("lt_total_order", "LT", lhs, rhs, broadcast_dimensions, True)
+    return record_compare("lt_total_order", "LT", lhs, rhs, broadcast_dimensions, True, unknown)
 
 
 @op(SCHEMAS["compare"])
@@ -208,6 +233,7 @@ def compare(
     broadcast_dimensions: Dimensions = None,
     *,
     total_order: bool = False,
+    **unknown: Never,
 ) -> XlaOp:
     """Compare in the direction "EQ", "NE", "GE", "GT", "LE" or "LT".
 
@@ -225,6 +251,8 @@ def compare(
 
     Operation Semantics: Element-wise comparison operations.
     """
+    if unknown:
+        raise unknown_arguments(compare, unknown)
     if not isinstance(direction, str):
         rule = f"direction must be a string such as 'LT', got {brief(direction)}"
         raise error_of(OperandError, "compare", rule)

@@ -108,7 +108,10 @@ _bitcast_shape = per_signature(shape_inference.elementwise.bitcast_convert_type.
 
 @op(SCHEMAS["stochastic_convert"])
 def stochastic_convert_type(
-    operand: XlaOp, random: XlaOp, new_element_type: PrimitiveTypeLike
+    operand: XlaOp,
+    random: XlaOp,
+    new_element_type: PrimitiveTypeLike,
+    **unknown: Never,
 ) -> XlaOp:
     """Convert each element to another type, rounded up or down at random.
 
@@ -141,6 +144,8 @@ def stochastic_convert_type(
 
     Not in Operation Semantics; XlaBuilder's StochasticConvertType.
     """
+    if unknown:
+        raise unknown_arguments(stochastic_convert_type, unknown)
     name = "stochastic_convert_type"
     source = need_op(name, "operand", operand)
     bits = need_op(name, "random", random)
@@ -153,7 +158,9 @@ _stochastic_shape = per_signature(shape_inference.elementwise.stochastic_convert
 
 
 @op(SCHEMAS["reduce_precision"])
-def reduce_precision(operand: XlaOp, exponent_bits: int, mantissa_bits: int) -> XlaOp:
+def reduce_precision(
+    operand: XlaOp, exponent_bits: int, mantissa_bits: int, **unknown: Never
+) -> XlaOp:
     """Round floating-point numbers to fewer exponent and mantissa bits, in the same type.
 
     Args:
@@ -175,6 +182,8 @@ def reduce_precision(operand: XlaOp, exponent_bits: int, mantissa_bits: int) -> 
 
     Operation Semantics: ReducePrecision.
     """
+    if unknown:
+        raise unknown_arguments(reduce_precision, unknown)
     source = need_op("reduce_precision", "operand", operand)
     exponent = integer("reduce_precision", "exponent_bits", exponent_bits)
     mantissa = integer("reduce_precision", "mantissa_bits", mantissa_bits)

@@ -12,6 +12,7 @@ from typing import Any, Never
 
 from builder import shape_inference
 from builder.check import integers
+from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import unknown_arguments
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder, rollback_on_error
@@ -63,6 +64,11 @@ def clamp(min: Operand, operand: XlaOp, max: Operand, **unknown: Never) -> XlaOp
     """
     if unknown:
         raise unknown_arguments(clamp, unknown)
+    given: object = operand
+    if isinstance(min, XlaOp) and is_number(given) and is_number(max):
+        rule = f"operand must be an XlaOp, got {type(given).__name__}: {brief(given, 80)}"
+        fix = "write the bounds before and after the operand: xb.clamp(min, operand, max)"
+        raise error_of(OperandError, "clamp", rule, fix)
     value = need_op("clamp", "operand", operand)
     builder = resolve_builder("clamp", *(v for v in (min, value, max) if type(v) is XlaOp))
     # Each bound with its shape, and the attributes of its constant if it is a number.
@@ -115,6 +121,9 @@ def select(pred: XlaOp, on_true: Operand, on_false: Operand, **unknown: Never) -
     first, second = on_true, on_false
     resolve_builder("select", which, *[v for v in (first, second) if type(v) is XlaOp])
     if type(first) is not XlaOp or type(second) is not XlaOp:
+        for name, given, other in (("on_true", first, second), ("on_false", second, first)):
+            if not is_number(given):
+                need_op("select", name, given, other)
         builder, scalar, attributes, is_left = constant_of("select", first, second)
         value: Any = second if is_left else first
         # The rules are checked before the constant is recorded.
@@ -155,6 +164,7 @@ def map(
     operands: XlaOp | Sequence[XlaOp],
     computation: XlaComputation | Callable[..., XlaOp],
     dimensions: Sequence[int] | None = None,
+    **unknown: Never,
 ) -> XlaOp:
     """Apply a scalar computation to the corresponding elements of arrays.
 
@@ -182,6 +192,8 @@ def map(
 
     Operation Semantics: Map.
     """
+    if unknown:
+        raise unknown_arguments(map, unknown)
     arrays = need_ops("map", "operand", operands)
     shapes = builtins.tuple([a.shape for a in arrays])
     scalars, array = _map_arguments(shapes)

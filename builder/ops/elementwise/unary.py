@@ -5,8 +5,11 @@ Operation Semantics: Element-wise unary functions.
 
 from __future__ import annotations
 
+from typing import Never
+
 from builder import shape_inference
 from builder.attributes import ResultAccuracyLike
+from builder.graph.calls import unknown_arguments
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.elementwise.common import record_binary, record_unary
@@ -16,7 +19,7 @@ from builder.types import primitive_type as pt
 
 
 @op(SCHEMAS["abs"])
-def abs(operand: XlaOp) -> XlaOp:
+def abs(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The absolute value |x|; the modulus of a complex number.
 
     Example:
@@ -26,11 +29,11 @@ def abs(operand: XlaOp) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("abs", "abs", operand)
+    return record_unary("abs", "abs", operand, None, unknown)
 
 
 @op(SCHEMAS["acos"])
-def acos(operand: XlaOp) -> XlaOp:
+def acos(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The inverse cosine in radians, from 0 to pi; NaN for real numbers outside [-1, 1].
 
     Example:
@@ -40,11 +43,11 @@ def acos(operand: XlaOp) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Acos.
     """
-    return record_unary("acos", "acos", operand)
+    return record_unary("acos", "acos", operand, None, unknown)
 
 
 @op(SCHEMAS["acosh"])
-def acosh(operand: XlaOp) -> XlaOp:
+def acosh(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The inverse hyperbolic cosine ln(x + sqrt(x^2 - 1)); NaN for real numbers below 1.
 
     Example:
@@ -54,11 +57,11 @@ def acosh(operand: XlaOp) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Acosh.
     """
-    return record_unary("acosh", "acosh", operand)
+    return record_unary("acosh", "acosh", operand, None, unknown)
 
 
 @op(SCHEMAS["asin"])
-def asin(operand: XlaOp) -> XlaOp:
+def asin(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The inverse sine in radians, from -pi/2 to pi/2; NaN for real numbers outside [-1, 1].
 
     Example:
@@ -68,11 +71,11 @@ def asin(operand: XlaOp) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Asin.
     """
-    return record_unary("asin", "asin", operand)
+    return record_unary("asin", "asin", operand, None, unknown)
 
 
 @op(SCHEMAS["asinh"])
-def asinh(operand: XlaOp) -> XlaOp:
+def asinh(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The inverse hyperbolic sine ln(x + sqrt(x^2 + 1)).
 
     Example:
@@ -82,11 +85,11 @@ def asinh(operand: XlaOp) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Asinh.
     """
-    return record_unary("asinh", "asinh", operand)
+    return record_unary("asinh", "asinh", operand, None, unknown)
 
 
 @op(SCHEMAS["atanh"])
-def atanh(operand: XlaOp) -> XlaOp:
+def atanh(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The inverse hyperbolic tangent ln((1 + x) / (1 - x)) / 2; NaN for real x outside [-1, 1].
 
     Example:
@@ -96,11 +99,11 @@ def atanh(operand: XlaOp) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Atanh.
     """
-    return record_unary("atanh", "atanh", operand)
+    return record_unary("atanh", "atanh", operand, None, unknown)
 
 
 @op(SCHEMAS["cbrt"])
-def cbrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
+def cbrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
     """The cube root; negative for negative x.
 
     Example:
@@ -110,11 +113,11 @@ def cbrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("cbrt", "cbrt", operand, result_accuracy)
+    return record_unary("cbrt", "cbrt", operand, result_accuracy, unknown)
 
 
 @op(SCHEMAS["ceil"])
-def ceil(operand: XlaOp) -> XlaOp:
+def ceil(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The smallest integer that is not less than x.
 
     Example:
@@ -124,11 +127,11 @@ def ceil(operand: XlaOp) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("ceil", "ceil", operand)
+    return record_unary("ceil", "ceil", operand, None, unknown)
 
 
 @op(SCHEMAS["count_leading_zeros"])
-def clz(operand: XlaOp) -> XlaOp:
+def clz(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The number of zero bits above the highest set bit; the width of the type for 0.
 
     Example:
@@ -138,11 +141,11 @@ def clz(operand: XlaOp) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Clz.
     """
-    return record_unary("clz", "count_leading_zeros", operand)
+    return record_unary("clz", "count_leading_zeros", operand, None, unknown)
 
 
 @op(SCHEMAS["cosine"])
-def cos(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
+def cos(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
     """The cosine of an angle in radians.
 
     Example:
@@ -152,11 +155,11 @@ def cos(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("cos", "cosine", operand, result_accuracy)
+    return record_unary("cos", "cosine", operand, result_accuracy, unknown)
 
 
 @op(SCHEMAS["cosh"])
-def cosh(operand: XlaOp) -> XlaOp:
+def cosh(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The hyperbolic cosine (e^x + e^-x) / 2.
 
     Example:
@@ -166,11 +169,11 @@ def cosh(operand: XlaOp) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Cosh.
     """
-    return record_unary("cosh", "cosh", operand)
+    return record_unary("cosh", "cosh", operand, None, unknown)
 
 
 @op(SCHEMAS["erf"])
-def erf(operand: XlaOp) -> XlaOp:
+def erf(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The error function, 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x.
 
     Example:
@@ -180,11 +183,11 @@ def erf(operand: XlaOp) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Erf.
     """
-    return record_unary("erf", "erf", operand)
+    return record_unary("erf", "erf", operand, None, unknown)
 
 
 @op(SCHEMAS["exponential"])
-def exp(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
+def exp(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
     """The exponential function e^x.
 
     Example:
@@ -194,11 +197,11 @@ def exp(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("exp", "exponential", operand, result_accuracy)
+    return record_unary("exp", "exponential", operand, result_accuracy, unknown)
 
 
 @op(SCHEMAS["exponential_minus_one"])
-def expm1(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
+def expm1(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
     """e^x - 1, accurate for x near 0.
 
     Example:
@@ -208,11 +211,11 @@ def expm1(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Expm1.
     """
-    return record_unary("expm1", "exponential_minus_one", operand, result_accuracy)
+    return record_unary("expm1", "exponential_minus_one", operand, result_accuracy, unknown)
 
 
 @op(SCHEMAS["floor"])
-def floor(operand: XlaOp) -> XlaOp:
+def floor(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The largest integer that is not greater than x.
 
     Example:
@@ -222,11 +225,11 @@ def floor(operand: XlaOp) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("floor", "floor", operand)
+    return record_unary("floor", "floor", operand, None, unknown)
 
 
 @op(SCHEMAS["imag"])
-def imag(operand: XlaOp) -> XlaOp:
+def imag(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The imaginary part; 0 for real numbers.
 
     Example:
@@ -236,11 +239,11 @@ def imag(operand: XlaOp) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("imag", "imag", operand)
+    return record_unary("imag", "imag", operand, None, unknown)
 
 
 @op(SCHEMAS["is_finite"])
-def is_finite(operand: XlaOp) -> XlaOp:
+def is_finite(operand: XlaOp, **unknown: Never) -> XlaOp:
     """Whether x is neither infinite nor NaN.
 
     Example:
@@ -250,11 +253,11 @@ def is_finite(operand: XlaOp) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("is_finite", "is_finite", operand)
+    return record_unary("is_finite", "is_finite", operand, None, unknown)
 
 
 @op(SCHEMAS["log"])
-def log(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
+def log(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
     """The natural logarithm ln(x); -inf for 0, and NaN for negative real numbers.
 
     Example:
@@ -264,11 +267,11 @@ def log(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("log", "log", operand, result_accuracy)
+    return record_unary("log", "log", operand, result_accuracy, unknown)
 
 
 @op(SCHEMAS["log_plus_one"])
-def log1p(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
+def log1p(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
     """ln(1 + x), accurate for x near 0.
 
     Example:
@@ -278,11 +281,11 @@ def log1p(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Log1p.
     """
-    return record_unary("log1p", "log_plus_one", operand, result_accuracy)
+    return record_unary("log1p", "log_plus_one", operand, result_accuracy, unknown)
 
 
 @op(SCHEMAS["logistic"])
-def logistic(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
+def logistic(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
     """The logistic function 1 / (1 + e^-x).
 
     Example:
@@ -292,11 +295,11 @@ def logistic(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaO
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("logistic", "logistic", operand, result_accuracy)
+    return record_unary("logistic", "logistic", operand, result_accuracy, unknown)
 
 
 @op(SCHEMAS["negate"])
-def neg(operand: XlaOp) -> XlaOp:
+def neg(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The negated number -x; modulo 2^bits for unsigned integers.
 
     Example:
@@ -306,11 +309,11 @@ def neg(operand: XlaOp) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("neg", "negate", operand)
+    return record_unary("neg", "negate", operand, None, unknown)
 
 
 @op(SCHEMAS["not"])
-def not_(operand: XlaOp) -> XlaOp:
+def not_(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The logical not of preds, the bitwise not of integers.
 
     Example:
@@ -320,11 +323,11 @@ def not_(operand: XlaOp) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("not_", "not", operand)
+    return record_unary("not_", "not", operand, None, unknown)
 
 
 @op(SCHEMAS["popcnt"])
-def population_count(operand: XlaOp) -> XlaOp:
+def population_count(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The number of set bits.
 
     Example:
@@ -334,11 +337,11 @@ def population_count(operand: XlaOp) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("population_count", "popcnt", operand)
+    return record_unary("population_count", "popcnt", operand, None, unknown)
 
 
 @op(SCHEMAS["real"])
-def real(operand: XlaOp) -> XlaOp:
+def real(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The real part; x itself for real numbers.
 
     Example:
@@ -348,11 +351,11 @@ def real(operand: XlaOp) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("real", "real", operand)
+    return record_unary("real", "real", operand, None, unknown)
 
 
 @op(SCHEMAS["round_nearest_afz"])
-def round(operand: XlaOp) -> XlaOp:
+def round(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The nearest integer; halves are rounded away from zero.
 
     Example:
@@ -362,11 +365,11 @@ def round(operand: XlaOp) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("round", "round_nearest_afz", operand)
+    return record_unary("round", "round_nearest_afz", operand, None, unknown)
 
 
 @op(SCHEMAS["round_nearest_even"])
-def round_nearest_even(operand: XlaOp) -> XlaOp:
+def round_nearest_even(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The nearest integer; halves are rounded to the even integer.
 
     Example:
@@ -376,11 +379,11 @@ def round_nearest_even(operand: XlaOp) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("round_nearest_even", "round_nearest_even", operand)
+    return record_unary("round_nearest_even", "round_nearest_even", operand, None, unknown)
 
 
 @op(SCHEMAS["rsqrt"])
-def rsqrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
+def rsqrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
     """The reciprocal of the square root, 1 / sqrt(x).
 
     Example:
@@ -390,11 +393,11 @@ def rsqrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("rsqrt", "rsqrt", operand, result_accuracy)
+    return record_unary("rsqrt", "rsqrt", operand, result_accuracy, unknown)
 
 
 @op(SCHEMAS["sign"])
-def sign(operand: XlaOp) -> XlaOp:
+def sign(operand: XlaOp, **unknown: Never) -> XlaOp:
     """-1, 0 or 1 by the sign of x; -0 for -0, NaN for NaN; x / |x| for complex numbers.
 
     Example:
@@ -404,11 +407,11 @@ def sign(operand: XlaOp) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("sign", "sign", operand)
+    return record_unary("sign", "sign", operand, None, unknown)
 
 
 @op(SCHEMAS["sine"])
-def sin(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
+def sin(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
     """The sine of an angle in radians.
 
     Example:
@@ -418,11 +421,11 @@ def sin(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Sin.
     """
-    return record_unary("sin", "sine", operand, result_accuracy)
+    return record_unary("sin", "sine", operand, result_accuracy, unknown)
 
 
 @op(SCHEMAS["sinh"])
-def sinh(operand: XlaOp) -> XlaOp:
+def sinh(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The hyperbolic sine (e^x - e^-x) / 2.
 
     Example:
@@ -432,11 +435,11 @@ def sinh(operand: XlaOp) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Sinh.
     """
-    return record_unary("sinh", "sinh", operand)
+    return record_unary("sinh", "sinh", operand, None, unknown)
 
 
 @op(SCHEMAS["sqrt"])
-def sqrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
+def sqrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
     """The square root; NaN for negative real numbers.
 
     Example:
@@ -446,11 +449,11 @@ def sqrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("sqrt", "sqrt", operand, result_accuracy)
+    return record_unary("sqrt", "sqrt", operand, result_accuracy, unknown)
 
 
 @op(SCHEMAS["tan"])
-def tan(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
+def tan(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
     """The tangent of an angle in radians.
 
     Example:
@@ -460,11 +463,11 @@ def tan(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Tan.
     """
-    return record_unary("tan", "tan", operand, result_accuracy)
+    return record_unary("tan", "tan", operand, result_accuracy, unknown)
 
 
 @op(SCHEMAS["tanh"])
-def tanh(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
+def tanh(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
     """The hyperbolic tangent.
 
     Example:
@@ -474,11 +477,11 @@ def tanh(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("tanh", "tanh", operand, result_accuracy)
+    return record_unary("tanh", "tanh", operand, result_accuracy, unknown)
 
 
 @op(SCHEMAS["atan2"], cpp_name="Atan", section=MATH_H)
-def atan(operand: XlaOp) -> XlaOp:
+def atan(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The inverse tangent in radians, recorded as ``atan2(operand, 1)``.
 
     Example:
@@ -488,11 +491,13 @@ def atan(operand: XlaOp) -> XlaOp:
 
     Not in Operation Semantics; XLA's client library, math.h.
     """
+    if unknown:
+        raise unknown_arguments(atan, unknown)
     return record_binary("atan", "atan2", need_op("atan", "operand", operand), 1, None)
 
 
 @op(SCHEMAS["multiply"], cpp_name="Square", section=MATH_H)
-def square(operand: XlaOp) -> XlaOp:
+def square(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The square x * x, recorded as ``mul(operand, operand)``.
 
     Example:
@@ -502,11 +507,13 @@ def square(operand: XlaOp) -> XlaOp:
 
     Not in Operation Semantics; XLA's client library, math.h.
     """
+    if unknown:
+        raise unknown_arguments(square, unknown)
     return record_binary("square", "multiply", need_op("square", "operand", operand), operand, None)
 
 
 @op(SCHEMAS["divide"], cpp_name="Reciprocal", section=MATH_H)
-def reciprocal(operand: XlaOp) -> XlaOp:
+def reciprocal(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The reciprocal 1 / x of a floating-point or complex number, recorded as ``div(1, operand)``.
 
     Example:
@@ -516,6 +523,8 @@ def reciprocal(operand: XlaOp) -> XlaOp:
 
     Not in Operation Semantics; XLA's client library, math.h.
     """
+    if unknown:
+        raise unknown_arguments(reciprocal, unknown)
     check = shape_inference.Check(
         "reciprocal", operand=need_op("reciprocal", "operand", operand).shape
     )
@@ -529,7 +538,7 @@ def reciprocal(operand: XlaOp) -> XlaOp:
 
 
 @op(SCHEMAS["complex"], cpp_name="Conj")
-def conj(operand: XlaOp) -> XlaOp:
+def conj(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The complex conjugate, recorded as ``complex(real(x), neg(imag(x)))``.
 
     The operand is of type c64, c128, f32 or f64; the result is complex.
@@ -541,6 +550,8 @@ def conj(operand: XlaOp) -> XlaOp:
 
     Not in Operation Semantics; XLA's client library.
     """
+    if unknown:
+        raise unknown_arguments(conj, unknown)
     check = shape_inference.Check("conj", operand=need_op("conj", "operand", operand).shape)
     part = check.array("operand").element_type.real_type
     if part not in (pt.f32, pt.f64):

@@ -86,6 +86,10 @@ def test_arrays() -> None:
         (lambda b: lib.min_value(b, xb.c64), "min_value: type must be real, got c64"),
         (lambda b: lib.zeros(b, "(f32[2], s32[])"), "zeros: shape must be an array shape, got"),
         (lambda b: lib.zeros_like(b.create_token()), "zeros_like: full_like: prototype must be an"),
+        (
+            lambda b: lib.scalar_like("f32[2]", 1),
+            "scalar_like: prototype must be an XlaOp",
+        ),
         (lambda b: lib.full_like(b.parameter("f32[?]"), 1), "full_like: broadcast: "),
         (lambda b: lib.full_like(b.parameter("s8[2]"), 300), "full_like: constant: s8 can't"),
     ],

@@ -15,6 +15,33 @@ from builder import lib
 DTYPES = (np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.int8, np.complex64)
 
 
+def test_broadcast_to() -> None:
+    """Sizes may be multiples of the array's own; NumPy repeats such arrays with tile."""
+    x = np.arange(6, dtype=np.float32).reshape(2, 1, 3)
+    cases = [
+        (2, 1, 3),
+        (5, 2, 4, 3),
+        (4, 1, 9),
+        (1, 2, 2, 2, 6),
+        (0, 2, 1, 3),
+        (2, 0, 3),
+        (2, 1, 0),
+    ]
+    got = run(lambda x: [lib.broadcast_to(x, sizes) for sizes in cases], x)
+    for sizes, result in zip(cases, got, strict=True):
+        first = len(sizes) - 3
+        reps = [*sizes[:first], *(n // o for n, o in zip(sizes[first:], x.shape, strict=True))]
+        np.testing.assert_array_equal(result, np.tile(x, reps), strict=True)
+    b = xb.XlaBuilder()
+    bounded = b.parameter("f32[<=4,1]")
+    assert lib.broadcast_to(bounded, [4, 1]) is bounded
+    assert lib.broadcast_to(bounded, [7, 4, 5]).shape == xb.parse_shape("f32[7,<=4,5]")
+    assert lib.broadcast_to(b.parameter("f32[0,3]"), [2, 0, 6]).shape == xb.f32[2, 0, 6]
+    for sizes in ([8, 1], [1], [3, 1], [-4, 1], [-1, 4, 1]):
+        with pytest.raises(xb.ShapeInferenceError, match=r"^broadcast_to: "):
+            lib.broadcast_to(bounded, sizes)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rearranging(dtype: Any) -> None:
     x = np.arange(24).reshape(2, 3, 4).astype(dtype)
@@ -153,6 +180,50 @@ def test_take_clamps() -> None:
         assert run(lambda x, i, f=function: f(x, i, 0), x, indices).tolist() == [4, 0, 4, 0]
 
 
+def test_rows_without_elements() -> None:
+    x, indices = np.zeros((2, 0, 5), np.float32), np.zeros((2, 0, 3), np.int32)
+    taken, put = run(
+        lambda x, i: (lib.take_along_axis(x, i, 2), lib.put_along_axis(x, i, 1.0, 2)), x, indices
+    )
+    assert (taken.shape, put.shape) == ((2, 0, 3), (2, 0, 5))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64])
+def test_put_along_axis(dtype: Any) -> None:
+    x = np.arange(2 * 200 * 3, dtype=np.float32).reshape(2, 200, 3)
+    draw = np.random.default_rng(0)
+    indices = draw.permuted(np.arange(128)[:, None] * np.ones((2, 1, 3)), axis=1)[:, :7]
+    indices = indices.astype(dtype)
+    if dtype is not np.uint8:
+        indices[0, 0] = -1
+    values = draw.normal(size=indices.shape).astype(np.float32)
+    first = indices[:1, :1, :1].reshape(())
+
+    def record(x: xb.XlaOp, i: xb.XlaOp, v: xb.XlaOp) -> tuple[xb.XlaOp, ...]:
+        scalar = x.builder.constant(np.float32(-5))
+        return (
+            lib.put_along_axis(x, i, v, 1),
+            lib.put_along_axis(x, i, 2.5, -2),
+            lib.put_along_axis(x, i, scalar, 1),
+            lib.put_along_axis(x[0, :, 0], i[0, :1, 0], v[0, 0, 0], 0),
+        )
+
+    results = run(record, x, indices, values)
+    for result, value in zip(results, (values, np.float32(2.5), np.float32(-5)), strict=False):
+        expected = x.copy()
+        np.put_along_axis(expected, indices.astype(np.int64), value, 1)
+        np.testing.assert_array_equal(result, expected, strict=True)
+    vector = x[0, :, 0].copy()
+    vector[first] = values[0, 0, 0]
+    np.testing.assert_array_equal(results[3], vector)
+
+
+def test_put_along_axis_skips_indices_out_of_range() -> None:
+    x, indices = np.arange(5.0), np.array([7, -9, 4, -5])
+    put = run(lambda x, i: lib.put_along_axis(x, i, -1.0, 0), x, indices)
+    assert put.tolist() == [-1, 1, 2, 3, -1]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -194,12 +265,40 @@ def test_take_clamps() -> None:
         (lambda b, x: lib.tile(x, -1), "tile: each entry of reps must not be negative, got -1"),
         (lambda b, x: lib.repeat(x, 1.5, 0), "repeat: repeats must be an integer, got 1.5"),
         (lambda b, x: lib.linspace(b, 0, 1, 3, xb.s32), "linspace: type must be a floating-point"),
+        (
+            lambda b, x: lib.linspace(b, 0, 1e400, 3),
+            "linspace: stop must be a finite number, got inf",
+        ),
+        (
+            lambda b, x: lib.linspace(b, 0, 1, 2**40),
+            "linspace: num must be at most 16777216, the length of a constant",
+        ),
+        (
+            lambda b, x: lib.linspace(b, 0, 1, 3, endpoint=1),
+            "linspace: endpoint must be True or False, got 1",
+        ),
         (lambda b, x: lib.eye(b, -1), "eye: n must not be negative, got -1"),
         (lambda b, x: lib.one_hot(x, 3), "one_hot: indices must be of integer type, got f32[2,3]"),
         (lambda b, x: lib.take(x, x, 0), "take: indices must be of integer type, got f32[2,3]"),
         (
             lambda b, x: lib.take_along_axis(x, b.parameter(xb.s32[2]), 0),
             "take_along_axis: x and indices must have one rank, got f32[2,3] and s32[2]",
+        ),
+        (
+            lambda b, x: lib.put_along_axis(x, b.parameter(xb.s32[2]), 1.0, 0),
+            "put_along_axis: x and indices must have one rank, got f32[2,3] and s32[2]",
+        ),
+        (
+            lambda b, x: lib.put_along_axis(x, b.parameter(xb.s32[2, 1]), x, 1),
+            "put_along_axis: values must be a scalar or have the sizes of indices, [2, 1], got",
+        ),
+        (
+            lambda b, x: lib.put_along_axis(x, b.parameter(xb.s32[2, 1]), [1], 1),
+            "put_along_axis: values must be an XlaOp, got list: [1]",
+        ),
+        (
+            lambda b, x: lib.put_along_axis(x, b.parameter(xb.s32[1, 1]), 1.0, 1),
+            "put_along_axis: scatter: ",
         ),
         (
             lambda b, x: lib.repeat(b.parameter("f32[<=4]"), 2, 0),

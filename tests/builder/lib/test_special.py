@@ -7,20 +7,42 @@ compared in ulps of the expected value or of 1, whichever is larger.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 import scipy.special
+from exact_gamma import gamma_slopes, gamma_values
 from library_calls import run
 
 import builder as xb
+import lowering
 from builder import lib
 
 FLOATS = ("f16", "bf16", "f32", "f64")
 RANDOM = np.random.default_rng(1)
 EDGES = [0, 1, -1, 2, -2, 0.5, -0.5, 1.5, 2.5, 8, -8, 30, 1e30, -1e30, 1e300, np.inf, np.nan]
+
+
+@cache
+def compiled(function: Callable[..., Any], size: int, *dtypes: Any) -> Any:
+    b = xb.XlaBuilder("compiled")
+    parameters = [b.parameter(xb.array_shape(dtype, [size])) for dtype in dtypes]
+    return lowering.compile(b.build(function(*parameters)), "cpu")
+
+
+def values_of(function: Callable[..., Any], *arrays: Any) -> Any:
+    """Return the results of a function for vectors, which are repeated up to one of few sizes.
+
+    A test of other vectors then needs no other program: compilation takes most of the time.
+    """
+    vectors = [np.asarray(array) for array in arrays]
+    count = len(vectors[0])
+    size = -(-count // 1024) * 1024
+    program = compiled(function, size, *[vector.dtype for vector in vectors])
+    return np.asarray(program(*[np.resize(vector, size) for vector in vectors]))[:count]
 
 
 def normal_numbers(values: Any, name: str) -> Any:
@@ -41,7 +63,7 @@ def check(
     smallest: float = 0.0,
 ) -> None:
     """Compare `function` with `reference`, in ulps of the expected values or of `smallest`."""
-    got = run(function, *arrays).astype(float)
+    got = values_of(function, *arrays).astype(float)
     dtype = arrays[0].dtype
     limits = ml_dtypes.finfo(dtype)
     eps, tiny = float(limits.eps), float(limits.smallest_normal)
@@ -80,7 +102,7 @@ def test_erfc_of_large_numbers() -> None:
         for k in range(2000, 0, -1):
             fraction = number + Decimal(k) / 2 / fraction
         expected.append(float((-number * number).exp() / fraction / root))
-    np.testing.assert_allclose(run(lib.erfc, x), expected, rtol=6 * np.finfo(float).eps)
+    np.testing.assert_allclose(values_of(lib.erfc, x), expected, rtol=6 * np.finfo(float).eps)
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -104,7 +126,8 @@ def test_lgamma(name: str) -> None:
     check(lib.lgamma, scipy.special.gammaln, x, ulps=6, smallest=smallest)
     negative = normal_numbers(-RANDOM.uniform(0.5, 60, 2000), name)
     check(lib.lgamma, scipy.special.gammaln, negative, ulps=6, smallest=1.0)
-    assert run(lib.lgamma, np.array([-np.inf, -3, 0]).astype(x.dtype)).tolist() == [np.inf] * 3
+    poles = np.array([-np.inf, -3, 0]).astype(x.dtype)
+    assert values_of(lib.lgamma, poles).tolist() == [np.inf] * 3
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -114,7 +137,7 @@ def test_digamma(name: str) -> None:
     negative = -(RANDOM.integers(1, 60, 2000) + RANDOM.uniform(0.1, 0.9, 2000))
     negative = normal_numbers(negative, name) if name == "f64" else negative.astype(np.float32)
     check(lib.digamma, scipy.special.digamma, negative, ulps=30, smallest=1.0)
-    poles = run(lib.digamma, np.array([0.0, -0.0, -3, -np.inf])).tolist()
+    poles = values_of(lib.digamma, np.array([0.0, -0.0, -3, -np.inf])).tolist()
     assert poles[:2] == [-np.inf] * 2
     assert np.isnan(poles[2:]).all()
 
@@ -153,7 +176,7 @@ def test_poles_of_zeta() -> None:
     x = np.array([1, 0.5, -3, 2, 3, 2, 2.5, 2, np.nan, 2])
     q = np.array([2, 2, 2, 0, 0, -3, -1.5, np.inf, 1, np.nan])
     expected = [np.inf, np.nan, np.nan, np.inf, np.nan, np.inf, np.nan, 0, np.nan, np.nan]
-    np.testing.assert_array_equal(run(lib.zeta, x, q), expected)
+    np.testing.assert_array_equal(values_of(lib.zeta, x, q), expected)
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -171,7 +194,7 @@ def test_polygamma(name: str) -> None:
     orders = np.array([0.5, -1, np.nan, 1, 2, 0], x.dtype)
     poles = np.array([1, 1, 1, 0, 0, 0], x.dtype)
     expected = [np.nan, np.nan, np.nan, np.inf, np.nan, -np.inf]
-    np.testing.assert_array_equal(run(lib.polygamma, orders, poles).astype(float), expected)
+    np.testing.assert_array_equal(values_of(lib.polygamma, orders, poles).astype(float), expected)
 
 
 GAMMA_GRID = np.meshgrid(
@@ -196,10 +219,81 @@ def test_igamma_far_from_its_mean(name: str) -> None:
     check(lib.igammac, scipy.special.gammaincc, a, x, ulps=150)
 
 
+def near_large_parameters(name: str, parameters: list[float]) -> tuple[Any, Any]:
+    """Return parameters and arguments at most 8 standard deviations or a third from their means."""
+    points = [(p, p + z * p**0.5) for p in parameters for z in (-8, -3, -0.5, 0, 0.3, 1, 4, 7)]
+    points += [(p, p * ratio) for p in parameters if p < 2000 for ratio in (0.72, 0.9, 1.28)]
+    dtype = xb.as_primitive_type(name).dtype
+    a, x = np.array([point for point in points if point[1] > 0]).T.astype(dtype)
+    return a, x
+
+
 @pytest.mark.parametrize("name", ["f32", "f64"])
 def test_igamma_of_large_parameters(name: str) -> None:
-    a, x = (normal_numbers(v, name) for v in ([1e4, 1e4, 1e5, 1e5], [9.9e3, 1.01e4, 99800, 1e5]))
-    check(lib.igamma, scipy.special.gammainc, a, x, ulps=500, smallest=1.0)
+    """The error is that of a power: 5 ulps of its exponent, also far from the mean."""
+    largest = [1e100, 1e300] if name == "f64" else [1e36]
+    a, x = near_large_parameters(name, [31.5, 32, 100, 1234.5, 1e4, 1e6, 1e17, 1e30, *largest])
+    expected = np.array([gamma_values(*map(float, point)) for point in zip(a, x, strict=True)]).T
+    got = [values_of(function, a, x) for function in (lib.igamma, lib.igammac)]
+    for values, wanted in zip(got, expected, strict=True):
+        errors = abs(values - wanted) / (wanted * np.maximum(1, -np.log(wanted)))
+        assert errors.max() <= 5 * np.finfo(a.dtype).eps
+
+
+@pytest.mark.parametrize("name", ["f32", "f64"])
+def test_gradients_of_igamma_with_large_parameters(name: str) -> None:
+    a, x = near_large_parameters(name, [32, 100, 1234.5, 1e4, 1e17, 1e30])
+    slopes = np.array([gamma_slopes(*map(float, point)) for point in zip(a, x, strict=True)]).T
+    functions = (lib.igamma_grad_a, lib.random_gamma_grad)
+    gradient, sample = (values_of(function, a, x) for function in functions)
+    eps = np.finfo(a.dtype).eps
+    density = np.array([min(gamma_values(*map(float, p))) for p in zip(a, x, strict=True)])
+    errors = abs(gradient - slopes[0]) / abs(slopes[0]) / np.maximum(1, -np.log(density))
+    assert errors.max() <= 4 * eps
+    expected = -slopes[0] / slopes[1]
+    np.testing.assert_allclose(sample, expected, rtol=40 * eps)
+    if name == "f64":
+        large = np.full(2, 1e300)
+        np.testing.assert_allclose(values_of(functions[1], large, large), 1)
+
+
+def test_igamma_of_small_parameters() -> None:
+    """Q(a, x) is a times the exponential integral for tiny a; SciPy's gammaincc has less digits."""
+    x = 10.0 ** np.linspace(-300, 1.5, 200)
+    for a in (1e-280, 1e-20):
+        used = x[abs(np.log(x)) * a < 1e-17]
+        expected = scipy.special.exp1(used) * a
+        got = values_of(lib.igammac, np.full_like(used, a), used)
+        np.testing.assert_allclose(got, expected, rtol=64 * np.finfo(float).eps)
+    a, x = (v.reshape(-1) for v in np.meshgrid([1e-3, 0.1, 0.3, 0.5], np.linspace(0.01, 0.9, 20)))
+    expected = scipy.special.gammaincc(a, x)
+    np.testing.assert_allclose(values_of(lib.igammac, a, x), expected, rtol=2e-13)
+
+
+def test_gradients_of_igamma_with_tiny_parameters() -> None:
+    """P(a, x) is 1 - a E1(x), of the exponential integral."""
+    x = np.concatenate([10.0 ** np.linspace(-10, 0, 20), np.linspace(1, 30, 20)])
+    a = np.full_like(x, 1e-30)
+    functions = (lib.igamma_grad_a, lib.random_gamma_grad)
+    gradient, sample = (values_of(function, a, x) for function in functions)
+    expected = scipy.special.exp1(x)
+    np.testing.assert_allclose(gradient, -expected, rtol=1e-13)
+    np.testing.assert_allclose(sample, expected * x * np.exp(x) / a, rtol=1e-13)
+
+
+def test_igamma_is_fast_everywhere() -> None:
+    """No argument needs more than 2000 steps; all results are in [0, 1]."""
+    numbers = np.array([1e-300, 1e-9, 0.3, 1, 1.01, 7.9, 31.9, 33, 900, 1e5, 1e16, 1e80, 1e308])
+    a, x = (v.reshape(-1) for v in np.meshgrid(numbers, numbers))
+    x = np.concatenate([x, a * 0.7, a * 0.699, a * 1.3, a * 1.301, a])
+    a = np.tile(a, 6)
+    got = [values_of(function, a, x) for function in (lib.igamma, lib.igammac)]
+    for values in got:
+        assert ((values >= 0) & (values <= 1)).all()
+    np.testing.assert_allclose(got[0] + got[1], 1, rtol=1e-12)
+    clearly = ((x < a * 0.5) | (x * 0.5 > a)) & (x < 1e300) & (a < 1e300)  # SciPy overflows
+    expected = scipy.special.gammainc(a[clearly], x[clearly])
+    np.testing.assert_allclose(got[0][clearly], expected, rtol=2e-11, atol=1e-13)
 
 
 @pytest.mark.parametrize("function", ["igamma_grad_a", "random_gamma_grad"])
@@ -216,23 +310,35 @@ def test_gradients_of_igamma(function: str) -> None:
         density = np.exp((a - 1) * np.log(x) - x - scipy.special.gammaln(a))
         expected = -expected / density
     for dtype, rtol in ((np.float64, 5e-9), (np.float32, 2e-4)):
-        got = run(getattr(lib, function), a.astype(dtype), x.astype(dtype))
+        got = values_of(getattr(lib, function), a.astype(dtype), x.astype(dtype))
         np.testing.assert_allclose(got, expected, rtol=rtol, atol=float(np.finfo(dtype).tiny))
+
+
+def edges_of_igamma(name: str) -> tuple[Any, Any]:
+    dtype = xb.as_primitive_type(name).dtype
+    inf, nan = np.inf, np.nan
+    a = np.array([0, -1, 2, 2, 2, nan, 1, inf, inf]).astype(dtype)
+    return a, np.array([1, 1, -1, 0, inf, 1, nan, 1, inf]).astype(dtype)
 
 
 @pytest.mark.parametrize("name", FLOATS)
 def test_edges_of_igamma(name: str) -> None:
-    dtype = xb.as_primitive_type(name).dtype
-    inf, nan = np.inf, np.nan
-    a = np.array([0, -1, 2, 2, 2, nan, 1]).astype(dtype)
-    x = np.array([1, 1, -1, 0, inf, 1, nan]).astype(dtype)
+    nan = np.nan
     for function, expected in (
-        (lib.igamma, [nan, nan, nan, 0, 1, nan, nan]),
-        (lib.igammac, [1, 1, 1, 1, 0, nan, nan]),
-        (lib.igamma_grad_a, [nan, nan, nan, 0, 0, nan, nan]),
+        (lib.igamma, [nan, nan, nan, 0, 1, nan, nan, 0, nan]),
+        (lib.igammac, [1, 1, 1, 1, 0, nan, nan, 1, nan]),
     ):
-        np.testing.assert_array_equal(run(function, a, x).astype(float), expected)
-    got = run(lib.random_gamma_grad, a, x).astype(float)
+        got = values_of(function, *edges_of_igamma(name)).astype(float)
+        np.testing.assert_array_equal(got, expected)
+
+
+# Narrower types are computed in f32.
+@pytest.mark.parametrize("name", ["bf16", "f32", "f64"])
+def test_edges_of_gradients_of_igamma(name: str) -> None:
+    nan, edges = np.nan, edges_of_igamma(name)
+    got = values_of(lib.igamma_grad_a, *edges).astype(float)
+    np.testing.assert_array_equal(got, [nan, nan, nan, 0, 0, nan, nan, 0, nan])
+    got = values_of(lib.random_gamma_grad, *edges).astype(float)
     np.testing.assert_array_equal(got[[0, 1, 2, 3, 5, 6]], [nan, nan, nan, 0, nan, nan])
 
 
@@ -248,7 +354,7 @@ def test_regularized_incomplete_beta(name: str) -> None:
         normal_numbers(v, name)
         for v in ([0, 1, 1, 1, np.nan, 1], [1, -1, 1, 1, 1, 1], [0.5, 0.5, -0.5, 1.5, 1, np.nan])
     )
-    assert np.isnan(run(lib.regularized_incomplete_beta, a, b, x).astype(float)).all()
+    assert np.isnan(values_of(lib.regularized_incomplete_beta, a, b, x).astype(float)).all()
 
 
 def test_regularized_incomplete_beta_takes_scalars() -> None:

@@ -237,7 +237,7 @@ OPERATORS: list[tuple[Callable[..., Any], str, xb.PrimitiveType]] = [
     (operator.sub, "subtract", xb.f32),
     (operator.mul, "multiply", xb.f32),
     (operator.truediv, "divide", xb.f32),
-    (operator.mod, "remainder", xb.f32),
+    (operator.mod, "remainder", xb.u32),
     (operator.pow, "power", xb.f32),
     (operator.and_, "and", xb.s32),
     (operator.or_, "or", xb.s32),
@@ -377,10 +377,6 @@ class TestOperators:
                     r"get_tuple_element: iteration requires a tuple, got f32\[2\]\n"
                     r"fix: use xb.while_"
                 ),
-            ),
-            (
-                lambda x: x[0],
-                r"op\[0\] requires a tuple, got f32\[2\]\nfix: use xb.slice",
             ),
         ],
     )
@@ -803,7 +799,7 @@ class TestNumPyOperands:
         assert str(caught.value) == (
             "numpy.tanh: an XlaOp has no value, because it is recorded and not computed, got\n"
             "  <XlaOp %0 'p0' = f32[2] parameter()>\n"
-            "fix: use the equivalent function of the package builder: xb.tanh"
+            "fix: use xb.tanh(operand)"
         )
 
 
@@ -833,7 +829,7 @@ def test_errors_name_the_callers_line() -> None:
     x = xb.XlaBuilder().parameter(xb.f32[2])
     line = inspect.currentframe().f_lineno + 2
     with pytest.raises(xb.XlaError) as caught:
-        x + xb.abs(x[0])
+        x + xb.abs(x[2])
     assert caught.value.location == f"{__file__}:{line}"
     assert caught.value.__notes__ == [f"at {__file__}:{line}"]
 
@@ -917,9 +913,9 @@ def test_attributes_of_numpy_arrays_have_a_fix() -> None:
         _ = x.T
     with pytest.raises(AttributeError, match=r"no attribute 'astype'\nfix: use xb\.convert"):
         x.astype(np.float64)
-    with pytest.raises(AttributeError, match=r"^an XlaOp has no attribute 'nonsense'$"):
+    with pytest.raises(AttributeError, match=r"^'XlaOp' object has no attribute 'nonsense'$"):
         _ = x.nonsense
-    with pytest.raises(xb.OperandError, match=r"^numpy.add: .*\n.*\nfix: .*: xb\.reduce"):
+    with pytest.raises(xb.OperandError, match=r"^numpy.sum: .*\n.*\nfix: use lib\.sum"):
         np.sum(x)
     assert (x * np.array(1.5, np.float32)).opcode == "multiply"
 

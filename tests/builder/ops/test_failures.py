@@ -379,3 +379,17 @@ def test_missing_attributes() -> None:
         getattr(xb, "__wrapped__")  # noqa: B009 - what the interpreter does
     with pytest.raises(ImportError):
         exec("from builder import iota")
+
+
+def test_rule_and_fix_are_attributes() -> None:
+    x = xb.XlaBuilder().parameter(xb.f32[4, 8])
+    with pytest.raises(xb.ShapeInferenceError) as caught:
+        xb.reshape(x, [4, 4])
+    error = caught.value
+    assert error.op == "reshape"
+    assert str(error) == f"reshape: {error.rule}\nfix: {error.fix}"
+    assert error.fix == "write sizes whose product is 32, for instance [4, 8]"
+    with pytest.raises(xb.UnknownNameError) as unknown:
+        getattr(xb, "zzzzzz")  # noqa: B009 - what the interpreter does
+    assert str(unknown.value).startswith(unknown.value.rule)
+    assert unknown.value.fix == ""

@@ -30,6 +30,72 @@ def dimensions(index_vector_dim: int) -> xb.GatherDimensionNumbers:
 Call = Callable[[Values], object]
 
 FIXES: dict[str, tuple[Call, Call]] = {
+    "take a part of the operand of size 4 with xb.slice_in_dim(operand, 0, 3, dimno=0)": (
+        lambda p: p.x + p.y,
+        lambda p: xb.slice_in_dim(p.x, 0, 3, dimno=0) + p.y,
+    ),
+    "reshape rhs with xb.reshape(rhs, [4, 8])": (
+        lambda p: p.x < p.builder.parameter(xb.f32[2, 16]),
+        lambda p: p.x < xb.reshape(p.builder.parameter(xb.f32[2, 16]), [4, 8]),
+    ),
+    "transpose an operand with xb.transpose(operand, [1, 0])": (
+        lambda p: p.x * p.builder.parameter(xb.f32[8, 4]),
+        lambda p: p.x * xb.transpose(p.builder.parameter(xb.f32[8, 4]), [1, 0]),
+    ),
+    "write a limit of at most 8": (
+        lambda p: xb.slice_in_dim(p.x, 0, 9, dimno=1),
+        lambda p: xb.slice_in_dim(p.x, 0, 8, dimno=1),
+    ),
+    "write 7; indices are counted from 0": (
+        lambda p: xb.slice_in_dim(p.x, -1, 8, dimno=1),
+        lambda p: xb.slice_in_dim(p.x, 7, 8, dimno=1),
+    ),
+    "write xb.rem(lhs, rhs) for the sign of lhs, or "
+    "xb.rem(xb.rem(lhs, rhs) + rhs, rhs) for the sign of rhs": (
+        lambda p: p.i % 2,
+        lambda p: xb.rem(xb.rem(p.i, 2) + 2, 2),
+    ),
+    "pass each operand before its computation: xb.conditional(pred, x, f, x, g)": (
+        lambda p: xb.conditional(p.i, xb.exp, xb.neg, p.x),  # type: ignore[call-overload]
+        lambda p: xb.conditional(p.builder.constant(True), p.x, xb.exp, p.x, xb.neg),
+    ),
+    "pass the values as operands, or write a function without parameters that uses them": (
+        lambda p: xb.conditional(p.builder.constant(True), None, lambda x: x, None, lambda x: -x),
+        lambda p: xb.conditional(p.builder.constant(True), p.x, lambda x: x, p.x, lambda x: -x),
+    ),
+    "pass a list of the arrays: xb.concatenate([x, y], dimension)": (
+        lambda p: xb.concatenate(p.x, 0),
+        lambda p: xb.concatenate([p.x], 0),
+    ),
+    "write the bounds before and after the operand: xb.clamp(min, operand, max)": (
+        lambda p: xb.clamp(p.x, 0.0, 1.0),  # type: ignore[arg-type]
+        lambda p: xb.clamp(0.0, p.x, 1.0),
+    ),
+    "pass the values in a tuple, and select them by number": (
+        lambda p: xb.while_(lambda s: s["i"] < 3, lambda s: s, {"i": p.i}),  # type: ignore[arg-type,call-overload]
+        lambda p: xb.while_(lambda n: n < 3, lambda n: n + 1, p.builder.constant(0, xb.s32)),
+    ),
+    "record it with builder.constant(value, element_type), for instance with xb.s32": (
+        lambda p: lib.take(p.x, [0, 1], 0),  # type: ignore[arg-type]
+        lambda p: lib.take(p.x, p.builder.constant([0, 1], xb.s32), 0),
+    ),
+    "pass each operand before its computation: xb.conditional(pred, None, f, None, g)": (
+        lambda p: xb.conditional(p.i, lambda: p.x, lambda: p.x),  # type: ignore[call-overload]
+        lambda p: xb.conditional(p.builder.constant(True), None, lambda: p.x, None, lambda: -p.x),
+    ),
+    "the arguments of while_ are condition, body, init": (
+        lambda p: xb.while_(p.v, lambda t: t < 1, lambda t: t + 1),  # type: ignore[arg-type]
+        lambda p: xb.while_(lambda t: t < 1, lambda t: t + 1, p.builder.constant(0, xb.s32)),
+    ),
+    "the arguments of map are operands, computation": (
+        lambda p: xb.map(xb.exp, [p.x]),  # type: ignore[arg-type,list-item]
+        lambda p: xb.map([p.x], xb.exp),
+    ),
+    "write scan(inputs, inits, computation, scan_dimension); the parameters are inputs, inits, "
+    "computation, scan_dimension, scan_dimension_size, is_reverse, is_associative": (
+        lambda p: xb.scan(lambda c, a: (c, a), p.v, p.x),  # type: ignore[arg-type,call-arg]
+        lambda p: xb.scan(p.x, p.v, lambda a, c: (a, c), 0),
+    ),
     "transpose rhs first with xb.transpose(rhs, [1, 0])": (
         lambda p: xb.dot(p.x, p.y),
         lambda p: xb.dot(p.x, xb.transpose(p.y, [1, 0])),
@@ -55,6 +121,10 @@ FIXES: dict[str, tuple[Call, Call]] = {
     "write [2, 16]; XLA does not infer a size from -1": (
         lambda p: xb.reshape(p.x, [2, -1]),
         lambda p: xb.reshape(p.x, [2, 16]),
+    ),
+    "write [32]; XLA does not infer a size from -1": (
+        lambda p: xb.reshape(p.x, -1),
+        lambda p: xb.reshape(p.x, [32]),
     ),
     "write each size; XLA does not infer a size from -1": (
         lambda p: xb.reshape(p.x, [5, -1]),
@@ -96,14 +166,13 @@ FIXES: dict[str, tuple[Call, Call]] = {
         lambda p: xb.reduce(p.x, p.v, xb.add, [0]),
         lambda p: xb.reduce(p.x, p.builder.constant(0, xb.f32), xb.add, [0]),
     ),
-    "use the equivalent function of the package builder: xb.max": (
-        lambda p: xb.reduce(p.x, 0.0, np.maximum, [0]),
-        lambda p: xb.reduce(p.x, 0.0, xb.max, [0]),
+    "pass xb.min": (
+        lambda p: xb.reduce(p.x, 0.0, np.minimum, [0]),
+        lambda p: xb.reduce(p.x, 0.0, xb.min, [0]),
     ),
-    "use the equivalent function of the package builder: "
-    "xb.reduce(op, init_value, xb.max, dimensions)": (
+    "use lib.max(x, axis)  # from builder import lib": (
         lambda p: np.maximum.reduce(p.x),
-        lambda p: xb.reduce(p.x, 0.0, xb.max, [0]),
+        lambda p: lib.max(p.x, 0),
     ),
     "write a real number, or convert the operand first with xb.convert(operand, xb.c64)": (
         lambda p: p.x * 1j,
@@ -189,7 +258,8 @@ FIXES: dict[str, tuple[Call, Call]] = {
         lambda p: range(p.i),  # type: ignore[call-overload]
         lambda p: xb.while_(lambda n: n < 3, lambda n: n + 1, p.builder.constant(0, xb.s32)),
     ),
-    "map each dimension of rhs to a dimension of lhs, for instance broadcast_dimensions=[0, 2]": (
+    "map each dimension of rhs to a dimension of lhs, for instance "
+    "xb.add(lhs, rhs, broadcast_dimensions=[0, 2])": (
         lambda p: p.batch + p.builder.parameter(xb.f32[2, 1]),
         lambda p: xb.add(p.batch, p.builder.parameter(xb.f32[2, 1]), [0, 2]),
     ),
@@ -204,6 +274,15 @@ def test_fix(fix: str) -> None:
         wrong(p)
     assert str(caught.value).partition("\nfix: ")[2] == fix
     assert right(p) is p.builder.ops[-1]
+
+
+def test_functions_of_operands_as_branches() -> None:
+    p = Values()
+    pred = p.builder.constant(True)
+    fix = r"fix: pass each operand before its computation: xb.conditional\(pred, x, f, x, g\)"
+    with pytest.raises(xb.OperandError, match=fix):
+        xb.conditional(pred, lambda x: x, lambda x: -x)  # type: ignore[call-overload]
+    assert xb.conditional(pred, p.x, lambda x: x, p.x, lambda x: -x).shape is p.x.shape
 
 
 @pytest.mark.parametrize("t", [xb.s32, xb.u8, xb.s4])

@@ -14,6 +14,8 @@ import pytest
 from jax.sharding import Mesh as JaxMesh, NamedSharding, PartitionSpec
 
 import builder as xb
+import lowering
+from builder import lib
 from builder.sharding.text import as_per_value, join_leaf_texts, leaf_texts
 from lowering.jaxlib_api import hlo_conversion
 
@@ -437,7 +439,8 @@ def test_shards_and_full_arrays() -> None:
 def test_results() -> None:
     def built(shape: str, sharding: Any, **more: Any) -> tuple[str | None, ...]:
         b = xb.XlaBuilder("c")
-        return b.build(b.parameter(shape), result_sharding=sharding, **more).annotations[-1]
+        computation = b.build(b.parameter(shape), result_sharding=sharding, **more)
+        return computation.annotations.result_shardings
 
     assert built("f32[8,4]", ROWS, result="f32[8,4]{0,1}") == (ROWS,)
     assert built("(f32[8], (f32[4,2], s32[]))", [None, [ROWS, None]]) == (None, ROWS, None)
@@ -559,3 +562,22 @@ def test_infeeds_under_a_mesh() -> None:
             "infeed: an infeed of an array must not be tiled, got sharding #sdy.sharding",
             lambda: b.infeed(xb.f32[8]),
         )
+
+
+@pytest.mark.parametrize("sharding", [MESH.sharding("data", None), "{devices=[2,1]<=[2]}"])
+def test_functions_of_the_library_in_a_block(sharding: Any) -> None:
+    """Their ops of other ranks than the sharding's have no sharding."""
+    b = xb.XlaBuilder("block")
+    x = b.parameter(xb.f32[8, 16])
+    with b.sharding(sharding):
+        y = lib.softmax(x)
+        with pytest.raises(xb.ShapeInferenceError, match="sharding"):
+            xb.reduce(y, 0.0, xb.add, [1])
+        with pytest.raises(xb.ShapeInferenceError, match="sharding"):
+            lib.for_each_index(3, xb.s32, lambda i, v: [xb.reduce(v[0], 0.0, xb.add, [1])], [y])
+    assert y.sharding is not None
+    arrays = [op for op in b.ops[1:] if isinstance(op.shape, xb.ArrayShape)]
+    by_rank = {op.shape.rank: op.sharding for op in arrays}
+    assert by_rank[2] == y.sharding
+    assert by_rank[1] is None
+    lowering.lower(b.build(y)).verify()

@@ -144,7 +144,7 @@ class TestRefused:
                     "operands of different rank need broadcast_dimensions, got\n"
                     "  lhs f32[2,3]\n  rhs f32[3]\n"
                     "fix: map each dimension of rhs to a dimension of lhs, "
-                    "for instance broadcast_dimensions=[1]"
+                    "for instance xb.add(lhs, rhs, broadcast_dimensions=[1])"
                 ),
             ),
             (
@@ -166,7 +166,7 @@ class TestRefused:
                     "broadcast_dimensions must have one entry for each dimension of rhs, "
                     "the operand of lower rank: 1, got 2: [0, 1]\n  lhs f32[2,3]\n  rhs f32[3]\n"
                     "fix: map each dimension of rhs to a dimension of lhs, "
-                    "for instance broadcast_dimensions=[1]"
+                    "for instance xb.add(lhs, rhs, broadcast_dimensions=[1])"
                 ),
             ),
             (
@@ -177,7 +177,7 @@ class TestRefused:
                     "broadcast_dimensions must be dimensions of rhs, 0 to 1, got 2 in [2]\n"
                     "  lhs f32[3]\n  rhs f32[2,3]\n"
                     "fix: map each dimension of lhs to a dimension of rhs, "
-                    "for instance broadcast_dimensions=[1]"
+                    "for instance xb.add(lhs, rhs, broadcast_dimensions=[1])"
                 ),
             ),
             (
@@ -188,7 +188,7 @@ class TestRefused:
                     "broadcast_dimensions must be dimensions of lhs, 0 to 1, got -1 in [-1]\n"
                     "  lhs f32[2,3]\n  rhs f32[3]\n"
                     "fix: map each dimension of rhs to a dimension of lhs, "
-                    "for instance broadcast_dimensions=[1]"
+                    "for instance xb.add(lhs, rhs, broadcast_dimensions=[1])"
                 ),
             ),
             (
@@ -220,7 +220,7 @@ class TestRefused:
                     "size 2; the sizes must be equal, or one size must be 1, got\n"
                     "  lhs f32[2,3]\n  rhs f32[3]\n"
                     "fix: map each dimension of rhs to a dimension of lhs, "
-                    "for instance broadcast_dimensions=[1]"
+                    "for instance xb.add(lhs, rhs, broadcast_dimensions=[1])"
                 ),
             ),
             (
@@ -249,7 +249,9 @@ class TestRefused:
                 (
                     "dimension 1 has sizes 3 and 4; the sizes must be equal, or one size must "
                     "be 1, got\n"
-                    "  lhs f32[2,3]\n  rhs f32[2,4]"
+                    "  lhs f32[2,3]\n  rhs f32[2,4]\n"
+                    "fix: take a part of the operand of size 4 with "
+                    "xb.slice_in_dim(operand, 0, 3, dimno=1)"
                 ),
             ),
             (

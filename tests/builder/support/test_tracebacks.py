@@ -102,13 +102,61 @@ def test_exceptions_that_the_library_caught_are_not_printed(tmp_path: Path) -> N
 
 
 def test_exceptions_of_the_users_functions_are_printed(tmp_path: Path) -> None:
-    program = BODY.replace("v @ v", "v[None]")
+    program = BODY.replace("v @ v", "v[0.5]")
     text = printed(tmp_path, program + "main()\n")
     assert text.splitlines()[-1].startswith("at FILE:8")
     callback = "def f(x):\n    return {}[x]\n\nimport builder as xb\nx = xb.XlaBuilder().parameter"
     text = printed(tmp_path, callback + "(xb.f32[2])\nxb.map([x], f)\n")
     assert "KeyError" in text
     assert "in f\n" in text
+
+
+@pytest.mark.parametrize("decorator", ["lowering.jit", "lowering.jit(num_replicas=1)"])
+@pytest.mark.parametrize("expression", ["1 / 0", "len(3)", "{}[1]", "int('x')", "[][1]"])
+def test_errors_of_a_function_have_no_internal_frames_or_context(
+    tmp_path: Path, decorator: str, expression: str
+) -> None:
+    function = f"@{decorator}\ndef f(x):\n    return {expression}\n"
+    text = printed(tmp_path, f"import lowering\n{function}f(3)\n")
+    lines = text.splitlines()
+    assert lines[:-1] == [
+        "Traceback (most recent call last):",
+        '  File "FILE", line 5, in <module>',
+        "    f(3)",
+        '  File "FILE", line 4, in f',
+        f"    return {expression}",
+    ]
+
+
+@pytest.mark.parametrize("call", ["from_jax(f, xb.f32[3])", "apply(f, x)", "jit(g)(3)"])
+def test_errors_of_functions_of_jax(tmp_path: Path, call: str) -> None:
+    functions = "def f(x):\n    return {}[1]\ndef g(x):\n    return lowering.apply(f, x)\n"
+    setup = 'import builder as xb\nimport lowering\nx = xb.XlaBuilder().parameter("f32[]")\n'
+    text = printed(tmp_path, f"{setup}{functions}lowering.{call}\n")
+    assert str(ROOT) not in text
+    assert '  File "FILE", line 5, in f\n    return {}[1]\nKeyError: 1\n' in text
+
+
+def test_frames_of_a_defect_of_the_library_are_printed(tmp_path: Path) -> None:
+    text = printed(
+        tmp_path,
+        "import lowering\n"
+        "from builder.graph.subcomputations import record_callable\n"
+        "lowering.jit(lambda x: record_callable('op', 'f', None, 3))(3)\n",
+    )
+    assert str(ROOT / "builder" / "graph" / "subcomputations.py") in text
+
+
+def test_functions_of_jax_that_are_called_with_ops(tmp_path: Path) -> None:
+    calls = "@lowering.jit\ndef f(x):\n    return xb.while_(lambda s: s > 0, jnp.tanh, x)\nf(3.0)"
+    text = printed(
+        tmp_path, f"import builder as xb\nimport jax.numpy as jnp\nimport lowering\n{calls}\n"
+    )
+    fix = "fix: use the function of builder or builder.lib; lowering.apply(function, x) records"
+    assert text.count(fix) == 1
+    # jax's own frames may be there, from an environment inside the project.
+    assert str(ROOT / "builder") not in text
+    assert str(ROOT / "lowering") not in text
 
 
 SHELL = """
@@ -144,6 +192,15 @@ def test_in_ipython(tmp_path: Path) -> None:
     assert frames == IN_IPYTHON
     assert error
     assert message.rstrip().endswith("at In[1]:8")
+
+
+def test_errors_of_a_function_in_ipython(tmp_path: Path) -> None:
+    cell = "import lowering\n@lowering.jit\ndef f(x):\n    return 1 / 0\nf(3)\n"
+    env = {"IPYTHONDIR": str(tmp_path)}
+    shown = run_python("-W", "default", "-c", SHELL, cell, env=env).stdout
+    assert shown.count("Cell In[1], line") == 2
+    assert str(ROOT) not in shown
+    assert shown.rstrip().endswith("ZeroDivisionError: division by zero")
 
 
 def test_errors_keep_all_frames() -> None:

@@ -135,7 +135,7 @@ class TestText:
         assert plain in str(caught.value)
         assert (caught.value.position, caught.value.text) == (position, text)
         # The last two lines of the message point at the position.
-        *_, line, arrow = str(caught.value).split("\n")
+        *_, line, arrow = str(caught.value).partition("\nfix: ")[0].split("\n")
         assert line == f"  {text}" if len(text) <= 200 else f"  {text[:200]}..."
         assert arrow.index("^") == position + 2
 

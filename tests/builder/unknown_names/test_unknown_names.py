@@ -11,6 +11,7 @@ from processes import run_python
 
 import builder as xb
 import lowering
+from builder import lib
 
 
 def message_of(owner: object, name: str) -> str:
@@ -23,18 +24,48 @@ def message_of(owner: object, name: str) -> str:
     ("name", "fix"),
     [
         ("exp", "xb.exp(operand)"),
-        ("sum", "xb.reduce(x, 0, xb.add, dimensions)"),
-        ("max", "xb.reduce(x, x.shape.element_type.min, xb.max, dimensions)"),
+        ("sum", "lib.sum(x, axis)  # from builder import lib"),
+        ("max", "lib.max(x, axis)  # from builder import lib"),
         ("T", "xb.transpose(x, permutation)"),
         ("dtype", "x.shape.element_type"),
         ("clip", "xb.clamp(min, operand, max)"),
-        ("compile", "lowering.compile"),
+        ("compile", "lowering.compile(computation)  # a call returns arrays with values"),
         ("iota", "b.iota(shape)"),
     ],
 )
 def test_attributes_of_ops(name: str, fix: str) -> None:
     x = xb.XlaBuilder().parameter(xb.f32[2])
     assert message_of(x, name) == f"an XlaOp has no attribute {name!r}\nfix: use {fix}"
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("matmull", "did you mean matmul? Use xb.dot(lhs, rhs) or xb.dot_general("),
+        ("fori_lop", "did you mean foriloop? Use lib.for_each_index("),
+        ("logistik", "did you mean xb.logistic?"),
+    ],
+)
+def test_misspelled_names_of_other_libraries(name: str, fix: str) -> None:
+    assert f"no such name in builder\nfix: {fix}" in message_of(xb, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("argmax", "use lib.arg_max"),
+        ("sort", "use xb.sort(operands)"),
+        ("matmul", "use xb.dot(lhs, rhs) or xb.dot_general("),
+        ("arange", "use b.iota("),
+        ("softmaxx", "did you mean lib.softmax or"),
+        ("relu6", "use xb.clamp(0, x, 6)"),
+    ],
+)
+def test_names_of_the_library(name: str, fix: str) -> None:
+    message = message_of(lib, name)
+    assert message.startswith(f"lib.{name}: there is no such name in builder.lib\nfix: {fix}")
+    assert not hasattr(lib, "__wrapped__")
+    assert not hasattr(lib, f"_{name}")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +94,8 @@ def test_attributes_of_builders(name: str, fix: str) -> None:
         ("add", "\nfix: use xb.add(lhs, rhs)"),
         ("run", "\nfix: use lowering.compile(computation)"),
         ("f32", "\nfix: use xb.f32"),
-        ("grad", "; xlabuilder does not compute derivatives"),
+        ("stop_gradient", "; xb.custom_gradient defines the derivative of a computation"),
+        ("jvp", "\nfix: use lowering.to_jax(computation)  # jax's transformations apply to it"),
         ("qwertz", ""),
     ],
 )
@@ -73,7 +105,7 @@ def test_names_of_lowering(name: str, rest: str) -> None:
 
 def test_errors_have_the_line_of_the_caller() -> None:
     x = xb.XlaBuilder().parameter(xb.f32[2])
-    for owner, name in ((xb, "where"), (lowering, "vmap"), (x, "sum"), (x.builder, "Add")):
+    for owner, name in ((xb, "where"), (lowering, "vectorize"), (x, "sum"), (x.builder, "Add")):
         with pytest.raises(xb.UnknownNameError) as caught:
             getattr(owner, name)
         assert caught.value.location is not None
@@ -84,7 +116,7 @@ def test_protocols_work() -> None:
     b = xb.XlaBuilder()
     x = b.parameter(xb.f32[2])
     for owner in (xb, lowering, b, x):
-        for name in ("__wrapped__", "_repr_html_", "_ipython_display_", "__jax_array__", "qwertz"):
+        for name in ("__wrapped__", "_repr_latex_", "_ipython_display_", "__jax_array__", "qwertz"):
             assert not hasattr(owner, name)
             assert getattr(owner, name, 3) == 3
     assert copy.copy(x).shape is x.shape

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import jax
 import ml_dtypes
@@ -579,7 +580,7 @@ def test_errors_are_short(files, tmp_path):
         assert len(message.splitlines()) == 2
         assert message.startswith("xlabuilder")
     assert call("--help").stdout.startswith("Usage: xlabuilder [OPTIONS] COMMAND")
-    commands = ["inspect", "convert", "run", "compare", "diff", "ops", "devices"]
+    commands = ["inspect", "convert", "run", "compare", "diff", "draw", "ops", "devices"]
     assert re.findall(r"^  ([a-z]+)  ", call("--help").stdout, re.MULTILINE) == commands
     for name in commands:
         assert "--traceback" in call(name, "--help").stdout
@@ -696,3 +697,24 @@ def test_types_of_ml_dtypes_are_written_and_read(tmp_path):
     again = from_json("run", program, "--input", tmp_path / "in.npz")
     assert again["results"] == from_json("run", program, "--random", 5)["results"]
     assert [one["shape"] for one in again["results"]] == [f"{kind.name}[2]" for kind in kinds]
+
+
+def test_draw(tmp_path):
+    b = xb.XlaBuilder("drawn")
+    x = b.parameter(xb.f32[4], "x")
+    with b.scope("layer"):
+        y = xb.exp(x)
+    program = tmp_path / "drawn.mlirbc"
+    lowering.lower(b.build(xb.neg(y))).save(program)
+    svg, dot = tmp_path / "g.svg", tmp_path / "g.dot"
+    assert call("draw", program, "-o", svg).stdout == f"{svg}: written\n"
+    texts = [element.text for element in ElementTree.parse(svg).iter() if element.text]
+    assert {"x", "layer", "exponential", "negate"} <= {*texts}
+    call("draw", program, "-o", dot)
+    assert dot.read_text().startswith('digraph "drawn" {')
+    call("draw", program, "-o", svg, "--scope", "layer")
+    assert "negate" not in svg.read_text()
+    unknown = call("draw", program, "-o", svg, "--scope", "layers", status=1).stderr
+    assert "did you mean 'layer'" in unknown
+    refused = call("draw", program, "-o", tmp_path / "g.png", status=2).stderr
+    assert "OUT must end in one of .svg, .dot, .gv" in refused

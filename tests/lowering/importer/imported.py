@@ -49,11 +49,14 @@ def results_and_jax_results(
     """Return the results of a computation, and JAX's results of its source.
 
     Args:
-        arguments: as JAX takes them; the computation takes the arrays in them one by one.
+        arguments: as JAX takes them. The computation takes them so too if it was imported from an
+            object of JAX, and otherwise the arrays in them one by one.
     """
     compiled = lowered.compile()
     theirs = mlir.bytecode(lowered.compiler_ir())
     with compiled_once((theirs, compiled.runtime_executable())):
         run = lowering.compile(computation)
-    result = flat(run(*jax.tree_util.tree_leaves(arguments)))
-    return result, jax.tree_util.tree_leaves(compiled(*arguments))
+    annotations = computation.annotations
+    is_nested = annotations is not None and annotations.nesting is not None
+    result = run(*(arguments if is_nested else jax.tree_util.tree_leaves(arguments)))
+    return flat(jax.tree_util.tree_leaves(result)), jax.tree_util.tree_leaves(compiled(*arguments))

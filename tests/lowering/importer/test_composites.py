@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import builder as xb
 import lowering
 from lowering.jaxlib_api import hlo_conversion
 from lowering.mlir.operations import operations_in
@@ -57,3 +59,44 @@ def test_resources_in_attributes_of_composites_are_refused() -> None:
         lowering.to_computation(lowering.load_bytes(COMPOSITE.format(attribute)))
     text = lowering.load_bytes(COMPOSITE.format('"dense_resource<"'))
     assert 'x = "dense_resource<"' in lowering.lower(lowering.to_computation(text)).text
+
+
+def test_composites_with_several_results_in_hlo() -> None:
+    """jaxlib's converter gives such a composite one result; `from_hlo` restores it."""
+    b = xb.XlaBuilder("both")
+    x = b.parameter(xb.f32[3])
+    with b.frontend_attributes({"stage": "1"}):
+        both = xb.composite_call(lambda v: (v + 1, v * 2), x, "mine.both", {"a": [1, 2]}, 3)
+    one = xb.composite_call(lambda v: xb.tuple(v), both[0], "mine.one")
+    computation = b.build(xb.tuple(both, one))
+    text = computation.to_hlo_text()
+    for hlo in (text, hlo_conversion.hlo_proto(text)):
+        again = lowering.from_hlo(hlo)
+        assert again.program_shape.result == computation.program_shape.result
+        first, second = (op for op in again.ops if op.opcode == "composite")
+        assert (first.attributes["name"], first.attributes["version"]) == ("mine.both", 3)
+        assert first.attributes["composite_attributes"] == "{a = [1 : i64, 2 : i64]}"
+        assert first.frontend_attributes == {"stage": "1"}
+        assert (second.attributes["name"], second.attributes["version"]) == ("mine.one", 0)
+        (more, double), (same,) = lowering.compile(again, "cpu")(np.arange(3, dtype=np.float32))
+        assert np.asarray(more).tolist() == np.asarray(same).tolist() == [1, 2, 3]
+        assert np.asarray(double).tolist() == [0, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('composite.version="3"', 'composite.version="three"'),
+        ('composite.attributes="{a = 1 : i64}"', 'composite.attributes="{a = "'),
+        ('composite.attributes="{a = 1 : i64}"', 'composite.attributes="1 : i64"'),
+        ('composite.attributes="{a = 1 : i64}"', f'composite.attributes="{"[" * 100_000}"'),
+    ],
+    ids=["version", "text", "no dictionary", "deep"],
+)
+def test_damaged_attributes_of_a_composite_in_hlo(old: str, new: str) -> None:
+    b = xb.XlaBuilder("both")
+    both = xb.composite_call(lambda v: (v + 1, v), b.parameter(xb.f32[3]), "mine.both", {"a": 1}, 3)
+    text = b.build(both).to_hlo_text()
+    assert old in text
+    again = lowering.from_hlo(text.replace(old, new))
+    assert [op.opcode for op in again.ops if op.opcode in ("call", "composite")] == ["call"]

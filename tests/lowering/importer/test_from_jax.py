@@ -305,7 +305,8 @@ def test_exported(name: str) -> None:
     computation = lowering.to_computation(jax.export.export(jitted)(*arguments))
     actual, expected = results_and_jax_results(computation, jitted.lower(*arguments), arguments)
     for mine, theirs in zip(actual, expected, strict=True):
-        np.testing.assert_array_equal(np.asarray(mine), np.asarray(theirs))
+        # Maxima are rewritten on CPUs so that NaNs remain, and XLA fuses other loops then.
+        np.testing.assert_allclose(np.asarray(mine), np.asarray(theirs), rtol=1e-4, atol=1e-6)
 
 
 def sharded(x: Any, y: Any) -> Any:

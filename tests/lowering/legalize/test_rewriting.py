@@ -103,7 +103,7 @@ def test_rewriting_in_a_loop_and_in_branches() -> None:
     def model(count: xb.XlaOp, x: xb.XlaOp) -> xb.XlaOp:
         def body(state: xb.XlaOp) -> list[xb.XlaOp]:
             i, total = state
-            is_even = xb.eq(i % 2, 0)
+            is_even = xb.eq(xb.rem(i, 2), 0)
             return [i + 1, xb.conditional(is_even, total, lambda v: v * 3, total, xb.neg)]
 
         return xb.while_(lambda state: state[0] < count, body, [x.builder.constant(0, xb.s32), x])[

@@ -1032,7 +1032,8 @@ def test_numbers_beside_ops_become_constants_of_their_type() -> None:
         xb.max(n, 0),
         xb.pow(2, n),
         -x,
-        n % 3,
+        xb.rem(n, 3),
+        xb.rem(xb.rem(n, 3) + 3, 3),  # the fix in the error of n % 3
         n >> 1,
     ]
     v, m = np.array([0.5, 1.5, -2.0]), np.array([1, -5, 7], np.int8)
@@ -1042,6 +1043,7 @@ def test_numbers_beside_ops_become_constants_of_their_type() -> None:
         np.array([2, 0, -128], np.int8),
         -v,
         np.array([1, -2, 1], np.int8),
+        m % np.int8(3),
         m >> np.int8(1),
     ]
     for result, want in zip(got, expected, strict=True):

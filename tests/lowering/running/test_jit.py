@@ -414,11 +414,8 @@ class TestArguments:
         assert added.cache_info().recorded == recorded
 
     def test_jax_tracers(self, added: lowering.JittedFunction) -> None:
-        added(X, X)
-        with pytest.raises(
-            ArgumentError, match=r"argument x must be an array, got a tracer of jax"
-        ):
-            jax.jit(lambda x: added(x, x))(X)
+        expected = added(X, X)
+        np.testing.assert_array_equal(jax.jit(lambda x: added(x, x))(X), expected)
 
     def test_refused_arguments(self, added: lowering.JittedFunction) -> None:
         for args, by_name, pattern in (

@@ -37,7 +37,9 @@ import builder as xb, lowering
 from lowering.jaxlib_api import compilation
 from lowering.running import progress
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may ignore it
+# Who runs the tests, such as a background job of a shell, may ignore these.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 progress._DELAY = 0.2
 b = xb.XlaBuilder("waves")
 wave = b.parameter(xb.f32[64], "x")
@@ -48,7 +50,8 @@ original = compilation.compile_and_load
 has_ended = []
 
 def compile_and_load(*given, **more):
-    print("XLA starts", flush=True)
+    sys.stdout.write("XLA starts\\n")  # at once: an interrupt may follow
+    sys.stdout.flush()
     loaded = original(*given, **more)
     has_ended.append(True)
     return loaded

@@ -1,0 +1,158 @@
+"""custom_gradient: computations with a derivative that the user has written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, overload
+
+from builder.errors import OperandError, ShapeInferenceError, SignatureError, brief, error_of
+from builder.graph.computation import XlaComputation
+from builder.graph.subcomputations import ReusableFunction, as_computation
+from builder.support.signatures import per_signature
+from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, fold
+
+
+@overload
+def custom_gradient(
+    computation: XlaComputation, backward: XlaComputation | Callable[..., Any]
+) -> XlaComputation: ...
+
+
+@overload
+def custom_gradient(
+    computation: ReusableFunction, backward: XlaComputation | Callable[..., Any]
+) -> ReusableFunction: ...
+
+
+def custom_gradient(computation: Any, backward: Any) -> Any:
+    """Return a computation like `computation`, with a derivative written by hand.
+
+    `lowering.gradients`, `lowering.grad` and `lowering.to_jax` use the derivative wherever the
+    computation is applied: by `call`, as the body of a loop, as the entry. Thus custom calls,
+    Python calls and loops without a known trip count can be differentiated. As with
+    `jax.custom_vjp`, only in reverse mode.
+
+    The derivative is not part of the program: lowering and all exports ignore it, and an exported
+    computation that is imported again has none. `inline` records the ops without it, and `replace`
+    drops it if it changes the computation.
+
+    Args:
+        computation: an XlaComputation, or a function of ``@xb.computation``.
+        backward: the gradients: an XlaComputation or a function. It is called with the operands of
+            `computation`, then its result, then the gradient of the loss with respect to the
+            result. It returns the gradients with respect to the operands, in order: a tuple, or for
+            one operand the gradient. A gradient has the shape of its value. Integers, preds and
+            tokens have no gradients: they are left out, also as elements of tuples.
+
+    Returns:
+        A computation with the same name, ops and program shape. For a function of
+        ``@xb.computation`` such a function; its derivative is recorded and checked for each
+        signature.
+
+    Raises:
+        SignatureError: `backward` does not take these parameters.
+        ShapeInferenceError: `backward` returns other shapes; no operand or no part of the result is
+            of a floating-point or complex type.
+        OperandError: an argument is not a computation or a function of that kind.
+
+    Example:
+        >>> import builder as xb
+        >>> @xb.computation(xb.f32[3])
+        ... def log1pexp(x):
+        ...     return xb.log1p(xb.exp(x))
+        >>> def derivative(x, y, dy):
+        ...     return dy * xb.logistic(x)
+        >>> softplus = xb.custom_gradient(log1pexp, derivative)
+        >>> softplus.derivative.program_shape
+        (x: f32[3], y: f32[3], dy: f32[3]) -> f32[3]
+        >>> x = xb.XlaBuilder().parameter(xb.f32[3])
+        >>> xb.call(softplus, x).shape
+        f32[3]
+    """
+    if isinstance(computation, XlaComputation):
+        return _with_derivative(computation, _derivative(computation, backward))
+    if not isinstance(computation, ReusableFunction):
+        rule = f"computation must be an XlaComputation, got {brief(computation)}"
+        fix = "write @xb.computation above the function" if callable(computation) else ""
+        raise error_of(OperandError, "custom_gradient", rule, fix)
+    function = computation.__wrapped__
+    return ReusableFunction(function, lambda c: _with_derivative(c, _derivative(c, backward)))
+
+
+@per_signature
+def gradient_shape(shape: Shape) -> Shape | None:
+    """Return the shape of a gradient with respect to a value of `shape`; None if there is none.
+
+    Example:
+        >>> import builder as xb
+        >>> gradient_shape(xb.parse_shape("(s32[], f32[3], (pred[]))"))
+        (f32[3])
+    """
+    return fold(shape, _leaf_gradient, _tuple_gradient)
+
+
+def gradient_shapes(shapes: Sequence[Shape]) -> list[Shape]:
+    """Return the shapes of the gradients with respect to values that have them."""
+    return [found for shape in shapes if (found := gradient_shape(shape)) is not None]
+
+
+def _leaf_gradient(leaf: ArrayShape | TokenShape) -> Shape | None:
+    if isinstance(leaf, TokenShape):
+        return None
+    kind = leaf.element_type
+    return leaf.with_layout(None) if kind.is_floating or kind.is_complex else None
+
+
+def _tuple_gradient(elements: list[Shape | None]) -> Shape | None:
+    found = [element for element in elements if element is not None]
+    return TupleShape(found) if found else None
+
+
+def _derivative(computation: XlaComputation, backward: Any) -> XlaComputation:
+    """Return `backward` as a computation for the signature of `computation`."""
+    signature = computation.signature
+    gradients = gradient_shapes(signature.parameters)
+    cotangent = gradient_shape(signature.result)
+    if cotangent is None or not gradients:
+        side = "the result" if cotangent is None else "an operand"
+        rule = (
+            f"{side} of {computation.name!r} must be of a floating-point or complex type, got "
+            f"{signature}"
+        )
+        raise error_of(ShapeInferenceError, "custom_gradient", rule)
+    shapes = (*signature.parameters, signature.result, cotangent)
+    derivative = as_computation("custom_gradient", "backward", backward, shapes)
+    got = derivative.signature
+    if got.parameters != shapes:
+        listed = ", ".join(map(str, shapes))
+        rule = (
+            f"the parameters of backward must be the operands of {computation.name!r}, its result "
+            f"and the gradient of the result, ({listed}), got {got}"
+        )
+        raise error_of(SignatureError, "custom_gradient", rule)
+    expected = gradients[0] if len(gradients) == 1 else TupleShape(gradients)
+    if got.result is not expected:
+        rule = (
+            f"backward must return the gradients with respect to the operands of "
+            f"{computation.name!r}, {expected}, got {got.result}"
+        )
+        fix = "return one gradient, of the operand's shape, for each operand that has one"
+        shapes_by_name = {"gradients": expected, "result of backward": got.result}
+        raise error_of(ShapeInferenceError, "custom_gradient", rule, fix, shapes=shapes_by_name)
+    return derivative
+
+
+def _with_derivative(computation: XlaComputation, derivative: XlaComputation) -> XlaComputation:
+    shape = computation.program_shape
+    return XlaComputation(
+        computation.name,
+        computation.ops,
+        computation.root,
+        computation.parameters,
+        shape.result,
+        aliases=computation.aliases,
+        donors=computation.donors,
+        annotations=computation.annotations,
+        sharding_form=computation.sharding_form,
+        derivative=derivative,
+    )

@@ -1,0 +1,227 @@
+"""Render what objects show as HTML for notebooks.
+
+Colours are mixed with the notebook's text colour, so that they are readable on its background: the
+theme of a notebook may be dark in a browser whose `prefers-color-scheme` is light. Each output has
+the style sheet, because it may be displayed without the others. There are no ids and no scripts,
+and nothing is fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from itertools import islice
+from typing import Final
+
+from builder.inspection.highlighting import tokens
+from builder.inspection.rendering import TRUNCATED, printable, truncated
+from builder.support.display import (
+    Bar,
+    CellGrid,
+    Fold,
+    Heading,
+    Part,
+    ProgramText,
+    SideBySide,
+    SvgPicture,
+    TextTable,
+)
+
+_COLOURS: Final = ("#4a90d9", "#e0a030", "#d9604a", "#35a878", "#c86aa0", "#3aa6b9")
+"""Distinguishable with colour blindness: based on Paul Tol's bright scheme."""
+
+
+_TOKEN_COLOURS: Final = {
+    "string": "#a33",
+    "comment": "#888",
+    "value": "#96c",
+    "symbol": "#b60",
+    "shape": "#0a6",
+    "keyword": "#c36",
+    "op": "#07d",
+    "number": "#b60",
+}
+
+_SIGNS: Final = {"-": "xb-removed", "+": "xb-added", "~": "xb-changed", "": "xb-title"}
+
+# Selectors begin with two classes, because JupyterLab aligns cells by a class and an element.
+_STYLE: Final = """
+.xb.xb { line-height: 1.4;
+  --xb-mono: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace;
+  --xb-faint: color-mix(in srgb, currentColor 6%, transparent);
+  --xb-line: color-mix(in srgb, currentColor 35%, transparent) }
+.xb.xb p { margin: .3em 0 }
+.xb.xb .xb-note { opacity: .75; font-size: .92em }
+.xb.xb .xb-scroll { overflow-x: auto; max-width: 100% }
+.xb.xb table { border-collapse: collapse; margin: .3em 0; font-size: .92em; border: 0 }
+.xb.xb th, .xb.xb td { text-align: left; vertical-align: top; padding: .15em .8em .15em 0;
+  border: 0; background: none; white-space: pre-wrap; max-width: 48em }
+.xb.xb th { border-bottom: 1px solid var(--xb-line); white-space: nowrap }
+.xb.xb td { font-family: var(--xb-mono) }
+.xb.xb .xb-number { text-align: right }
+.xb.xb .xb-line { white-space: nowrap }
+.xb.xb tr[title]:hover { background: var(--xb-faint) }
+.xb.xb pre { overflow: auto; max-height: 36em; white-space: pre; margin: .3em 0; padding: .6em;
+  font-family: var(--xb-mono); font-size: .88em; background: var(--xb-faint); color: inherit }
+.xb.xb summary { cursor: pointer }
+.xb.xb details > div { margin-left: 1.1em }
+.xb.xb .xb-bar { display: flex; height: .9em; max-width: 40em; margin: .2em 0;
+  background: var(--xb-faint) }
+.xb.xb .xb-swatch { display: inline-block; width: .7em; height: .7em; margin-right: .3em }
+.xb.xb .xb-key { margin-right: 1.2em; white-space: nowrap }
+.xb.xb td.xb-cell { padding: .3em .7em; text-align: center; border: 1px solid var(--xb-line) }
+.xb.xb table.xb-sides td { padding: .1em .6em; white-space: pre; max-width: none }
+.xb.xb .xb-title td { font-weight: bold }
+.xb.xb .xb-removed { background: color-mix(in srgb, #d33 18%, transparent) }
+.xb.xb .xb-added { background: color-mix(in srgb, #2a2 18%, transparent) }
+.xb.xb .xb-changed { background: color-mix(in srgb, #c90 18%, transparent) }
+""" + "".join(
+    [
+        f".xb.xb .xb-token-{kind} {{ color: color-mix(in srgb, {colour} 65%, currentColor) }}\n"
+        for kind, colour in _TOKEN_COLOURS.items()
+    ]
+    + [
+        f".xb.xb .xb-colour{number} {{ background: {colour}99 }}\n"  # 60% opaque
+        for number, colour in enumerate(_COLOURS)
+    ]
+)
+
+
+def html_of(parts: Iterable[Part]) -> str:
+    """Return the parts as HTML."""
+    return f'<div class="xb"><style>{_STYLE}</style>\n{_joined(parts)}\n</div>'
+
+
+def _joined(parts: Iterable[Part]) -> str:
+    return "\n".join(map(_html, parts))
+
+
+def _html(part: Part) -> str:
+    match part:
+        case str():
+            return _paragraph(part)
+        case Heading(kind, name, description):
+            text = f"<p><b>{_text(kind)}</b> {_text(name)}"
+            return f"{text}<br>{_text(description)}</p>" if description else f"{text}</p>"
+        case TextTable():
+            return _table(part)
+        case ProgramText():
+            return _program(part)
+        case Bar():
+            return _bar(part)
+        case CellGrid():
+            return _grid(part)
+        case SideBySide():
+            return _side_by_side(part)
+        case SvgPicture(svg):
+            return f'<div class="xb-scroll">{svg}</div>'
+        case Fold(summary, inner):
+            body = f"<div>{_joined(inner)}</div>"
+            return f"<details><summary>{_text(summary)}</summary>{body}</details>"
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))
+
+
+def _lines(text: str) -> str:
+    return "<br>".join(_text(line) for line in text.split("\n"))
+
+
+def _paragraph(text: str) -> str:
+    return f'<p class="xb-note">{_lines(text)}</p>'
+
+
+def _table(table: TextTable) -> str:
+    parts = [f"<p><b>{_text(table.title)}</b></p>"] if table.title else []
+    if table.rows:
+        classes = [_column_class(column.is_number, column.no_wrap) for column in table.columns]
+        head = ""
+        if any(column.name for column in table.columns):
+            names = zip(classes, table.columns, strict=True)
+            cells = "".join(f"<th{c}>{_text(column.name)}</th>" for c, column in names)
+            head = f"<thead><tr>{cells}</tr></thead>"
+        parts.append(f'<div class="xb-scroll"><table>{head}<tbody>')
+        for number, row in enumerate(table.rows):
+            hover = table.hovers[number] if table.hovers else ""
+            # The hover has several lines, so it is escaped without `printable`.
+            title = f' title="{_hover(hover)}"' if hover else ""
+            cells = "".join(f"<td{c}>{_text(t)}</td>" for c, t in zip(classes, row, strict=True))
+            parts.append(f"<tr{title}>{cells}</tr>")
+        parts.append("</tbody></table></div>")
+    if table.caption:
+        parts.append(_paragraph(table.caption))
+    return "\n".join(parts)
+
+
+def _column_class(is_number: bool, no_wrap: bool) -> str:
+    names = ["xb-number"] * is_number + ["xb-line"] * (is_number or no_wrap)
+    return f' class="{" ".join(names)}"' if names else ""
+
+
+def _hover(text: str) -> str:
+    return "&#10;".join(_text(line) for line in text.split("\n"))
+
+
+def _program(part: ProgramText) -> str:
+    lines, note = truncated(part)
+    pieces = []
+    for kind, text in tokens("\n".join(lines)):
+        shown = "\n".join(_text(line) for line in text.split("\n"))
+        pieces.append(f'<span class="xb-token-{kind}">{shown}</span>' if kind else shown)
+    return f"<pre>{''.join(pieces)}</pre>" + (_paragraph(note) if note else "")
+
+
+def _bar(bar: Bar) -> str:
+    shown = [segment for segment in bar.segments if segment.amount > 0]
+    total = sum(segment.amount for segment in shown)
+    stripes, keys = [], []
+    for number, segment in enumerate(shown):
+        colour = f"xb-colour{number % len(_COLOURS)}"
+        title = f"{segment.name}: {segment.text}"
+        width = 100 * segment.amount / total
+        stripes.append(
+            f'<span class="{colour}" style="width:{width:.4g}%" title="{_text(title)}"></span>'
+        )
+        swatch = f'<span class="xb-swatch {colour}"></span>'
+        keys.append(f'<span class="xb-key">{swatch}{_text(title)}</span>')
+    return (
+        f'<p>{_text(bar.title)}</p><div class="xb-bar">{"".join(stripes)}</div>'
+        f'<p class="xb-note">{" ".join(keys)}</p>'
+    )
+
+
+def _grid(grid: CellGrid) -> str:
+    title = f"<p>{_text(grid.title)}</p>" if grid.title else ""
+    head = ""
+    if any(grid.columns):
+        head = "".join(f"<th>{_text(name)}</th>" for name in ("", *grid.columns))
+        head = f"<thead><tr>{head}</tr></thead>"
+    rows = []
+    for name, cells in grid.rows:
+        shown = "".join(
+            f'<td class="xb-cell xb-colour{cell.colour % len(_COLOURS)}">{_text(cell.text)}</td>'
+            for cell in cells
+        )
+        rows.append(f"<tr><td>{_text(name)}</td>{shown}</tr>")
+    body = "".join(rows)
+    return f'{title}<div class="xb-scroll"><table>{head}<tbody>{body}</tbody></table></div>'
+
+
+def _side_by_side(sides: SideBySide) -> str:
+    rows = []
+    for sign, before, after in islice(sides.rows, TRUNCATED):
+        row = f'<tr class="{_SIGNS[sign]}">'
+        if sign:
+            rows.append(f"{row}<td>{_text(before)}</td><td>{_text(after)}</td></tr>")
+        else:
+            rows.append(f'{row}<td colspan="2">{_text(before)}</td></tr>')
+    head = f"<tr><th>{_text(sides.before)}</th><th>{_text(sides.after)}</th></tr>"
+    table = f'<table class="xb-sides"><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table>'
+    note = _omitted(sides.rows)
+    return f'<div class="xb-scroll">{table}</div>' + (_paragraph(note) if note else "")
+
+
+def _omitted(rows: Sequence[object]) -> str:
+    count = len(rows) - TRUNCATED
+    return f"{count:,} more lines; print(diff) prints all" if count > 0 else ""

@@ -1,0 +1,88 @@
+"""Convolutions of images, with named orders of dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from builder.attributes import ConvolutionDimensionNumbers
+from builder.attributes.window import PaddingLike
+from builder.errors import ShapeInferenceError, error_of
+from builder.graph.xla_op import XlaOp
+from builder.lib.arguments import array_argument, one_or_several
+from builder.lib.registry import library_function
+from builder.lib.tensor_format import TensorFormat, TensorFormatLike
+from builder.ops.contraction import conv_general_dilated
+
+
+@library_function()
+def conv(
+    x: XlaOp,
+    kernel: XlaOp,
+    strides: int | Sequence[int] = 1,
+    padding: PaddingLike = "SAME",
+    data_format: TensorFormatLike = "NHWC",
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> XlaOp:
+    """Convolve images with a kernel, which is not reversed.
+
+    Args:
+        x: images with the dimensions of `data_format`, of any number of spatial dimensions.
+        kernel: an array of the type and rank of `x`. If the features of `x` are its last dimension
+            ("NHWC"), the kernel has the spatial dimensions, then the input features, then the
+            output features (HWIO). Otherwise ("NCHW") it has the output features, the input
+            features, then the spatial dimensions (OIHW). The input features are those of a group.
+        strides: the distances between positions of the kernel; one for each spatial dimension, or
+            one for all.
+        padding: "SAME", "VALID", or a pair (low, high) for each spatial dimension.
+        data_format: a `TensorFormat`, or its text, such as "NHWC", "NCHW", "NWC" or "NDHWC".
+        dilation: the distances between elements of the kernel, as for `strides`.
+        groups: the number of groups into which the input and output features are divided, each
+            convolved for itself; the number of input features for a depthwise convolution.
+
+    Returns:
+        Images of the output features, with the dimensions of `data_format`.
+
+    Raises:
+        ShapeInferenceError: ranks, types, features or groups do not match; see
+            `xb.conv_general_dilated`.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> b = xb.XlaBuilder()
+        >>> x, kernel = b.parameter(xb.f32[8, 28, 28, 3]), b.parameter(xb.f32[5, 5, 3, 16])
+        >>> lib.conv(x, kernel, strides=2).shape
+        f32[8,14,14,16]
+    """
+    shape = array_argument("conv", "x", x)
+    form = TensorFormat.of(data_format, "conv")
+    if form.rank != shape.rank:
+        rule = f"x must have the {form.rank} dimensions of data_format, got {shape}"
+        raise error_of(ShapeInferenceError, "conv", rule, "write for instance data_format='NHWC'")
+    images = (form.batch_dimension, form.feature_dimension, form.spatial_dimensions)
+    count = len(form.spatial_dimensions)
+    if form.feature_dimension == form.rank - 1:
+        kernels = (count, count + 1, tuple(range(count)))
+    else:
+        kernels = (1, 0, tuple(range(2, form.rank)))
+    return conv_general_dilated(
+        x,
+        kernel,
+        _for_each("strides", strides, count),
+        padding,
+        None,
+        _for_each("dilation", dilation, count),
+        ConvolutionDimensionNumbers(*images, *kernels, *images),
+        groups,
+    )
+
+
+def _for_each(name: str, value: int | Sequence[int], count: int) -> tuple[int, ...]:
+    """Return the entries of an argument, one for each of `count` spatial dimensions."""
+    given = one_or_several("conv", name, value)
+    entries = given if isinstance(value, Iterable) else given * count
+    if len(entries) != count:
+        rule = f"{name} must have an entry for each of the {count} spatial dimensions"
+        raise error_of(ShapeInferenceError, "conv", f"{rule}, got {list(given)}")
+    return entries

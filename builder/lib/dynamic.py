@@ -1,0 +1,166 @@
+"""Branches and sizes of dynamic shape.
+
+XLA: dynamic_shaped_ops.h of the client library.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any, overload
+
+from builder.errors import OperandError, SignatureError, brief, error_of
+from builder.graph.computation import XlaComputation
+from builder.graph.xla_op import XlaOp
+from builder.lib.registry import library_function
+from builder.ops.control_flow import call, conditional, get_tuple_element, tuple as record_tuple
+from builder.ops.dynamic import get_dimension_size, set_dimension_size
+from builder.ops.reshaping import pad_in_dim
+from builder.types.primitive_type import pred
+from builder.types.shape import ArrayShape, Shape, TupleShape
+
+
+@overload
+def dynamic_conditional(
+    predicate: XlaOp,
+    true_operand: XlaOp,
+    true_computation: XlaComputation,
+    false_operand: XlaOp,
+    false_computation: XlaComputation,
+    /,
+) -> XlaOp: ...
+
+
+@overload
+def dynamic_conditional(
+    branch_index: XlaOp,
+    branch_computations: Sequence[XlaComputation],
+    branch_operands: Sequence[XlaOp],
+    /,
+) -> XlaOp: ...
+
+
+@library_function("DynamicConditional")
+def dynamic_conditional(*arguments: Any) -> XlaOp:
+    """Execute one of several computations whose results may have different sizes.
+
+    There are two forms, as of `builder.conditional`::
+
+        dynamic_conditional(predicate, true_operand, true_computation, false_operand,
+                            false_computation)
+        dynamic_conditional(branch_index, branch_computations, branch_operands)
+
+    Args:
+        predicate: a scalar pred: if true, true_computation is applied to true_operand, otherwise
+            false_computation to false_operand.
+        branch_index: a scalar s32: the index of the branch. Any index out of range, including a
+            negative one, selects the last branch.
+        true_operand, false_operand, branch_operands: one op for each branch.
+        true_computation, false_computation, branch_computations: XlaComputations. Their results
+            are arrays of one element type and rank, or tuples of these.
+
+    Returns:
+        A dimension in which the sizes of the results differ has the largest one as bound. If they
+        do not differ, this is `builder.conditional`.
+
+    Raises:
+        OperandError: a branch is not an XlaComputation; the number of arguments is another one.
+        ShapeInferenceError: the selector is not a scalar pred or s32; the numbers of operands and
+            computations differ.
+        SignatureError: a branch does not accept its operand; the results differ in more than
+            sizes, or in unbounded sizes.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> @xb.computation(xb.f32[6])
+        ... def front(x):
+        ...     return xb.slice(x, [0], [2])
+        >>> @xb.computation(xb.f32[6])
+        ... def all_of_it(x):
+        ...     return x
+        >>> b = xb.XlaBuilder()
+        >>> p, x = b.parameter(xb.pred[()]), b.parameter(xb.f32[6])
+        >>> lib.dynamic_conditional(p, x, front, x, all_of_it).shape
+        f32[<=6]
+    """
+    op = "dynamic_conditional"
+    if len(arguments) == 5:
+        selector, computations = arguments[0], [arguments[2], arguments[4]]
+        operands: Any = [arguments[1], arguments[3]]
+    elif len(arguments) == 3:
+        selector, computations, operands = arguments
+    else:
+        raise error_of(OperandError, op, f"3 or 5 arguments are needed, got {len(arguments)}")
+    if not isinstance(computations, Sequence):
+        rule = f"branch_computations must be a sequence, got {brief(computations)}"
+        raise error_of(OperandError, op, rule)
+    for number, computation in enumerate(computations):
+        if not isinstance(computation, XlaComputation):
+            rule = f"branch {number} must be an XlaComputation, got {brief(computation)}"
+            fix = "decorate the function with @xb.computation(...) and the shape of its operand"
+            raise error_of(OperandError, op, rule, fix)
+    branches: list[Any] = list(computations)
+    results = [computation.signature.result for computation in branches]
+    if any(result is not results[0] for result in results):
+        common = _common(results)
+        branches = [_extended(computation, common) for computation in branches]
+    if len(arguments) == 5:
+        return conditional(selector, operands[0], branches[0], operands[1], branches[1])
+    return conditional(selector, branches, operands)
+
+
+def _common(shapes: Sequence[Shape]) -> Shape:
+    """Return the shape with the largest sizes, bounded where the sizes differ."""
+    first = shapes[0]
+    if all(shape is first for shape in shapes):
+        return first
+    tuples = [shape for shape in shapes if isinstance(shape, TupleShape)]
+    if len(tuples) == len(shapes) and len({len(shape) for shape in tuples}) == 1:
+        parts = zip(*(shape.elements for shape in tuples), strict=True)
+        return TupleShape([_common(part) for part in parts])
+    arrays = [shape for shape in shapes if isinstance(shape, ArrayShape)]
+    kinds = {(shape.element_type, shape.rank, shape.is_bounded) for shape in arrays}
+    if len(arrays) < len(shapes) or len(kinds) > 1 or not arrays[0].is_bounded:
+        listed = ", ".join(str(shape) for shape in shapes)
+        rule = (
+            f"the results must have one element type and rank, and no unbounded size, got {listed}"
+        )
+        raise error_of(SignatureError, "dynamic_conditional", rule)
+    sizes: list[Any] = []
+    for number in range(arrays[0].rank):
+        own = [shape.dimensions[number] for shape in arrays]
+        is_dynamic = len(set(own)) > 1 or any(shape.dynamic_dimensions[number] for shape in arrays)
+        sizes.append(f"<={max(own)}" if is_dynamic else own[0])
+    return arrays[0].element_type[builtins.tuple(sizes)]
+
+
+def _extended(computation: XlaComputation, common: Shape) -> Any:
+    def branch(operand: XlaOp) -> XlaOp:
+        return _with_shape(call(computation, operand), common)
+
+    branch.__name__ = f"{computation.name}_extended"
+    return branch
+
+
+def _with_shape(value: XlaOp, common: Shape) -> XlaOp:
+    """Return the value with its sizes as sizes at run time of bounded dimensions."""
+    if isinstance(common, TupleShape):
+        parts = [
+            _with_shape(get_tuple_element(value, index), element)
+            for index, element in enumerate(common.elements)
+        ]
+        return record_tuple(*parts) if parts else value
+    shape = value.shape
+    if not isinstance(common, ArrayShape) or not isinstance(shape, ArrayShape):
+        return value
+    unread = True if shape.element_type is pred else 1
+    for number, bound in enumerate(common.dimensions):
+        size = shape.dimensions[number]
+        if (size, shape.dynamic_dimensions[number]) == (bound, common.dynamic_dimensions[number]):
+            continue
+        own = get_dimension_size(value, number)
+        if size < bound:
+            value = pad_in_dim(value, unread, number, 0, bound - size)
+        value = set_dimension_size(value, own, number)
+    return value

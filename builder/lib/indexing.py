@@ -1,0 +1,470 @@
+"""Indexing of arrays: ``x[key]``, and the arrays with other elements at a key, ``x.at[key]``.
+
+A key is one of NumPy's basic indices, or a tuple of them: an integer, a slice, None, ``...``. Each
+may be negative as in NumPy. A scalar op is an index at run time. `XlaOp` documents both operators.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from builder.check import CONVERT, Check
+from builder.errors import brief
+from builder.graph.recording import resolve_builder, rollback_on_error
+from builder.graph.xla_op import XlaOp
+from builder.lib.arguments import array_argument, as_type, shape_of
+from builder.lib.registry import errors_named
+from builder.ops import elementwise as ew
+from builder.ops.dynamic import get_dimension_size, set_dimension_size
+from builder.ops.indexing import dynamic_slice, dynamic_update_slice
+from builder.ops.operands import Operand, is_number, number_as, number_constant
+from builder.ops.reshaping import broadcast, pad, reshape, rev, slice as slice_
+from builder.support.signatures import per_signature
+from builder.types.foreign_arrays import is_array
+from builder.types.primitive_type import s32, s64
+from builder.types.shape import UNBOUNDED, ArrayShape
+
+if TYPE_CHECKING:
+    from builder.graph.xla_op import Key
+
+_KINDS: Final = "an integer, a slice, None, ... or a scalar op of integers"
+_BOUNDS: Final = "the bounds and the step of a slice must be integers or None"
+_GIVE_SIZES: Final = "give each dimension a size, or a bound such as <=8"
+
+
+class _Range(NamedTuple):
+    """The part of one dimension that a key selects.
+
+    Attributes:
+        first: the least index; 0 for an index at run time.
+        size: the number of indices; the size of a dimension that the key selects entirely.
+        step: the positive distance of the indices; 1 unless there are several indices.
+        is_reversed: whether the indices are selected in descending order.
+        op: the index at run time, or None.
+    """
+
+    first: int
+    size: int
+    step: int = 1
+    is_reversed: bool = False
+    op: XlaOp | None = None
+
+    @property
+    def span(self) -> int:
+        """The number of indices from the least to the greatest one."""
+        return self.size if self.step == 1 else (self.size - 1) * self.step + 1
+
+
+class _Selection(NamedTuple):
+    """The elements of an array that a key selects.
+
+    Attributes:
+        ranges: the part of each dimension of the array.
+        kept: for each dimension of the result the dimension of the array, or None for a new one.
+    """
+
+    ranges: tuple[_Range, ...]
+    kept: tuple[int | None, ...]
+
+    @property
+    def sizes(self) -> list[int]:
+        """The sizes of the result."""
+        return [1 if n is None else self.ranges[n].size for n in self.kept]
+
+    @property
+    def indices(self) -> list[XlaOp]:
+        """The indices that are ops."""
+        return [part.op for part in self.ranges if part.op is not None]
+
+    @property
+    def has_steps(self) -> bool:
+        return any(part.step > 1 for part in self.ranges)
+
+
+@errors_named("getitem")
+def item_of(x: XlaOp, key: Key) -> XlaOp:
+    """Return ``x[key]`` of an array; see `XlaOp.__getitem__`."""
+    shape = array_argument("getitem", "x", x)
+    selection = _selection("getitem", shape, key)
+    with rollback_on_error(resolve_builder("getitem", x, *selection.indices)):
+        part = _read(x, selection, _starts(x, selection) if selection.indices else None)
+        for n, is_dynamic in enumerate(shape.dynamic_dimensions):
+            # Slices have a fixed size in a dimension of bound 1.
+            if is_dynamic and not shape_of(part).dynamic_dimensions[n]:
+                part = set_dimension_size(part, get_dimension_size(x, n), n)
+        turned = [n for n, part_of in enumerate(selection.ranges) if part_of.is_reversed]
+        if turned:
+            part = rev(part, turned)
+        if selection.kept != tuple(range(shape.rank)):
+            part = reshape(part, selection.sizes)
+        return part
+
+
+class Places:
+    """The places of an array that can be updated; the value of ``x.at``.
+
+    Example:
+        >>> import builder as xb
+        >>> x = xb.XlaBuilder().parameter(xb.f32[4, 3])
+        >>> x.at[0, 1:].set(0.0).shape
+        f32[4,3]
+    """
+
+    __slots__ = ("_x",)
+
+    # Without this, iteration would call `__getitem__`.
+    __iter__ = None
+
+    def __init__(self, x: XlaOp) -> None:
+        self._x = x
+
+    def __getitem__(self, key: Key) -> Place:
+        """Return the place of the elements ``x[key]``, see `XlaOp.__getitem__`."""
+        shape = array_argument("at", "x", self._x)
+        if not shape.is_bounded:
+            rule = f"x must not have an unbounded size, got {shape}"
+            Check("at", x=shape).fail(rule, fix=_GIVE_SIZES)
+        return Place(self._x, _selection("at", shape, key))
+
+
+class Place:
+    """A place of an array; the value of ``x.at[key]``.
+
+    Each method returns an array of the shape of x, with other elements at the place. The argument
+    is an array of the shape of ``x[key]`` and of x's element type, or one value for all elements: a
+    scalar, or a number that the type can represent.
+
+    Example:
+        >>> import builder as xb
+        >>> b = xb.XlaBuilder()
+        >>> x, row, i = b.parameter(xb.f32[4, 3]), b.parameter(xb.f32[3]), b.parameter(xb.s32[()])
+        >>> x.at[i].add(row).shape
+        f32[4,3]
+    """
+
+    __slots__ = ("_selection", "_x")
+
+    def __init__(self, x: XlaOp, selection: _Selection) -> None:
+        self._x = x
+        self._selection = selection
+
+    @errors_named("at.set")
+    def set(self, value: Operand) -> XlaOp:
+        """Return the array with `value` at the place."""
+        return _updated("at.set", self._x, self._selection, value, None)
+
+    @errors_named("at.add")
+    def add(self, value: Operand) -> XlaOp:
+        """Return the array with `value` added at the place."""
+        return _updated("at.add", self._x, self._selection, value, ew.add)
+
+    @errors_named("at.mul")
+    def mul(self, value: Operand) -> XlaOp:
+        """Return the array multiplied by `value` at the place."""
+        return _updated("at.mul", self._x, self._selection, value, ew.mul)
+
+    @errors_named("at.max")
+    def max(self, value: Operand) -> XlaOp:
+        """Return the array with the maximum of its elements and `value` at the place."""
+        return _updated("at.max", self._x, self._selection, value, ew.max)
+
+    @errors_named("at.min")
+    def min(self, value: Operand) -> XlaOp:
+        """Return the array with the minimum of its elements and `value` at the place."""
+        return _updated("at.min", self._x, self._selection, value, ew.min)
+
+
+def _selection(op: str, shape: ArrayShape, key: Any) -> _Selection:
+    """Return the elements of an array that `key` selects; nothing is recorded."""
+    parts = tuple(map(_static_part, key if type(key) is tuple else (key,)))
+    if _NOT_STATIC in parts:
+        return _selected(op, shape, key)
+    return _static_selection(op, shape, parts)
+
+
+_NOT_STATIC: Final = ()
+
+
+def _static_part(entry: Any) -> Any:
+    """Return an entry of a key as a value to hash; `_NOT_STATIC` unless it has integers only."""
+    kind = type(entry)
+    if kind is int or entry is None or entry is ...:
+        return entry
+    if kind is slice:
+        bounds = entry.start, entry.stop, entry.step
+        if all(bound is None or type(bound) is int for bound in bounds):
+            return bounds
+    return _NOT_STATIC
+
+
+@per_signature
+def _static_selection(op: str, shape: ArrayShape, parts: tuple[Any, ...]) -> _Selection:
+    key = tuple([slice(*part) if type(part) is tuple else part for part in parts])
+    return _selected(op, shape, key)
+
+
+def _selected(op: str, shape: ArrayShape, key: Any) -> _Selection:
+    check = Check(op, x=shape)
+    entries = key if isinstance(key, tuple) else (key,)
+    given = sum(1 for entry in entries if entry is not None and entry is not ...)
+    if given > shape.rank:
+        rule = f"a key must have at most one index for each dimension of x: {shape.rank}"
+        check.fail(f"{rule}, got {given}")
+    ellipses = sum(1 for entry in entries if entry is ...)
+    if ellipses > 1:
+        check.fail(f"a key must contain ... at most once, got {brief(key)}")
+    if not ellipses:
+        entries = (*entries, ...)
+    ranges: list[_Range] = []
+    kept: list[int | None] = []
+    for entry in entries:
+        if entry is None:
+            kept.append(None)
+        elif entry is ...:
+            for size in shape.dimensions[len(ranges) : len(ranges) + shape.rank - given]:
+                kept.append(len(ranges))
+                ranges.append(_Range(0, size))
+        else:
+            if isinstance(entry, slice):
+                kept.append(len(ranges))
+            ranges.append(_range(check, shape, len(ranges), entry))
+    selection = _Selection(tuple(ranges), tuple(kept))
+    if not shape.is_bounded and (selection.indices or tuple(kept) != tuple(range(shape.rank))):
+        rule = "an index that adds or removes a dimension, or is an op, requires bounded sizes"
+        check.fail(f"{rule}, got {shape}", fix=f"{_GIVE_SIZES}, or select with slices only")
+    _check_types(check, selection.indices)
+    return selection
+
+
+def _range(check: Check, shape: ArrayShape, dimension: int, entry: Any) -> _Range:
+    """Return the part of a dimension that an integer, a slice or a scalar op selects."""
+    size = shape.dimensions[dimension]
+    if isinstance(entry, slice):
+        start, stop, step = [
+            None if bound is None else _bound(check, dimension, bound)
+            for bound in (entry.start, entry.stop, entry.step)
+        ]
+        if step == 0:
+            check.fail("the step of a slice must not be 0", dimension=dimension)
+        if start in (None, 0) and stop is None and step in (None, 1):
+            return _Range(0, size)
+        _check_size(check, shape, dimension)
+        indices = range(size)[slice(start, stop, step)]
+        if len(indices) < 2:
+            return _Range(indices[0] if indices else 0, len(indices))
+        is_reversed = indices.step < 0
+        return _Range(min(indices[0], indices[-1]), len(indices), abs(indices.step), is_reversed)
+    if isinstance(entry, XlaOp):
+        _check_index(check, dimension, entry)
+        _check_size(check, shape, dimension)
+        if size == 0:
+            check.fail_along(dimension, "an index requires a size of at least 1", size)
+        return _Range(0, 1, op=entry)
+    number = _number(check, dimension, entry)
+    _check_size(check, shape, dimension)
+    if not -size <= number < size:
+        numbers = f"from {-size} to {size - 1}" if size else "in a dimension that is not empty"
+        check.fail_along(dimension, f"an index must be {numbers}", number)
+    return _Range(number % size, 1)
+
+
+def _number(check: Check, dimension: int, entry: Any) -> int:
+    """Return the integer of a key."""
+    number: int | None = None
+    fix: str | None = None
+    if isinstance(entry, (list, tuple, range)) or (is_array(entry) and np.ndim(entry)):
+        fix = f"take parts with lib.take(x, indices, axis={dimension}), or with xb.gather"
+    elif isinstance(entry, (bool, np.bool_)):
+        fix = "write None to add a dimension, or xb.select(pred, x, other) for a condition"
+    else:
+        try:
+            number = operator.index(entry)
+        except TypeError:
+            if isinstance(entry, (float, np.floating)):
+                fix = f"write int({brief(entry)})"
+    if number is None:
+        got = f"{type(entry).__name__}: {brief(entry, 80)}"
+        check.fail_along(dimension, f"an index must be {_KINDS}", got, fix=fix)
+    return number
+
+
+def _bound(check: Check, dimension: int, bound: Any) -> int:
+    """Return the start, the stop or the step of a slice."""
+    if isinstance(bound, XlaOp):
+        fix = "use xb.dynamic_slice(x, start_indices, size_indices) for a start at run time"
+        check.fail_along(dimension, _BOUNDS, bound.shape, fix=fix)
+    try:
+        if isinstance(bound, (bool, np.bool_)):
+            raise TypeError
+        return operator.index(bound)
+    except TypeError:
+        check.fail_along(dimension, _BOUNDS, brief(bound))
+
+
+def _check_size(check: Check, shape: ArrayShape, dimension: int) -> None:
+    """Check that a dimension from which a key selects a part has a fixed size."""
+    if shape.dynamic_dimensions[dimension]:
+        rule = f"a dimension of dynamic size must be selected entirely, by `:`, got {shape}"
+        fix = "use xb.slice or xb.dynamic_slice, which count within the bound"
+        check.fail(rule, fix=fix, dimension=dimension)
+
+
+def _check_index(check: Check, dimension: int, index: XlaOp) -> None:
+    """Check that an index that is an op is a scalar of an integer type."""
+    shape = index.shape
+    if isinstance(shape, ArrayShape) and not shape.rank and shape.element_type.is_integral:
+        return
+    fix = None
+    if isinstance(shape, ArrayShape):
+        if shape.element_type.name == "pred":
+            fix = "use xb.select(pred, x, other); the number of true elements is not known"
+        elif not shape.element_type.is_integral:
+            fix = CONVERT
+        else:
+            fix = f"take parts with lib.take(x, indices, axis={dimension}), or with xb.gather"
+    check.fail_along(dimension, f"an index must be {_KINDS}", shape, fix=fix)
+
+
+def _check_types(check: Check, indices: list[XlaOp]) -> None:
+    """Check that the indices that are ops have one type."""
+    types = dict.fromkeys(str(index.shape.element_type) for index in indices)
+    if len(types) > 1:
+        rule = f"the indices that are ops must have one type, got {' and '.join(types)}"
+        check.fail(rule, fix=f"{CONVERT}; nothing is promoted silently")
+
+
+def _starts(x: XlaOp, selection: _Selection) -> list[XlaOp]:
+    """Return the least index of each dimension as an op; equal constants are one op."""
+    indices = selection.indices
+    firsts = [part.first for part in selection.ranges if part.op is None]
+    greatest = max(firsts, default=0)
+    kind = indices[0].shape.element_type if indices else s32
+    # The type of an index at run time may be too narrow for the other indices.
+    if greatest > kind.max:
+        kind = s64
+    builder = resolve_builder("getitem", x, *indices)
+    constants = {first: builder.constant(first, kind) for first in dict.fromkeys(firsts)}
+    return [
+        constants[part.first] if part.op is None else as_type(part.op, kind)
+        for part in selection.ranges
+    ]
+
+
+def _read(x: XlaOp, selection: _Selection, starts: list[XlaOp] | None = None) -> XlaOp:
+    """Return the selected elements: all dimensions of x, and ascending indices.
+
+    Args:
+        x: the array.
+        selection: the elements.
+        starts: the result of `_starts`, if an index is an op.
+    """
+    ranges = selection.ranges
+    if starts is not None:
+        x = dynamic_slice(x, starts, [part.span for part in ranges])
+        ranges = tuple([part._replace(first=0) for part in ranges])
+    sizes = shape_of(x).dimensions
+    if all(part.span == size for part, size in zip(ranges, sizes, strict=True)) and not (
+        selection.has_steps
+    ):
+        return x
+    # An unbounded dimension is selected entirely, and its size is the limit.
+    limits = [part.first + part.span if part.size != UNBOUNDED else UNBOUNDED for part in ranges]
+    steps = [part.step for part in ranges]
+    return slice_(x, [part.first for part in ranges], limits, steps)
+
+
+def _updated(
+    op: str,
+    x: XlaOp,
+    selection: _Selection,
+    value: Any,
+    combine: Callable[[XlaOp, XlaOp], XlaOp] | None,
+) -> XlaOp:
+    """Return x with ``combine(element, value)`` or, without `combine`, `value` at the selection.
+
+    The elements from the least to the greatest selected index of each dimension, a block, are
+    replaced. If a slice has a step, the block keeps its elements between the selected ones.
+    """
+    shape = shape_of(x)
+    _check_value(op, shape, selection, value)
+    operands = [value] if isinstance(value, XlaOp) else []
+    builder = resolve_builder(op, x, *selection.indices, *operands)
+    if 0 in selection.sizes:
+        return x
+    with rollback_on_error(builder):
+        update = _update(op, x, selection, value)
+        ranges = selection.ranges
+        spans = tuple([part._replace(size=part.span, step=1) for part in ranges])
+        block = selection._replace(ranges=spans)
+        starts = _starts(x, block) if selection.indices else None
+        new = update
+        if combine is not None or selection.has_steps:
+            old = _read(x, block, starts)
+            new = update if combine is None else combine(old, update)
+            if selection.has_steps:
+                new = ew.select(_mask(x, selection), new, old)
+        elif not shape_of(update).rank:
+            new = broadcast(update, [part.span for part in ranges])
+        if new.shape is shape.with_layout(None):
+            return new
+        return dynamic_update_slice(x, new, _starts(x, block) if starts is None else starts)
+
+
+def _check_value(op: str, shape: ArrayShape, selection: _Selection, value: Any) -> None:
+    """Check that `value` is a scalar or an array that fits the selection."""
+    if is_number(value):
+        update = number_constant(op, value, shape.element_type, shape)[0]
+    else:
+        update = array_argument(op, "value", value)
+    check = Check(op, x=shape, value=update)
+    if update.element_type is not shape.element_type:
+        rule = f"value must be of x's element type, {shape.element_type}, got {update}"
+        check.fail(rule, fix=f"{CONVERT}; nothing is promoted silently")
+    if not update.rank:
+        return
+    dynamic = [n is not None and shape.dynamic_dimensions[n] for n in selection.kept]
+    if list(update.dimensions) != selection.sizes or any(
+        is_dynamic and not allowed
+        for is_dynamic, allowed in zip(update.dynamic_dimensions, dynamic, strict=True)
+    ):
+        rule = f"value must be a scalar or have the sizes of the key's elements, {selection.sizes}"
+        fix = "repeat it with xb.broadcast_in_dim, or add dimensions of size 1 with xb.reshape"
+        check.fail(f"{rule}, got {update}", fix=fix)
+
+
+def _update(op: str, x: XlaOp, selection: _Selection, value: Operand) -> XlaOp:
+    """Return `value` as a scalar, or as an array of x's rank with the size of the block."""
+    shape = shape_of(x)
+    if not isinstance(value, XlaOp):
+        return number_as(op, value, shape.element_type, x)
+    if not shape_of(value).rank:
+        return value
+    ranges = selection.ranges
+    if selection.kept != tuple(range(shape.rank)):
+        value = reshape(value, [part.size for part in ranges])
+    turned = [n for n, part in enumerate(ranges) if part.is_reversed]
+    if turned:
+        value = rev(value, turned)
+    if selection.has_steps:
+        zero = _scalar(x, np.zeros((), shape.element_type.dtype))
+        value = pad(value, zero, _between(selection))
+    return value
+
+
+def _mask(x: XlaOp, selection: _Selection) -> XlaOp:
+    """Return which elements of the block are selected."""
+    selected = broadcast(_scalar(x, True), [part.size for part in selection.ranges])
+    return pad(selected, _scalar(x, False), _between(selection))
+
+
+def _between(selection: _Selection) -> list[tuple[int, int, int]]:
+    """Return the padding between the selected elements of a block."""
+    return [(0, 0, part.step - 1) for part in selection.ranges]
+
+
+def _scalar(x: XlaOp, value: Any) -> XlaOp:
+    return resolve_builder("at", x).constant(value)

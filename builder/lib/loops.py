@@ -1,0 +1,174 @@
+"""Loops whose state is several values.
+
+XLA: loops.h of the client library. `builder` is needed only for a loop without initial values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from builder.check import integer
+from builder.errors import OperandError, ShapeInferenceError, SignatureError, brief, error_of
+from builder.graph.xla_builder import XlaBuilder
+from builder.graph.xla_op import XlaOp
+from builder.lib.registry import library_function
+from builder.ops.control_flow import get_tuple_element, tuple as record_tuple, while_
+from builder.ops.operands import need_ops
+from builder.types.primitive_type import PrimitiveTypeLike, element_type_argument
+from builder.types.shape import TupleShape
+
+
+@library_function("WhileLoopHelper")
+def while_loop_helper(
+    condition_function: Callable[[Sequence[XlaOp]], XlaOp],
+    body_function: Callable[[Sequence[XlaOp]], Sequence[XlaOp]],
+    initial_values: Sequence[XlaOp],
+    name: str = "while_loop",
+    builder: XlaBuilder | None = None,
+) -> list[XlaOp]:
+    """Repeat a body for several values, as long as a condition holds.
+
+    Both functions may use ops of the enclosing builder, as in `builder.while_`.
+
+    Args:
+        condition_function: takes the values, and returns a scalar pred.
+        body_function: takes the values, and returns the next ones, of the same shapes.
+        initial_values: arrays, tuples or tokens.
+        name: the name of the loop; its computations are NAME_condition and NAME_body.
+        builder: records the loop; by default the builder of the initial values.
+
+    Returns:
+        The last values.
+
+    Raises:
+        OperandError: there are neither initial values nor a builder; a value is not an op.
+        SignatureError: the condition is not a scalar pred; the body returns another number of
+            values, or values of other shapes.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> b = xb.XlaBuilder()
+        >>> count, x = lib.while_loop_helper(
+        ...     lambda values: values[0] < 5,
+        ...     lambda values: [values[0] + 1, values[1] * 2.0],
+        ...     [b.constant(0, xb.s32), b.parameter(xb.f32[3])],
+        ... )
+        >>> count.shape, x.shape
+        (s32[], f32[3])
+    """
+    arguments = condition_function, body_function, initial_values, name, builder
+    return _loop("while_loop_helper", *arguments)
+
+
+@library_function("ForEachIndex")
+def for_each_index(
+    num_iterations: int,
+    num_iterations_type: PrimitiveTypeLike,
+    body_function: Callable[[XlaOp, Sequence[XlaOp]], Sequence[XlaOp]],
+    initial_values: Sequence[XlaOp],
+    name: str = "for_each_index",
+    builder: XlaBuilder | None = None,
+) -> list[XlaOp]:
+    """Repeat a body for the indices from 0.
+
+    The body may use ops of the enclosing builder, as in `builder.while_`.
+
+    Args:
+        num_iterations: how often to apply the body.
+        num_iterations_type: the integer type of the index.
+        body_function: takes the index and the values, and returns the next values, of the same
+            shapes.
+        initial_values: arrays, tuples or tokens.
+        name: the name of the loop; its computations are NAME_condition and NAME_body.
+        builder: records the loop; by default the builder of the initial values.
+
+    Returns:
+        The last values.
+
+    Raises:
+        ShapeInferenceError: the type is not an integer type, or can't represent the number; the
+            number is negative.
+        OperandError: there are neither initial values nor a builder; a value is not an op.
+        SignatureError: the body returns another number of values, or values of other shapes.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> x = xb.XlaBuilder().parameter(xb.f32[3])
+        >>> [power] = lib.for_each_index(5, xb.s32, lambda i, values: [values[0] * 2.0], [x])
+        >>> power.shape
+        f32[3]
+    """
+    op = "for_each_index"
+    kind = element_type_argument(op, "num_iterations_type", num_iterations_type)
+    if not kind.is_integral:
+        rule = f"num_iterations_type must be an integer type, got {kind}"
+        raise error_of(ShapeInferenceError, op, rule, "write xb.s32")
+    count = integer(op, "num_iterations", num_iterations)
+    if not 0 <= count <= kind.max:
+        rule = f"num_iterations must be from 0 to {kind.max}, the largest {kind}, got {count}"
+        raise error_of(ShapeInferenceError, op, rule)
+    _check_function(op, "body_function", body_function)
+    values = need_ops(op, "initial value", initial_values)
+    recorder = values[0].builder if values else _builder(op, builder)
+
+    def body(values: Sequence[XlaOp]) -> list[XlaOp]:
+        results = _results(op, body_function(values[0], values[1:]), len(values) - 1)
+        return [values[0] + 1, *results]
+
+    first = recorder.constant(0, kind)
+    return _loop(op, lambda values: values[0] < count, body, [first, *values], name, recorder)[1:]
+
+
+def _loop(
+    op: str,
+    condition_function: Callable[[Sequence[XlaOp]], XlaOp],
+    body_function: Callable[[Sequence[XlaOp]], Sequence[XlaOp]],
+    initial_values: Sequence[XlaOp],
+    name: str,
+    builder: XlaBuilder | None,
+) -> list[XlaOp]:
+    values = need_ops(op, "initial value", initial_values)
+    if not isinstance(name, str):
+        raise error_of(OperandError, op, f"name must be a string, got {brief(name)}")
+    _check_function(op, "condition_function", condition_function)
+    _check_function(op, "body_function", body_function)
+    state = record_tuple(*values) if values else _builder(op, builder).empty_tuple()
+
+    def condition(state: XlaOp) -> XlaOp:
+        return condition_function(_elements(state))
+
+    def body(state: XlaOp) -> XlaOp:
+        results = _results(op, body_function(_elements(state)), len(values))
+        return record_tuple(*results) if results else state.builder.empty_tuple()
+
+    condition.__name__, body.__name__ = f"{name}_condition", f"{name}_body"
+    return _elements(while_(condition, body, state))
+
+
+def _check_function(op: str, name: str, function: Any) -> None:
+    if not callable(function):
+        raise error_of(OperandError, op, f"{name} must be a function, got {brief(function, 80)}")
+
+
+def _results(op: str, results: Any, count: int) -> Sequence[XlaOp]:
+    """Return the results of a body, which must be `count` ops."""
+    if not isinstance(results, Sequence) or len(results) != count:
+        rule = f"the body must return {count} values in a list, got {brief(results)}"
+        raise error_of(SignatureError, op, rule)
+    return need_ops(op, "result of the body", results)
+
+
+def _builder(op: str, builder: Any) -> XlaBuilder:
+    if not isinstance(builder, XlaBuilder):
+        rule = f"a loop without initial values needs a builder, got {brief(builder)}"
+        raise error_of(OperandError, op, rule, "pass builder=b, where b is an XlaBuilder")
+    return builder
+
+
+def _elements(state: XlaOp) -> list[XlaOp]:
+    shape = state.shape
+    count = len(shape) if isinstance(shape, TupleShape) else 0
+    return [get_tuple_element(state, index) for index in range(count)]

@@ -1,0 +1,149 @@
+"""Numbers that are quantized to 8 or 16 bits and packed in u32.
+
+XLA: quantize.h of the client library.
+"""
+
+from __future__ import annotations
+
+import builtins
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from builder.check import flag
+from builder.errors import OperandError, ShapeInferenceError, brief, error_of
+from builder.graph.xla_op import XlaOp
+from builder.lib.arguments import array_argument, as_type, bounded_argument, real_number
+from builder.lib.registry import library_function
+from builder.ops import elementwise as ew
+from builder.ops.reshaping import broadcast_in_dim, collapse, transpose
+from builder.types.primitive_type import (
+    PrimitiveTypeLike,
+    bf16,
+    element_type_argument,
+    f32,
+    u8,
+    u16,
+    u32,
+)
+
+
+@dataclass(frozen=True)
+class QuantizedRange:
+    """The numbers between which `dequantize` maps the quantized ones.
+
+    Attributes:
+        min: the number of the smallest quantized one; rounded to bf16, as in XLA.
+        max: the number of the largest quantized one; rounded to bf16.
+
+    Example:
+        >>> from builder import lib
+        >>> lib.QuantizedRange(0.0, 255.5)
+        QuantizedRange(min=0.0, max=256.0)
+    """
+
+    min: float = 0.0
+    max: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("min", "max"):
+            value = real_number("QuantizedRange", name, getattr(self, name))
+            object.__setattr__(self, name, float(np.asarray(value).astype(bf16.dtype)))
+
+
+@library_function("PackToUint32")
+def pack_to_uint32(input: Any) -> Any:
+    """Pack an array of u8 or u16 into an array of u32, as `dequantize` takes it.
+
+    The first number of each four or two has the highest bits. Zeros complete the last ones.
+
+    Args:
+        input: a NumPy array of type uint8 or uint16 with at least one dimension. The numbers of
+            the last dimension are packed; a list is an array of its numbers.
+
+    Returns:
+        A NumPy array of type uint32.
+
+    Raises:
+        OperandError: the array has another type, or no dimension.
+
+    Example:
+        >>> import numpy as np
+        >>> from builder import lib
+        >>> [f"{number:x}" for number in lib.pack_to_uint32(np.array([1, 2, 3, 4, 5], np.uint8))]
+        ['1020304', '5000000']
+    """
+    array = np.asarray(input)
+    if array.dtype not in (np.uint8, np.uint16) or not array.ndim:
+        rule = f"input must be an array of uint8 or uint16, got {array.dtype}[{array.shape}]"
+        fix = "convert with numpy.asarray(input, numpy.uint8)"
+        raise error_of(OperandError, "pack_to_uint32", rule, fix)
+    count = u32.dtype.itemsize // array.dtype.itemsize
+    missing = -array.shape[-1] % count
+    padded = np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)])
+    # A number of big-endian type has its first byte in the highest bits.
+    order = padded.astype(array.dtype.newbyteorder(">"))
+    packed = np.ascontiguousarray(order).view(np.dtype(">u4"))
+    return packed.astype(np.uint32)
+
+
+@library_function("Dequantize")
+def dequantize(
+    input: XlaOp,
+    range: QuantizedRange,
+    type: PrimitiveTypeLike,
+    mode_string: str = "MIN_COMBINED",
+    transpose_output: bool = False,
+) -> XlaOp:
+    """Return the numbers of quantized ones that are packed in u32.
+
+    In mode MIN_COMBINED, the integers of the type are mapped to equal distances from the minimum
+    to the maximum of the range. The results are computed in f32 and rounded once.
+
+    Args:
+        input: an array of u32 with at least one dimension, see `pack_to_uint32`.
+        range: the numbers of the smallest and of the largest integer of the type.
+        type: the type of the packed integers: u8 or u16. XLA has it as template argument.
+        mode_string: "MIN_COMBINED", the only mode that XLA has.
+        transpose_output: whether to reverse the order of the result's dimensions.
+
+    Returns:
+        An array of bf16. Its last dimension is four times as large for u8, and two times for u16.
+
+    Raises:
+        ShapeInferenceError: the input is not of type u32, has no dimension or an unbounded size;
+            the type is neither u8 nor u16.
+        OperandError: the mode is another one; `range` is not a `QuantizedRange`.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> packed = xb.XlaBuilder().parameter(xb.u32[5, 2])
+        >>> lib.dequantize(packed, lib.QuantizedRange(-1.0, 1.0), xb.u8).shape
+        bf16[5,8]
+    """
+    op = "dequantize"
+    shape = array_argument(op, "input", input)
+    if shape.element_type is not u32 or not shape.rank:
+        rule = f"input must be of type u32 with at least one dimension, got {shape}"
+        raise error_of(ShapeInferenceError, op, rule)
+    bounded_argument(op, "input", shape)
+    if not isinstance(range, QuantizedRange):
+        rule = f"range must be a QuantizedRange, got {brief(range)}"
+        raise error_of(OperandError, op, rule, "write lib.QuantizedRange(min, max)")
+    kind = element_type_argument(op, "type", type)
+    if kind not in (u8, u16):
+        raise error_of(ShapeInferenceError, op, f"type must be u8 or u16, got {kind}")
+    if mode_string != "MIN_COMBINED":
+        rule = f'mode_string must be "MIN_COMBINED", got {brief(mode_string)}'
+        raise error_of(OperandError, op, rule)
+    is_transposed = flag(op, "transpose_output", transpose_output)
+    count = u32.bits // kind.bits
+    shifts = input.builder.constant([kind.bits * n for n in builtins.range(count)][::-1], u32)
+    dimensions = list(builtins.range(shape.rank))
+    wide = broadcast_in_dim(input, [*shape.dimensions, count], dimensions)
+    integers = ew.and_(ew.shift_right_logical(wide, shifts, [shape.rank]), int(kind.max))
+    numbers = collapse(as_type(integers, f32), [shape.rank - 1, shape.rank])
+    result = as_type(numbers * ((range.max - range.min) / kind.max) + range.min, bf16)
+    return transpose(result, dimensions[::-1]) if is_transposed else result

@@ -1,0 +1,467 @@
+"""The k largest elements, exactly and approximately, and the order of the elements.
+
+XLA: sorting.h and approx_top_k.h of the client library. Their TopK is `xb.top_k`. Floating point
+is compared in its total order, in which +NaN is the largest value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from builder.check import Check, flag, integer, same_sizes
+from builder.errors import OperandError, ShapeInferenceError, error_of
+from builder.graph.computation import XlaComputation
+from builder.graph.subcomputations import as_computation
+from builder.graph.xla_op import XlaOp
+from builder.lib.arguments import (
+    array_argument,
+    as_type,
+    axis_argument,
+    bounded_argument,
+    fixed_size,
+    real_number,
+    shape_of,
+    static_argument,
+)
+from builder.lib.comparators import create_scalar_gt_computation
+from builder.lib.registry import library_function
+from builder.lib.slicing import gather_along
+from builder.ops import elementwise as ew
+from builder.ops.control_flow import call, get_tuple_element, tuple as tuple_
+from builder.ops.operands import need_ops, scalars_of
+from builder.ops.reduction import reduce, sort, top_k as top_k_
+from builder.ops.reshaping import broadcast, concatenate, pad_in_dim, reshape, slice_in_dim
+from builder.types.primitive_type import PrimitiveTypeLike, element_type_argument, pred, s32, s64
+from builder.types.shape import UNBOUNDED, ArrayShape
+
+Comparator = XlaComputation | Callable[..., Any]
+"""The type of a comparator, a computation or a callable: ``(lhs 0, rhs 0, ...) -> pred``."""
+
+
+@library_function()
+def argsort(x: XlaOp, axis: int = -1, descending: bool = False) -> XlaOp:
+    """Return the indices that sort an array along a dimension; equal elements keep their order.
+
+    Args:
+        x: an array of fixed sizes. Complex numbers are compared by the real and then the imaginary
+            part, and in ascending order only.
+        axis: a dimension.
+        descending: whether the largest element is the first.
+
+    Returns:
+        An array of the sizes of x, of type s32, or s64 if the dimension is too large for that.
+
+    Raises:
+        ShapeInferenceError: the dimension is out of range; a size is dynamic; x is complex and the
+            order is descending.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> lib.argsort(xb.XlaBuilder().parameter(xb.f32[4, 9])).shape
+        s32[4,9]
+    """
+    shape = array_argument("argsort", "x", x)
+    static_argument("argsort", "x", shape)
+    number = axis_argument("argsort", "axis", axis, shape.rank)
+    kind = s32 if shape.dimensions[number] <= s32.max else s64
+    comparator = None
+    if flag("argsort", "descending", descending):
+        if shape.element_type.is_complex:
+            rule = f"complex numbers are sorted in ascending order only, got {shape}"
+            raise error_of(ShapeInferenceError, "argsort", rule)
+        comparator = create_scalar_gt_computation([shape.element_type, kind])
+    indices = x.builder.iota(kind[shape.dimensions], number)
+    return get_tuple_element(sort([x, indices], comparator, number, is_stable=True), 1)
+
+
+@library_function("TopKWithPartitions")
+def top_k_with_partitions(
+    input: XlaOp, k: int, num_partitions: int = 1, index_type: PrimitiveTypeLike = s32
+) -> XlaOp:
+    """Return the k largest elements along the last dimension, selected from those of partitions.
+
+    The result is that of `xb.top_k`: equal elements keep their order. With more than one partition,
+    the k largest elements of each are selected first.
+
+    Args:
+        input: an array; if there are partitions, the last dimension has a fixed size.
+        k: the number of elements.
+        num_partitions: the number of parts of the last dimension. If they have at most k elements,
+            there is one.
+        index_type: the integer type of the indices.
+
+    Returns:
+        A tuple of two arrays whose last dimension has size k: the elements, and their indices.
+
+    Raises:
+        ShapeInferenceError: the input is a scalar; k is negative or larger than the last dimension;
+            there is no partition; `index_type` is not an integer type, or can't represent the
+            indices; the last dimension has a dynamic size.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> x = xb.XlaBuilder().parameter(xb.f32[4, 1000])
+        >>> lib.top_k_with_partitions(x, 5, num_partitions=8).shape
+        (f32[4,5], s32[4,5])
+    """
+    op = "top_k_with_partitions"
+    shape = array_argument(op, "input", input)
+    count = integer(op, "k", k)
+    partitions = integer(op, "num_partitions", num_partitions)
+    kind = element_type_argument(op, "index_type", index_type)
+    check = Check(op, input=shape)
+    check.that(partitions >= 1, f"num_partitions must be at least 1, got {partitions}")
+    size = shape.dimensions[-1] if shape.rank else 0
+    check.that(kind.is_integral, f"index_type must be an integer type, got {kind}")
+    check.that(
+        size <= int(kind.max) + 1, f"index_type must represent the index {size - 1}, got {kind}"
+    )
+    length = _ratio(size, partitions)
+    if partitions == 1 or not 0 < count < length:
+        values, indices = top_k_(input, count)
+        return tuple_(values, as_type(indices, kind))
+    last = shape.rank - 1
+    fixed_size(op, "input", shape, last)
+    bounded_argument(op, "input", shape)
+    full = size // length
+    rows = input if full * length == size else slice_in_dim(input, 0, full * length, 1, last)
+    major = shape.dimensions[:-1]
+    values, indices = top_k_(reshape(rows, [*major, full, length]), count)
+    starts = input.builder.iota(s64[full], 0) * length
+    positions = ew.add(as_type(indices, s64), starts, [last])
+    parts = [reshape(part, [*major, full * count]) for part in (values, positions)]
+    if full * length < size:
+        rest = slice_in_dim(input, full * length, size, 1, last)
+        numbers = input.builder.iota(s64[size - full * length], 0) + full * length
+        added = rest, broadcast(numbers, major)
+        parts = [concatenate(pair, last) for pair in zip(parts, added, strict=True)]
+    values, indices = top_k_(parts[0], count)
+    return tuple_(values, as_type(gather_along(parts[1], indices, last), kind))
+
+
+_LANES = 128
+_CHUNK = 1024
+"""The numbers of elements that a TPU reduces at once, of arrays and of vectors."""
+
+
+def _tile(rank: int) -> int:
+    return _CHUNK if rank == 1 else _LANES
+
+
+@library_function("ApproxTopKReductionOutputSize")
+def approx_top_k_reduction_output_size(
+    input_size: int,
+    rank: int,
+    top_k: int,
+    recall_target: float,
+    aggregate_to_topk: bool,
+    input_size_override: int = -1,
+) -> tuple[int, int]:
+    """Return the size of the result of `approx_top_k`, and how far the dimension is reduced.
+
+    The elements are divided into windows of a power of two; the largest of each remains. Of the k
+    largest elements, the expected part that is the largest of its window is at least the recall.
+
+    Args:
+        input_size: the size of the dimension.
+        rank: the number of dimensions of the array.
+        top_k: the number of elements.
+        recall_target: the recall, above 0 and at most 1.
+        aggregate_to_topk: whether the k largest of the remaining elements are selected.
+        input_size_override: if not negative, the size of the dimension for the recall: that of
+            the array that contains the operand.
+
+    Returns:
+        The size of the result, and the logarithm of the window's size to base 2; k and -1 if the
+        result is aggregated.
+
+    Raises:
+        ShapeInferenceError: the override is less than the size; the recall is out of range. Both
+            matter only if there are more elements than a TPU reduces at once.
+
+    Example:
+        >>> from builder import lib
+        >>> lib.approx_top_k_reduction_output_size(1_000_000, 2, 10, 0.95, False)
+        (256, 12)
+    """
+    op = "approx_top_k_reduction_output_size"
+    size, count = integer(op, "input_size", input_size), integer(op, "top_k", top_k)
+    tile = _tile(integer(op, "rank", rank))
+    recall = _recall(op, recall_target)
+    override = integer(op, "input_size_override", input_size_override)
+    if flag(op, "aggregate_to_topk", aggregate_to_topk):
+        return count, -1
+    check = Check(op)
+    check.that(size >= 0, f"input_size must not be negative, got {size}")
+    if size <= tile:
+        return size, 0
+    if 0 <= override < size:
+        rule = f"input_size_override must be negative or at least the size, {size}, got {override}"
+        check.fail(rule)
+    logical = override if override >= 0 else size
+    if count == 1:
+        return tile, _log2_ceil(_ratio(logical, tile))
+    if recall == 1:
+        return size, 0
+    check.that(0 < recall < 1, f"recall_target must be above 0 and at most 1, got {recall_target}")
+    # With M windows, an element of k is the largest of its window with probability
+    # (1 - 1 / M)**(k - 1), about exp((1 - k) / M).
+    windows = (1 - count) / math.log(recall)
+    least = size if windows < 0 else min(max(int(windows), tile), size)
+    log2_window = min((logical // least).bit_length() - 1, _log2_ceil(size // tile))
+    if log2_window == 0:
+        return size, 0
+    return _ratio(_ratio(size, tile), 2**log2_window) * tile, log2_window
+
+
+def _recall(op: str, value: Any) -> float:
+    """Return the recall as XLA rounds it, to f32."""
+    number = real_number(op, "recall_target", value)
+    with np.errstate(over="ignore"):
+        return float(np.float32(number))
+
+
+def _ratio(size: int, divisor: int) -> int:
+    """Return the quotient, rounded up."""
+    return -(-size // divisor)
+
+
+def _log2_ceil(value: int) -> int:
+    return max(value - 1, 0).bit_length()
+
+
+@library_function("ApproxTopK")
+def approx_top_k(
+    operands: Sequence[XlaOp],
+    init_values: Sequence[XlaOp],
+    top_k: int,
+    reduction_dim: int,
+    comparator: Comparator,
+    recall_target: float = 0.9,
+    aggregate_to_topk: bool = True,
+    reduction_input_size_override: int = -1,
+) -> XlaOp:
+    """Return about the k first elements along a dimension, in the order of a comparator.
+
+    The elements are divided into windows, and only the first element of each window remains. The
+    windows are so small that the expected part of the k first elements is at least the recall. A
+    dimension that is small is not reduced.
+
+    Args:
+        operands: arrays of the same sizes; the elements at one index move together, for instance
+            scores and their indices.
+        init_values: for each operand a scalar of its element type that comes last in the order. It
+            fills the last windows.
+        top_k: the number of elements.
+        reduction_dim: the dimension, counted from 0.
+        comparator: ``(lhs 0, rhs 0, lhs 1, rhs 1, ...) -> pred``, whether the lhs elements come
+            before the rhs elements, such as `create_scalar_gt_computation` returns.
+        recall_target: the recall, above 0 and at most 1.
+        aggregate_to_topk: whether the k first of the remaining elements are selected, in order. It
+            requires at least two operands.
+        reduction_input_size_override: see `approx_top_k_reduction_output_size`.
+
+    Returns:
+        A tuple of one array for each operand. The size of the dimension is k if the elements are
+        aggregated, otherwise the one that `approx_top_k_reduction_output_size` returns.
+
+    Raises:
+        OperandError: there are no operands, or not one init value for each.
+        ShapeInferenceError: sizes or element types differ; the dimension is out of range; k is
+            negative or too large; the dimension is reduced and has a dynamic size.
+        SignatureError: the comparator does not have the signature above.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> b = xb.XlaBuilder()
+        >>> scores = b.parameter(xb.f32[8, 100_000])
+        >>> indices = b.iota(xb.s32[8, 100_000], 1)
+        >>> last = [lib.min_value(b, xb.f32), b.constant(-1, xb.s32)]
+        >>> descending = lib.create_scalar_gt_computation([xb.f32, xb.s32])
+        >>> lib.approx_top_k([scores, indices], last, 10, 1, descending).shape
+        (f32[8,10], s32[8,10])
+    """
+    op = "approx_top_k"
+    arrays, inits, order, number = _arguments(
+        op, operands, init_values, reduction_dim, comparator, recall_target
+    )
+    shape = shape_of(arrays[0])
+    size = shape.dimensions[number]
+    count = integer(op, "top_k", top_k)
+    is_aggregated = flag(op, "aggregate_to_topk", aggregate_to_topk)
+    if size == UNBOUNDED:
+        rule = f"reduction_dim must be a dimension of fixed or bounded size, got {number}"
+        Check(op, operand=shape).fail(rule, dimension=number)
+    if size > _tile(shape.rank):
+        override = integer(op, "reduction_input_size_override", reduction_input_size_override)
+        arguments = size, shape.rank, count, recall_target, False, override
+        output_size, log2_window = approx_top_k_reduction_output_size(*arguments)
+        if log2_window:
+            arrays = _first_of_windows(op, arrays, inits, order, number, output_size, log2_window)
+    if is_aggregated:
+        return _first_k(op, arrays, inits, order, number, count)
+    return tuple_(*arrays)
+
+
+@library_function("ApproxTopKFallback")
+def approx_top_k_fallback(
+    operands: Sequence[XlaOp],
+    init_values: Sequence[XlaOp],
+    top_k: int,
+    reduction_dim: int,
+    comparator: Comparator,
+    recall_target: float = 0.9,
+    aggregate_to_topk: bool = True,
+    reduction_input_size_override: int = -1,
+) -> XlaOp:
+    """Return the first elements along a dimension, as many as `approx_top_k` does.
+
+    The elements are sorted, so that the recall is 1.
+
+    Args:
+        operands, init_values, top_k, reduction_dim, comparator, recall_target, aggregate_to_topk:
+            see `approx_top_k`. There are at least two operands.
+        reduction_input_size_override: see `approx_top_k_reduction_output_size`.
+
+    Returns:
+        A tuple of one array for each operand, of the shapes that `approx_top_k` returns.
+
+    Raises:
+        OperandError: there are less than two operands, or not one init value for each.
+        ShapeInferenceError: see `approx_top_k`.
+        SignatureError: the comparator does not have the signature above.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> b = xb.XlaBuilder()
+        >>> scores, indices = b.parameter(xb.f32[8, 1000]), b.iota(xb.s32[8, 1000], 1)
+        >>> last = [lib.min_value(b, xb.f32), b.constant(-1, xb.s32)]
+        >>> descending = lib.create_scalar_gt_computation([xb.f32, xb.s32])
+        >>> lib.approx_top_k_fallback([scores, indices], last, 10, 1, descending).shape
+        (f32[8,10], s32[8,10])
+    """
+    op = "approx_top_k_fallback"
+    arrays, inits, order, number = _arguments(
+        op, operands, init_values, reduction_dim, comparator, recall_target
+    )
+    shape = shape_of(arrays[0])
+    count = integer(op, "top_k", top_k)
+    override = integer(op, "reduction_input_size_override", reduction_input_size_override)
+    arguments = shape.dimensions[number], shape.rank, count, recall_target
+    size, _ = approx_top_k_reduction_output_size(*arguments, aggregate_to_topk, override)
+    return _first_k(op, arrays, inits, order, number, size)
+
+
+_Arguments = tuple[tuple[XlaOp, ...], tuple[XlaOp, ...], XlaComputation, int]
+
+
+def _arguments(
+    op: str,
+    operands: Sequence[XlaOp],
+    init_values: Sequence[XlaOp],
+    reduction_dim: int,
+    comparator: Comparator,
+    recall_target: float,
+) -> _Arguments:
+    """Return the checked operands, init values, comparator and dimension."""
+    arrays, inits = need_ops(op, "operand", operands), need_ops(op, "init value", init_values)
+    if len(arrays) != len(inits) or not arrays:
+        rule = f"there must be one init value for each operand, got {len(arrays)} and {len(inits)}"
+        raise error_of(OperandError, op, rule)
+    shapes = [array_argument(op, f"operand {n}", array) for n, array in enumerate(arrays)]
+    starts = [array_argument(op, f"init value {n}", init) for n, init in enumerate(inits)]
+    first = shapes[0]
+    for n, (shape, start) in enumerate(zip(shapes, starts, strict=True)):
+        check = Check(op, **{"operand 0": first, f"operand {n}": shape, f"init value {n}": start})
+        check.that(shape.rank > 0, f"operand {n} must have a dimension")
+        check.that(same_sizes(shape, first), "the operands must have the same sizes")
+        if start.element_type is not shape.element_type:
+            rule = f"init value {n} must be of operand {n}'s element type, {shape.element_type}"
+            check.fail(f"{rule}, got {start}")
+    number = integer(op, "reduction_dim", reduction_dim)
+    Check(op, operand=first).dimension(number, "operand", "reduction_dim")
+    _recall(op, recall_target)
+    scalars = tuple([one for scalar in scalars_of(op, tuple(shapes)) for one in (scalar, scalar)])
+    order = as_computation(op, "comparator", comparator, scalars)
+    Check(op).applied(
+        "comparator",
+        order.signature,
+        scalars,
+        [pred[()]],
+        "lhs 0, rhs 0, lhs 1, rhs 1, ...",
+        "whether the lhs elements come before the rhs elements",
+    )
+    return arrays, inits, order, number
+
+
+def _first_reducer(order: XlaComputation) -> Callable[..., Any]:
+    """Return a reducer of several operands: the elements that come first in the order."""
+
+    def first(*scalars: XlaOp) -> Any:
+        half = len(scalars) // 2
+        pairs = list(zip(scalars[:half], scalars[half:], strict=True))
+        is_before = call(order, *[scalar for pair in pairs for scalar in pair])
+        chosen = [ew.select(is_before, lhs, rhs) for lhs, rhs in pairs]
+        return chosen[0] if half == 1 else tuple_(*chosen)
+
+    return first
+
+
+def _reduced(
+    arrays: Sequence[XlaOp], inits: Sequence[XlaOp], order: XlaComputation, dimension: int
+) -> list[XlaOp]:
+    """Return the first elements along a dimension, without that dimension."""
+    result = reduce(list(arrays), list(inits), _first_reducer(order), [dimension])
+    return [result] if len(arrays) == 1 else list(result)
+
+
+def _first_of_windows(
+    op: str,
+    arrays: tuple[XlaOp, ...],
+    inits: tuple[XlaOp, ...],
+    order: XlaComputation,
+    dimension: int,
+    output_size: int,
+    log2_window: int,
+) -> tuple[XlaOp, ...]:
+    """Return the first element of each window; the elements of a window are one tile apart."""
+    shape = shape_of(arrays[0])
+    fixed_size(op, "operand 0", shape, dimension)
+    tile = _tile(shape.rank)
+    missing = output_size * 2**log2_window - shape.dimensions[dimension]
+    divided = []
+    for array, init in zip(arrays, inits, strict=True):
+        sizes = list(shape_of(array).dimensions)
+        sizes[dimension : dimension + 1] = [output_size // tile, 2**log2_window, tile]
+        divided.append(reshape(pad_in_dim(array, init, dimension, 0, missing), sizes))
+    sizes = [*shape.dimensions[:dimension], output_size, *shape.dimensions[dimension + 1 :]]
+    return tuple([reshape(part, sizes) for part in _reduced(divided, inits, order, dimension + 1)])
+
+
+def _first_k(
+    op: str,
+    arrays: tuple[XlaOp, ...],
+    inits: tuple[XlaOp, ...],
+    order: XlaComputation,
+    dimension: int,
+    count: int,
+) -> XlaOp:
+    """Return the `count` first elements along a dimension, in order."""
+    if len(arrays) < 2:
+        rule = "aggregate_to_topk requires at least two operands, as in XLA, got one"
+        fix = "add the indices, an iota, as an operand"
+        raise error_of(OperandError, op, rule, fix)
+    shape: ArrayShape = shape_of(arrays[0])
+    if count == 1:
+        sizes = [1 if n == dimension else size for n, size in enumerate(shape.dimensions)]
+        return tuple_(*[reshape(part, sizes) for part in _reduced(arrays, inits, order, dimension)])
+    ordered = sort(list(arrays), order, dimension)
+    return tuple_(*[slice_in_dim(part, 0, count, 1, dimension) for part in ordered])

@@ -1,0 +1,180 @@
+"""What objects show in notebooks and terminals, as plain data.
+
+An object returns a list of parts, such as tables and program texts. `builder.inspection.html` and
+`builder.inspection.rendering` render them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from builder.support.extensions import extension
+
+
+class Column(NamedTuple):
+    """A column of a table.
+
+    Attributes:
+        name: the heading.
+        is_number: whether the column is right-aligned.
+        no_wrap: whether cells are never wrapped.
+        style: a rich style, or "" for the default style.
+    """
+
+    name: str
+    is_number: bool = False
+    no_wrap: bool = False
+    style: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TextTable:
+    """A table of text cells.
+
+    Attributes:
+        title: the line above the table, or "".
+        columns: the columns.
+        rows: the cells, row by row.
+        caption: the lines below the table, or "".
+        hovers: for each row the text that a notebook shows under the mouse; () for none.
+    """
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+    hovers: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """The kind and the name of an object, and a description of one line or ""."""
+
+    kind: str
+    name: str
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramText:
+    """The text of a program in HLO or MLIR; a long text is truncated.
+
+    Attributes:
+        text: the text.
+        everything: the expression that prints all of it, for the note below a truncated text.
+    """
+
+    text: str
+    everything: str
+
+
+class Segment(NamedTuple):
+    """A part of a bar: its name, its length, and its length with a unit."""
+
+    name: str
+    amount: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar of several segments, such as the parts of a memory.
+
+    Attributes:
+        title: the text before the bar.
+        segments: the segments, from left to right.
+    """
+
+    title: str
+    segments: Sequence[Segment]
+
+
+class Cell(NamedTuple):
+    """A cell of a grid: its text, and the number of its colour."""
+
+    text: str
+    colour: int
+
+
+@dataclass(frozen=True, slots=True)
+class CellGrid:
+    """A grid of coloured cells, such as the parts of an array with the devices that have them.
+
+    Attributes:
+        title: the line above the grid, or "".
+        columns: the heading of each column.
+        rows: the heading and the cells of each row.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[Cell]]]
+
+
+class SideBySideRow(NamedTuple):
+    """A row of a comparison of two texts.
+
+    Attributes:
+        sign: "-" for removed, "+" for added, "~" for changed, "" for a heading.
+        before, after: the lines on both sides; "" for none.
+    """
+
+    sign: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """Two texts side by side.
+
+    Attributes:
+        before, after: the headings.
+        rows: the lines of both texts.
+        lines: the same in one column, for terminals: pairs of a sign and a line.
+    """
+
+    before: str
+    after: str
+    rows: Sequence[SideBySideRow]
+    lines: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class SvgPicture:
+    """A picture; its texts are escaped. A terminal omits it."""
+
+    svg: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Parts that a notebook shows after a click on the summary; a terminal omits them."""
+
+    summary: str
+    parts: Sequence[Part]
+
+
+Part = TextTable | Heading | ProgramText | Bar | CellGrid | SideBySide | SvgPicture | Fold | str
+"""A part of what an object shows; a string is a paragraph."""
+
+
+class Displayed:
+    """Base class of objects that notebooks show as HTML, and ``rich.print`` with colours."""
+
+    __slots__ = ()
+
+    def _parts(self) -> Iterable[Part]:
+        """Return the parts to show.
+
+        `builder.inspection` describes the objects of packages below it; others define this method.
+        """
+        return extension("builder.inspection.describing", "parts_of", self)
+
+    def _repr_html_(self) -> str:
+        return extension("builder.inspection.html", "html_of", self._parts())
+
+    def __rich__(self) -> Any:
+        return extension("builder.inspection.rendering", "rich_of", self._parts())

@@ -1,0 +1,1 @@
+"""Computations of jax functions, and jax functions of computations."""

@@ -1,0 +1,175 @@
+"""apply: a jax function called on ops."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import CodeType, MappingProxyType
+from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
+
+import jax
+
+from builder.errors import OperandError, error_of
+from builder.graph.computation import XlaComputation
+from builder.graph.recording import resolve_builder, rollback_on_error
+from builder.graph.xla_builder import XlaBuilder
+from builder.graph.xla_op import XlaOp
+from builder.rewriting.inlining import inlined_ops
+from builder.support.caller import caller_frame
+from builder.types.shape import ArrayShape
+from lowering.jax_interop.from_jax import abstract_array, check_function, traced_computation
+from lowering.jaxlib_api import jax_stages
+
+_MOST_TRACES: Final = 64
+"""The most traces that are cached for a function."""
+
+
+class Trace(NamedTuple):
+    """A traced function: its computation, and the structure of its result."""
+
+    computation: XlaComputation
+    results: Any
+
+
+NO_OPS: Final[Mapping[XlaOp, XlaOp]] = MappingProxyType({})
+
+_traces: Final[WeakKeyDictionary[Any, dict[Any, Trace]]] = WeakKeyDictionary()
+
+
+def apply(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """Call a jax function on ops: record the ops that it computes.
+
+    Everything that jax can trace is available in a graph: jax.numpy, jax.nn, jax.scipy, and the
+    libraries above them. jax traces the function and lowers it to StableHLO; the ops of this
+    program are recorded in the builder of the operands, with the line of this call. A function that
+    jax has compiled separately, by an inner `jax.jit`, becomes a called computation. jax lowers for
+    its default platform: decompositions such as `jnp.linalg.qr` become calls of that platform's
+    libraries. The trace of a function is cached for arguments of equal shapes.
+
+    Args:
+        function: a function of jax arrays.
+        arguments, named: its arguments, in any trees of jax.tree_util. Ops are traced as arrays of
+            their shapes. Other leaves, such as ``axis=1``, are passed to the function unchanged;
+            their values become part of the program. At least one leaf is an op.
+
+    Returns:
+        The function's result with an op for each array. With operands of 64-bit types the function
+        is traced as in ``jax.enable_x64(True)``.
+
+    Raises:
+        OperandError: the function is not callable; no argument is an op; an op is a tuple, or has a
+            dynamic size.
+        LoweringError: the function has effects, such as `jax.debug.print`; an operation has no op.
+
+    Example:
+        >>> import builder as xb, jax, lowering
+        >>> x = xb.XlaBuilder().parameter(xb.f32[4, 8])
+        >>> lowering.apply(jax.nn.softmax, x, axis=0).shape
+        f32[4,8]
+    """
+    check_function("apply", function)
+    leaves, tree = jax.tree.flatten((arguments, named))
+    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, XlaOp)]
+    ops = [leaves[place] for place in places]
+    builder = resolve_builder(
+        "apply", *ops, fix="pass an op, or lowering.from_jax(function, shape)"
+    )
+    trace = _traced(function, leaves, tree, places)
+    with rollback_on_error(builder):
+        operands = tuple([builder.adopt("apply", op) for op in ops])
+        values = record_trace(trace, operands, builder)
+    return trace.results.unflatten(values)
+
+
+def record_trace(
+    trace: Trace,
+    operands: tuple[XlaOp, ...],
+    builder: XlaBuilder,
+    existing: Mapping[XlaOp, XlaOp] = NO_OPS,
+) -> list[XlaOp]:
+    """Record the ops that a traced function's results depend on; return the results.
+
+    The ops have the source line of the user's call.
+
+    Args:
+        trace: the trace.
+        operands: the ops for its parameters, which `builder` owns.
+        builder: the builder that records.
+        existing: ops of `builder` that take the place of ops of the trace.
+    """
+    start = len(builder.ops)
+    root = trace.computation.root
+    is_one = trace.results.num_leaves == 1
+    results = (root,) if is_one else root.operands  # several results are a tuple
+    needed = [op for op in trace.computation.post_order() if is_one or op is not root]
+    values = inlined_ops(trace.computation, operands, builder, needed, existing)
+    frame = caller_frame(sys._getframe(1))
+    if frame is not None:
+        _set_line(builder.ops[start:], frame.f_code, frame.f_lasti)
+    return [values[op] for op in results]
+
+
+def _traced(function: Callable[..., Any], leaves: list[Any], tree: Any, places: list[int]) -> Trace:
+    """Return the trace of a function for ops at `places` of `leaves`."""
+    shapes = [_array_shape(leaves[place]) for place in places]
+    others = [_leaf_key(leaf) for leaf in leaves if not isinstance(leaf, XlaOp)]
+    key = tree, tuple(places), tuple(shapes), tuple(others), jax_stages.trace_context()
+    try:
+        cached = _traces.setdefault(function, {})
+        trace = cached.get(key)
+    except TypeError:  # the function or an argument has no hash or no weak references
+        return _trace(function, leaves, tree, places, shapes)
+    if trace is None:
+        trace = _trace(function, leaves, tree, places, shapes)
+        while len(cached) >= _MOST_TRACES:
+            del cached[next(iter(cached))]
+        cached[key] = trace
+    return trace
+
+
+def _leaf_key(leaf: Any) -> Any:
+    """Return a key for a leaf that is not an op; 1 and 1.0 differ, and so do 0.0 and -0.0."""
+    return type(leaf), leaf, repr(leaf) if isinstance(leaf, (float, complex)) else None
+
+
+def _trace(
+    function: Callable[..., Any],
+    leaves: list[Any],
+    tree: Any,
+    places: list[int],
+    shapes: Sequence[ArrayShape],
+) -> Trace:
+    others = list(leaves)
+    for place in places:
+        others[place] = None
+    structure: list[Any] = []
+
+    def on_arrays(*arrays: Any) -> list[Any]:
+        values = list(others)
+        for place, array in zip(places, arrays, strict=True):
+            values[place] = array
+        arguments, named = tree.unflatten(values)
+        flat, result = jax.tree.flatten(function(*arguments, **named))
+        structure.append(result)
+        return flat
+
+    on_arrays.__name__ = getattr(function, "__name__", type(function).__name__)
+    arrays = [abstract_array("apply", shape) for shape in shapes]
+    return Trace(traced_computation("apply", on_arrays, arrays, {}), structure[-1])
+
+
+def _array_shape(op: XlaOp) -> ArrayShape:
+    shape = op.shape
+    if isinstance(shape, ArrayShape):
+        return shape
+    fix = "pass the elements: xb.get_tuple_element(op, 0), ..." if shape.is_tuple else ""
+    raise error_of(OperandError, "apply", f"jax has no arrays of shape {shape}", fix)
+
+
+def _set_line(ops: Sequence[XlaOp], code: CodeType, lasti: int) -> None:
+    """Set the source line of ops."""
+    for op in ops:
+        op.code, op.lasti = code, lasti
+        if op.metadata is not None and op.metadata.source is not None:
+            op.metadata = op.metadata._replace(source=None)

@@ -1,0 +1,114 @@
+"""edit_jax: a jax function whose program is edited before XLA compiles it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import jax
+from jax.sharding import NamedSharding
+
+from builder.errors import OperandError, brief, error_of
+from builder.graph.computation import XlaComputation
+from lowering.jax_interop.from_jax import check_function, from_jax
+from lowering.jaxlib_api import jax_stages
+from lowering.running.compiling import compile
+from lowering.stablehlo.lower import lower
+
+_MOST_KEPT: Final = 128
+"""The most executables that an edited function keeps."""
+
+
+def edit_jax(
+    function: Callable[..., Any],
+    edit: Callable[[XlaComputation], XlaComputation],
+    *,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """Return a jax function whose program is edited before XLA compiles it.
+
+    For each new structure, shapes, types and shardings of its arguments, the function is traced and
+    lowered by jax, imported (`from_jax`), edited, and compiled. (jax.extend.xla can register a
+    transformation of HLO modules, but for programs that XLA has optimized and fused already, and
+    for all programs of the process.)
+
+    Args:
+        function: a function of jax arrays, or of `jax.jit`. Its shardings, donated and static
+            arguments apply.
+        edit: called with the computation of the program; returns a computation of the same
+            parameters and the same result. `XlaComputation.replace` returns one.
+        options: compiler options, see `lowering.compile`.
+
+    Returns:
+        A function with the arguments and results of `function`, on the devices of its arguments, or
+        on jax's default device. It is called outside of `jax.jit`: XLA has compiled it.
+
+    Raises:
+        OperandError: the function or `edit` is not callable; when called, if `edit` returns no
+            computation of the same parameters and result.
+
+    Example:
+        >>> import builder as xb, jax.numpy as jnp, lowering, numpy as np
+        >>> def exact(op, operands):  # tanh(x) by its definition
+        ...     if op.opcode == "tanh":
+        ...         a, b = xb.exp(operands[0]), xb.exp(-operands[0])
+        ...         return (a - b) / (a + b)
+        >>> edited = lowering.edit_jax(jnp.tanh, lambda c: c.replace(exact, nested=True))
+        >>> edited(np.zeros(2, np.float32))
+        Array([0., 0.], dtype=float32)
+    """
+    check_function("edit_jax", function)
+    if not callable(edit):
+        rule = f"edit must be a function of a computation, got {brief(edit)}"
+        raise error_of(OperandError, "edit_jax", rule)
+    is_jitted = isinstance(function, jax.stages.Wrapped)
+    jitted: Any = function if is_jitted else jax.jit(function)
+    numbers, names = jax_stages.static_arguments(jitted)
+    executables: dict[Any, tuple[Any, Callable[..., Any]]] = {}
+
+    @functools.wraps(function)
+    def edited(*arguments: Any, **named: Any) -> Any:
+        # jax caches the trace; equal arguments have the same jaxpr, which the entry refers to.
+        traced = jitted.trace(*arguments, **named)
+        leaves = jax.tree.leaves((arguments, named))
+        shardings = tuple([getattr(leaf, "sharding", None) for leaf in leaves])
+        key = id(traced.jaxpr), traced.in_tree, shardings
+        if key not in executables:
+            while len(executables) >= _MOST_KEPT:
+                del executables[next(iter(executables))]
+            executables[key] = traced.jaxpr, _compiled(traced, edit, shardings, options)
+        # Static arguments are part of the program.
+        count = len(arguments)
+        fixed = {number % count for number in numbers if -count <= number < count}
+        return executables[key][1](
+            *[argument for number, argument in enumerate(arguments) if number not in fixed],
+            **{name: value for name, value in named.items() if name not in names},
+        )
+
+    return edited
+
+
+def _compiled(
+    traced: Any, edit: Callable[..., Any], shardings: Sequence[Any], options: Any
+) -> Callable[..., Any]:
+    """Return the executable of the edited program of a trace."""
+    original = from_jax(traced)
+    changed = edit(original)
+    expected = original.program_shape
+    if not isinstance(changed, XlaComputation):
+        rule = f"edit must return an XlaComputation, got {brief(changed)}"
+        raise error_of(OperandError, "edit_jax", rule)
+    shape = changed.program_shape
+    if shape.parameters != expected.parameters or shape.result != expected.result:
+        rule = f"edit must keep the parameters and the result, {expected}, got {shape}"
+        raise error_of(OperandError, "edit_jax", rule)
+    module = lower(changed)
+    module.tree = None if original.annotations is None else original.annotations.nesting
+    meshes = [sharding.mesh for sharding in shardings if isinstance(sharding, NamedSharding)]
+    largest = max(meshes, key=lambda mesh: mesh.size, default=None)
+    if largest is not None and largest.size > 1:
+        devices = list(largest.devices.flat)
+        return compile(module, devices=devices, num_partitions=len(devices), options=options)
+    places = [device for sharding in shardings if sharding for device in sharding.device_set]
+    return compile(module, places[0] if places else None, options=options)

@@ -1,0 +1,227 @@
+"""Evaluate computations op by op with jax: the loop over the ops.
+
+Each computation is prepared once: its ops become a list of steps. Evaluating is then one loop over
+the steps, for concrete arrays and for jax's tracers. Nothing recurses over the graph.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import jax
+
+from builder.errors import XlaError
+from builder.graph.computation import XlaComputation
+from builder.graph.xla_op import XlaOp
+from builder.types import primitive_type as pt
+from builder.types.shape import ArrayShape, Shape, leaves
+from lowering.jax_interop import rules as rules
+from lowering.jax_interop.custom_gradients import with_custom_gradient
+from lowering.jax_interop.frames import Frame, frame_of
+from lowering.jax_interop.registry import REFUSED, RULES, Step, Value, place, refusal
+from lowering.jax_interop.rules.elementwise import is_narrow
+
+_Entry = tuple[int, Frame, Step, tuple[int, ...], tuple[int, ...]]
+"""The number of an op, its frame, its step, the numbers of its operands, and the numbers of the
+ops whose values are not used afterwards."""
+
+_IN_PLACE: Final = ("parameter", "constant")
+"""Opcodes whose values are known before the loop."""
+
+
+_STRUCTURE: Final = ("parameter", "tuple", "get_tuple_element")
+"""Opcodes that compute nothing themselves."""
+
+
+class Preparation:
+    """The steps of a computation and of the computations that its ops apply."""
+
+    def __init__(self, computation: XlaComputation, axis: str | None) -> None:
+        self.axis = axis
+        self.computation = computation
+        self._functions: dict[XlaComputation, Step] = {}
+        self._shared: dict[XlaComputation, Step] = {}
+        for called in evaluated_computations(computation):
+            self.computation = called
+            function = _prepared(self, called)
+            self._functions[called] = function
+            if called.derivative is not None:
+                backward = self.shared(called.derivative)
+                differentiable = with_custom_gradient(called, self.shared(called), backward)
+                self._functions[called] = self._shared[called] = differentiable
+
+    def function(self, computation: XlaComputation) -> Step:
+        """Return an applied computation as a function of its parameters' values."""
+        return self._functions[computation]
+
+    def shared(self, computation: XlaComputation) -> Step:
+        """Return an applied computation as a function that jax traces once for all calls."""
+        if computation not in self._shared:
+            function = self._functions[computation]
+            opcodes = [op.opcode for op in computation.ops if op.opcode not in _STRUCTURE]
+            only_forwards = opcodes in ([], ["call"])
+            self._shared[computation] = function if only_forwards else jax.jit(function)
+        return self._shared[computation]
+
+
+def evaluated_computations(computation: XlaComputation) -> tuple[XlaComputation, ...]:
+    """Return a computation, those it applies, and their custom derivatives, callees first."""
+    found: dict[XlaComputation, None] = {}
+    stack = [(computation, False)]
+    while stack:
+        current, is_entered = stack.pop()
+        if is_entered:
+            found[current] = None
+        elif current not in found:
+            stack.append((current, True))
+            if current.derivative is not None:
+                stack.append((current.derivative, False))
+            stack += [(c, False) for a in current.applications() for c in a.computations]
+    return tuple(found)
+
+
+def _prepared(preparation: Preparation, computation: XlaComputation) -> Step:
+    """Return a computation as a function of its parameters' values."""
+    ops = computation.ops
+    for parameter in computation.parameters:
+        _need_static(parameter)
+    entries = _entries(preparation, computation)
+    parameters = [(p.id, number) for number, p in enumerate(computation.parameters)]
+    constants = [(op.id, op.attributes["value"]) for op in ops if op.opcode == "constant"]
+    root, size = computation.root.id, len(ops)
+
+    def evaluate(*arguments: Value) -> Value:
+        values: list[Value] = [None] * size
+        for position, number in parameters:
+            values[position] = arguments[number]
+        for position, constant in constants:
+            values[position] = constant
+        position = 0
+        try:
+            for position, frame, step, operands, unused in entries:
+                values[position] = frame(step, [values[i] for i in operands])
+                for number in unused:
+                    values[number] = None
+        except XlaError:
+            raise
+        except Exception as error:
+            error.add_note(_note(ops[position]))
+            raise
+        return values[root]
+
+    evaluate.__name__ = evaluate.__qualname__ = computation.name
+    return evaluate
+
+
+def _entries(preparation: Preparation, computation: XlaComputation) -> list[_Entry]:
+    ops = [op for op in computation.ops if op.opcode not in _IN_PLACE]
+    operands = {op.id: tuple([operand.id for operand in op.operands]) for op in ops}
+    omitted = _pass_scalars(ops, operands, computation.root.id)
+    if omitted:
+        ops = [op for op in ops if op.id not in omitted]
+    last_use = {operand: op.id for op in ops for operand in operands[op.id]}
+    last_use.pop(computation.root.id, None)
+    unused: dict[int, list[int]] = {}
+    for number, user in last_use.items():
+        unused.setdefault(user, []).append(number)
+    return [
+        (op.id, frame_of(op), _step(preparation, op), operands[op.id], tuple(unused.get(op.id, ())))
+        for op in ops
+    ]
+
+
+_TAKING_SCALARS: Final = frozenset(
+    ("add", "compare", "divide", "maximum", "minimum", "multiply", "remainder", "subtract")
+)
+"""Opcodes whose functions in jax.lax broadcast a scalar operand, without an operation in jax."""
+
+
+def _pass_scalars(ops: list[XlaOp], operands: dict[int, tuple[int, ...]], root: int) -> set[int]:
+    """Pass scalar constants instead of their broadcasts, where jax broadcasts them itself.
+
+    Args:
+        ops: the ops of a computation.
+        operands: the numbers of the operands of each op; some of them are replaced.
+        root: the number of the root.
+
+    Returns:
+        The numbers of the broadcasts that have no other users.
+    """
+    scalars = {
+        op.id: op.operands[0].id
+        for op in ops
+        if op.opcode == "broadcast_in_dim"
+        and op.operands[0].opcode == "constant"
+        and not op.operands[0].shape.dimensions  # type: ignore[union-attr]  # an array
+    }
+    if not scalars:
+        return set()
+    omitted = scalars.keys() - {root}
+    for op in ops:
+        numbers = operands[op.id]
+        passed = [number for number in numbers if number in scalars]
+        if not passed:
+            continue
+        element_type = op.operands[0].shape.element_type
+        is_plain = element_type is not pt.pred and not is_narrow(op)
+        # The guard of an integer division by zero needs arrays of one shape.
+        is_plain &= not (element_type.is_integral and op.opcode in ("divide", "remainder"))
+        if op.opcode in _TAKING_SCALARS and len(passed) == 1 and is_plain:
+            operands[op.id] = tuple([scalars.get(number, number) for number in numbers])
+        else:
+            omitted.difference_update(passed)
+    return omitted
+
+
+def _step(preparation: Preparation, op: XlaOp) -> Step:
+    """Return the step of an op.
+
+    Raises:
+        LoweringError: jax cannot evaluate the op.
+    """
+    _need_static(op)
+    rule = RULES.get(op.opcode)
+    if rule is None:
+        raise refusal(op, *REFUSED.get(op.opcode, _UNKNOWN))
+    step = rule(preparation, op)
+    name = op.name
+    if name is None:
+        return step
+    return jax.named_scope(name)(step)
+
+
+_UNKNOWN: Final = ("it has no rule for jax", "record it with other ops")
+
+
+def _need_static(op: XlaOp) -> None:
+    """Refuse an op whose result has sizes that are not static."""
+    if not op.shape.is_static:
+        raise refusal(
+            op,
+            f"jax's arrays have static sizes, got {op.shape}",
+            "record the computation for static sizes; if sizes are unbounded, "
+            "lowering.to_computation(lowering.lower(computation), argument_shapes=[...]) has given "
+            "sizes",
+        )
+
+
+def _note(op: XlaOp) -> str:
+    shapes = ", ".join(str(operand.shape) for operand in op.operands)
+    return f"to_jax: raised by {op.opcode}({shapes}) -> {op.shape}{place(op)}"
+
+
+def wide_op(computation: XlaComputation) -> XlaOp | None:
+    """Return the first op with 64-bit numbers, which jax has only in its x64 mode; None without.
+
+    c64 is not among them: its parts have 32 bits.
+    """
+    for each in reversed(evaluated_computations(computation)):
+        wide = {shape for shape in {op.shape for op in each.ops} if _is_wide(shape)}
+        if wide:
+            return next(op for op in each.ops if op.shape in wide)
+    return None
+
+
+def _is_wide(shape: Shape) -> bool:
+    arrays = (leaf for leaf in leaves(shape) if isinstance(leaf, ArrayShape))
+    return any(array.element_type.real_type.bits == 64 for array in arrays)

@@ -1,0 +1,186 @@
+"""from_jax: the computation of a jax function."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import jax
+import numpy as np
+
+from builder.errors import OperandError, brief, error_of
+from builder.graph.computation import XlaComputation
+from builder.graph.subcomputations import ReusableFunction
+from builder.support.tracebacks import from_function
+from builder.types.shape import ArrayShape, Shape, TupleShape
+from lowering.errors import LoweringError
+from lowering.importer import to_computation
+
+_OURS: Final = (XlaComputation, ReusableFunction)
+
+STAGES: Final = (jax.stages.Traced, jax.stages.Lowered, jax.export.Exported)
+
+
+def from_jax(function: Any, *arguments: Any, **named: Any) -> XlaComputation:
+    """Record a jax function as a computation, op by op.
+
+    jax traces the function and lowers it to StableHLO, which is imported as by `to_computation`.
+
+    Args:
+        function: a function of jax arrays, or what `jax.jit` or `jax.export` make of it: a jitted
+            function, a `Traced`, a `Lowered` or an `Exported`. The static arguments are those of
+            ``jax.jit(function, static_argnames=...)``.
+        arguments: the arguments with which the function is traced, in any trees of jax.tree_util.
+            The leaves are shapes, arrays or numbers; of arrays only the shape is used. An
+            xb.TupleShape is a tuple. None for a `Traced`, `Lowered` or `Exported`.
+        named: the keyword arguments.
+
+    Returns:
+        A computation with the name of the function. Each leaf of the arguments is a parameter,
+        with a name such as ``params['w']``; several results are a tuple. Its nesting is that of the
+        function: ``lowering.compile(computation)`` is called with the function's arguments. Unused
+        arguments are parameters, except of a function that `jax.jit` has made without
+        ``keep_unused=True``. With arguments of 64-bit types the function is traced as in
+        ``jax.enable_x64(True)``.
+
+    Raises:
+        LoweringError: the function has effects, such as `jax.debug.print`; an operation has no op.
+        OperandError: the function is not callable, or a leaf is neither a shape, an array nor a
+            number.
+
+    Example:
+        >>> import builder as xb, jax, lowering
+        >>> @jax.jit
+        ... def layer(params, x):
+        ...     return jax.nn.relu(x @ params["w"] + params["b"])
+        >>> c = lowering.from_jax(layer, {"w": xb.f32[3, 4], "b": xb.f32[4]}, xb.f32[2, 3])
+        >>> c.program_shape
+        (params['b']: f32[4], params['w']: f32[3,4], x: f32[2,3]) -> f32[2,4]
+    """
+    if isinstance(function, STAGES):
+        if arguments or named:
+            rule = f"a {type(function).__name__} has its arguments, got others"
+            raise error_of(OperandError, "from_jax", rule, "call lowering.from_jax(stage) alone")
+        _refuse_effects("from_jax", function)
+        return _without_callbacks("from_jax", to_computation(function))
+    check_function("from_jax", function)
+    if not isinstance(function, jax.stages.Wrapped):  # it may have static arguments
+        _check_values(jax.tree.leaves((arguments, named)))
+    return traced_computation("from_jax", function, *_abstract("from_jax", (arguments, named)))
+
+
+def _check_values(values: Iterable[Any]) -> None:
+    """Raise OperandError unless jax or `from_jax` accepts the values as arguments."""
+    for value in values:
+        try:
+            if not isinstance(value, Shape):
+                jax.eval_shape(lambda array: array, value)
+        except (TypeError, ValueError, OverflowError):
+            rule = f"an argument must be an array, a number or a shape, got {brief(value)}"
+            raise error_of(OperandError, "from_jax", rule, _FIX_VALUE) from None
+
+
+_FIX_VALUE: Final = "pass the value to the function otherwise: lambda x: function(x, value)"
+
+
+def check_function(op: str, function: Any) -> None:
+    """Raise OperandError unless `function` is a callable that may be a function of jax arrays."""
+    if callable(function) and not isinstance(function, (type, *_OURS)):
+        return
+    fix = "pass a function of jax arrays"
+    if isinstance(function, XlaComputation):
+        fix = "record xb.call(computation, ...), or pass lowering.to_jax(computation)"
+    elif isinstance(function, ReusableFunction):
+        fix = "call the function itself, or function.computation(shape, ...)"
+    rule = f"function must be a function of jax arrays, got {brief(function)}"
+    raise error_of(OperandError, op, rule, fix)
+
+
+def traced_computation(
+    op: str, function: Callable[..., Any], arguments: Iterable[Any], named: dict[str, Any]
+) -> XlaComputation:
+    """Return the computation of a function for arguments whose leaves jax accepts.
+
+    Args:
+        op: the name of the public function, for messages.
+        function, arguments, named: the function and its arguments.
+
+    Raises:
+        LoweringError: see `from_jax`.
+    """
+    is_jitted = isinstance(function, jax.stages.Wrapped)
+    jitted: Any = function if is_jitted else jax.jit(function, keep_unused=True)
+    leaves = jax.tree.leaves((arguments, named))
+    is_wide = any(np.dtype(getattr(leaf, "dtype", bool)).name in _WIDE for leaf in leaves)
+    with jax.enable_x64(True) if is_wide else contextlib.nullcontext():
+        try:
+            traced = jitted.trace(*arguments, **named)
+        except Exception as error:
+            from_function(error)
+            raise
+        _refuse_effects(op, traced)
+        return _without_callbacks(op, to_computation(traced))
+
+
+_WIDE: Final = frozenset(("int64", "uint64", "float64", "complex128"))
+"""The dtypes that jax replaces by narrower ones unless its x64 flag is set."""
+
+
+def _abstract(op: str, tree: Any) -> Any:
+    """Return a tree with shapes replaced by those of jax."""
+
+    def leaf(value: Any) -> Any:
+        if not isinstance(value, Shape):
+            return value
+        if isinstance(value, TupleShape):
+            return tuple([leaf(element) for element in value.elements])
+        return abstract_array(op, value)
+
+    return jax.tree.map(leaf, tree, is_leaf=lambda value: isinstance(value, Shape))
+
+
+def abstract_array(op: str, shape: Shape) -> jax.ShapeDtypeStruct:
+    """Return jax's description of an array of this shape.
+
+    Raises:
+        OperandError: jax has no arrays of this shape.
+    """
+    if not isinstance(shape, ArrayShape):
+        raise error_of(OperandError, op, f"jax has no arrays of shape {shape}")
+    if not shape.is_static:
+        fix = "pass a shape with fixed sizes"
+        raise error_of(OperandError, op, f"jax needs fixed sizes, got {shape}", fix)
+    dtype = shape.element_type.dtype
+    return jax.ShapeDtypeStruct(shape.dimensions, dtype)  # type: ignore[no-untyped-call]  # of jax
+
+
+def _refuse_effects(op: str, stage: Any) -> None:
+    """Raise LoweringError if a function that was traced prints, or calls Python with effects."""
+    jaxpr = getattr(stage, "jaxpr", None)
+    effects = getattr(jaxpr, "effects", None) or getattr(stage, "ordered_effects", ())
+    if effects:
+        names = ", ".join(sorted({type(effect).__name__ for effect in effects}))
+        rule = f"the function has effects that a computation can't have: {names}"
+        fix = "remove jax.debug.print, jax.debug.callback and io_callback from the function"
+        raise error_of(LoweringError, op, rule, fix)
+
+
+def _without_callbacks(op: str, computation: XlaComputation) -> XlaComputation:
+    """Return `computation`; raise LoweringError if it calls Python functions of jax."""
+    for part in (*computation.called_computations(), computation):
+        for call in part.ops:
+            if call.opcode == "custom_call" and "python" in call.attributes["call_target_name"]:
+                where = "" if call.source is None else f", at {call.source}"
+                rule = f"the function calls Python (jax.pure_callback){where}"
+                fix = "record xb.python_call beside lowering.apply, or remove the callback"
+                if op not in ("from_jax", "apply"):
+                    rule = (
+                        f"a Python call{where and where + ','} would be part of a function of jax"
+                    )
+                    fix = (
+                        "use lowering.gradients on ops, with the Python call in a computation of "
+                        "xb.custom_gradient that is called outside of loops; or lowering.to_jax"
+                    )
+                raise error_of(LoweringError, op, rule, fix)
+    return computation

@@ -1,0 +1,96 @@
+"""The table of rules: for each opcode, how jax evaluates an op.
+
+A rule is a function of the op that returns a *step*: a function of the operands' values, which are
+jax arrays or tracers, that returns the op's value. The value of a tuple is a Python tuple, and the
+value of a token is None. A rule is called once for each op, when `to_jax` is called; its step is
+called whenever jax evaluates or traces the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import jax
+
+from builder.errors import error_of
+from builder.graph.computation import XlaComputation
+from builder.graph.xla_op import XlaOp
+from builder.support.registration import registrar
+from builder.types.shape import ArrayShape, Shape
+from lowering.errors import LoweringError
+
+Value = Any
+"""A jax array or a tracer; for a tuple the tuple of its elements' values, for a token None."""
+
+Step = Callable[..., Value]
+"""A function of the operands' values that returns the op's value."""
+
+
+class Context(Protocol):
+    """What a rule may use besides the op.
+
+    Attributes:
+        computation: the computation that contains the op.
+        axis: the name of jax's mapped axis along which the replicas are, or None.
+    """
+
+    computation: XlaComputation
+    axis: str | None
+
+    def function(self, computation: XlaComputation) -> Step:
+        """Return an applied computation as a function of its parameters' values."""
+
+    def shared(self, computation: XlaComputation) -> Step:
+        """Return an applied computation as a function that jax traces once for all calls."""
+
+
+Rule = Callable[[Context, XlaOp], Step]
+
+RULES: Final[dict[str, Rule]] = {}
+"""The rule of each opcode that jax can evaluate."""
+
+REFUSED: Final[dict[str, tuple[str, str]]] = {}
+"""For each opcode that jax cannot evaluate: the reason, and the fix."""
+
+rule = registrar(RULES)
+"""Register the decorated function as the rule of opcodes."""
+
+
+def place(op: XlaOp) -> str:
+    """Return ", recorded at FILE:LINE"; "" if the op has no source line."""
+    return "" if op.source is None else f", recorded at {op.source}"
+
+
+def refusal(op: XlaOp, reason: str, fix: str) -> LoweringError:
+    """Return the error of an op that jax cannot evaluate."""
+    operands = {f"operand {i}": operand.shape for i, operand in enumerate(op.operands)}
+    return error_of(
+        LoweringError,
+        "to_jax",
+        f"{op.opcode}{place(op)}: {reason}",
+        fix,
+        shapes={"result": op.shape, **operands},
+    )
+
+
+def array_of(shape: Shape) -> ArrayShape:
+    """Return a shape that shape inference has checked to be an array."""
+    assert isinstance(shape, ArrayShape)
+    return shape
+
+
+def with_derivative_of(exact: Step, differentiable: Step) -> Step:
+    """Return a function with the values of `exact` and the derivatives of `differentiable`.
+
+    For ops that jax computes with other operations than XLA, whose results are rounded differently.
+    """
+    function: Any = jax.custom_jvp(exact)
+
+    def derivative(primals: tuple[Value, ...], tangents: tuple[Value, ...]) -> Any:
+        _, tangent = jax.jvp(differentiable, primals, tangents)
+        return function(*primals), tangent
+
+    function.defjvp(derivative)
+    step: Step = function
+    return step

@@ -1,0 +1,252 @@
+"""Elementwise ops, constants and conversions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import jax
+import numpy as np
+from jax import lax
+
+from builder.attributes.accuracy import ResultAccuracy
+from builder.graph.xla_op import XlaOp
+from builder.schema import SCHEMAS
+from builder.types import primitive_type as pt
+from lowering.jax_interop.pasting import pasted
+from lowering.jax_interop.registry import (
+    RULES,
+    Context,
+    Step,
+    Value,
+    array_of,
+    rule,
+    with_derivative_of,
+)
+
+FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
+    "abs": lax.abs,
+    "acos": lax.acos,
+    "acosh": lax.acosh,
+    "add": lax.add,
+    "and": lax.bitwise_and,
+    "asin": lax.asin,
+    "asinh": lax.asinh,
+    "atan2": lax.atan2,
+    "atanh": lax.atanh,
+    "cbrt": lax.cbrt,
+    "ceil": lax.ceil,
+    "clamp": lax.clamp,
+    "complex": lax.complex,
+    "cosh": lax.cosh,
+    "cosine": lax.cos,
+    "count_leading_zeros": lax.clz,
+    "divide": lax.div,
+    "erf": lax.erf,
+    "exponential": lax.exp,
+    "exponential_minus_one": lax.expm1,
+    "floor": lax.floor,
+    "imag": lax.imag,
+    "is_finite": lax.is_finite,
+    "log": lax.log,
+    "log_plus_one": lax.log1p,
+    "logistic": lax.logistic,
+    "maximum": lax.max,
+    "minimum": lax.min,
+    "mulhi": lax.mulhi,
+    "multiply": lax.mul,
+    "negate": lax.neg,
+    "not": lax.bitwise_not,
+    "or": lax.bitwise_or,
+    "popcnt": lax.population_count,
+    "power": lax.pow,
+    "real": lax.real,
+    "remainder": lax.rem,
+    "round_nearest_afz": partial(lax.round, rounding_method=lax.RoundingMethod.AWAY_FROM_ZERO),
+    "round_nearest_even": partial(lax.round, rounding_method=lax.RoundingMethod.TO_NEAREST_EVEN),
+    "rsqrt": lax.rsqrt,
+    "select": lax.select,
+    "shift_left": lax.shift_left,
+    "shift_right_arithmetic": lax.shift_right_arithmetic,
+    "shift_right_logical": lax.shift_right_logical,
+    "sign": lax.sign,
+    "sine": lax.sin,
+    "sinh": lax.sinh,
+    "sqrt": lax.sqrt,
+    "subtract": lax.sub,
+    "tan": lax.tan,
+    "tanh": lax.tanh,
+    "xor": lax.bitwise_xor,
+}
+"""The function of jax.lax that is the same StableHLO operation."""
+
+_OF_PRED: Final = {"add": lax.bitwise_or, "multiply": lax.bitwise_and}
+"""Arithmetic of pred, which jax refuses."""
+
+
+def is_narrow(op: XlaOp) -> bool:
+    """Return whether an op has numbers of less than 8 bits.
+
+    XLA computes some of these incorrectly, without the rewrites of `legalize`.
+    """
+    shapes = (op.shape, *(operand.shape for operand in op.operands))
+    return any(1 < s.element_type.bits < 8 for s in shapes)
+
+
+def _is_nonzero(divisor: XlaOp) -> bool:
+    """Return whether a divisor is a constant without zeros."""
+    if divisor.opcode == "broadcast_in_dim":
+        divisor = divisor.operands[0]
+    return divisor.opcode == "constant" and bool(np.all(divisor.attributes["value"] != 0))
+
+
+def _guarded(divide: Callable[..., Value], *, is_remainder: bool) -> Step:
+    """Return a division that has a result for a divisor of 0.
+
+    XLA's constant folding ends the process when it divides by 0. Its code for variables returns a
+    quotient with all bits set, and the dividend as the remainder.
+    """
+
+    def step(lhs: Value, rhs: Value) -> Value:
+        is_zero = lax.eq(rhs, lax.full_like(rhs, 0))
+        result = divide(lhs, lax.select(is_zero, lax.full_like(rhs, 1), rhs))
+        of_zero = lhs if is_remainder else lax.bitwise_not(lax.full_like(lhs, 0))
+        return lax.select(is_zero, of_zero, result)
+
+    return step
+
+
+_DIVISIONS: Final = {
+    "divide": _guarded(lax.div, is_remainder=False),
+    "remainder": _guarded(lax.rem, is_remainder=True),
+}
+
+
+def _identity(value: Value) -> Value:
+    return value
+
+
+def _elementwise(ctx: Context, op: XlaOp) -> Step:
+    opcode = op.opcode
+    function = FUNCTIONS[opcode]
+    accuracy = op.attributes.get("result_accuracy")
+    if accuracy is not None:
+        function = partial(function, accuracy=_accuracy(accuracy))
+    element_type = op.operands[0].shape.element_type
+    if element_type is pt.pred and opcode in _OF_PRED:
+        return _OF_PRED[opcode]
+    if element_type.is_integral and opcode == "power":
+        return pasted(ctx.computation, op)
+    if is_narrow(op):
+        return pasted(ctx.computation, op)
+    if element_type.is_integral and opcode in ("divide", "remainder"):
+        return function if _is_nonzero(op.operands[1]) else _DIVISIONS[opcode]
+    if element_type.is_complex and opcode in ("abs", "cosine", "sine"):
+        # Some versions of jax compute them by other operations.
+        return with_derivative_of(pasted(ctx.computation, op), function)
+    if element_type.is_floating:
+        if opcode == "real":
+            return _identity
+        if opcode == "imag":
+            return _zeros
+        if element_type.bits < 16 and SCHEMAS[opcode].stablehlo.startswith("chlo."):
+            # Without the rewrites of `legalize`, XLA computes all steps with few bits.
+            return with_derivative_of(pasted(ctx.computation, op), function)
+        if element_type.bits < 32 and opcode == "logistic":
+            # jax computes it by four operations, and rounds after each.
+            return with_derivative_of(pasted(ctx.computation, op), function)
+    return function
+
+
+def _zeros(value: Value) -> Value:
+    return lax.full_like(value, 0)
+
+
+def _accuracy(accuracy: ResultAccuracy) -> Any:
+    if accuracy.mode == "TOLERANCE":
+        return lax.Tolerance(accuracy.atol, accuracy.rtol, accuracy.ulps)
+    return lax.AccuracyMode[accuracy.mode]
+
+
+RULES.update(dict.fromkeys(FUNCTIONS, _elementwise))
+
+
+@rule("constant")
+def constant(ctx: Context, op: XlaOp) -> Step:
+    value = op.attributes["value"]
+    return lambda: value
+
+
+def _swapped(function: Callable[..., Value]) -> Step:
+    return lambda lhs, rhs: function(rhs, lhs)
+
+
+_TOTAL: Final[dict[str, Step]] = {
+    "EQ": lax.eq_to_p.bind,
+    "NE": lambda lhs, rhs: lax.bitwise_not(lax.eq_to_p.bind(lhs, rhs)),
+    "LT": lax.lt_to_p.bind,
+    "LE": lax.le_to_p.bind,
+    "GT": _swapped(lax.lt_to_p.bind),
+    "GE": _swapped(lax.le_to_p.bind),
+}
+_COMPARISONS: Final[dict[str, Step]] = {
+    "EQ": lax.eq,
+    "NE": lax.ne,
+    "LT": lax.lt,
+    "LE": lax.le,
+    "GT": lax.gt,
+    "GE": lax.ge,
+}
+
+
+@rule("compare")
+def compare(ctx: Context, op: XlaOp) -> Step:
+    is_total = op.attributes["compare_type"] == "TOTALORDER"
+    table = _TOTAL if is_total and op.operands[0].shape.element_type.is_floating else _COMPARISONS
+    return table[op.attributes["comparison_direction"]]
+
+
+@rule("convert")
+def convert(ctx: Context, op: XlaOp) -> Step:
+    source, target = op.operands[0].shape.element_type, op.shape.element_type
+    if is_narrow(op):
+        return pasted(ctx.computation, op)
+    step = partial(lax.convert_element_type, new_dtype=target.dtype)
+    if source.is_complex and not target.is_complex:
+        # jax warns of the omitted imaginary part.
+        return lambda value: step(lax.real(value))
+    return step
+
+
+@rule("bitcast_convert")
+def bitcast_convert(ctx: Context, op: XlaOp) -> Step:
+    types = op.operands[0].shape.element_type, op.shape.element_type
+    if types[0] is types[1]:
+        return _identity
+    if pt.pred in types or any(t.is_complex for t in types):
+        return pasted(ctx.computation, op)
+    return partial(lax.bitcast_convert_type, new_dtype=op.shape.element_type.dtype)
+
+
+@rule("reduce_precision")
+def reduce_precision(ctx: Context, op: XlaOp) -> Step:
+    return partial(
+        lax.reduce_precision,
+        exponent_bits=op.attributes["exponent_bits"],
+        mantissa_bits=op.attributes["mantissa_bits"],
+    )
+
+
+@rule("stochastic_convert")
+def stochastic_convert(ctx: Context, op: XlaOp) -> Step:
+    return pasted(ctx.computation, op)
+
+
+@rule("map")
+def map_(ctx: Context, op: XlaOp) -> Step:
+    """Apply the computation of scalars to whole arrays."""
+    step = ctx.function(op.attributes["to_apply"])
+    for _ in range(array_of(op.shape).rank):
+        step = jax.vmap(step)
+    return step

@@ -1,0 +1,294 @@
+"""grad, value_and_grad and vmap: computations from a computation, by jax's transformations."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from builder.attributes.annotations import Annotations
+from builder.check import integer
+from builder.errors import OperandError, ShapeInferenceError, brief, error_of
+from builder.graph.calls import explained
+from builder.graph.computation import XlaComputation
+from builder.graph.subcomputations import record_tuple
+from builder.graph.xla_builder import XlaBuilder
+from builder.graph.xla_op import XlaOp
+from builder.types.shape import ArrayShape, Shape, TupleShape, leaves as leaf_shapes
+from lowering.jax_interop.applying import record_trace
+from lowering.jax_interop.evaluation import wide_op
+from lowering.jax_interop.gradients import (
+    check_stateless,
+    differentiable,
+    jax_function,
+    leaf_ops,
+    nested,
+    scalar_loss,
+    traced,
+)
+from lowering.stablehlo.call_tree import CallTree
+from lowering.stablehlo.lower import need_computation
+
+Wrt = str | Sequence[str] | None
+"""The names of parameters; None for all."""
+
+
+@explained
+def grad(computation: XlaComputation, wrt: Wrt = None) -> XlaComputation:
+    """Return the computation of the gradients of a computation's result.
+
+    The result is an ordinary graph: it can be lowered, exported, inspected and edited.
+
+    Args:
+        computation: its result is a scalar of a floating-point type, the loss.
+        wrt: the name of a parameter, or several names; None for all parameters. For a computation
+            of a jax function (`from_jax`), the name of an argument stands for all its arrays.
+
+    Returns:
+        A computation called "NAME_grad", of the same parameters. Its result is the gradient with
+        respect to the parameter, nested like it if it is a tuple; for several names or None the
+        tuple of these gradients.
+
+    Raises:
+        ShapeInferenceError: the result is not a scalar of a floating-point type; a parameter in
+            `wrt` contains integers or preds.
+        LoweringError: an op can't be differentiated; see `gradients`.
+        OperandError: `computation` is not a computation; it has no parameter of that name.
+
+    Example:
+        >>> import builder as xb, lowering, numpy as np
+        >>> @xb.computation(xb.f32[3], xb.f32[3])
+        ... def loss(w, x):
+        ...     return xb.reduce(xb.tanh(w * x), 0, xb.add, [0])
+        >>> lowering.grad(loss, "w").program_shape
+        (w: f32[3], x: f32[3]) -> f32[3]
+        >>> lowering.grad(loss).program_shape
+        (w: f32[3], x: f32[3]) -> (f32[3], f32[3])
+    """
+    return _gradient("grad", computation, wrt, with_value=False)
+
+
+@explained
+def value_and_grad(computation: XlaComputation, wrt: Wrt = None) -> XlaComputation:
+    """Return the computation of a computation's result and its gradients.
+
+    Args:
+        computation, wrt: see `grad`.
+
+    Returns:
+        A computation called "NAME_value_and_grad", of the same parameters. Its result is a tuple of
+        the loss, and of what `grad` returns.
+
+    Raises:
+        ShapeInferenceError, LoweringError, OperandError: see `grad`.
+
+    Example:
+        >>> import builder as xb, lowering
+        >>> @xb.computation(xb.f32[3], xb.f32[3])
+        ... def loss(w, x):
+        ...     return xb.reduce(xb.tanh(w * x), 0, xb.add, [0])
+        >>> lowering.value_and_grad(loss, ["w"]).program_shape
+        (w: f32[3], x: f32[3]) -> (f32[], (f32[3]))
+    """
+    return _gradient("value_and_grad", computation, wrt, with_value=True)
+
+
+@explained
+def vmap(
+    computation: XlaComputation,
+    axis_size: int,
+    in_axes: int | Sequence[int | None] | None = 0,
+    out_axes: int = 0,
+) -> XlaComputation:
+    """Return a computation applied to each element along a new dimension of its parameters.
+
+    Args:
+        computation: a computation.
+        axis_size: the size of the new dimension.
+        in_axes: where the dimension is in each parameter: a number for all, or one for each
+            parameter; None for parameters without it, which are the same for all elements. It
+            applies to all arrays of a tuple.
+        out_axes: where the dimension is in the results.
+
+    Returns:
+        A computation called "NAME_vmap".
+
+    Raises:
+        LoweringError: an op has no batched form in jax, or dynamic sizes.
+        OperandError: `computation` is not a computation; there is not one of `in_axes` for each
+            parameter, or all are None.
+        ShapeInferenceError: the size is negative; an axis is out of range.
+
+    Example:
+        >>> import builder as xb, lowering
+        >>> @xb.computation(xb.f32[3], xb.f32[3])
+        ... def dot(x, y):
+        ...     return xb.dot(x, y)
+        >>> lowering.vmap(dot, 8, in_axes=(0, None)).program_shape
+        (x: f32[8,3], y: f32[3]) -> f32[8]
+    """
+    need_computation("vmap", computation)
+    size = integer("vmap", "axis_size", axis_size)
+    if size < 0:
+        raise _error(ShapeInferenceError, f"axis_size must be 0 or more, got {size}")
+    shapes = computation.signature.parameters
+    if in_axes is None or isinstance(in_axes, int):
+        axes: list[int | None] = [in_axes] * len(shapes)
+    elif not isinstance(in_axes, Sequence):
+        rule = f"in_axes must be an axis, or one for each parameter, got {brief(in_axes)}"
+        raise _error(OperandError, rule)
+    else:
+        axes = [None if axis is None else integer("vmap", "in_axes", axis) for axis in in_axes]
+    if len(axes) != len(shapes) or all(axis is None for axis in axes):
+        rule = (
+            f"in_axes must have an axis for each of {len(shapes)} parameters, got {brief(in_axes)}"
+        )
+        fix = "pass one number for all, or a sequence with numbers and None"
+        raise _error(OperandError, rule, fix)
+    batched = [
+        shape if axis is None else _with_dimension(shape, axis, size)
+        for shape, axis in zip(shapes, axes, strict=True)
+    ]
+    out = integer("vmap", "out_axes", out_axes)
+    _with_dimension(computation.signature.result, out, size)
+    function = jax.vmap(jax_function("vmap", computation), tuple(axes), out)
+    return _recorded("vmap", computation, batched, lambda *values: function(*values))
+
+
+def _error(kind: Any, rule: str, fix: str = "") -> Any:
+    return error_of(kind, "vmap", rule, fix)
+
+
+def _with_dimension(shape: Shape, axis: int, size: int) -> Shape:
+    """Return `shape` with a dimension at `axis` in each array; raise if it is out of range."""
+    if isinstance(shape, TupleShape):
+        return TupleShape([_with_dimension(element, axis, size) for element in shape.elements])
+    if not isinstance(shape, ArrayShape):
+        return shape
+    rank = shape.rank + 1
+    if not -rank <= axis < rank:
+        rule = f"the axis for {shape} must be from {-rank} to {rank - 1}, got {axis}"
+        raise _error(ShapeInferenceError, rule)
+    sizes = list(shape.dimensions)
+    sizes.insert(axis % rank, size)
+    return shape.element_type[tuple(sizes)]
+
+
+def _gradient(
+    op: str, computation: XlaComputation, wrt: Wrt, *, with_value: bool
+) -> XlaComputation:
+    need_computation(op, computation)
+    scalar_loss(op, "the result", computation.program_shape.result)
+    check_stateless(op, computation)
+    groups = _selected(op, computation, wrt)
+    numbers: list[int] = jax.tree.leaves(groups)
+    for number in numbers:
+        parameter = computation.parameters[number]
+        for leaf in leaf_shapes(parameter.shape):
+            differentiable(op, f"parameter {parameter.name}", leaf)
+    function = jax_function(op, computation)
+
+    def derivative(*values: Any) -> Any:
+        # Not jax.grad with `argnums`: a parameter may be a part of an argument.
+        def loss_of(chosen: list[Any]) -> Any:
+            arguments = list(values)
+            for number, value in zip(numbers, chosen, strict=True):
+                arguments[number] = value
+            return function(*arguments)
+
+        chosen = [values[number] for number in numbers]
+        value, found = jax.value_and_grad(loss_of)(chosen)
+        tree: Any = jax.tree.structure(groups[0] if isinstance(wrt, str) else tuple(groups))
+        result = tree.unflatten(found)
+        return (value, result) if with_value else result
+
+    return _recorded(op, computation, computation.program_shape.parameters, derivative)
+
+
+def _selected(op: str, computation: XlaComputation, wrt: Wrt) -> list[Any]:
+    """Return for each name in `wrt` the number of the parameter, or a tree of such numbers."""
+    numbers: dict[str, Any] = {p.name or "": n for n, p in enumerate(computation.parameters)}
+    everything = numbers
+    nesting = _nesting(computation)
+    if nesting is not None:
+        everything = _arguments(nesting, list(numbers))
+        numbers |= everything
+    if wrt is None:
+        return list(everything.values())
+    if not isinstance(wrt, Sequence):
+        rule = f"wrt must be the name of a parameter, several names or None, got {brief(wrt)}"
+        raise error_of(OperandError, op, rule)
+    names = [wrt] if isinstance(wrt, str) else list(wrt)
+    for name in names:
+        if not isinstance(name, str) or name not in numbers:
+            rule = f"wrt must name parameters of {computation.name!r}, got {brief(name)}"
+            fix = f"use {', '.join(map(repr, numbers))}"
+            raise error_of(OperandError, op, rule, fix)
+    if not names or len(set(names)) < len(names):
+        rule = f"wrt must name at least one parameter, each once, got {brief(wrt)}"
+        raise error_of(OperandError, op, rule)
+    return [numbers[name] for name in names]
+
+
+def _nesting(computation: XlaComputation) -> CallTree | None:
+    annotations = computation.annotations
+    nesting: CallTree | None = None if annotations is None else annotations.nesting
+    return nesting
+
+
+def _arguments(nesting: CallTree, names: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments of a jax function by name, as trees of the numbers of parameters."""
+    numbers: list[int | None] = [None] * nesting.arguments.num_leaves
+    for number, leaf in enumerate(nesting.used, nesting.argument_tokens):
+        numbers[leaf] = number
+    args, by_name = nesting.arguments.unflatten(numbers)
+    arguments: dict[str, Any] = {}
+    for argument in args:
+        found = jax.tree.leaves(argument)
+        if found:
+            arguments[re.split(r"[\[.]", names[found[0]])[0]] = argument
+    arguments.update(by_name)
+    return arguments
+
+
+def _recorded(
+    op: str,
+    computation: XlaComputation,
+    parameters: Sequence[Shape],
+    function: Callable[..., Any],
+) -> XlaComputation:
+    """Record a function of the values of a computation's parameters, of the shapes `parameters`."""
+    b = XlaBuilder(f"{computation.name}_{op}")
+    names = [parameter.name for parameter in computation.parameters]
+    ops = [b.parameter(shape, name) for shape, name in zip(parameters, names, strict=True)]
+    operands = [leaf for parameter in ops for leaf in leaf_ops(parameter)]
+    structure: list[Any] = []
+
+    def of_leaves(*arrays: Any) -> list[Any]:
+        remaining = iter(arrays)
+        result = function(*[nested(parameter.shape, remaining) for parameter in ops])
+        flat, tree = jax.tree.flatten(result)
+        structure.append(tree)
+        return flat
+
+    of_leaves.__name__ = op
+    trace = traced(op, of_leaves, [leaf.shape for leaf in operands], wide_op(computation))
+    results = record_trace(trace, tuple(operands), b)
+    nesting = _nesting(computation)
+    if nesting is None:
+        return b.build(_nested_root(b, structure[-1].unflatten(results)))
+    is_tuple = len(results) != 1
+    tree = dataclasses.replace(nesting, results=structure[-1], result_tokens=0, is_tuple=is_tuple)
+    b.annotations = Annotations(nesting=tree)
+    return b.build(record_tuple(b, results) if is_tuple else results[0])
+
+
+def _nested_root(builder: XlaBuilder, value: Any) -> XlaOp:
+    """Return an op for a result: arrays, and tuples and lists of them."""
+    if isinstance(value, (tuple, list)):
+        return record_tuple(builder, [_nested_root(builder, element) for element in value])
+    root: XlaOp = value
+    return root

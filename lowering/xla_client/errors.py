@@ -1,0 +1,71 @@
+"""The errors of the old binding: XlaRuntimeError, and the TypeErrors of its argument lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Final, ParamSpec, TypeVar
+
+from jax.errors import JaxRuntimeError
+
+from builder.errors import OperandError, XlaError, brief
+
+XlaRuntimeError: Final = JaxRuntimeError
+"""The class of XLA's errors. jaxlib raises it for errors of a device, too."""
+
+
+class InvalidArgumentError(XlaError, JaxRuntimeError):  # type: ignore[misc]  # untyped in jax
+    """XLA's status INVALID_ARGUMENT: an op, a computation or an argument breaks a rule.
+
+    It is an XlaRuntimeError, as in jaxlib, and has the attributes of every `builder.XlaError`.
+    """
+
+
+class InvalidTypeError(InvalidArgumentError, TypeError):
+    """An argument has the wrong type, or an operand the wrong element type.
+
+    jaxlib raises a TypeError in the first case, and an XlaRuntimeError in the second one. This is
+    both.
+    """
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def reporting(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator that raises the errors of the new API as those of the old binding.
+
+    The errors name the function `name`. An OperandError, which is a TypeError, becomes an
+    InvalidTypeError; any other error of this library becomes an InvalidArgumentError. The functions
+    call no functions of users, so other exceptions come from conversions of arguments of unexpected
+    types, and become an InvalidTypeError too.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def called(*arguments: P.args, **named: P.kwargs) -> R:
+            try:
+                return function(*arguments, **named)
+            except InvalidArgumentError:
+                raise
+            except XlaError as error:
+                kind = InvalidTypeError if isinstance(error, OperandError) else InvalidArgumentError
+                text = str(error).removeprefix(f"{name}: ").removeprefix(f"{error.op}: ")
+                raise kind(
+                    f"INVALID_ARGUMENT: {name}: {text}",
+                    op=name,
+                    shapes=error.shapes,
+                    dimension=error.dimension,
+                ) from None
+            except (TypeError, ValueError, LookupError, AttributeError) as error:
+                # A conversion of an argument that has an unexpected type.
+                given = [*map(brief, arguments), *(f"{k}={brief(v)}" for k, v in named.items())]
+                rule = f"the arguments do not fit: {error}; got ({', '.join(given)})"
+                message = f"INVALID_ARGUMENT: {name}: {rule}"
+                raise InvalidTypeError(message, op=name) from error
+
+        called.__name__ = called.__qualname__ = name
+        return called
+
+    return decorate

@@ -1,0 +1,232 @@
+"""Functions of the old binding, derived from functions of the new API and their old parameters."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import builder as xb
+from builder import lib
+from builder.errors import OperandError, brief, error_of
+from lowering.xla_client import enums
+from lowering.xla_client.builder import new_builder
+from lowering.xla_client.computations import new_computation
+from lowering.xla_client.errors import reporting
+from lowering.xla_client.protos import ReplicaGroup
+from lowering.xla_client.shapes import Layout, Shape
+
+
+@dataclass(frozen=True, slots=True)
+class OldFunction:
+    """A function of the old module `ops`.
+
+    Attributes:
+        function: the function.
+        signatures: its parameters with their default values; several for an overloaded function.
+        idiomatic: what to write with the new API.
+    """
+
+    function: Callable[..., Any]
+    signatures: tuple[str, ...]
+    idiomatic: str
+
+
+FUNCTIONS: Final[dict[str, OldFunction]] = {}
+"""The functions of the old module `ops` by name."""
+
+
+# Conversions of arguments. Old parameters of one name have one meaning in all functions, with the
+# exceptions that the functions in `ops` pass.
+
+
+def new_shape(op: str, value: Any) -> Any:
+    """Return the shape or layout of `builder` for an old one."""
+    return value.new if isinstance(value, (Shape, Layout)) else value
+
+
+def _new_value(op: str, value: Any) -> Any:
+    """Return the attribute value of `builder` for an imitated protocol buffer."""
+    return value.new() if hasattr(value, "new") else value
+
+
+def _groups(op: str, value: Iterable[Any]) -> list[list[int]]:
+    return [list(g.replica_ids if isinstance(g, ReplicaGroup) else g) for g in value]
+
+
+def _element_type_or_none(op: str, value: Any) -> xb.PrimitiveType | None:
+    return None if value is None else enums.element_type(op, value)
+
+
+def _named_member(kind: Any, op: str, value: Any) -> str:
+    return str(enums.member(kind, op, value).name)
+
+
+def _text(op: str, value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def refuse(op: str, name: str, value: Any, default: Any, reason: str) -> None:
+    """Raise OperandError unless an argument has its default value."""
+    if value is not default:
+        raise error_of(OperandError, op, f"{name} must be {default!r}, got {brief(value)}", reason)
+
+
+CONVERSIONS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
+    "algorithm": partial(_named_member, enums.RandomAlgorithm),
+    "api_version": partial(_named_member, enums.CustomCallApiVersion),
+    "branch_computations": lambda op, values: [new_computation(op, v) for v in values],
+    "builder": new_builder,
+    "call_target_name": _text,
+    "channel_id": _new_value,
+    "dimension_numbers": _new_value,
+    "fft_type": partial(_named_member, enums.FftType),
+    "handle": _new_value,
+    "layout": new_shape,
+    "new_element_type": enums.element_type,
+    "operand_shapes_with_layout": lambda op, values: [new_shape(op, v) for v in values],
+    "padding_config": _new_value,
+    "precision_config": _new_value,
+    "preferred_element_type": _element_type_or_none,
+    "replica_groups": _groups,
+    "result_accuracy": _new_value,
+    "schedule": partial(_named_member, enums.CustomCallSchedule),
+    "shape": new_shape,
+    "shape_with_layout": new_shape,
+    "transpose_a": partial(_named_member, enums.TriangularSolveOptions_Transpose),
+    "use_global_device_ids": lambda op, value: bool(value),
+    **dict.fromkeys(
+        (
+            "computation",
+            "condition",
+            "body",
+            "true_computation",
+            "false_computation",
+            "update_computation",
+            "select",
+            "scatter",
+        ),
+        new_computation,
+    ),
+    "comparator": lambda op, value: None if value is None else new_computation(op, value),
+}
+"""The conversion of each old parameter that is not passed unchanged, called with the op's name."""
+
+
+def signature_of(text: str) -> inspect.Signature:
+    """Return the signature that a text such as "operand, /" or "x, k=1" describes."""
+    function = ast.parse(f"def old({text}): pass").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults = [ast.literal_eval(default) for default in arguments.defaults]
+    missing = [inspect.Parameter.empty] * (len(positional) - len(defaults))
+    kinds = [
+        *[inspect.Parameter.POSITIONAL_ONLY] * len(arguments.posonlyargs),
+        *[inspect.Parameter.POSITIONAL_OR_KEYWORD] * len(arguments.args),
+    ]
+    return inspect.Signature(
+        [
+            inspect.Parameter(argument.arg, kind, default=default)
+            for argument, kind, default in zip(
+                positional, kinds, [*missing, *defaults], strict=True
+            )
+        ]
+    )
+
+
+def bound_arguments(
+    name: str, signatures: Iterable[inspect.Signature], args: Any, named: Any
+) -> dict[str, Any]:
+    """Return all arguments of a call by name, converted, for the first signature that accepts them.
+
+    Raises:
+        OperandError: no signature accepts the arguments.
+    """
+    signatures = tuple(signatures)
+    named = {"from_" if key == "from" else key: value for key, value in named.items()}
+    for signature in signatures:
+        try:
+            bound = signature.bind(*args, **named)
+        except TypeError:
+            continue
+        bound.apply_defaults()
+        return {
+            key: CONVERSIONS[key](name, value) if key in CONVERSIONS else value
+            for key, value in bound.arguments.items()
+        }
+    expected = " or ".join(f"{name}{signature}" for signature in signatures)
+    given = [brief(value, 40) for value in args] + [f"{k}={brief(v, 40)}" for k, v in named.items()]
+    raise error_of(OperandError, name, f"expected {expected}, got ({', '.join(given)})")
+
+
+def mapped(
+    new: Callable[..., Any], parameters: str, *, name: str = "", keywords: Mapping[str, str] = {}
+) -> Callable[..., Any]:
+    """Return an old function that calls `new` with its converted arguments, in their order.
+
+    Args:
+        new: a function of `builder` or `builder.lib`.
+        parameters: the old parameters with their default values. `builder` is not passed.
+        name: the old name; by default the name of XLA's C++ function.
+        keywords: for old parameters that are passed by name, the new names.
+    """
+    name = name or _cpp_name(new)
+    signature = signature_of(parameters)
+
+    @reporting(name)
+    def old(*args: Any, **named: Any) -> Any:
+        arguments = bound_arguments(name, (signature,), args, named)
+        arguments.pop("builder", None)
+        by_name = {keywords[key]: arguments.pop(key) for key in keywords}
+        return new(*arguments.values(), **by_name)
+
+    old.__doc__ = f"See `{_spelling(new)}`."
+    old.__signature__ = signature  # type: ignore[attr-defined]  # read by `inspect`
+    FUNCTIONS[name] = OldFunction(old, (parameters,), f"{_spelling(new)}")
+    return old
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def written(idiomatic: str, *parameters: str) -> Callable[[F], F]:
+    """Add an old function that is written by hand to `FUNCTIONS`.
+
+    The function is called with all arguments of the first signature that accepts a call, by name
+    and converted.
+
+    Args:
+        idiomatic: what to write with the new API.
+        parameters: the old parameters with their default values, for each signature.
+    """
+    signatures = tuple(map(signature_of, parameters))
+
+    def enter(function: F) -> F:
+        name = function.__name__
+
+        @reporting(name)
+        def old(*args: Any, **named: Any) -> Any:
+            return function(**bound_arguments(name, signatures, args, named))
+
+        old.__doc__ = function.__doc__
+        old.__module__ = function.__module__
+        FUNCTIONS[name] = OldFunction(old, parameters, idiomatic)
+        return old  # type: ignore[return-value]  # it takes the same arguments
+
+    return enter
+
+
+_LIBRARY: Final = {entry.function: entry for entry in lib.FUNCTIONS.values()}
+_OPERATIONS: Final = {entry.function: entry for entry in xb.OPERATIONS.values()}
+
+
+def _cpp_name(new: Callable[..., Any]) -> str:
+    return (_OPERATIONS.get(new) or _LIBRARY[new]).cpp_name
+
+
+def _spelling(new: Callable[..., Any]) -> str:
+    return f"{'xb' if new in _OPERATIONS else 'lib'}.{new.__name__}"

@@ -1,0 +1,110 @@
+"""Names of jaxlib's module `xla_extension`, which old programs reach as `xla_client._xla`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lowering.importer import to_computation
+from lowering.importer.hlo import from_hlo
+from lowering.stablehlo.lower import lower
+from lowering.stablehlo.module import load_bytes
+from lowering.xla_client import ops as ops
+from lowering.xla_client.builder import XlaBuilder as XlaBuilder
+from lowering.xla_client.client import (
+    Client as Client,
+    CompileOptions as CompileOptions,
+    Device as Device,
+    DeviceAssignment as DeviceAssignment,
+    ExecutableBuildOptions as ExecutableBuildOptions,
+    LoadedExecutable as LoadedExecutable,
+)
+from lowering.xla_client.computations import (
+    HloModule as HloModule,
+    XlaComputation as XlaComputation,
+    new_computation,
+)
+from lowering.xla_client.enums import (
+    ChannelHandle_ChannelType as ChannelHandle_ChannelType,
+    FftType as FftType,
+    OpSharding_Type as OpSharding_Type,
+    PrecisionConfig_Precision as PrecisionConfig_Precision,
+    PrimitiveType as PrimitiveType,
+    ResultAccuracy_Mode as ResultAccuracy_Mode,
+)
+from lowering.xla_client.errors import XlaRuntimeError as XlaRuntimeError, reporting
+from lowering.xla_client.protos import (
+    ChannelHandle as ChannelHandle,
+    FrontendAttributes as FrontendAttributes,
+)
+from lowering.xla_client.shapes import (
+    Layout as Layout,
+    ProgramShape as ProgramShape,
+    Shape as Shape,
+    ShapeIndex as ShapeIndex,
+)
+from lowering.xla_client.shardings import OpSharding as OpSharding
+
+
+class mlir:
+    """Conversions between computations and StableHLO modules."""
+
+    @staticmethod
+    @reporting("xla_computation_to_mlir_module")
+    def xla_computation_to_mlir_module(computation: Any) -> bytes:
+        """Return the StableHLO module of a computation in bytecode.
+
+        Example:
+            >>> from lowering import xla_client as xc
+            >>> b = xc.XlaBuilder("one")
+            >>> one = xc.ops.Constant(b, 1)
+            >>> xc._xla.mlir.xla_computation_to_mlir_module(b.build())[:4]
+            b'ML\\xefR'
+        """
+        return lower(new_computation("xla_computation_to_mlir_module", computation)).bytecode
+
+    @staticmethod
+    @reporting("mlir_module_to_xla_computation")
+    def mlir_module_to_xla_computation(
+        mlir_module: str | bytes, use_tuple_args: bool = False, return_tuple: bool = False
+    ) -> XlaComputation:
+        """Return the computation of a StableHLO module in text or bytecode.
+
+        Example:
+            >>> from lowering import xla_client as xc
+            >>> b = xc.XlaBuilder("one")
+            >>> one = xc.ops.Constant(b, 1)
+            >>> module = xc._xla.mlir.xla_computation_to_mlir_module(b.build())
+            >>> xc._xla.mlir.mlir_module_to_xla_computation(module).program_shape()
+            () -> s64[]
+        """
+        return XlaComputation.of(to_computation(load_bytes(mlir_module)))
+
+
+@reporting("hlo_module_from_text")
+def hlo_module_from_text(hlo_module_text: str) -> HloModule:
+    """Return the module of HLO text.
+
+    Raises:
+        XlaRuntimeError: the text is not HLO.
+    """
+    return XlaComputation.of(from_hlo(hlo_module_text.encode())).get_hlo_module()
+
+
+@reporting("hlo_module_cost_analysis")
+def hlo_module_cost_analysis(client: Client, module: HloModule) -> dict[str, float]:
+    """Return the numbers of operations and of bytes of a module, by XLA's names.
+
+    Example:
+        >>> from lowering import xla_client as xc
+        >>> b = xc.XlaBuilder("doubled")
+        >>> x = xc.ops.Parameter(b, 0, xc.Shape("f32[4]"))
+        >>> module = b.build(xc.ops.Add(x, x)).as_hlo_module()
+        >>> xc._xla.hlo_module_cost_analysis(xc.make_cpu_client(), module)["flops"]
+        4.0
+    """
+    stats = from_hlo(module.to_string()).stats()
+    return {
+        "flops": float(stats.flops),
+        "transcendentals": float(stats.transcendentals),
+        "bytes accessed": float(stats.bytes_accessed),
+    }

@@ -1,0 +1,273 @@
+"""Derivatives of `to_jax` against finite differences in f64, and vmap against a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import builder as xb
+import lowering
+from lowering.errors import LoweringError
+
+
+@pytest.fixture(autouse=True)
+def x64() -> Iterator[None]:
+    with jax.enable_x64(True):
+        yield
+
+
+def of(function: Callable[..., xb.XlaOp], *sizes: tuple[int, ...]) -> xb.XlaComputation:
+    """Record a function of f64 arrays."""
+    b = xb.XlaBuilder("function")
+    return b.build(function(*(b.parameter(xb.f64[s]) for s in sizes)))
+
+
+def difference(
+    function: Callable[..., Any], arguments: list[Any], directions: list[Any], step: float = 1e-6
+) -> list[Any]:
+    """Return the derivative along a direction by central differences."""
+    ahead, behind = (
+        jax.tree_util.tree_leaves(
+            function(*(a + sign * step * d for a, d in zip(arguments, directions, strict=True)))
+        )
+        for sign in (1, -1)
+    )
+    return [
+        (np.asarray(p) - np.asarray(q)) / (2 * step) for p, q in zip(ahead, behind, strict=True)
+    ]
+
+
+def check(computation: xb.XlaComputation, *, positive: bool = False, seed: int = 3) -> None:
+    """Compare jvp, vjp and vmap with finite differences and with a loop."""
+    random = np.random.default_rng(seed)
+    shapes = [p.shape.dimensions for p in computation.parameters]
+    low = 0.2 if positive else -0.9
+    arguments = [random.uniform(low, 0.9, s) for s in shapes]
+    directions = [random.standard_normal(s) for s in shapes]
+    function = jax.jit(lowering.to_jax(computation))
+    expected = difference(function, arguments, directions)
+    result, tangent = jax.jvp(function, tuple(arguments), tuple(directions))
+    for one, other in zip(jax.tree_util.tree_leaves(tangent), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
+    weights = [random.standard_normal(e.shape) for e in expected]
+    structure = jax.tree_util.tree_structure(result)
+    _, pull_back = jax.vjp(function, *arguments)
+    cotangents = pull_back(jax.tree_util.tree_unflatten(structure, weights))
+    left = sum(np.vdot(w, e) for w, e in zip(weights, expected, strict=True))
+    right = sum(np.vdot(c, d) for c, d in zip(cotangents, directions, strict=True))
+    np.testing.assert_allclose(left, right, rtol=1e-6, atol=1e-7)
+    rows = [np.stack([a, 0.5 * a]) for a in arguments]
+    batched = jax.tree_util.tree_leaves(jax.vmap(function)(*rows))
+    each = [jax.tree_util.tree_leaves(function(*(r[i] for r in rows))) for i in range(2)]
+    for leaf, first, second in zip(batched, *each, strict=True):
+        np.testing.assert_allclose(leaf, np.stack([first, second]), rtol=1e-12, atol=1e-14)
+
+
+UNARY = [
+    *("acos", "asin", "asinh", "atanh", "cbrt", "cos", "cosh", "erf", "exp", "expm1", "logistic"),
+    *("neg", "sin", "sinh", "tan", "tanh"),
+]
+POSITIVE = ["log", "log1p", "rsqrt", "sqrt", "abs", "sign", "floor"]
+BINARY = ["add", "atan2", "div", "max", "min", "mul", "pow", "rem", "sub"]
+
+
+def test_elementwise() -> None:
+    """All in one program: a result for each function."""
+    check(of(lambda x: xb.tuple(*(getattr(xb, name)(x) for name in UNARY)), (4,)))
+    check(
+        of(
+            lambda x, y: xb.tuple(
+                *(getattr(xb, name)(x) for name in POSITIVE),
+                *(getattr(xb, name)(x, y) for name in BINARY),
+                xb.acosh(x + 1.5),
+                xb.clamp(0.3, x, 0.7),
+                xb.select(xb.gt(x, y), x * 2.0, y),
+            ),
+            (4,),
+            (4,),
+        ),
+        positive=True,
+    )
+
+
+def _moved(x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
+    start = x.builder.constant(np.int32(2))
+    rows = x.builder.constant(np.array([[2], [0], [5]], np.int32))
+    gathered = xb.gather(x, rows, xb.GatherDimensionNumbers([1], [0], [0], 1), [1, 3])
+    numbers = xb.ScatterDimensionNumbers([1], [0], [0], 1)
+    overhanging = xb.ScatterDimensionNumbers([0, 1], [], [0, 1], 0)
+    position = x.builder.constant(np.array([3, -1], np.int32))
+    return xb.tuple(
+        xb.reshape(x, [2, 6]),
+        xb.transpose(x, [1, 0]),
+        xb.rev(x, [1]),
+        xb.broadcast_in_dim(x, [2, 4, 3], [1, 2]),
+        xb.concat_in_dim([x, x * y], 0),
+        xb.pad(
+            x,
+            xb.reshape(xb.slice(y, [0, 0], [1, 1], [1, 1]), []),
+            [(1, -1, 2), (0, 1, 0)],
+        ),
+        xb.slice(x, [1, 0], [4, 3], [2, 1]),
+        xb.dynamic_slice(x, [start, start], [2, 1]),
+        xb.dynamic_update_slice(x, xb.slice(y, [0, 0], [2, 2], [1, 1]), [start, start]),
+        gathered,
+        xb.scatter(x, rows, xb.slice(y, [0, 0], [3, 3], [1, 1]), xb.add, numbers),
+        xb.scatter(x, position, xb.slice(y, [0, 0], [3, 2], [1, 1]), xb.add, overhanging),
+        xb.convert_element_type(xb.convert_element_type(x, xb.f64), xb.f64),
+    )
+
+
+def test_moved_elements() -> None:
+    check(of(_moved, (4, 3), (4, 3)))
+
+
+def _reduced(x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
+    def window(reducer: Callable[..., xb.XlaOp], init: Any) -> xb.XlaOp:
+        return xb.reduce_window(x, init, reducer, [2, 2], [1, 1], "VALID")
+
+    first = xb.reshape(xb.slice(y, [0, 0], [1, 1], [1, 1]), [])
+    return xb.tuple(
+        xb.reduce(x, 0.0, xb.add, [0]),
+        xb.reduce(x, first, xb.add, [1]),
+        xb.reduce(x, 1.0, xb.mul, [0]),
+        xb.reduce(x, -np.inf, xb.max, [0]),
+        xb.reduce(x, 0.1, xb.min, [0, 1]),
+        xb.reduce(x, 0.0, lambda a, b: a + b * 1.0, [0]),
+        window(xb.add, 0.0),
+        window(xb.add, first),
+        window(xb.max, -np.inf),
+        xb.map([x, y], lambda a, b: a * xb.sin(b), [0, 1]),
+        xb.sort(x, dimension=0),
+        xb.top_k(x, 2)[0],
+        xb.select_and_scatter(
+            x, xb.ge, [2, 1], [2, 1], "VALID", xb.slice(y, [0, 0], [2, 3], [1, 1]), first, xb.add
+        ),
+    )
+
+
+def test_reductions() -> None:
+    check(of(_reduced, (4, 3), (4, 3)))
+
+
+def _products(x: xb.XlaOp, y: xb.XlaOp, z: xb.XlaOp) -> xb.XlaOp:
+    definite = xb.dot(x, xb.transpose(x, [1, 0])) + x.builder.constant(np.eye(3) * 2.0)
+    image = xb.reshape(y, [1, 1, 3, 4])
+    kernel = xb.reshape(z, [1, 1, 2, 2])
+    return xb.tuple(
+        xb.dot(x, y),
+        xb.conv(image, kernel, [1, 2], "SAME"),
+        xb.conv_general_dilated(
+            image,
+            kernel,
+            [1, 1],
+            [(1, 0), (0, 1)],
+            [1, 1],
+            [1, 2],
+            "bf01_oi01->bf01",
+            window_reversal=[True, False],
+        ),
+        xb.cholesky(definite, lower=True),
+        xb.triangular_solve(
+            definite, y, left_side=True, lower=True, unit_diagonal=False, transpose_a="TRANSPOSE"
+        ),
+    )
+
+
+def test_products_and_factors() -> None:
+    check(of(_products, (3, 3), (3, 4), (2, 2)))
+
+
+def _normalized(x: xb.XlaOp, s: xb.XlaOp, o: xb.XlaOp, g: xb.XlaOp) -> xb.XlaOp:
+    trained = xb.batch_norm_training(x, s, o, 0.01, 1)
+    variance = xb.exp(o)
+    return xb.tuple(
+        trained,
+        xb.batch_norm_inference(x, s, o, s, variance, 0.01, 1),
+        xb.batch_norm_grad(x, s, o, variance, g, 0.01, 1),
+    )
+
+
+def test_batch_norm() -> None:
+    check(of(_normalized, (5, 2), (2,), (2,), (5, 2)))
+
+
+def test_fourier() -> None:
+    def spectrum(x: xb.XlaOp) -> xb.XlaOp:
+        transformed = xb.fft(x, "RFFT", [4])
+        return xb.tuple(xb.abs(transformed), xb.fft(transformed * transformed, "IRFFT", [4]))
+
+    check(of(spectrum, (3, 4)))
+
+
+def test_loops_and_branches() -> None:
+    def body(state: xb.XlaOp) -> xb.XlaOp:
+        return xb.tuple(state[0] + 1, xb.sin(state[1]) * 2.0)
+
+    def function(x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
+        b = x.builder
+        counted = xb.while_(lambda s: s[0] < 5, body, xb.tuple(b.constant(0, xb.s32), x))
+        total = xb.reduce(x, 0.0, xb.add, [0])
+        chosen = xb.conditional(total > 0.0, x, xb.sin, x, lambda v: v * v)
+        index = xb.convert_element_type(total * 0.0, xb.s32) - 1  # out of range: the last branch
+        switched = xb.conditional(index, [xb.sin, xb.cos, xb.exp], [x, y, x])
+        scanned = xb.scan(x, total, lambda v, carry: (v * carry, v + carry), 0)
+        called = xb.call(lambda v: xb.tanh(v) * y, x)
+        return xb.tuple(counted[1], chosen, switched, scanned, called)
+
+    check(of(function, (4,), (4,)))
+
+
+def test_unknown_trip_count() -> None:
+    loop_line = 0
+
+    @xb.computation(xb.f64[()])
+    def halved(x: xb.XlaOp) -> xb.XlaOp:
+        return xb.while_(lambda v: v > 1.0, lambda v: v * 0.5, x)
+
+    (loop_line,) = [op.source.line for op in halved.ops if op.opcode == "while" and op.source]
+    function = jax.jit(lowering.to_jax(halved))
+    value, tangent = jax.jvp(function, (12.0,), (1.0,))
+    assert (value, tangent) == (0.75, 0.0625)
+    assert list(jax.vmap(function)(np.array([12.0, 0.5]))) == [0.75, 0.5]
+    with pytest.raises(LoweringError) as caught:
+        jax.grad(function)(12.0)
+    assert str(caught.value).startswith(
+        f"to_jax: while, recorded at {__file__}:{loop_line}: reverse-mode differentiation requires"
+    )
+
+
+def test_op_without_derivative() -> None:
+    @xb.computation(xb.f64[3])
+    def first(x: xb.XlaOp) -> xb.XlaOp:
+        return xb.scatter(
+            x,
+            x.builder.constant(np.array([[0], [0]], np.int32)),
+            xb.slice(x, [0], [2], [1]),
+            lambda old, new: old * new + old,
+            xb.ScatterDimensionNumbers([], [0], [0], 1),
+        )
+
+    function = lowering.to_jax(first)
+    values = np.array([1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(jax.jit(function)(values), [6, 2, 3])
+    np.testing.assert_array_equal(jax.vmap(function)(np.stack([values] * 2))[1], [6, 2, 3])
+    with pytest.raises(LoweringError, match=r"^to_jax: scatter, recorded at .*: jax has no deriv"):
+        jax.grad(lambda x: function(x).sum())(values)
+
+
+def test_shared_computations_are_traced_once() -> None:
+    """20 computations; each calls the next one twice."""
+    b = xb.XlaBuilder("level0")
+    x = b.parameter(xb.f64[()])
+    computation = b.build(xb.sin(x))
+    for level in range(1, 21):
+        b = xb.XlaBuilder(f"level{level}")
+        x = b.parameter(xb.f64[()])
+        computation = b.build(xb.call(computation, xb.call(computation, x)))
+    text = jax.jit(lowering.to_jax(computation)).lower(0.5).as_text()
+    assert text.count("stablehlo.sine") == 1

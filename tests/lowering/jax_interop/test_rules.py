@@ -1,0 +1,163 @@
+"""Each opcode: `to_jax` gives the bits of `compile`, or has a reason to refuse."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from recorded_ops import recorded_ops
+from support import assert_same_bits, flat, small_numbers
+
+import builder as xb
+import lowering
+from builder.graph.xla_op import XlaOp
+from builder.schema import SCHEMAS
+from builder.types.shape import leaves
+from lowering.errors import LoweringError
+from lowering.jax_interop import evaluation as evaluation
+from lowering.jax_interop.registry import REFUSED, RULES
+
+Case = tuple[str, XlaOp, xb.XlaComputation]
+
+MOST = 3
+"""The number of recorded ops that are compared for each opcode."""
+
+LARGE = 10_000
+"""The number of elements of an array that is too large for a comparison."""
+
+UNCOMPARED = {
+    "constant": "the value is read from the op",
+    "dynamic_reshape": "test_static_sizes_of_dynamic_ops",
+    "set_dimension_size": "test_static_sizes_of_dynamic_ops",
+    "custom_call": "test_host.py",
+    "parameter": "the argument itself",
+    "partition_id": "refused",
+    "python_call": "test_host.py",
+    "rng": "random",
+    "send": "refused",
+    "recv": "refused",
+    "infeed": "refused",
+    "outfeed": "refused",
+    **dict.fromkeys(
+        (
+            *("all_gather", "all_reduce", "all_to_all", "all_to_all_tuple", "collective_broadcast"),
+            *("collective_permute", "reduce_scatter", "replica_id"),
+        ),
+        "test_collectives.py",
+    ),
+}
+"""Why an opcode is not compared here."""
+
+
+@pytest.fixture(autouse=True)
+def x64() -> Iterator[None]:
+    with jax.enable_x64(True):
+        yield
+
+
+def test_every_opcode_is_in_one_table() -> None:
+    in_place = {"parameter"}
+    assert RULES.keys() | REFUSED.keys() | in_place == SCHEMAS.keys()
+    assert not RULES.keys() & REFUSED.keys()
+    for reason, fix in REFUSED.values():
+        assert reason
+        assert fix
+
+
+def is_static(computation: xb.XlaComputation) -> bool:
+    """Whether all arrays have static sizes, and are small."""
+    computations = (computation, *computation.called_computations())
+    shapes = [leaf for c in computations for op in c.ops for leaf in leaves(op.shape)]
+    arrays = [shape for shape in shapes if isinstance(shape, xb.ArrayShape)]
+    return all(a.is_static and math.prod(a.dimensions) < LARGE for a in arrays)
+
+
+def is_comparable(op: XlaOp) -> bool:
+    """Whether XLA compiles an op, as jax evaluates it."""
+    if op.opcode == "composite" and op.attributes["name"].startswith("xlabuilder."):
+        return False  # run by LAPACK; jax evaluates the decomposition
+    if op.opcode == "rng_bit_generator" and op.operands[0].shape is not xb.u64[2]:
+        return False
+    floats = {o.shape.element_type for o in op.operands if o.shape.element_type.is_floating}
+    return len(floats) < 2 or not SCHEMAS[op.opcode].computations
+
+
+@cache
+def cases() -> dict[str, list[Case]]:
+    """Return ops of each opcode that is compared."""
+    chosen: dict[str, list[Case]] = {}
+    for name, op, computation in recorded_ops():
+        if op.opcode in UNCOMPARED or not computation.parameters:
+            continue
+        cases = chosen.setdefault(op.opcode, [])
+        if len(cases) < MOST and is_static(computation) and is_comparable(op):
+            cases.append((name, op, computation))
+    return chosen
+
+
+def argument(shape: xb.Shape, seed: int) -> Any:
+    if shape.is_tuple:
+        return tuple(argument(element, seed) for element in shape.elements)
+    return None if shape.is_token else small_numbers(shape.element_type, shape.dimensions, seed)
+
+
+FAMILIES = 8
+"""The number of programs in which all ops are compared: compiling one of many ops is faster."""
+
+
+@pytest.mark.parametrize("family", range(FAMILIES))
+def test_same_bits(family: int) -> None:
+    chosen = [c for opcode in sorted(cases())[family::FAMILIES] for c in cases()[opcode]]
+    b = xb.XlaBuilder("cases")
+    results, arguments = [], []
+    for _, _, computation in chosen:
+        parameters = [b.parameter(p.shape) for p in computation.parameters]
+        arguments += [argument(p.shape, i) for i, p in enumerate(computation.parameters)]
+        results.append(xb.inline(computation, *parameters))
+    program = b.build(xb.tuple(*results))
+    expected = lowering.compile(program)(*arguments)
+    function = jax.jit(lowering.to_jax(program))
+    for case, one, other in zip(chosen, function(*arguments), expected, strict=True):
+        for result, reference in zip(flat(one), flat(other), strict=True):
+            if reference is None:
+                assert result is None
+                continue
+            try:
+                assert_same_bits(np.asarray(result), np.asarray(reference))
+            except AssertionError as error:
+                raise AssertionError(f"{case[0]}: {case[1]!r}: {error}") from error
+
+
+def test_every_opcode_is_compared() -> None:
+    counts = Counter({opcode: len(each) for opcode, each in cases().items()})
+    free = {"iota", "create_token", "tuple", "get_tuple_element"}
+    assert {o for o in SCHEMAS if not counts[o]} == UNCOMPARED.keys() | free
+
+
+def test_static_sizes_of_dynamic_ops() -> None:
+    b = xb.XlaBuilder("reshaped")
+    x, n = b.parameter(xb.f32[6]), b.parameter(xb.s32[()])
+    reshaped = xb.dynamic_reshape(x, [n, n], [2, 3], [False, False])
+    computation = b.build(xb.remove_dynamic_dimension(reshaped, 1))
+    assert computation.root.opcode == "set_dimension_size"
+    assert all(op.shape.is_static for op in computation.ops)
+    values = np.arange(6, dtype=np.float32)
+    result = lowering.to_jax(computation)(values, 2)
+    np.testing.assert_array_equal(result, values.reshape(2, 3))
+
+
+@pytest.mark.parametrize("opcode", sorted(REFUSED))
+def test_refused_opcodes(opcode: str) -> None:
+    op, computation = next((op, c) for _, op, c in recorded_ops() if op.opcode == opcode)
+    with pytest.raises(LoweringError) as caught:
+        lowering.to_jax(computation)
+    reason, fix = REFUSED[opcode]
+    assert str(caught.value).startswith(f"to_jax: {opcode}, recorded at ")
+    assert f": {reason}\nfix: {fix}" in str(caught.value)
+    assert caught.value.shapes["result"] is op.shape

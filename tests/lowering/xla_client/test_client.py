@@ -1,0 +1,207 @@
+"""Client, Device and LoadedExecutable of `xla_client`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from lowering import xla_client as xc
+from lowering.xla_client import ops
+
+X = np.array([1, 2, 3], np.float64)
+
+
+@pytest.fixture
+def client() -> xc.Client:
+    return xc.make_cpu_client()
+
+
+def negated(shape: str = "f64[3]") -> xc.XlaComputation:
+    b = xc.XlaBuilder("negated")
+    return b.build(ops.Neg(ops.Parameter(b, 0, xc.Shape(shape))))
+
+
+def test_devices(client: xc.Client) -> None:
+    assert client.platform == "cpu"
+    assert client.device_count() == client.local_device_count() == len(jax.devices("cpu"))
+    assert client.process_index() == client.host_id() == client.task_id() == 0
+    assert client.platform_version
+    assert client.runtime_type
+    device, *_ = client.local_devices()
+    assert device == client.devices()[0] == jax.devices("cpu")[0]
+    assert hash(device) == hash(client.devices()[0])
+    assert (device.platform, device.client, device.host_id) == ("cpu", client, 0)
+    assert xc.get_local_backend("cpu").devices() == client.devices()
+
+
+@pytest.mark.parametrize("value", [X, np.int8(3), 2.5, np.zeros(2, xc.bfloat16)])
+def test_buffers_have_the_types_of_values(client: xc.Client, value: Any) -> None:
+    buffer = client.buffer_from_pyval(value, client.devices()[0])
+    assert buffer.dtype == np.asarray(value).dtype
+    np.testing.assert_array_equal(np.asarray(buffer), value)
+
+
+def test_live_buffers(client: xc.Client) -> None:
+    buffer = client.buffer_from_pyval(X)
+    assert any(live is buffer for live in client.live_buffers())
+    assert any(live is buffer for live in client.devices()[0].live_buffers())
+    buffer.delete()
+    assert not any(live is buffer for live in client.live_buffers())
+
+
+def test_execute(client: xc.Client) -> None:
+    executable = client.compile(negated())
+    (result,) = executable.execute([client.buffer_from_pyval(X)])
+    np.testing.assert_array_equal(np.asarray(result), -X)
+    results, token = executable.execute_with_token([X])
+    token.block_until_ready()
+    np.testing.assert_array_equal(np.asarray(results[0]), -X)
+    sharded = executable.execute_sharded([[X]])
+    assert len(sharded) == 1
+    sharded.get_sharded_token().block_until_ready()
+    ((array,),) = sharded.disassemble_into_single_device_arrays()
+    np.testing.assert_array_equal(np.asarray(array), -X)
+    arrays, token = executable.execute_sharded_on_local_devices_with_tokens([[X]])
+    token.block_until_ready()
+    np.testing.assert_array_equal(np.asarray(arrays[0][0]), -X)
+    (module,) = executable.hlo_modules()
+    assert module.name == "negated"
+    assert executable.client is client
+    assert executable.fingerprint is None
+
+
+def test_tuples_are_flat(client: xc.Client) -> None:
+    b = xc.XlaBuilder("swapped")
+    pair = ops.Parameter(b, 0, xc.Shape("(f64[3], (s32[]))"))
+    inner = ops.GetTupleElement(pair, 1)
+    ops.Tuple(b, [ops.GetTupleElement(inner, 0), ops.GetTupleElement(pair, 0)])
+    executable = client.compile(b.build())
+    number, vector = xc.execute_with_python_values(executable, [X, np.int32(7)], client)
+    assert number == 7
+    np.testing.assert_array_equal(vector, X)
+    with pytest.raises(xc.XlaRuntimeError, match="expected 2 arguments, got 1"):
+        executable.execute([X])
+
+
+def test_wrong_arguments(client: xc.Client) -> None:
+    executable = client.compile(negated())
+    with pytest.raises(xc.XlaRuntimeError, match=r"must be f64\[3\], got f32\[3\]"):
+        executable.execute([X.astype(np.float32)])
+    deleted = client.buffer_from_pyval(X)
+    deleted.delete()
+    with pytest.raises(xc.XlaRuntimeError):
+        executable.execute([deleted])
+
+
+def test_argument_layouts(client: xc.Client) -> None:
+    options = xc.CompileOptions()
+    options.argument_layouts = [xc.Shape("f64[3]")]
+    client.compile(negated(), options)
+    options.argument_layouts = [xc.Shape("f32[3]")]
+    with pytest.raises(xc.XlaRuntimeError, match=r"expected f64\[3\]\{0\}, got f32\[3\]\{0\}"):
+        client.compile(negated(), compile_options=options)
+    options.argument_layouts = []
+    with pytest.raises(xc.XlaRuntimeError, match="expected 1 argument_layouts, got 0"):
+        client.compile(negated(), compile_options=options)
+
+
+def test_result_layout(client: xc.Client) -> None:
+    options = xc.CompileOptions()
+    options.executable_build_options.result_layout = xc.Shape("f64[3]{0}")
+    client.compile(negated(), options)
+    options.executable_build_options.result_layout = xc.Shape("f64[4]")
+    with pytest.raises(xc.XlaRuntimeError, match=r"expected f64\[3\]\{0\}, got f64\[4\]\{0\}"):
+        client.compile(negated(), options)
+
+
+@pytest.mark.parametrize("form", ["bytecode", "text", "hlo"])
+def test_programs_in_other_forms(client: xc.Client, form: str) -> None:
+    program: Any = negated().get_hlo_module()
+    if form != "hlo":
+        program = xc._xla.mlir.xla_computation_to_mlir_module(negated())
+    if form == "text":
+        program = (
+            "func.func @main(%x: tensor<3xf64>) -> tensor<3xf64> {"
+            "  %0 = stablehlo.negate %x : tensor<3xf64> return %0 : tensor<3xf64> }"
+        )
+    (result,) = client.compile(program).execute([X])
+    np.testing.assert_array_equal(np.asarray(result), -X)
+
+
+def test_replicas(client: xc.Client) -> None:
+    if client.device_count() < 2:
+        pytest.skip("needs two CPU devices")
+    b = xc.XlaBuilder("total")
+    x = ops.Parameter(b, 0, xc.Shape("f32[2]"))
+    c = xc.XlaBuilder("add")
+    scalars = [ops.Parameter(c, i, xc.Shape("f32[]")) for i in range(2)]
+    ops.Tuple(b, [ops.AllReduce(x, c.build(ops.Add(*scalars)))])
+    options = xc.CompileOptions()
+    options.executable_build_options.num_replicas = 2
+    options.executable_build_options.device_assignment = xc.DeviceAssignment.create([[0], [1]])
+    executable = client.compile(b.build(), options)
+    assert [device.id for device in executable.local_devices()] == [0, 1]
+    values = [[np.float32([1, 2])], [np.float32([10, 20])]]
+    results = xc.execute_with_python_values_replicated(executable, values, client)
+    assert [[array.tolist() for array in arrays] for arrays in results] == [[[11, 22]]] * 2
+
+
+def test_options_that_do_not_fit(client: xc.Client) -> None:
+    options = xc.CompileOptions()
+    options.device_assignment = xc.DeviceAssignment.create([[999]])
+    with pytest.raises(TypeError, match=r"expected numbers of devices of the platform cpu.*999"):
+        client.compile(negated(), options)
+    with pytest.raises(TypeError, match="host_callbacks are not supported"):
+        client.compile(negated(), host_callbacks=[print])
+    with pytest.raises(TypeError, match="expected an array of two dimensions"):
+        xc.DeviceAssignment.create([1, 2])
+
+
+def test_device_assignment() -> None:
+    assignment = xc.DeviceAssignment.create(np.arange(6).reshape(3, 2))
+    assert (assignment.replica_count(), assignment.computation_count()) == (3, 2)
+    # replica_count, computation_count, and the replicas' devices of each computation
+    assert assignment.serialize() == (
+        b"\x08\x03\x10\x02\x1a\x05\n\x03\x00\x02\x04\x1a\x05\n\x03\x01\x03\x05"
+    )
+
+
+def test_a_serialized_executable(client: xc.Client) -> None:
+    data = client.serialize_executable(client.compile(negated()))
+    (result,) = client.deserialize_executable(data).execute([X])
+    np.testing.assert_array_equal(np.asarray(result), -X)
+    with pytest.raises(xc.XlaRuntimeError, match="INVALID_ARGUMENT: deserialize_executable"):
+        client.deserialize_executable(b"no executable")
+
+
+def test_python_callbacks(client: xc.Client) -> None:
+    b = xc.XlaBuilder("callback")
+    x = ops.Parameter(b, 0, xc.Shape("f64[3]"))
+    shape = xc.Shape("f64[3]")
+    out, _ = client.emit_python_callback(lambda v: (v + 1, v * 2), b, [x], [shape, shape])
+    assert out.shape == xc.Shape("(f64[3], f64[3])").new
+    more, double = xc.execute_with_python_values(client.compile(b.build()), [X], client)
+    np.testing.assert_array_equal(more, X + 1)
+    np.testing.assert_array_equal(double, X * 2)
+
+
+def test_a_callback_that_fails(client: xc.Client) -> None:
+    def fail() -> Any:
+        raise ValueError("no value")
+
+    b = xc.XlaBuilder("callback")
+    client.emit_python_callback(fail, b, [], [xc.Shape("f64[]")], has_side_effects=True)
+    executable = client.compile(b.build())
+    with pytest.raises(xc.XlaRuntimeError, match="no value"):
+        executable.execute([])
+
+
+def test_channel_handles(client: xc.Client) -> None:
+    first, second = client.create_channel_handle(), client.create_channel_handle()
+    assert first.handle != second.handle
+    b = xc.XlaBuilder("permuted")
+    x = ops.Parameter(b, 0, xc.Shape("f32[2]"))
+    assert ops.CollectivePermute(x, [(0, 0)], second).attributes["channel_handle"].handle == 2

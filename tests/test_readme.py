@@ -25,7 +25,7 @@ def test_the_outputs_are_current(document: str, blocks: int) -> None:
 
 
 def test_the_links_of_the_readme_exist() -> None:
-    """They are absolute, because the page of the package shows the README without the repository."""
+    """They are absolute: the page of the package shows the README without the repository."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     links = dict(re.findall(r"^\[(.+)\]: (\S+)$", text, re.MULTILINE))
     assert len(links) > 15

@@ -58,14 +58,20 @@ def colab_link(name: str) -> str:
 
 
 def with_opening(notebook: Any, name: str) -> Any:
-    """Return a copy with the link below its title, and the cell that installs the package next."""
+    """Return a copy with the link to Colab below its title, and the cell that installs next.
+
+    The first section becomes a cell of its own, after them.
+    """
     notebook = copy.deepcopy(notebook)
-    title, *others = notebook.cells
-    heading, text = title.source.split("\n", 1)
-    text = re.sub(r".*colab\.research\.google\.com.*\n*", "", text).strip()
-    title.source = f"{heading}\n\n{colab_link(name)}\n\n{text}"
+    first, *others = notebook.cells
+    heading, _, text = first.source.partition("\n")
+    text = re.sub(r".*colab\.research\.google\.com.*\n*", "", text)
+    text, _, section = text.partition("\n## ")
+    first.source = f"{heading}\n\n{colab_link(name)}\n\n{text.strip()}"
     others = [cell for cell in others if "%pip install -q xlabuilder" not in cell.source]
-    notebook.cells = [title, install_cell(), *others]
+    if section:
+        others.insert(0, nbformat.v4.new_markdown_cell(f"## {section}"))
+    notebook.cells = [first, install_cell(), *others]
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number:02}"
     return notebook
@@ -126,6 +132,12 @@ def executed(notebook: Any, folder: Path) -> Any:
     finally:
         os.environ.clear()
         os.environ.update(environment)
+    for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            # Source lines have the folder of the run.
+            texts = output if output.output_type == "stream" else output.data
+            for key, text in texts.items():
+                texts[key] = text.replace(f"{work}/", "")
     notebook.metadata = nbformat.from_dict(METADATA)
     return notebook
 

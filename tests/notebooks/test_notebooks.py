@@ -52,6 +52,8 @@ def test_it_begins_with_a_link_to_colab_and_installs_the_package(name: str) -> N
     assert title.source.startswith("# ")
     assert f"/blob/main/notebooks/{name})" in title.source
     assert "%pip install" in install.source
+    addresses = re.findall(r"github(?:usercontent)?(?:\.com)?/([\w-]+/[\w-]+)", str(notebook.cells))
+    assert set(addresses) == {writer.REPOSITORY}
     assert not install.outputs, "the package is installed in the tests"
 
 

@@ -16,6 +16,7 @@ import os
 import re
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,9 @@ from nbclient import NotebookClient
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "notebooks"
 
-REPOSITORY = "xlabuilder/xlabuilder"
+URLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+
+REPOSITORY = URLS["Repository"].removeprefix("https://github.com/")
 """The owner and name of the project's repository on GitHub, from which Colab opens notebooks."""
 
 INSTALL = """\

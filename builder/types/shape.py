@@ -962,7 +962,9 @@ def shape_of(value: ShapeLike) -> Shape:
 
 
 def _meant_shape(value: Any) -> str:
-    """Return what to write instead of an array, a data type or a size, or ""."""
+    """Return what to write instead of an array, a data type, a size or a dict, or ""."""
+    if isinstance(value, Mapping):
+        return "a list of the shapes, or call the function through lowering.jit, which takes dicts"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"the element type, too, for instance xb.s32[{brief(value)}]"
     sizes = getattr(value, "shape", None)

@@ -108,6 +108,10 @@ def test_an_element_type_is_no_function_of_ops(x: xb.XlaOp) -> None:
         ("f32(2,3)", "write 'f32[]' for a scalar, 'f32[2,3]' for an array"),
         ("f32", "write 'f32[]' for a scalar, 'f32[2,3]' for an array"),
         ("float32[2,3]", "write 'f32[2,3]'"),
+        (
+            {"w": xb.f32[2]},
+            "write a list of the shapes, or call the function through lowering.jit, which takes dicts",
+        ),
     ],
 )
 def test_arguments_that_are_no_shapes(argument: Any, fix: str) -> None:

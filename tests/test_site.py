@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
+import griffe
 import numpy as np
 import pytest
 from scripts import ROOT, load_script
@@ -19,6 +21,7 @@ for imported in ("write_platforms", "xla_builder_h", "write_operations", "write_
 formulas = load_script("tools/site_pages/size_formulas.py")
 op_pages = load_script("tools/site_pages/op_pages.py")
 load_script("tools/site_pages/reference_pages.py")
+docstrings = load_script("tools/site_pages/docstrings.py")
 site = load_script("tools/write_site.py")
 platforms = sys.modules["write_platforms"]
 
@@ -93,6 +96,46 @@ def test_the_page_of_an_op() -> None:
         "](../xla_defects.md#",
     ):
         assert expected in text
+
+
+def test_arguments_that_elementwise_ops_share() -> None:
+    binary, unary = (op_pages.page(xb.OPERATIONS[name]) for name in ("add", "exp"))
+    assert "- `lhs, rhs`: arrays of one" in binary
+    assert "- `broadcast_dimensions`: required" in binary
+    assert "- `operand`: an array" not in binary
+    assert "- `operand`: an array" in unary
+    assert "- `result_accuracy`: the accuracy" in unary
+    assert "broadcast_dimensions" not in unary.partition("## Shape")[0]
+
+
+def test_the_picture_of_an_op(monkeypatch: pytest.MonkeyPatch) -> None:
+    def explain(op: xb.XlaOp) -> Any:
+        if op.opcode != "reverse":
+            raise xb.ShapeInferenceError("no picture")
+        return SimpleNamespace(svg=lambda: "<svg>reversed</svg>")
+
+    monkeypatch.setattr(xb, "explain", explain, raising=False)
+    assert '## Picture\n\n<div class="picture"><svg>reversed</svg></div>' in op_pages.page(
+        xb.OPERATIONS["rev"]
+    )
+    assert "## Picture" not in op_pages.page(xb.OPERATIONS["abs"])
+
+
+def test_docstrings_are_read_as_they_are_meant() -> None:
+    text = (
+        "Add.\n\nThe form::\n\n    f(x)\n\n"
+        "Returns:\n    A sum: of all.\n\nExample:\n    >>> 1\n    1"
+    )
+    function = griffe.Function("add", docstring=griffe.Docstring(text), returns="XlaOp")
+    docstrings.PlainDocstrings().on_object(obj=function)
+    options = {"returns_multiple_items": False, "returns_named_value": False}
+    sections = function.docstring.parse("google", warnings=False, **options)
+    introduction, returned, example = sections
+    assert introduction.value.endswith("The form:\n\n    f(x)")
+    assert [(str(one.annotation), one.description) for one in returned.value] == [
+        ("XlaOp", "A sum: of all.")
+    ]
+    assert example.kind is griffe.DocstringSectionKind.examples
 
 
 def test_each_op_and_each_public_name_has_a_page() -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Final
 
 import griffe
+
+_UNKNOWN: Final = "unknown"
+"""The parameter ``**unknown`` of ops, which is for the errors of wrong calls only."""
 
 
 class PlainDocstrings(griffe.Extension):
@@ -17,6 +20,8 @@ class PlainDocstrings(griffe.Extension):
     """
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        if isinstance(obj, griffe.Function) and _UNKNOWN in obj.parameters:
+            del obj.parameters[_UNKNOWN]
         if obj.docstring:
             text = re.sub(r"^Example:$", "Examples:", obj.docstring.value, flags=re.M)
             returned = getattr(obj, "returns", None)

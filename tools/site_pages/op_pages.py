@@ -48,9 +48,16 @@ def _shared(info: Any) -> str:
     """The arguments, results and errors that the op shares with others."""
     if not _SHARED_ARGUMENTS.fullmatch(info.function.__module__):
         return ""
-    text = xb.ops.elementwise.__doc__ or ""
-    shared = text.partition("\n\n")[2].partition("\n\n")[2]
-    return write_operations.sections_text(shared)
+    text = (xb.ops.elementwise.__doc__ or "").partition("\nArgs:\n")[2]
+    arguments, _, others = text.partition("\nReturns:\n")
+    parameters = inspect.signature(info.function).parameters.keys()
+    described = [
+        entry
+        for entry in re.split(r"^(?= {4}\w)", arguments, flags=re.M)
+        if parameters & set(re.findall(r"\w+", entry.partition(":")[0]))
+    ]
+    sections = f"Args:\n{''.join(described)}\nReturns:\n{others}"
+    return write_operations.sections_text(sections).replace("**Args:**", "**Parameters:**").strip()
 
 
 def _shape_rule(info: Any) -> str:
@@ -83,7 +90,7 @@ def _inference(info: Any) -> Any:
 def _picture(info: Any) -> str:
     """The picture of the op that the example records, if `xb.explain` can draw it."""
     explain = getattr(xb, "explain", None)
-    op = example_op(info)
+    op = small_convolution() if info.opcode == "convolution" else example_op(info)
     if explain is None or op is None:
         return ""
     try:
@@ -171,6 +178,13 @@ def example_op(info: Any) -> Any:
     """Return the first op of the example that has the operation's opcode, or None."""
     ops = (op for one in _example(info) for op in write_platforms.ops_of(one))
     return next((op for op in ops if op.opcode == info.opcode), None)
+
+
+def small_convolution() -> Any:
+    """Return a convolution for a picture; those of the examples are too large for one."""
+    b = xb.XlaBuilder()
+    image = b.parameter(xb.f32[1, 1, 4, 5], "image")
+    return xb.conv(image, b.parameter(xb.f32[1, 1, 2, 3], "kernel"), [1, 1], "VALID")
 
 
 def fenced(language: str, text: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, Final
 
@@ -37,7 +37,12 @@ _CONSTANTS: Final = {"OPERATIONS": "graph", "UNBOUNDED": "types"}
 
 def pages() -> Iterator[tuple[str, str, str]]:
     """Generate the title, the path and the text of each page, in order."""
-    yield "Overview", "reference/index.md", _overview()
+    listed = list(_pages())
+    yield "Overview", "reference/index.md", _overview({title: path for title, path, _ in listed})
+    yield from listed
+
+
+def _pages() -> Iterator[tuple[str, str, str]]:
     for package, title in _TITLES.items():
         names = sorted(_names_of(package), key=str.lower)
         parts = [f"# {title}", *(_entry(f"builder.{name}") for name in names)]
@@ -83,12 +88,14 @@ def _entry(name: str) -> str:
     return f"::: {name}"
 
 
-def _overview() -> str:
+def _overview(pages: Mapping[str, str]) -> str:
     lines = [
         "# Reference",
         "",
         "Written from the docstrings. `import builder as xb`, `from builder import lib` and",
         "`import lowering` offer the names.",
+        "",
+        *(f"- [{title}]({path.removeprefix('reference/')})" for title, path in pages.items()),
         "",
     ]
     families: dict[str, list[Any]] = {}
@@ -117,12 +124,11 @@ def _module(name: str) -> str:
 def _command() -> str:
     from lowering.cli import main
 
-    root = click.Context(main, info_name="xlabuilder", max_content_width=88, terminal_width=88)
+    settings = {**main.context_settings, "terminal_width": 88}
+    root = click.Context(main, info_name="xlabuilder", **settings)
     parts = ["# The command `xlabuilder`", fenced("text", main.get_help(root))]
     for name in main.list_commands(root):
         command = main.get_command(root, name)
-        context = click.Context(
-            command, info_name=name, parent=root, max_content_width=88, terminal_width=88
-        )
+        context = click.Context(command, info_name=name, parent=root, **settings)
         parts += [f"## xlabuilder {name}", fenced("text", command.get_help(context))]
     return re.sub(r"[ \t]+$", "", "\n\n".join(parts), flags=re.M) + "\n"

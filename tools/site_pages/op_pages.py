@@ -19,6 +19,9 @@ from size_formulas import formula_of
 import builder as xb
 import lowering
 
+_INFERRED_BY: Final = {"convolution": "conv_general_dilated"}
+"""Shape inference functions with the name of neither the op nor the opcode."""
+
 _SHARED_ARGUMENTS: Final = re.compile(r".*elementwise\.(unary|binary|comparison)")
 """The modules whose ops have the arguments, results and errors of `xb.ops.elementwise`."""
 
@@ -76,7 +79,7 @@ def _shape_rule(info: Any) -> str:
 def _inference(info: Any) -> Any:
     """The shape inference function of an op, or None if it has none of its own."""
     family = getattr(xb.shape_inference, info.family, None)
-    for name in (info.name, info.opcode):
+    for name in (info.name, info.opcode, _INFERRED_BY.get(info.opcode, "")):
         function = getattr(family, name.rstrip("_"), None) or getattr(family, name, None)
         if callable(function):
             return function

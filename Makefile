@@ -33,7 +33,7 @@ VERSIONS = import sys, jax, jaxlib, numpy; print("Python %d.%d.%d" % sys.version
 PYTEST = -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-newest test-gpu fuzz stress lint format types bench bench-check docs site screenshots platforms clean moved
+.PHONY: help demo test test-newest test-gpu fuzz stress lint format types bench bench-check docs notebooks site screenshots platforms clean moved
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -83,6 +83,9 @@ docs: $(STAMP) ## write the generated parts of the documentation
 	@$(VENV) tools/write_xla_client.py
 	@$(VENV) tools/write_defects.py
 	@$(VENV) tools/write_readme.py
+	@$(VENV) tools/write_notebooks.py
+
+notebooks: $(STAMP) ## run the notebooks and write their outputs
 	@$(VENV) tools/write_notebooks.py
 
 site: $(STAMP) ## build the site in build/site/html, and check its links

@@ -288,6 +288,7 @@ all_reduce_tuple = _alias("all_reduce_tuple", all_reduce)
 
 if _typing.TYPE_CHECKING:
     from builder.inspection.diff import ComputationDiff as ComputationDiff
+    from builder.inspection.explaining import Explanation as Explanation, explain as explain
     from builder.inspection.stats import ComputationStats as ComputationStats
     from builder.inspection.table import OpTable as OpTable
     from builder.sharding.mesh import Mesh as Mesh, MeshSharding as MeshSharding
@@ -299,10 +300,12 @@ else:
     _LAZY = {
         "ComputationDiff": "builder.inspection.diff",
         "ComputationStats": "builder.inspection.stats",
+        "Explanation": "builder.inspection.explaining",
         "Mesh": "builder.sharding.mesh",
         "MeshSharding": "builder.sharding.mesh",
         "OpTable": "builder.inspection.table",
         "Tiling": "builder.sharding.tiling",
+        "explain": "builder.inspection.explaining",
         "parse_tiling": "builder.sharding.tiling",
     }
 

@@ -1,20 +1,40 @@
-"""README.md and docs/jax.md show the output of their Python blocks and commands."""
+"""Documents show the output of their Python blocks and commands; the README has absolute links."""
 
 from __future__ import annotations
+
+import re
+import tomllib
 
 import pytest
 from scripts import ROOT, load_script
 
 writer = load_script("tools/write_readme.py")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+REPOSITORY = PROJECT["urls"]["Repository"]
 
 
-@pytest.mark.parametrize(("document", "blocks"), [("README.md", 20), ("docs/jax.md", 9)])
+@pytest.mark.parametrize(
+    ("document", "blocks"), [("README.md", 9), ("docs/guide.md", 20), ("docs/jax.md", 9)]
+)
 def test_the_outputs_are_current(document: str, blocks: int) -> None:
     assert ROOT / document in writer.DOCUMENTS
     text = (ROOT / document).read_text(encoding="utf-8")
     # A document without blocks must not pass.
     assert text.count("```python\n") >= blocks
     assert writer.with_outputs(text) == text, "run `make docs` and read what changed"
+
+
+def test_the_links_of_the_readme_exist() -> None:
+    """They are absolute: the page of the package shows the README without the repository."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    links = dict(re.findall(r"^\[(.+)\]: (\S+)$", text, re.MULTILINE))
+    assert len(links) > 15
+    for name, address in links.items():
+        assert f"[{name}]" in text.replace(f"[{name}]: {address}", ""), name
+        path = re.fullmatch(rf"{re.escape(REPOSITORY)}/(?:blob|tree)/main/([^#]+)(#.*)?", address)
+        assert path is not None, address
+        assert (ROOT / path[1]).exists(), address
+    assert "](docs/" not in text
 
 
 def test_a_wrong_output_is_corrected() -> None:

@@ -1,17 +1,22 @@
 """Run the notebooks in fresh kernels and write their outputs to the files.
 
-    python tools/write_notebooks.py
+    python tools/write_notebooks.py [NAME ...]
 
-Execution times and versions of the kernel are not stored. tests/notebooks fails if the outputs in
-the repository differ from those of a run.
+NAME is a file in notebooks/; all notebooks by default. Each one begins with a link that opens it in
+Colab, and with a cell that installs the package; both are inserted or updated. Execution times and
+versions of the kernel are not stored. tests/notebooks fails if the outputs in the repository differ
+from those of a run. A notebook with equal outputs is not written: the bytes of pictures and the
+times of progress bars differ in every run.
 """
 
 from __future__ import annotations
 
 import copy
 import os
+import re
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +26,19 @@ from nbclient import NotebookClient
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "notebooks"
 
+URLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+
+REPOSITORY = URLS["Repository"].removeprefix("https://github.com/")
+"""The owner and name of the project's repository on GitHub, from which Colab opens notebooks."""
+
+INSTALL = """\
+# Colab and other fresh machines: install xlabuilder unless it is there.
+import importlib.util
+
+if importlib.util.find_spec("builder") is None:
+    %pip install -q xlabuilder"""
+"""The first code cell of every notebook."""
+
 SECONDS = 300
 """Time limit for the kernel to start, to run a cell and to send its output."""
 
@@ -28,6 +46,61 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
+
+
+def install_cell() -> Any:
+    """Return the cell that installs the package."""
+    return nbformat.v4.new_code_cell(INSTALL)
+
+
+def colab_link(name: str) -> str:
+    """Return the Markdown of the badge that opens a notebook of the repository in Colab."""
+    colab = "https://colab.research.google.com"
+    page = f"{colab}/github/{REPOSITORY}/blob/main/notebooks/{name}"
+    return f"[![Open in Colab]({colab}/assets/colab-badge.svg)]({page})"
+
+
+def with_opening(notebook: Any, name: str) -> Any:
+    """Return a copy with the link to Colab below its title, and the cell that installs next.
+
+    The first section becomes a cell of its own, after them.
+    """
+    notebook = copy.deepcopy(notebook)
+    first, *others = notebook.cells
+    heading, _, text = first.source.partition("\n")
+    text = re.sub(r".*colab\.research\.google\.com.*\n*", "", text)
+    text, _, section = text.partition("\n## ")
+    first.source = f"{heading}\n\n{colab_link(name)}\n\n{text.strip()}"
+    others = [cell for cell in others if "%pip install -q xlabuilder" not in cell.source]
+    if section:
+        others.insert(0, nbformat.v4.new_markdown_cell(f"## {section}"))
+    notebook.cells = [first, install_cell(), *others]
+    for number, cell in enumerate(notebook.cells):
+        cell.id = f"cell-{number:02}"
+    return notebook
+
+
+def shown(cell: Any) -> list[str]:
+    """Return the output of a cell and the value of its last line, as text, HTML and SVG.
+
+    The bytes of a PNG picture and the times of a progress bar are replaced by placeholders.
+    """
+    texts = []
+    for output in cell.outputs:
+        if output.output_type == "stream":
+            texts.append(re.sub(r"\[\d+:\d\d<[^\]]*\]", "[times]", output.text))
+        else:
+            for kind, data in sorted(output.data.items()):
+                texts.append(kind if kind == "image/png" else data)
+    return texts
+
+
+def outputs(notebook: Any) -> list[Any]:
+    """Return the sources of the cells, and what each of them shows."""
+    return [
+        (cell.source, cell.get("execution_count"), shown(cell) if "outputs" in cell else [])
+        for cell in notebook.cells
+    ]
 
 
 def executed(notebook: Any, folder: Path) -> Any:
@@ -62,6 +135,12 @@ def executed(notebook: Any, folder: Path) -> Any:
     finally:
         os.environ.clear()
         os.environ.update(environment)
+    for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            # Source lines have the folder of the run.
+            texts = output if output.output_type == "stream" else output.data
+            for key, text in texts.items():
+                texts[key] = text.replace(f"{work}/", "")
     notebook.metadata = nbformat.from_dict(METADATA)
     return notebook
 
@@ -71,9 +150,14 @@ def read(path: Path) -> Any:
 
 
 def main() -> None:
-    for path in sorted(FOLDER.glob("*.ipynb")):
+    names = sys.argv[1:] or sorted(path.name for path in FOLDER.glob("*.ipynb"))
+    for name in names:
+        path = FOLDER / name
+        before = read(path)
         with tempfile.TemporaryDirectory() as folder:
-            nbformat.write(executed(read(path), Path(folder)), path)
+            after = executed(with_opening(before, name), Path(folder))
+        if outputs(after) != outputs(before):
+            nbformat.write(after, path)
         print(path.relative_to(ROOT), file=sys.stderr)
 
 

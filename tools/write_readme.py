@@ -31,7 +31,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = (
     ROOT / "README.md",
-    *(ROOT / "docs" / name for name in ("distributed.md", "index.md", "jax.md", "tutorial.md")),
+    *(
+        ROOT / "docs" / name
+        for name in ("distributed.md", "guide.md", "index.md", "jax.md", "tutorial.md")
+    ),
     *sorted((ROOT / "docs" / "how-to").glob("*.md")),
 )
 

@@ -202,9 +202,12 @@ class ComputationDiff(Displayed):
 
 
 def _op_line(op: XlaOp) -> str:
-    from builder.inspection.attribute_text import abbreviated
+    from builder.inspection.attribute_text import abbreviated, constant_text
 
-    operands = abbreviated(", ".join(f"%{operand.id}" for operand in op.operands))
+    if op.opcode == "constant":
+        operands = constant_text(op.attributes["value"], op.shape.element_type)
+    else:
+        operands = abbreviated(", ".join(f"%{operand.id}" for operand in op.operands))
     name = "" if op.name is None else f" {op.name!r}"
     source = "" if op.source is None else f"  # {op.source}"
     return f"%{op.id}{name} = {abbreviated(str(op.shape))} {op.opcode}({operands}){source}"

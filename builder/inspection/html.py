@@ -113,7 +113,7 @@ def _html(part: Part) -> str:
             return _grid(part)
         case SideBySide():
             return _side_by_side(part)
-        case SvgPicture(svg):
+        case SvgPicture(svg=svg):
             return f'<div class="xb-scroll">{svg}</div>'
         case Fold(summary, inner):
             body = f"<div>{_joined(inner)}</div>"

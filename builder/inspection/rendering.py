@@ -126,6 +126,8 @@ def _rich(part: Part) -> Iterator[Any]:
             yield rich_table([Column(""), *map(Column, headings)], cells)
         case SideBySide():
             yield colored_lines(part.lines)
+        case SvgPicture(_, text) if text:
+            yield Text(text)
         case SvgPicture():
             yield Text("a notebook shows the picture; save(path) writes it")
         case Fold(summary):

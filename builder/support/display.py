@@ -144,9 +144,15 @@ class SideBySide:
 
 @dataclass(frozen=True, slots=True)
 class SvgPicture:
-    """A picture; its texts are escaped. A terminal omits it."""
+    """A picture; its texts are escaped.
+
+    Attributes:
+        svg: the picture.
+        text: what a terminal shows; "" for a note on how to see the picture.
+    """
 
     svg: str
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)

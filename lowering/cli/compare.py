@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 def compare(
     computation: XlaComputation, arguments: list[Any], device: str | None, as_json: bool
 ) -> None:
-    """Run FILE on a device and on StableHLO's reference interpreter, and compare every value.
+    """Compare a device with StableHLO's reference interpreter.
+
+    FILE runs on both, and every value is compared.
 
     The output names the first operation whose values differ by more than its tolerance, which is in
     units in the last place. The exit status is then 1. Functions are inlined, so that their

@@ -32,10 +32,11 @@ _SUFFIXES: Final = {
 @click.argument("target_file", metavar="OUT", type=click.Path(allow_dash=True))
 @click.option(
     "--target",
-    metavar="VERSION|12w|4w|current|minimum",
+    metavar="VERSION",
     help="The StableHLO version of a portable artifact, such as 1.9.0: StableHLO of this version "
     "or later reads the file. 12w or 4w: the version that all StableHLO releases of the last 12 or "
-    "4 weeks read. The default is 12w, or the first later version that can express the program.",
+    "4 weeks read. current or minimum: the newest or oldest that the installed jaxlib writes. The "
+    "default is 12w, or the first later version that can express the program.",
 )
 @click.option(
     "--format",

@@ -11,7 +11,7 @@ import click
 
 from lowering.cli.command import json_option, subcommand
 from lowering.cli.external import External, in_computation, in_module, in_text
-from lowering.cli.output import print_json, show, table
+from lowering.cli.output import print_json, show, signature_text, table
 from lowering.cli.programs import Program, file_argument, opened, shape_fix, shape_option
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def inspect(file: str, shapes: tuple[str, ...], with_ops: bool, limit: int, as_j
             summary["ops"] = computation.table(nested=True, limit=None).as_dict()["ops"]
         print_json(summary)
         return
-    show(_heading(program), f"{computation.name}{signature}", "")
+    show(_heading(program), signature_text(computation), "")
     if parameters:
         rows = [(name, shape, _size_text(shape)) for name, shape in parameters]
         show(table([("parameter", "left"), ("shape", "left"), ("size", "right")], rows), "")

@@ -12,6 +12,8 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from builder.graph.computation import XlaComputation
+
 
 _DEFAULT_WIDTH: Final = 160
 """The width of tables, in characters, in files and pipes, if COLUMNS is not set."""
@@ -55,6 +57,25 @@ def table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[object]]) 
     from builder.support.display import Column
 
     return rich_table([Column(name, side == "right") for name, side in columns], rows)
+
+
+_LONGEST_SIGNATURE: Final = 100
+"""The number of characters of a signature that is printed in full."""
+
+
+def signature_text(computation: XlaComputation) -> str:
+    """Return the name and the signature of a computation, without the parameters of a long one."""
+    from builder.types.shape import TupleShape
+
+    signature = computation.program_shape
+    result = signature.result
+    text = f"{computation.name}{signature}"
+    if len(text) > _LONGEST_SIGNATURE:
+        parameters = f"{computation.name}: {len(signature.parameters)} parameters"
+        text = f"{parameters} -> {result}"
+        if len(text) > _LONGEST_SIGNATURE and isinstance(result, TupleShape):
+            text = f"{parameters} -> a tuple of {len(result.elements)}"
+    return text
 
 
 def print_json(value: Any) -> None:

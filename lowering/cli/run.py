@@ -13,7 +13,7 @@ import click
 
 from lowering.cli.command import ended_by_interrupt, json_option, subcommand
 from lowering.cli.inputs import execution_options
-from lowering.cli.output import print_json, show, table
+from lowering.cli.output import print_json, show, signature_text, table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,7 +75,7 @@ def run(
         print_json({**figures, "results": [_summary(*pair) for pair in results.items()]})
         return
     show(
-        f"{computation.name}{computation.program_shape} on {program.device}",
+        f"{signature_text(computation)} on {program.device}",
         "",
         table([("", "left"), ("", "left")], _lines(figures)),
     )
@@ -162,7 +162,7 @@ def _lines(figures: dict[str, Any]) -> list[tuple[str, str]]:
         ("compile", seconds_text(figures["compile_seconds"])),
         ("first call", seconds_text(figures["first_call_seconds"])),
         ("call", f"{seconds_text(figures['median_call_seconds'])} (median; {spread})"),
-        ("speed", f"{speed}/s ({count:,} FLOP per call{once})" if count and rate else "-"),
+        ("speed", f"{speed}/s ({flops_text(count)} per call{once})" if count and rate else "-"),
         ("memory", parts or "-"),
     ]
 

@@ -8,7 +8,7 @@ from typing import BinaryIO, Final
 from lowering.jaxlib_api.hlo_conversion import is_hlo_proto
 from lowering.jaxlib_api.mlir import BYTECODE_MAGIC
 from lowering.reading.exported import place_of_module
-from lowering.reading.module_reader import check_sections, file_error, text_of
+from lowering.reading.module_reader import check_sections, file_error, no_operation, text_of
 
 LARGE: Final = 1 << 20
 """The size in bytes of a large file. Smaller files are parsed, since MLIR's errors are precise."""
@@ -55,11 +55,7 @@ def reject_by_prefix(file: BinaryIO, size: int, path: str) -> None:
         if first is not None and first[1] is None:
             before, word = text[: first.end()], text[first.end() :].split(maxsplit=1)[0]
             line, column = before.count("\n") + 1, first.end() - (before.rfind("\n") + 1) + 1
-            message = (
-                f"not StableHLO: no operation begins with {word[:40]!r}\n"
-                f"fix: pass a file that StablehloModule.save or another program wrote as StableHLO"
-            )
-            raise file_error(path, message, (line, column))
+            raise file_error(path, no_operation(word), (line, column))
     finally:
         file.seek(0)
 

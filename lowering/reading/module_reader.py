@@ -47,6 +47,7 @@ _SEAL_ATTRIBUTE: Final = {CHECKSUM_ATTRIBUTE: _EMPTY_SEAL.decode()}
 _DIALECTS: Final = frozenset({"builtin", "func", "stablehlo", "chlo", "mhlo", "sdy"})
 _QUANTIZED: Final = re.compile(r"!\"quant\"<\"([^\"]*)\">|!quant\.(\w+<[^>]*>)")
 _OPERATION: Final = re.compile(r"\b(?:stablehlo|func)\.\w+")
+_NO_DIALECT: Final = r"custom op '([^'.]*)' is unknown"
 _UNKNOWN: Final = r"custom op '[^']*' is unknown|unregistered dialect|Dialect .* not found"
 
 
@@ -370,9 +371,20 @@ def _refused(
         operations = _OPERATION.findall("\n".join([*above, last[: error.column]]))
         operation = f"{operations[-1]}: " if operations else ""
         message = operation + rule
+    elif word := re.search(_NO_DIALECT, error.detail):
+        message = no_operation(word[1])
     elif re.search(_UNKNOWN, error.detail):
         message += f"\nfix: use operations of these dialects: {', '.join(sorted(_DIALECTS))}"
     return file_error(path, message, (error.line, error.column), error.detail)
+
+
+def no_operation(word: str) -> str:
+    """Return the error for text that is neither StableHLO nor HLO, at its first word."""
+    return (
+        f"not StableHLO: no operation begins with {word[:40]!r}\n"
+        "fix: pass a file that StablehloModule.save or another program wrote; StableHLO text "
+        "begins with module, HLO text with HloModule"
+    )
 
 
 _CALL_WORDS: Final = ("call", "composite")

@@ -6,8 +6,11 @@ set `fixed_in` of the rewrite, and add an observation to the file.
 
 from __future__ import annotations
 
+import json
+import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 
 import jaxlib
 import pytest
@@ -22,27 +25,42 @@ described, ALL_REWRITES = _SCRIPT.described, _SCRIPT.ALL_REWRITES
 VERSION = ".".join(jaxlib.__version__.split(".")[:2])
 
 
+@pytest.fixture(scope="module")
+def run_plain() -> Iterator[Callable[[str, int], tuple[int, str]]]:
+    """The function that runs a reproducer without rewrites, as `run_plain` describes."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.defects.run_plain"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # XLA's last messages
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        stdin, stdout = process.stdin, process.stdout
+
+        def run(name: str, seconds: int) -> tuple[int, str]:
+            print(name, seconds, file=stdin, flush=True)
+            status, printed = json.loads(stdout.readline())
+            return status, printed
+
+        yield run
+
+
 @pytest.mark.parametrize("name", all_reproducers())
-def test_xla_has_the_defect(name: str) -> None:
+def test_xla_has_the_defect(name: str, run_plain: Callable[[str, int], tuple[int, str]]) -> None:
     """Each program runs in a separate process, because XLA aborts on many of them."""
     expected = read(name).observed[VERSION]
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.defects.run_plain", name],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=15 if expected == "hangs" else 60,  # compilation would take minutes
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        assert expected == "hangs"
-        return
-    if done.returncode < 0:
+    # Compilation that hangs would take minutes.
+    status, printed = run_plain(name, 15 if expected == "hangs" else 60)
+    if status == -signal.SIGALRM:
+        observed = "hangs"
+    elif status < 0:
         observed = "aborts"
     else:
-        assert done.returncode == 0, done.stderr
-        observed = done.stdout.split()[0]
+        assert status == 0, printed
+        observed = printed.split()[0]
     assert observed == expected
 
 

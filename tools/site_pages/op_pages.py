@@ -92,13 +92,12 @@ def _inference(info: Any) -> Any:
 
 def _picture(info: Any) -> str:
     """The picture of the op that the example records, if `xb.explain` can draw it."""
-    explain = getattr(xb, "explain", None)
     op = small_convolution() if info.opcode == "convolution" else example_op(info)
-    if explain is None or op is None:
+    if op is None:
         return ""
     try:
-        picture = explain(op)
-    except xb.XlaError:  # the op does not move elements
+        picture = xb.explain(op)
+    except xb.ShapeInferenceError:  # the op does not move elements, or has too many
         return ""
     return f'## Picture\n\n<div class="picture">{picture.svg()}</div>'
 

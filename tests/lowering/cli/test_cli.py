@@ -126,6 +126,32 @@ def test_inspect_output(files):
     assert "more" not in call("inspect", files["mlir"], "--ops", "--limit", 0).stdout
 
 
+@pytest.mark.parametrize(("results", "shown"), [(2, "(f32[2], f32[2])"), (30, "a tuple of 30")])
+def test_long_signatures_are_folded(tmp_path, results, shown):
+    b = xb.XlaBuilder("wide")
+    parameters = [b.parameter(xb.f32[2], f"parameter_{i}") for i in range(30)]
+    lowering.lower(b.build(xb.tuple(*parameters[:results]))).save(tmp_path / "wide.mlir")
+    lines = call("inspect", tmp_path / "wide.mlir").stdout.splitlines()
+    assert lines[1] == f"wide: 30 parameters -> {shown}"
+    assert sum(bool(re.match(r"parameter_\d+ +f32\[2\] +8 B$", line)) for line in lines) == 30
+
+
+@pytest.mark.parametrize("name", ["text.mlir", "text.hlo", "text.stablehlo"])
+def test_files_of_other_text(tmp_path, name):
+    (tmp_path / name).write_text("hello world")
+    error = call("inspect", tmp_path / name, status=1).stderr
+    assert "line 1, column 1: not StableHLO: no operation begins with 'hello'\nfix: pass" in error
+    assert "dialects" not in error
+
+
+def test_help_fits_in_80_columns():
+    # The last command of a list that is cut off would end in dots.
+    for command in ("", *main.commands):
+        lines = call(*command.split(), "--help").stdout.splitlines()
+        assert [line for line in lines if len(line) > 80] == []
+        assert [line for line in lines[1:] if line.endswith("...")] == []
+
+
 def test_inspect_hlo(files):
     about = from_json("inspect", files["hlo"])
     assert (about["kind"], about["producer"]) == ("HLO text", None)
@@ -524,6 +550,15 @@ def test_diff(files, tmp_path):
     assert re.search(r"opcode: tanh -> sine", output.stdout)
     assert from_json("diff", files["mlir"], other, status=1)["equal"] is False
     assert "only one of the files" in call("diff", "-", "-", status=2).stderr
+
+
+def test_diff_shows_the_values_of_constants(tmp_path):
+    for scale in (2.0, 3.0):
+        scaled = xb.computation(xb.f32[4])(lambda x, scale=scale: x * scale)
+        lowering.lower(scaled).save(tmp_path / f"{scale}.mlir")
+    lines = call("diff", tmp_path / "2.0.mlir", tmp_path / "3.0.mlir", status=1).stdout.splitlines()
+    assert re.fullmatch(r"  ~ %\d+ = f32\[\] constant\(2\)  # .*2\.0\.mlir:\d+", lines[1])
+    assert lines[2:] == ["      value: 2 -> 3"]
 
 
 # ops, devices

@@ -33,7 +33,7 @@ VERSIONS = import sys, jax, jaxlib, numpy; print("Python %d.%d.%d" % sys.version
 PYTEST = -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-newest test-gpu fuzz stress lint format types bench bench-check docs notebooks platforms clean moved
+.PHONY: help demo test test-newest test-gpu fuzz stress lint format types bench bench-check docs notebooks site screenshots platforms clean moved
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -87,6 +87,14 @@ docs: $(STAMP) ## write the generated parts of the documentation
 
 notebooks: $(STAMP) ## run the notebooks and write their outputs
 	@$(VENV) tools/write_notebooks.py
+
+site: $(STAMP) ## build the site in build/site/html, and check its links
+	@$(VENV) tools/write_site.py
+	@cd build/site && ../../$(VENV) -m zensical build --strict
+
+screenshots: site ## take screenshots of the site and the notebooks, in build/screenshots
+	@$(VENV) -m pip install --quiet --disable-pip-version-check --editable '.[screenshots]'
+	@$(VENV) tools/screenshots.py
 
 platforms: $(STAMP) $(STAMP_NEWEST) ## record in docs/platforms.json where each operation runs
 	@$(VENV) tools/write_platforms.py

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scripts import ROOT, load_script
 
-ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+writer = load_script("tools/write_readme.py")
+TESTED_ELSEWHERE = {"CONTRIBUTING.md", "shape_inference.md", "xla_client.md"}
+"""Documents whose Python blocks have no output, with a test of their own."""
 
 
 def text_of(document: Path) -> str:
@@ -26,6 +32,38 @@ def test_files_exist(document: Path) -> None:
     for path in paths:
         families = ("reshaping", "elementwise")
         assert any((ROOT / path.replace("FAMILY", f)).exists() for f in families), path
+
+
+def test_every_document_with_python_is_tested() -> None:
+    with_python = {d.name for d in DOCUMENTS if "```python\n" in text_of(d)}
+    assert with_python == {d.name for d in writer.DOCUMENTS} | TESTED_ELSEWHERE
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        d for d in writer.DOCUMENTS if d.name not in ("README.md", "guide.md", "jax.md")
+    ],  # in test_readme.py
+    ids=lambda d: d.name,
+)
+def test_the_outputs_are_current(
+    document: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Libraries of C++ must not be written to the user's folder.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp()))
+    monkeypatch.setattr("sys.path", [*sys.path])  # a block extends it
+    text = text_of(document)
+    assert writer.with_outputs(text) == text, "run `make docs` and read what changed"
+
+
+def test_both_programs_of_the_page_of_xla_client_run() -> None:
+    text = text_of(ROOT / "docs" / "xla_client.md")
+    programs = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+    assert len(programs) == 2
+    for program in programs:
+        names = {"np": np, "__name__": "__main__"}
+        exec(program, names)
+        np.testing.assert_array_equal(names["y"], [2, 3, 4])
 
 
 def test_the_code_shown_to_contributors_is_that_of_the_project() -> None:

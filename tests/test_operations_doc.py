@@ -18,7 +18,9 @@ def test_the_committed_file_is_current() -> None:
 
 
 def test_every_operation_has_one_row() -> None:
-    rows = [line for line in writer.document().splitlines() if line.startswith(("| `xb.", "| `b."))]
+    rows = [
+        line for line in writer.document().splitlines() if line.startswith(("| [`xb.", "| [`b."))
+    ]
     assert len(rows) == len(xb.OPERATIONS)
 
 

@@ -9,7 +9,7 @@ XlaError without the frames inside the library. Any other exception is raised. I
 start with ``$ xlabuilder`` in the folder to which the Python blocks write their files. The lines
 below are their output. Other commands do not run.
 
-The documents are README.md, docs/guide.md and docs/jax.md; tests/test_readme.py fails if their
+`DOCUMENTS` lists the documents. tests/test_readme.py and tests/test_documents.py fail if their
 outputs differ.
 """
 
@@ -29,7 +29,14 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "guide.md", ROOT / "docs" / "jax.md")
+DOCUMENTS = (
+    ROOT / "README.md",
+    *(
+        ROOT / "docs" / name
+        for name in ("distributed.md", "guide.md", "index.md", "jax.md", "tutorial.md")
+    ),
+    *sorted((ROOT / "docs" / "how-to").glob("*.md")),
+)
 
 FILE_NAME = "example.py"
 """The file name of the blocks in tracebacks and source locations."""

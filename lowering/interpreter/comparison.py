@@ -16,7 +16,7 @@ class Difference:
 
     Attributes:
         op: the op with this value.
-        path: the array's index in a tuple, such as "[0][1]"; empty if the value is an array.
+        path: the array's index in a tuple, such as `[0][1]`; empty if the value is an array.
         shape: the array's shape, as text.
         elements: the number of elements.
         ulps: the largest distance between an element on the device and in the interpreter, in units

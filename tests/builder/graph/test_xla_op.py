@@ -111,8 +111,8 @@ def test_an_element_type_is_no_function_of_ops(x: xb.XlaOp) -> None:
         (
             {"w": xb.f32[2]},
             (
-                "write a list of the shapes, or call the function through lowering.jit, which takes "
-                "dicts"
+                "write a list of the shapes, or call the function through lowering.jit, which "
+                "takes dicts"
             ),
         ),
     ],

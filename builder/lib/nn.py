@@ -121,9 +121,10 @@ def gelu(x: XlaOp, approximate: bool = True) -> XlaOp:
     wide = widened(x)
     if not flag("gelu", "approximate", approximate):
         return as_type(times_normal_distribution(wide), shape.element_type)
-    inner = math.sqrt(2 / math.pi) * (wide + 0.044715 * (wide * wide * wide))
-    # (1 + tanh(u)) / 2, without its cancellation for negative u.
-    return as_type(wide * ew.logistic(2.0 * inner), shape.element_type)
+    # (1 + tanh(u)) / 2 is 1 / (1 + exp(-2 u)), which does not cancel for negative u.
+    factor = -2.0 * math.sqrt(2 / math.pi)
+    exponent = wide * (factor + factor * 0.044715 * (wide * wide))
+    return as_type(wide / (1.0 + ew.exp(exponent)), shape.element_type)
 
 
 @library_function()

@@ -28,7 +28,7 @@ from builder.lib.arguments import (
 from builder.lib.random import bernoulli
 from builder.lib.reductions import largest_number, others
 from builder.lib.registry import library_function
-from builder.lib.special import times_normal_distribution
+from builder.lib.special.error_functions import times_normal_distribution
 from builder.ops import elementwise as ew
 from builder.ops.contraction import dot_general
 from builder.ops.reduction import reduce

@@ -40,6 +40,8 @@ BERNOULLI: Final = (
 def lgamma(input: XlaOp) -> XlaOp:
     """Return log(|gamma(x)|); +infinity at 0, the negative integers and the infinities.
 
+    Accuracy: 3 ulps from -0.5 on; below, 4 ulps of the largest of the result, lgamma(-x) and 1.
+
     Args:
         input: a floating-point array.
 
@@ -63,6 +65,8 @@ def lgamma(input: XlaOp) -> XlaOp:
 @library_function("Digamma")
 def digamma(input: XlaOp) -> XlaOp:
     """Return the derivative of log(gamma(x)); -infinity at 0, NaN at the negative integers.
+
+    Accuracy: 2 ulps of the result or of 1, the larger one; below -0.5, 8 ulps.
 
     Args:
         input: a floating-point array.

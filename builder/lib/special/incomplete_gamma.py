@@ -15,15 +15,17 @@ from builder.lib.special.gamma_functions import (
     wide_lgamma,
 )
 from builder.lib.special.shared import (
+    accurate_log1p,
     any_of,
     eps_of,
     in_f32,
     is_double,
     kind_of,
+    log1p_less,
     need_one_shape,
     polynomial,
 )
-from builder.lib.special.temme import is_uniform, log1p_less, uniform_gradient, uniform_tails
+from builder.lib.special.temme import is_uniform, uniform_gradient, uniform_tails
 from builder.ops.control_flow import while_
 from builder.ops.elementwise import (
     abs,
@@ -36,7 +38,6 @@ from builder.ops.elementwise import (
     gt,
     le,
     log,
-    log1p,
     lt,
     ne,
     neg,
@@ -55,6 +56,8 @@ def igamma(a: XlaOp, x: XlaOp) -> XlaOp:
     """Return the regularized lower incomplete gamma function P(a, x).
 
     The result is NaN where a is not positive or x is negative.
+
+    Accuracy: 5 ulps, times the negative logarithm of a result below 1 / e.
 
     Args:
         a: the parameters, a floating-point array.
@@ -86,6 +89,8 @@ def igammac(a: XlaOp, x: XlaOp) -> XlaOp:
 
     As in XLA, the result is 1 where a or x is not positive.
 
+    Accuracy: see `igamma`.
+
     Args:
         a: the parameters, a floating-point array.
         x: an array of the same shape.
@@ -113,6 +118,8 @@ def igamma_grad_a(a: XlaOp, x: XlaOp) -> XlaOp:
     """Return the derivative of `igamma` with respect to a.
 
     The result is NaN where a is not positive or x is negative.
+
+    Accuracy: 6 ulps, times the negative logarithm of an absolute result below 1 / e.
 
     Args:
         a: the parameters, a floating-point array.
@@ -142,6 +149,8 @@ def random_gamma_grad(a: XlaOp, x: XlaOp) -> XlaOp:
 
     It is the derivative of x where `igamma` (a, x) is constant. The result is NaN where a is not
     positive or x is negative.
+
+    Accuracy: 40 ulps.
 
     Args:
         a: the parameters, a floating-point array.
@@ -203,7 +212,7 @@ def _upper_of_small(a: XlaOp, x: XlaOp) -> XlaOp:
 
 def _lgamma_of_next(x: XlaOp) -> XlaOp:
     """Return log(gamma(1 + x)) for x from 0 to 0.5."""
-    return x * polynomial(x, lgamma_series(is_double(x))) - log1p(x)
+    return x * polynomial(x, lgamma_series(is_double(x))) - accurate_log1p(x)
 
 
 def _incomplete_gamma_gradient(a: XlaOp, x: XlaOp, *, is_sample: bool) -> XlaOp:
@@ -276,52 +285,38 @@ def _gamma_fraction(
 ) -> tuple[XlaOp, XlaOp]:
     """Return the continued fraction of gamma(a, x) exp(x) / x^a, and its derivative by a.
 
-    Lentz's method: the fraction is the product of the ratios of its convergents. The derivative of
-    its logarithm is the sum of those of the ratios.
+    Steed's method: the fraction is the sum of the differences of its convergents, whose rounding
+    errors decrease with them.
     """
     a, x = select(is_used, a, 1.0), select(is_used, x, 2.0)
-    eps, tiny = eps_of(x), 1e-30
-    one = a * 0.0 + 1.0
-    zero = a * 0.0
-    first = x + 1.0 - a
-    inverse = 1.0 / first
+    eps = eps_of(x)
+    first = 1.0 / (x + 1.0 - a)
+    square = first * first
 
     def condition(state: XlaOp) -> XlaOp:
         return and_(lt(state[0], _MOST_TERMS), any_of(state[1]))
 
     def body(state: XlaOp) -> tuple[XlaOp, ...]:
-        k, _, a, x, up, down, value, up_slope, down_slope, slope = state
+        k, _, a, x, inverse, term, total, inverse_slope, term_slope, slope = state
         k = k + 1.0
         numerator, denominator = (a - k) * k, x + (k * 2.0 + 1.0) - a
-        new_up = denominator + numerator / up
-        new_up = select(lt(abs(new_up), tiny), tiny, new_up)
-        new_down = denominator + numerator * down
-        new_down = 1.0 / select(lt(abs(new_down), tiny), tiny, new_down)
-        ratio = new_up * new_down
-        is_left = gt(abs(ratio - 1.0), eps)
+        new = 1.0 / (denominator + numerator * inverse)
+        factor = neg(numerator * inverse * new)
         if has_gradient:
-            up_slope = k / up - numerator / (up * up) * up_slope - 1.0
-            down_slope = (1.0 - k * down - numerator * down_slope) * new_down * new_down
-            change = up_slope / new_up + down_slope / new_down
-            slope = slope + change
-            is_left = or_(is_left, gt(abs(change), abs(slope) * eps))
-        value = value * ratio
-        return k, is_left, a, x, new_up, new_down, value, up_slope, down_slope, slope
+            new_slope = (1.0 - k * inverse - numerator * inverse_slope) * new * new
+            factor_slope = k * inverse * new
+            factor_slope = factor_slope + numerator * (inverse_slope * new + inverse * new_slope)
+            term_slope = factor * term_slope - factor_slope * term
+            inverse_slope = new_slope
+            slope = slope + term_slope
+        term = factor * term
+        total = total + term
+        is_left = gt(abs(term), abs(total) * eps)
+        if has_gradient:
+            is_left = or_(is_left, gt(abs(term_slope), abs(slope) * eps))
+        return k, is_left, a, x, new, term, total, inverse_slope, term_slope, slope
 
-    state = while_(
-        condition,
-        body,
-        (
-            a.builder.constant(0.0, kind_of(a)),
-            is_used,
-            a,
-            x,
-            one / tiny,
-            inverse,
-            inverse,
-            zero,
-            inverse * inverse,
-            inverse,
-        ),
-    )
-    return state[6], state[6] * state[9]
+    counter = a.builder.constant(0.0, kind_of(a))
+    start = (counter, is_used, a, x, first, first, first, square, square, square)
+    state = while_(condition, body, start)
+    return state[6], state[9]

@@ -11,7 +11,7 @@ from typing import Final
 from builder.graph.xla_op import XlaOp
 from builder.lib.special.error_functions import wide_erfc
 from builder.lib.special.gamma_functions import stirling_tail
-from builder.lib.special.shared import is_double, polynomial
+from builder.lib.special.shared import is_double, log1p_less, polynomial
 from builder.ops.elementwise import abs, and_, exp, ge, lt, sign, sqrt
 
 # Temme's expansion is used from this parameter on, for x with |x / a - 1| below the second number,
@@ -53,15 +53,6 @@ def uniform_gradient(a: XlaOp, x: XlaOp) -> XlaOp:
     value = value - exponent * _uniform_sum(a, eta, rows)
     change = per_eta * _uniform_sum(a, eta, slopes) + _uniform_sum(a, eta, orders)
     return (value + inverse * change) * inverse * exp(stirling_tail(a))
-
-
-def log1p_less(x: XlaOp) -> XlaOp:
-    """Return log(1 + x) - x for |x| up to 0.5, by the series of the inverse hyperbolic tangent."""
-    s = x / (x + 2.0)
-    square = s * s
-    count = 18 if is_double(x) else 8
-    series = polynomial(square, [2 / (2 * k + 1) for k in range(count, 0, -1)])
-    return s * (square * series - x)
 
 
 def _eta(a: XlaOp, x: XlaOp) -> tuple[XlaOp, XlaOp]:

@@ -413,7 +413,7 @@ def test_regularized_incomplete_beta(name: str) -> None:
     )
     a, b, x = (normal_numbers(v.reshape(-1), name) for v in grid)
     reference = scipy.special.betainc
-    check(lib.regularized_incomplete_beta, reference, a, b, x, ulps=24, smallest=1.0)
+    check(lib.regularized_incomplete_beta, reference, a, b, x, ulps=32, smallest=1.0)
     a, b, x = (
         normal_numbers(v, name)
         for v in ([0, 1, 1, 1, np.nan, 1], [1, -1, 1, 1, 1, 1], [0.5, 0.5, -0.5, 1.5, 1, np.nan])
@@ -431,7 +431,7 @@ def binomial_tail(a: int, b: int, x: float) -> float:
 def errors_of_beta(a: Any, b: Any, x: Any, expected: Any) -> Any:
     """Return errors in ulps, times the negative logarithm of a small result, or in ulps of 1."""
     got = values_of(lib.regularized_incomplete_beta, a, b, x)
-    is_direct = x < (a + 1) / (a + b + 2)
+    is_direct = x < (a - 0.5) / (a + b)
     relative = expected * np.maximum(1, -np.log(expected))
     return abs(got - expected) / np.where(is_direct, relative, 1) / np.finfo(a.dtype).eps
 
@@ -444,7 +444,7 @@ def test_regularized_incomplete_beta_of_integers(name: str) -> None:
     ]
     a, b, x = np.array(cases).T.astype(xb.as_primitive_type(name).dtype)
     expected = np.array([binomial_tail(*case) for case in cases])
-    assert errors_of_beta(a, b, x, expected).max() <= 24
+    assert errors_of_beta(a, b, x, expected).max() <= 32
 
 
 def test_regularized_incomplete_beta_of_all_sizes() -> None:
@@ -456,7 +456,7 @@ def test_regularized_incomplete_beta_of_all_sizes() -> None:
     a, b, x = (v.astype(np.float32) for v in (a, b, np.clip(x, 1e-6, 1 - 1e-6)))
     expected = scipy.special.betainc(a.astype(float), b.astype(float), x.astype(float))
     used = expected > 1e-37
-    assert errors_of_beta(*(v[used] for v in (a, b, x, expected))).max() <= 24
+    assert errors_of_beta(*(v[used] for v in (a, b, x, expected))).max() <= 32
 
 
 def test_edges_of_regularized_incomplete_beta() -> None:

@@ -28,7 +28,7 @@ from builder.lib.arguments import (
 from builder.lib.random import bernoulli
 from builder.lib.reductions import largest_number, others
 from builder.lib.registry import library_function
-from builder.lib.special import times_normal_distribution
+from builder.lib.special.error_functions import times_normal_distribution
 from builder.ops import elementwise as ew
 from builder.ops.contraction import dot_general
 from builder.ops.reduction import reduce
@@ -121,9 +121,10 @@ def gelu(x: XlaOp, approximate: bool = True) -> XlaOp:
     wide = widened(x)
     if not flag("gelu", "approximate", approximate):
         return as_type(times_normal_distribution(wide), shape.element_type)
-    inner = math.sqrt(2 / math.pi) * (wide + 0.044715 * (wide * wide * wide))
-    # (1 + tanh(u)) / 2, without its cancellation for negative u.
-    return as_type(wide * ew.logistic(2.0 * inner), shape.element_type)
+    # (1 + tanh(u)) / 2 is 1 / (1 + exp(-2 u)), which does not cancel for negative u.
+    factor = -2.0 * math.sqrt(2 / math.pi)
+    exponent = wide * (factor + factor * 0.044715 * (wide * wide))
+    return as_type(wide / (1.0 + ew.exp(exponent)), shape.element_type)
 
 
 @library_function()

@@ -46,7 +46,7 @@ from builder.lib.prng import (
 from builder.lib.reductions import others
 from builder.lib.registry import library_function
 from builder.lib.shaping import take
-from builder.lib.special import erf_inv_of_logarithm
+from builder.lib.special.error_functions import erf_inv_of_logarithm
 from builder.ops import elementwise as ew
 from builder.ops.operands import Operand, is_number
 from builder.ops.reduction import reduce, sort

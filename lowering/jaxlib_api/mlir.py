@@ -222,3 +222,9 @@ def without_locations(module_bytecode: bytes) -> bytes:
     passes: Any = importlib.import_module("jaxlib.mlir.passmanager")
     passes.PassManager.parse("builtin.module(strip-debuginfo)", context).run(module.operation)
     return bytecode(module)
+
+
+def drop_unused_functions(module: ir.Operation) -> None:
+    """Erase the private functions of a module, in place, that nothing refers to."""
+    passes: Any = importlib.import_module("jaxlib.mlir.passmanager")
+    passes.PassManager.parse("builtin.module(symbol-dce)", module.context).run(module)

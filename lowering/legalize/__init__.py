@@ -131,6 +131,9 @@ def legalize(
     changed = apply_rewrites(target, copy.operation, table)
     if not (changed or always_changes or has_collectives):
         return Legalized(module.operation, code, ())
+    if b"composite\0" in strings:
+        # The decompositions of composites that became calls of libraries.
+        mlir.drop_unused_functions(copy.operation)
     if has_collectives and platform == "cpu" and num_replicas * num_partitions > 1:
         compare_conditions(target, copy.operation, partitioning)
     if bounded:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
 from jaxlib.mlir import ir
 
 from builder.types import primitive_type as pt
@@ -54,7 +56,7 @@ def window_of_one_with_negative_padding(
 
 @rewrite("stablehlo.reduce", "stablehlo.reduce_window", platforms=("cpu",))
 def extremes_of_nans(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Return NaNs in the reducer explicitly, beside maximum and minimum.
+    """Compute maxima and minima with reducers that XLA compiles to loops of its own.
 
     The maximum or minimum of elements is NaN if an element is. For arrays of more than about a
     thousand elements XLA's CPU backend calls YNNPACK, which ignores NaNs of f32 and f64, and of f16
@@ -79,17 +81,15 @@ def extremes_of_nans(b: OpBuilder, operation: ir.Operation) -> list[Value] | Non
         return None
     wide = _WIDE[element_type]
     operand, initial = (b.converted(value, wide) for value in operation.operands)
-    attributes: Attributes = attributes_of(operation)
-    result = b.array_of(operation.results[0]).with_element_type(wide)
     dimensions = integers_of(operation, "dimensions")
-    if len(dimensions) > 1 and is_static(operand.type):
-        # XLA vectorizes the loop over one dimension, but not the loops over several.
-        *outer, last = sorted(dimensions)
-        sizes = [size for n, size in enumerate(b.array_of(operand).dimensions) if n not in outer]
-        partial = intern_array(wide, tuple(sizes))
-        operand = _extreme(b, operation, partial, [operand, initial], {"dimensions": outer})
-        attributes = {"dimensions": [last - len(outer)]}
-    made = _extreme(b, operation, result, [operand, initial], attributes, is_last=True)
+    if dimensions and is_static(operand.type):
+        made = _extreme_along(b, body[0].name, operand, initial, dimensions)
+    else:
+        result = b.array_of(operation.results[0]).with_element_type(wide)
+        made = b.create(
+            operation.name, [result], [operand, initial], attributes_of(operation), regions=1
+        ).results[0]
+        _add_reducer(b, made.owner, body[0].name)
     return [b.converted(made, element_type)]
 
 
@@ -101,27 +101,75 @@ def _ignores_nans(operation: ir.Operation) -> bool:
     return entry_text(ir.DictAttr(operation.attributes[name]), "xlabuilder.nans") == "ignored"
 
 
-def _extreme(
-    b: OpBuilder,
-    operation: ir.Operation,
-    result: ArrayShape,
-    operands: list[Value],
-    attributes: Attributes,
-    *,
-    is_last: bool = False,
+def _extreme_along(
+    b: OpBuilder, name: str, operand: Value, initial: Value, dimensions: Sequence[int]
 ) -> Value:
-    """Create a reduction by a maximum or a minimum that is NaN if an element is.
+    """Reduce along the last dimensions together, and along each other dimension alone.
 
-    The last of two reductions has another reducer, because XLA merges two that have the same one.
+    XLA splits a reduction along several dimensions into windows, whose loops it does not vectorize.
+    A reduction to a scalar has two steps, because XLA distributes the results of a reduction among
+    threads.
     """
-    made = b.create(operation.name, [result], operands, attributes, regions=1)
-    scalar = intern_array(result.element_type, ())
-    reducer, (lhs, rhs) = b.block_in(made.regions[0], [scalar, scalar])
-    body = operation.regions[0].blocks[0].operations[0].operation
-    extreme = reducer.elementwise(body.name, lhs, rhs)
-    one = rhs if is_last else lhs
-    reducer.end([reducer.selected(reducer.compared("NE", one, one), one, extreme)])
-    return made.results[0]
+    shape = b.array_of(operand)
+    first, *rest = sorted(dimensions)
+    if shape.rank - 1 in dimensions:
+        start = max([-1, *(n for n in range(shape.rank) if n not in dimensions)]) + 1
+        if start == 0 and rest:
+            start = 1
+        value = _extreme_of_rows(b, name, operand, initial, start)
+        rest = [n for n in (first, *rest) if n < start]
+    else:
+        result = _without(shape, [first])
+        made = b.create("reduce", [result], [operand, initial], {"dimensions": [first]}, regions=1)
+        _add_reducer(b, made, name, swapped=bool(shape.rank % 2))
+        value, rest = made.results[0], [n - 1 for n in rest]
+    return _extreme_along(b, name, value, initial, rest) if rest else value
+
+
+def _extreme_of_rows(b: OpBuilder, name: str, operand: Value, initial: Value, start: int) -> Value:
+    """Reduce along the dimensions from `start`, together with an array of the preds of NaNs.
+
+    XLA splits a reduction of one array into windows, but not a reduction of several, and
+    vectorizes its loop over the last dimension.
+    """
+    shape = b.array_of(operand)
+    dimensions = range(start, shape.rank)
+    result = _without(shape, dimensions)
+    flags = [b.compared("NE", value, value) for value in (operand, initial)]
+    made = b.create(
+        "reduce",
+        [result, result.with_element_type(pt.pred)],
+        [operand, flags[0], initial, flags[1]],
+        {"dimensions": dimensions},
+        regions=1,
+    )
+    scalars = [intern_array(kind, ()) for kind in (shape.element_type, pt.pred)]
+    reducer, (lhs, lhs_flag, rhs, rhs_flag) = b.block_in(made.regions[0], scalars * 2)
+    flag = reducer.elementwise("or", lhs_flag, rhs_flag)
+    reducer.end([reducer.elementwise(name, lhs, rhs), flag])
+    extreme, is_nan = made.results
+    return b.selected(is_nan, b.filled(result, np.nan), extreme)
+
+
+def _add_reducer(b: OpBuilder, owner: ir.Operation, name: str, *, swapped: bool = False) -> None:
+    """Fill the region of a reduction with a maximum or minimum in the form of a clamp.
+
+    The other bound is the infinity that has no effect, and XLA's loops compute NaN from NaN.
+    With `swapped` the reducer differs, because XLA merges reductions that have the same one.
+    """
+    scalar = intern_array(b.array_of(owner.results[0]).element_type, ())
+    reducer, (lhs, rhs) = b.block_in(owner.regions[0], [scalar, scalar])
+    if swapped:
+        lhs, rhs = rhs, lhs
+    is_maximum = name == "stablehlo.maximum"
+    bound = reducer.number(np.inf if is_maximum else -np.inf, scalar.element_type)
+    bounds = (lhs, bound) if is_maximum else (bound, lhs)
+    reducer.end([reducer("clamp", scalar, [bounds[0], rhs, bounds[1]])])
+
+
+def _without(shape: ArrayShape, dimensions: Sequence[int]) -> ArrayShape:
+    sizes = [size for n, size in enumerate(shape.dimensions) if n not in dimensions]
+    return intern_array(shape.element_type, tuple(sizes))
 
 
 _EXTREMES: Final = ("stablehlo.maximum", "stablehlo.minimum")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
 from typing import Any
 
 import ml_dtypes
@@ -132,6 +133,31 @@ def test_special_numbers(dtype: Any) -> None:
     small = run(lib.logsumexp, -large)
     assert_close(run(lib.logsumexp, large), 600 + np.log(2 + np.exp(-10.0)), 1)
     assert_close(small, -590 + np.log(1 + 2 * np.exp(-10.0)), 1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_max_and_min_of_many_elements(dtype: Any) -> None:
+    """NaNs of both signs, infinities and zeros of both signs, along any dimensions."""
+    axes = [axes for count in range(4) for axes in combinations(range(3), count)]
+    random = np.random.default_rng(4)
+    x = random.standard_normal((40, 3, 50)).astype(dtype)
+    x.reshape(-1)[random.integers(0, x.size, 40)] = [np.nan, -np.nan, np.inf, -np.inf] * 10
+    x[0], x[1] = np.inf, -np.inf
+    zeros = np.where(random.integers(0, 3, x.shape) == 0, -0.0, 0.0).astype(dtype)
+    got = run(
+        lambda x, zeros: [f(v, a) for a in axes for v in (x, zeros) for f in (lib.max, lib.min)],
+        *(x, zeros),
+    )
+    expected: list[Any] = []
+    for a in axes:
+        expected += [f(x.astype(np.float64), axis=a) for f in (np.max, np.min)]
+        signs = np.signbit(zeros)
+        expected += [np.where(f(signs, axis=a), -0.0, 0.0) for f in (np.all, np.any)]
+    for result, values in zip(got, expected, strict=True):
+        result = result.astype(np.float64)
+        np.testing.assert_array_equal(result, values)
+        is_number = ~np.isnan(values)
+        np.testing.assert_array_equal(np.signbit(result[is_number]), np.signbit(values[is_number]))
 
 
 def test_any_and_all() -> None:

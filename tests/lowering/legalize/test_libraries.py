@@ -131,6 +131,23 @@ def test_calls_are_those_of_jax(name: str, platform: str, in_jax: str) -> None:
     assert first_call(legalize(module.module, "recorded", platform).operation) == wanted
 
 
+def test_decompositions_of_replaced_composites_are_dropped() -> None:
+    """Also the functions that only they call; those of other composites remain."""
+    b = xb.XlaBuilder("recorded")
+    module = lowering.lower(
+        b.build(xb.tuple(*lib.svd(b.parameter("f32[4,3]"), full_matrices=False)))
+    )
+    assert len(functions_of(module.module.operation)) > 1
+    for platform, count in (("cpu", 1), ("gpu", 1)):
+        assert len(functions_of(legalize(module.module, "recorded", platform).operation)) == count
+    kept = legalize(module.module, "recorded", "tpu").operation
+    assert functions_of(kept) == functions_of(module.module.operation)
+
+
+def functions_of(operation: ir.Operation) -> list[str]:
+    return [str(one.attributes["sym_name"]) for one in operations_in(operation, ("func.func",))]
+
+
 def test_files_hold_the_composite(tmp_path: Path) -> None:
     module = lowering.lower(recorded("f64[2,5,4]"))
     a = matrices((2, 5, 4), np.float64)

@@ -1,0 +1,322 @@
+"""The incomplete gamma functions and their derivatives with respect to the parameter."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from builder.graph.xla_op import XlaOp
+from builder.lib.math import refuse_unbounded
+from builder.lib.registry import library_function
+from builder.lib.special.gamma_functions import (
+    lgamma_series,
+    stirling_tail,
+    wide_digamma,
+    wide_lgamma,
+)
+from builder.lib.special.shared import (
+    accurate_log1p,
+    any_of,
+    eps_of,
+    in_f32,
+    is_double,
+    kind_of,
+    log1p_less,
+    need_one_shape,
+    polynomial,
+)
+from builder.lib.special.temme import is_uniform, uniform_gradient, uniform_tails
+from builder.ops.control_flow import while_
+from builder.ops.elementwise import (
+    abs,
+    and_,
+    clamp,
+    eq,
+    exp,
+    expm1,
+    ge,
+    gt,
+    le,
+    log,
+    lt,
+    ne,
+    neg,
+    not_,
+    or_,
+    select,
+    sqrt,
+)
+
+# The other expansions end much earlier, as they are not used for large a near x.
+_MOST_TERMS: Final = 2000.0
+
+
+@library_function("Igamma")
+def igamma(a: XlaOp, x: XlaOp) -> XlaOp:
+    """Return the regularized lower incomplete gamma function P(a, x).
+
+    The result is NaN where a is not positive or x is negative.
+
+    Accuracy: 5 ulps, times the negative logarithm of a result below 1 / e.
+
+    Args:
+        a: the parameters, a floating-point array.
+        x: an array of the same shape.
+
+    Raises:
+        OperandError: an operand is not a floating-point array, or the types differ.
+        ShapeInferenceError: the sizes differ, or one is unbounded.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> b = xb.XlaBuilder()
+        >>> lib.igamma(b.parameter(xb.f32[3]), b.parameter(xb.f32[3])).shape
+        f32[3]
+
+    Source: DLMF 8.12.3 and 8.12.4 (Temme's uniform expansion) for large a and x near a; otherwise
+    8.7.1 (series) up to the larger of a and 1, and 8.9.2 (continued fraction) above. The upper
+    function of small a and x is 8.7.3.
+    """
+    need_one_shape("igamma", a=a, x=x)
+    refuse_unbounded("igamma", a=a)
+    return in_f32(lambda a, x: _incomplete_gamma(a, x, is_upper=False), a, x)
+
+
+@library_function("Igammac")
+def igammac(a: XlaOp, x: XlaOp) -> XlaOp:
+    """Return the regularized upper incomplete gamma function Q(a, x) = 1 - P(a, x).
+
+    As in XLA, the result is 1 where a or x is not positive.
+
+    Accuracy: see `igamma`.
+
+    Args:
+        a: the parameters, a floating-point array.
+        x: an array of the same shape.
+
+    Raises:
+        OperandError: an operand is not a floating-point array, or the types differ.
+        ShapeInferenceError: the sizes differ, or one is unbounded.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> b = xb.XlaBuilder()
+        >>> lib.igammac(b.parameter(xb.f32[3]), b.parameter(xb.f32[3])).shape
+        f32[3]
+
+    Source: see `igamma`.
+    """
+    need_one_shape("igammac", a=a, x=x)
+    refuse_unbounded("igammac", a=a)
+    return in_f32(lambda a, x: _incomplete_gamma(a, x, is_upper=True), a, x)
+
+
+@library_function("IgammaGradA")
+def igamma_grad_a(a: XlaOp, x: XlaOp) -> XlaOp:
+    """Return the derivative of `igamma` with respect to a.
+
+    The result is NaN where a is not positive or x is negative.
+
+    Accuracy: 6 ulps, times the negative logarithm of an absolute result below 1 / e.
+
+    Args:
+        a: the parameters, a floating-point array.
+        x: an array of the same shape.
+
+    Raises:
+        OperandError: an operand is not a floating-point array, or the types differ.
+        ShapeInferenceError: the sizes differ, or one is unbounded.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> b = xb.XlaBuilder()
+        >>> lib.igamma_grad_a(b.parameter(xb.f32[3]), b.parameter(xb.f32[3])).shape
+        f32[3]
+
+    Source: the derivatives of the expansions of `igamma`, term by term.
+    """
+    need_one_shape("igamma_grad_a", a=a, x=x)
+    refuse_unbounded("igamma_grad_a", a=a)
+    return in_f32(lambda a, x: _incomplete_gamma_gradient(a, x, is_sample=False), a, x)
+
+
+@library_function("RandomGammaGrad")
+def random_gamma_grad(a: XlaOp, x: XlaOp) -> XlaOp:
+    """Return the derivative of a sample x of the gamma distribution with respect to its shape a.
+
+    It is the derivative of x where `igamma` (a, x) is constant. The result is NaN where a is not
+    positive or x is negative.
+
+    Accuracy: 40 ulps.
+
+    Args:
+        a: the parameters, a floating-point array.
+        x: an array of the same shape.
+
+    Raises:
+        OperandError: an operand is not a floating-point array, or the types differ.
+        ShapeInferenceError: the sizes differ, or one is unbounded.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> b = xb.XlaBuilder()
+        >>> lib.random_gamma_grad(b.parameter(xb.f32[3]), b.parameter(xb.f32[3])).shape
+        f32[3]
+
+    Source: see `igamma_grad_a`.
+    """
+    need_one_shape("random_gamma_grad", a=a, x=x)
+    refuse_unbounded("random_gamma_grad", a=a)
+    return in_f32(lambda a, x: _incomplete_gamma_gradient(a, x, is_sample=True), a, x)
+
+
+def _incomplete_gamma(a: XlaOp, x: XlaOp, *, is_upper: bool) -> XlaOp:
+    # Results for such parameters depend on the sign of x - a only, and their inverses may be zero.
+    is_huge = gt(a, 1e300 if is_double(a) else 1e30)
+    a, x = (select(is_huge, operand * 2.0**-20, operand) for operand in (a, x))
+    is_series = or_(le(x, 1.0), le(x, a))
+    is_near = is_uniform(a, x)
+    power = _gamma_density(a, x)
+    is_inside = and_(_is_inside(a, x, is_near), gt(power, 0.0))
+    low, _ = _gamma_series(a, x, and_(is_inside, is_series), has_gradient=False)
+    high, _ = _gamma_fraction(a, x, and_(is_inside, not_(is_series)), has_gradient=False)
+    low, high = power * low / a, power * high
+    low_tail, high_tail = uniform_tails(a, x)
+    low, high = select(is_near, low_tail, low), select(is_near, high_tail, high)
+    low, high = clamp(0.0, low, 1.0), clamp(0.0, high, 1.0)  # roundings may exceed them
+    is_nan = or_(or_(ne(a, a), ne(x, x)), and_(eq(a, math.inf), eq(x, math.inf)))
+    if is_upper:
+        value = select(is_series, 1.0 - low, high)
+        value = select(and_(le(a, 0.5), le(x, 1.0)), _upper_of_small(a, x), value)
+        value = select(eq(x, math.inf), 0.0, value)
+        value = select(or_(or_(le(a, 0.0), le(x, 0.0)), eq(a, math.inf)), 1.0, value)
+        return select(is_nan, math.nan, value)
+    value = select(is_series, low, 1.0 - high)
+    value = select(or_(eq(x, 0.0), eq(a, math.inf)), 0.0, value)
+    value = select(and_(eq(x, math.inf), lt(a, math.inf)), 1.0, value)
+    return select(or_(is_nan, or_(le(a, 0.0), lt(x, 0.0))), math.nan, value)
+
+
+def _upper_of_small(a: XlaOp, x: XlaOp) -> XlaOp:
+    """Return Q(a, x) for a up to 0.5 and x up to 1, where 1 - P(a, x) cancels (DLMF 8.7.3)."""
+    total: XlaOp | float = 0.0
+    for n in range(20 if is_double(x) else 12, 0, -1):
+        total = (1.0 / (a + float(n)) + total) * (x * (-1.0 / n))
+    exponent = a * log(x) - _lgamma_of_next(a)
+    return neg(expm1(exponent) + a * exp(exponent) * total)
+
+
+def _lgamma_of_next(x: XlaOp) -> XlaOp:
+    """Return log(gamma(1 + x)) for x from 0 to 0.5."""
+    return x * polynomial(x, lgamma_series(is_double(x))) - accurate_log1p(x)
+
+
+def _incomplete_gamma_gradient(a: XlaOp, x: XlaOp, *, is_sample: bool) -> XlaOp:
+    is_series = or_(le(x, 1.0), le(x, a))
+    is_near = is_uniform(a, x)
+    is_inside = _is_inside(a, x, is_near)
+    low, low_gradient = _gamma_series(a, x, and_(is_inside, is_series), has_gradient=True)
+    high, high_gradient = _gamma_fraction(a, x, and_(is_inside, not_(is_series)), has_gradient=True)
+    # The derivatives of the logarithms of x^a exp(-x) / gamma(a + 1), and of the same / gamma(a).
+    low_slope = log(x) - wide_digamma(a + 1.0)
+    slope = low_slope + 1.0 / a
+    low = (low * low_slope + low_gradient) / a
+    high = neg(high * slope + high_gradient)
+    value = select(is_near, uniform_gradient(a, x), select(is_series, low, high))
+    value = neg(value * x) if is_sample else value * _gamma_density(a, x)
+    value = select(or_(eq(x, 0.0), or_(eq(x, math.inf), eq(a, math.inf))), 0.0, value)
+    is_undefined = or_(or_(ne(a, a), ne(x, x)), or_(le(a, 0.0), lt(x, 0.0)))
+    is_undefined = or_(is_undefined, and_(eq(a, math.inf), eq(x, math.inf)))
+    return select(is_undefined, math.nan, value)
+
+
+def _is_inside(a: XlaOp, x: XlaOp, is_near: XlaOp) -> XlaOp:
+    """Return where a series or a continued fraction determines the result."""
+    is_finite = and_(lt(a, math.inf), lt(x, math.inf))
+    return and_(and_(is_finite, not_(is_near)), and_(gt(a, 0.0), gt(x, 0.0)))
+
+
+def _gamma_density(a: XlaOp, x: XlaOp) -> XlaOp:
+    """Return x^a exp(-x) / gamma(a)."""
+    # For large a, the terms of the logarithm cancel, unless they are combined.
+    ratio = (x - a) / a
+    logarithm = select(lt(abs(ratio), 0.5), log1p_less(ratio), log(x / a) - ratio)
+    large = exp(a * logarithm - stirling_tail(a)) * sqrt(a * (0.5 / math.pi))
+    # The logarithm of gamma(a) is large for small a.
+    is_small = le(a, 0.5)
+    gamma = select(is_small, _lgamma_of_next(a), wide_lgamma(a))
+    return select(ge(a, 8.0), large, select(is_small, a, 1.0) * exp(a * log(x) - x - gamma))
+
+
+def _gamma_series(a: XlaOp, x: XlaOp, is_used: XlaOp, *, has_gradient: bool) -> tuple[XlaOp, XlaOp]:
+    """Return the sum of x^k / ((a + 1) ... (a + k)) over k, and its derivative by a."""
+    a, x = select(is_used, a, 1.0), select(is_used, x, 0.0)
+    eps = eps_of(x)
+    zero = a * 0.0
+
+    def condition(state: XlaOp) -> XlaOp:
+        _, _, term, total, slope, gradient, _ = state
+        is_left = gt(term, total * eps)
+        if has_gradient:
+            is_left = or_(is_left, gt(abs(slope), abs(gradient) * eps))
+        return and_(lt(state[6], _MOST_TERMS), any_of(is_left))
+
+    def body(state: XlaOp) -> tuple[XlaOp, ...]:
+        base, x, term, total, slope, gradient, k = state
+        base = base + 1.0
+        ratio = x / base
+        if has_gradient:
+            slope = (slope - term / base) * ratio
+            gradient = gradient + slope
+        term = term * ratio
+        return base, x, term, total + term, slope, gradient, k + 1.0
+
+    counter = a.builder.constant(0.0, kind_of(a))
+    state = while_(condition, body, (a, x, zero + 1.0, zero + 1.0, zero, zero, counter))
+    return state[3], state[5]
+
+
+def _gamma_fraction(
+    a: XlaOp, x: XlaOp, is_used: XlaOp, *, has_gradient: bool
+) -> tuple[XlaOp, XlaOp]:
+    """Return the continued fraction of gamma(a, x) exp(x) / x^a, and its derivative by a.
+
+    Steed's method: the fraction is the sum of the differences of its convergents, whose rounding
+    errors decrease with them.
+    """
+    a, x = select(is_used, a, 1.0), select(is_used, x, 2.0)
+    eps = eps_of(x)
+    first = 1.0 / (x + 1.0 - a)
+    square = first * first
+
+    def condition(state: XlaOp) -> XlaOp:
+        return and_(lt(state[0], _MOST_TERMS), any_of(state[1]))
+
+    def body(state: XlaOp) -> tuple[XlaOp, ...]:
+        k, _, a, x, inverse, term, total, inverse_slope, term_slope, slope = state
+        k = k + 1.0
+        numerator, denominator = (a - k) * k, x + (k * 2.0 + 1.0) - a
+        new = 1.0 / (denominator + numerator * inverse)
+        factor = neg(numerator * inverse * new)
+        if has_gradient:
+            new_slope = (1.0 - k * inverse - numerator * inverse_slope) * new * new
+            factor_slope = k * inverse * new
+            factor_slope = factor_slope + numerator * (inverse_slope * new + inverse * new_slope)
+            term_slope = factor * term_slope - factor_slope * term
+            inverse_slope = new_slope
+            slope = slope + term_slope
+        term = factor * term
+        total = total + term
+        is_left = gt(abs(term), abs(total) * eps)
+        if has_gradient:
+            is_left = or_(is_left, gt(abs(term_slope), abs(slope) * eps))
+        return k, is_left, a, x, new, term, total, inverse_slope, term_slope, slope
+
+    counter = a.builder.constant(0.0, kind_of(a))
+    start = (counter, is_used, a, x, first, first, first, square, square, square)
+    state = while_(condition, body, start)
+    return state[6], state[9]

@@ -148,6 +148,8 @@ def _fix(source: Any) -> str:
         )
     if isinstance(source, jax.stages.Compiled):
         return "pass the jax.stages.Lowered instead of the Compiled: jax.jit(function).lower(...)"
+    if hasattr(source, "hlo_text"):
+        return "pass the computation or module that the executable was compiled from"
     if hasattr(source, "lower") and callable(source):
         return "pass function.lower(...), with the arguments of the function"
     if is_function(source):

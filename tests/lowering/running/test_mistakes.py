@@ -173,6 +173,10 @@ def test_copies() -> None:
             "call lowering.jit(function) with arrays",
         ),
         (
+            lambda: lowering.compare(lowering.compile(double), np.ones(2)),  # type: ignore[arg-type]
+            "pass the computation or module that the executable was compiled from",
+        ),
+        (
             lambda: lowering.grad(lambda x: x),  # type: ignore[arg-type]
             "pass xb.computation(shape, ...)(function), with a shape for each parameter",
         ),

@@ -8,6 +8,7 @@ Python itself suggests similar names for misspelled ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from inspect import getattr_static
 from typing import Any, Final
 
 UNKNOWN_NAMES: Final[dict[str, Callable[[str], AttributeError]]] = {}
@@ -34,11 +35,17 @@ def add_foreign_names(
 
     Names that the class has are left alone.
     """
-    foreign = {name: ForeignName(name, error) for name in names if not hasattr(cls, name)}
-    for name, descriptor in foreign.items():
-        setattr(cls, name, descriptor)
+    for name in names:
+        if not hasattr(cls, name):
+            setattr(cls, name, ForeignName(name, error))
 
     def names_of(self: object) -> list[str]:
-        return [name for name in object.__dir__(self) if name not in foreign]
+        # A subclass may have a name that is foreign to `cls`.
+        owner = type(self)
+        return [
+            name
+            for name in object.__dir__(self)
+            if not isinstance(getattr_static(owner, name, None), ForeignName)
+        ]
 
     cls.__dir__ = names_of  # type: ignore[method-assign,assignment]  # read by autocompletion

@@ -90,6 +90,10 @@ EXECUTABLE: Final = by_name(
         "compiled_memory_stats get_compiled_memory_stats memory_analysis": "executable.memory()",
         "cost_analysis stats": "executable.cost()",
         "in_avals in_tree in_types out_avals out_tree shape": "executable.program_shape",
+        "input_shardings output_shardings parameter_shardings result_shardings sharding": (
+            "executable.devices  # with num_partitions parameter_shardings and result_shardings, "
+            "with num_replicas sharding"
+        ),
         "local_devices": "executable.devices",
         "serialize write": "executable.save(path)",
     }

@@ -136,6 +136,8 @@ def device_argument(op: str, which: DeviceLike) -> jax.Device:
         return which
     if not isinstance(which, str):
         rule = f"expected a jax.Device or a name such as 'cpu' or 'gpu:1', got {brief(which)}"
+        if isinstance(which, int):
+            raise _unavailable(op, rule)
         raise error_of(DeviceError, op, rule)
     platform, colon, number = which.strip().lower().partition(":")
     if not platform or (colon and not (number.isascii() and number.isdecimal())):
@@ -186,7 +188,7 @@ def devices_for(
     count = num_replicas * num_partitions
     need = (
         f"num_replicas={brief(num_replicas)} and num_partitions={brief(num_partitions)} need "
-        f"{brief(count)} devices"
+        f"{brief(count)} device{'s' if count != 1 else ''}"
     )
 
     error = functools.partial(error_of, DeviceError, op)
@@ -194,6 +196,9 @@ def devices_for(
         topology = topologies.devices_of_topology(first)
         listed, first = topology[topology.index(first) :][:count], None
     if listed is None:
+        if isinstance(first, (list, tuple)):
+            fix = "pass devices=[...], and num_replicas or num_partitions"
+            raise error(f"device must be one device, got {brief(first)}", fix)
         start = device_argument(op, first)
         if count == 1:
             return [start]
@@ -212,14 +217,17 @@ def devices_for(
     if first is not None:
         raise error("device and devices must not both be passed", "omit device or devices")
     if isinstance(listed, (str, jax.Device)) or not isinstance(listed, Sequence):
-        raise error(f"devices must be a sequence of devices, got {brief(listed)}")
+        fix = f"pass a list, such as devices=lowering.devices()[:{max(count, 2)}]"
+        raise error(f"devices must be a sequence of devices, got {brief(listed)}", fix)
     # `device` would refuse devices of other processes.
     chosen = [
         target if isinstance(target, jax.Device) else device_argument(op, target)
         for target in listed
     ]
     if len(chosen) != count:
-        raise error(f"{need}, got {len(chosen)} in devices")
+        fix = f"pass num_replicas={len(chosen)} or num_partitions={len(chosen)}"
+        fix = fix if count == 1 and chosen else f"list {brief(count)} devices"
+        raise error(f"{need}, got {len(chosen)} in devices", fix)
     if len(set(chosen)) != len(chosen):
         raise error(f"devices must be unique, got {first_duplicate(chosen)} twice")
     if len({target.client for target in chosen}) > 1:

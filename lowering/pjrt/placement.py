@@ -10,6 +10,7 @@ from jax.sharding import Mesh, PartitionSpec, Sharding, SingleDeviceSharding
 
 from builder.errors import brief, error_of
 from builder.graph.calls import explained
+from builder.sharding import mesh as meshes
 from builder.types import primitive_type as pt
 from builder.types.shape import intern_array
 from lowering.errors import ArgumentError
@@ -55,9 +56,11 @@ def device_put(value: Any, to: PlaceLike = None) -> jax.Array:
         >>> lowering.device_put(np.ones((4, 2)), NamedSharding(mesh, PartitionSpec("x"))).shape
         (4, 2)
     """
-    if isinstance(to, (PartitionSpec, Mesh)):
+    if isinstance(to, (PartitionSpec, Mesh, meshes.Mesh, meshes.MeshSharding, list, tuple)):
         rule = f"to must be a device or a sharding, got {brief(to)}"
         fix = "pass jax.sharding.NamedSharding(mesh, spec)"
+        if isinstance(to, meshes.MeshSharding):
+            fix = "pass executable.parameter_shardings[name], or " + fix.removeprefix("pass ")
         raise _error(rule, fix)
     if isinstance(to, Sharding):
         sharding = _check_complete(to)

@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import jax
+from jax.extend import source_info_util
 from jaxlib.mlir import ir
 
 from builder.errors import OperandError, brief, error_of
@@ -33,6 +35,11 @@ ModuleSource: TypeAlias = (
     "str | os.PathLike[str]"
 )
 """The types of sources that `load` reads."""
+
+# jax locates the constants of a program where `lower` is called. It ignores the frames in these
+# folders, so the constants have the line of the user's call.
+for _package in ("builder", "lowering"):
+    source_info_util.register_exclusion(str(Path(__file__).parents[2] / _package) + os.sep)
 
 _TEXT: Final = re.compile(r"\n|\b(?:module|func\.func|HloModule|ENTRY)\b.*\{")
 
@@ -141,6 +148,8 @@ def _fix(source: Any) -> str:
         )
     if isinstance(source, jax.stages.Compiled):
         return "pass the jax.stages.Lowered instead of the Compiled: jax.jit(function).lower(...)"
+    if hasattr(source, "hlo_text"):
+        return "pass the computation or module that the executable was compiled from"
     if hasattr(source, "lower") and callable(source):
         return "pass function.lower(...), with the arguments of the function"
     if is_function(source):

@@ -56,6 +56,13 @@ def test_it_equals_the_import_of_what_jax_lowers() -> None:
     jax.tree.map(np.testing.assert_array_equal, result, jax.jit(layer)(PARAMS, X))
 
 
+def test_ops_have_lines_of_the_caller() -> None:
+    c = lowering.from_jax(lambda x: x / 3.0, xb.f32[2])
+    assert {op.opcode for op in c.ops} >= {"constant", "divide"}
+    sources = [op.source for op in c.ops if op.opcode != "parameter"]
+    assert {source and source.file for source in sources} == {__file__}
+
+
 def test_the_nesting_survives_edits_and_lowering() -> None:
     c = lowering.from_jax(layer, SHAPES, xb.f32[2, 3])
 

@@ -52,7 +52,10 @@ def test_devices_by_name():
         ("cpu:one", "expected a name such as 'cpu' or 'gpu:1', got 'cpu:one'\nfix: use one of "),
         ("cpu:-1", "expected a name such as 'cpu' or 'gpu:1', got 'cpu:-1'\nfix: use one of "),
         ("", "expected a name such as 'cpu' or 'gpu:1', got ''\nfix: use one of "),
-        (3, "expected a jax.Device or a name such as 'cpu' or 'gpu:1', got 3"),
+        (
+            3,
+            "expected a jax.Device or a name such as 'cpu' or 'gpu:1', got 3\nfix: use one of cpu",
+        ),
     ],
 )
 def test_missing_devices(which, message):

@@ -134,6 +134,16 @@ def test_arrays_are_not_read_on_the_host(monkeypatch: pytest.MonkeyPatch) -> Non
         (np.ones(4), lambda: mesh(), "to must be a device or a sharding, got Mesh("),
         (
             np.ones(4),
+            lambda: lowering.devices("cpu"),
+            "to must be a device or a sharding, got (Cpu",
+        ),
+        (
+            np.ones(4),
+            lambda: xb.Mesh({"x": 2}).sharding("x"),
+            "to must be a device or a sharding, got MeshSharding(",
+        ),
+        (
+            np.ones(4),
             lambda: NamedSharding(mesh().abstract_mesh, spec("x").spec),
             "the sharding has a mesh without devices: Named",
         ),
@@ -154,6 +164,8 @@ def test_refused_values(value: Any, to: Any, message: str) -> None:
         lowering.device_put(value, to())
     assert str(caught.value).startswith(f"device_put: {message}")
     assert caught.value.op == "device_put"
+    if "got MeshSharding(" in message:
+        assert "fix: pass executable.parameter_shardings[name], or jax" in str(caught.value)
 
 
 def test_refused_jax_arrays() -> None:

@@ -124,6 +124,14 @@ def test_attributes_of_other_libraries(kind: str) -> None:
         assert name not in dir(value)
 
 
+def test_shardings_of_executables_of_other_kinds() -> None:
+    on_two = lowering.compile(double, num_replicas=2)
+    assert "sharding" in dir(on_two)
+    assert "parameter_shardings" not in dir(on_two)
+    with pytest.raises(xb.UnknownNameError, match="with num_replicas sharding"):
+        on_two.parameter_shardings  # type: ignore[attr-defined]  # noqa: B018
+
+
 def test_arrays_and_tracers_of_jax_as_operands() -> None:
     x = xb.XlaBuilder().parameter(xb.f32[3])
     with pytest.raises(xb.OperandError, match=r"fix: record it with builder.constant\(value\)"):
@@ -163,6 +171,10 @@ def test_copies() -> None:
         (
             lambda: lowering.compile(lambda x: x),  # type: ignore[call-overload]
             "call lowering.jit(function) with arrays",
+        ),
+        (
+            lambda: lowering.compare(lowering.compile(double), np.ones(2)),  # type: ignore[arg-type]
+            "pass the computation or module that the executable was compiled from",
         ),
         (
             lambda: lowering.grad(lambda x: x),  # type: ignore[arg-type]

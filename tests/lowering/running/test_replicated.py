@@ -371,7 +371,17 @@ def test_one_device_in_the_list() -> None:
         (
             {"num_replicas": 2, "devices": ["cpu:0"]},
             DeviceError,
-            "num_replicas=2 and num_partitions=1 need 2 devices, got 1 in devices",
+            "num_partitions=1 need 2 devices, got 1 in devices\nfix: list 2 devices",
+        ),
+        (
+            {"devices": ["cpu:0", "cpu:1"]},
+            DeviceError,
+            "need 1 device, got 2 in devices\nfix: pass num_replicas=2 or num_partitions=2",
+        ),
+        (
+            {"device": ["cpu:0", "cpu:1"]},
+            DeviceError,
+            "device must be one device, got ['cpu:0', 'cpu:1']\nfix: pass devices=[...], and num_",
         ),
         (
             {"num_replicas": 2, "devices": ["cpu:0", "cpu:0"]},
@@ -379,7 +389,11 @@ def test_one_device_in_the_list() -> None:
             "devices must be unique, got cpu:0 twice",
         ),
         ({"devices": ["cpu:0"], "device": "cpu"}, DeviceError, "device and devices must not both"),
-        ({"devices": "cpu"}, DeviceError, "devices must be a sequence of devices, got 'cpu'"),
+        (
+            {"devices": "cpu", "num_replicas": 4},
+            DeviceError,
+            "got 'cpu'\nfix: pass a list, such as devices=lowering.devices()[:4]",
+        ),
         ({"devices": ["cpu:99"]}, DeviceError, "there is no device 'cpu:99'"),
         ({"num_replicas": 0}, xb.OperandError, "num_replicas must be an integer, 1 or more"),
         ({"num_partitions": 1.5}, xb.OperandError, "num_partitions must be an integer"),

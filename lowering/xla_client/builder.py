@@ -209,6 +209,9 @@ class XlaBuilder:
             self._attributes.__exit__(None, None, None)
             self._attributes = None
 
+    def __repr__(self) -> str:
+        return f"<XlaBuilder {self._name!r}, {len(self.new.ops)} ops>"
+
 
 def new_builder(op: str, value: object) -> xb.XlaBuilder:
     """Return the `builder.XlaBuilder` of an old or new builder.

@@ -113,6 +113,9 @@ class XlaComputation:
         digest = hashlib.blake2b(self.as_hlo_text().encode(), digest_size=8)
         return int.from_bytes(digest.digest(), "little")
 
+    def __repr__(self) -> str:
+        return f"<XlaComputation {self.name()!r} {self.program_shape()!r}>"
+
 
 def new_computation(op: str, value: Any) -> xb.XlaComputation:
     """Return the `builder.XlaComputation` of an old or new computation.

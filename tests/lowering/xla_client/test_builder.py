@@ -104,6 +104,17 @@ def test_errors_of_types() -> None:
         ops.Map(b, [x], sum_of_parameters(), [0], [x])
 
 
+def test_lists_of_ops() -> None:
+    b = xc.XlaBuilder("types")
+    x = ops.Parameter(b, 0, VECTOR)
+    with pytest.raises(TypeError, match=r"AfterAll: tokens must be a sequence of XlaOps, got 1.5"):
+        ops.AfterAll(b, 1.5)
+    with pytest.raises(TypeError, match="Tuple: elements must be a sequence of XlaOps, got None"):
+        ops.Tuple(b, None)
+    with pytest.raises(TypeError, match="Call: operands must be a sequence of XlaOps, got <XlaOp"):
+        ops.Call(b, sum_of_parameters(), x)
+
+
 def test_errors_of_element_types_are_both() -> None:
     x = ops.Parameter(xc.XlaBuilder("types"), 0, xc.Shape("s32[3]"))
     for error in (TypeError, xc.XlaRuntimeError):
@@ -114,7 +125,6 @@ def test_errors_of_element_types_are_both() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda b, x: ops.AfterAll(b, 1.5),
         lambda b, x: ops.Conditional(x, 3, x),
         lambda b, x: ops.Reshape(x, 3, x),
         lambda b, x: ops.SendToHost(x, x, VECTOR, VECTOR),

@@ -179,6 +179,7 @@ METHODS = {
     "LoadedExecutable.execute_sharded": "call the executable",
     "LoadedExecutable.get_parameter_layouts": "`executable.compiled_shape()`",
     "LoadedExecutable.get_output_layouts": "`executable.compiled_shape()`",
+    "LoadedExecutable.cost_analysis": "`executable.cost()`",
     "LoadedExecutable.hlo_modules": "`executable.hlo_text()`",
     "Device.transfer_to_infeed": "`lowering.transfer_to_infeed`",
     "Device.transfer_from_outfeed": "`lowering.transfer_from_outfeed`",
@@ -198,6 +199,9 @@ ABSENT = {
     "internal functions of jax",
     "heap_profile, profiler, tracebacks": "`jax.profiler` has them",
     "ifrt_programs, Client.compile_ifrt_program": "`Client.compile` takes a StableHLO module",
+    "OpSharding.SerializeToString, OpSharding.ParseFromString": "`b.sharding` takes the text",
+    "HloModule.computations": "`lowering.from_hlo` imports the module",
+    "LoadedExecutable.get_compiled_memory_stats": "`executable.memory()`",
     "CompileOptions.SerializeAsString": "save the program: `Client.serialize_executable`",
     "make_python_callback_from_host_send_and_recv": "`emit_python_callback` or `xb.python_call`",
 }

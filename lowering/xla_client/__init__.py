@@ -4,11 +4,9 @@
 docs/xla_client.md lists the old names, and what to write for them with the API of `builder`.
 """
 
-import sys
 import typing
 
 from builder import XlaOp as XlaOp
-from lowering.jaxlib_api import native
 from lowering.xla_client import native_names as native_names, ops as ops
 from lowering.xla_client.builder import XlaBuilder as XlaBuilder
 from lowering.xla_client.client import (
@@ -80,8 +78,4 @@ float8_e5m2 = XLA_ELEMENT_TYPE_TO_DTYPE[PrimitiveType.F8E5M2].type
 if not typing.TYPE_CHECKING:
 
     def __getattr__(name):
-        if name in native_names.RUNTIME_NAMES:
-            return getattr(native.xla_client, name)
-        rule = f"module 'lowering.xla_client' has no attribute {name!r}"
-        fix = "see the table of old names in docs/xla_client.md"
-        raise AttributeError(f"{rule}\nfix: {fix}", name=name, obj=sys.modules[__name__])
+        return getattr(native_names, name)

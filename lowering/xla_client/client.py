@@ -120,11 +120,18 @@ class DeviceAssignment:
         return [int(number) for number in self._numbers.flat]
 
 
-@dataclass
+@dataclass(slots=True)
 class ExecutableBuildOptions:
     """The options of XLA's compiler that a program may set.
 
-    The attributes of `debug_options` are XLA's flags: `xla_cpu_enable_fast_math` and others.
+    The attributes of `debug_options` are XLA's flags: `xla_cpu_enable_fast_math` and others. The
+    other attributes without an explanation are ignored: they are hints, or jax no longer has them.
+
+    Attributes:
+        num_replicas, num_partitions: the number of replicas, and of partitions in each replica.
+        device_assignment: the devices.
+        result_layout: must be the shape of the result, if it is given.
+        optimization_level: 0 to 3.
     """
 
     num_replicas: int = 1
@@ -134,18 +141,39 @@ class ExecutableBuildOptions:
     optimization_level: int | None = None
     use_spmd_partitioning: bool = False
     use_shardy_partitioner: bool = False
+    use_auto_spmd_partitioning: bool = False
+    auto_spmd_partitioning_mesh_shape: list[int] = field(default_factory=list)
+    auto_spmd_partitioning_mesh_ids: list[int] = field(default_factory=list)
+    allow_spmd_sharding_propagation_to_parameters: list[bool] = field(default_factory=list)
+    allow_spmd_sharding_propagation_to_output: list[bool] = field(default_factory=list)
+    exec_time_optimization_effort: float = 0.0
+    memory_fitting_effort: float = 0.0
+    memory_fitting_level: int = 0
+    fdo_profile: bytes | None = None
     debug_options: SimpleNamespace = field(default_factory=SimpleNamespace)
 
 
-@dataclass
+@dataclass(slots=True)
 class CompileOptions:
-    """The options of `Client.compile`."""
+    """The options of `Client.compile`.
+
+    Attributes:
+        argument_layouts: must be the shapes of the parameters, if they are given.
+        num_replicas, num_partitions: the number of replicas, and of partitions in each replica.
+        device_assignment: the devices.
+        env_option_overrides: XLA's flags and their values.
+        parameter_is_tupled_arguments, tuple_arguments, compile_portable_executable,
+            profile_version: ignored.
+    """
 
     argument_layouts: list[Shape] | None = None
     num_replicas: int = 1
     num_partitions: int = 1
     device_assignment: DeviceAssignment | None = None
     parameter_is_tupled_arguments: bool = False
+    tuple_arguments: bool = False
+    compile_portable_executable: bool = False
+    profile_version: int = 0
     env_option_overrides: list[tuple[str, Any]] = field(default_factory=list)
     executable_build_options: ExecutableBuildOptions = field(default_factory=ExecutableBuildOptions)
 
@@ -294,6 +322,10 @@ class LoadedExecutable:
         results = self.execute_sharded_on_local_devices(arguments)
         return results, Token([array for arrays in results for array in arrays])
 
+    def cost_analysis(self) -> dict[str, float]:
+        """Return XLA's estimate of the cost of a run: "flops", "bytes accessed" and others."""
+        return self.new.cost()
+
     def hlo_modules(self) -> list[HloModule]:
         """Return the module that XLA has optimized."""
         return [HloModule(self.new.hlo_text(large_constants=True))]
@@ -434,6 +466,9 @@ class Client:
             raise error_of(OperandError, "compile", "host_callbacks are not supported", fix)
         program = _program(computation)
         build = options.executable_build_options
+        if build.use_auto_spmd_partitioning:
+            rule = "use_auto_spmd_partitioning is not supported"
+            raise error_of(OperandError, "compile", rule, "set the shardings of the parameters")
         replicas = max(options.num_replicas, build.num_replicas)
         partitions = max(options.num_partitions, build.num_partitions)
         if options.argument_layouts is not None:

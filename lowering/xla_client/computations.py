@@ -32,9 +32,12 @@ class HloModule:
         """Return the module of a HloModuleProto."""
         return XlaComputation(proto).get_hlo_module()
 
+    @reporting("to_string")
     def to_string(self, options: object = None) -> str:
-        """Return HLO text; print options are ignored."""
-        return self._text
+        """Return HLO text, as XLA prints it with an HloPrintOptions."""
+        if options is None:
+            return self._text
+        return hlo_proto_text(self.as_serialized_hlo_module_proto(), options)
 
     def as_serialized_hlo_module_proto(self) -> bytes:
         """Return a HloModuleProto."""

@@ -7,8 +7,10 @@ from typing import Any, Final
 import jax
 import jax.dlpack
 
+from builder import XlaOp as XlaOp
 from lowering.importer import to_computation
 from lowering.importer.hlo import from_hlo
+from lowering.jaxlib_api import native
 from lowering.stablehlo.lower import lower
 from lowering.stablehlo.module import load_bytes
 from lowering.xla_client import ops as ops
@@ -20,6 +22,7 @@ from lowering.xla_client.client import (
     DeviceAssignment as DeviceAssignment,
     ExecutableBuildOptions as ExecutableBuildOptions,
     LoadedExecutable as LoadedExecutable,
+    register_custom_call_target as register_custom_call_target,
 )
 from lowering.xla_client.computations import (
     HloModule as HloModule,
@@ -55,6 +58,8 @@ RUNTIME_NAMES: Final = frozenset(
     }
 )
 """The names of jaxlib's `xla_client` that `lowering.xla_client` passes on: those of the runtime."""
+
+HloPrintOptions = native.xla_client.hlo.HloPrintOptions
 
 
 class mlir:
@@ -184,3 +189,15 @@ def dlpack_managed_tensor_to_buffer(
     with jax.enable_x64(True):  # jax would convert 64-bit elements
         buffer: jax.Array = jax.dlpack.from_dlpack(_Capsule(dlpack), device=target.new)
     return buffer
+
+
+def __getattr__(name: str) -> Any:
+    """Return a name of the runtime.
+
+    Raises:
+        AttributeError: there is no such name.
+    """
+    if name in RUNTIME_NAMES:
+        return getattr(native.xla_client, name)
+    rule = f"module 'lowering.xla_client' has no attribute {name!r}"
+    raise AttributeError(f"{rule}\nfix: see the table of old names in docs/xla_client.md")

@@ -244,6 +244,23 @@ def test_debug_options(client: xc.Client) -> None:
         client.compile(negated(), options)
 
 
+def test_options_that_do_not_exist(client: xc.Client) -> None:
+    options = xc.CompileOptions()
+    with pytest.raises(AttributeError, match="num_replica"):
+        options.num_replica = 2  # type: ignore[attr-defined]
+    options.executable_build_options.use_auto_spmd_partitioning = True
+    with pytest.raises(TypeError, match="use_auto_spmd_partitioning is not supported"):
+        client.compile(negated(), options)
+
+
+def test_print_options(client: xc.Client) -> None:
+    executable = client.compile(negated())
+    (module,) = executable.hlo_modules()
+    assert "f64[3]{0} %p0" not in module.to_string(xc._xla.HloPrintOptions.short_parsable())
+    assert "ROOT" in module.to_string(xc._xla.HloPrintOptions.short_parsable())
+    assert executable.cost_analysis()["bytes accessed"] == 48
+
+
 def test_status_codes_of_xla(client: xc.Client) -> None:
     b = xc.XlaBuilder("unknown")
     ops.CustomCall(b, b"no_such_function", [], xc.Shape("f32[]"))
@@ -266,7 +283,8 @@ def test_dlpack(client: xc.Client, dtype: Any) -> None:
 
 def test_names_of_the_runtime(client: xc.Client) -> None:
     assert isinstance(client.buffer_from_pyval(X), xc.ArrayImpl)
-    assert all(hasattr(xc, name) for name in xc._xla.RUNTIME_NAMES)
+    for name in xc._xla.RUNTIME_NAMES:
+        assert getattr(xc, name) is getattr(xc._xla, name)
     with pytest.raises(AttributeError, match=r"no attribute 'Arrays'\nfix: see the table"):
         xc.Arrays  # noqa: B018
 

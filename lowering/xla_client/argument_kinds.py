@@ -71,14 +71,16 @@ _KINDS: Final = {name: is_kind for is_kind, names in _PARAMETERS.items() for nam
 _OPTIONAL: Final = frozenset({"broadcast_dimensions", "result_accuracy", "window_reversal"})
 
 
-def has_wrong_type(arguments: Mapping[str, Any]) -> bool:
+def has_wrong_type(function: str, arguments: Mapping[str, Any]) -> bool:
     """Return whether jaxlib's binding refused the type of an argument.
 
     Args:
-        arguments: the arguments of an old function by the names of its parameters.
+        function: the name of an old function.
+        arguments: its arguments by the names of its parameters.
     """
+    kinds = {**_KINDS, "start_indices": _is_op} if function == "Gather" else _KINDS
     return any(
-        not _KINDS[name](value)
+        not kinds[name](value)
         for name, value in arguments.items()
-        if name in _KINDS and not (value is None and name in _OPTIONAL)
+        if name in kinds and not (value is None and name in _OPTIONAL)
     )

@@ -460,7 +460,10 @@ class Client:
         Raises:
             XlaRuntimeError: XLA can't compile the computation, or the options do not fit it.
         """
-        options = compile_options or CompileOptions()
+        options = CompileOptions() if compile_options is None else compile_options
+        if not isinstance(options, CompileOptions):
+            rule = f"expected a CompileOptions, got {brief(options)}"
+            raise error_of(OperandError, "compile", rule)
         if host_callbacks:
             fix = "use emit_python_callback"
             raise error_of(OperandError, "compile", "host_callbacks are not supported", fix)
@@ -620,16 +623,19 @@ def make_cpu_client(
     return client
 
 
+@reporting("make_gpu_client")
 def make_gpu_client(**options: Any) -> Client:
     """Return the client of the GPUs; the options are ignored."""
     return Client("gpu")
 
 
+@reporting("make_tpu_client")
 def make_tpu_client(*paths: Any, **options: Any) -> Client:
     """Return the client of the TPUs; the options are ignored."""
     return Client("tpu")
 
 
+@reporting("get_local_backend")
 def get_local_backend(platform: str | None = None) -> Client:
     """Return the client of a platform, by default that of jax's default devices.
 

@@ -191,7 +191,7 @@ def _old_function(
         except OperandError:
             raise
         except XlaError as error:
-            if not has_wrong_type(arguments):
+            if not has_wrong_type(name, arguments):
                 raise
             raise OperandError(
                 str(error), op=error.op, shapes=error.shapes, dimension=error.dimension

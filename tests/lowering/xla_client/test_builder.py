@@ -104,6 +104,14 @@ def test_errors_of_types() -> None:
         ops.Map(b, [x], sum_of_parameters(), [0], [x])
 
 
+def test_gather_of_wrong_dimensions_is_no_type_error() -> None:
+    b = xc.XlaBuilder("types")
+    x, indices = (ops.Parameter(b, i, xc.Shape(t)) for i, t in enumerate(["f32[3]", "s32[2]"]))
+    with pytest.raises(xc.XlaRuntimeError, match="Gather: start_index_map") as raised:
+        ops.Gather(x, indices, xc.GatherDimensionNumbers(), [1])
+    assert not isinstance(raised.value, TypeError)
+
+
 def test_lists_of_ops() -> None:
     b = xc.XlaBuilder("types")
     x = ops.Parameter(b, 0, VECTOR)
@@ -129,7 +137,6 @@ def test_errors_of_element_types_are_both() -> None:
         lambda b, x: ops.Reshape(x, 3, x),
         lambda b, x: ops.SendToHost(x, x, VECTOR, VECTOR),
         lambda b, x: ops.Parameter(b, 1, VECTOR, ["name"]),
-        lambda b, x: b.set_op_metadata(3),
         lambda b, x: VECTOR.is_dynamic_dimension(7),
         lambda b, x: xc.dtype_to_etype("datetime64[s]"),
         lambda b, x: xc.shape_from_pyval(3),

@@ -303,6 +303,12 @@ def test_mistakes(client: xc.Client) -> None:
         executable.execute(X)
     with pytest.raises(xc.XlaRuntimeError, match=r"expected 1 arguments for \[f64\[3\]\{0\}\], "):
         executable.execute([X, X])
+    with pytest.raises(TypeError, match=r"compile: expected a CompileOptions, got \{\}"):
+        client.compile(computation, {})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="set_op_metadata: expected an OpMetadata, got 3"):
+        b.set_op_metadata(3)  # type: ignore[arg-type]
+    with pytest.raises(xc.XlaRuntimeError, match="get_local_backend: there is no platform 'none'"):
+        xc.get_local_backend("none")
     with pytest.raises(TypeError, match="'Client' object has no attribute"):
         xc.execute_with_python_values(client, [X], client)  # type: ignore[arg-type]
     with pytest.raises(

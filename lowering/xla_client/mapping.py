@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import builder as xb
 from builder import lib
@@ -55,6 +55,8 @@ def _list_of_ops(name: str, op: str, values: Any) -> list[xb.XlaOp]:
     Raises:
         OperandError: `values` is anything else.
     """
+    if isinstance(values, Iterator):
+        values = list(values)
     if not is_list_of_ops(values):
         raise error_of(
             OperandError, op, f"{name} must be a sequence of XlaOps, got {brief(values)}"
@@ -227,10 +229,7 @@ def mapped(
     return old
 
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def written(idiomatic: str, *parameters: str) -> Callable[[F], F]:
+def written(idiomatic: str, *parameters: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add an old function that is written by hand to `FUNCTIONS`.
 
     The function is called with all arguments of the first signature that accepts a call, by name
@@ -242,13 +241,13 @@ def written(idiomatic: str, *parameters: str) -> Callable[[F], F]:
     """
     signatures = tuple(map(signature_of, parameters))
 
-    def enter(function: F) -> F:
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__
         old = _old_function(name, signatures, function)
         old.__doc__ = function.__doc__
         old.__module__ = function.__module__
         FUNCTIONS[name] = OldFunction(old, parameters, idiomatic)
-        return old  # type: ignore[return-value]  # it takes the same arguments
+        return old
 
     return enter
 

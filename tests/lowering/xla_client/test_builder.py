@@ -115,6 +115,7 @@ def test_gather_of_wrong_dimensions_is_no_type_error() -> None:
 def test_lists_of_ops() -> None:
     b = xc.XlaBuilder("types")
     x = ops.Parameter(b, 0, VECTOR)
+    assert ops.Tuple(b, (op for op in [x, x])).operands == (x, x)
     with pytest.raises(TypeError, match=r"AfterAll: tokens must be a sequence of XlaOps, got 1.5"):
         ops.AfterAll(b, 1.5)
     with pytest.raises(TypeError, match="Tuple: elements must be a sequence of XlaOps, got None"):

@@ -89,6 +89,9 @@ EXECUTABLE: Final = by_name(
         "compile": "executable  # it is compiled",
         "compiled_memory_stats get_compiled_memory_stats memory_analysis": "executable.memory()",
         "cost_analysis stats": "executable.cost()",
+        "get_output_layouts get_parameter_layouts input_formats layouts output_formats": (
+            "executable.compiled_shape()"
+        ),
         "in_avals in_tree in_types out_avals out_tree shape": "executable.program_shape",
         "input_shardings output_shardings parameter_shardings result_shardings sharding": (
             "executable.devices  # with num_partitions parameter_shardings and result_shardings, "

@@ -33,10 +33,15 @@ def hlo_proto(text: str) -> bytes:
     return proto
 
 
-def hlo_proto_text(proto: bytes) -> str:
-    """Return the HLO text of a HloModuleProto, which must be valid: XLA aborts on some damage."""
+def hlo_proto_text(proto: bytes, print_options: Any = None) -> str:
+    """Return the HLO text of a HloModuleProto, which must be valid: XLA aborts on some damage.
+
+    Args:
+        proto: the bytes.
+        print_options: jaxlib's HloPrintOptions, or None for the default ones.
+    """
     module = xla_client.hlo.HloModule.from_serialized_hlo_module_proto(proto)
-    text: str = module.to_string()
+    text: str = module.to_string() if print_options is None else module.to_string(print_options)
     return text
 
 

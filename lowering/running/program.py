@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, Self
@@ -16,10 +16,12 @@ from builder.graph.calls import explained
 from builder.inspection.describing import signature_table
 from builder.inspection.rendering import bytes_text, flops_text
 from builder.support.display import Column, Displayed, Heading, Part, TextTable
-from builder.types.shape import ProgramShape
+from builder.types.layout import Layout
+from builder.types.layout_text import parse_layout
+from builder.types.shape import ArrayShape, ProgramShape, Shape, TokenShape, TupleShape, fold
 from builder.unknown_names import attributes, explain_attributes
 from lowering.errors import ExecutionError
-from lowering.jaxlib_api import executables
+from lowering.jaxlib_api import array_layouts, executables
 from lowering.running.executable_file import save_executable
 from lowering.running.profiling import Memory, Profile, profiled
 from lowering.sharding.partitioning import Partitioning
@@ -106,6 +108,35 @@ class CompiledProgram(Displayed):
         """
         large_constants = flag("hlo_text", "large_constants", large_constants)
         return executables.optimized_hlo_text(self._loaded, large_constants=large_constants)
+
+    @explained
+    def compiled_shape(self) -> ProgramShape:
+        """Return the parameters and the result with the layouts that the compiled program has.
+
+        `program_shape` has only the layouts that the computation requests. XLA selects the others.
+
+        Raises:
+            ExecutionError: the platform does not report the layouts.
+
+        Example:
+            >>> import builder as xb, lowering
+            >>> @xb.computation("f32[2,3]{0,1}")
+            ... def total(x):
+            ...     return x + x
+            >>> run = lowering.compile(total, "cpu")
+            >>> run.program_shape, run.compiled_shape()
+            ((x: f32[2,3]{0,1}) -> f32[2,3], (x: f32[2,3]{0,1}) -> f32[2,3]{1,0})
+        """
+        parameters, results = self._reported("layouts", _layouts)
+        shape = self.program_shape
+        if self._info.in_rows:  # a result on a device has a leading dimension of size 1
+            results = [_of_row(layout) for layout in results]
+        remaining = iter(parameters)
+        return ProgramShape(
+            [_with_layouts(parameter, remaining) for parameter in shape.parameters],
+            _with_layouts(shape.result, iter(results)),
+            shape.parameter_names,
+        )
 
     @explained
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -260,6 +291,32 @@ class CompiledProgram(Displayed):
     def _run(self, prepared: Any) -> Any:
         """Execute the program, and return the result; subclasses define this."""
         raise NotImplementedError
+
+
+def _layouts(loaded: Any) -> tuple[list[Layout], list[Layout]]:
+    """Return the layouts of the arguments and results, tuples flattened."""
+    found = array_layouts.parameter_layouts(loaded), array_layouts.result_layouts(loaded)
+    if None in found:
+        raise RuntimeError("a token has no layout")
+    parameters, results = (
+        [parse_layout(array_layouts.layout_text(layout)) for layout in layouts or ()]
+        for layouts in found
+    )
+    return parameters, results
+
+
+def _of_row(layout: Layout) -> Layout:
+    """Return the layout of a row of an array with `layout` whose first dimension has size 1."""
+    order = [dimension - 1 for dimension in layout.minor_to_major if dimension]
+    return Layout(order, tiles=layout.tiles, element_size_in_bits=layout.element_size_in_bits)
+
+
+def _with_layouts(shape: Shape, layouts: Iterator[Layout]) -> Shape:
+    def laid_out(leaf: ArrayShape | TokenShape) -> Shape:
+        layout = next(layouts)
+        return leaf.with_layout(layout) if isinstance(leaf, ArrayShape) else leaf
+
+    return fold(shape, laid_out, TupleShape)
 
 
 def _devices_text(devices: Sequence[jax.Device]) -> str:

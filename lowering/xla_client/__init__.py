@@ -4,7 +4,9 @@
 docs/xla_client.md lists the old names, and what to write for them with the API of `builder`.
 """
 
-from builder.graph.xla_op import XlaOp as XlaOp
+import typing
+
+from builder import XlaOp as XlaOp
 from lowering.xla_client import native_names as native_names, ops as ops
 from lowering.xla_client.builder import XlaBuilder as XlaBuilder
 from lowering.xla_client.client import (
@@ -72,3 +74,8 @@ ResultAccuracyMode = ResultAccuracy_Mode
 bfloat16 = XLA_ELEMENT_TYPE_TO_DTYPE[PrimitiveType.BF16].type
 float8_e4m3fn = XLA_ELEMENT_TYPE_TO_DTYPE[PrimitiveType.F8E4M3FN].type
 float8_e5m2 = XLA_ELEMENT_TYPE_TO_DTYPE[PrimitiveType.F8E5M2].type
+
+if not typing.TYPE_CHECKING:
+
+    def __getattr__(name):
+        return getattr(native_names, name)

@@ -182,8 +182,11 @@ class XlaBuilder:
         Raises:
             OperandError: a field has the wrong type.
         """
+        if not isinstance(metadata, OpMetadata):
+            rule = f"expected an OpMetadata, got {brief(metadata)}"
+            raise error_of(OperandError, "set_op_metadata", rule)
         self.clear_op_metadata()
-        self._metadata = self.new.op_metadata(**OpMetadata.new(metadata))
+        self._metadata = self.new.op_metadata(**metadata.new())
         self._metadata.__enter__()
 
     def clear_op_metadata(self) -> None:
@@ -208,6 +211,9 @@ class XlaBuilder:
         if self._attributes is not None:
             self._attributes.__exit__(None, None, None)
             self._attributes = None
+
+    def __repr__(self) -> str:
+        return f"<XlaBuilder {self._name!r}, {len(self.new.ops)} ops>"
 
 
 def new_builder(op: str, value: object) -> xb.XlaBuilder:

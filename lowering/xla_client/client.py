@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, Literal, cast
 
 import jax
@@ -13,23 +16,24 @@ import numpy as np
 
 import builder as xb
 from builder.errors import OperandError, brief, error_of
-from lowering.errors import ArgumentError
+from lowering.errors import ArgumentError, DeviceError
 from lowering.host import custom_calls
 from lowering.host.infeed import transfer_from_outfeed, transfer_to_infeed
 from lowering.importer.hlo import from_hlo
-from lowering.pjrt import devices as pjrt_devices, placement
+from lowering.pjrt import devices as pjrt_devices
+from lowering.pjrt.placement import device_put
 from lowering.reading.protocol_buffers import encoded_field, encoded_number
 from lowering.running.compiling import compile as compile_program
 from lowering.running.executable import Executable
 from lowering.running.executable_loading import load_executable
 from lowering.running.replicated import ReplicatedExecutable
 from lowering.stablehlo.module import load_bytes
-from lowering.xla_client.builder import new_builder
+from lowering.xla_client.builder import XlaBuilder, new_builder
 from lowering.xla_client.computations import HloModule, XlaComputation
 from lowering.xla_client.enums import ChannelHandle_ChannelType
 from lowering.xla_client.errors import reporting
 from lowering.xla_client.protos import ChannelHandle
-from lowering.xla_client.shapes import Shape
+from lowering.xla_client.shapes import Layout, Shape
 
 xla_platform_names: Final = {"cpu": "Host", "gpu": "CUDA"}
 """The names of platforms in XLA."""
@@ -116,9 +120,19 @@ class DeviceAssignment:
         return [int(number) for number in self._numbers.flat]
 
 
-@dataclass
+@dataclass(slots=True)
 class ExecutableBuildOptions:
-    """The options of XLA's compiler that a program may set."""
+    """The options of XLA's compiler that a program may set.
+
+    The attributes of `debug_options` are XLA's flags: `xla_cpu_enable_fast_math` and others. The
+    other attributes without an explanation are ignored: they are hints, or jax no longer has them.
+
+    Attributes:
+        num_replicas, num_partitions: the number of replicas, and of partitions in each replica.
+        device_assignment: the devices.
+        result_layout: must be the shape of the result, if it is given.
+        optimization_level: 0 to 3.
+    """
 
     num_replicas: int = 1
     num_partitions: int = 1
@@ -127,17 +141,39 @@ class ExecutableBuildOptions:
     optimization_level: int | None = None
     use_spmd_partitioning: bool = False
     use_shardy_partitioner: bool = False
+    use_auto_spmd_partitioning: bool = False
+    auto_spmd_partitioning_mesh_shape: list[int] = field(default_factory=list)
+    auto_spmd_partitioning_mesh_ids: list[int] = field(default_factory=list)
+    allow_spmd_sharding_propagation_to_parameters: list[bool] = field(default_factory=list)
+    allow_spmd_sharding_propagation_to_output: list[bool] = field(default_factory=list)
+    exec_time_optimization_effort: float = 0.0
+    memory_fitting_effort: float = 0.0
+    memory_fitting_level: int = 0
+    fdo_profile: bytes | None = None
+    debug_options: SimpleNamespace = field(default_factory=SimpleNamespace)
 
 
-@dataclass
+@dataclass(slots=True)
 class CompileOptions:
-    """The options of `Client.compile`."""
+    """The options of `Client.compile`.
+
+    Attributes:
+        argument_layouts: must be the shapes of the parameters, if they are given.
+        num_replicas, num_partitions: the number of replicas, and of partitions in each replica.
+        device_assignment: the devices.
+        env_option_overrides: XLA's flags and their values.
+        parameter_is_tupled_arguments, tuple_arguments, compile_portable_executable,
+            profile_version: ignored.
+    """
 
     argument_layouts: list[Shape] | None = None
     num_replicas: int = 1
     num_partitions: int = 1
     device_assignment: DeviceAssignment | None = None
     parameter_is_tupled_arguments: bool = False
+    tuple_arguments: bool = False
+    compile_portable_executable: bool = False
+    profile_version: int = 0
     env_option_overrides: list[tuple[str, Any]] = field(default_factory=list)
     executable_build_options: ExecutableBuildOptions = field(default_factory=ExecutableBuildOptions)
 
@@ -195,7 +231,21 @@ class LoadedExecutable:
         self.new = new
         self.client = client
         self.traceback = None
-        self.fingerprint = None
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Bytes that are equal for equal optimized programs."""
+        return blake2b(self.new.hlo_text().encode(), digest_size=16).digest()
+
+    @reporting("get_parameter_layouts")
+    def get_parameter_layouts(self) -> list[Layout]:
+        """Return the layout of each array among the parameters."""
+        return _layouts(self.new.compiled_shape().parameters)
+
+    @reporting("get_output_layouts")
+    def get_output_layouts(self) -> list[Layout]:
+        """Return the layout of each array among the results."""
+        return _layouts([self.new.compiled_shape().result])
 
     def local_devices(self) -> list[Device]:
         """Return the devices that execute the program."""
@@ -226,8 +276,11 @@ class LoadedExecutable:
         """
         shapes = [Shape.of(parameter) for parameter in self.new.program_shape.parameters]
         expected = sum(shape.leaf_count() for shape in shapes)
+        if not isinstance(arguments, (list, tuple)):
+            rule = f"expected a list of {expected} arguments, got {brief(arguments)}"
+            raise error_of(OperandError, "execute", rule)
         if len(arguments) != expected:
-            rule = f"expected {expected} arguments, got {len(arguments)}"
+            rule = f"expected {expected} arguments for {shapes}, got {len(arguments)}"
             raise error_of(ArgumentError, "execute", rule)
         values = iter(arguments)
         return [_nested_value(shape, values) for shape in shapes]
@@ -269,6 +322,10 @@ class LoadedExecutable:
         results = self.execute_sharded_on_local_devices(arguments)
         return results, Token([array for arrays in results for array in arrays])
 
+    def cost_analysis(self) -> dict[str, float]:
+        """Return XLA's estimate of the cost of a run: "flops", "bytes accessed" and others."""
+        return self.new.cost()
+
     def hlo_modules(self) -> list[HloModule]:
         """Return the module that XLA has optimized."""
         return [HloModule(self.new.hlo_text(large_constants=True))]
@@ -276,6 +333,11 @@ class LoadedExecutable:
     def size_of_generated_code_in_bytes(self) -> int:
         """Return the size of the machine code; -1 if it is unknown."""
         return -1
+
+
+def _layouts(shapes: Sequence[xb.Shape]) -> list[Layout]:
+    leaves = [leaf for shape in shapes for leaf in Shape.of(shape).leaves()]
+    return [leaf.layout() for leaf in leaves if leaf.is_array()]
 
 
 def _flat(result: Any) -> list[jax.Array]:
@@ -297,10 +359,11 @@ class Client:
         platform: the name of the platform, such as "cpu".
     """
 
-    def __init__(self, platform: str) -> None:
+    def __init__(self, platform: str, num_devices: int | None = None) -> None:
         self.platform = platform
         self._channels = 0
-        self._devices = [Device(device, self) for device in pjrt_devices.devices(platform)]
+        devices = pjrt_devices.devices(platform)[:num_devices]
+        self._devices = [Device(device, self) for device in devices]
 
     @property
     def platform_version(self) -> str:
@@ -320,6 +383,8 @@ class Client:
         """Return the devices of this process."""
         return [d for d in self._devices if d.new.process_index == jax.process_index()]
 
+    _get_all_devices = devices
+
     def device_count(self) -> int:
         """Return the number of devices of all processes."""
         return len(self._devices)
@@ -327,6 +392,20 @@ class Client:
     def local_device_count(self) -> int:
         """Return the number of devices of this process."""
         return len(self.local_devices())
+
+    @reporting("device_from_local_hardware_id")
+    def device_from_local_hardware_id(self, local_hardware_id: int) -> Device:
+        """Return the device of this process with a number of the hardware.
+
+        Raises:
+            XlaRuntimeError: there is no such device.
+        """
+        for device in self.local_devices():
+            if device.local_hardware_id == local_hardware_id:
+                return device
+        numbers = [device.local_hardware_id for device in self.local_devices()]
+        rule = f"local_hardware_id must be one of {numbers}, got {brief(local_hardware_id)}"
+        raise error_of(DeviceError, "device_from_local_hardware_id", rule)
 
     def process_index(self) -> int:
         """Return the number of this process."""
@@ -362,7 +441,7 @@ class Client:
         if isinstance(argument, (bool, int, float, complex)):
             argument = np.asarray(argument)
         target = self._devices[0] if device is None else device
-        return placement.device_put(argument, target.new)
+        return device_put(argument, target.new)
 
     @reporting("compile")
     def compile(
@@ -381,12 +460,18 @@ class Client:
         Raises:
             XlaRuntimeError: XLA can't compile the computation, or the options do not fit it.
         """
-        options = compile_options or CompileOptions()
+        options = CompileOptions() if compile_options is None else compile_options
+        if not isinstance(options, CompileOptions):
+            rule = f"expected a CompileOptions, got {brief(options)}"
+            raise error_of(OperandError, "compile", rule)
         if host_callbacks:
             fix = "use emit_python_callback"
             raise error_of(OperandError, "compile", "host_callbacks are not supported", fix)
         program = _program(computation)
         build = options.executable_build_options
+        if build.use_auto_spmd_partitioning:
+            rule = "use_auto_spmd_partitioning is not supported"
+            raise error_of(OperandError, "compile", rule, "set the shardings of the parameters")
         replicas = max(options.num_replicas, build.num_replicas)
         partitions = max(options.num_partitions, build.num_partitions)
         if options.argument_layouts is not None:
@@ -398,7 +483,7 @@ class Client:
             raise error_of(ArgumentError, "compile", f"{rule}, got {result}", fix)
         assignment = options.device_assignment or build.device_assignment
         numbers = range(replicas * partitions) if assignment is None else assignment.numbers()
-        flags: dict[str, Any] = dict(options.env_option_overrides)
+        flags: dict[str, Any] = {**vars(build.debug_options), **dict(options.env_option_overrides)}
         if build.optimization_level is not None:
             flags["optimization_level"] = build.optimization_level
         by_number = {device.id: device.new for device in self._devices}
@@ -484,6 +569,9 @@ class Client:
 def _program(computation: Any) -> Any:
     if isinstance(computation, XlaComputation):
         return computation.new
+    if isinstance(computation, XlaBuilder):
+        rule = f"expected an XlaComputation, got {computation!r}"
+        raise error_of(OperandError, "compile", rule, "pass the result of XlaBuilder.build()")
     if isinstance(computation, HloModule):
         return from_hlo(computation.to_string())
     return load_bytes(computation) if isinstance(computation, (str, bytes)) else computation
@@ -502,27 +590,52 @@ def _check_layouts(shape: xb.ProgramShape, layouts: Sequence[Shape]) -> None:
         raise error_of(ArgumentError, "compile", rule)
 
 
-def make_cpu_client(**options: Any) -> Client:
-    """Return the client of the CPU; jax makes its devices, so the options are ignored.
+@reporting("make_cpu_client")
+def make_cpu_client(
+    asynchronous: bool = True,
+    *args: Any,
+    num_devices: int | None = None,
+    **options: Any,
+) -> Client:
+    """Return the client of the CPU.
+
+    Args:
+        num_devices: the number of devices. jax creates the devices when it is first used, so this
+            function has to be called before that, unless there are enough devices already.
+        asynchronous, args, options: ignored.
+
+    Raises:
+        XlaRuntimeError: there are fewer devices, and jax is in use.
 
     Example:
         >>> from lowering import xla_client as xc
         >>> xc.make_cpu_client().platform
         'cpu'
     """
-    return Client("cpu")
+    if num_devices is not None:
+        with suppress(RuntimeError):  # jax is in use
+            jax.config.update("jax_num_cpu_devices", num_devices)  # type: ignore[no-untyped-call]
+    client = Client("cpu", num_devices)
+    if num_devices is not None and client.device_count() != num_devices:
+        rule = f"num_devices is {num_devices}, but jax has created {client.device_count()} devices"
+        fix = "call make_cpu_client before jax is first used"
+        raise error_of(DeviceError, "make_cpu_client", rule, fix)
+    return client
 
 
+@reporting("make_gpu_client")
 def make_gpu_client(**options: Any) -> Client:
     """Return the client of the GPUs; the options are ignored."""
     return Client("gpu")
 
 
+@reporting("make_tpu_client")
 def make_tpu_client(*paths: Any, **options: Any) -> Client:
     """Return the client of the TPUs; the options are ignored."""
     return Client("tpu")
 
 
+@reporting("get_local_backend")
 def get_local_backend(platform: str | None = None) -> Client:
     """Return the client of a platform, by default that of jax's default devices.
 
@@ -534,6 +647,7 @@ def get_local_backend(platform: str | None = None) -> Client:
     return Client(jax.default_backend() if platform is None else platform)
 
 
+@reporting("execute_with_python_values")
 def execute_with_python_values(
     executable: LoadedExecutable, arguments: Sequence[Any], backend: Client
 ) -> list[np.ndarray[Any, Any]]:
@@ -552,6 +666,7 @@ def execute_with_python_values(
     return [np.asarray(result) for result in results]
 
 
+@reporting("execute_with_python_values_replicated")
 def execute_with_python_values_replicated(
     executable: LoadedExecutable, arguments: Sequence[Sequence[Any]], backend: Client
 ) -> list[list[np.ndarray[Any, Any]]]:

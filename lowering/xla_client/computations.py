@@ -32,9 +32,12 @@ class HloModule:
         """Return the module of a HloModuleProto."""
         return XlaComputation(proto).get_hlo_module()
 
+    @reporting("to_string")
     def to_string(self, options: object = None) -> str:
-        """Return HLO text; print options are ignored."""
-        return self._text
+        """Return HLO text, as XLA prints it with an HloPrintOptions."""
+        if options is None:
+            return self._text
+        return hlo_proto_text(self.as_serialized_hlo_module_proto(), options)
 
     def as_serialized_hlo_module_proto(self) -> bytes:
         """Return a HloModuleProto."""
@@ -112,6 +115,9 @@ class XlaComputation:
         """Return a number of 64 bits that is equal for equal HLO text."""
         digest = hashlib.blake2b(self.as_hlo_text().encode(), digest_size=8)
         return int.from_bytes(digest.digest(), "little")
+
+    def __repr__(self) -> str:
+        return f"<XlaComputation {self.name()!r} {self.program_shape()!r}>"
 
 
 def new_computation(op: str, value: Any) -> xb.XlaComputation:

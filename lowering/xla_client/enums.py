@@ -49,90 +49,31 @@ class PrimitiveType(enum.IntEnum):
     TOKEN = 17
 
 
-class FftType(enum.Enum):
-    """See `builder.FftType`."""
-
-    FFT = 0
-    IFFT = 1
-    RFFT = 2
-    IRFFT = 3
-
-
-class RandomAlgorithm(enum.IntEnum):
-    """See `builder.RandomAlgorithm`."""
-
-    RNG_DEFAULT = 0
-    RNG_THREE_FRY = 1
-    RNG_PHILOX = 2
-
-
-class TriangularSolveOptions_Transpose(enum.Enum):
-    """See `builder.Transpose`, which has no TRANSPOSE_INVALID."""
-
-    TRANSPOSE_INVALID = 0
-    NO_TRANSPOSE = 1
-    TRANSPOSE = 2
-    ADJOINT = 3
-
-
-class CustomCallSchedule(enum.Enum):
-    """See `builder.CustomCallSchedule`."""
-
-    SCHEDULE_NONE = 0
-    SCHEDULE_LATEST = 1
-    SCHEDULE_EARLIEST = 2
-
-
-class CustomCallApiVersion(enum.IntEnum):
-    """See `builder.CustomCallApiVersion`."""
-
-    API_VERSION_ORIGINAL = 1
-    API_VERSION_STATUS_RETURNING = 2
-    API_VERSION_STATUS_RETURNING_UNIFIED = 3
-    API_VERSION_TYPED_FFI = 4
-
-
-class PrecisionConfig_Precision(enum.Enum):
-    """See `builder.Precision`."""
-
-    DEFAULT = 0
-    HIGH = 1
-    HIGHEST = 2
-
-
-class ResultAccuracy_Mode(enum.Enum):
-    """The modes of a ResultAccuracy without tolerances."""
-
-    DEFAULT = 0
-    HIGHEST = 1
-
-
-class ChannelHandle_ChannelType(enum.IntEnum):
-    """See `builder.ChannelType`."""
-
-    CHANNEL_TYPE_INVALID = 0
-    DEVICE_TO_DEVICE = 1
-    DEVICE_TO_HOST = 2
-    HOST_TO_DEVICE = 3
-
-
-class OpSharding_Type(enum.IntEnum):
-    """The kinds of an OpSharding."""
-
-    REPLICATED = 0
-    MAXIMAL = 1
-    TUPLE = 2
-    OTHER = 3
-    MANUAL = 4
-    UNKNOWN = 5
-
-
-class PaddingType(enum.Enum):
-    """The padding of `window_padding_type_to_pad_values`."""
-
-    VALID = 1
-    SAME = 2
-
+# The members have the meanings that they have in the enumerations of `builder`.
+FftType = enum.Enum("FftType", "FFT IFFT RFFT IRFFT", start=0)
+RandomAlgorithm = enum.IntEnum("RandomAlgorithm", "RNG_DEFAULT RNG_THREE_FRY RNG_PHILOX", start=0)
+TriangularSolveOptions_Transpose = enum.Enum(
+    "TriangularSolveOptions_Transpose", "TRANSPOSE_INVALID NO_TRANSPOSE TRANSPOSE ADJOINT", start=0
+)
+CustomCallSchedule = enum.Enum(
+    "CustomCallSchedule", "SCHEDULE_NONE SCHEDULE_LATEST SCHEDULE_EARLIEST", start=0
+)
+CustomCallApiVersion = enum.IntEnum(
+    "CustomCallApiVersion",
+    "API_VERSION_ORIGINAL API_VERSION_STATUS_RETURNING API_VERSION_STATUS_RETURNING_UNIFIED "
+    "API_VERSION_TYPED_FFI",
+)
+PrecisionConfig_Precision = enum.Enum("PrecisionConfig_Precision", "DEFAULT HIGH HIGHEST", start=0)
+ResultAccuracy_Mode = enum.Enum("ResultAccuracy_Mode", "DEFAULT HIGHEST", start=0)
+ChannelHandle_ChannelType = enum.IntEnum(
+    "ChannelHandle_ChannelType",
+    "CHANNEL_TYPE_INVALID DEVICE_TO_DEVICE DEVICE_TO_HOST HOST_TO_DEVICE",
+    start=0,
+)
+OpSharding_Type = enum.IntEnum(
+    "OpSharding_Type", "REPLICATED MAXIMAL TUPLE OTHER MANUAL UNKNOWN", start=0
+)
+PaddingType = enum.Enum("PaddingType", "VALID SAME")
 
 _Member = TypeVar("_Member", bound=enum.Enum)
 
@@ -170,7 +111,11 @@ def element_type(op: str, value: Any) -> xb.PrimitiveType:
             rule = f"expected the element type of an array, got PrimitiveType.{name}"
             raise error_of(OperandError, op, rule)
         return xb.as_primitive_type(name.lower())
-    return xb.as_primitive_type(value)
+    try:
+        return xb.as_primitive_type(value)
+    except xb.XlaError:
+        rule = f"expected a PrimitiveType or a NumPy dtype, got {brief(value)}"
+        raise error_of(OperandError, op, rule, "pass for instance PrimitiveType.F32") from None
 
 
 def old_type(new: xb.PrimitiveType) -> PrimitiveType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import wraps
 from typing import Final, ParamSpec, TypeVar
@@ -14,14 +15,14 @@ XlaRuntimeError: Final = JaxRuntimeError
 """The class of XLA's errors. jaxlib raises it for errors of a device, too."""
 
 
-class InvalidArgumentError(XlaError, JaxRuntimeError):  # type: ignore[misc]  # untyped in jax
-    """XLA's status INVALID_ARGUMENT: an op, a computation or an argument breaks a rule.
+class StatusError(XlaError, JaxRuntimeError):  # type: ignore[misc]  # untyped in jax
+    """An error with one of XLA's status codes, mostly INVALID_ARGUMENT: a broken rule.
 
     It is an XlaRuntimeError, as in jaxlib, and has the attributes of every `builder.XlaError`.
     """
 
 
-class InvalidTypeError(InvalidArgumentError, TypeError):
+class InvalidTypeError(StatusError, TypeError):
     """An argument has the wrong type, or an operand the wrong element type.
 
     jaxlib raises a TypeError in the first case, and an XlaRuntimeError in the second one. This is
@@ -29,15 +30,23 @@ class InvalidTypeError(InvalidArgumentError, TypeError):
     """
 
 
+_STATUS: Final = re.compile(r"([A-Z][A-Z_]+): ")
+
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def _status(error: XlaError) -> str:
+    """Return the status code of XLA's report; INVALID_ARGUMENT for errors of this library."""
+    report = _STATUS.match(getattr(error, "detail", ""))
+    return report[1] if report else "INVALID_ARGUMENT"
 
 
 def reporting(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Return a decorator that raises the errors of the new API as those of the old binding.
 
     The errors name the function `name`. An OperandError, which is a TypeError, becomes an
-    InvalidTypeError; any other error of this library becomes an InvalidArgumentError. The functions
+    InvalidTypeError; any other error of this library becomes an StatusError. The functions
     call no functions of users, so other exceptions come from conversions of arguments of unexpected
     types, and become an InvalidTypeError too.
     """
@@ -47,13 +56,13 @@ def reporting(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         def called(*arguments: P.args, **named: P.kwargs) -> R:
             try:
                 return function(*arguments, **named)
-            except InvalidArgumentError:
+            except StatusError:
                 raise
             except XlaError as error:
-                kind = InvalidTypeError if isinstance(error, OperandError) else InvalidArgumentError
+                kind = InvalidTypeError if isinstance(error, OperandError) else StatusError
                 text = str(error).removeprefix(f"{name}: ").removeprefix(f"{error.op}: ")
                 raise kind(
-                    f"INVALID_ARGUMENT: {name}: {text}",
+                    f"{_status(error)}: {name}: {text}",
                     op=name,
                     shapes=error.shapes,
                     dimension=error.dimension,

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import builder as xb
 from builder import lib
-from builder.errors import OperandError, brief, error_of
+from builder.errors import OperandError, XlaError, brief, error_of
 from lowering.xla_client import enums
+from lowering.xla_client.argument_kinds import has_wrong_type, is_list_of_ops
 from lowering.xla_client.builder import new_builder
 from lowering.xla_client.computations import new_computation
 from lowering.xla_client.errors import reporting
@@ -46,6 +47,21 @@ FUNCTIONS: Final[dict[str, OldFunction]] = {}
 def new_shape(op: str, value: Any) -> Any:
     """Return the shape or layout of `builder` for an old one."""
     return value.new if isinstance(value, (Shape, Layout)) else value
+
+
+def _list_of_ops(name: str, op: str, values: Any) -> list[xb.XlaOp]:
+    """Return a list of ops.
+
+    Raises:
+        OperandError: `values` is anything else.
+    """
+    if isinstance(values, Iterator):
+        values = list(values)
+    if not is_list_of_ops(values):
+        raise error_of(
+            OperandError, op, f"{name} must be a sequence of XlaOps, got {brief(values)}"
+        )
+    return list(values)
 
 
 def _new_value(op: str, value: Any) -> Any:
@@ -98,6 +114,7 @@ CONVERSIONS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "shape_with_layout": new_shape,
     "transpose_a": partial(_named_member, enums.TriangularSolveOptions_Transpose),
     "use_global_device_ids": lambda op, value: bool(value),
+    **{name: partial(_list_of_ops, name) for name in ("elements", "operands", "tokens")},
     **dict.fromkeys(
         (
             "computation",
@@ -163,6 +180,28 @@ def bound_arguments(
     raise error_of(OperandError, name, f"expected {expected}, got ({', '.join(given)})")
 
 
+def _old_function(
+    name: str, signatures: Iterable[inspect.Signature], function: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return the old function that calls `function` with all arguments by name, converted."""
+
+    @reporting(name)
+    def old(*args: Any, **named: Any) -> Any:
+        arguments = bound_arguments(name, signatures, args, named)
+        try:
+            return function(**arguments)
+        except OperandError:
+            raise
+        except XlaError as error:
+            if not has_wrong_type(name, arguments):
+                raise
+            raise OperandError(
+                str(error), op=error.op, shapes=error.shapes, dimension=error.dimension
+            ) from None
+
+    return old
+
+
 def mapped(
     new: Callable[..., Any], parameters: str, *, name: str = "", keywords: Mapping[str, str] = {}
 ) -> Callable[..., Any]:
@@ -177,12 +216,12 @@ def mapped(
     name = name or _cpp_name(new)
     signature = signature_of(parameters)
 
-    @reporting(name)
-    def old(*args: Any, **named: Any) -> Any:
-        arguments = bound_arguments(name, (signature,), args, named)
+    def called(**arguments: Any) -> Any:
         arguments.pop("builder", None)
         by_name = {keywords[key]: arguments.pop(key) for key in keywords}
         return new(*arguments.values(), **by_name)
+
+    old = _old_function(name, (signature,), called)
 
     old.__doc__ = f"See `{_spelling(new)}`."
     old.__signature__ = signature  # type: ignore[attr-defined]  # read by `inspect`
@@ -190,10 +229,7 @@ def mapped(
     return old
 
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def written(idiomatic: str, *parameters: str) -> Callable[[F], F]:
+def written(idiomatic: str, *parameters: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add an old function that is written by hand to `FUNCTIONS`.
 
     The function is called with all arguments of the first signature that accepts a call, by name
@@ -205,17 +241,13 @@ def written(idiomatic: str, *parameters: str) -> Callable[[F], F]:
     """
     signatures = tuple(map(signature_of, parameters))
 
-    def enter(function: F) -> F:
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__
-
-        @reporting(name)
-        def old(*args: Any, **named: Any) -> Any:
-            return function(**bound_arguments(name, signatures, args, named))
-
+        old = _old_function(name, signatures, function)
         old.__doc__ = function.__doc__
         old.__module__ = function.__module__
         FUNCTIONS[name] = OldFunction(old, parameters, idiomatic)
-        return old  # type: ignore[return-value]  # it takes the same arguments
+        return old
 
     return enter
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+import jax
+import jax.dlpack
+
+from builder import XlaOp as XlaOp
 from lowering.importer import to_computation
 from lowering.importer.hlo import from_hlo
+from lowering.jaxlib_api import native
 from lowering.stablehlo.lower import lower
 from lowering.stablehlo.module import load_bytes
 from lowering.xla_client import ops as ops
@@ -17,6 +22,7 @@ from lowering.xla_client.client import (
     DeviceAssignment as DeviceAssignment,
     ExecutableBuildOptions as ExecutableBuildOptions,
     LoadedExecutable as LoadedExecutable,
+    register_custom_call_target as register_custom_call_target,
 )
 from lowering.xla_client.computations import (
     HloModule as HloModule,
@@ -44,9 +50,35 @@ from lowering.xla_client.shapes import (
 )
 from lowering.xla_client.shardings import OpSharding as OpSharding
 
+RUNTIME_NAMES: Final = frozenset(
+    {
+        *("Array", "ArrayCopySemantics", "ArrayImpl", "AutotuneCacheMode", "DeviceList", "Frame"),
+        *("GSPMDSharding", "HloSharding", "HostBufferSemantics", "Memory", "NamedSharding"),
+        *("PjRtLayout", "Sharding", "SingleDeviceSharding", "Traceback", "custom_call_targets"),
+    }
+)
+"""The names of jaxlib's `xla_client` that `lowering.xla_client` passes on: those of the runtime."""
+
+HloPrintOptions = native.xla_client.hlo.HloPrintOptions
+
 
 class mlir:
     """Conversions between computations and StableHLO modules."""
+
+    @staticmethod
+    @reporting("hlo_to_stablehlo")
+    def hlo_to_stablehlo(computation: bytes) -> bytes:
+        """Return the StableHLO module of a HloModuleProto in bytecode.
+
+        Example:
+            >>> from lowering import xla_client as xc
+            >>> b = xc.XlaBuilder("one")
+            >>> one = xc.ops.Constant(b, 1)
+            >>> proto = b.build().as_serialized_hlo_module_proto()
+            >>> xc._xla.mlir.hlo_to_stablehlo(proto)[:4]
+            b'ML\\xefR'
+        """
+        return lower(XlaComputation(computation).new).bytecode
 
     @staticmethod
     @reporting("xla_computation_to_mlir_module")
@@ -108,3 +140,64 @@ def hlo_module_cost_analysis(client: Client, module: HloModule) -> dict[str, flo
         "transcendentals": float(stats.transcendentals),
         "bytes accessed": float(stats.bytes_accessed),
     }
+
+
+class _Capsule:
+    """A DLPack tensor of a CPU as an array of another library."""
+
+    def __init__(self, tensor: Any) -> None:
+        self._tensor = tensor
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._tensor
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0  # kDLCPU
+
+
+@reporting("buffer_to_dlpack_managed_tensor")
+def buffer_to_dlpack_managed_tensor(buffer: jax.Array, stream: object = None) -> Any:
+    """Return a DLPack tensor that shares the memory of a buffer.
+
+    `jax.dlpack.from_dlpack` and NumPy's take the buffer itself. `stream` is ignored.
+
+    Example:
+        >>> from lowering import xla_client as xc
+        >>> client = xc.make_cpu_client()
+        >>> tensor = xc._xla.buffer_to_dlpack_managed_tensor(client.buffer_from_pyval(1.5))
+        >>> xc._xla.dlpack_managed_tensor_to_buffer(tensor, client.devices()[0], None)
+        Array(1.5, dtype=float64)
+    """
+    return buffer.__dlpack__()
+
+
+@reporting("dlpack_managed_tensor_to_buffer")
+def dlpack_managed_tensor_to_buffer(
+    dlpack: Any, device: Device | Client, stream: object = None
+) -> jax.Array:
+    """Return a buffer that shares the memory of a DLPack tensor on CPU, if the memory is aligned.
+
+    Args:
+        dlpack: the tensor. It can be used once.
+        device: a CPU device or the client of the CPU.
+        stream: ignored.
+
+    Raises:
+        XlaRuntimeError: the tensor has been used already, or has no element type of XLA.
+    """
+    target = device.devices()[0] if isinstance(device, Client) else device
+    with jax.enable_x64(True):  # jax would convert 64-bit elements
+        buffer: jax.Array = jax.dlpack.from_dlpack(_Capsule(dlpack), device=target.new)
+    return buffer
+
+
+def __getattr__(name: str) -> Any:
+    """Return a name of the runtime.
+
+    Raises:
+        AttributeError: there is no such name.
+    """
+    if name in RUNTIME_NAMES:
+        return getattr(native.xla_client, name)
+    rule = f"module 'lowering.xla_client' has no attribute {name!r}"
+    raise AttributeError(f"{rule}\nfix: see the table of old names in docs/xla_client.md")

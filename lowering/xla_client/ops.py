@@ -294,7 +294,8 @@ def Constant(builder: xb.XlaBuilder, literal: Any) -> xb.XlaOp:
 @written("b.constant", "builder, literal")
 def ConstantLiteral(builder: xb.XlaBuilder, literal: Any) -> xb.XlaOp:
     """See `Constant`."""
-    return Constant(builder, literal)
+    op: xb.XlaOp = Constant(builder, literal)
+    return op
 
 
 @written("b.create_token", "builder")

@@ -130,8 +130,12 @@ def make_convolution_dimension_numbers(
     if dimension_numbers is None:
         spatial = "0123456789"[:num_spatial_dimensions]
         dimension_numbers = f"NC{spatial}", f"OI{spatial}", f"NC{spatial}"
-    if not isinstance(dimension_numbers, tuple):
+    if isinstance(dimension_numbers, ConvolutionDimensionNumbers):
         return dimension_numbers
+    if not isinstance(dimension_numbers, tuple):
+        rule = f"expected three strings, got {brief(dimension_numbers)}"
+        fix = "write for instance ('NCHW', 'OIHW', 'NCHW')"
+        raise error_of(OperandError, "make_convolution_dimension_numbers", rule, fix)
     lhs, rhs, out = dimension_numbers
     window = [label for label in rhs if label not in "IO"]
     return ConvolutionDimensionNumbers(

@@ -250,9 +250,15 @@ class Shape:
         rule = f"expected the shape of a tuple, got {self.new}"
         raise error_of(OperandError, "tuple_shapes", rule)
 
+    def leaves(self) -> list[Shape]:
+        """Return the shapes of the arrays and tokens."""
+        if self.is_tuple():
+            return [leaf for element in self.tuple_shapes() for leaf in element.leaves()]
+        return [self]
+
     def leaf_count(self) -> int:
         """Return the number of arrays and tokens."""
-        return sum(s.leaf_count() for s in self.tuple_shapes()) if self.is_tuple() else 1
+        return len(self.leaves())
 
     def with_major_to_minor_layout_if_absent(self) -> Shape:
         """Return this shape: a shape without a layout has the default one."""

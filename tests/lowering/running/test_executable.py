@@ -490,3 +490,31 @@ def test_several_devices():
         "fix: use one of cpu:0, cpu:1, cpu:2",
     ]
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("replicas", [{}, {"num_replicas": 1, "results": "sharded"}])
+def test_layouts_of_a_compiled_program(replicas):
+    @xb.computation(xb.f32[2, 3], (xb.s8[()], "f32[4,5]{0,1}"))
+    def swapped(x, y):
+        return xb.tuple(*y), xb.transpose(x, [1, 0])
+
+    run = lowering.compile(swapped, "cpu", **replicas)
+    parameters = ["f32[2,3]{1,0}", "(s8[], f32[4,5]{0,1})"]
+    expected = xb.ProgramShape(parameters, "((s8[], f32[4,5]{1,0}), f32[3,2]{1,0})", ["x", "y"])
+    assert str(run.compiled_shape()) == str(expected)
+    # XLA's own report has the layouts, too, but a leading dimension of the rows.
+    assert "f32[2,3]{1,0}, s8[], f32[4,5]{0,1}" in run.hlo_text().partition("\n")[0]
+
+
+def test_layouts_of_tokens():
+    b = xb.XlaBuilder("token")
+    token = b.parameter(xb.TOKEN_SHAPE, "token")
+    run = lowering.compile(b.build(xb.tuple(token, b.constant(np.float32(1)))), "cpu")
+    try:
+        report = str(run.compiled_shape())
+    except lowering.ExecutionError as error:  # jaxlib 0.10
+        report = str(error).partition("\n")[0]
+    assert report in (
+        "(token: token[]) -> (token[], f32[])",
+        "token: cpu does not report a program's layouts",
+    )

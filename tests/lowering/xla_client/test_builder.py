@@ -104,6 +104,26 @@ def test_errors_of_types() -> None:
         ops.Map(b, [x], sum_of_parameters(), [0], [x])
 
 
+def test_gather_of_wrong_dimensions_is_no_type_error() -> None:
+    b = xc.XlaBuilder("types")
+    x, indices = (ops.Parameter(b, i, xc.Shape(t)) for i, t in enumerate(["f32[3]", "s32[2]"]))
+    with pytest.raises(xc.XlaRuntimeError, match="Gather: start_index_map") as raised:
+        ops.Gather(x, indices, xc.GatherDimensionNumbers(), [1])
+    assert not isinstance(raised.value, TypeError)
+
+
+def test_lists_of_ops() -> None:
+    b = xc.XlaBuilder("types")
+    x = ops.Parameter(b, 0, VECTOR)
+    assert ops.Tuple(b, (op for op in [x, x])).operands == (x, x)
+    with pytest.raises(TypeError, match=r"AfterAll: tokens must be a sequence of XlaOps, got 1.5"):
+        ops.AfterAll(b, 1.5)
+    with pytest.raises(TypeError, match="Tuple: elements must be a sequence of XlaOps, got None"):
+        ops.Tuple(b, None)
+    with pytest.raises(TypeError, match="Call: operands must be a sequence of XlaOps, got <XlaOp"):
+        ops.Call(b, sum_of_parameters(), x)
+
+
 def test_errors_of_element_types_are_both() -> None:
     x = ops.Parameter(xc.XlaBuilder("types"), 0, xc.Shape("s32[3]"))
     for error in (TypeError, xc.XlaRuntimeError):
@@ -114,12 +134,10 @@ def test_errors_of_element_types_are_both() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda b, x: ops.AfterAll(b, 1.5),
         lambda b, x: ops.Conditional(x, 3, x),
         lambda b, x: ops.Reshape(x, 3, x),
         lambda b, x: ops.SendToHost(x, x, VECTOR, VECTOR),
         lambda b, x: ops.Parameter(b, 1, VECTOR, ["name"]),
-        lambda b, x: b.set_op_metadata(3),
         lambda b, x: VECTOR.is_dynamic_dimension(7),
         lambda b, x: xc.dtype_to_etype("datetime64[s]"),
         lambda b, x: xc.shape_from_pyval(3),

@@ -70,7 +70,8 @@ def test_execute(client: xc.Client) -> None:
     (module,) = executable.hlo_modules()
     assert module.name == "negated"
     assert executable.client is client
-    assert executable.fingerprint is None
+    assert executable.fingerprint == client.compile(negated()).fingerprint
+    assert executable.fingerprint != client.compile(negated("f64[4]")).fingerprint
 
 
 def test_tuples_are_flat(client: xc.Client) -> None:
@@ -82,7 +83,7 @@ def test_tuples_are_flat(client: xc.Client) -> None:
     number, vector = xc.execute_with_python_values(executable, [X, np.int32(7)], client)
     assert number == 7
     np.testing.assert_array_equal(vector, X)
-    with pytest.raises(xc.XlaRuntimeError, match="expected 2 arguments, got 1"):
+    with pytest.raises(xc.XlaRuntimeError, match=r"expected 2 arguments for .*, got 1"):
         executable.execute([X])
 
 
@@ -205,3 +206,114 @@ def test_channel_handles(client: xc.Client) -> None:
     b = xc.XlaBuilder("permuted")
     x = ops.Parameter(b, 0, xc.Shape("f32[2]"))
     assert ops.CollectivePermute(x, [(0, 0)], second).attributes["channel_handle"].handle == 2
+
+
+def test_layouts_of_compiled_programs(client: xc.Client) -> None:
+    b = xc.XlaBuilder("layouts")
+    x = ops.Parameter(b, 0, xc.Shape("f32[2,3]{0,1}"))
+    y = ops.Parameter(b, 1, xc.Shape("s32[]"))
+    executable = client.compile(b.build(ops.Tuple(b, [x, y])))
+    first, second = executable.get_parameter_layouts()
+    assert (first.minor_to_major(), second.minor_to_major()) == ((0, 1), ())
+    assert [x.minor_to_major() for x in executable.get_output_layouts()] == [(1, 0), ()]
+
+
+def test_devices_by_hardware_id(client: xc.Client) -> None:
+    for device in client.local_devices():
+        assert client.device_from_local_hardware_id(device.local_hardware_id) == device
+    with pytest.raises(xc.XlaRuntimeError, match=r"local_hardware_id must be one of \[.*, got 77"):
+        client.device_from_local_hardware_id(77)
+
+
+def test_number_of_cpu_devices() -> None:
+    count = len(jax.devices("cpu"))
+    assert xc.make_cpu_client(num_devices=1).device_count() == 1
+    assert xc.make_cpu_client(num_devices=count).device_count() == count
+    with pytest.raises(
+        xc.XlaRuntimeError, match=f"num_devices is {count + 1}, but jax has created"
+    ):
+        xc.make_cpu_client(num_devices=count + 1)
+
+
+def test_debug_options(client: xc.Client) -> None:
+    options = xc.CompileOptions()
+    options.executable_build_options.debug_options.xla_cpu_enable_fast_math = True
+    assert client.compile(negated(), options).execute([X])[0].tolist() == [-1, -2, -3]
+    options.executable_build_options.debug_options.xla_no_such_flag = True
+    with pytest.raises(xc.XlaRuntimeError, match="xla_no_such_flag"):
+        client.compile(negated(), options)
+
+
+def test_options_that_do_not_exist(client: xc.Client) -> None:
+    options = xc.CompileOptions()
+    with pytest.raises(AttributeError, match="num_replica"):
+        options.num_replica = 2  # type: ignore[attr-defined]
+    options.executable_build_options.use_auto_spmd_partitioning = True
+    with pytest.raises(TypeError, match="use_auto_spmd_partitioning is not supported"):
+        client.compile(negated(), options)
+
+
+def test_print_options(client: xc.Client) -> None:
+    executable = client.compile(negated())
+    (module,) = executable.hlo_modules()
+    assert "f64[3]{0} %p0" not in module.to_string(xc._xla.HloPrintOptions.short_parsable())
+    assert "ROOT" in module.to_string(xc._xla.HloPrintOptions.short_parsable())
+    assert executable.cost_analysis()["bytes accessed"] == 48
+
+
+def test_status_codes_of_xla(client: xc.Client) -> None:
+    b = xc.XlaBuilder("unknown")
+    ops.CustomCall(b, b"no_such_function", [], xc.Shape("f32[]"))
+    with pytest.raises(xc.XlaRuntimeError, match=r"NOT_FOUND: compile: .*'no_such_function'"):
+        client.compile(b.build())
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int8, np.complex128, xc.bfloat16])
+def test_dlpack(client: xc.Client, dtype: Any) -> None:
+    values = np.arange(6).reshape(2, 3).astype(dtype)
+    buffer = client.buffer_from_pyval(values)
+    tensor = xc._xla.buffer_to_dlpack_managed_tensor(buffer)
+    shared = xc._xla.dlpack_managed_tensor_to_buffer(tensor, client)
+    assert shared.dtype == dtype
+    assert shared.unsafe_buffer_pointer() == buffer.unsafe_buffer_pointer()
+    np.testing.assert_array_equal(np.asarray(shared), values)
+    with pytest.raises(xc.XlaRuntimeError, match="consumed at most once"):
+        xc._xla.dlpack_managed_tensor_to_buffer(tensor, client.devices()[0], None)
+
+
+def test_names_of_the_runtime(client: xc.Client) -> None:
+    assert isinstance(client.buffer_from_pyval(X), xc.ArrayImpl)
+    for name in xc._xla.RUNTIME_NAMES:
+        assert getattr(xc, name) is getattr(xc._xla, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'Arrays'\nfix: see the table"):
+        xc.Arrays  # noqa: B018
+
+
+def test_mistakes(client: xc.Client) -> None:
+    b = xc.XlaBuilder("mistakes")
+    x = ops.Parameter(b, 0, xc.Shape("f64[3]"))
+    with pytest.raises(
+        TypeError, match=r"expected an XlaComputation, got <XlaBuilder 'mistakes', "
+    ):
+        client.compile(b)
+    computation = b.build(ops.Neg(x))
+    assert repr(computation) == "<XlaComputation 'mistakes' (p0: f64[3]) -> f64[3]>"
+    executable = client.compile(computation)
+    with pytest.raises(TypeError, match=r"execute: expected a list of 1 arguments, got array\("):
+        executable.execute(X)
+    with pytest.raises(xc.XlaRuntimeError, match=r"expected 1 arguments for \[f64\[3\]\{0\}\], "):
+        executable.execute([X, X])
+    with pytest.raises(TypeError, match=r"compile: expected a CompileOptions, got \{\}"):
+        client.compile(computation, {})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="set_op_metadata: expected an OpMetadata, got 3"):
+        b.set_op_metadata(3)  # type: ignore[arg-type]
+    with pytest.raises(xc.XlaRuntimeError, match="get_local_backend: there is no platform 'none'"):
+        xc.get_local_backend("none")
+    with pytest.raises(TypeError, match="'Client' object has no attribute"):
+        xc.execute_with_python_values(client, [X], client)  # type: ignore[arg-type]
+    with pytest.raises(
+        TypeError, match=r"Iota: expected a PrimitiveType or a NumPy dtype, got \(2"
+    ):
+        ops.Iota(b, (2, 3), 0)
+    with pytest.raises(TypeError, match="expected three strings, got 'NCHW'"):
+        xc.make_convolution_dimension_numbers("NCHW", 2)  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ from builder.lib.arguments import (
     typed_argument,
     widened,
 )
-from builder.lib.random import bernoulli
+from builder.lib.random import bernoulli, key_argument
 from builder.lib.reductions import largest_number, others
 from builder.lib.registry import library_function
 from builder.lib.special.error_functions import times_normal_distribution
@@ -278,13 +278,13 @@ def _shifted(op: str, x: XlaOp, axis: int) -> tuple[XlaOp, tuple[int, ...], list
 
 
 @library_function()
-def dropout(x: XlaOp, rate: float, key: XlaOp) -> XlaOp:
+def dropout(key: XlaOp, x: XlaOp, rate: float) -> XlaOp:
     """Return an array with random elements replaced by 0, and the others divided by 1 - `rate`.
 
     Args:
+        key: a key, see `random_key`. It decides which elements become 0.
         x: an array of floating-point numbers and of fixed sizes.
         rate: the probability of 0, a number from 0 to 1.
-        key: a key, see `random_key`. It decides which elements become 0.
 
     Raises:
         OperandError: `key` is not a key.
@@ -296,9 +296,10 @@ def dropout(x: XlaOp, rate: float, key: XlaOp) -> XlaOp:
         >>> from builder import lib
         >>> b = xb.XlaBuilder()
         >>> x, key = b.parameter(xb.bf16[4, 3]), lib.random_key(b, 42)
-        >>> lib.dropout(x, 0.1, key).shape
+        >>> lib.dropout(key, x, 0.1).shape
         bf16[4,3]
     """
+    key_argument("dropout", key)
     shape = floating_argument("dropout", "x", x)
     static_argument("dropout", "x", shape)
     is_number = isinstance(rate, (int, float, np.integer, np.floating))

@@ -96,7 +96,8 @@ def split_key(key: XlaOp, num: int = 2) -> list[XlaOp]:
 
     Args:
         key: a key, which should not be used again.
-        num: the number of keys.
+        num: the number of keys. Each one is recorded as two ops; `key_array` records the same few
+            ops for any number.
 
     Returns:
         Keys of shape u32[2]; `key_array` returns the same keys in an array.
@@ -112,7 +113,7 @@ def split_key(key: XlaOp, num: int = 2) -> list[XlaOp]:
         >>> first.shape
         u32[2]
     """
-    words = _key_argument("split_key", key)
+    words = key_argument("split_key", key)
     count = integer("split_key", "num", num)
     if count < 1:
         raise error_of(ShapeInferenceError, "split_key", f"num must be at least 1, got {count}")
@@ -141,7 +142,7 @@ def key_array(key: XlaOp, sizes: Sequence[int]) -> XlaOp:
         >>> lib.key_array(lib.random_key(xb.XlaBuilder(), 42), [5, 3]).shape
         u32[5,3,2]
     """
-    words = _key_argument("key_array", key)
+    words = key_argument("key_array", key)
     return _keys(words, integers("key_array", "sizes", sizes))
 
 
@@ -164,7 +165,7 @@ def fold_in(key: XlaOp, data: int | XlaOp) -> XlaOp:
         >>> lib.fold_in(lib.random_key(xb.XlaBuilder(), 42), 7).shape
         u32[2]
     """
-    words = _key_argument("fold_in", key)
+    words = key_argument("fold_in", key)
     if isinstance(data, XlaOp):
         if _integer_scalar("fold_in", "data", data).bits > 32:
             rule = f"data must have at most 32 bits, got {data.shape}"
@@ -194,7 +195,7 @@ def random_bits(key: XlaOp, shape: ShapeLike) -> XlaOp:
         >>> lib.random_bits(lib.random_key(xb.XlaBuilder(), 42), xb.u8[4, 3]).shape
         u8[4,3]
     """
-    words = _key_argument("random_bits", key)
+    words = key_argument("random_bits", key)
     kinds = tuple(UNSIGNED[bits] for bits in (8, 16, 32, 64))
     result = _result("random_bits", shape, kinds)
     return _bits(words, result.element_type, result.dimensions)
@@ -223,7 +224,7 @@ def uniform(key: XlaOp, shape: ShapeLike, minval: Operand = 0.0, maxval: Operand
         >>> lib.uniform(lib.random_key(xb.XlaBuilder(), 42), xb.f32[4, 3], -1.0, 1.0).shape
         f32[4,3]
     """
-    words = _key_argument("uniform", key)
+    words = key_argument("uniform", key)
     result = _result("uniform", shape, _FLOATS)
     limits = [
         _limit("uniform", key, result.element_type, result.dimensions, name, value)
@@ -261,7 +262,7 @@ def normal(key: XlaOp, shape: ShapeLike) -> XlaOp:
         >>> lib.normal(lib.random_key(xb.XlaBuilder(), 42), xb.f32[4, 3]).shape
         f32[4,3]
     """
-    words = _key_argument("normal", key)
+    words = key_argument("normal", key)
     complex_types = tuple(kind for real in _FLOATS if (kind := real.complex_type))
     result = _result("normal", shape, (*_FLOATS, *complex_types))
     if not result.element_type.is_complex:
@@ -297,7 +298,7 @@ def truncated_normal(key: XlaOp, lower: Operand, upper: Operand, shape: ShapeLik
         f32[4,3]
     """
     op = "truncated_normal"
-    words = _key_argument(op, key)
+    words = key_argument(op, key)
     result = _result(op, shape, _FLOATS)
     kind = result.element_type
     limits = [
@@ -348,7 +349,7 @@ def exponential(key: XlaOp, shape: ShapeLike) -> XlaOp:
         >>> lib.exponential(lib.random_key(xb.XlaBuilder(), 42), xb.f32[4, 3]).shape
         f32[4,3]
     """
-    words = _key_argument("exponential", key)
+    words = key_argument("exponential", key)
     result = _result("exponential", shape, _FLOATS)
     # The logarithm's argument is in (0, 1].
     return -ew.log1p(-_uniform(words, result))
@@ -372,7 +373,7 @@ def gumbel(key: XlaOp, shape: ShapeLike) -> XlaOp:
         >>> lib.gumbel(lib.random_key(xb.XlaBuilder(), 42), xb.f32[4, 3]).shape
         f32[4,3]
     """
-    words = _key_argument("gumbel", key)
+    words = key_argument("gumbel", key)
     return _gumbel(words, _result("gumbel", shape, _FLOATS))
 
 
@@ -408,7 +409,7 @@ def categorical(key: XlaOp, logits: XlaOp, axis: int = -1, shape: ShapeLike | No
         s32[100,4]
     """
     op = "categorical"
-    words = _key_argument(op, key)
+    words = key_argument(op, key)
     source = floating_argument(op, "logits", logits)
     static_argument(op, "logits", source)
     if source.element_type not in _FLOATS:
@@ -475,7 +476,7 @@ def bernoulli(key: XlaOp, p: Operand = 0.5, shape: ShapeLike | None = None) -> X
         pred[4,3]
     """
     op = "bernoulli"
-    words = _key_argument(op, key)
+    words = key_argument(op, key)
     kind = f32
     sizes: tuple[int, ...] = ()
     if not is_number(p):
@@ -519,7 +520,7 @@ def randint(key: XlaOp, shape: ShapeLike, minval: Operand, maxval: Operand) -> X
         s32[10]
     """
     op = "randint"
-    words = _key_argument(op, key)
+    words = key_argument(op, key)
     result = static_shape_argument(op, "shape", shape)
     kind = result.element_type
     if not kind.is_integral:
@@ -581,7 +582,7 @@ def permutation(key: XlaOp, x: XlaOp | int, axis: int = 0, independent: bool = F
         s32[10]
     """
     op = "permutation"
-    words = _key_argument(op, key)
+    words = key_argument(op, key)
     if not isinstance(x, XlaOp):
         count = _whole_number(op, "x", x, 0, int(s32.max))
         x = key.builder.iota(array_shape(s32, [count]), 0)
@@ -610,8 +611,8 @@ def _shuffled(words: _Key, x: XlaOp, number: int) -> XlaOp:
     return x
 
 
-def _key_argument(op: str, key: Any) -> _Key:
-    """Return the words of argument `key`."""
+def key_argument(op: str, key: Any) -> _Key:
+    """Return the two halves of argument `key`."""
     if isinstance(key, XlaOp):
         shape = key.shape
         if shape == array_shape(u32, [2]):

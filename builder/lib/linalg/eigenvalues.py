@@ -56,7 +56,9 @@ def eigh(a: XlaOp, lower: bool = True, sort_eigenvalues: bool = True) -> tuple[X
     """Return the eigenvectors and eigenvalues of symmetric or Hermitian matrices.
 
     Recorded as the composite op `xlabuilder.eigh`, which CPUs and NVIDIA's GPUs run with LAPACK and
-    cuSOLVER. Its portable algorithm is Jacobi's method.
+    cuSOLVER. Its portable algorithm is Jacobi's method. It ends when the elements beside the
+    diagonal are rounding errors, or after a fixed number of sweeps. The parameters `max_iter` and
+    `tol` of XLA's function have no counterpart.
 
     Args:
         a: matrices [..., n, n] of floating-point or complex type. Only one triangle and the real

@@ -54,7 +54,9 @@ def svd(a: XlaOp, *, full_matrices: bool = True) -> tuple[XlaOp, XlaOp, XlaOp]:
     """Decompose matrices as u diag(d) v^H, with singular values d.
 
     Recorded as the composite op `xlabuilder.svd` or `xlabuilder.thin_svd`, which CPUs and NVIDIA's
-    GPUs run with LAPACK and cuSOLVER. Their portable algorithm is Jacobi's one-sided method.
+    GPUs run with LAPACK and cuSOLVER. Their portable algorithm is Jacobi's one-sided method. It
+    ends when the columns are orthogonal up to rounding errors, or after a fixed number of sweeps.
+    The parameters `max_iter` and `epsilon` of XLA's function have no counterpart.
 
     Args:
         a: matrices [..., m, n] of floating-point or complex type. Types other than f32, f64, c64
@@ -203,7 +205,7 @@ def _from_rotations(a: XlaOp, full_matrices: bool) -> tuple[XlaOp, XlaOp, XlaOp]
     values, columns, right = _rotated_columns(batch)
     # The columns are orthogonal and in descending order, so that the factor r is diagonal. Columns
     # of zeros come last: the factor q has an orthonormal basis there, too.
-    q, r = qr(transpose(columns, [0, 2, 1]), full_matrices)
+    q, r = qr(transpose(columns, [0, 2, 1]), full_matrices=full_matrices)
     r = slice_in_dim(r, 0, n, 1, 1)
     own = ew.eq(counted_along(r, 1), counted_along(r, 2))
     pivots = sum(ew.select(own, r, 0), 1, keepdims=True)

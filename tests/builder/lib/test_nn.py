@@ -169,7 +169,7 @@ def test_dropout(dtype: Any) -> None:
     key = np.array([0, 42], np.uint32)
     x = np.random.default_rng(4).normal(0, 3, (50, 40)).astype(dtype)
     rates = (0.3, 0, 1)
-    got = run(lambda key, x: [lib.dropout(x, rate, key) for rate in rates], key, x)
+    got = run(lambda key, x: [lib.dropout(key, x, rate) for rate in rates], key, x)
     words = jax.random.wrap_key_data(key)
     for rate, result in zip(rates, got, strict=True):
         is_kept = np.asarray(jax.random.bernoulli(words, np.float32(1 - rate), x.shape))
@@ -209,19 +209,27 @@ def test_dropout(dtype: Any) -> None:
             "linear: dot_general: ",
         ),
         (
-            lambda b: lib.dropout(b.parameter(xb.f32[2]), 1.5, b.parameter(xb.u32[2])),
+            lambda b: lib.dropout(b.parameter(xb.u32[2]), b.parameter(xb.f32[2]), 1.5),
             "dropout: rate must be a number from 0 to 1, got 1.5\nfix: use lib.bernoulli",
         ),
         (
-            lambda b: lib.dropout(b.parameter(xb.f32[2]), True, b.parameter(xb.u32[2])),
+            lambda b: lib.dropout(b.parameter(xb.u32[2]), b.parameter(xb.f32[2]), True),
             "dropout: rate must be a number from 0 to 1, got True\nfix: use lib.bernoulli",
         ),
         (
-            lambda b: lib.dropout(b.parameter(xb.f32[2]), 0.5, 42),
-            "dropout: bernoulli: key must be an op of shape u32[2], got int: 42",
+            lambda b: lib.dropout(42, b.parameter(xb.f32[2]), 0.5),
+            "dropout: key must be an op of shape u32[2], got int: 42\nfix: make a key with",
         ),
         (
-            lambda b: lib.dropout(b.parameter("f32[<=2]"), 0.5, b.parameter(xb.u32[2])),
+            lambda b: lib.dropout(
+                b.parameter(xb.f32[2]),
+                0.5,  # type: ignore[arg-type]
+                b.parameter(xb.u32[2]),  # type: ignore[arg-type]
+            ),
+            "dropout: key must be an op of shape u32[2], got f32[2]\nfix: make a key with",
+        ),
+        (
+            lambda b: lib.dropout(b.parameter(xb.u32[2]), b.parameter("f32[<=2]"), 0.5),
             "dropout: x must have fixed sizes, got f32[<=2]",
         ),
         (lambda b: lib.relu(b.parameter(xb.c64[2])), "relu: x must be of real numbers, got c64[2]"),

@@ -49,7 +49,9 @@ def test_qr(runner: Callable[..., Any], full_matrices: bool) -> None:
     shapes = (6, 6), (2, 7, 4), (2, 1, 3, 8), (1, 1)
     given = [matrices(sizes, t) for sizes, t in zip(shapes, TYPES, strict=True)]
     given += [matrices((1, 1)), np.zeros((4, 3), np.float32), np.ones((2, 4, 3), np.complex64)]
-    for a, q, r in decomposed(runner, lambda x: lib.qr(x, full_matrices), [*given, *EMPTY]):
+    for a, q, r in decomposed(
+        runner, lambda x: lib.qr(x, full_matrices=full_matrices), [*given, *EMPTY]
+    ):
         check_qr(a, q, r, full_matrices)
 
 
@@ -127,7 +129,9 @@ def test_bounded_sizes(sizes: tuple[int, ...], full_matrices: bool) -> None:
     b = xb.XlaBuilder("bounded")
     x = b.parameter("f32[<=3,<=5,<=4]")
     factors = lib.qr_decomposition(x)
-    program = lowering.compile(b.build(xb.tuple(*lib.qr(x, full_matrices), *factors)), "cpu")
+    program = lowering.compile(
+        b.build(xb.tuple(*lib.qr(x, full_matrices=full_matrices), *factors)), "cpu"
+    )
     a = matrices(sizes)
     count, m, n = sizes
     q, r, packed, taus = map(np.asarray, program(a))

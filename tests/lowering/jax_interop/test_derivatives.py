@@ -11,6 +11,7 @@ import pytest
 
 import builder as xb
 import lowering
+from builder import lib
 from lowering.errors import LoweringError
 
 
@@ -141,6 +142,12 @@ def _reduced(x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
         window(xb.add, 0.0),
         window(xb.add, first),
         window(xb.max, -np.inf),
+        window(xb.max, first),
+        window(xb.mul, 1.0),
+        xb.reduce_window(x, first, xb.mul, [2, 2], [2, 1], [(1, 0), (0, 2)], base_dilations=[2, 1]),
+        lib.cumprod(x, 0),
+        lib.cumprod(x, 1, reverse=True, exclusive=True),
+        lib.cumlogsumexp(x, 1),
         xb.map([x, y], lambda a, b: a * xb.sin(b), [0, 1]),
         xb.sort(x, dimension=0),
         xb.top_k(x, 2)[0],
@@ -239,6 +246,24 @@ def test_unknown_trip_count() -> None:
     assert str(caught.value).startswith(
         f"to_jax: while, recorded at {__file__}:{loop_line}: reverse-mode differentiation requires"
     )
+
+
+def test_windows_with_other_reducers() -> None:
+    """Differentiated only forward."""
+
+    @xb.computation(xb.f64[4])
+    def averages(x: xb.XlaOp) -> xb.XlaOp:
+        return xb.reduce_window(x, 0.0, lambda a, b: (a + b) * 0.5, [2], [1], xb.Padding.VALID)
+
+    function = jax.jit(lowering.to_jax(averages))
+    values = np.array([1.0, 2.0, 4.0, 8.0])
+    result, tangent = jax.jvp(function, (values,), (np.eye(4)[1],))
+    np.testing.assert_array_equal(result, [1.25, 2.5, 5])
+    np.testing.assert_array_equal(tangent, [0.5, 0.25, 0])
+    with pytest.raises(
+        LoweringError, match=r"^to_jax: reduce_window, recorded at .*: reverse-mode"
+    ):
+        jax.grad(lambda x: function(x).sum())(values)
 
 
 def test_op_without_derivative() -> None:

@@ -31,6 +31,7 @@ from lowering.errors import LoweringError
 from lowering.jax_interop.applying import Trace, record_trace
 from lowering.jax_interop.evaluation import wide_op
 from lowering.jax_interop.from_jax import abstract_array, traced_computation
+from lowering.jax_interop.python_calls import recorded_calls
 from lowering.jax_interop.to_jax import to_jax
 
 _STATEFUL: Final = frozenset(("rng", "infeed", "outfeed", "send", "recv"))
@@ -296,8 +297,9 @@ def traced(
     """
     arrays = [abstract_array(op, shape) for shape in shapes]
     try:
-        with jax.enable_x64(True) if wide is not None else contextlib.nullcontext():
-            computation = traced_computation(op, function, arrays, {})
+        x64 = jax.enable_x64(True) if wide is not None else contextlib.nullcontext()
+        with x64, recorded_calls() as calls:
+            computation = calls.restored(traced_computation(op, function, arrays, {}))
     except XlaError as error:
         raise error.renamed(op) from None
     except (NotImplementedError, ValueError) as error:  # of a primitive of jax

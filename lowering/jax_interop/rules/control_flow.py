@@ -65,8 +65,8 @@ def while_(ctx: Context, op: XlaOp) -> Step:
         "the computation is built"
     )
     fix = (
-        "let the loop count from a constant to a constant by a constant step, use xb.scan, or "
-        "differentiate forward with jax.jvp or jax.jacfwd"
+        "let the loop count from a constant to a constant by a constant step, use xb.scan, write "
+        "the derivative with xb.custom_gradient, or differentiate forward with jax.jvp"
     )
     restrict = forward_only("while", reason, fix)
     return lambda init: restrict(lax.while_loop(condition, body, alike(init)))

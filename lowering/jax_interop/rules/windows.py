@@ -24,7 +24,7 @@ from lowering.jax_interop.registry import (
     with_derivative_of,
 )
 from lowering.jax_interop.rules.elementwise import FUNCTIONS
-from lowering.jax_interop.rules.reduction import pairwise
+from lowering.jax_interop.rules.reduction import pairwise, vectorized
 
 _REDUCERS: Final[dict[str, Callable[..., Value]]] = {
     "add": lax.add,
@@ -129,15 +129,13 @@ def _cumulative(ctx: Context, op: XlaOp) -> Step | None:
     if others or window[axis] != sizes[axis] or min(low, high) != 0:
         return None
     is_reverse = high > 0
-    combine = ctx.function(attributes["to_apply"])
-    for _ in sizes:
-        combine = jax.vmap(combine)
+    combine = vectorized(ctx, attributes["to_apply"], len(sizes))
     # The results are those for the last `added` + 1 numbers of elements, from none to all.
     added, size = max(low, high), sizes[axis]
 
     def accumulated(operand: Value, init: Value) -> Value:
-        found = lax.associative_scan(combine, operand, reverse=is_reverse, axis=axis)
-        found = combine(lax.broadcast_in_dim(init, found.shape, ()), found)
+        (found,) = lax.associative_scan(combine, [operand], reverse=is_reverse, axis=axis)
+        (found,) = combine([lax.broadcast_in_dim(init, found.shape, ())], [found])
         empty = list(found.shape)
         empty[axis] = max(added + 1 - size, 0)
         parts = [lax.broadcast_in_dim(init, empty, ()), found]

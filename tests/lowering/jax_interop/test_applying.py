@@ -129,3 +129,11 @@ def test_wrong_arguments() -> None:
     assert [op.opcode for op in b.ops[count:]] == ["tuple", "parameter"]
     with pytest.raises(ValueError, match="axis 5 is out of bounds"):  # jax's own error
         lowering.apply(jnp.sum, x, axis=5)
+
+    def signed(value: Any) -> Any:
+        return value if value[0] > 0 else -value
+
+    # It names the user's function and its argument.
+    line = signed.__code__.co_firstlineno
+    with pytest.raises(jax.errors.TracerBoolConversionError, match=f"signed at {__file__}:{line}"):
+        lowering.apply(signed, x)

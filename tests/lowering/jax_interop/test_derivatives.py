@@ -145,6 +145,14 @@ def _reduced(x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
         xb.reduce(x, -np.inf, xb.max, [0]),
         xb.reduce(x, 0.1, xb.min, [0, 1]),
         xb.reduce(x, 0.0, lambda a, b: a + b * 1.0, [0]),
+        xb.reduce(x, first, lambda a, b: a * b + a + b, [1, 0]),
+        xb.reduce(
+            [x, y],
+            [-np.inf, 0.0],
+            lambda a, c, b, d: xb.tuple(xb.max(a, b), xb.select(a > b, c, d)),
+            [0],
+        ),
+        lib.take_along_axis(x, lib.arg_max(x, xb.s32, 1)[:, None], 1),
         window(xb.add, 0.0),
         window(xb.add, first),
         window(xb.max, -np.inf),
@@ -244,7 +252,7 @@ def test_programs(name: str) -> None:
 UNCHECKED = {
     **dict.fromkeys(
         (
-            *("and", "bitcast_convert", "count_leading_zeros", "is_finite", "mulhi", "not", "or"),
+            *("bitcast_convert", "count_leading_zeros", "is_finite", "mulhi"),
             *("popcnt", "shift_left", "shift_right_arithmetic", "shift_right_logical", "xor"),
             *("get_dimension_size", "replica_id", "partition_id"),
         ),
@@ -320,6 +328,16 @@ def test_windows_with_other_reducers() -> None:
         LoweringError, match=r"^to_jax: reduce_window, recorded at .*: reverse-mode"
     ):
         jax.grad(lambda x: function(x).sum())(values)
+
+
+def test_a_reduction_of_no_elements() -> None:
+    @xb.computation(xb.f64[0, 2], xb.f64[()])
+    def reduced(x: xb.XlaOp, init: xb.XlaOp) -> xb.XlaOp:
+        return lib.sum(xb.reduce(x, init, lambda a, b: a * b + a, [0]))
+
+    dx, dinit = jax.grad(lowering.to_jax(reduced), (0, 1))(np.zeros((0, 2)), 3.0)
+    assert dx.shape == (0, 2)
+    assert dinit == 2
 
 
 def test_op_without_derivative() -> None:

@@ -155,6 +155,7 @@ def _trace(
         return flat
 
     on_arrays.__name__ = getattr(function, "__name__", type(function).__name__)
+    on_arrays.__wrapped__ = function  # type: ignore[attr-defined]  # its place in messages of jax
     arrays = [abstract_array("apply", shape) for shape in shapes]
     return Trace(traced_computation("apply", on_arrays, arrays, {}), structure[-1])
 

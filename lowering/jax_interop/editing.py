@@ -12,8 +12,10 @@ from jax.sharding import NamedSharding
 from builder.errors import OperandError, brief, error_of
 from builder.graph.computation import XlaComputation
 from lowering.jax_interop.from_jax import check_function, from_jax
+from lowering.jax_interop.to_jax import to_jax
 from lowering.jaxlib_api import jax_stages
 from lowering.running.compiling import compile
+from lowering.stablehlo.call_tree import CallTree
 from lowering.stablehlo.lower import lower
 
 _MOST_KEPT: Final = 128
@@ -42,7 +44,8 @@ def edit_jax(
 
     Returns:
         A function with the arguments and results of `function`, on the devices of its arguments, or
-        on jax's default device. It is called outside of `jax.jit`: XLA has compiled it.
+        on jax's default device. In transformations of jax, such as `jax.jit` and `jax.grad`, the
+        edited computation is evaluated by `to_jax`.
 
     Raises:
         OperandError: the function or `edit` is not callable; when called, if `edit` returns no
@@ -72,12 +75,20 @@ def edit_jax(
         # jax caches the trace; equal arguments have the same jaxpr, which the entry refers to.
         traced = jitted.trace(*arguments, **named)
         leaves = jax.tree.leaves((arguments, named))
-        shardings = tuple([getattr(leaf, "sharding", None) for leaf in leaves])
-        key = id(traced.jaxpr), traced.in_tree, shardings
+        is_inside = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+        shardings = () if is_inside else tuple([getattr(x, "sharding", None) for x in leaves])
+        key = id(traced.jaxpr), traced.in_tree, shardings, is_inside
         if key not in executables:
             while len(executables) >= _MOST_KEPT:
                 del executables[next(iter(executables))]
-            executables[key] = traced.jaxpr, _compiled(traced, edit, shardings, options)
+            original = from_jax(traced)
+            changed = _edited(original, edit)
+            tree = None if original.annotations is None else original.annotations.nesting
+            if is_inside:
+                executable = _traceable(changed, tree)
+            else:
+                executable = _compiled(changed, tree, shardings, options)
+            executables[key] = traced.jaxpr, executable
         # Static arguments are part of the program.
         count = len(arguments)
         fixed = {number % count for number in numbers if -count <= number < count}
@@ -89,11 +100,8 @@ def edit_jax(
     return edited
 
 
-def _compiled(
-    traced: Any, edit: Callable[..., Any], shardings: Sequence[Any], options: Any
-) -> Callable[..., Any]:
-    """Return the executable of the edited program of a trace."""
-    original = from_jax(traced)
+def _edited(original: XlaComputation, edit: Callable[..., Any]) -> XlaComputation:
+    """Return the edited computation; check what `edit` returns."""
     changed = edit(original)
     expected = original.program_shape
     if not isinstance(changed, XlaComputation):
@@ -103,8 +111,24 @@ def _compiled(
     if shape.parameters != expected.parameters or shape.result != expected.result:
         rule = f"edit must keep the parameters and the result, {expected}, got {shape}"
         raise error_of(OperandError, "edit_jax", rule)
-    module = lower(changed)
-    module.tree = None if original.annotations is None else original.annotations.nesting
+    return changed
+
+
+def _traceable(computation: XlaComputation, tree: CallTree | None) -> Callable[..., Any]:
+    """Return a computation as a jax function of arguments nested as `tree`."""
+    function = to_jax(computation)
+    if tree is None:
+        return function
+    name = computation.name
+    return lambda *args, **by_name: tree.nest(function(*tree.flatten(name, args, by_name)))
+
+
+def _compiled(
+    computation: XlaComputation, tree: CallTree | None, shardings: Sequence[Any], options: Any
+) -> Callable[..., Any]:
+    """Return the executable of a computation, called with arguments nested as `tree`."""
+    module = lower(computation)
+    module.tree = tree
     meshes = [sharding.mesh for sharding in shardings if isinstance(sharding, NamedSharding)]
     largest = max(meshes, key=lambda mesh: mesh.size, default=None)
     if largest is not None and largest.size > 1:

@@ -6,6 +6,8 @@ the steps, for concrete arrays and for jax's tracers. Nothing recurses over the 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Final
 
 import jax
@@ -21,9 +23,9 @@ from lowering.jax_interop.frames import Frame, frame_of
 from lowering.jax_interop.registry import REFUSED, RULES, Step, Value, place, refusal
 from lowering.jax_interop.rules.elementwise import is_narrow
 
-_Entry = tuple[int, Frame, Step, tuple[int, ...], tuple[int, ...]]
-"""The number of an op, its frame, its step, the numbers of its operands, and the numbers of the
-ops whose values are not used afterwards."""
+_Entry = tuple[int, Frame, Step, Callable[[list[Value]], Sequence[Value]], Sequence[int]]
+"""The number of an op, its frame, its step, the getter of its operands from the values of all ops,
+and the numbers of the ops whose values are not used afterwards."""
 
 _IN_PLACE: Final = ("parameter", "constant")
 """Opcodes whose values are known before the loop."""
@@ -99,7 +101,7 @@ def _prepared(preparation: Preparation, computation: XlaComputation) -> Step:
         position = 0
         try:
             for position, frame, step, operands, unused in entries:
-                values[position] = frame(step, [values[i] for i in operands])
+                values[position] = frame(step, operands(values))
                 for number in unused:
                     values[number] = None
         except XlaError:
@@ -125,9 +127,26 @@ def _entries(preparation: Preparation, computation: XlaComputation) -> list[_Ent
     for number, user in last_use.items():
         unused.setdefault(user, []).append(number)
     return [
-        (op.id, frame_of(op), _step(preparation, op), operands[op.id], tuple(unused.get(op.id, ())))
+        (
+            op.id,
+            frame_of(op),
+            _step(preparation, op),
+            _getter(operands[op.id]),
+            unused.get(op.id, ()),
+        )
         for op in ops
     ]
+
+
+def _getter(numbers: tuple[int, ...]) -> Callable[[list[Value]], Sequence[Value]]:
+    """Return a function that returns the elements with these numbers from a list.
+
+    It is faster than a comprehension, which would take a fifth of the time of an evaluation.
+    """
+    if len(numbers) > 1:
+        return itemgetter(*numbers)
+    first = numbers[0] if numbers else 0
+    return itemgetter(slice(first, first + len(numbers)))
 
 
 _TAKING_SCALARS: Final = frozenset(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, Final
@@ -26,15 +27,24 @@ source_info_util.register_exclusion(str(Path(__file__).parent))
 
 def _frame(file: str, line: int, column: int, function: str) -> Frame:
     """Return a function whose code is at a position of a file."""
+    name = function.rpartition(".")[2]
+    # The positions in a code object are relative to its first line.
+    code = _template(column).replace(
+        co_filename=file, co_firstlineno=line, co_name=name, co_qualname=function
+    )
+    return FunctionType(code, {"__builtins__": builtins, "__name__": name}, name)
+
+
+@cache
+def _template(column: int) -> CodeType:
+    """Return the code of a frame at a column of a first line."""
     tree = ast.parse("lambda step, operands: step(*operands)", mode="eval")
     for node in ast.walk(tree):
         if isinstance(node, (ast.expr, ast.arg)):
-            node.lineno = node.end_lineno = line
+            node.lineno = node.end_lineno = 1
             node.col_offset, node.end_col_offset = column - 1, column
-    code: CodeType = eval(compile(tree, file, "eval")).__code__
-    name = function.rpartition(".")[2]
-    code = code.replace(co_name=name, co_qualname=function)
-    return FunctionType(code, {"__builtins__": builtins, "__name__": name}, name)
+    code: CodeType = eval(compile(tree, "", "eval")).__code__
+    return code
 
 
 def call(step: Callable[..., Any], operands: Sequence[Any]) -> Any:

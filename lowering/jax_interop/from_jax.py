@@ -175,12 +175,7 @@ def _without_callbacks(op: str, computation: XlaComputation) -> XlaComputation:
                 rule = f"the function calls Python (jax.pure_callback){where}"
                 fix = "record xb.python_call beside lowering.apply, or remove the callback"
                 if op not in ("from_jax", "apply"):
-                    rule = (
-                        f"a Python call{where and where + ','} would be part of a function of jax"
-                    )
-                    fix = (
-                        "use lowering.gradients on ops, with the Python call in a computation of "
-                        "xb.custom_gradient that is called outside of loops; or lowering.to_jax"
-                    )
+                    rule = f"the Python call{where} has nested tuples as operands or as its result"
+                    fix = "let the Python function take arrays, and return an array or a tuple"
                 raise error_of(LoweringError, op, rule, fix)
     return computation

@@ -31,6 +31,8 @@ from lowering.errors import LoweringError
 from lowering.jax_interop.applying import Trace, record_trace
 from lowering.jax_interop.evaluation import wide_op
 from lowering.jax_interop.from_jax import abstract_array, traced_computation
+from lowering.jax_interop.python_calls import recorded_calls
+from lowering.jax_interop.registry import place
 from lowering.jax_interop.to_jax import to_jax
 
 _STATEFUL: Final = frozenset(("rng", "infeed", "outfeed", "send", "recv"))
@@ -41,7 +43,7 @@ _COPIED: Final = frozenset(("constant", "iota", "tuple"))
 
 
 @explained
-def gradients(loss: XlaOp, wrt: XlaOp | Sequence[XlaOp]) -> Any:
+def gradients(loss: XlaOp, wrt: Any) -> Any:
     """Record the gradients of a loss with respect to ops of the same builder.
 
     The ops between `wrt` and the loss are evaluated by `to_jax` and differentiated by `jax.grad`.
@@ -52,12 +54,13 @@ def gradients(loss: XlaOp, wrt: XlaOp | Sequence[XlaOp]) -> Any:
 
     Args:
         loss: a scalar of a floating-point type.
-        wrt: an op, or several in a sequence: arrays of floating-point or complex numbers.
-            Parameters, constants and intermediate results may be mixed.
+        wrt: an op, or several in a list, dict or other tree of jax.tree_util: arrays of
+            floating-point or complex numbers. Parameters, constants and intermediate results may be
+            mixed.
 
     Returns:
-        The gradient, of the shape of `wrt`; for a sequence a list of them. Zeros for an op that
-        the loss does not depend on. For complex numbers, the conjugate convention of `jax.grad`.
+        The gradient, of the shape of `wrt`; for a tree the tree of them. Zeros for an op that the
+        loss does not depend on. For complex numbers, the conjugate convention of `jax.grad`.
 
     Raises:
         ShapeInferenceError: the loss is not a scalar, or has no derivative: its type or that of an
@@ -66,7 +69,7 @@ def gradients(loss: XlaOp, wrt: XlaOp | Sequence[XlaOp]) -> Any:
             other state (use `rng_bit_generator` instead of `rng_uniform`), dynamic sizes, or no
             derivative in jax.
         BuilderError: the ops are of several builders.
-        OperandError: `loss` or an element of `wrt` is not an op.
+        OperandError: `loss` or a leaf of `wrt` is not an op, or is a tuple.
 
     Example:
         >>> import builder as xb, lowering, numpy as np
@@ -78,11 +81,15 @@ def gradients(loss: XlaOp, wrt: XlaOp | Sequence[XlaOp]) -> Any:
         >>> step(np.zeros(3, np.float32), np.ones(3, np.float32))
         Array([-0.1, -0.1, -0.1], dtype=float32)
     """
-    is_one = isinstance(wrt, XlaOp)
-    targets: list[XlaOp] = [wrt] if isinstance(wrt, XlaOp) else _ops(wrt)
+    leaves, structure = jax.tree_util.tree_flatten_with_path(wrt)
+    tree: Any = structure  # jax has no types for it
+    if not leaves:
+        rule = f"wrt must be an op or a tree of ops, got {brief(wrt)}"
+        raise error_of(OperandError, "gradients", rule)
+    targets: list[XlaOp] = [target for _, target in leaves]
     scalar_loss("gradients", "loss", _shape_of("loss", loss))
-    for number, target in enumerate(targets):
-        name = f"wrt[{number}]"
+    for path, target in leaves:
+        name = f"wrt{jax.tree_util.keystr(path)}"
         differentiable("gradients", name, _shape_of(name, target))
     builder = resolve_builder("gradients", loss, *targets)
     if loss.builder is not builder:
@@ -93,15 +100,7 @@ def gradients(loss: XlaOp, wrt: XlaOp | Sequence[XlaOp]) -> Any:
         owned = [builder.adopt("gradients", target) for target in targets]
         unique = list(dict.fromkeys(owned))
         found = dict(zip(unique, _record(loss, unique), strict=True))
-    results = [found[target] for target in owned]
-    return results[0] if is_one else results
-
-
-def _ops(wrt: Any) -> list[XlaOp]:
-    if not isinstance(wrt, Sequence) or not wrt:
-        rule = f"wrt must be an op or a sequence of ops, got {brief(wrt)}"
-        raise error_of(OperandError, "gradients", rule)
-    return list(wrt)
+    return tree.unflatten([found[target] for target in owned])
 
 
 def _shape_of(name: str, op: Any) -> Shape:
@@ -296,10 +295,15 @@ def traced(
     """
     arrays = [abstract_array(op, shape) for shape in shapes]
     try:
-        with jax.enable_x64(True) if wide is not None else contextlib.nullcontext():
-            computation = traced_computation(op, function, arrays, {})
+        x64 = jax.enable_x64(True) if wide is not None else contextlib.nullcontext()
+        with x64, recorded_calls() as calls:
+            computation = calls.restored(traced_computation(op, function, arrays, {}))
     except XlaError as error:
         raise error.renamed(op) from None
+    except RecursionError:
+        rule = "jax can't transform computations that call each other this deep"
+        fix = "record the ops of some instead of a call: xb.inline(computation, ...)"
+        raise error_of(LoweringError, op, rule, fix) from None
     except (NotImplementedError, ValueError) as error:  # of a primitive of jax
         notes = getattr(error, "__notes__", ())
         where = "".join(f"\n{note}" for note in notes if note.startswith("to_jax"))
@@ -320,15 +324,27 @@ def nested(shape: Shape, leaves: Iterator[Any]) -> Any:
 
 def check_stateless(name: str, computation: XlaComputation) -> None:
     """Refuse ops that must not run once more: the derivative evaluates ops on its path again."""
+    for op in _ops_of(computation):
+        if op.opcode in _STATEFUL or op.attributes.get("has_side_effect"):
+            rule = f"{op.opcode}{place(op)}: it has state or effects, so it can't be differentiated"
+            fix = "compute it outside of the differentiated part"
+            if op.opcode == "rng":
+                fix = "use random numbers of xb.rng_bit_generator, or pass them as a parameter"
+            raise error_of(LoweringError, name, rule, fix)
+
+
+def check_effects(name: str, computation: XlaComputation) -> None:
+    """Refuse calls with side effects, which the recorded result would omit."""
+    for op in _ops_of(computation):
+        if op.attributes.get("has_side_effect"):
+            rule = f"{op.opcode}{place(op)}: it has side effects, which would be lost"
+            fix = "remove it, or use lowering.to_jax and the transformation of jax"
+            raise error_of(LoweringError, name, rule, fix)
+
+
+def _ops_of(computation: XlaComputation) -> Iterator[XlaOp]:
     for part in (*computation.called_computations(), computation):
-        for op in part.ops:
-            if op.opcode in _STATEFUL or op.attributes.get("has_side_effect"):
-                where = "" if op.source is None else f", recorded at {op.source},"
-                rule = f"{op.opcode}{where} has state or effects, so it can't be differentiated"
-                fix = "compute it outside of the differentiated part"
-                if op.opcode == "rng":
-                    fix = "use random numbers of xb.rng_bit_generator, or pass them as a parameter"
-                raise error_of(LoweringError, name, rule, fix)
+        yield from part.ops
 
 
 def _existing(

@@ -23,6 +23,7 @@ from builder.types.shape import ArrayShape, Shape, TokenShape, fold, leaves
 from lowering.errors import LoweringError
 from lowering.jax_interop.registry import Step, Value, place, refusal
 from lowering.jax_interop.varying import axes_of, varying
+from lowering.jaxlib_api.compilation import initialize_lapack
 from lowering.jaxlib_api.jax_effects import side_effect
 from lowering.legalize import legalize
 from lowering.mlir.context import shared_context
@@ -120,7 +121,9 @@ def _lower(ctx: Any, *operands: Any, op: PastedOp) -> Any:
     functions = ctx.module_context.cached_primitive_lowerings
     name = functions.get(op)
     if name is None:
-        module = ir.Module.parse(_legalized(op, ctx), ctx.module_context.context)
+        code = _legalized(op, ctx)
+        initialize_lapack(code)
+        module = ir.Module.parse(code, ctx.module_context.context)
         functions_of_op: Any = module.body.operations
         main = next(f for f in functions_of_op if f.sym_name.value == "main")
         for kind in ("arg_attrs", "res_attrs"):

@@ -51,11 +51,11 @@ def is_identity(opcode: str, value: XlaOp) -> bool:
     if value.opcode != "constant":
         return False
     constant = value.attributes["value"]
-    identity = _identity(opcode, value.shape.element_type)
-    return identity is not None and constant.tobytes() == identity.tobytes()
+    return bool(constant.tobytes() == identity(opcode, value.shape.element_type).tobytes())
 
 
-def _identity(opcode: str, element_type: pt.PrimitiveType) -> np.ndarray[Any, Any] | None:
+def identity(opcode: str, element_type: pt.PrimitiveType) -> np.ndarray[Any, Any]:
+    """Return the scalar with which `opcode` changes no value of an element type, other than -0."""
     dtype = element_type.dtype
     match opcode:
         case "add" | "or" | "xor":

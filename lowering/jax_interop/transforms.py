@@ -21,6 +21,7 @@ from builder.types.shape import ArrayShape, Shape, TupleShape, leaves as leaf_sh
 from lowering.jax_interop.applying import record_trace
 from lowering.jax_interop.evaluation import wide_op
 from lowering.jax_interop.gradients import (
+    check_effects,
     check_stateless,
     differentiable,
     jax_function,
@@ -117,7 +118,7 @@ def vmap(
         A computation called "NAME_vmap".
 
     Raises:
-        LoweringError: an op has no batched form in jax, or dynamic sizes.
+        LoweringError: an op has no batched form in jax, side effects or dynamic sizes.
         OperandError: `computation` is not a computation; there is not one of `in_axes` for each
             parameter, or all are None.
         ShapeInferenceError: the size is negative; an axis is out of range.
@@ -131,6 +132,7 @@ def vmap(
         (x: f32[8,3], y: f32[3]) -> f32[8]
     """
     need_computation("vmap", computation)
+    check_effects("vmap", computation)
     size = integer("vmap", "axis_size", axis_size)
     if size < 0:
         raise _error(ShapeInferenceError, f"axis_size must be 0 or more, got {size}")

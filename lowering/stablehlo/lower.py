@@ -137,7 +137,7 @@ def need_computation(op: str, value: object) -> None:
         fix = "\nfix: build a computation first: op.builder.build(op)"
     elif isinstance(value, XlaBuilder):
         fix = "\nfix: build a computation first: builder.build(op)"
-    elif isinstance(value, ReusableFunction):
+    elif isinstance(value, ReusableFunction) or hasattr(value, "computation"):  # of jit
         fix = "\nfix: pass function.computation(shape, ...), with a shape for each parameter"
     elif is_function(value):
         fix = "\nfix: pass xb.computation(shape, ...)(function), with a shape for each parameter"

@@ -19,11 +19,12 @@ REFUSED["partition_id"] = (
 )
 
 
-def _axis(ctx: Context, op: XlaOp) -> str:
+def _axis(ctx: Context, op: XlaOp, *, ordered: bool = True) -> str:
     """Return the axis along which the replicas are.
 
     Raises:
-        LoweringError: there is none, or the replicas are in several groups.
+        LoweringError: there is none; the replicas are in several groups, or in another order where
+            it matters.
     """
     if ctx.axis is None:
         raise refusal(
@@ -33,7 +34,8 @@ def _axis(ctx: Context, op: XlaOp) -> str:
             "jax.shard_map or jax.vmap with this axis",
         )
     groups = getattr(op.attributes.get("replica_groups"), "groups", ())
-    if len(groups) > 1 or (groups and tuple(groups[0]) != tuple(range(len(groups[0])))):
+    numbers = list(groups[0]) if groups else []
+    if len(groups) > 1 or (numbers if ordered else sorted(numbers)) != list(range(len(numbers))):
         raise refusal(
             op,
             f"the replica groups must be one group in ascending order, got {groups}",
@@ -126,6 +128,8 @@ def collective_permute(ctx: Context, op: XlaOp) -> Step:
 
 @rule("collective_broadcast")
 def collective_broadcast(ctx: Context, op: XlaOp) -> Step:
+    """Gather the operands and take one: jax's own broadcast has no derivative, and none on CPU."""
+    axis = _axis(ctx, op, ordered=False)
     groups: Any = op.attributes["replica_groups"].groups
     source = groups[0][0] if groups else 0
-    return partial(lax.pbroadcast, axis_name=_axis(ctx, op), source=source)
+    return lambda operand: lax.index_in_dim(lax.all_gather(operand, axis), source, keepdims=False)

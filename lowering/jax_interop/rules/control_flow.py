@@ -5,18 +5,14 @@ from __future__ import annotations
 import builtins
 from functools import partial
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any
 
-import jax
 from jax import lax
-from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir
 
-from builder.errors import error_of
 from builder.graph.xla_op import XlaOp
 from builder.inspection.trip_count import trip_count
 from builder.types import primitive_type as pt
-from lowering.errors import LoweringError
+from lowering.jax_interop.forward_only import forward_only
 from lowering.jax_interop.registry import Context, Step, Value, place, rule
 from lowering.jax_interop.varying import alike
 
@@ -64,52 +60,16 @@ def while_(ctx: Context, op: XlaOp) -> Step:
 
         return scanned
     condition = ctx.function(op.attributes["condition"])
-    forward_only = _ForwardOnly(place(op))
-
-    def looped(init: Value) -> Value:
-        result = lax.while_loop(condition, body, alike(init))
-        return jax.tree_util.tree_map(partial(_FORWARD_ONLY.bind, loop=forward_only), result)
-
-    return looped
-
-
-class _ForwardOnly:
-    """A loop without a reverse derivative."""
-
-    def __init__(self, place: str) -> None:
-        self._place = place
-
-    def __repr__(self) -> str:
-        return "while"
-
-    def refuse(self) -> LoweringError:
-        return error_of(
-            LoweringError,
-            "to_jax",
-            f"while{self._place}: reverse-mode differentiation requires a trip count that is known "
-            "when the computation is built",
-            "let the loop count from a constant to a constant by a constant step, use xb.scan, or "
-            "differentiate forward with jax.jvp or jax.jacfwd",
-        )
-
-
-_FORWARD_ONLY: Final[Any] = Primitive("xlabuilder_forward_only")
-"""The identity, for the results of loops: its transpose raises an error with the loop's line."""
-
-
-def _transposed(*_: Any, loop: _ForwardOnly) -> Any:
-    raise loop.refuse()
-
-
-def _identity(value: Any, **_: Any) -> Any:
-    return value
-
-
-_FORWARD_ONLY.def_impl(_identity)
-_FORWARD_ONLY.def_abstract_eval(_identity)
-mlir.register_lowering(_FORWARD_ONLY, lambda _, value, **_loop: [value])
-ad.deflinear2(_FORWARD_ONLY, _transposed)  # type: ignore[no-untyped-call]  # of jax
-batching.defvectorized(_FORWARD_ONLY)  # type: ignore[no-untyped-call]  # of jax
+    reason = (
+        f"while{place(op)}: reverse-mode differentiation requires a trip count that is known when "
+        "the computation is built"
+    )
+    fix = (
+        "let the loop count from a constant to a constant by a constant step, use xb.scan, write "
+        "the derivative with xb.custom_gradient, or differentiate forward with jax.jvp"
+    )
+    restrict = forward_only("while", reason, fix)
+    return lambda init: restrict(lax.while_loop(condition, body, alike(init)))
 
 
 @rule("conditional")

@@ -13,6 +13,7 @@ from jax import lax
 from builder.attributes.accuracy import ResultAccuracy
 from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS
+from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
 from lowering.jax_interop.pasting import pasted
 from lowering.jax_interop.registry import (
@@ -128,35 +129,50 @@ def _identity(value: Value) -> Value:
 
 
 def _elementwise(ctx: Context, op: XlaOp) -> Step:
-    opcode = op.opcode
-    function = FUNCTIONS[opcode]
+    opcode, element_type = op.opcode, op.operands[0].shape.element_type
+    function = _function(opcode, element_type, op.shape.element_type)
+    if function is None:
+        return pasted(ctx.computation, op)
     accuracy = op.attributes.get("result_accuracy")
     if accuracy is not None:
         function = partial(function, accuracy=_accuracy(accuracy))
-    element_type = op.operands[0].shape.element_type
-    if element_type is pt.pred and opcode in _OF_PRED:
-        return _OF_PRED[opcode]
-    if element_type.is_integral and opcode == "power":
-        return pasted(ctx.computation, op)
-    if is_narrow(op):
-        return pasted(ctx.computation, op)
-    if element_type.is_integral and opcode in ("divide", "remainder"):
-        return function if _is_nonzero(op.operands[1]) else _DIVISIONS[opcode]
-    if element_type.is_complex and opcode in ("abs", "cosine", "sine"):
-        # Some versions of jax compute them by other operations.
+    if _is_rounded_otherwise(opcode, element_type):
         return with_derivative_of(pasted(ctx.computation, op), function)
-    if element_type.is_floating:
-        if opcode == "real":
-            return _identity
-        if opcode == "imag":
-            return _zeros
-        if element_type.bits < 16 and SCHEMAS[opcode].stablehlo.startswith("chlo."):
-            # Without the rewrites of `legalize`, XLA computes all steps with few bits.
-            return with_derivative_of(pasted(ctx.computation, op), function)
-        if element_type.bits < 32 and opcode == "logistic":
-            # jax computes it by four operations, and rounds after each.
-            return with_derivative_of(pasted(ctx.computation, op), function)
+    if opcode in _DIVISIONS and element_type.is_integral and not _is_nonzero(op.operands[1]):
+        return _DIVISIONS[opcode]
     return function
+
+
+@per_signature
+def _function(
+    opcode: str, operand: pt.PrimitiveType, result: pt.PrimitiveType
+) -> Callable[..., Value] | None:
+    """Return jax's function for an opcode, from the types of its first operand and its result.
+
+    None if the op is pasted.
+    """
+    if 1 < operand.bits < 8 or 1 < result.bits < 8:
+        return None  # see `is_narrow`; the other operands have one of these types
+    if operand is pt.pred and opcode in _OF_PRED:
+        return _OF_PRED[opcode]
+    if operand.is_integral and opcode == "power":
+        return None
+    if operand.is_floating and opcode in ("real", "imag"):
+        return _identity if opcode == "real" else _zeros
+    return FUNCTIONS[opcode]
+
+
+@per_signature
+def _is_rounded_otherwise(opcode: str, element_type: pt.PrimitiveType) -> bool:
+    """Return whether jax computes an opcode by other operations than XLA."""
+    if element_type.is_complex:
+        return opcode in ("abs", "cosine", "sine")  # in some versions of jax
+    if not element_type.is_floating:
+        return False
+    if element_type.bits < 16 and SCHEMAS[opcode].stablehlo.startswith("chlo."):
+        return True  # without the rewrites of `legalize`, XLA computes all steps with few bits
+    # jax computes it by four operations, and rounds after each.
+    return element_type.bits < 32 and opcode == "logistic"
 
 
 def _zeros(value: Value) -> Value:

@@ -11,7 +11,17 @@ from builder.graph.xla_op import XlaOp
 from builder.types.shape import ArrayShape, TokenShape, leaves
 from lowering.host.callbacks import PythonFunction, python_callback
 from lowering.jax_interop.pasting import nested, pasted
-from lowering.jax_interop.registry import REFUSED, Context, Step, Value, place, refusal, rule
+from lowering.jax_interop.python_calls import can_record, traced_call
+from lowering.jax_interop.registry import (
+    REFUSED,
+    Context,
+    Step,
+    Value,
+    place,
+    refusal,
+    rule,
+    with_derivative_of,
+)
 
 _TRANSFER: Final = (
     "jax has no infeed, outfeed or channel to the host",
@@ -53,8 +63,19 @@ def python_call(ctx: Context, op: XlaOp) -> Step:
         flat = jax.tree_util.tree_leaves(operands)
         if has_effect:
             values = io_callback(function, results, *flat)
+        elif can_record(op):
+            values = traced_call(op, flat)
         else:
             values = jax.pure_callback(function, results, *flat, vmap_method="sequential")
         return nested(op.shape, values)
 
-    return step
+    def differentiable(*_: Value) -> Value:
+        raise refusal(op, *_NO_DERIVATIVE)
+
+    return step if has_effect else with_derivative_of(step, differentiable)
+
+
+_NO_DERIVATIVE: Final = (
+    "a Python function has no derivative",
+    "call it in a computation with a derivative of its own: xb.custom_gradient",
+)

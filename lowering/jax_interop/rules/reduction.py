@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import jax
 from jax import lax
 
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from lowering.jax_interop.pasting import pasted
 from lowering.jax_interop.reducers import applied_opcode, is_identity
-from lowering.jax_interop.registry import Context, Step, Value, rule, with_derivative_of
+from lowering.jax_interop.registry import (
+    Context,
+    Step,
+    Value,
+    array_of,
+    rule,
+    with_derivative_of,
+)
 from lowering.jax_interop.rules.elementwise import FUNCTIONS
 
 MONOIDS: Final[dict[str, Callable[..., Value]]] = {
@@ -35,6 +43,14 @@ def pairwise(ctx: Context, computation: XlaComputation) -> Callable[..., Any]:
         return result if isinstance(result, tuple) else (result,)
 
     return reducer
+
+
+def vectorized(ctx: Context, computation: XlaComputation, rank: int) -> Callable[..., Any]:
+    """Return a reducer of scalars as one of two lists of arrays, which returns a list."""
+    function = pairwise(ctx, computation)
+    for _ in range(rank):
+        function = jax.vmap(function)
+    return lambda lhs, rhs: list(function(tuple(lhs), tuple(rhs)))
 
 
 @rule("reduce")
@@ -61,7 +77,7 @@ def reduce(ctx: Context, op: XlaOp) -> Step:
     else:
         exact = pasted(ctx.computation, op)  # jax can't vmap initial values
     if monoid is None or count > 1:
-        return exact
+        return with_derivative_of(exact, _folded(ctx, op))
 
     def differentiable(operand: Value, init: Value) -> Value:
         reduced = monoid(operand, axes=dimensions)
@@ -69,3 +85,40 @@ def reduce(ctx: Context, op: XlaOp) -> Step:
 
     # XLA begins with the initial value, so the terms are added in another order.
     return with_derivative_of(exact, differentiable)
+
+
+def _folded(ctx: Context, op: XlaOp) -> Step:
+    """Return a reduction that combines neighbouring elements until one is left.
+
+    jax differentiates reducers of one floating-point operand only.
+    """
+    combine = vectorized(ctx, op.attributes["to_apply"], array_of(op.operands[0].shape).rank)
+    dimensions = op.attributes["dimensions"]
+    count = len(op.operands) // 2
+    is_tuple = op.shape.is_tuple
+
+    def folded(*operands: Value) -> Value:
+        values, inits = operands[:count], operands[count:]
+        for d in dimensions:
+            size = values[0].shape[d]
+            while size > 1:
+                rest = size % 2
+                even, odd = (
+                    [lax.slice_in_dim(v, first, size - rest, 2, d) for v in values]
+                    for first in (0, 1)
+                )
+                pairs = combine(even, odd)
+                if rest:
+                    last = [lax.slice_in_dim(v, size - 1, size, axis=d) for v in values]
+                    pairs = [lax.concatenate(p, d) for p in zip(pairs, last, strict=True)]
+                values, size = pairs, len(range(0, size, 2))
+        sizes = values[0].shape
+        kept = [size for d, size in enumerate(sizes) if d not in dimensions]
+        if 0 in [sizes[d] for d in dimensions]:
+            results = [lax.broadcast_in_dim(init, kept, ()) for init in inits]
+        else:
+            starts = [lax.broadcast_in_dim(init, sizes, ()) for init in inits]
+            results = [lax.reshape(value, kept) for value in combine(starts, values)]
+        return tuple(results) if is_tuple else results[0]
+
+    return folded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from operator import lt
 
 from jax import lax
 
@@ -40,13 +41,12 @@ def transpose(ctx: Context, op: XlaOp) -> Step:
 def broadcast_in_dim(ctx: Context, op: XlaOp) -> Step:
     sizes = array_of(op.shape).dimensions
     dimensions = op.attributes["broadcast_dimensions"]
-    order = sorted(range(len(dimensions)), key=dimensions.__getitem__)
-    ascending = tuple(dimensions[d] for d in order)
-    step = partial(lax.broadcast_in_dim, shape=sizes, broadcast_dimensions=ascending)
-    if ascending == tuple(dimensions):
-        return step
+    if all(map(lt, dimensions, dimensions[1:])):
+        return partial(lax.broadcast_in_dim, shape=sizes, broadcast_dimensions=dimensions)
     # jax requires ascending dimensions, HLO does not.
-    return lambda value: step(lax.transpose(value, order))
+    order = sorted(range(len(dimensions)), key=dimensions.__getitem__)
+    ascending = [dimensions[d] for d in order]
+    return lambda value: lax.broadcast_in_dim(lax.transpose(value, order), sizes, ascending)
 
 
 @rule("concatenate")

@@ -12,6 +12,8 @@ import pytest
 import builder as xb
 import lowering
 from lowering.errors import LoweringError
+from lowering.jax_interop.registry import RULES
+from lowering.jax_interop.rules import collectives as collective
 
 DEVICES = 2
 PAIRS = [(0, 1), (1, 0)]
@@ -25,6 +27,7 @@ CASES: dict[str, Callable[[xb.XlaOp], xb.XlaOp]] = {
     "tuple": lambda x: xb.tuple(
         *xb.all_to_all_tuple([x, x * 2.0], [[0, 1]]), *xb.all_reduce_tuple([x, x * 2.0], xb.add)
     ),
+    "broadcast": lambda x: xb.collective_broadcast(x, [[1, 0]]),
     "permute": lambda x: xb.collective_permute(x, PAIRS),
     "id": lambda x: x * xb.convert_element_type(x.builder.replica_id(), xb.f32),
 }
@@ -71,3 +74,36 @@ def test_refused(record: Callable[[xb.XlaOp], xb.XlaOp], axis: str | None, messa
     computation = b.build(record(b.parameter(xb.f32[4])))
     with pytest.raises(LoweringError, match=message):
         lowering.to_jax(computation, axis=axis)
+
+
+def test_every_collective_op_is_compared() -> None:
+    x = xb.XlaBuilder().parameter(xb.f32[4, 6])
+    for case in CASES.values():
+        case(x)
+    collectives = {name for name, rule in RULES.items() if rule.__module__ == collective.__name__}
+    assert collectives <= {op.opcode for op in x.builder.ops}
+
+
+def test_derivatives() -> None:
+    """Of sums along the axis of jax.vmap, against central differences."""
+    b = xb.XlaBuilder("collectives")
+    x = b.parameter(xb.f64[4, 6], "x")
+    differentiable = ["add", "gather", "scatter", "all_to_all", "tuple", "permute", "broadcast"]
+    squares = [case * case for name in differentiable for case in flat_ops(CASES[name](x))]
+    random = np.random.default_rng(6)
+    weights = [b.constant(random.standard_normal(y.shape.dimensions)) for y in squares]
+    terms = [xb.reduce_all(y * w, 0.0, xb.add) for y, w in zip(squares, weights, strict=True)]
+    computation = b.build(sum(terms[1:], start=terms[0]))
+    with jax.enable_x64(True):
+        mapped = jax.vmap(lowering.to_jax(computation, axis="i"), axis_name="i")
+        values, direction = random.standard_normal((2, DEVICES, 4, 6))
+        loss = jax.jit(lambda x: mapped(x).sum())
+        slope = (loss(values + 1e-5 * direction) - loss(values - 1e-5 * direction)) / 2e-5
+        _, tangent = jax.jvp(loss, (values,), (direction,))
+        np.testing.assert_allclose(tangent, slope, rtol=1e-6)
+        gradient = jax.grad(loss)(values)
+        np.testing.assert_allclose(np.vdot(gradient, direction), slope, rtol=1e-6)
+
+
+def flat_ops(op: xb.XlaOp) -> list[xb.XlaOp]:
+    return [leaf for part in op for leaf in flat_ops(part)] if op.shape.is_tuple else [op]

@@ -160,22 +160,69 @@ def test_a_python_call_runs_once() -> None:
     assert len(calls) == 1
 
 
-def test_a_python_call_in_the_trace_of_jax() -> None:
-    """Only the gradients of calls in the graph itself do without an evaluation of the call."""
+def pair(x: np.ndarray) -> Any:
+    return np.sin(x), np.cos(x)
+
+
+@pytest.mark.parametrize(
+    ("host", "shape"), [(np.sin, "f32[5]"), (pair, "(f32[5], f32[5])"), (lambda x: [x], "(f32[5])")]
+)
+def test_python_calls_in_recorded_gradients(host: Any, shape: str) -> None:
+    """In a loop, too; the gradient calls the same function."""
+
+    @xb.computation
+    def called(x: xb.XlaOp) -> xb.XlaOp:
+        return xb.python_call(host, [x], shape)
+
+    def backward(x: xb.XlaOp, _y: Any, dy: Any) -> xb.XlaOp:
+        return (dy[0] if dy.shape.is_tuple else dy) * xb.cos(x)
+
+    custom = xb.custom_gradient(called, backward)
+
+    def repeated(x: xb.XlaOp) -> xb.XlaOp:
+        def body(state: Any) -> Any:
+            y = custom(state[1])
+            return state[0] + 1, y[0] if y.shape.is_tuple else y
+
+        return xb.while_(lambda s: s[0] < 2, body, (x.builder.constant(0, xb.s32), x))[1]
+
+    computation = total(repeated, parameter())
+    found = gradient(computation)
+    inner = host(X) if shape == "f32[5]" else host(X)[0]
+    np.testing.assert_allclose(found, np.cos(X) * np.cos(inner), rtol=1e-6)
+    recorded = lowering.grad(computation, "x")
+    parts = (recorded, *recorded.called_computations())
+    calls = [op for part in parts for op in part.ops if op.opcode == "python_call"]
+    assert calls
+    assert all(op.attributes["function"] is host and str(op.shape) == shape for op in calls)
+    batch = np.stack([X, X + 1])
+    rows = lowering.compile(lowering.vmap(computation, 2))(batch)
+    single = lowering.compile(computation)
+    np.testing.assert_allclose(rows, [single(row) for row in batch], rtol=1e-6)
+
+
+def test_python_calls_without_a_derivative() -> None:
     calls = xb.computation(lambda x: xb.python_call(np.sin, [x], x.shape))
-    custom = xb.custom_gradient(calls, lambda x, _y, dy: dy * xb.cos(x))
-    alone = total(calls, parameter())
-    with pytest.raises(lowering.LoweringError) as caught:
-        lowering.grad(alone)
-    message = str(caught.value)
-    assert message.startswith("grad: jax can't transform an op: ")
-    assert f"\nto_jax: raised by call(f32[5]) -> f32[5], recorded at {__file__}:" in message
-    assert message.endswith("a derivative of its own: xb.custom_gradient")
-    computation = total(custom, parameter())
-    with pytest.raises(lowering.LoweringError, match=r"grad: a Python call, at .*\nfix: use lower"):
+    function = lowering.to_jax(total(calls, parameter()))
+    for op, differentiate in (
+        ("grad", lambda: lowering.grad(total(calls, parameter()))),
+        ("gradients", lambda: lowering.gradients(lib.sum(calls(y := parameter())), y)),
+        ("to_jax", lambda: jax.grad(function)(X)),
+    ):
+        with pytest.raises(lowering.LoweringError) as caught:
+            differentiate()
+        message = str(caught.value)
+        assert message.startswith(f"{op}: python_call, recorded at {__file__}:")
+        assert "a derivative of its own: xb.custom_gradient" in message
+
+
+def test_python_calls_of_nested_tuples() -> None:
+    nested = xb.computation(lambda x: xb.python_call(lambda v: ((v,),), [x], "((f32[5]))"))
+    custom = xb.custom_gradient(nested, lambda _x, _y, dy: dy[0][0])
+    computation = total(lambda x: custom(x)[0][0], parameter())
+    with pytest.raises(lowering.LoweringError, match=r"grad: the Python call, at .* nested tuples"):
         lowering.grad(computation)
-    found = jax.jit(jax.grad(lowering.to_jax(computation)))(X)
-    np.testing.assert_allclose(found, np.cos(X), rtol=1e-6)
+    np.testing.assert_array_equal(jax.grad(lowering.to_jax(computation))(X), np.ones(5))
 
 
 def test_tokens() -> None:

@@ -11,6 +11,8 @@ import pytest
 
 import builder as xb
 import lowering
+from builder import lib
+from builder.schema import SCHEMAS
 from lowering.errors import LoweringError
 
 
@@ -71,27 +73,33 @@ UNARY = [
     *("acos", "asin", "asinh", "atanh", "cbrt", "cos", "cosh", "erf", "exp", "expm1", "logistic"),
     *("neg", "sin", "sinh", "tan", "tanh"),
 ]
-POSITIVE = ["log", "log1p", "rsqrt", "sqrt", "abs", "sign", "floor"]
+POSITIVE = [
+    *("log", "log1p", "rsqrt", "sqrt", "abs", "sign", "floor", "ceil"),
+    *("round", "round_nearest_even"),
+]
 BINARY = ["add", "atan2", "div", "max", "min", "mul", "pow", "rem", "sub"]
 
 
-def test_elementwise() -> None:
-    """All in one program: a result for each function."""
-    check(of(lambda x: xb.tuple(*(getattr(xb, name)(x) for name in UNARY)), (4,)))
-    check(
-        of(
-            lambda x, y: xb.tuple(
-                *(getattr(xb, name)(x) for name in POSITIVE),
-                *(getattr(xb, name)(x, y) for name in BINARY),
-                xb.acosh(x + 1.5),
-                xb.clamp(0.3, x, 0.7),
-                xb.select(xb.gt(x, y), x * 2.0, y),
-            ),
-            (4,),
-            (4,),
-        ),
-        positive=True,
+def _unary(x: xb.XlaOp) -> xb.XlaOp:
+    return xb.tuple(*(getattr(xb, name)(x) for name in UNARY))
+
+
+def _binary(x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
+    return xb.tuple(
+        *(getattr(xb, name)(x) for name in POSITIVE),
+        *(getattr(xb, name)(x, y) for name in BINARY),
+        xb.acosh(x + 1.5),
+        xb.clamp(0.3, x, 0.7),
+        xb.select(xb.gt(x, y), x * 2.0, y),
+        xb.optimization_barrier(xb.tuple(x, y))[1] * y,
+        x * xb.convert_element_type(x.builder.iota(xb.s32[4], 0), xb.f64),
+        xb.composite_call(lambda v, w: v * xb.sin(w), [x, y], "mine.scaled"),
     )
+
+
+def _complex(x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
+    product = xb.complex(x, y) * xb.exp(xb.complex(y, x))
+    return xb.tuple(xb.real(product), xb.imag(product), xb.abs(product), xb.real(x) * y)
 
 
 def _moved(x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
@@ -106,6 +114,9 @@ def _moved(x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
         xb.transpose(x, [1, 0]),
         xb.rev(x, [1]),
         xb.broadcast_in_dim(x, [2, 4, 3], [1, 2]),
+        xb.dynamic_broadcast_in_dim(
+            x, x.builder.constant(np.array([2, 4, 3], np.int32)), [1, 2], xb.f64[2, 4, 3]
+        ),
         xb.concat_in_dim([x, x * y], 0),
         xb.pad(
             x,
@@ -122,10 +133,6 @@ def _moved(x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
     )
 
 
-def test_moved_elements() -> None:
-    check(of(_moved, (4, 3), (4, 3)))
-
-
 def _reduced(x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
     def window(reducer: Callable[..., xb.XlaOp], init: Any) -> xb.XlaOp:
         return xb.reduce_window(x, init, reducer, [2, 2], [1, 1], "VALID")
@@ -138,9 +145,22 @@ def _reduced(x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
         xb.reduce(x, -np.inf, xb.max, [0]),
         xb.reduce(x, 0.1, xb.min, [0, 1]),
         xb.reduce(x, 0.0, lambda a, b: a + b * 1.0, [0]),
+        xb.reduce(x, first, lambda a, b: a * b + a + b, [1, 0]),
+        xb.reduce(
+            [x, y],
+            [-np.inf, 0.0],
+            lambda a, c, b, d: xb.tuple(xb.max(a, b), xb.select(a > b, c, d)),
+            [0],
+        ),
+        lib.take_along_axis(x, lib.arg_max(x, xb.s32, 1)[:, None], 1),
         window(xb.add, 0.0),
         window(xb.add, first),
         window(xb.max, -np.inf),
+        window(xb.max, first),
+        window(xb.mul, 1.0),
+        xb.reduce_window(x, first, xb.mul, [2, 2], [2, 1], [(1, 0), (0, 2)], base_dilations=[2, 1]),
+        lib.cumprod(x, 1, reverse=True, exclusive=True),
+        lib.cumlogsumexp(x, 1),
         xb.map([x, y], lambda a, b: a * xb.sin(b), [0, 1]),
         xb.sort(x, dimension=0),
         xb.top_k(x, 2)[0],
@@ -150,10 +170,6 @@ def _reduced(x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
     )
 
 
-def test_reductions() -> None:
-    check(of(_reduced, (4, 3), (4, 3)))
-
-
 def _products(x: xb.XlaOp, y: xb.XlaOp, z: xb.XlaOp) -> xb.XlaOp:
     definite = xb.dot(x, xb.transpose(x, [1, 0])) + x.builder.constant(np.eye(3) * 2.0)
     image = xb.reshape(y, [1, 1, 3, 4])
@@ -161,6 +177,12 @@ def _products(x: xb.XlaOp, y: xb.XlaOp, z: xb.XlaOp) -> xb.XlaOp:
     return xb.tuple(
         xb.dot(x, y),
         xb.conv(image, kernel, [1, 2], "SAME"),
+        xb.ragged_dot(
+            x,
+            xb.reshape(xb.concat_in_dim([y, y * y], 0), [2, 3, 4]),
+            x.builder.constant(np.array([1, 2], np.int32)),
+            xb.RaggedDotDimensionNumbers((([1], [1]), ([], [])), [0], [0]),
+        ),
         xb.conv_general_dilated(
             image,
             kernel,
@@ -178,10 +200,6 @@ def _products(x: xb.XlaOp, y: xb.XlaOp, z: xb.XlaOp) -> xb.XlaOp:
     )
 
 
-def test_products_and_factors() -> None:
-    check(of(_products, (3, 3), (3, 4), (2, 2)))
-
-
 def _normalized(x: xb.XlaOp, s: xb.XlaOp, o: xb.XlaOp, g: xb.XlaOp) -> xb.XlaOp:
     trained = xb.batch_norm_training(x, s, o, 0.01, 1)
     variance = xb.exp(o)
@@ -192,34 +210,87 @@ def _normalized(x: xb.XlaOp, s: xb.XlaOp, o: xb.XlaOp, g: xb.XlaOp) -> xb.XlaOp:
     )
 
 
-def test_batch_norm() -> None:
-    check(of(_normalized, (5, 2), (2,), (2,), (5, 2)))
+def _spectrum(x: xb.XlaOp) -> xb.XlaOp:
+    transformed = xb.fft(x, "RFFT", [4])
+    return xb.tuple(xb.abs(transformed), xb.fft(transformed * transformed, "IRFFT", [4]))
 
 
-def test_fourier() -> None:
-    def spectrum(x: xb.XlaOp) -> xb.XlaOp:
-        transformed = xb.fft(x, "RFFT", [4])
-        return xb.tuple(xb.abs(transformed), xb.fft(transformed * transformed, "IRFFT", [4]))
-
-    check(of(spectrum, (3, 4)))
-
-
-def test_loops_and_branches() -> None:
+def _controlled(x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
     def body(state: xb.XlaOp) -> xb.XlaOp:
         return xb.tuple(state[0] + 1, xb.sin(state[1]) * 2.0)
 
-    def function(x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
-        b = x.builder
-        counted = xb.while_(lambda s: s[0] < 5, body, xb.tuple(b.constant(0, xb.s32), x))
-        total = xb.reduce(x, 0.0, xb.add, [0])
-        chosen = xb.conditional(total > 0.0, x, xb.sin, x, lambda v: v * v)
-        index = xb.convert_element_type(total * 0.0, xb.s32) - 1  # out of range: the last branch
-        switched = xb.conditional(index, [xb.sin, xb.cos, xb.exp], [x, y, x])
-        scanned = xb.scan(x, total, lambda v, carry: (v * carry, v + carry), 0)
-        called = xb.call(lambda v: xb.tanh(v) * y, x)
-        return xb.tuple(counted[1], chosen, switched, scanned, called)
+    b = x.builder
+    counted = xb.while_(lambda s: s[0] < 5, body, xb.tuple(b.constant(0, xb.s32), x))
+    total = xb.reduce(x, 0.0, xb.add, [0])
+    chosen = xb.conditional(total > 0.0, x, xb.sin, x, lambda v: v * v)
+    index = xb.convert_element_type(total * 0.0, xb.s32) - 1  # out of range: the last branch
+    switched = xb.conditional(index, [xb.sin, xb.cos, xb.exp], [x, y, x])
+    scanned = xb.scan(x, total, lambda v, carry: (v * carry, v + carry), 0)
+    called = xb.call(lambda v: xb.tanh(v) * y, x)
+    return xb.tuple(counted[1], chosen, switched, scanned, called)
 
-    check(of(function, (4,), (4,)))
+
+PROGRAMS: dict[str, tuple[Callable[..., xb.XlaOp], tuple[tuple[int, ...], ...]]] = {
+    "unary": (_unary, ((4,),)),
+    "binary": (_binary, ((4,), (4,))),
+    "complex": (_complex, ((4,), (4,))),
+    "moved elements": (_moved, ((4, 3), (4, 3))),
+    "reductions": (_reduced, ((4, 3), (4, 3))),
+    "products and factors": (_products, ((3, 3), (3, 4), (2, 2))),
+    "batch norm": (_normalized, ((5, 2), (2,), (2,), (5, 2))),
+    "fourier": (_spectrum, ((3, 4),)),
+    "loops and branches": (_controlled, ((4,), (4,))),
+}
+"""All functions of a program are in one tuple: many small programs compile slowly."""
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(name: str) -> None:
+    check(of(PROGRAMS[name][0], *PROGRAMS[name][1]), positive=name in ("binary", "complex"))
+
+
+UNCHECKED = {
+    **dict.fromkeys(
+        (
+            *("bitcast_convert", "count_leading_zeros", "is_finite", "mulhi"),
+            *("popcnt", "shift_left", "shift_right_arithmetic", "shift_right_logical", "xor"),
+            *("get_dimension_size", "replica_id", "partition_id"),
+        ),
+        "of integers, or with such a result",
+    ),
+    **dict.fromkeys(
+        ("reduce_precision", "stochastic_convert"), "it rounds: its slope is 0 or infinite"
+    ),
+    **dict.fromkeys(("rng", "rng_bit_generator"), "of no operand"),
+    **dict.fromkeys(("create_token", "after_all"), "of tokens"),
+    **dict.fromkeys(("infeed", "outfeed", "send", "recv"), "refused"),
+    **dict.fromkeys(("custom_call", "python_call"), "test_custom_gradients.py"),
+    **dict.fromkeys(
+        (
+            *("all_gather", "all_reduce", "all_to_all", "all_to_all_tuple", "collective_broadcast"),
+            *("collective_permute", "reduce_scatter"),
+        ),
+        "test_collectives.py",
+    ),
+    **dict.fromkeys(("dynamic_reshape", "set_dimension_size"), "test_sizes_that_are_static"),
+}
+"""Why the derivative of an opcode is not compared here with finite differences."""
+
+
+def test_every_opcode_is_differentiated() -> None:
+    programs = [of(function, *sizes) for function, sizes in PROGRAMS.values()]
+    parts = [part for each in programs for part in (each, *each.called_computations())]
+    assert SCHEMAS.keys() - {op.opcode for part in parts for op in part.ops} == UNCHECKED.keys()
+
+
+def test_sizes_that_are_static() -> None:
+    b = xb.XlaBuilder("reshaped")
+    x, n = b.parameter(xb.f64[6]), b.parameter(xb.s32[()])
+    reshaped = xb.dynamic_reshape(x * x, [n, n], [2, 3], [False, False])
+    function = lowering.to_jax(b.build(xb.remove_dynamic_dimension(reshaped, 1)))
+    values = np.arange(6.0)
+    gradient = jax.grad(lambda x: function(x, np.int32(2)).sum())(values)
+    np.testing.assert_array_equal(gradient, 2 * values)
 
 
 def test_unknown_trip_count() -> None:
@@ -239,6 +310,34 @@ def test_unknown_trip_count() -> None:
     assert str(caught.value).startswith(
         f"to_jax: while, recorded at {__file__}:{loop_line}: reverse-mode differentiation requires"
     )
+
+
+def test_windows_with_other_reducers() -> None:
+    """Differentiated only forward."""
+
+    @xb.computation(xb.f64[4])
+    def averages(x: xb.XlaOp) -> xb.XlaOp:
+        return xb.reduce_window(x, 0.0, lambda a, b: (a + b) * 0.5, [2], [1], xb.Padding.VALID)
+
+    function = jax.jit(lowering.to_jax(averages))
+    values = np.array([1.0, 2.0, 4.0, 8.0])
+    result, tangent = jax.jvp(function, (values,), (np.eye(4)[1],))
+    np.testing.assert_array_equal(result, [1.25, 2.5, 5])
+    np.testing.assert_array_equal(tangent, [0.5, 0.25, 0])
+    with pytest.raises(
+        LoweringError, match=r"^to_jax: reduce_window, recorded at .*: reverse-mode"
+    ):
+        jax.grad(lambda x: function(x).sum())(values)
+
+
+def test_a_reduction_of_no_elements() -> None:
+    @xb.computation(xb.f64[0, 2], xb.f64[()])
+    def reduced(x: xb.XlaOp, init: xb.XlaOp) -> xb.XlaOp:
+        return lib.sum(xb.reduce(x, init, lambda a, b: a * b + a, [0]))
+
+    dx, dinit = jax.grad(lowering.to_jax(reduced), (0, 1))(np.zeros((0, 2)), 3.0)
+    assert dx.shape == (0, 2)
+    assert dinit == 2
 
 
 def test_op_without_derivative() -> None:

@@ -69,6 +69,20 @@ def test_on_another_device() -> None:
     np.testing.assert_array_equal(result, 2 * X)
 
 
+def test_inside_transformations_of_jax() -> None:
+    def scaled(params: Any, x: Any, power: int) -> Any:
+        return {"y": jnp.tanh(x) * params["w"] ** power}
+
+    edited = lowering.edit_jax(jax.jit(scaled, static_argnames="power"), without_tanh)
+    params = {"w": np.float32(3)}
+    inside = jax.jit(lambda params, x: edited(params, x, power=2)["y"])(params, X)
+    np.testing.assert_array_equal(inside, edited(params, X, power=2)["y"])
+    gradient = jax.grad(lambda params: edited(params, X, power=2)["y"][0].sum())(params)
+    np.testing.assert_allclose(gradient["w"], (4 * 3 * X[0]).sum(), rtol=1e-5)
+    rows = jax.vmap(lowering.edit_jax(jnp.tanh, without_tanh))(X)
+    np.testing.assert_array_equal(rows, 2 * X)
+
+
 def test_wrong_edits() -> None:
     other = xb.computation(xb.f32[2])(lambda x: x)
     for edit, message in (

@@ -20,7 +20,7 @@ from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS
 from builder.types.shape import leaves
 from lowering.errors import LoweringError
-from lowering.jax_interop import evaluation as evaluation
+from lowering.jax_interop import evaluation as evaluation, pasting
 from lowering.jax_interop.registry import REFUSED, RULES
 
 Case = tuple[str, XlaOp, xb.XlaComputation]
@@ -111,16 +111,24 @@ FAMILIES = 8
 """The number of programs in which all ops are compared: compiling one of many ops is faster."""
 
 
-@pytest.mark.parametrize("family", range(FAMILIES))
-def test_same_bits(family: int) -> None:
+def cases_of(family: int, seeds: list[int]) -> tuple[list[Case], xb.XlaComputation, list[Any]]:
+    """Return cases, the program of all of them, and its arguments for each seed."""
     chosen = [c for opcode in sorted(cases())[family::FAMILIES] for c in cases()[opcode]]
     b = xb.XlaBuilder("cases")
-    results, arguments = [], []
+    results = []
+    arguments: list[Any] = [[] for _ in seeds]
     for _, _, computation in chosen:
         parameters = [b.parameter(p.shape) for p in computation.parameters]
-        arguments += [argument(p.shape, i) for i, p in enumerate(computation.parameters)]
+        for seed, values in zip(seeds, arguments, strict=True):
+            shapes = [parameter.shape for parameter in parameters]
+            values += [argument(shape, seed + i) for i, shape in enumerate(shapes)]
         results.append(xb.inline(computation, *parameters))
-    program = b.build(xb.tuple(*results))
+    return chosen, b.build(xb.tuple(*results)), arguments
+
+
+@pytest.mark.parametrize("family", range(FAMILIES))
+def test_same_bits(family: int) -> None:
+    chosen, program, (arguments,) = cases_of(family, seeds=[0])
     expected = lowering.compile(program)(*arguments)
     function = jax.jit(lowering.to_jax(program))
     for case, one, other in zip(chosen, function(*arguments), expected, strict=True):
@@ -132,6 +140,37 @@ def test_same_bits(family: int) -> None:
                 assert_same_bits(np.asarray(result), np.asarray(reference))
             except AssertionError as error:
                 raise AssertionError(f"{case[0]}: {case[1]!r}: {error}") from error
+
+
+@pytest.mark.parametrize("family", range(FAMILIES))
+def test_vmap(family: int) -> None:
+    """Each opcode for a batch of two, against a loop."""
+    fast: Any = {"xla_backend_optimization_level": 0}  # to compile
+    chosen, program, arguments = cases_of(family, seeds=[0, 7])
+    function = lowering.to_jax(program)
+    batch = jax.tree.map(lambda *values: np.stack(values), *arguments)
+    batched = jax.jit(jax.vmap(function), compiler_options=fast)(*batch)
+    single = jax.jit(function, compiler_options=fast)
+    loop = jax.tree.map(lambda *values: np.stack(values), *(single(*each) for each in arguments))
+    for (name, op, _), one, other in zip(chosen, batched, loop, strict=True):
+        if name.startswith("Igamma."):
+            continue  # it iterates until it converges, which depends on the rounding
+        for result, reference in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+            assert result.dtype == reference.dtype
+            wide = np.complex128 if result.dtype.kind == "c" else np.float64
+            one_wide, other_wide = np.asarray(result).astype(wide), reference.astype(wide)
+            message = f"{name}: {op!r}"
+            np.testing.assert_allclose(one_wide, other_wide, rtol=1e-6, err_msg=message)
+
+
+def test_lapack_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """jaxlib loads LAPACK when jax lowers a factorization of its own; before, a call crashes."""
+    loaded = []
+    monkeypatch.setattr(pasting, "initialize_lapack", loaded.append)
+    b = xb.XlaBuilder("factor")
+    factor = b.build(xb.cholesky(b.parameter(xb.f32[3, 3])))
+    jax.jit(lowering.to_jax(factor)).lower(np.eye(3, dtype=np.float32))
+    assert any(b"lapack_spotrf_ffi" in code for code in loaded)
 
 
 def test_every_opcode_is_compared() -> None:

@@ -120,6 +120,31 @@ def test_vmap_of_grad() -> None:
     np.testing.assert_allclose(lowering.compile(per_example)(W, batch), expected, rtol=1e-5)
 
 
+def test_deep_calls() -> None:
+    """jax traces calls recursively."""
+    computation = None
+    for level in range(400):
+        b = xb.XlaBuilder(f"level{level}")
+        x = b.parameter(xb.f32[()])
+        computation = b.build(xb.sin(x) if computation is None else xb.call(computation, x) * 2.0)
+    assert computation is not None
+    with pytest.raises(lowering.LoweringError, match="call each other this deep\nfix: record"):
+        lowering.vmap(computation, 2)
+
+
+def test_effects_are_refused() -> None:
+    b = xb.XlaBuilder("calling")
+    x = b.parameter(xb.f32[3], "x")
+    xb.custom_call("any_target", x, xb.f32[3], has_side_effect=True)
+    computation = b.build(lib.sum(x))
+    for transform, message in (
+        (lambda: lowering.vmap(computation, 2), "vmap: custom_call, recorded at .* would be lost"),
+        (lambda: lowering.grad(computation), "grad: custom_call, recorded at .*: it has state or"),
+    ):
+        with pytest.raises(lowering.LoweringError, match=message):
+            transform()
+
+
 def test_wrong_arguments() -> None:
     @xb.computation(xb.f32[3], xb.s32[3])
     def mixed(x: xb.XlaOp, n: xb.XlaOp) -> xb.XlaOp:
@@ -130,6 +155,7 @@ def test_wrong_arguments() -> None:
         return x
 
     for call, kind, message in (
+        (lambda: lowering.grad(lowering.jit(theirs)), xb.OperandError, "fix: pass function.comput"),  # type: ignore[arg-type]
         (lambda: lowering.grad(3), xb.OperandError, "grad: expected an XlaComputation"),  # type: ignore[arg-type]
         (lambda: lowering.grad(vector), xb.ShapeInferenceError, "must be a scalar"),
         (lambda: lowering.grad(mixed), xb.ShapeInferenceError, "parameter n must be of a float"),

@@ -20,6 +20,9 @@ from builder import lib
 
 references: Any = load_script("tests/examples/test_programs.py")
 
+FAST: dict[str, Any] = {"xla_backend_optimization_level": 0}
+"""To compile."""
+
 
 def weights_of(shape: Any) -> np.ndarray:
     """Weights of a result's elements, which make a loss of it."""
@@ -71,10 +74,11 @@ def check(
         found = [leaf for leaf in jax.tree.leaves(model(*tree.unflatten(arrays))) if is_float(leaf)]
         return sum(jnp.sum(leaf * weights_of(leaf.shape)) for leaf in found)
 
-    value, expected = jax.jit(jax.value_and_grad(loss))([leaves[number] for number in numbers])
+    theirs = jax.jit(jax.value_and_grad(loss), compiler_options=FAST)
+    value, expected = theirs([leaves[number] for number in numbers])
     ours, operands = loss_of(computation)
     gradients = lowering.gradients(ours, [operands[number] for number in numbers])
-    both = lowering.compile(ours.builder.build(xb.tuple(ours, *gradients)))
+    both = lowering.compile(ours.builder.build(xb.tuple(ours, *gradients)), options=FAST)
     got, *found = both(*leaves)
     np.testing.assert_allclose(got, value, rtol=1e-5)
     for number, (gradient, reference) in enumerate(zip(found, expected, strict=True)):
@@ -107,6 +111,109 @@ def test_a_block_of_the_gpt() -> None:
     values = (x, weights, *caches, np.int32(20))
     # jax adds the heads' products in another order, and the softmax amplifies the difference.
     check(lowering.jit(gpt.block).computation(*values), references.gpt_block, values, rtol=3e-6)
+
+
+def gpt(tokens: xb.XlaOp, embedding: xb.XlaOp, norm: xb.XlaOp, blocks: Sequence[xb.XlaOp]) -> Any:
+    """The model of examples/gpt.py for all positions at once; the loss of the next tokens."""
+    length = tokens.shape.dimensions[0] - 1
+    positions = tokens.builder.iota(xb.s32[length], 0)
+
+    def block(*arrays: xb.XlaOp) -> Any:
+        norm, query, key, value, out, norm_2, up, down, x = arrays
+        normal = lib.rms_norm(x, norm)
+        q = lib.rotary_embedding(lib.linear(normal, query), positions)
+        k = lib.rotary_embedding(lib.linear(normal, key), positions)
+        heads = lib.dot_product_attention(q, k, lib.linear(normal, value), is_causal=True)
+        x = x + lib.linear(xb.reshape(heads, x.shape.dimensions), out)
+        return x + lib.linear(lib.gelu(lib.linear(lib.rms_norm(x, norm_2), up)), down)
+
+    x = xb.scan(list(blocks), lib.take(embedding, tokens[:-1], 0), block, 0)[0]
+    logits = lib.linear(lib.rms_norm(x, norm), xb.transpose(embedding, [1, 0]))
+    return lib.mean(lib.cross_entropy(logits, tokens[1:]))
+
+
+def gpt_of_jax(tokens: Any, embedding: Any, norm: Any, blocks: Any) -> Any:
+    positions = jnp.arange(len(tokens) - 1)
+
+    def normalized(x: Any, scale: Any) -> Any:
+        return x * jax.lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + 1e-6) * scale
+
+    def rotated(x: Any) -> Any:
+        half = x.shape[-1] // 2
+        angles = positions[:, None, None] * 10000.0 ** (-jnp.arange(half) / half)
+        turned = jax.lax.complex(x[..., :half], x[..., half:]) * jnp.exp(1j * angles)
+        return jnp.concatenate([turned.real, turned.imag], -1)
+
+    def block(x: Any, weights: Any) -> Any:
+        norm, query, key, value, out, norm_2, up, down = weights
+        q, k, v = (jnp.einsum("tw,wnh->tnh", normalized(x, norm), m) for m in (query, key, value))
+        heads = jax.nn.dot_product_attention(rotated(q), rotated(k), v, is_causal=True)
+        x = x + heads.reshape(x.shape) @ out
+        return x + jax.nn.gelu(normalized(x, norm_2) @ up) @ down, None
+
+    x, _ = jax.lax.scan(block, embedding[tokens[:-1]], blocks)
+    logits = normalized(x, norm) @ embedding.T
+    return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(logits), tokens[1:, None], 1))
+
+
+def test_a_gpt() -> None:
+    embedding, norm, blocks = load_script("examples/gpt.py").random_weights(seed=1)
+    tokens = np.random.default_rng(3).integers(0, len(embedding), 13).astype(np.int32)
+    # Two blocks, and weights of the size with which training begins.
+    values = (
+        tokens,
+        embedding / 3,
+        norm,
+        [array[:2] / (3 if array.ndim > 2 else 1) for array in blocks],
+    )
+    check(lowering.jit(gpt).computation(*values), gpt_of_jax, values)
+
+
+def resnet(x: xb.XlaOp, labels: xb.XlaOp, blocks: Any, weights: xb.XlaOp) -> xb.XlaOp:
+    """Two residual blocks, the first with a projection and a stride, and a classifier."""
+
+    def normalized(x: xb.XlaOp, scale: xb.XlaOp, offset: xb.XlaOp) -> xb.XlaOp:
+        return xb.batch_norm_training(x, scale, offset, 1e-5, 3)[0]
+
+    for kernel, norm, kernel_2, norm_2, projection in blocks:
+        y = lib.relu(normalized(lib.conv(x, kernel, 2 if projection else 1), *norm))
+        y = normalized(lib.conv(y, kernel_2), *norm_2)
+        x = lib.relu(y + (lib.conv(x, projection[0], 2) if projection else x))
+    return lib.mean(lib.cross_entropy(lib.linear(lib.mean(x, (1, 2)), weights), labels))
+
+
+def resnet_of_jax(x: Any, labels: Any, blocks: Any, weights: Any) -> Any:
+    def conv(x: Any, kernel: Any, stride: int) -> Any:
+        numbers = ("NHWC", "HWIO", "NHWC")
+        strides = (stride, stride)
+        return jax.lax.conv_general_dilated(x, kernel, strides, "SAME", dimension_numbers=numbers)
+
+    def normalized(x: Any, scale: Any, offset: Any) -> Any:
+        return jax.nn.standardize(x, (0, 1, 2), epsilon=1e-5) * scale + offset
+
+    for kernel, norm, kernel_2, norm_2, projection in blocks:
+        y = jax.nn.relu(normalized(conv(x, kernel, 2 if projection else 1), *norm))
+        y = normalized(conv(y, kernel_2, 1), *norm_2)
+        x = jax.nn.relu(y + (conv(x, projection[0], 2) if projection else x))
+    logs = jax.nn.log_softmax(x.mean((1, 2)) @ weights)
+    return -jnp.mean(jnp.take_along_axis(logs, labels[:, None], 1))
+
+
+def test_a_resnet() -> None:
+    random = np.random.default_rng(4)
+
+    def normal(*sizes: int) -> Any:
+        return (random.standard_normal(sizes) / 3).astype(np.float32)
+
+    def block(inputs: int, features: int, projection: list[Any]) -> Any:
+        kernels = normal(3, 3, inputs, features), normal(3, 3, features, features)
+        norms = [(1 + normal(features), normal(features)) for _ in range(2)]
+        return kernels[0], norms[0], kernels[1], norms[1], projection
+
+    blocks = [block(3, 8, [normal(1, 1, 3, 8)]), block(8, 8, [])]
+    labels = np.array([1, 4, 0], np.int32)
+    values = normal(3, 10, 10, 3), labels, blocks, normal(8, 5)
+    check(lowering.jit(resnet).computation(*values), resnet_of_jax, values)
 
 
 @pytest.mark.parametrize(
@@ -149,13 +256,12 @@ def test_random_graphs() -> None:
     program = b.build(xb.tuple(values, total, *lowering.gradients(total, parameters)))
     random = np.random.default_rng(1)
     x, u = random.uniform(-1, 1, (2, 2, GRAPHS_OF_SEED, 4, 4))
-    fast = {"xla_backend_optimization_level": 0}  # to compile
-    run = lowering.compile(program, options=fast)
+    run = lowering.compile(program, options=FAST)
     dx, dy = (np.asarray(result) for result in run(*x)[2:])
 
     with jax.enable_x64(True):
         theirs = jax.grad(lowering.to_jax(program.extract(total)), (0, 1))
-        expected = jax.jit(theirs, compiler_options=fast)(*x)
+        expected = jax.jit(theirs, compiler_options=FAST)(*x)
     for gradient, reference in zip((dx, dy), expected, strict=True):
         np.testing.assert_allclose(gradient, reference, rtol=1e-9, atol=1e-12)
 

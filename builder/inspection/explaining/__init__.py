@@ -138,7 +138,7 @@ def explain(
         An `Explanation`, which a notebook shows, with the methods `svg`, `save` and `sources`.
 
     Raises:
-        OperandError: `op` is no XlaOp, or `values` do not fit the operands.
+        OperandError: `op` is not an XlaOp, or `values` do not fit the operands.
         ShapeInferenceError: the op has no picture, or is too large for one, or `replicas` does not
             fit the op.
 

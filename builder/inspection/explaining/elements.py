@@ -193,7 +193,7 @@ def checked_values(op: XlaOp, values: Mapping[str, Any] | None) -> dict[int, npt
     """Return the values of operands that the user has passed, by the number of the operand.
 
     Raises:
-        OperandError: `values` is no mapping, has a name that is no operand, or values that do not
+        OperandError: `values` is not a mapping, has a name of no operand, or values that do not
             fit the operand's shape.
     """
     if values is None:

@@ -116,7 +116,7 @@ def _box(box: Box, x: float, y: float, cell: float) -> str:
 
 def _colour(place: float) -> str:
     """Return a light colour for black text, as a hexadecimal number."""
-    # Neighbours differ in lightness too, for readers who do not tell the hues apart.
+    # Neighbours differ in lightness too, for readers who see no difference of hue.
     hue = 330 * place
     lightness = 0.72 + 0.14 * (round(place * 1000) % 2)
     return "#" + "".join(

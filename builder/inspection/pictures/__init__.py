@@ -1,6 +1,6 @@
 """Pictures of computations as graphs.
 
-`outline` groups the ops, `layered` places them, `svg` and `dot` render them.
+`outline` groups the ops, `placing` places them, `svg` and `dot` render them.
 """
 
 from __future__ import annotations

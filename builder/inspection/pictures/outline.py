@@ -13,8 +13,8 @@ from typing import Final
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 
-_MAX_CHILDREN: Final = 60
-_RUN: Final = 50
+_MAX_CHILDREN: Final = 40
+_RUN: Final = 30
 _MAX_DEPTH: Final = 12
 _MAX_PORTS: Final = 12
 _MAX_PARAMETERS: Final = 20

@@ -17,6 +17,8 @@ import jax
 
 from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import explained
+from builder.inspection.table import count_text
+from builder.support.display import Column, Displayed, Heading, Part, TextTable
 from lowering.errors import DeviceError
 from lowering.jaxlib_api import topologies
 from lowering.pjrt.failures import without_status_code
@@ -24,7 +26,7 @@ from lowering.running.program import CompiledProgram
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(Displayed):
     """A set of devices of one kind, which need not be on this machine.
 
     `lowering.topology` creates it.
@@ -41,6 +43,21 @@ class Topology:
     device_kind: str
     devices: tuple[jax.Device, ...]
 
+    def _parts(self) -> list[Part]:
+        count = count_text(len(self.devices), "device")
+        rows = []
+        for device in self.devices[:_SHOWN]:
+            coords = getattr(device, "coords", None)  # of TPUs
+            place = "" if coords is None else ", ".join(map(str, coords))
+            rows.append([str(device.id), place, str(device.process_index)])
+        if len(self.devices) > _SHOWN:
+            rows.append([f"{len(self.devices) - _SHOWN:,} more", "", ""])
+        columns = (Column("device"), Column("coordinates"), Column("process", is_number=True))
+        heading = Heading("Topology", self.name, f"{count}: {self.device_kind} ({self.platform})")
+        return [heading, TextTable("", columns, rows)]
+
+
+_SHOWN: Final = 64
 
 _CUDA: Final = ("cuda", 'pip install "xlabuilder[cuda13]"')
 _PLUGINS: Final = {

@@ -93,7 +93,7 @@ def _scopes(computation: XlaComputation) -> dict[tuple[str, ...], Group]:
             group_of(path[:-1]).children.append(found)
         return found
 
-    paths = _paths(computation)
+    paths = scopes_of(computation)
     for op in computation.ops:
         group_of(paths[op.id]).children.append(op)
     return groups
@@ -102,7 +102,7 @@ def _scopes(computation: XlaComputation) -> dict[tuple[str, ...], Group]:
 _ROOT: Final[tuple[str, ...]] = ()
 
 
-def _paths(computation: XlaComputation) -> list[tuple[str, ...]]:
+def scopes_of(computation: XlaComputation) -> list[tuple[str, ...]]:
     """Return the scope of each op, as the parts of its name; a constant is where its users are."""
     paths = []
     constants: dict[int, tuple[str, ...]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import sys
 import time
@@ -149,6 +150,8 @@ def test_notebooks_fold_groups() -> None:
     assert "encoder: 4 ops" in summaries
     assert "dense: 1 op" in page.texts
     assert page.tags.count("svg") == page.tags.count("details") + 1 == 6
+    assert page.tags.count("script") == 1
+    assert page.classes.count("xb-pans") == 6
     small = check_page(layers(3, scoped=False).draw()._repr_html_())
     assert small.tags.count("svg") == 1
     assert "details" not in small.tags
@@ -331,6 +334,32 @@ def test_pictures_are_saved(tmp_path: Path) -> None:
     root = parsed((tmp_path / "g.svg").read_text())
     assert root[0].attrib["fill"] == "#fff"
     assert (tmp_path / "g.dot").read_text() == picture.dot()
-    with pytest.raises(xb.OperandError, match=r"path must end in .svg, .dot or .gv, got 'g.png'"):
+    with pytest.raises(
+        xb.OperandError, match=r"path must end in .svg, .dot, .gv or .json, got 'g.png'"
+    ):
         picture.save("g.png")
     assert repr(picture) == f"<GraphPicture of 'model', {len(picture.computation.ops)} ops>"
+
+
+def test_model_explorer_has_all_ops_and_operands(tmp_path: Path) -> None:
+    computation = model()
+    text = computation.to_model_explorer()
+    collection = json.loads(text)
+    assert collection["label"] == "model"
+    graphs = {graph["id"]: graph["nodes"] for graph in collection["graphs"]}
+    computations = [computation, *computation.called_computations()]
+    assert len(graphs) == len(computations)
+    assert sum(map(len, graphs.values())) == sum(len(each.ops) for each in computations)
+    for nodes in graphs.values():
+        ids = {node["id"] for node in nodes}
+        assert len(ids) == len(nodes)
+        for node in nodes:
+            assert {edge["sourceNodeId"] for edge in node["incomingEdges"]} <= ids
+            assert {*node["subgraphIds"]} <= {*graphs}
+    by_label = {node["label"]: node for node in graphs["model"]}
+    assert by_label["dot_general"]["namespace"] == "encoder/dense"
+    assert len(by_label["while"]["subgraphIds"]) == 2
+    edges = [edge["sourceNodeId"] for edge in by_label["dot_general"]["incomingEdges"]]
+    assert edges == ["0", "1"]
+    computation.draw().save(tmp_path / "g.json")
+    assert (tmp_path / "g.json").read_text() == text

@@ -72,6 +72,8 @@ _STYLE: Final = """
 .xb.xb .xb-swatch { display: inline-block; width: .7em; height: .7em; margin-right: .3em }
 .xb.xb .xb-key { margin-right: 1.2em; white-space: nowrap }
 .xb.xb td.xb-cell { padding: .3em .7em; text-align: center; border: 1px solid var(--xb-line) }
+.xb.xb td.xb-row { padding: .3em .8em .3em 0; white-space: nowrap }
+.xb.xb table.xb-sides th { padding: .1em .6em }
 .xb.xb table.xb-sides td { padding: .1em .6em; white-space: pre; max-width: none }
 .xb.xb .xb-title td { font-weight: bold }
 .xb.xb .xb-removed { background: color-mix(in srgb, #d33 18%, transparent) }
@@ -243,7 +245,7 @@ def _grid(grid: CellGrid) -> str:
             f'<td class="xb-cell xb-colour{cell.colour % len(_COLOURS)}">{_text(cell.text)}</td>'
             for cell in cells
         )
-        rows.append(f"<tr><td>{_text(name)}</td>{shown}</tr>")
+        rows.append(f'<tr><td class="xb-row">{_text(name)}</td>{shown}</tr>')
     body = "".join(rows)
     return f'{title}<div class="xb-scroll"><table>{head}<tbody>{body}</tbody></table></div>'
 

@@ -22,6 +22,7 @@ from builder.graph.recording import resolve_builder, rollback_on_error
 from builder.graph.subcomputations import append_captures, record_callable
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
+from builder.inspection.table import count_text
 from builder.ops.control_flow import call as record_call
 from builder.support.display import Column, Displayed, Heading, Part, TextTable
 from builder.support.extensions import extension
@@ -239,7 +240,8 @@ class JittedFunction(Displayed):
 
     def _parts(self) -> list[Part]:
         info = self._cache.info()
-        counts = f"recorded {info.recorded} times, compiled {info.compiled} times"
+        recorded = count_text(info.recorded, "recording")
+        counts = f"{recorded}, {count_text(info.compiled, 'compilation')}"
         rows = [
             [
                 str(recording.computation.program_shape),
@@ -249,7 +251,8 @@ class JittedFunction(Displayed):
             for recording, devices in self._cache.recorded()
         ]
         columns = (Column("recorded for"), Column("ops", is_number=True), Column("compiled for"))
-        return [Heading("JittedFunction", self.name, counts), TextTable("", columns, rows)]
+        heading = Heading("JittedFunction", self.name, counts)
+        return [heading, TextTable("", columns, rows)] if rows else [heading]
 
     def computation(self, /, *args: Any, **by_name: Any) -> XlaComputation:
         """Return the computation that the function records for these arguments.

@@ -45,16 +45,16 @@ class Topology(Displayed):
 
     def _parts(self) -> list[Part]:
         count = count_text(len(self.devices), "device")
-        rows = []
-        for device in self.devices[:_SHOWN]:
-            coords = getattr(device, "coords", None)  # of TPUs
-            place = "" if coords is None else ", ".join(map(str, coords))
-            rows.append([str(device.id), place, str(device.process_index)])
-        if len(self.devices) > _SHOWN:
-            rows.append([f"{len(self.devices) - _SHOWN:,} more", "", ""])
-        columns = (Column("device"), Column("coordinates"), Column("process", is_number=True))
+        columns = [Column("device", is_number=True), Column("process", is_number=True)]
+        rows = [[str(each.id), str(each.process_index)] for each in self.devices[:_SHOWN]]
+        if hasattr(self.devices[0], "coords"):  # of TPUs
+            columns.append(Column("coordinates"))
+            for row, device in zip(rows, self.devices, strict=False):
+                row.append(", ".join(map(str, device.coords)))
+        more = len(self.devices) - _SHOWN
+        caption = f"{more:,} more devices" if more > 0 else ""
         heading = Heading("Topology", self.name, f"{count}: {self.device_kind} ({self.platform})")
-        return [heading, TextTable("", columns, rows)]
+        return [heading, TextTable("", tuple(columns), rows, caption)]
 
 
 _SHOWN: Final = 64

@@ -69,10 +69,10 @@ def test_comparisons_show_a_verdict(total: xb.XlaComputation) -> None:
 
 def test_jitted_functions_show_their_recordings() -> None:
     add = lowering.jit(lambda x, y: x + y, name="add", device="cpu")
-    assert "recorded 0 times, compiled 0 times" in page_of(add).texts
+    assert "0 recordings, 0 compilations" in page_of(add).texts
     add(np.ones(3, np.float32), np.ones(3, np.float32))
     page = page_of(add)
-    assert {"add", "(x: f32[3], y: f32[3]) -> f32[3]", "3", "cpu:0"} <= {
+    assert {"1 recording, 1 compilation", "(x: f32[3], y: f32[3]) -> f32[3]", "3", "cpu:0"} <= {
         *map(str.strip, page.texts)
     }
 

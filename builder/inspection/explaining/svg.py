@@ -20,7 +20,7 @@ _FONT: Final = "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
 _CHARACTER: Final = 7.3
 _HEIGHT: Final = 26
 _GAP: Final = 24
-_WIDTH: Final = 1000
+_WIDTH: Final = 720
 _INK: Final = "#111"
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Self, TypeVar
 
 from builder.support.caller import caller_frame, shown_file
+from builder.support.display import Displayed
 from builder.support.tracebacks import UserError, show_frames
 
 _CONTEXT: Final = 100
@@ -44,7 +45,7 @@ def _shortened(message: str) -> str:
     )
 
 
-class XlaError(UserError):
+class XlaError(UserError, Displayed):
     """The base of the errors that xlabuilder raises for invalid input.
 
     Attributes:
@@ -73,6 +74,19 @@ class XlaError(UserError):
         if frame is not None:
             self.location = f"{shown_file(frame.f_code.co_filename)}:{frame.f_lineno}"
             self.add_note(f"at {self.location}")
+
+    def _render_traceback_(self) -> list[str]:
+        """Return the lines that IPython prints; a notebook shows HTML, with a line below it."""
+        lines = super()._render_traceback_()
+        shell = sys.modules["IPython"].get_ipython()
+        if not hasattr(shell, "kernel"):  # a terminal
+            return lines
+        # IPython calls this a second time, for its history of errors.
+        if vars(self).get("_shown") != id(self.__traceback__):
+            vars(self)["_shown"] = id(self.__traceback__)
+            html = {"text/html": self._repr_html_(), "text/plain": "\n".join(lines)}
+            shell.display_pub.publish(html)
+        return [f"{type(self).__name__}: {self}"]
 
     @property
     def rule(self) -> str:

@@ -61,6 +61,7 @@ EXTENSIONS = {
         "stats": "builder.inspection.counting",
         "table": "builder.inspection.table",
         "to_hlo_text": "builder.hlo_text.module",
+        "to_model_explorer": "builder.inspection.pictures.model_explorer",
     },
     "builder.graph.subcomputations": {"__call__": "builder.ops.control_flow"},
     "builder.graph.xla_builder": {

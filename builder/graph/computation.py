@@ -426,6 +426,23 @@ class XlaComputation(Displayed, NotAFunction):
             "builder.inspection.pictures", "picture_of", self, scope=scope, limit=limit
         )
 
+    def to_model_explorer(self) -> str:
+        """Return the computation as JSON for Google's Model Explorer.
+
+        Model Explorer (``pip install ai-edge-model-explorer``) opens a file with this text. Scopes
+        (`XlaBuilder.scope`) are its layers, and the computations that an op applies are subgraphs.
+
+        Example:
+            >>> import builder as xb, json
+            >>> @xb.computation(xb.f32[4])
+            ... def model(x):
+            ...     return xb.exp(x)
+            >>> graph = json.loads(model.to_model_explorer())["graphs"][0]
+            >>> [(node["id"], node["label"]) for node in graph["nodes"]]
+            [('0', 'parameter'), ('1', 'exponential')]
+        """
+        return extension("builder.inspection.pictures.model_explorer", "model_explorer_of", self)
+
     @explained
     def find(
         self,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import singledispatch
 from itertools import product
+from linecache import getline
 from typing import Final
 
+from builder.errors import XlaError
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
@@ -24,6 +26,7 @@ from builder.support.display import (
     ProgramText,
     TextTable,
 )
+from builder.support.tracebacks import user_frame
 from builder.types.shape import ProgramShape, Shape, leaves
 
 _ROWS: Final = 30
@@ -32,6 +35,7 @@ _CALLED: Final = 40
 _WITH_HLO_TEXT: Final = 300
 _MAX_CONSTANT: Final = 1000
 _MAX_CELLS: Final = 256
+_LINES_BEFORE: Final = 2
 
 
 @singledispatch
@@ -39,6 +43,40 @@ def parts_of(shown: object) -> list[Part]:
     """Return what an object shows."""
     # Reached only by a new class that is `Displayed` and has no function below.
     raise NotImplementedError(f"{type(shown).__name__} defines no _parts")
+
+
+@parts_of.register
+def _error_parts(error: XlaError) -> list[Part]:
+    """Return what an error shows: its rule, the user's lines, the operands, the fix."""
+    first, *others = error.rule.split("\n")
+    operands = {f"  {name} {shape}" for name, shape in error.shapes.items()}
+    others = [line for line in others if line not in operands]
+    if error.shapes:
+        first = first.removesuffix(", got")
+    heading = f"{error.op}: {first}" if error.op else first
+    parts: list[Part] = [Heading(type(error).__name__, error.location or "", heading)]
+    if others:
+        parts.append(ProgramText("\n".join(others), "print(error)"))
+    place = user_frame(error)
+    if place is not None:
+        parts += _source_lines(*place)
+    if error.shapes:
+        rows = [[name, str(shape)] for name, shape in error.shapes.items()]
+        parts.append(TextTable("", (Column("operand", no_wrap=True), Column("shape")), rows))
+    if error.fix:
+        parts.append(TextTable("", (Column("", no_wrap=True), Column("")), [["fix", error.fix]]))
+    return parts
+
+
+def _source_lines(file: str, line: int) -> Iterator[Part]:
+    """Return the lines around a line of a file or of a cell, which is marked."""
+    first = max(line - _LINES_BEFORE, 1)
+    lines = [(n, getline(file, n).rstrip()) for n in range(first, line + 2)]
+    while lines and not lines[-1][1]:
+        lines.pop()
+    text = "\n".join(f"{'→' if n == line else ' '} {n:>4}  {code}" for n, code in lines)
+    if text:
+        yield ProgramText(text, "the file")
 
 
 @parts_of.register

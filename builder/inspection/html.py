@@ -2,8 +2,8 @@
 
 Colours are mixed with the notebook's text colour, so that they are readable on its background: the
 theme of a notebook may be dark in a browser whose `prefers-color-scheme` is light. Each output has
-the style sheet, because it may be displayed without the others. There are no ids and no scripts,
-and nothing is fetched.
+the style sheet, because it may be displayed without the others. There are no ids, and nothing is
+fetched. Only pictures of graphs have a script, which zooms and moves them; without it they scroll.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ _STYLE: Final = """
 .xb.xb p { margin: .3em 0 }
 .xb.xb .xb-note { opacity: .75; font-size: .92em }
 .xb.xb .xb-scroll { overflow-x: auto; max-width: 100% }
+.xb.xb .xb-pans { max-height: 48em; overflow: auto; cursor: grab }
+.xb.xb .xb-pans svg { display: block; max-width: none }
 .xb.xb table { border-collapse: collapse; margin: .3em 0; font-size: .92em; border: 0 }
 .xb.xb th, .xb.xb td { text-align: left; vertical-align: top; padding: .15em .8em .15em 0;
   border: 0; background: none; white-space: pre-wrap; max-width: 48em }
@@ -70,6 +72,8 @@ _STYLE: Final = """
 .xb.xb .xb-swatch { display: inline-block; width: .7em; height: .7em; margin-right: .3em }
 .xb.xb .xb-key { margin-right: 1.2em; white-space: nowrap }
 .xb.xb td.xb-cell { padding: .3em .7em; text-align: center; border: 1px solid var(--xb-line) }
+.xb.xb td.xb-row { padding: .3em .8em .3em 0; white-space: nowrap }
+.xb.xb table.xb-sides th { padding: .1em .6em }
 .xb.xb table.xb-sides td { padding: .1em .6em; white-space: pre; max-width: none }
 .xb.xb .xb-title td { font-weight: bold }
 .xb.xb .xb-removed { background: color-mix(in srgb, #d33 18%, transparent) }
@@ -86,10 +90,48 @@ _STYLE: Final = """
     ]
 )
 
+_SCRIPT: Final = """
+document.querySelectorAll(".xb-pans:not([data-pans])").forEach(box => {
+  box.dataset.pans = "";
+  box.title = "drag to move, Ctrl and wheel to zoom, double-click to reset";
+  const svg = box.querySelector("svg");
+  const width = +svg.getAttribute("width"), height = +svg.getAttribute("height");
+  let scale = 1, start = null;
+  const zoom = (wanted, x, y) => {
+    const next = Math.min(8, Math.max(0.1, wanted)), ratio = next / scale;
+    const left = (box.scrollLeft + x) * ratio - x, top = (box.scrollTop + y) * ratio - y;
+    scale = next;
+    svg.setAttribute("width", width * scale);
+    svg.setAttribute("height", height * scale);
+    box.scrollLeft = left;
+    box.scrollTop = top;
+  };
+  box.addEventListener("wheel", event => {
+    if (!event.ctrlKey && !event.metaKey) return;
+    event.preventDefault();
+    const edge = box.getBoundingClientRect();
+    const factor = Math.exp(-event.deltaY / 300);
+    zoom(scale * factor, event.clientX - edge.left, event.clientY - edge.top);
+  }, {passive: false});
+  box.addEventListener("pointerdown", event => {
+    start = [event.clientX + box.scrollLeft, event.clientY + box.scrollTop];
+  });
+  box.addEventListener("pointermove", event => {
+    if (!start || !event.buttons) return;
+    box.scrollLeft = start[0] - event.clientX;
+    box.scrollTop = start[1] - event.clientY;
+  });
+  box.addEventListener("dblclick", () => zoom(1, 0, 0));
+});
+"""
+"""Zooms and moves the pictures that are not marked with `data-pans` yet."""
+
 
 def html_of(parts: Iterable[Part]) -> str:
     """Return the parts as HTML."""
-    return f'<div class="xb"><style>{_STYLE}</style>\n{_joined(parts)}\n</div>'
+    body = _joined(parts)
+    script = f"<script>{_SCRIPT}</script>" if 'class="xb-scroll xb-pans"' in body else ""
+    return f'<div class="xb"><style>{_STYLE}</style>\n{body}\n{script}</div>'
 
 
 def _joined(parts: Iterable[Part]) -> str:
@@ -113,8 +155,8 @@ def _html(part: Part) -> str:
             return _grid(part)
         case SideBySide():
             return _side_by_side(part)
-        case SvgPicture(svg=svg):
-            return f'<div class="xb-scroll">{svg}</div>'
+        case SvgPicture(svg=svg, pans=pans):
+            return f'<div class="xb-scroll{" xb-pans" * pans}">{svg}</div>'
         case Fold(summary, inner):
             body = f"<div>{_joined(inner)}</div>"
             return f"<details><summary>{_text(summary)}</summary>{body}</details>"
@@ -203,7 +245,7 @@ def _grid(grid: CellGrid) -> str:
             f'<td class="xb-cell xb-colour{cell.colour % len(_COLOURS)}">{_text(cell.text)}</td>'
             for cell in cells
         )
-        rows.append(f"<tr><td>{_text(name)}</td>{shown}</tr>")
+        rows.append(f'<tr><td class="xb-row">{_text(name)}</td>{shown}</tr>')
     body = "".join(rows)
     return f'{title}<div class="xb-scroll"><table>{head}<tbody>{body}</tbody></table></div>'
 

@@ -149,10 +149,12 @@ class SvgPicture:
     Attributes:
         svg: the picture.
         text: what a terminal shows; "" for a note on how to see the picture.
+        pans: whether a notebook moves and zooms the picture with the mouse.
     """
 
     svg: str
     text: str = ""
+    pans: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,6 +142,16 @@ def _outside_frames(frames: TracebackType | None) -> TracebackType | None:
     return rest or frames
 
 
+def user_frame(error: BaseException) -> tuple[str, int] | None:
+    """Return the file and the line where an error left this library; None if it has not."""
+    places = [
+        (each.tb_frame.f_code.co_filename, each.tb_lineno)
+        for each in _entries(error.__traceback__)
+        if not is_inside(each.tb_frame)
+    ]
+    return places[-1] if places else None
+
+
 def _is_internal(error: BaseException) -> bool:
     """Return whether an exception was raised and caught inside this library."""
     return all(is_inside(each.tb_frame) for each in _entries(error.__traceback__))

@@ -10,7 +10,7 @@ import click
 from lowering.cli.command import subcommand
 from lowering.cli.programs import file_argument, opened, shape_option
 
-_SUFFIXES: Final = (".svg", ".dot", ".gv")
+_SUFFIXES: Final = (".svg", ".dot", ".gv", ".json")
 
 
 @subcommand("draw")
@@ -21,7 +21,7 @@ _SUFFIXES: Final = (".svg", ".dot", ".gv")
     metavar="OUT",
     required=True,
     type=click.Path(dir_okay=False),
-    help="The file to write: .svg for a picture, .dot or .gv for Graphviz.",
+    help="The file to write: .svg; .dot or .gv for Graphviz; .json for Model Explorer.",
 )
 @click.option("--scope", metavar="SCOPE", help="Draw only the operations of this scope.")
 @click.option(
@@ -36,8 +36,8 @@ _SUFFIXES: Final = (".svg", ".dot", ".gv")
 def draw(file: str, output: str, scope: str | None, limit: int, shapes: tuple[str, ...]) -> None:
     """Draw the program of FILE as a graph.
 
-    Operations are in frames by the scopes in their names, such as those of jax.named_scope. A DOT
-    file has all operations of the program. OUT replaces an existing file.
+    Operations are in frames by the scopes in their names, such as those of jax.named_scope. DOT and
+    JSON files have all operations of the program. OUT replaces an existing file.
     """
     if Path(output).suffix.lower() not in _SUFFIXES:
         raise click.UsageError(f"OUT must end in one of {', '.join(_SUFFIXES)}; got {output!r}.")

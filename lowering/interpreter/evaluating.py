@@ -6,7 +6,7 @@ import bisect
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import Any, Final, Literal, overload
 
 import jax
 import numpy as np
@@ -14,6 +14,8 @@ import numpy as np
 from builder.errors import BuilderError, OperandError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
+from builder.inspection.table import count_text
+from builder.support.display import Column, Displayed, Heading, Part, TextTable
 from builder.types.shape import ArrayShape, Shape, has_unbounded_sizes, leaves
 from lowering.errors import ArgumentError, DeviceError, ExecutionError, LoweringError
 from lowering.importer import to_computation
@@ -34,7 +36,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Interpretation:
+class Interpretation(Displayed):
     """The result of `lowering.interpret` with `probe`.
 
     Attributes:
@@ -54,6 +56,37 @@ class Interpretation:
     def __getitem__(self, op: XlaOp | int) -> Any:
         """Return the value of a probed op, given the op or its number in the computation."""
         return self.values[self.computation.ops[op] if isinstance(op, int) else op]
+
+    def _parts(self) -> list[Part]:
+        probed = list(self.values.items())
+        rows = [
+            [f"%{op.id} {op.opcode}", op.name or "", str(op.shape), _value_text(value)]
+            for op, value in probed[:_SHOWN]
+        ]
+        rows.append(["result", "", str(self.computation.root.shape), _value_text(self.result)])
+        more = len(probed) - _SHOWN
+        caption = f"{more:,} more ops; values has all" if more > 0 else ""
+        columns = (Column("op", no_wrap=True), Column("name"), Column("shape"), Column("value"))
+        count = count_text(len(probed), "probed op")
+        heading = Heading("Interpretation", self.computation.name, count)
+        return [heading, TextTable("", columns, rows, caption)]
+
+
+_SHOWN: Final = 100
+_ELEMENTS: Final = 8
+
+
+def _value_text(value: Any) -> str:
+    """Return a value in one line, of a long array its first elements."""
+    if isinstance(value, list):  # of an op that is executed several times
+        latest = f", the last time {_value_text(value[-1])}" if value else ""
+        return f"executed {len(value)} times{latest}"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_value_text, value))})"
+    if not isinstance(value, np.ndarray):
+        return brief(value)
+    elements = ", ".join(f"{element:.6g}" for element in value.reshape(-1)[:_ELEMENTS].tolist())
+    return f"[{elements}, ...]" if value.size > _ELEMENTS else f"[{elements}]"
 
 
 @overload

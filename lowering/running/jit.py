@@ -22,7 +22,9 @@ from builder.graph.recording import resolve_builder, rollback_on_error
 from builder.graph.subcomputations import append_captures, record_callable
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
+from builder.inspection.table import count_text
 from builder.ops.control_flow import call as record_call
+from builder.support.display import Column, Displayed, Heading, Part, TextTable
 from builder.support.extensions import extension
 from builder.support.functions import is_function
 from builder.types.constant import default_element_type, scalar_array, wider_number
@@ -102,7 +104,7 @@ class _PlacedCall(NamedTuple):
     rows: frozenset[int] = frozenset()
 
 
-class JittedFunction:
+class JittedFunction(Displayed):
     """A function of XlaOps that is called with arrays. `lowering.jit` creates it.
 
     A call with arrays, in any trees of jax.tree_util, executes the recorded function on a device,
@@ -235,6 +237,22 @@ class JittedFunction:
 
     def __repr__(self) -> str:
         return f"<JittedFunction {self.name!r}, {self._cache.info().kept} computations>"
+
+    def _parts(self) -> list[Part]:
+        info = self._cache.info()
+        recorded = count_text(info.recorded, "recording")
+        counts = f"{recorded}, {count_text(info.compiled, 'compilation')}"
+        rows = [
+            [
+                str(recording.computation.program_shape),
+                f"{len(recording.computation.ops):,}",
+                ", ".join(f"{device.platform}:{device.id}" for device in devices),
+            ]
+            for recording, devices in self._cache.recorded()
+        ]
+        columns = (Column("recorded for"), Column("ops", is_number=True), Column("compiled for"))
+        heading = Heading("JittedFunction", self.name, counts)
+        return [heading, TextTable("", columns, rows)] if rows else [heading]
 
     def computation(self, /, *args: Any, **by_name: Any) -> XlaComputation:
         """Return the computation that the function records for these arguments.

@@ -134,6 +134,12 @@ class JitCache:
         with self._lock:
             return JitCacheInfo(self._recorded, self._compiled, len(self._entries), MOST_KEPT)
 
+    def recorded(self) -> list[tuple[Recording, list[jax.Device]]]:
+        """Return the recordings, and the first device of each executable compiled of them."""
+        with self._lock:
+            entries = list(self._entries.values())
+        return [(e.recording, list(e.executables)) for e in entries if e.recording is not None]
+
     def clear(self) -> None:
         with self._lock:
             self._entries.clear()

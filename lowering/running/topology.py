@@ -17,6 +17,8 @@ import jax
 
 from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import explained
+from builder.inspection.table import count_text
+from builder.support.display import Column, Displayed, Heading, Part, TextTable
 from lowering.errors import DeviceError
 from lowering.jaxlib_api import topologies
 from lowering.pjrt.failures import without_status_code
@@ -24,7 +26,7 @@ from lowering.running.program import CompiledProgram
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(Displayed):
     """A set of devices of one kind, which need not be on this machine.
 
     `lowering.topology` creates it.
@@ -41,6 +43,21 @@ class Topology:
     device_kind: str
     devices: tuple[jax.Device, ...]
 
+    def _parts(self) -> list[Part]:
+        count = count_text(len(self.devices), "device")
+        columns = [Column("device", is_number=True), Column("process", is_number=True)]
+        rows = [[str(each.id), str(each.process_index)] for each in self.devices[:_SHOWN]]
+        if hasattr(self.devices[0], "coords"):  # of TPUs
+            columns.append(Column("coordinates"))
+            for row, device in zip(rows, self.devices, strict=False):
+                row.append(", ".join(map(str, device.coords)))
+        more = len(self.devices) - _SHOWN
+        caption = f"{more:,} more devices" if more > 0 else ""
+        heading = Heading("Topology", self.name, f"{count}: {self.device_kind} ({self.platform})")
+        return [heading, TextTable("", tuple(columns), rows, caption)]
+
+
+_SHOWN: Final = 64
 
 _CUDA: Final = ("cuda", 'pip install "xlabuilder[cuda13]"')
 _PLUGINS: Final = {

@@ -138,7 +138,7 @@ def explain(
         An `Explanation`, which a notebook shows, with the methods `svg`, `save` and `sources`.
 
     Raises:
-        OperandError: `op` is no XlaOp, or `values` do not fit the operands.
+        OperandError: `op` is not an XlaOp, or `values` do not fit the operands.
         ShapeInferenceError: the op has no picture, or is too large for one, or `replicas` does not
             fit the op.
 
@@ -173,7 +173,7 @@ def explain(
     is_collective = op.opcode in collectives.RULES
     if is_collective:
         count = None if replicas is None else integer("explain", "replicas", replicas)
-        groups = collectives.groups_of(op, count)
+        groups = collectives.groups_of(op, count, MAX_ELEMENTS)
     elif replicas is not None:
         rule = f"replicas is for collectives, got {brief(replicas)} for {op.opcode}"
         raise error_of(ShapeInferenceError, "explain", rule, "omit replicas")
@@ -187,7 +187,8 @@ def explain(
 
 
 def _check_size(op: XlaOp, shapes: Sequence[Shape], participants: int) -> None:
-    arrays = [leaf for shape in shapes for leaf in leaves(shape)]
+    # A result may be a tuple, and an operand may not.
+    arrays = [*shapes[:-1], *leaves(shapes[-1])]
     if not all(isinstance(array, ArrayShape) and array.is_static for array in arrays):
         rule = (
             f"the arrays of {op.opcode} must have static sizes, got {', '.join(map(str, shapes))}"

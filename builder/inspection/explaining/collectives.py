@@ -26,23 +26,28 @@ def _recorded_groups(op: XlaOp) -> tuple[tuple[int, ...], ...]:
     return groups
 
 
-def groups_of(op: XlaOp, replicas: int | None) -> tuple[tuple[int, ...], ...]:
+def groups_of(op: XlaOp, replicas: int | None, limit: int) -> tuple[tuple[int, ...], ...]:
     """Return the groups of participants of a collective op.
 
     Raises:
-        ShapeInferenceError: `replicas` is less than the number of participants.
+        ShapeInferenceError: `replicas` is less than the number of participants, or there are
+            more than `limit`.
     """
     attributes = op.attributes
     pairs = attributes.get("source_target_pairs")
     groups: tuple[tuple[int, ...], ...] = () if pairs is not None else _recorded_groups(op)
-    least = max((max(numbers) for numbers in (*groups, *(pairs or ()))), default=0) + 1
+    least = max((number for numbers in (*groups, *(pairs or ())) for number in numbers), default=0)
+    count = least + 1
     if not groups:
-        implied = attributes.get("shard_count") or attributes.get("split_count") or max(least, 2)
-        groups = (tuple(range(implied if replicas is None else replicas)),)
-    if replicas is not None and replicas < least:
-        rule = f"replicas must be at least {least}, got {replicas}"
+        implied = attributes.get("shard_count") or attributes.get("split_count") or 2
+        count = max(implied, count) if replicas is None else replicas
+    if count <= least or (replicas is not None and replicas < 1):
+        rule = f"replicas must be at least {least + 1}, got {replicas}"
         raise error_of(ShapeInferenceError, "explain", rule, "omit replicas")
-    return groups
+    if count > limit:
+        rule = f"a picture has at most {limit} replicas, got {count:,}"
+        raise error_of(ShapeInferenceError, "explain", rule, "explain the op on fewer replicas")
+    return groups or (tuple(range(count)),)
 
 
 def _sources(context: Context, operand: int) -> dict[int, list[Numbers]]:

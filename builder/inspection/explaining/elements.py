@@ -193,7 +193,7 @@ def checked_values(op: XlaOp, values: Mapping[str, Any] | None) -> dict[int, npt
     """Return the values of operands that the user has passed, by the number of the operand.
 
     Raises:
-        OperandError: `values` is no mapping, has a name that is no operand, or values that do not
+        OperandError: `values` is not a mapping, has a name of no operand, or values that do not
             fit the operand's shape.
     """
     if values is None:
@@ -209,7 +209,11 @@ def checked_values(op: XlaOp, values: Mapping[str, Any] | None) -> dict[int, npt
             fix = f"write one of {', '.join(names)}"
             raise error_of(OperandError, "explain", rule, fix)
         number = names.index(name)
-        array, shape = np.asarray(value), op.operands[number].shape
+        shape = op.operands[number].shape
+        try:
+            array = np.asarray(value)
+        except (TypeError, ValueError, OverflowError):  # lists of different lengths, for instance
+            array = np.empty(0, object)
         if array.shape != shape.dimensions or array.dtype.kind not in "biuf":  # type: ignore[union-attr]
             rule = f"the values of {name} must be numbers of the shape {shape}, got {brief(value)}"
             raise error_of(OperandError, "explain", rule)

@@ -118,13 +118,15 @@ def scene_of(
     for number, values in enumerate(outcome.results):
         boxes = []
         flat_values: list[Value] = values.reshape(-1).tolist()
-        for index, value in zip(np.ndindex(*values.shape), flat_values, strict=True):
-            formula = _formula(value, labels, outcome.join)
+        formulas = [_formula(value, labels, outcome.join) for value in flat_values]
+        is_long = any(len(formula) > _MAX_LABEL for formula in formulas)
+        places = np.ndindex(*values.shape)
+        for index, value, formula in zip(places, flat_values, formulas, strict=True):
             is_focus = focus is not None and focus[0] == place
             colour = by_result[place] if by_result is not None else None
             if moves:
                 colour = colours.get(value[0][0]) if value else None
-            label = formula if len(formula) <= _MAX_LABEL else f"{len(value)} terms"
+            label = f"{len(value)} terms" if is_long and len(value) != 1 else formula
             where = f"[{', '.join(map(str, index))}]" if index else ""
             hover = f"result{where} = {formula}"
             boxes.append(Box(label, hover, colour, is_focus))
@@ -198,21 +200,15 @@ def _colours(
     if moves:
         used = sorted({term[0] for value in every for term in value} - scalars)
         return {number: place / max(len(used), 1) for place, number in enumerate(used)}, None
-    uses = Counter(
-        number for value in every for number in {n for term in value for n in term} - scalars
-    )
+    # Replicas may have equal results, which have one colour.
+    distinct = {value: {n for term in value for n in term} - scalars for value in every}
+    uses = Counter(number for own in distinct.values() for number in own)
     if any(count > 1 for count in uses.values()):
         return {}, None
-    colours: dict[int, float] = {}
-    by_result: list[float | None] = []
-    count = sum(1 for value in every if value)
-    for value in every:
-        own = {number for term in value for number in term} - scalars
-        colour = len(set(colours.values())) / max(count, 1) if own else None
-        by_result.append(colour)
-        if colour is not None:
-            colours.update(dict.fromkeys(own, colour))
-    return colours, by_result
+    coloured = [value for value, own in distinct.items() if own]
+    of_value = {value: place / len(coloured) for place, value in enumerate(coloured)}
+    colours = {n: colour for value, colour in of_value.items() for n in distinct[value]}
+    return colours, [of_value.get(value) for value in every]
 
 
 def _focus(outcome: Outcome) -> tuple[int, Value] | None:

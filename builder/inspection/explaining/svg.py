@@ -20,7 +20,7 @@ _FONT: Final = "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
 _CHARACTER: Final = 7.3
 _HEIGHT: Final = 26
 _GAP: Final = 24
-_WIDTH: Final = 1000
+_WIDTH: Final = 720
 _INK: Final = "#111"
 
 
@@ -116,7 +116,7 @@ def _box(box: Box, x: float, y: float, cell: float) -> str:
 
 def _colour(place: float) -> str:
     """Return a light colour for black text, as a hexadecimal number."""
-    # Neighbours differ in lightness too, for readers who do not tell the hues apart.
+    # Neighbours differ in lightness too, for readers who see no difference of hue.
     hue = 330 * place
     lightness = 0.72 + 0.14 * (round(place * 1000) % 2)
     return "#" + "".join(

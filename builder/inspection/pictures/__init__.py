@@ -1,6 +1,7 @@
 """Pictures of computations as graphs.
 
-`outline` groups the ops, `layered` places them, `svg` and `dot` render them.
+`outline` groups the ops, `placing` places them, `svg` and `dot` render them.
+`model_explorer` writes the ops for Google's Model Explorer.
 """
 
 from __future__ import annotations
@@ -66,13 +67,21 @@ class GraphPicture(Displayed):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the picture to a file: SVG for the suffix .svg, DOT for .dot or .gv.
 
+        The suffix .json is for Model Explorer; see `XlaComputation.to_model_explorer`.
+
         An existing file is replaced atomically.
 
         Raises:
             OperandError: `path` is not a str or path object, has a different suffix, or can't be
                 written.
         """
-        save_as(path, {".svg": lambda: self.svg() + "\n", ".dot": self.dot, ".gv": self.dot})
+        writers = {
+            ".svg": lambda: self.svg() + "\n",
+            ".dot": self.dot,
+            ".gv": self.dot,
+            ".json": self.computation.to_model_explorer,
+        }
+        save_as(path, writers)
 
     def __repr__(self) -> str:
         return f"<GraphPicture of {self.computation.name!r}, {count_text(self._root.count)}>"
@@ -87,7 +96,9 @@ def _folded(computation: XlaComputation, root: Group) -> Iterator[Part]:
     """Iterate over the picture of a computation and folds of what the picture does not show."""
     is_small = root.count <= _SMALL and not any(op.called_computations for op in root.ops())
     if is_small:
-        yield SvgPicture(computation_svg(computation, root, _SMALL, with_background=False))
+        yield SvgPicture(
+            computation_svg(computation, root, _SMALL, with_background=False), pans=True
+        )
         return
     folds = _Folds()
     yield from folds.level(computation, root, 0)
@@ -114,7 +125,7 @@ class _Folds:
         """Iterate over the picture of a group with closed groups, and a fold for each of them."""
         self._nodes += len(group.children)
         # Only this level: the limit leaves no nodes for closed groups.
-        yield SvgPicture(computation_svg(computation, group, 0, with_background=False))
+        yield SvgPicture(computation_svg(computation, group, 0, with_background=False), pans=True)
         for child in group.children:
             if isinstance(child, Group):
                 if self._may_draw(child, depth):

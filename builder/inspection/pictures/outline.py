@@ -13,8 +13,8 @@ from typing import Final
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 
-_MAX_CHILDREN: Final = 60
-_RUN: Final = 50
+_MAX_CHILDREN: Final = 40
+_RUN: Final = 30
 _MAX_DEPTH: Final = 12
 _MAX_PORTS: Final = 12
 _MAX_PARAMETERS: Final = 20
@@ -93,7 +93,7 @@ def _scopes(computation: XlaComputation) -> dict[tuple[str, ...], Group]:
             group_of(path[:-1]).children.append(found)
         return found
 
-    paths = _paths(computation)
+    paths = scopes_of(computation)
     for op in computation.ops:
         group_of(paths[op.id]).children.append(op)
     return groups
@@ -102,7 +102,7 @@ def _scopes(computation: XlaComputation) -> dict[tuple[str, ...], Group]:
 _ROOT: Final[tuple[str, ...]] = ()
 
 
-def _paths(computation: XlaComputation) -> list[tuple[str, ...]]:
+def scopes_of(computation: XlaComputation) -> list[tuple[str, ...]]:
     """Return the scope of each op, as the parts of its name; a constant is where its users are."""
     paths = []
     constants: dict[int, tuple[str, ...]] = {}

@@ -16,8 +16,8 @@ from builder.graph.computation import XlaComputation
 from builder.graph.registry import OPERATIONS
 from builder.graph.xla_op import XlaOp
 from builder.inspection.attribute_text import constant_text
-from builder.inspection.pictures.layered import Size, layout_of
 from builder.inspection.pictures.outline import Child, Group, level_of, outline_of
+from builder.inspection.pictures.placing import Size, layout_of
 from builder.inspection.rendering import printable
 from builder.inspection.table import count_text, source_hover
 
@@ -175,35 +175,29 @@ def _level(computation: XlaComputation, group: Group, opened: Opened) -> _Drawin
         _port(op, level.more_ports if number == len(level.ports) - 1 else 0)
         for number, op in enumerate(level.ports)
     ]
-    offset = len(nodes)
     nodes += [_node(computation, child, opened) for child in level.children]
-    late = {
-        offset + number
-        for number, child in enumerate(level.children)
-        if not isinstance(child, Group) and not child.operands and child.opcode != "parameter"
-    }
     sent: dict[int, dict[int, XlaOp]] = {}
     for (begin, _), ops in level.edges.items():
         sent.setdefault(begin, {}).update({op.id: op for op in ops})
     labels = {number: _values_text(list(ops.values())) for number, ops in sent.items()}
-    sizes = [
-        Size(max(node.size.width, len(labels.get(number, "")) * _SMALL + 8), node.size.height)
-        for number, node in enumerate(nodes)
-    ]
-    layout = layout_of(sizes, level.edges, late)
+    sizes = [_with_label(node.size, labels.get(number, "")) for number, node in enumerate(nodes)]
+    layout = layout_of(sizes, level.edges)
     body: list[str] = []
-    for begin, end in level.edges:
-        (x, y), *others = layout.routes[begin, end]
-        if others[-1][1] > y:
-            y += _LABEL  # below the label
-        body.append(_line([(x, y), *others]))
+    body += [_curve(layout.routes[edge]) for edge in level.edges]
     for number, (node, size, (x, y)) in enumerate(zip(nodes, sizes, layout.corners, strict=True)):
         body += _moved(node, x + (size.width - node.size.width) / 2, y)
         if labels.get(number):
             middle = x + size.width / 2
-            bottom = y + size.height + _LABEL - 3
+            bottom = y + size.height - 3
             body.append(_text(middle, bottom, labels[number], size=10, opacity=0.75))
     return _Drawing(body, Size(layout.width, layout.height))
+
+
+def _with_label(size: Size, label: str) -> Size:
+    """Return the size of a node with the label below it."""
+    if not label:
+        return size
+    return Size(max(size.width, len(label) * _SMALL + 8), size.height + _LABEL)
 
 
 def _values_text(ops: list[XlaOp]) -> str:
@@ -331,20 +325,16 @@ def _legend(families: list[str]) -> _Drawing:
     return _Drawing(body, Size(x, 24 if families else 0))
 
 
-def _line(points: list[tuple[float, float]]) -> str:
-    """Draw a curve through the points, with an arrow at its end."""
+def _curve(points: list[tuple[float, float]]) -> str:
+    """Draw Bezier curves with an arrow at their end."""
     (x, y), *others = points
-    path = [f"M{x:.0f} {y:.0f}"]
-    for next_x, next_y in others:
-        half = (y + next_y) / 2
-        straight = f"L{next_x:.0f} {next_y:.0f}"
-        curve = f"C{x:.0f} {half:.0f} {next_x:.0f} {half:.0f} {next_x:.0f} {next_y:.0f}"
-        path.append(straight if abs(x - next_x) < 1 else curve)
-        x, y = next_x, next_y
-    up = others[-1][1] < points[-2][1]
-    arrow = f"M{x:.0f} {y:.0f}l-4 {7 if up else -7}h8z"
+    curves = " ".join(f"{x:.1f} {y:.1f}" for x, y in others)
+    end_x, end_y = others[-1]
+    up = end_y < y
+    arrow = f"M{end_x:.1f} {end_y:.1f}l-4 {7 if up else -7}h8z"
     return (
-        f'<path d="{"".join(path)}" fill="none" stroke="currentColor" stroke-opacity=".5"/>'
+        f'<path d="M{x:.1f} {y:.1f}C{curves}" fill="none" stroke="currentColor" '
+        'stroke-opacity=".5"/>'
         f'<path d="{arrow}" fill="currentColor" fill-opacity=".6"/>'
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
 import numpy as np
@@ -183,3 +184,22 @@ def test_diffs_are_shown_side_by_side() -> None:
 def test_objects_without_parts_are_found() -> None:
     with pytest.raises(NotImplementedError, match="int defines no _parts"):
         parts_of(1)
+
+
+def test_errors_show_the_line_the_operands_and_the_fix() -> None:
+    b = xb.XlaBuilder()
+    x, y = b.parameter(xb.f32[2], "x"), b.parameter(xb.f32[3], "y")
+    with pytest.raises(xb.ShapeInferenceError) as caught:
+        x + y
+    page = page_of(caught.value)
+    assert "add: dimension 0 has sizes 2 and 3; the sizes must be equal, or one size must be 1" in (
+        page.texts
+    )
+    assert re.search(r"→ +\d+          x \+ y", page.text)
+    assert {"operand", "lhs", "f32[2]", "rhs", "f32[3]", "fix"} <= {*page.texts}
+
+
+def test_errors_of_texts_show_the_place() -> None:
+    with pytest.raises(xb.ShapeTextError) as caught:
+        xb.parse_shape("f32[2,")
+    assert "  f32[2,\n        ^" in page_of(caught.value).text

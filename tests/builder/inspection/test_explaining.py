@@ -264,6 +264,14 @@ def test_notebooks_show_pictures_and_terminals_text(tmp_path: Path) -> None:
             "values must be a mapping from names of operands to arrays, got \\[1\\]",
         ),
         (
+            lambda b: xb.explain(xb.sort(arg(b, 2)), values={"operand": [[1], [2, 3]]}),
+            r"the values of operand must be numbers of the shape s32\[2\], got",
+        ),
+        (
+            lambda b: xb.explain(xb.collective_permute(arg(b, 2), [(0, 10**12)])),
+            "a picture has at most 600 replicas, got 1,000,000,000,001",
+        ),
+        (
             lambda b: xb.explain(xb.all_gather(arg(b, 2), 0, 2), replicas=0),
             "replicas must be at least 1, got 0",
         ),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
+import sys
 import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -13,8 +15,8 @@ import pytest
 from html_pages import ALLOWED, ATTRIBUTES, Page
 
 import builder as xb
-from builder.inspection.pictures.layered import Size, layout_of
 from builder.inspection.pictures.outline import Group, level_of, outline_of
+from builder.inspection.pictures.placing import Size, layout_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -148,6 +150,8 @@ def test_notebooks_fold_groups() -> None:
     assert "encoder: 4 ops" in summaries
     assert "dense: 1 op" in page.texts
     assert page.tags.count("svg") == page.tags.count("details") + 1 == 6
+    assert page.tags.count("script") == 1
+    assert page.classes.count("xb-pans") == 6
     small = check_page(layers(3, scoped=False).draw()._repr_html_())
     assert small.tags.count("svg") == 1
     assert "details" not in small.tags
@@ -230,17 +234,27 @@ def test_nodes_do_not_overlap() -> None:
         sizes = [Size(float(w), float(h)) for w, h in rng.uniform(10, 200, (count, 2))]
         pairs = rng.integers(0, count, (2 * count, 2)).tolist()
         edges = {(a, b) for a, b in pairs if a != b}
-        layout = layout_of(sizes, edges, set())
+        layout = layout_of(sizes, edges)
         boxes = [(*corner, *size) for corner, size in zip(layout.corners, sizes, strict=True)]
         for (x, y, w, h), (x2, y2, w2, h2) in itertools.combinations(boxes, 2):
-            assert x + w <= x2 or x2 + w2 <= x or y + h <= y2 or y2 + h2 <= y
+            assert (
+                x + w <= x2 + 0.5 or x2 + w2 <= x + 0.5 or y + h <= y2 + 0.5 or y2 + h2 <= y + 0.5
+            )
         for edge in edges:
-            heights = [y for _, y in layout.routes[edge]]
-            assert heights in (sorted(heights), sorted(heights, reverse=True))
-            upward = layout.corners[edge[0]][1] > layout.corners[edge[1]][1]
-            assert upward is (heights[0] > heights[-1])
+            route = layout.routes[edge]
+            assert len(route) % 3 == 1
+            (left, top, w, h), (left2, top2, w2, _) = (boxes[node] for node in edge)
+            assert route[0] == pytest.approx((left + w / 2, top + h), abs=2)
+            assert route[-1] == pytest.approx((left2 + w2 / 2, top2), abs=2)
         assert all(x >= -1e-6 and x + w <= layout.width + 1e-6 for x, _, w, _ in boxes)
         assert all(y >= 0 and y + h <= layout.height + 1e-6 for _, y, _, h in boxes)
+
+
+def test_a_missing_graphviz_is_an_error_with_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pygraphviz", None)
+    with pytest.raises(ImportError, match=r"draw requires pygraphviz.*\nfix: run `pip install"):
+        model().draw().svg()
+    assert model().draw().dot()
 
 
 def test_edges_of_graphs_without_cycles_point_down() -> None:
@@ -250,7 +264,7 @@ def test_edges_of_graphs_without_cycles_point_down() -> None:
         names = rng.permutation(count).tolist()
         pairs = rng.integers(0, count, (2 * count, 2)).tolist()
         edges = {(names[min(pair)], names[max(pair)]) for pair in pairs if pair[0] != pair[1]}
-        layout = layout_of([Size(30, 20)] * count, edges, set())
+        layout = layout_of([Size(30, 20)] * count, edges)
         for begin, end in edges:
             assert layout.corners[begin][1] < layout.corners[end][1]
 
@@ -320,6 +334,32 @@ def test_pictures_are_saved(tmp_path: Path) -> None:
     root = parsed((tmp_path / "g.svg").read_text())
     assert root[0].attrib["fill"] == "#fff"
     assert (tmp_path / "g.dot").read_text() == picture.dot()
-    with pytest.raises(xb.OperandError, match=r"path must end in .svg, .dot or .gv, got 'g.png'"):
+    with pytest.raises(
+        xb.OperandError, match=r"path must end in .svg, .dot, .gv or .json, got 'g.png'"
+    ):
         picture.save("g.png")
     assert repr(picture) == f"<GraphPicture of 'model', {len(picture.computation.ops)} ops>"
+
+
+def test_model_explorer_has_all_ops_and_operands(tmp_path: Path) -> None:
+    computation = model()
+    text = computation.to_model_explorer()
+    collection = json.loads(text)
+    assert collection["label"] == "model"
+    graphs = {graph["id"]: graph["nodes"] for graph in collection["graphs"]}
+    computations = [computation, *computation.called_computations()]
+    assert len(graphs) == len(computations)
+    assert sum(map(len, graphs.values())) == sum(len(each.ops) for each in computations)
+    for nodes in graphs.values():
+        ids = {node["id"] for node in nodes}
+        assert len(ids) == len(nodes)
+        for node in nodes:
+            assert {edge["sourceNodeId"] for edge in node["incomingEdges"]} <= ids
+            assert {*node["subgraphIds"]} <= {*graphs}
+    by_label = {node["label"]: node for node in graphs["model"]}
+    assert by_label["dot_general"]["namespace"] == "encoder/dense"
+    assert len(by_label["while"]["subgraphIds"]) == 2
+    edges = [edge["sourceNodeId"] for edge in by_label["dot_general"]["incomingEdges"]]
+    assert edges == ["0", "1"]
+    computation.draw().save(tmp_path / "g.json")
+    assert (tmp_path / "g.json").read_text() == text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import jax
 import numpy as np
 import pytest
 from html_pages import page_of
@@ -64,3 +65,32 @@ def test_comparisons_show_a_verdict(total: xb.XlaComputation) -> None:
     out.print(comparison)
     assert isinstance(out.file, io.StringIO)
     assert "within their tolerance" in out.file.getvalue()
+
+
+def test_jitted_functions_show_their_recordings() -> None:
+    add = lowering.jit(lambda x, y: x + y, name="add", device="cpu")
+    assert "0 recordings, 0 compilations" in page_of(add).texts
+    add(np.ones(3, np.float32), np.ones(3, np.float32))
+    page = page_of(add)
+    assert {"1 recording, 1 compilation", "(x: f32[3], y: f32[3]) -> f32[3]", "3", "cpu:0"} <= {
+        *map(str.strip, page.texts)
+    }
+
+
+def test_topologies_show_their_devices() -> None:
+    devices = tuple(jax.devices("cpu"))
+    page = page_of(lowering.Topology("tpu", "v5e:2x2", "TPU v5 lite", devices))
+    assert f"{len(devices)} devices: TPU v5 lite (tpu)" in page.texts
+    assert page.tags.count("tr") == len(devices) + 1
+
+
+def test_interpretations_show_values() -> None:
+    b = xb.XlaBuilder("values")
+    x = b.parameter(xb.f32[10], "x")
+    total = xb.while_(lambda i: i < 3, lambda i: i + 1, b.constant(0, xb.s32))
+    computation = b.build(xb.tuple(xb.exp(x), total))
+    probes = ["exponential", "add", "tuple"]
+    page = page_of(lowering.interpret(computation, np.zeros(10, np.float32), probe=probes))
+    ones = f"[{', '.join(['1'] * 8)}, ...]"
+    assert {"3 probed ops", ones, "executed 3 times, the last time [3]"} <= {*page.texts}
+    assert f"({ones}, [3])" in page.texts

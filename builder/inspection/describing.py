@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import singledispatch
 from itertools import product
@@ -34,6 +35,7 @@ _FOLDED_ROWS: Final = 500
 _CALLED: Final = 40
 _WITH_HLO_TEXT: Final = 300
 _MAX_CONSTANT: Final = 1000
+_LARGE_CONSTANT: Final = re.compile(r"\bconstant\(\{[^\n\"]{200,}?\}\)(?=,|$)", re.MULTILINE)
 _MAX_CELLS: Final = 256
 _LINES_BEFORE: Final = 2
 
@@ -140,7 +142,9 @@ def _computation_parts(computation: XlaComputation) -> list[Part]:
     every = [op for section in sections for op in section.ops] if total <= _WITH_HLO_TEXT else []
     constants = (op.attributes["value"].size for op in every if op.opcode == "constant")
     if every and sum(constants) <= _MAX_CONSTANT:
-        parts.append(Fold("HLO text", [ProgramText(str(computation), "print(computation)")]))
+        # XLA abbreviates the constants in its dumps in the same way.
+        text = _LARGE_CONSTANT.sub("constant({...})", str(computation))
+        parts.append(Fold("HLO text", [ProgramText(text, "print(computation)")]))
     return parts
 
 
@@ -201,7 +205,7 @@ def _sharding_parts(sharding: MeshSharding) -> list[Part]:
     heading = Heading("MeshSharding", str(sharding), f"mesh {mesh.name}: {axes}")
     tiling = parse_tiling(sharding.tiling)
     if tiling.kind == "replicated":
-        return [heading, f"each of the {mesh.size:,} devices has the array"]
+        return [heading, "each device has the array"]
     return [heading, *_tiling_grids(tiling)]
 
 
@@ -228,8 +232,13 @@ def _tiling_grids(tiling: Tiling) -> list[Part]:
     devices = tiling.devices
     holders = [list(devices[i : i + size]) for i in range(0, len(devices), size)]
     note = "" if size == 1 else f"each part is on {size:,} devices ({', '.join(tiling.subgroups)})"
-    names = [f"dimension {d}, part " for d in range(rank)]
-    return [*([note] if note else []), *_grids(tiles, holders, names)]
+    divided = [d for d in range(rank) if tiles[d] > 1]
+    names = [f"dimension {d}: " for d in divided[:-2]] + [""] * len(divided[-2:])
+    axes = f"dimension {divided[-1]} across" if divided else ""
+    if len(divided) > 1:
+        axes = f"dimension {divided[-2]} down, {divided[-1]} across"
+    notes = [text for text in (axes and f"parts along {axes}", note) if text]
+    return ["; ".join(notes), *_grids([tiles[d] for d in divided], holders, names)]
 
 
 def _grids(

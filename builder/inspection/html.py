@@ -8,9 +8,10 @@ fetched. Only pictures of graphs have a script, which zooms and moves them; with
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
-from itertools import islice
+from itertools import islice, product
 from typing import Final
 
 from builder.inspection.highlighting import tokens
@@ -29,6 +30,11 @@ from builder.support.display import (
 
 _COLOURS: Final = ("#4a90d9", "#e0a030", "#d9604a", "#35a878", "#c86aa0", "#3aa6b9")
 """Distinguishable with colour blindness: based on Paul Tol's bright scheme."""
+
+_OPACITIES: Final = ("99", "33", "66")
+"""Colours repeat with another opacity; text is readable on all of them in light and dark themes."""
+
+_CELL_COLOURS: Final = len(_COLOURS) * len(_OPACITIES)
 
 
 _TOKEN_COLOURS: Final = {
@@ -72,6 +78,7 @@ _STYLE: Final = """
 .xb.xb .xb-swatch { display: inline-block; width: .7em; height: .7em; margin-right: .3em }
 .xb.xb .xb-key { margin-right: 1.2em; white-space: nowrap }
 .xb.xb td.xb-cell { padding: .3em .7em; text-align: center; border: 1px solid var(--xb-line) }
+.xb.xb th.xb-part { padding: .15em .7em; text-align: center }
 .xb.xb td.xb-row { padding: .3em .8em .3em 0; white-space: nowrap }
 .xb.xb table.xb-sides th { padding: .1em .6em }
 .xb.xb table.xb-sides td { padding: .1em .6em; white-space: pre; max-width: none }
@@ -85,10 +92,14 @@ _STYLE: Final = """
         for kind, colour in _TOKEN_COLOURS.items()
     ]
     + [
-        f".xb.xb .xb-colour{number} {{ background: {colour}99 }}\n"  # 60% opaque
-        for number, colour in enumerate(_COLOURS)
+        f".xb.xb .xb-colour{number} {{ background: {colour}{opacity} }}\n"
+        for number, (opacity, colour) in enumerate(product(_OPACITIES, _COLOURS))
     ]
 )
+
+_LONG_WORD: Final = 60
+_BREAKABLE: Final = re.compile(r"->|[-)\]}?!/][^\s,;.>)]")
+"""Matches where browsers break a line within a word, such as `->` and the layout `T(2,4)(2,1)`."""
 
 _SCRIPT: Final = """
 document.querySelectorAll(".xb-pans:not([data-pans])").forEach(box => {
@@ -166,6 +177,18 @@ def _text(text: str) -> str:
     return escape(printable(text))
 
 
+def _words(text: str) -> str:
+    """Return escaped text in which browsers break lines only between words, unless one is long."""
+    if not _BREAKABLE.search(text):
+        return _text(text)
+    return " ".join(
+        f'<span class="xb-line">{_text(word)}</span>'
+        if len(word) <= _LONG_WORD and _BREAKABLE.search(word)
+        else _text(word)
+        for word in text.split(" ")
+    )
+
+
 def _lines(text: str) -> str:
     return "<br>".join(_text(line) for line in text.split("\n"))
 
@@ -188,7 +211,7 @@ def _table(table: TextTable) -> str:
             hover = table.hovers[number] if table.hovers else ""
             # The hover has several lines, so it is escaped without `printable`.
             title = f' title="{_hover(hover)}"' if hover else ""
-            cells = "".join(f"<td{c}>{_text(t)}</td>" for c, t in zip(classes, row, strict=True))
+            cells = "".join(f"<td{c}>{_words(t)}</td>" for c, t in zip(classes, row, strict=True))
             parts.append(f"<tr{title}>{cells}</tr>")
         parts.append("</tbody></table></div>")
     if table.caption:
@@ -219,7 +242,7 @@ def _bar(bar: Bar) -> str:
     total = sum(segment.amount for segment in shown)
     stripes, keys = [], []
     for number, segment in enumerate(shown):
-        colour = f"xb-colour{number % len(_COLOURS)}"
+        colour = f"xb-colour{number % _CELL_COLOURS}"
         title = f"{segment.name}: {segment.text}"
         width = 100 * segment.amount / total
         stripes.append(
@@ -237,12 +260,12 @@ def _grid(grid: CellGrid) -> str:
     title = f"<p>{_text(grid.title)}</p>" if grid.title else ""
     head = ""
     if any(grid.columns):
-        head = "".join(f"<th>{_text(name)}</th>" for name in ("", *grid.columns))
-        head = f"<thead><tr>{head}</tr></thead>"
+        head = "".join(f'<th class="xb-part">{_text(name)}</th>' for name in grid.columns)
+        head = f"<thead><tr><th></th>{head}</tr></thead>"
     rows = []
     for name, cells in grid.rows:
         shown = "".join(
-            f'<td class="xb-cell xb-colour{cell.colour % len(_COLOURS)}">{_text(cell.text)}</td>'
+            f'<td class="xb-cell xb-colour{cell.colour % _CELL_COLOURS}">{_text(cell.text)}</td>'
             for cell in cells
         )
         rows.append(f'<tr><td class="xb-row">{_text(name)}</td>{shown}</tr>')

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 
 from builder.inspection.rendering import Printable, bytes_text, flops_text
+from builder.inspection.table import count_text
 from builder.support.display import Column, TextTable
 
 
@@ -141,7 +142,7 @@ class ComputationStats(Printable):
         totals: list[tuple[str, ArrayTotals]] = [(name, getattr(self, name)) for name in _TOTALS]
         notes = [
             ", ".join(
-                f"{name}: {arrays.count:,} ({arrays.elements:,} elements, "
+                f"{name}: {arrays.count:,} ({count_text(arrays.elements, 'element')}, "
                 f"{bytes_text(arrays.bytes)})"
                 for name, arrays in totals
             )

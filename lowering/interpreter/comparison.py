@@ -191,7 +191,7 @@ _COLUMNS: Final = (
     Column("shape", style="green"),
     Column("ulps", is_number=True),
     Column("tolerance", is_number=True),
-    Column("index"),
+    Column("index", no_wrap=True),
     Column("on the device"),
     Column("reference"),
     Column("beyond", is_number=True),

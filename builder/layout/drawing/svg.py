@@ -34,7 +34,12 @@ _CHARACTER: Final = 0.61
 _HEIGHT: Final = 28
 _GAP: Final = 22
 _MARGIN: Final = 14
-_MAX_WIDTH: Final = 1200
+_MAX_WIDTH: Final = 620
+"""Wider pictures are cut off in a notebook of 700 pixels."""
+
+_BESIDE: Final = 100
+"""The width for the indices of rows and for gaps."""
+
 _MAX_BUFFER: Final = 96
 """The maximum size, in elements, of a buffer that `_memory` draws."""
 
@@ -78,7 +83,7 @@ def _grids(grid: Grid, labels: bool) -> list[_Drawing]:
     for panel in grid.panels:
         if grid.is_after_gap(panel):
             drawings.append(_Drawing([_text(10, 60, "…", size=20)], 20, 60))
-        blocks = grid.columns.blocks((_MAX_WIDTH - 100) // cell)
+        blocks = grid.columns.blocks((_MAX_WIDTH - _BESIDE) // cell)
         drawings += [_block(grid, panel, block, labels, cell) for block in blocks]
     return drawings
 
@@ -206,7 +211,7 @@ def _memory(grid: Grid) -> _Drawing:
             index = index_text(grid, panel.index, row, column)
             elements[int(panel.places[r, c])] = index, int(panel.colours[r, c])
     cell = max(26, *(_length(index, 12) + 10 for index, _ in elements.values()), 0)
-    most = max((_MAX_WIDTH - 100) // cell, 1)
+    most = max(_MAX_WIDTH // cell, 1)
     form = physical_of(grid.shape)
     unit = prod(form.tilings[0].tile if form.tilings else form.ordered[-1:])
     step = most // unit * unit or most  # if possible, lines end with a tile
@@ -237,7 +242,11 @@ def _axis_index(axis: Axis, position: int, x: int, y: int, anchor: str) -> str:
 
 
 def _paragraphs(texts: Sequence[str], size: int = 12, fill: str = "#333") -> _Drawing:
-    lines = [line for text in texts for line in textwrap.wrap(text, 110)]
+    lines = [
+        line
+        for text in texts
+        for line in textwrap.wrap(text, _MAX_WIDTH // _length("x" * 10, size) * 10)
+    ]
     step = size + 5
     body = [
         _text(0, step * number + size, line, size=size, fill=fill, anchor="start")

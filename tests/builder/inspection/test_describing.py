@@ -113,6 +113,16 @@ def test_large_computations_are_small_pages() -> None:
     assert len(big.build()._repr_html_()) < 10_000
 
 
+def test_large_constants_are_abbreviated() -> None:
+    b = xb.XlaBuilder()
+    x = b.parameter(xb.c64[300], "x")
+    large = b.constant(np.arange(300, dtype=np.complex64))
+    text = page_of(b.build(xb.tuple(x + large, b.constant([1.5, 2.5], xb.f32)))).text
+    assert "constant({...})" in text
+    assert "constant({1.5, 2.5})" in text
+    assert "(299, 0)" not in text
+
+
 def grid(shown: Any) -> list[list[str]]:
     (found,) = [part for part in parts_of(shown) if isinstance(part, CellGrid)]
     return [[cell.text for cell in cells] for _, cells in found.rows]
@@ -148,6 +158,28 @@ def test_shardings_show_the_devices_of_each_part(
 
 
 @pytest.mark.parametrize(
+    ("dimensions", "texts"),
+    [
+        (("x", "y"), {"parts along dimension 0 down, 1 across"}),
+        ((None, "y", "x"), {"parts along dimension 1 down, 2 across"}),
+        (("x",), {"parts along dimension 0 across; each part is on 2 devices (replicated)"}),
+    ],
+)
+def test_grids_of_parts_name_their_dimensions(dimensions: tuple[Any, ...], texts: set[str]) -> None:
+    assert texts <= {*page_of(xb.Mesh({"x": 2, "y": 2}).sharding(*dimensions)).texts}
+
+
+def test_parts_along_three_dimensions() -> None:
+    texts = {*page_of(xb.Mesh({"x": 2, "y": 2, "z": 2}).sharding("x", "y", "z")).texts}
+    assert {"dimension 0: 0", "dimension 0: 1"} <= texts
+
+
+def test_up_to_18_devices_have_different_colours() -> None:
+    page = page_of(xb.Mesh({"x": 18}))
+    assert len({name for name in page.classes if name.startswith("xb-colour")}) == 18
+
+
+@pytest.mark.parametrize(
     ("tiling", "text"),
     [
         ("{replicated}", "each device has the array"),
@@ -163,7 +195,7 @@ def test_tilings_without_a_grid(tiling: str, text: str) -> None:
 
 def test_replicated_arrays() -> None:
     sharding = xb.Mesh({"x": 2, "y": 2}).sharding()
-    assert "each of the 4 devices has the array" in page_of(sharding).texts
+    assert "each device has the array" in page_of(sharding).texts
 
 
 def test_diffs_are_shown_side_by_side() -> None:

@@ -61,6 +61,22 @@ def test_rows_have_hovers() -> None:
     assert "th" not in page.tags
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("f32[2] add(%1)", []),
+        ("(x: f32[2]) -> f32[3]", ["->"]),
+        ("f32[4,8]{1,0:T(2,4)(2,1)} x", ["f32[4,8]{1,0:T(2,4)(2,1)}"]),
+        ("-" * 1000, []),
+    ],
+)
+def test_lines_of_cells_end_between_words(text: str, words: list[str]) -> None:
+    page = page_of(html_of([TextTable("", (Column(""),), [[text]])]))
+    assert "".join(page.texts).strip() == text
+    assert page.classes.count("xb-line") == len(words)
+    assert {*words} <= {*page.texts}
+
+
 def test_bars_fill_their_width() -> None:
     segments = [Segment("a", 3, "3 B"), Segment("none", 0, "0"), Segment("b", 1, "1 B")]
     page = page_of(html_of([Bar("memory", segments)]))

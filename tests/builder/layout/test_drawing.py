@@ -422,6 +422,22 @@ def test_up_to_a_few_thousand_cells_all_are_drawn() -> None:
     assert len(read(layout.draw("f32[4097]").svg()).elements) < 100
 
 
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "f32[4,8]{1,0:T(2,4)(2,1)}",
+        "f32[2,3,4]{0,2,1}",
+        "f32[2,3,5]{2,1,0:T(*,2,3)}",
+        "bf16[20,300]{1,0:T(8,128)(2,1)}",
+        "f32[96]{0:T(96)}",
+        "f32[1000000]{0:T(1024)}",
+        "u8[2,2,2,2,2]{4,3,2,1,0}",
+    ],
+)
+def test_pictures_fit_a_notebook_of_700_pixels(shape: str) -> None:
+    assert int(ElementTree.fromstring(layout.draw(shape).svg()).attrib["width"]) <= 650
+
+
 @pytest.mark.parametrize("width", [1, 20, 60, 100, 1000])
 def test_text_has_the_requested_width(width: int) -> None:
     text = layout.draw("f32[9,130]{1,0:T(8,128)}").text(width=width)

@@ -72,9 +72,8 @@ def test_jitted_functions_show_their_recordings() -> None:
     assert "0 recordings, 0 compilations" in page_of(add).texts
     add(np.ones(3, np.float32), np.ones(3, np.float32))
     page = page_of(add)
-    assert {"1 recording, 1 compilation", "(x: f32[3], y: f32[3]) -> f32[3]", "3", "cpu:0"} <= {
-        *map(str.strip, page.texts)
-    }
+    assert {"1 recording, 1 compilation", "3", "cpu:0"} <= {*map(str.strip, page.texts)}
+    assert "(x: f32[3], y: f32[3]) -> f32[3]" in page.text
 
 
 def test_topologies_show_their_devices() -> None:

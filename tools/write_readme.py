@@ -121,7 +121,7 @@ def with_outputs(text: str) -> str:
     original_width = os.environ.get("COLUMNS")
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        os.environ["COLUMNS"] = "80"  # the width of tables
+        os.environ["COLUMNS"] = "120"  # the width of tables
         try:
             for block in _BLOCK.finditer(text):
                 language, content = block[1], block[2]

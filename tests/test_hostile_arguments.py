@@ -119,6 +119,7 @@ def builder_cases() -> dict[str, Case]:
         "Tiling.shard_shape": Case(
             xb.parse_tiling("{devices=[2]0,1}").shard_shape, {"shape": xb.f32[2]}
         ),
+        "explain": Case(xb.explain, {"op": xb.rev(builder().ops[0], [0]), "values": {}}),
         "parse_tiling": Case(xb.parse_tiling, {"text": "{devices=[2]0,1}"}),
         "declare_internal": Case(xb.declare_internal, {"module": "json"}),
         "show_internal_frames": Case(xb.show_internal_frames, {"show": False}),

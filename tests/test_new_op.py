@@ -183,11 +183,12 @@ def test_an_op_with_a_computation(new_ops: tuple[Callable[..., xb.XlaOp], ...]) 
 def test_the_reference() -> None:
     for imported in ("write_platforms", "xla_builder_h"):  # by the next script
         load_script(f"tools/{imported}.py")
-    rows = load_script("tools/write_operations.py").document().splitlines()
+    writer = load_script("tools/write_operations.py")
+    rows = writer.document().splitlines()
     place = f"`ErfInv` | {BUILDER_H} | *(not measured)* | *(not measured)* |"
     moved = "`stablehlo.reverse` | data movement | exact |"
     for row in (
-        f"| `xb.erf_inv(operand)` | `erf_inv` | {place}",
+        f"| [`xb.erf_inv(operand)`]({writer.SITE}operations/erf_inv/) | `erf_inv` | {place}",
         "| `erf_inv` | `operand`: floating-point |  | `chlo.erf_inv` | transcendental | 16 |",
         f"| `mirror` | `operand` | `dimensions`: integers | {moved}",
     ):

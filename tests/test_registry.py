@@ -114,7 +114,7 @@ class TestEveryOperation:
     def test_is_documented(self, name: str) -> None:
         info = xb.OPERATIONS[name]
         rows = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8").splitlines()
-        call = f"| `{'b' if info.is_method else 'xb'}.{name}("
+        call = f"| [`{'b' if info.is_method else 'xb'}.{name}("
         (row,) = (row for row in rows if row.startswith(call))
         assert f"`{info.opcode}` | `{info.cpp_name}` | {info.section} |" in row
 

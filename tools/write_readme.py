@@ -118,8 +118,10 @@ def with_outputs(text: str) -> str:
     parts: list[str] = []
     position = 0
     original_folder = Path.cwd()
+    original_width = os.environ.get("COLUMNS")
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
+        os.environ["COLUMNS"] = "120"  # the width of tables
         try:
             for block in _BLOCK.finditer(text):
                 language, content = block[1], block[2]
@@ -138,6 +140,10 @@ def with_outputs(text: str) -> str:
                 position = end
         finally:
             os.chdir(original_folder)
+            if original_width is None:
+                del os.environ["COLUMNS"]
+            else:
+                os.environ["COLUMNS"] = original_width
     if output:
         raise ValueError(f"an output is missing after its block:\n{output}")
     return "".join([*parts, text[position:]])

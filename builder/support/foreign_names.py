@@ -36,7 +36,8 @@ def add_foreign_names(
     Names that the class has are left alone.
     """
     for name in names:
-        if not hasattr(cls, name):
+        # Not hasattr, which would call the descriptor of a name that is listed twice.
+        if not any(name in vars(base) for base in cls.__mro__):
             setattr(cls, name, ForeignName(name, error))
 
     def names_of(self: object) -> list[str]:

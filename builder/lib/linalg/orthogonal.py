@@ -46,7 +46,7 @@ _PANEL: Final = 128
 
 
 @library_function("QrExplicit")
-def qr(a: XlaOp, *, full_matrices: bool = False) -> tuple[XlaOp, XlaOp]:
+def qr(a: XlaOp, full_matrices: bool = False) -> tuple[XlaOp, XlaOp]:
     """Decompose matrices as a = Q R, with orthonormal columns in Q and an upper triangle R.
 
     Args:

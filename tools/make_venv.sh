@@ -23,13 +23,14 @@ if ! "$directory/bin/python" -m pip --version >/dev/null 2>&1; then
 fi
 
 echo "Installing the project and its dependencies into $directory; the first time takes minutes"
+# The newest Python only runs the tests.
 case $mode in
-    newest) upgrade="--upgrade --upgrade-strategy eager" ;;
-    *) upgrade= ;;
+    newest) extras=bench,demo,site,test upgrade="--upgrade --upgrade-strategy eager" ;;
+    *) extras=dev upgrade= ;;
 esac
 # pip would compile all modules, most of which are never imported. Python compiles those that are
 # imported, unless PYTHONDONTWRITEBYTECODE disables its cache.
 if [ -n "${PYTHONDONTWRITEBYTECODE:-}" ]; then compile=--compile; else compile=--no-compile; fi
 # shellcheck disable=SC2086  # $upgrade is several arguments, or none
 "$directory/bin/python" -m pip install --quiet --disable-pip-version-check $compile $upgrade \
-    --editable '.[dev]'
+    --editable ".[$extras]"

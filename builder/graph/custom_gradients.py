@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 from builder.errors import OperandError, ShapeInferenceError, SignatureError, brief, error_of
+from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import ReusableFunction, as_computation
 from builder.support.signatures import per_signature
@@ -24,6 +25,7 @@ def custom_gradient(
 ) -> ReusableFunction: ...
 
 
+@explained
 def custom_gradient(computation: Any, backward: Any) -> Any:
     """Return a computation like `computation`, with a derivative written by hand.
 

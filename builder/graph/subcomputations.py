@@ -177,11 +177,14 @@ def record_callable(
                 passed = shapes if pass_arguments else ()
                 raise _wrong_arguments(op, role, function, passed, error) from error
             _refuse_equivalents(op, role, function)
+            if isinstance(error, XlaError) and is_library_function(function):
+                _check_arity(op, role, function, shapes if pass_arguments else ())
             _explain_other_library(error)
             from_function(error)
             raise
         except XlaError as error:
             if is_library_function(function):  # the user called `op`, not this function
+                _check_arity(op, role, function, shapes if pass_arguments else ())
                 error.in_argument(op, role)
             _refuse_equivalents(op, role, function)
             raise
@@ -221,6 +224,30 @@ def _wrong_arguments(
     return error_of(SignatureError, op, rule, fix, shapes=shapes_by_name)
 
 
+def _check_arity(op: str, role: str, function: Any, shapes: Sequence[Shape]) -> None:
+    """Raise SignatureError for a public op that does not have an operand for each shape.
+
+    Otherwise the error is about the next parameter, such as `result_accuracy` of `exp`.
+    """
+    info = OPERATIONS.get(function.__name__)
+    if info is None or info.function is not function or "*" in info.schema.operands:
+        return
+    names = info.schema.operands.split()
+    parameters = inspect.signature(function).parameters.values()
+    required = [p.name for p in parameters if p.default is p.empty and p.name != "unknown"]
+    optional = [p for p in parameters if p.default is not p.empty and p.name in names]
+    if len(required) <= len(shapes) <= len(required) + len(optional):
+        return
+    passed = f"{len(shapes)} argument{'' if len(shapes) == 1 else 's'}"
+    listed = ", ".join(map(str, shapes))
+    call = f"{info.name}({', '.join(required)})"
+    rule = f"{role} is called with {passed} ({listed}), got {call}"
+    example = ", such as xb.add" if len(shapes) == 2 else ""
+    fix = f"write a function of {passed}{example}"
+    shapes_by_name = {f"argument {i}": shape for i, shape in enumerate(shapes)}
+    raise error_of(SignatureError, op, rule, fix, shapes=shapes_by_name) from None
+
+
 _OTHER_LIBRARY: Final = (
     "an XlaOp is recorded and not computed, so functions of other libraries refuse it\n"
     "fix: use the function of builder or builder.lib; lowering.apply(function, x) records a "
@@ -250,6 +277,10 @@ def _as_root(op: str, role: str, builder: XlaBuilder, result: Any) -> XlaOp:
         fix = ""
         if result is None:
             fix = "\nfix: return the resulting XlaOp from the function"
+        elif isinstance(result, dict):
+            fix = "\nfix: return tuple(result.values())"
+            if op == "computation":
+                fix += ", or use lowering.jit, whose functions may return dicts"
         elif isinstance(result, (bool, int, float)):
             kind = "True" if isinstance(result, bool) else f"{brief(result)}, element_type"
             fix = f"\nfix: return x.builder.constant({kind}), where x is an argument"

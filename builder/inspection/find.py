@@ -58,7 +58,14 @@ def find_ops(
 def _text(argument: str, value: object) -> str:
     if isinstance(value, str):
         return value
-    raise OperandError(f"find: {argument} must be a str, got {brief(value)}", op="find")
+    fix = ""
+    if isinstance(value, Shape):
+        fix = "write find(shape=...)"
+    elif is_function(value):
+        names = (info.opcode for info in OPERATIONS.values() if info.function is value)
+        opcode = next(names, None)
+        fix = "write find(where=lambda op: ...)" if opcode is None else f"write find({opcode!r})"
+    raise error_of(OperandError, "find", f"{argument} must be a str, got {brief(value)}", fix)
 
 
 def _has_opcode(pattern: str, ops: list[XlaOp]) -> Predicate:

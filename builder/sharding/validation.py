@@ -75,6 +75,8 @@ def check_sharding_type(op: str, value: Any, name: str = "sharding") -> Sharding
         fix = _FIX_TEXT
         if isinstance(value, Mesh):
             fix = "assign the axes of the mesh to dimensions: mesh.sharding('x', None)"
+        elif _are_axes(value):
+            fix = f"write xb.Mesh({{...}}).sharding({', '.join(map(repr, value))})"
         elif hasattr(value, "spec") and hasattr(value, "mesh"):  # jax's NamedSharding
             fix = "write xb.Mesh(sharding.mesh.shape).sharding(*sharding.spec)"
         raise error_of(OperandError, op, f"{rule} {brief(value)}", fix)
@@ -88,6 +90,19 @@ def check_sharding_type(op: str, value: Any, name: str = "sharding") -> Sharding
         error.op = op
         raise error from None
     return value
+
+
+def _are_axes(value: Any) -> bool:
+    """Return whether a value lists axes of a mesh, such as ("data", None) or a PartitionSpec."""
+    if not isinstance(value, (list, tuple)) and type(value).__name__ not in ("PartitionSpec", "P"):
+        return False
+    return any(value) and all(axis is None or _is_axis(axis) for axis in value)
+
+
+def _is_axis(axis: Any) -> bool:
+    if isinstance(axis, tuple):
+        return all(map(_is_axis, axis))
+    return isinstance(axis, str) and not axis.startswith("{")
 
 
 def sharding_text(op: str, name: str, shape: Shape, sharding: ShardingLike) -> str:
@@ -188,12 +203,17 @@ def leaf_shardings(
         if entry is None:
             texts += [None for _ in leaves(part)]
         elif isinstance(entry, (list, tuple)):
+            if _are_axes(entry) and not isinstance(part, TupleShape):
+                check_sharding_type(op, entry, name)
             if not isinstance(part, TupleShape) or len(part.elements) != len(entry):
                 rule = (
                     f"a sequence in {name} must have an entry for each element of a tuple, "
                     f"got {len(entry)} for {part}"
                 )
-                raise error_of(ShapeInferenceError, op, rule, shapes={name: part})
+                fix = "pass one sharding"
+                if isinstance(part, TupleShape):
+                    fix += " for all elements, or a sequence with one for each element"
+                raise error_of(ShapeInferenceError, op, rule, fix, shapes={name: part})
             pending += reversed(list(zip(part.elements, entry, strict=True)))
         else:
             sharding = check_sharding_type(op, entry, name)

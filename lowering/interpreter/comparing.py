@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from builder.check import flag
-from builder.errors import OperandError, brief
+from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
@@ -124,8 +124,7 @@ def compare(
         >>> x = np.int32([1, 2, 3])
         >>> print(lowering.compare(model, x, x, device="cpu"))
         model on cpu:0 and on StableHLO's reference interpreter:
-          all 2 arrays are within their tolerance, given equal operands
-          largest difference: op 2 add s32[3]: equal
+          all 2 arrays are equal, given equal operands
           result: equal
         >>> def wrong(op, operands):
         ...     return operands[0] - operands[1] if op.opcode == "add" else None
@@ -203,7 +202,8 @@ def _checked_variant(reference: XlaComputation, variant: Any) -> XlaComputation:
     """
 
     def refuse(message: str) -> OperandError:
-        return OperandError(f"compare: {message}", op="compare")
+        fix = "pass computation.replace(function) with a function that returns one op for each op"
+        return error_of(OperandError, "compare", message, fix)
 
     if variant is None:
         return reference

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from builder.graph.xla_op import XlaOp
+from builder.inspection.table import count_text
 from builder.support.display import Column, Displayed, Heading, Part, TextTable
 
 
@@ -133,44 +134,61 @@ class Comparison(Displayed):
             "left_out": [{"op": op.id, "opcode": op.opcode} for op in self.left_out],
         }
 
+    def _of_ops(self) -> str:
+        """Return how many of the arrays in `ops` agree, as text."""
+        arrays = count_text(len(self.ops), "array")
+        beyond = sum(not each.agrees for each in self.ops)
+        if beyond:
+            are = "is beyond its" if beyond == 1 else "are beyond their"
+            return f"{beyond:,} of {arrays} {are} tolerance"
+        if not self.ops:
+            return "no arrays of ops were compared"
+        is_one = len(self.ops) == 1
+        found = "within its tolerance" if is_one else "within their tolerance"
+        if not any(each.ulps for each in self.ops):
+            found = "equal"
+        return f"{arrays} is {found}" if is_one else f"all {arrays} are {found}"
+
+    def _verdict(self) -> str:
+        if not self.agrees and self.first is None:
+            return "a result is beyond its tolerance"
+        return self._of_ops()
+
     def _parts(self) -> list[Part]:
         beyond = [each for each in self.ops if not each.agrees]
-        verdict = f"all {len(self.ops)} arrays are within their tolerance"
-        if beyond:
-            verdict = f"{len(beyond)} of {len(self.ops)} arrays are beyond their tolerance"
-        elif not self.agrees:
-            verdict = "a result is beyond its tolerance"
         worst = sorted(self.ops, key=lambda difference: -difference.ulps)
         # In the order of recording, because the first op that differs is often the cause.
         shown = beyond[:_SHOWN] if beyond else worst[:1]
         rows = [["", *_cells(each)] for each in shown]
         rows += [[f"result{each.path}", *_cells(each)] for each in self.results]
         more = len(beyond) - len(shown) if beyond else 0
-        notes = [f"{more:,} more arrays are beyond their tolerance"] if more else []
+        notes = [f"{count_text(more, 'more array')} beyond the tolerance"] if more else []
         if self.left_out:
             notes.append(f"not compared: {len(self.left_out)} ops, which the interpreter omits")
-        reference = f"{self.device} and StableHLO's reference interpreter: {verdict}"
+        reference = f"{self.device} and StableHLO's reference interpreter: {self._verdict()}"
         return [
             Heading("Comparison", self.name, reference),
             TextTable("", _COLUMNS, rows, "\n".join(notes)),
         ]
 
+    def __repr__(self) -> str:
+        return f"<Comparison {self.name!r} on {self.device}: {self._verdict()}>"
+
     def __str__(self) -> str:
         first = self.first
         lines = [f"{self.name} on {self.device} and on StableHLO's reference interpreter:"]
         if first is not None:
-            count = sum(not each.agrees for each in self.ops)
             how = "given equal operands" if self.from_reference else "in the order of recording"
             lines += [
                 f"  the first op that differs from the reference, {how}:",
                 f"    {first}",
-                f"  {count} of {len(self.ops)} arrays are beyond their tolerance",
+                f"  {self._verdict()}",
             ]
         else:
             how = ", given equal operands" if self.from_reference else ""
-            lines.append(f"  all {len(self.ops)} arrays are within their tolerance{how}")
-            if self.ops:
-                worst = max(self.ops, key=lambda difference: difference.ulps)
+            lines.append(f"  {self._of_ops()}{how}")
+            worst = max(self.ops, key=lambda difference: difference.ulps, default=None)
+            if worst is not None and worst.ulps:
                 lines.append(f"  largest difference: {worst}")
         for difference in self.results:
             lines.append(f"  result{difference.path}: {_result_text(difference)}")

@@ -54,8 +54,25 @@ class Interpretation(Displayed):
     values: dict[XlaOp, Any]
 
     def __getitem__(self, op: XlaOp | int) -> Any:
-        """Return the value of a probed op, given the op or its number in the computation."""
-        return self.values[self.computation.ops[op] if isinstance(op, int) else op]
+        """Return the value of a probed op, given the op or its number in the computation.
+
+        Raises:
+            OperandError: `op` is neither, or was not probed.
+        """
+        found = _numbered(self.computation, op)
+        if not isinstance(found, XlaOp) or found not in self.values:
+            got = brief(op)
+            if isinstance(op, str):
+                fix = f"index with an op, such as computation.find({got})[0]"
+            else:
+                fix = "pass probe=True, or a probe that includes the op, and index with that op"
+            rule = f"the values are those of {count_text(len(self.values), 'probed op')}, got {got}"
+            raise error_of(OperandError, "interpret", rule, fix)
+        return self.values[found]
+
+    def __repr__(self) -> str:
+        count = count_text(len(self.values), "probed op")
+        return f"<Interpretation of {self.computation.name!r}: {count}>"
 
     def _parts(self) -> list[Part]:
         probed = list(self.values.items())
@@ -70,6 +87,12 @@ class Interpretation(Displayed):
         count = count_text(len(probed), "probed op")
         heading = Heading("Interpretation", self.computation.name, count)
         return [heading, TextTable("", columns, rows, caption)]
+
+
+def _numbered(computation: XlaComputation, op: Any) -> Any:
+    """Return the op with a number in the computation; return other values unchanged."""
+    ops = computation.ops
+    return ops[op] if isinstance(op, int) and -len(ops) <= op < len(ops) else op
 
 
 _SHOWN: Final = 100

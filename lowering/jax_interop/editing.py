@@ -11,7 +11,7 @@ from jax.sharding import NamedSharding
 
 from builder.errors import OperandError, brief, error_of
 from builder.graph.computation import XlaComputation
-from lowering.jax_interop.from_jax import check_function, from_jax
+from lowering.jax_interop.from_jax import check_function, computation_of_stage, without_static
 from lowering.jax_interop.to_jax import to_jax
 from lowering.jaxlib_api import jax_stages
 from lowering.running.compiling import compile
@@ -81,7 +81,7 @@ def edit_jax(
         if key not in executables:
             while len(executables) >= _MOST_KEPT:
                 del executables[next(iter(executables))]
-            original = from_jax(traced)
+            original = computation_of_stage("edit_jax", traced)
             changed = _edited(original, edit)
             tree = None if original.annotations is None else original.annotations.nesting
             if is_inside:
@@ -90,12 +90,8 @@ def edit_jax(
                 executable = _compiled(changed, tree, shardings, options)
             executables[key] = traced.jaxpr, executable
         # Static arguments are part of the program.
-        count = len(arguments)
-        fixed = {number % count for number in numbers if -count <= number < count}
-        return executables[key][1](
-            *[argument for number, argument in enumerate(arguments) if number not in fixed],
-            **{name: value for name, value in named.items() if name not in names},
-        )
+        passed, by_name = without_static(arguments, named, numbers, names)
+        return executables[key][1](*passed, **by_name)
 
     return edited
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import jax
 import numpy as np
 
-from builder.errors import OperandError, brief, error_of
+from builder.errors import OperandError, ShapeTextError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import ReusableFunction
 from builder.support.tracebacks import from_function
-from builder.types.shape import ArrayShape, Shape, TupleShape
+from builder.types.shape import ArrayShape, Shape, TupleShape, parse_shape
 from lowering.errors import LoweringError
 from lowering.importer import to_computation
+from lowering.jaxlib_api.jax_stages import static_arguments
 
 _OURS: Final = (XlaComputation, ReusableFunction)
 
@@ -62,12 +63,28 @@ def from_jax(function: Any, *arguments: Any, **named: Any) -> XlaComputation:
         if arguments or named:
             rule = f"a {type(function).__name__} has its arguments, got others"
             raise error_of(OperandError, "from_jax", rule, "call lowering.from_jax(stage) alone")
-        _refuse_effects("from_jax", function)
-        return _without_callbacks("from_jax", to_computation(function))
+        return computation_of_stage("from_jax", function)
     check_function("from_jax", function)
-    if not isinstance(function, jax.stages.Wrapped):  # it may have static arguments
-        _check_values(jax.tree.leaves((arguments, named)))
+    values = jax.tree.leaves(without_static(arguments, named, *static_arguments(function)))
+    if isinstance(function, jax.stages.Wrapped):  # of other libraries, it may take any values
+        values = [value for value in values if _shape_of_text(value) is not None]
+    _check_values(values)
     return traced_computation("from_jax", function, *_abstract("from_jax", (arguments, named)))
+
+
+def without_static(
+    arguments: Sequence[Any],
+    named: Mapping[str, Any],
+    numbers: Iterable[int],
+    names: Iterable[str],
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments without the static ones, which have these numbers and names."""
+    count = len(arguments)
+    fixed = {number % count for number in numbers if -count <= number < count}
+    return (
+        [argument for number, argument in enumerate(arguments) if number not in fixed],
+        {name: value for name, value in named.items() if name not in names},
+    )
 
 
 def _check_values(values: Iterable[Any]) -> None:
@@ -78,7 +95,19 @@ def _check_values(values: Iterable[Any]) -> None:
                 jax.eval_shape(lambda array: array, value)
         except (TypeError, ValueError, OverflowError):
             rule = f"an argument must be an array, a number or a shape, got {brief(value)}"
-            raise error_of(OperandError, "from_jax", rule, _FIX_VALUE) from None
+            raise error_of(OperandError, "from_jax", rule, _fix_of_value(value)) from None
+
+
+def _fix_of_value(value: Any) -> str:
+    shape = _shape_of_text(value)
+    return _FIX_VALUE if shape is None else f"write xb.parse_shape({str(shape)!r})"
+
+
+def _shape_of_text(value: Any) -> Shape | None:
+    if isinstance(value, str):
+        with contextlib.suppress(ShapeTextError):
+            return parse_shape(value)
+    return None
 
 
 _FIX_VALUE: Final = "pass the value to the function otherwise: lambda x: function(x, value)"
@@ -119,8 +148,7 @@ def traced_computation(
         except Exception as error:
             from_function(error)
             raise
-        _refuse_effects(op, traced)
-        return _without_callbacks(op, to_computation(traced))
+        return computation_of_stage(op, traced)
 
 
 _WIDE: Final = frozenset(("int64", "uint64", "float64", "complex128"))
@@ -155,6 +183,33 @@ def abstract_array(op: str, shape: Shape) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape.dimensions, dtype)  # type: ignore[no-untyped-call]  # of jax
 
 
+def computation_of_stage(op: str, stage: Any) -> XlaComputation:
+    """Return the computation of a `Traced`, `Lowered` or `Exported`.
+
+    Args:
+        op: the name of the public function, for messages.
+        stage: what jax has made of a function.
+
+    Raises:
+        LoweringError: see `from_jax`.
+    """
+    _refuse_captures(op, stage)
+    _refuse_effects(op, stage)
+    return _without_callbacks(op, to_computation(stage))
+
+
+def _refuse_captures(op: str, stage: Any) -> None:
+    """Raise LoweringError if a function that was traced uses tracers that are not its arguments."""
+    if not isinstance(stage, jax.stages.Traced):
+        return
+    tree: Any = stage.in_tree
+    count = len(stage.jaxpr.in_avals) - tree.num_leaves
+    if count > 0:
+        values = "a value" if count == 1 else f"{count} values"
+        rule = f"the function uses {values} of an enclosing jax transformation, such as jax.jit"
+        raise error_of(LoweringError, op, rule, "pass each such value to the function")
+
+
 def _refuse_effects(op: str, stage: Any) -> None:
     """Raise LoweringError if a function that was traced prints, or calls Python with effects."""
     jaxpr = getattr(stage, "jaxpr", None)
@@ -163,6 +218,9 @@ def _refuse_effects(op: str, stage: Any) -> None:
         names = ", ".join(sorted({type(effect).__name__ for effect in effects}))
         rule = f"the function has effects that a computation can't have: {names}"
         fix = "remove jax.debug.print, jax.debug.callback and io_callback from the function"
+        if names == "NamedAxisEffect":
+            rule = "the function uses an axis of an enclosing jax.vmap or jax.shard_map"
+            fix = "apply jax.vmap or jax.shard_map inside the function"
         raise error_of(LoweringError, op, rule, fix)
 
 
@@ -174,7 +232,9 @@ def _without_callbacks(op: str, computation: XlaComputation) -> XlaComputation:
                 where = "" if call.source is None else f", at {call.source}"
                 rule = f"the function calls Python (jax.pure_callback){where}"
                 fix = "record xb.python_call beside lowering.apply, or remove the callback"
-                if op not in ("from_jax", "apply"):
+                if op == "edit_jax":
+                    fix = "call jax.pure_callback outside of the function"
+                elif op not in ("from_jax", "apply"):
                     rule = f"the Python call{where} has nested tuples as operands or as its result"
                     fix = "let the Python function take arrays, and return an array or a tuple"
                 raise error_of(LoweringError, op, rule, fix)

@@ -144,12 +144,16 @@ def vmap(
         raise _error(OperandError, rule)
     else:
         axes = [None if axis is None else integer("vmap", "in_axes", axis) for axis in in_axes]
-    if len(axes) != len(shapes) or all(axis is None for axis in axes):
+    if len(axes) != len(shapes):
         rule = (
             f"in_axes must have an axis for each of {len(shapes)} parameters, got {brief(in_axes)}"
         )
         fix = "pass one number for all, or a sequence with numbers and None"
         raise _error(OperandError, rule, fix)
+    if all(axis is None for axis in axes):
+        rule = f"a parameter must have the new dimension, got in_axes={brief(in_axes)}"
+        fix = "pass 0, or the position of the new dimension, for a parameter that has it"
+        raise _error(OperandError, rule, fix if axes else "")
     batched = [
         shape if axis is None else _with_dimension(shape, axis, size)
         for shape, axis in zip(shapes, axes, strict=True)

@@ -375,6 +375,8 @@ def _refused(
         message = no_operation(word[1])
     elif re.search(_UNKNOWN, error.detail):
         message += f"\nfix: use operations of these dialects: {', '.join(sorted(_DIALECTS))}"
+    else:
+        message += "\nfix: correct the text at this position, or save the module again"
     return file_error(path, message, (error.line, error.column), error.detail)
 
 

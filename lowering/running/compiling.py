@@ -96,11 +96,13 @@ def compile(
         argument_shapes: the shape of each parameter, required if parameters have unbounded sizes:
             f32[8,4] for f32[?,4].
         num_replicas: how many replicas run the program at the same time, each on its own
-            arguments; `XlaBuilder.replica_id` distinguishes them.
+            arguments; `XlaBuilder.replica_id` distinguishes them. Shardings do not divide the
+            arrays of replicas: XLA ignores them if `num_partitions` is 1.
         num_partitions: the number of partitions of each replica. If a parameter, a result or an op
             has a sharding, XLA partitions the program, and arguments and results are sharded
             arrays. Otherwise each partition runs the program on its own arguments;
-            `XlaBuilder.partition_id` distinguishes them.
+            `XlaBuilder.partition_id` distinguishes them. A collective op without a `channel_id`
+            communicates between replicas only, so that with one replica it changes nothing.
         devices: all devices, instead of `device`: the partitions of replica 0, those of replica 1,
             and so on. They may include devices of other processes that compute together. By
             default, the devices of all processes are used if exactly that many are needed.

@@ -139,6 +139,12 @@ def need_computation(op: str, value: object) -> None:
         fix = "\nfix: build a computation first: builder.build(op)"
     elif isinstance(value, ReusableFunction) or hasattr(value, "computation"):  # of jit
         fix = "\nfix: pass function.computation(shape, ...), with a shape for each parameter"
+    elif hasattr(value, "compiled_shape"):  # an executable, which does not contain its ops
+        fix = "\nfix: pass the computation that was compiled"
+    elif hasattr(value, "program_shape"):  # a StablehloModule
+        fix = "\nfix: pass lowering.to_computation(module)"
+    elif hasattr(value, "eval_shape"):  # of jax.jit
+        fix = "\nfix: pass lowering.from_jax(function, shape, ...)"
     elif is_function(value):
         fix = "\nfix: pass xb.computation(shape, ...)(function), with a shape for each parameter"
     raise OperandError(f"{op}: expected an XlaComputation, got {brief(value)}{fix}", op=op)

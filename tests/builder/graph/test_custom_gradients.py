@@ -148,3 +148,7 @@ def test_wrong_arguments() -> None:
         with pytest.raises(kind, match=message) as caught:
             xb.custom_gradient(*arguments)  # type: ignore[call-overload]
         assert str(caught.value).startswith("custom_gradient: ")
+    with pytest.raises(
+        xb.OperandError, match=r"'backward'\nfix: write custom_gradient\(computation, b"
+    ):
+        xb.custom_gradient(product)  # type: ignore[call-overload]

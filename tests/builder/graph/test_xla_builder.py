@@ -453,6 +453,14 @@ class TestDecorator:
         ):
             xb.computation(xb.f32[2])(lambda x: result)
 
+    def test_a_dict(self) -> None:
+        fix = r"return tuple\(result.values\(\)\), or use lowering.jit"
+        with pytest.raises(xb.OperandError, match=rf"^computation: .*\nfix: {fix}"):
+            xb.computation(xb.f32[2])(lambda x: {"x": x})
+        x = xb.XlaBuilder().parameter(xb.f32[2])
+        with pytest.raises(xb.OperandError, match=r"return tuple\(result.values\(\)\)(\nat|$)"):
+            xb.call(lambda x: {"x": x}, x)
+
     def test_op_of_another_builder(self) -> None:
         y = xb.XlaBuilder("there").parameter(xb.f32[2])
         with pytest.raises(xb.BuilderError, match="can't use values of another computation"):

@@ -111,6 +111,27 @@ REFUSED = {
             "does not take them: "
         ),
     ),
+    "a unary op": (
+        lambda x: xb.reduce(x, 0.0, xb.exp, [1]),
+        xb.SignatureError,
+        (
+            "reduce: computation is called with 2 arguments (f32[], f32[]), got exp(operand)\n"
+            "fix: write a function of 2 arguments, such as xb.add"
+        ),
+    ),
+    "an op of three operands": (
+        lambda x: xb.reduce(x, 0.0, xb.clamp, [1]),
+        xb.SignatureError,
+        (
+            "reduce: computation is called with 2 arguments (f32[], f32[]), got clamp(min, "
+            "operand, max)"
+        ),
+    ),
+    "an op of other types": (
+        lambda x: xb.reduce(x, 0.0, xb.population_count, [1]),
+        xb.SignatureError,
+        "reduce: computation is called with 2 arguments (f32[], f32[]), ",
+    ),
     "init value": (
         lambda x: xb.reduce(x, x.builder.constant(0, xb.s32), xb.add, [1]),
         xb.ShapeInferenceError,

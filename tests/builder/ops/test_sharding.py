@@ -454,6 +454,7 @@ def test_results() -> None:
         (xb.ShapeInferenceError, each, "(f32[], f32[])", [None]),
         (xb.ShapeInferenceError, each, "f32[8,4]", [ROWS]),
         (xb.OperandError, "result_sharding must be the text", "f32[8,4]", 3),
+        (xb.OperandError, "result_sharding must be the text", "f32[8,4]", ("data", None)),
         (xb.ShapeTextError, "tiling text: expected", "f32[8,4]", "{x}"),
     ]:
         refused(error, name + words, lambda s=shape, g=sharding: built(s, g))
@@ -581,3 +582,14 @@ def test_functions_of_the_library_in_a_block(sharding: Any) -> None:
     assert by_rank[2] == y.sharding
     assert by_rank[1] is None
     lowering.lower(b.build(y)).verify()
+
+
+def test_the_axes_of_a_mesh_are_not_a_sharding() -> None:
+    x = xb.XlaBuilder().parameter("f32[8,4]")
+    for axes in (("data", None), ["data", None], PartitionSpec("data", None)):
+        for call in (
+            lambda axes=axes: xb.XlaBuilder().parameter("f32[8,4]", sharding=axes),
+            lambda axes=axes: xb.with_sharding(x, axes),
+        ):
+            text = refused(xb.OperandError, "must be the text of a tiling or an xb.Mesh", call)
+            assert "\nfix: write xb.Mesh({...}).sharding('data', None)" in text

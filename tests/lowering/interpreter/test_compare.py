@@ -35,7 +35,12 @@ def test_a_correct_device_agrees(from_reference: bool) -> None:
         "exponential",
         "reduce",
     }
-    assert "within their tolerance" in str(comparison)
+    text = str(comparison)
+    assert "all 5 arrays are " in text
+    # The largest difference is listed only if there is one.
+    is_equal = not any(one.ulps for one in comparison.ops)
+    assert ("all 5 arrays are equal" in text) == is_equal
+    assert ("largest difference: " in text) != is_equal
 
 
 @pytest.mark.parametrize("from_reference", [True, False])
@@ -50,12 +55,30 @@ def test_an_injected_error_is_found_at_its_op(from_reference: bool) -> None:
     assert not comparison.agrees
     assert comparison.first is not None
     assert comparison.first.op.opcode == "tanh"
+    assert repr(comparison).startswith("<Comparison 'model' on cpu:0: ")
+    assert len(repr(comparison).splitlines()) == 1
     assert "test_compare.py" in str(comparison.first)
     if from_reference:  # its users are not
         assert [one.op.opcode for one in comparison.ops if not one.agrees] == ["tanh"]
     as_dict = json.loads(json.dumps(comparison.as_dict()))
     assert as_dict["first"]["opcode"] == "tanh"
     assert as_dict["agrees"] is False
+
+
+def test_a_verdict_about_one_array() -> None:
+    c = xb.computation(xb.f32[2])(lambda x: x + x)
+    x = np.ones(2, np.float32)
+    assert str(lowering.compare(c, x, device="cpu")).splitlines()[1:] == [
+        "  1 array is equal, given equal operands",
+        "  result: equal",
+    ]
+    wrong = xb.computation(xb.f32[2])(lambda x: x - x)
+    compared = lowering.compare(c, x, device="cpu", device_computation=wrong)
+    assert repr(compared).endswith(": 1 of 1 array is beyond its tolerance>")
+    more = xb.computation(xb.f32[2])(lambda x: x + x + x)
+    fix = r"fix: pass computation.replace\(function\) with a function that returns one op"
+    with pytest.raises(xb.OperandError, match=rf"must have as many ops .*, 2, got 3\n{fix}"):
+        lowering.compare(c, x, device_computation=more)
 
 
 def test_unsupported_ops_are_left_out() -> None:

@@ -108,6 +108,16 @@ def test_probes() -> None:
     assert [op.opcode for op in seen.values] == ["parameter", "multiply", "negate"]
     np.testing.assert_array_equal(seen[1], X * X)
     np.testing.assert_array_equal(seen.result, -X * X)
+    assert repr(seen) == "<Interpretation of 'model': 3 probed ops>"
+    for key, message in (
+        ("negate", r"got 'negate'\nfix: index with an op, .*computation.find\('negate'\)\[0\]"),
+        (3, r"3 probed ops, got 3\nfix: pass probe=True, or a probe that includes the op"),
+        (X, "3 probed ops, got array"),
+    ):
+        with pytest.raises(xb.OperandError, match=f"^interpret: the values are .*{message}"):
+            seen[key]  # type: ignore[index]
+    with pytest.raises(xb.OperandError, match="those of 1 probed op, got 0"):
+        lowering.interpret(model, X, probe="negate")[0]
 
 
 def test_probes_in_nested_loops_have_a_value_for_each_execution() -> None:

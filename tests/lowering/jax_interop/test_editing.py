@@ -95,3 +95,21 @@ def test_wrong_edits() -> None:
         lowering.edit_jax(jnp.tanh, 3)  # type: ignore[arg-type]
     with pytest.raises(xb.OperandError, match="function must be a function of jax"):
         lowering.edit_jax(other, without_tanh)
+
+
+def test_errors_name_edit_jax() -> None:
+    def captures(x: Any, y: Any) -> Any:
+        return lowering.edit_jax(lambda x: jnp.tanh(x) * y, without_tanh)(x)
+
+    def calls(x: Any) -> Any:
+        return jax.pure_callback(np.sin, x, x)
+
+    with pytest.raises(
+        lowering.LoweringError, match=r"^edit_jax: .* a value of an enclosing jax t"
+    ):
+        jax.jit(captures)(X, X)
+    for called in (lowering.edit_jax(calls, without_tanh), jax.jit(lowering.edit_jax(calls, id))):  # type: ignore[arg-type]
+        with pytest.raises(
+            lowering.LoweringError, match=r"^edit_jax: .*\nfix: call jax.pure_callb"
+        ):
+            called(X)

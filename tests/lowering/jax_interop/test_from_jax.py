@@ -121,6 +121,10 @@ def test_effects_are_refused() -> None:
 
     with pytest.raises(lowering.LoweringError, match=r"from_jax: .* can't have: DebugEffect\n"):
         lowering.from_jax(prints, xb.f32[3])
+    with pytest.raises(
+        lowering.LoweringError, match=r"an axis of .*\nfix: apply jax.vmap .* inside"
+    ):
+        jax.vmap(lowering.edit_jax(lambda x: jax.lax.psum(x, "i"), lambda c: c), axis_name="i")(X)
     with pytest.raises(lowering.LoweringError, match="OrderedIOEffect"):
         lowering.from_jax(jax.jit(ordered).trace(X[0]))
     with pytest.raises(lowering.LoweringError, match="the function calls Python"):
@@ -138,7 +142,16 @@ def test_wrong_arguments() -> None:
         ((identity, xb.f32[2]), "fix: record xb.call"),
         ((jnp.sin, xb.f32["<=3"]), "jax needs fixed sizes, got f32"),
         ((jnp.sin, xb.TokenShape()), "jax has no arrays of shape token"),
+        ((jnp.sin, "f32[3]"), r"got 'f32\[3\]'\nfix: write xb.parse_shape\('f32\[3\]'\)"),
+        ((lambda x: x, "sine"), "got 'sine'\nfix: pass the value to the function otherwise"),
+        ((jax.jit(layer), PARAMS, "f32[3]"), r"fix: write xb.parse_shape\('f32\[3\]'\)"),
         ((traced, xb.f32[2]), "a Traced has its arguments, got others"),
     ):
         with pytest.raises(xb.OperandError, match=message):
             lowering.from_jax(*arguments)
+    static = jax.jit(lambda x, kind: getattr(jnp, kind)(x), static_argnames="kind")
+    for c in (
+        lowering.from_jax(static, xb.f32[3], "tanh"),
+        lowering.from_jax(static, xb.f32[3], kind="tanh"),
+    ):
+        assert c.root.opcode == "tanh"

@@ -154,6 +154,13 @@ def test_wrong_names() -> None:
 def test_not_a_computation() -> None:
     with pytest.raises(OperandError, match=r"^to_jax: expected an XlaComputation, got 3"):
         lowering.to_jax(3)  # type: ignore[arg-type]
+    for value, fix in (
+        (lowering.compile(product), "pass the computation that was compiled"),
+        (lowering.lower(product), r"pass lowering.to_computation\(module\)"),
+        (jax.jit(np.tanh), r"pass lowering.from_jax\(function, shape, ...\)"),
+    ):
+        with pytest.raises(OperandError, match=rf"expected an XlaComputation, .*\nfix: {fix}"):
+            lowering.to_jax(value)  # type: ignore[arg-type]
     with pytest.raises(OperandError, match=r"^to_jax: axis must be the name of an axis, got 0"):
         lowering.to_jax(product, axis=0)  # type: ignore[arg-type]
 

@@ -163,7 +163,16 @@ def test_wrong_arguments() -> None:
         (lambda: lowering.grad(loss, ["w", "w"]), xb.OperandError, "each once"),
         (lambda: lowering.grad(loss, []), xb.OperandError, "at least one"),
         (lambda: lowering.vmap(loss, 4, (0,)), xb.OperandError, "an axis for each of 2"),
-        (lambda: lowering.vmap(loss, 4, None), xb.OperandError, "an axis for each of 2"),
+        (
+            lambda: lowering.vmap(loss, 4, None),
+            xb.OperandError,
+            "must have the new dim.*=None\nfix",
+        ),
+        (
+            lambda: lowering.vmap(loss, 4, (None, None)),
+            xb.OperandError,
+            r"must have the new dimension, got in_axes=\(None, None\)\nfix: pass 0",
+        ),
         (lambda: lowering.vmap(loss, -1), xb.ShapeInferenceError, "must be 0 or more, got -1"),
         (lambda: lowering.vmap(loss, 4, 3), xb.ShapeInferenceError, r"from -2 to 1, got 3"),
         (lambda: lowering.vmap(loss, 4, 0, 5), xb.ShapeInferenceError, r"axis for f32\[\] must be"),

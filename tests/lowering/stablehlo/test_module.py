@@ -729,7 +729,8 @@ def test_syntax_errors_have_a_position(tmp_path):
         lowering.load(path)
     error = caught.value
     assert str(error) == (
-        f"{path}: line 4, column 31: not StableHLO: use of undeclared SSA value name"
+        f"{path}: line 4, column 31: not StableHLO: use of undeclared SSA value name\n"
+        f"fix: correct the text at this position, or save the module again"
     )
     assert (error.path, error.line, error.column) == (str(path), 4, 31)
 
@@ -737,7 +738,7 @@ def test_syntax_errors_have_a_position(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("this is not MLIR", "line 1, column 1: not StableHLO: custom op 'this' is unknown"),
+        ("this is not MLIR", "line 1, column 1: not StableHLO: no operation begins with 'this'"),
         (AFFINE[:-3], "line 5, column 32: not StableHLO: expected operation name in quotes"),
         (AFFINE.replace("@main", "@start"), "has no function @main"),
         ("module {}", "has no function @main"),

@@ -76,8 +76,9 @@ def little_optimized(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compile without LLVM's optimizations, which is faster.
 
     For tests that spend most of their time compiling and have one correct result: they move
-    elements, compute with integers that no type rounds, or compare with a program that jax compiled
-    with the same option. The StableHLO and the optimized HLO are the same at all levels.
+    elements, compute with integers that no type rounds, compare with a program that jax compiled
+    with the same option, or check a decomposition by its products. The StableHLO and the optimized
+    HLO are the same at all levels.
 
     Tests that compare approximated or rounded functions with NumPy must not use it, because LLVM
     may contract and vectorize their arithmetic. Some tests of each family must not use it either.

@@ -71,16 +71,15 @@ def relative_error(got: Any, expected: Any) -> float:
 def test_correct_results_agree(name: str, dtype: Any) -> None:
     case = CASES[name]
     scales = np.resize(case.scales, (16, 1))
-    for seed in range(3):
-        rng = np.random.default_rng(seed)
-        arguments = [numbers(rng, dtype, (16, 16), scales) for _ in range(case.arity)]
-        c = recorded(case.op, *arguments)
-        comparison = lowering.compare(c, *arguments, device="cpu")
-        assert comparison.agrees, str(comparison)
-        assert len(comparison.ops) == 1  # it was compared
-        expected = case.function(*(x.astype(np.complex128) for x in arguments))
-        error = relative_error(lowering.interpret(c, *arguments), expected)
-        assert error < 300 * np.finfo(dtype).eps, seed
+    rng = np.random.default_rng(0)
+    arguments = [numbers(rng, dtype, (16, 16), scales) for _ in range(case.arity)]
+    c = recorded(case.op, *arguments)
+    comparison = lowering.compare(c, *arguments, device="cpu")
+    assert comparison.agrees, str(comparison)
+    assert len(comparison.ops) == 1  # it was compared
+    expected = case.function(*(x.astype(np.complex128) for x in arguments))
+    error = relative_error(lowering.interpret(c, *arguments), expected)
+    assert error < 300 * np.finfo(dtype).eps
 
 
 @pytest.mark.parametrize("dtype", TYPES)

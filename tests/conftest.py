@@ -68,6 +68,8 @@ def pytest_terminal_summary(
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
+    # Few tests make garbage in cycles, and jax's caches, which grow, would be traversed often.
+    gc.set_threshold(10_000, 20, 20)
     gc.enable()
 
 

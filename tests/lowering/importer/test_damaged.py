@@ -123,7 +123,8 @@ def test_a_condition_that_is_not_a_tensor():
     with pytest.raises(ModuleFileError) as caught:
         lowering.load_bytes(LOOP.replace("KIND", "!stablehlo.token"))
     assert str(caught.value) == (
-        "the module: line 3, column 5: not StableHLO: a region must return tensors here"
+        "the module: line 3, column 5: not StableHLO: a region must return tensors here\n"
+        "fix: correct the text at this position, or save the module again"
     )
     assert (caught.value.line, caught.value.column) == (3, 5)
     assert lowering.load_bytes(LOOP.replace("KIND", "tensor<i1>")).name == "main"
@@ -146,7 +147,8 @@ def test_names_that_are_not_utf_8():
     text = 'func.func @main(%x: tensor<f32> {"foo.\\FF" = 1 : i32}) { return }'
     with pytest.raises(ModuleFileError) as caught:
         lowering.load_bytes(text)
-    assert str(caught.value).endswith("line 1, column 34: not StableHLO: a name is not UTF-8 text")
+    rule = "the module: line 1, column 34: not StableHLO: a name is not UTF-8 text\n"
+    assert str(caught.value).startswith(rule)
     named = 'func.func @main(%x: tensor<f32> {foo.bar = "\\FF"}) { return }'
     assert lowering.load_bytes(named).name == "main"
 

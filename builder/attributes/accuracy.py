@@ -73,7 +73,13 @@ class ResultAccuracy:
             value = cls(mode=value)
         if not isinstance(value, cls):
             rule = "result_accuracy must be 'HIGHEST', 'DEFAULT' or a ResultAccuracy"
-            raise refusal(op, rule, value, "write for instance xb.ResultAccuracy(ulps=2)")
+            mode = value.upper() if isinstance(value, str) else ""
+            fix = (
+                f"{mode!r}"
+                if mode in _WITHOUT_TOLERANCES
+                else "for instance xb.ResultAccuracy(ulps=2)"
+            )
+            raise refusal(op, rule, value, f"write {fix}")
         return None if value.mode == "DEFAULT" else value
 
     def __str__(self) -> str:

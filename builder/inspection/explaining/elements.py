@@ -18,6 +18,7 @@ from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.schema.definition import SCHEMAS
+from builder.types.shape import ArrayShape
 
 Numbers = npt.NDArray[np.int64]
 """The number of an element at each index; -1 for none."""
@@ -102,7 +103,7 @@ class Context:
     def attributes(self) -> Mapping[str, Any]:
         return self.op.attributes
 
-    def data(self, number: int, example: Callable[[], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    def data(self, number: int, example: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the values of an operand: those given, those of a constant, or the example."""
         operand = self.op.operands[number]
         if number in self.given:
@@ -110,7 +111,7 @@ class Context:
         elif operand.opcode == "constant":
             values = np.asarray(operand.attributes["value"])
         else:
-            values = example()
+            values = example
             self.note(
                 f"{operand_name(self.op, number)} is not a constant: its values here are an example"
             )
@@ -156,7 +157,7 @@ def operand_names(op: XlaOp) -> list[str]:
 
 
 def moved(numbers: Numbers) -> Values:
-    """Return elements that are copies, of which each has the number of its source."""
+    """Return elements that are copies: each has the number of its source."""
     values = np.empty(numbers.shape, object)
     flat = values.reshape(-1)
     for index, number in enumerate(numbers.reshape(-1).tolist()):
@@ -214,7 +215,8 @@ def checked_values(op: XlaOp, values: Mapping[str, Any] | None) -> dict[int, npt
             array = np.asarray(value)
         except (TypeError, ValueError, OverflowError):  # lists of different lengths, for instance
             array = np.empty(0, object)
-        if array.shape != shape.dimensions or array.dtype.kind not in "biuf":  # type: ignore[union-attr]
+        sizes = shape.dimensions if isinstance(shape, ArrayShape) else None
+        if array.shape != sizes or array.dtype.kind not in "biuf":
             rule = f"the values of {name} must be numbers of the shape {shape}, got {brief(value)}"
             raise error_of(OperandError, "explain", rule)
         if array.dtype.kind == "f" and np.isnan(array).any():

@@ -75,9 +75,9 @@ class Scene:
     ) -> list[list[tuple[int, tuple[int, ...]]]]:
         """Return the elements that an element is computed from; see `Explanation.sources`."""
         try:
-            value: Value = self.values[result][index]
+            value: Value | None = self.values[result][index]
         except (IndexError, TypeError):
-            value = None  # type: ignore[assignment]
+            value = None
         if type(value) is not tuple:
             shapes = [values.shape for values in self.values]
             rule = f"the results have the sizes {brief(shapes)}, got the result {brief(result)} "
@@ -170,7 +170,7 @@ def _labelled(
 
 
 def _is_index(context: Context, number: int) -> bool:
-    """Return whether an operand has indices, which no element of the result is."""
+    """Return whether the elements of an operand are indices, which the result does not contain."""
     return "indices" in operand_name(context.op, number)
 
 

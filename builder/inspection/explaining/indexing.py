@@ -57,7 +57,7 @@ def _gather(context: Context) -> Outcome:
     starts_map, vector_dim = numbers.start_index_map, numbers.index_vector_dim
     limits = [source.shape[d] - widths[d] for d in starts_map]
     shape = context.operands[1].shape
-    indices = context.data(1, lambda: example_indices(shape, vector_dim, limits))
+    indices = context.data(1, example_indices(shape, vector_dim, limits))
     dropped = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
     kept = [d for d in range(source.ndim) if d not in dropped]
     pairs = list(
@@ -96,7 +96,7 @@ def _scatter(context: Context) -> Outcome:
     targets = numbers.scatter_dims_to_operand_dims
     limits = [source.shape[d] - widths[d] for d in targets]
     shape = context.operands[1].shape
-    indices = context.data(1, lambda: example_indices(shape, vector_dim, limits))
+    indices = context.data(1, example_indices(shape, vector_dim, limits))
     pairs = list(
         zip(numbers.input_batching_dims, numbers.scatter_indices_batching_dims, strict=True)
     )

@@ -102,7 +102,7 @@ def _reduce_window(context: Context) -> Outcome:
 def _select_and_scatter(context: Context) -> Outcome:
     operand, source, init = context.operands
     attributes = context.attributes
-    data = context.data(0, lambda: np.random.default_rng(0).integers(0, 10, operand.shape))
+    data = context.data(0, np.random.default_rng(0).integers(0, 10, operand.shape))
     values = joined(operand.shape, lambda _: [(int(init),)])
     for index in np.ndindex(*source.shape):
         selected: _Index | None = None
@@ -128,7 +128,7 @@ def _sort(context: Context) -> Outcome:
     for number in range(len(context.operands)):
         rng = np.random.default_rng(number)
         example = rng.permutation(int(np.prod(shape))).reshape(shape)
-        data.append(context.data(number, lambda example=example: example))  # type: ignore[misc]
+        data.append(context.data(number, example))
     results = [source.copy() for source in context.operands]
     lines = [np.moveaxis(array, axis, -1) for array in data]
     targets = [np.moveaxis(array, axis, -1) for array in results]

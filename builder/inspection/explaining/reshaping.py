@@ -87,7 +87,7 @@ def _starts(context: Context, first: int, sizes: tuple[int, ...]) -> tuple[slice
     bounds = []
     for axis, (size, length) in enumerate(zip(context.operands[0].shape, sizes, strict=True)):
         last = size - length
-        start = int(context.data(first + axis, lambda last=last: np.array(min(1, last))))  # type: ignore[misc]
+        start = int(context.data(first + axis, np.array(min(1, last))))
         begin = min(max(start, 0), last)
         if begin != start:
             context.note(f"the start index {start} of dimension {axis} is clamped to {begin}")

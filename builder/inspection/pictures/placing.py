@@ -36,7 +36,7 @@ class Layout(NamedTuple):
     Attributes:
         corners: the left top corner of each node.
         routes: for each edge the points of its Bezier curves: the start, and three points for each
-            curve, of which the last is the end of the curve.
+            curve, the last one its end.
         width, height: the size of the picture.
     """
 

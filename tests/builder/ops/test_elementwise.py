@@ -931,6 +931,9 @@ def test_a_failed_op_with_an_unbounded_size_records_nothing() -> None:
     assert len(b.ops) == 2
 
 
+HIGHEST = "highest"  # in lower case, as in HLO text
+
+
 class TestResultAccuracy:
     def test_recorded(self) -> None:
         x = parameter(xb.f32[2])
@@ -948,7 +951,7 @@ class TestResultAccuracy:
         assert str(xb.ResultAccuracy(mode="HIGHEST")) == "{mode=highest}"
         assert "-" not in str(xb.ResultAccuracy(-0.0, -0.0))
 
-    @pytest.mark.parametrize("value", ["highest", "TOLERANCE", 2, {"ulps": 2}, np.ones(2)])
+    @pytest.mark.parametrize("value", [HIGHEST, "TOLERANCE", 2, {"ulps": 2}, np.ones(2)])
     def test_refused(self, value: Any) -> None:
         x = parameter(xb.f32[2])
         with pytest.raises(xb.ShapeInferenceError) as caught:
@@ -956,7 +959,8 @@ class TestResultAccuracy:
         assert str(caught.value).startswith(
             "log1p: result_accuracy must be 'HIGHEST', 'DEFAULT' or a ResultAccuracy, got "
         )
-        assert "\nfix: write for instance xb.ResultAccuracy(ulps=2)" in str(caught.value)
+        meant = "'HIGHEST'" if value is HIGHEST else "for instance xb.ResultAccuracy(ulps=2)"
+        assert f"\nfix: write {meant}\n" in str(caught.value)
         assert caught.value.location == f"{__file__}:{caught.traceback[0].lineno + 1}"
         assert x.builder.ops == [x]
 

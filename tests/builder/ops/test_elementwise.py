@@ -960,7 +960,7 @@ class TestResultAccuracy:
             "log1p: result_accuracy must be 'HIGHEST', 'DEFAULT' or a ResultAccuracy, got "
         )
         meant = "'HIGHEST'" if value is HIGHEST else "for instance xb.ResultAccuracy(ulps=2)"
-        assert f"\nfix: write {meant}\n" in str(caught.value)
+        assert f"\nfix: write {meant}" in str(caught.value)
         assert caught.value.location == f"{__file__}:{caught.traceback[0].lineno + 1}"
         assert x.builder.ops == [x]
 

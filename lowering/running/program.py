@@ -13,7 +13,6 @@ import jax
 from builder.check import flag
 from builder.errors import OperandError
 from builder.graph.calls import explained
-from builder.inspection.describing import signature_table
 from builder.inspection.rendering import bytes_text, flops_text
 from builder.support.display import Column, Displayed, Heading, Part, TextTable
 from builder.types.layout import Layout
@@ -252,6 +251,8 @@ class CompiledProgram(Displayed):
         return profiled(self._info.compile_seconds, lambda: self._prepare(args, by_name), self._run)
 
     def _parts(self) -> list[Part]:
+        from builder.inspection.describing import signature_table  # lazy import
+
         parts: list[Part] = [
             Heading(type(self).__name__, self.name, _devices_text(self.devices)),
             signature_table(self.program_shape),

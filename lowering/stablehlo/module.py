@@ -30,7 +30,6 @@ from jaxlib.mlir import ir
 from builder.check import flag
 from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, brief, error_of
 from builder.graph.calls import explained
-from builder.inspection.describing import signature_table
 from builder.support.display import Displayed, Heading, Part, ProgramText
 from builder.support.extensions import extension
 from builder.support.functions import NotAFunction
@@ -260,6 +259,8 @@ class StablehloModule(Displayed, NotAFunction):
         write_atomically(name, pieces)
 
     def _parts(self) -> list[Part]:
+        from builder.inspection.describing import signature_table  # lazy import
+
         text = module_text(self.module, max_elements=_SHOWN_ELEMENTS)
         return [
             Heading("StablehloModule", self.name),

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import jax
-from jax.extend import source_info_util
 from jaxlib.mlir import ir
 
 from builder.errors import OperandError, brief, error_of
@@ -35,11 +35,6 @@ ModuleSource: TypeAlias = (
     "str | os.PathLike[str]"
 )
 """The types of sources that `load` reads."""
-
-# jax locates the constants of a program where `lower` is called. It ignores the frames in these
-# folders, so the constants have the line of the user's call.
-for _package in ("builder", "lowering"):
-    source_info_util.register_exclusion(str(Path(__file__).parents[2] / _package) + os.sep)
 
 _TEXT: Final = re.compile(r"\n|\b(?:module|func\.func|HloModule|ENTRY)\b.*\{")
 
@@ -106,6 +101,7 @@ def module_of(source: Any, op: str) -> StablehloModule:
     if isinstance(source, (str, bytes, bytearray, memoryview)):
         return load_bytes(source)
     if isinstance(source, jax.stages.Traced):
+        _exclude_own_frames()
         source = source.lower()
     if isinstance(source, jax.stages.Lowered):
         module = module_of(source.compiler_ir("stablehlo"), op)
@@ -121,6 +117,18 @@ def module_of(source: Any, op: str) -> StablehloModule:
     first = "a module" if op in ("load", "to_computation") else "an XlaComputation, a module"
     rule = f"expected {first}, a path, text, bytes or an object of jax, got {brief(source)}"
     raise error_of(OperandError, op, rule, _fix(source))
+
+
+@cache
+def _exclude_own_frames() -> None:
+    """Make jax ignore the frames in these packages.
+
+    jax locates the constants of a program where `lower` is called: at the line of the user's call.
+    """
+    from jax.extend import source_info_util  # lazy import: it imports Pallas
+
+    for package in ("builder", "lowering"):
+        source_info_util.register_exclusion(str(Path(__file__).parents[2] / package) + os.sep)
 
 
 def _with_tree(

@@ -76,7 +76,7 @@ EXTENSIONS = {
         "at": "builder.lib.indexing",
         "_meaning_for_numpy": "builder.unknown_names",
     },
-    "builder.support.display": {
+    "builder.support.displayed": {
         "_parts": "builder.inspection.describing",
         "_repr_html_": "builder.inspection.html",
         "__rich__": "builder.inspection.rendering",

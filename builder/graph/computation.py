@@ -14,7 +14,7 @@ from builder.graph.aliasing import BufferDonor, InputOutputAlias
 from builder.graph.calls import explained
 from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS
-from builder.support.display import Displayed
+from builder.support.displayed import Displayed
 from builder.support.extensions import extension
 from builder.support.functions import NotAFunction
 from builder.support.signatures import SignatureTable

@@ -19,7 +19,7 @@ from builder.graph.recording import append, record_with_sharding, shared_attribu
 from builder.graph.xla_op import NO_METADATA, OpMetadata, SourceLocation, XlaOp, with_metadata
 from builder.layout.program_layouts import check_supported_layout, result_shape
 from builder.shape_inference import collectives, control_flow, reshaping
-from builder.support.display import Displayed
+from builder.support.displayed import Displayed
 from builder.support.extensions import extension
 from builder.support.signatures import per_signature
 from builder.types.constant import constant_plan

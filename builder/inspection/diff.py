@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.inspection.rendering import printable
-from builder.support.display import Displayed, Part, SideBySide, SideBySideRow
+from builder.support.display import Part, SideBySide, SideBySideRow
+from builder.support.displayed import Displayed
 
 
 class Difference(NamedTuple):

@@ -13,7 +13,6 @@ from builder.support.display import (
     Bar,
     CellGrid,
     Column,
-    Displayed,
     Fold,
     Heading,
     Part,
@@ -22,6 +21,7 @@ from builder.support.display import (
     SvgPicture,
     TextTable,
 )
+from builder.support.displayed import Displayed
 
 if TYPE_CHECKING:
     from rich.console import Group

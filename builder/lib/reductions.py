@@ -469,13 +469,12 @@ def _arg(
     indices = input.builder.iota(index_type[shape.dimensions], number)
 
     def best_of(value: XlaOp, index: XlaOp, other: XlaOp, other_index: XlaOp) -> tuple[XlaOp, ...]:
-        # In any order of the reduction: NaNs lose, and the lowest index wins among equal values.
+        # In any order of the reduction, the lowest index wins among equal values. NaNs lose, at the
+        # latest to the initial value.
         is_other = better(other, value)
-        is_tie = ew.eq(other, value)
         if value.shape.element_type.is_floating:
-            is_nan, other_is_nan = ew.ne(value, value), ew.ne(other, other)
-            is_other = ew.or_(is_other, ew.and_(is_nan, ew.not_(other_is_nan)))
-            is_tie = ew.or_(is_tie, ew.and_(is_nan, other_is_nan))
+            is_other = ew.or_(is_other, ew.ne(value, value))
+        is_tie = ew.eq(other, value)
         best_index = ew.select(is_other, other_index, index)
         lower = ew.min(index, other_index)
         return ew.select(is_other, other, value), ew.select(is_tie, lower, best_index)

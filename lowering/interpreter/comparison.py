@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from builder.graph.xla_op import XlaOp
 from builder.inspection.table import count_text
-from builder.support.display import Column, Displayed, Heading, Part, TextTable
+from builder.support.display import Column, Heading, Part, TextTable
+from builder.support.displayed import Displayed
 
 
 @dataclass(frozen=True, slots=True)

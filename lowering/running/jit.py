@@ -24,7 +24,8 @@ from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.inspection.table import count_text
 from builder.ops.control_flow import call as record_call
-from builder.support.display import Column, Displayed, Heading, Part, TextTable
+from builder.support.display import Column, Heading, Part, TextTable
+from builder.support.displayed import Displayed
 from builder.support.extensions import extension
 from builder.support.functions import is_function
 from builder.types.constant import default_element_type, scalar_array, wider_number

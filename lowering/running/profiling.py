@@ -11,7 +11,8 @@ import jax
 import numpy as np
 
 from builder.inspection.rendering import bytes_text, seconds_text
-from builder.support.display import Bar, Displayed, Heading, Part, Segment
+from builder.support.display import Bar, Heading, Part, Segment
+from builder.support.displayed import Displayed
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from builder.check import flag
 from builder.errors import OperandError
 from builder.graph.calls import explained
 from builder.inspection.rendering import bytes_text, flops_text
-from builder.support.display import Column, Displayed, Heading, Part, TextTable
+from builder.support.display import Column, Heading, Part, TextTable
+from builder.support.displayed import Displayed
 from builder.types.layout import Layout
 from builder.types.layout_text import parse_layout
 from builder.types.shape import ArrayShape, ProgramShape, Shape, TokenShape, TupleShape, fold

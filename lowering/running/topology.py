@@ -18,7 +18,8 @@ import jax
 from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import explained
 from builder.inspection.table import count_text
-from builder.support.display import Column, Displayed, Heading, Part, TextTable
+from builder.support.display import Column, Heading, Part, TextTable
+from builder.support.displayed import Displayed
 from lowering.errors import DeviceError
 from lowering.jaxlib_api import topologies
 from lowering.pjrt.failures import without_status_code

@@ -30,7 +30,8 @@ from jaxlib.mlir import ir
 from builder.check import flag
 from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, brief, error_of
 from builder.graph.calls import explained
-from builder.support.display import Displayed, Heading, Part, ProgramText
+from builder.support.display import Heading, Part, ProgramText
+from builder.support.displayed import Displayed
 from builder.support.extensions import extension
 from builder.support.functions import NotAFunction
 from builder.types.foreign_arrays import is_tracer

@@ -19,7 +19,8 @@ from builder.inspection.pictures.outline import Group, outline_of, scope_of
 from builder.inspection.pictures.svg import computation_svg, shown_computations
 from builder.inspection.table import count_text
 from builder.layout.drawing.saving import save_as
-from builder.support.display import Displayed, Fold, Heading, Part, SvgPicture
+from builder.support.display import Fold, Heading, Part, SvgPicture
+from builder.support.displayed import Displayed
 from builder.support.suggestions import did_you_mean
 
 LIMIT: Final = 120

@@ -15,9 +15,11 @@ from builder.graph.computation import XlaComputation
 from builder.graph.recording import resolve_builder, rollback_on_error
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
+from builder.ops.control_flow import call, get_tuple_element
 from builder.rewriting.inlining import inlined_ops
 from builder.support.caller import caller_frame
 from builder.types.shape import ArrayShape
+from lowering.jax_interop.custom_rules import has_rules
 from lowering.jax_interop.from_jax import abstract_array, check_function, traced_computation
 from lowering.jaxlib_api import jax_stages
 
@@ -43,9 +45,11 @@ def apply(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     Everything that jax can trace is available in a graph: jax.numpy, jax.nn, jax.scipy, and the
     libraries above them. jax traces the function and lowers it to StableHLO; the ops of this
     program are recorded in the builder of the operands, with the line of this call. A function that
-    jax has compiled separately, by an inner `jax.jit`, becomes a called computation. jax lowers for
-    its default platform: decompositions such as `jnp.linalg.qr` become calls of that platform's
-    libraries. The trace of a function is cached for arguments of equal shapes.
+    jax has compiled separately, by an inner `jax.jit`, becomes a called computation. So does the
+    whole function if it uses `jax.custom_jvp` or `jax.custom_vjp`, as `jax.nn.relu` and
+    `jax.nn.softmax` do; `to_jax` and `gradients` use these derivatives. jax lowers for its default
+    platform: decompositions such as `jnp.linalg.qr` become calls of that platform's libraries. The
+    trace of a function is cached for arguments of equal shapes.
 
     Args:
         function: a function of jax arrays.
@@ -78,7 +82,10 @@ def apply(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     trace = _traced(function, leaves, tree, places)
     with rollback_on_error(builder):
         operands = tuple([builder.adopt("apply", op) for op in ops])
-        values = record_trace(trace, operands, builder)
+        if has_rules(trace.computation):
+            values = _record_call(trace, operands)
+        else:
+            values = record_trace(trace, operands, builder)
     return trace.results.unflatten(values)
 
 
@@ -108,6 +115,14 @@ def record_trace(
     if frame is not None:
         _set_line(builder.ops[start:], frame.f_code, frame.f_lasti)
     return [values[op] for op in results]
+
+
+def _record_call(trace: Trace, operands: tuple[XlaOp, ...]) -> list[XlaOp]:
+    """Record a call of a function that defines its derivatives; return its results."""
+    result = call(trace.computation, *operands)
+    if trace.results.num_leaves == 1:
+        return [result]
+    return [get_tuple_element(result, number) for number in range(trace.results.num_leaves)]
 
 
 def _traced(function: Callable[..., Any], leaves: list[Any], tree: Any, places: list[int]) -> Trace:

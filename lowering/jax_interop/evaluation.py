@@ -19,6 +19,7 @@ from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, leaves
 from lowering.jax_interop import rules as rules
 from lowering.jax_interop.custom_gradients import with_custom_gradient
+from lowering.jax_interop.custom_rules import function_with_rules, has_rules
 from lowering.jax_interop.frames import Frame, frame_of
 from lowering.jax_interop.registry import REFUSED, RULES, Step, Value, place, refusal
 from lowering.jax_interop.rules.elementwise import is_narrow
@@ -45,7 +46,8 @@ class Preparation:
         self._shared: dict[XlaComputation, Step] = {}
         for called in evaluated_computations(computation):
             self.computation = called
-            function = _prepared(self, called)
+            has_own = has_rules(called)
+            function = function_with_rules(called) if has_own else _prepared(self, called)
             self._functions[called] = function
             if called.derivative is not None:
                 backward = self.shared(called.derivative)
@@ -67,7 +69,11 @@ class Preparation:
 
 
 def evaluated_computations(computation: XlaComputation) -> tuple[XlaComputation, ...]:
-    """Return a computation, those it applies, and their custom derivatives, callees first."""
+    """Return a computation, those it applies, and their custom derivatives, callees first.
+
+    What the computation of a jax function with derivatives of its own applies is left out: the jax
+    function is evaluated.
+    """
     found: dict[XlaComputation, None] = {}
     stack = [(computation, False)]
     while stack:
@@ -78,7 +84,8 @@ def evaluated_computations(computation: XlaComputation) -> tuple[XlaComputation,
             stack.append((current, True))
             if current.derivative is not None:
                 stack.append((current.derivative, False))
-            stack += [(c, False) for a in current.applications() for c in a.computations]
+            if not has_rules(current):
+                stack += [(c, False) for a in current.applications() for c in a.computations]
     return tuple(found)
 
 

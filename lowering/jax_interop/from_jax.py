@@ -16,6 +16,7 @@ from builder.support.tracebacks import from_function
 from builder.types.shape import ArrayShape, Shape, TupleShape, parse_shape
 from lowering.errors import LoweringError
 from lowering.importer import to_computation
+from lowering.jax_interop.custom_rules import keep_rules
 from lowering.jaxlib_api.jax_stages import static_arguments
 
 _OURS: Final = (XlaComputation, ReusableFunction)
@@ -195,7 +196,11 @@ def computation_of_stage(op: str, stage: Any) -> XlaComputation:
     """
     _refuse_captures(op, stage)
     _refuse_effects(op, stage)
-    return _without_callbacks(op, to_computation(stage))
+    lowered = stage.lower() if isinstance(stage, jax.stages.Traced) else stage
+    computation = _without_callbacks(op, to_computation(lowered))
+    if isinstance(stage, jax.stages.Traced):
+        keep_rules(computation, stage.jaxpr, lowered)
+    return computation
 
 
 def _refuse_captures(op: str, stage: Any) -> None:

@@ -90,7 +90,7 @@ def _binary(x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
         *(getattr(xb, name)(x, y) for name in BINARY),
         xb.acosh(x + 1.5),
         xb.clamp(0.3, x, 0.7),
-        xb.select(xb.gt(x, y), x * 2.0, y),
+        xb.select(xb.and_(xb.gt(x, y), xb.not_(xb.eq(x, y))), x * 2.0, y),
         xb.optimization_barrier(xb.tuple(x, y))[1] * y,
         x * xb.convert_element_type(x.builder.iota(xb.s32[4], 0), xb.f64),
         xb.composite_call(lambda v, w: v * xb.sin(w), [x, y], "mine.scaled"),

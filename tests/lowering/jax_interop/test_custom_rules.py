@@ -1,0 +1,127 @@
+"""Functions of jax with derivatives of their own, in computations."""
+
+import gc
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import builder as xb
+import lowering
+from builder import lib
+from lowering.jax_interop.custom_rules import _JAXPRS, has_rules
+
+VALUES = np.array([-1, 0, 1], np.float32)
+
+
+@jax.custom_jvp
+def sine(x: Any) -> Any:
+    return jnp.sin(x)
+
+
+@sine.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    return sine(primals[0]), tangents[0] * 3
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def power(x: Any, exponent: int) -> Any:
+    return x**exponent
+
+
+power.defvjp(lambda x, n: (x**n, x), lambda n, x, dy: (dy * n * 10,))
+
+
+def softmax(x: Any) -> Any:
+    return jax.nn.softmax(x) ** 2  # the sum of the softmax itself is constant
+
+
+def in_loop(x: Any) -> Any:
+    return jax.lax.scan(lambda y, _: (sine(y), None), x, None, length=2)[0]
+
+
+def in_branch(x: Any) -> Any:
+    return jax.lax.cond(x[2] > 0, lambda y: power(y, 2), lambda y: y, x)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [jax.nn.relu, softmax, sine, partial(power, exponent=3), in_loop, in_branch],
+    ids=["relu", "softmax", "custom_jvp", "custom_vjp", "scan", "cond"],
+)
+def test_gradients_of_jax(function: Any) -> None:
+    expected = jax.grad(lambda x: function(2 * x).sum())(VALUES)
+    b = xb.XlaBuilder("step")
+    x = b.parameter(xb.f32[3], "x")
+    y = lowering.apply(function, 2 * x)
+    c = b.build(xb.tuple(y, lowering.gradients(lib.sum(y), x)))
+    value, gradient = lowering.compile(c)(VALUES)
+    np.testing.assert_allclose(value, function(2 * VALUES), rtol=1e-6)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-6)
+    of_function = lowering.from_jax(lambda x: function(2 * x).sum(), xb.f32[3])
+    np.testing.assert_allclose(
+        lowering.compile(lowering.grad(of_function, "x"))(VALUES), expected, rtol=1e-6
+    )
+
+
+def test_forward_mode() -> None:
+    c = lowering.from_jax(lambda x: sine(x) * x, xb.f32[3])
+    tangent = np.ones(3, np.float32)
+    value, derivative = jax.jvp(lowering.to_jax(c), (VALUES,), (tangent,))
+    np.testing.assert_allclose(value, np.sin(VALUES) * VALUES, rtol=1e-6)
+    np.testing.assert_allclose(derivative, 3 * VALUES + np.sin(VALUES), rtol=1e-6)
+    batch = jax.vmap(lowering.to_jax(c))(np.stack([VALUES, -VALUES]))
+    np.testing.assert_allclose(batch, [value, value], rtol=1e-6)
+
+
+def test_unused_arguments() -> None:
+    """jax.jit drops arguments that are not used."""
+    c = lowering.from_jax(jax.jit(lambda x, y, z: sine(z)), *[xb.f32[3]] * 3)
+    assert c.program_shape.parameter_names == ("z",)
+    derivative = jax.grad(lambda z: lowering.to_jax(c)(z).sum())(VALUES)
+    np.testing.assert_array_equal(derivative, [3, 3, 3])
+
+
+def test_several_results() -> None:
+    x = xb.XlaBuilder("several").parameter(xb.f32[3], "x")
+    found = lowering.apply(lambda x: {"twice": (sine(x), x), "none": None}, x)
+    total = lib.sum(found["twice"][0] * found["twice"][1])
+    c = x.builder.build(lowering.gradients(total, x))
+    expected = 3 * VALUES + np.sin(VALUES)
+    np.testing.assert_allclose(lowering.compile(c)(VALUES), expected, rtol=1e-6)
+
+
+def test_a_call_only_where_the_function_has_a_derivative_of_its_own() -> None:
+    x = xb.XlaBuilder("calls").parameter(xb.f32[3], "x")
+    assert lowering.apply(jnp.sin, x).opcode == "sine"
+    call = lowering.apply(sine, x)
+    assert call.opcode == "call"
+    assert lowering.apply(sine, x).attributes["to_apply"] is call.attributes["to_apply"]
+    assert call.source.file == __file__
+
+
+def test_an_edited_computation_has_the_derivatives_of_its_ops() -> None:
+    c = lowering.from_jax(lambda x: sine(x).sum(), xb.f32[3])
+    edited = c.replace(lambda op, operands: xb.sin(*operands) if op.opcode == "sine" else None)
+    assert has_rules(c)
+    assert not has_rules(edited)
+    gradient = jax.grad(lowering.to_jax(edited))(VALUES)
+    np.testing.assert_allclose(gradient, np.cos(VALUES), rtol=1e-6)
+
+
+def test_the_jaxpr_is_dropped_with_its_computation() -> None:
+    big = jnp.zeros(3)
+
+    def function(x: Any) -> Any:
+        return sine(x) + big
+
+    c = lowering.from_jax(function, xb.f32[3])
+    assert has_rules(c)
+    gc.collect()
+    count = len(_JAXPRS)
+    del c
+    gc.collect()
+    assert len(_JAXPRS) == count - 1

@@ -37,6 +37,7 @@ PARTS: Final = (
     "packing",
     "dispatch",
     "library",
+    "interop",
 )
 SCALED: Final = "chain"
 
@@ -52,6 +53,7 @@ NAME is a graph ({", ".join(GRAPHS)}) or a group:
   packing     packing arrays into the buffers of layouts, compared with a copy
   dispatch    calls of compiled computations, compared with jax.jit's
   library     functions of builder.lib, compared with jax's
+  interop     computations inside jax, and recorded gradients
   all         all of these
 
 Other commands: `check` compares ratios with benchmarks/ratios.json; `report FILE` writes
@@ -81,6 +83,8 @@ class _Pace:
         self.dispatch_seconds = 0.5 if quick else 5.0
         self.library_rounds = 3 if quick else 51
         self.library_seconds = 0.5 if quick else 5.0
+        self.interop_rounds = 3 if quick else 31
+        self.interop_seconds = 0.5 if quick else 15.0
 
     def size(self, graph: Graph) -> int:
         """Return the size at which a graph is measured, if not at all sizes."""
@@ -272,7 +276,17 @@ def _run(
                 on_progress=on_progress,
             )
             advance()
-        if names & {"end_to_end", "dispatch", "library"}:
+        if "interop" in names:
+            from benchmarks.interop import LAYERS, measure_interop
+
+            figures["interop"] = measure_interop(
+                layers=options.size or LAYERS,
+                rounds=options.rounds or pace.interop_rounds,
+                seconds=pace.interop_seconds,
+                on_progress=on_progress,
+            )
+            advance()
+        if names & {"end_to_end", "dispatch", "library", "interop"}:
             from benchmarks.machine import accelerator
 
             device = accelerator()

@@ -23,6 +23,8 @@
                     "lowering.jit"; "ratios"
     library         a list: "function" (of builder.lib), "arguments" (their shapes); "ms": the
                     spreads of an execution's milliseconds for "ours" and "jax"; "ratios"
+    interop         a list: "what" was measured, "beside" which reference; "ms": the spreads of the
+                    milliseconds for "ours" and "reference"; "ratios"
 
 A part that was not measured is absent. A spread consists of "median", "low" and "high" (the
 quartiles), "least" and "rounds". The times of all contenders are divided by "ops", so that they
@@ -231,6 +233,14 @@ _FIGURES: Final = {
             "arguments": (str,),
             "ms": {"ours": _SPREAD, "jax": _SPREAD},
             "ratios": {"ours/jax": _NUMBER},
+        }
+    ],
+    "interop?": [
+        {
+            "what": (str,),
+            "beside": (str,),
+            "ms": {"ours": _SPREAD, "reference": _SPREAD},
+            "ratios": {"ours/reference": _NUMBER},
         }
     ],
 }

@@ -166,6 +166,14 @@ The time to execute a function of `builder.lib`, and jax's function of the same 
 `jax.jit`, in milliseconds until the result is available. The arguments are device arrays. The
 target is 1.1 times jax's time, or quartiles that overlap; functions that miss it are marked.
 """,
+    "interop": """\
+## Inside jax, and gradients
+
+A transformer of four layers with its loss and gradients, in milliseconds: tracing in CPU time,
+execution until the result is available. `c` is its computation, with gradients written by hand, and
+the program in jax.lax is the same one, operation by operation. `lowering.gradients` derives the
+gradients from the recorded loss.
+""",
 }
 
 _NEW_SHAPES: Final = """\

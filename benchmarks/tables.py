@@ -266,6 +266,16 @@ def _library_tables(figures: Mapping[str, Any]) -> list[Table]:
     return [table]
 
 
+def _interop_tables(figures: Mapping[str, Any]) -> list[Table]:
+    columns = ["step", "beside", "ours", "reference", "ours / reference"]
+    table = Table("Computations inside jax, and recorded gradients, ms", columns, text_columns=2)
+    for entry in figures["interop"]:
+        cells = [_range(entry["ms"][who]) for who in ("ours", "reference")]
+        compared = _times(entry["ratios"], "ours/reference")
+        table.rows.append([entry["what"], entry["beside"], *cells, compared])
+    return [table]
+
+
 PARTS: Final[dict[str, Callable[[Mapping[str, Any]], list[Table]]]] = {
     "graphs": _graph_tables,
     "scaling": _scaling_tables,
@@ -275,6 +285,7 @@ PARTS: Final[dict[str, Callable[[Mapping[str, Any]], list[Table]]]] = {
     "packing": _packing_tables,
     "dispatch": _dispatch_tables,
     "library": _library_tables,
+    "interop": _interop_tables,
 }
 """The tables of each part of the figures."""
 

@@ -313,6 +313,20 @@ def test_library(
         assert f"| 2.20×{mark}" in page
 
 
+def test_interop(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    assert main(["interop", "--size", "1", "--rounds", "2", "--json", str(file)]) == 0
+    figures = read_figures(file)
+    assert [entry["what"].split()[0] for entry in figures["interop"]] == [
+        "trace",
+        "execute",
+        "execute",
+    ]
+    for entry in figures["interop"]:
+        assert all(is_spread(entry["ms"][who], 2) for who in ("ours", "reference"))
+    assert "## Inside jax, and gradients" in report_text(figures)
+
+
 def test_the_library_benchmark_compares_results() -> None:
     program = library.PROGRAMS[0]._replace(theirs=lambda x: x.sum(axis=1) + 1)
     program = program._replace(arguments=(xb.f32[4, 3],))
@@ -389,6 +403,7 @@ def test_the_module_runs_as_a_program() -> None:
         "packing",
         "dispatch",
         "library",
+        "interop",
         "--peer-python",
     ):
         assert name in done.stdout

@@ -1,6 +1,7 @@
 """Settings, hooks and fixtures of all tests."""
 
 import gc
+import itertools
 import os
 from typing import Any
 
@@ -66,11 +67,30 @@ def pytest_terminal_summary(
 
 
 def pytest_collection_finish() -> None:
-    gc.collect()
-    gc.freeze()
-    # Few tests make garbage in cycles, and jax's caches, which grow, would be traversed often.
+    _freeze()
     gc.set_threshold(10_000, 20, 20)
     gc.enable()
+
+
+_COLLECTION_EVERY = 50
+"""The number of tests after which the objects that are alive are frozen."""
+
+_finished = itertools.count(1)
+
+
+def pytest_runtest_logfinish() -> None:
+    if next(_finished) % _COLLECTION_EVERY == 0:
+        _freeze()
+
+
+def _freeze() -> None:
+    """Free the garbage, and exclude what remains, such as jax's caches, from later collections.
+
+    The caches grow for as long as the tests run. A collection in a process that has run thousands
+    of tests would take seconds.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

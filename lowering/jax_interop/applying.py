@@ -26,6 +26,10 @@ from lowering.jaxlib_api import jax_stages
 _MOST_TRACES: Final = 64
 """The most traces that are cached for a function."""
 
+_MOST_FUNCTIONS: Final = 256
+"""The most functions with cached traces. A trace with the rules of jax.custom_jvp may refer to its
+function, which then lives as long as the trace."""
+
 
 class Trace(NamedTuple):
     """A traced function: its computation, and the structure of its result."""
@@ -132,6 +136,8 @@ def _traced(function: Callable[..., Any], leaves: list[Any], tree: Any, places: 
     key = tree, tuple(places), tuple(shapes), tuple(others), jax_stages.trace_context()
     try:
         cached = _traces.setdefault(function, {})
+        while len(_traces) > _MOST_FUNCTIONS:
+            del _traces[next(iter(_traces))]
         trace = cached.get(key)
     except TypeError:  # the function or an argument has no hash or no weak references
         return _trace(function, leaves, tree, places, shapes)

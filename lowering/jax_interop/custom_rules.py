@@ -7,16 +7,19 @@ from it, for instance by `replace`, have the derivatives of their ops.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import jax
 from jax.extend.core import jaxpr_as_fun
 
+from builder.errors import error_of
 from builder.graph.computation import XlaComputation
 from builder.types.shape import TupleShape
-from lowering.jax_interop.registry import Step, Value
+from lowering.errors import LoweringError
+from lowering.jax_interop.registry import Step, Value, with_derivative_of
+from lowering.jax_interop.varying import axes_of
 from lowering.jaxlib_api.jax_stages import used_leaves
 
 _JAXPRS: Final[WeakKeyDictionary[XlaComputation, Any]] = WeakKeyDictionary()
@@ -46,13 +49,30 @@ def has_rules(computation: XlaComputation) -> bool:
     return computation in _JAXPRS
 
 
-def function_with_rules(computation: XlaComputation) -> Step:
-    """Return the jax function whose ops the computation has; `has_rules` is true for it."""
+def function_with_rules(computation: XlaComputation, by_ops: Callable[[], Step]) -> Step:
+    """Return the jax function whose ops the computation has.
+
+    A jaxpr has no values that differ along axes of jax.shard_map. There the ops are evaluated, and
+    their derivative, which is another one, is refused.
+
+    Args:
+        computation: a computation for which `has_rules` is true.
+        by_ops: returns the function that evaluates the ops.
+    """
     jaxpr, used = _JAXPRS[computation]
     shape = computation.signature.result
     avals = jaxpr.in_avals
 
+    def refuse(*_: Value) -> Value:
+        rule = (
+            f"{computation.name}: jax.shard_map can't differentiate a recorded function that uses "
+            "jax.custom_jvp or jax.custom_vjp"
+        )
+        raise error_of(LoweringError, "to_jax", rule, "pass check_vma=False to jax.shard_map")
+
     def function(*operands: Value) -> Value:
+        if axes_of(operands):
+            return with_derivative_of(by_ops(), refuse)(*operands)
         given = dict(zip(used, operands, strict=True))
         values = [
             given[number] if number in given else jax.numpy.zeros(aval.shape, aval.dtype)

@@ -7,6 +7,7 @@ the steps, for concrete arrays and for jax's tracers. Nothing recurses over the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Final
 
@@ -39,15 +40,27 @@ _STRUCTURE: Final = ("parameter", "tuple", "get_tuple_element")
 class Preparation:
     """The steps of a computation and of the computations that its ops apply."""
 
-    def __init__(self, computation: XlaComputation, axis: str | None) -> None:
+    def __init__(
+        self, computation: XlaComputation, axis: str | None, *, uses_rules: bool = True
+    ) -> None:
+        """Prepare a computation.
+
+        Args:
+            computation: the computation.
+            axis: see `to_jax`.
+            uses_rules: whether jax functions that define their derivatives are evaluated by their
+                jaxpr; otherwise by their ops.
+        """
         self.axis = axis
         self.computation = computation
         self._functions: dict[XlaComputation, Step] = {}
         self._shared: dict[XlaComputation, Step] = {}
-        for called in evaluated_computations(computation):
+        for called in evaluated_computations(computation, uses_rules=uses_rules):
             self.computation = called
-            has_own = has_rules(called)
-            function = function_with_rules(called) if has_own else _prepared(self, called)
+            if uses_rules and has_rules(called):
+                function = function_with_rules(called, partial(_by_ops, called, axis))
+            else:
+                function = _prepared(self, called)
             self._functions[called] = function
             if called.derivative is not None:
                 backward = self.shared(called.derivative)
@@ -68,11 +81,16 @@ class Preparation:
         return self._shared[computation]
 
 
-def evaluated_computations(computation: XlaComputation) -> tuple[XlaComputation, ...]:
+def _by_ops(computation: XlaComputation, axis: str | None) -> Step:
+    return Preparation(computation, axis, uses_rules=False).function(computation)
+
+
+def evaluated_computations(
+    computation: XlaComputation, *, uses_rules: bool = True
+) -> tuple[XlaComputation, ...]:
     """Return a computation, those it applies, and their custom derivatives, callees first.
 
-    What the computation of a jax function with derivatives of its own applies is left out: the jax
-    function is evaluated.
+    If rules are used, what a jax function with derivatives of its own applies is left out.
     """
     found: dict[XlaComputation, None] = {}
     stack = [(computation, False)]
@@ -84,7 +102,7 @@ def evaluated_computations(computation: XlaComputation) -> tuple[XlaComputation,
             stack.append((current, True))
             if current.derivative is not None:
                 stack.append((current.derivative, False))
-            if not has_rules(current):
+            if not (uses_rules and has_rules(current)):
                 stack += [(c, False) for a in current.applications() for c in a.computations]
     return tuple(found)
 

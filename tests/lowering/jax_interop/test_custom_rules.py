@@ -1,6 +1,7 @@
 """Functions of jax with derivatives of their own, in computations."""
 
 import gc
+import weakref
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 import builder as xb
 import lowering
 from builder import lib
+from lowering.errors import LoweringError
+from lowering.jax_interop import applying
 from lowering.jax_interop.custom_rules import _JAXPRS, has_rules
 
 VALUES = np.array([-1, 0, 1], np.float32)
@@ -75,6 +78,38 @@ def test_forward_mode() -> None:
     np.testing.assert_allclose(derivative, 3 * VALUES + np.sin(VALUES), rtol=1e-6)
     batch = jax.vmap(lowering.to_jax(c))(np.stack([VALUES, -VALUES]))
     np.testing.assert_allclose(batch, [value, value], rtol=1e-6)
+
+
+def test_in_shard_map() -> None:
+    mesh = jax.make_mesh((3,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    spec = jax.sharding.PartitionSpec("d")
+    function = lowering.to_jax(lowering.from_jax(lambda x: sine(x) * x, xb.f32[1]))
+    sharded = jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec)
+    np.testing.assert_allclose(jax.jit(sharded)(VALUES), np.sin(VALUES) * VALUES, rtol=1e-6)
+    with pytest.raises(LoweringError, match="fix: pass check_vma=False to jax"):
+        jax.grad(lambda x: sharded(x).sum())(VALUES)
+    unchecked = jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
+    gradient = jax.grad(lambda x: unchecked(x).sum())(VALUES)
+    np.testing.assert_allclose(gradient, 3 * VALUES + np.sin(VALUES), rtol=1e-6)
+
+
+def test_functions_that_refer_to_themselves_are_freed() -> None:
+    """Their derivatives do, and so would the traces of functions without end."""
+    alive = []
+    for _ in range(applying._MOST_FUNCTIONS + 20):
+
+        @jax.custom_jvp
+        def function(x: Any) -> Any:
+            return x
+
+        function.defjvp(lambda x, dx, function=function: (function(*x), *dx))
+        applying._traces[function] = {"trace": function}
+        alive.append(weakref.ref(function))
+    x = xb.XlaBuilder().parameter(xb.f32[3])
+    lowering.apply(function, x)
+    del function
+    gc.collect()
+    assert sum(each() is not None for each in alive) <= applying._MOST_FUNCTIONS
 
 
 def test_unused_arguments() -> None:

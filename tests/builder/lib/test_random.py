@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.special
 import scipy.stats
+from jaxlib.version import __version_info__ as jaxlib_version
 from library_calls import run
 
 import builder as xb
@@ -24,6 +25,9 @@ pytestmark = pytest.mark.usefixtures("little_optimized")
 KEY = np.array([7, 42], np.uint32)
 DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
 SIZES = (701, 3)
+
+# In these versions jax computes log1p of f64 with errors of 127 ulps, which `legalize` avoids.
+ULPS_OF_F64 = 256 if jaxlib_version < (0, 12) else 2
 
 
 def in_jax(function: Callable[..., Any], *arrays: Any) -> Any:
@@ -164,7 +168,7 @@ def _continuous(name: str) -> dict[str, tuple[Any, Any, Any]]:
 
 @pytest.mark.parametrize("name", DTYPES)
 def test_continuous_distributions(name: str) -> None:
-    """Uniform numbers equal those of jax; others are within 2 ulps, since versions of XLA differ.
+    """Uniform numbers equal those of jax; others are near them, since versions of XLA differ.
 
     The limits of truncated numbers are rounded to the last digit of a number near 1, and the
     density is not less than 1/20 between them. All pass a Kolmogorov-Smirnov test.
@@ -173,9 +177,10 @@ def test_continuous_distributions(name: str) -> None:
     got = run(lambda k: [mine(k) for mine, _, _ in cases.values()], KEY)
     expected = in_jax(lambda k: [theirs(k) for _, theirs, _ in cases.values()])
     assert_same(got[:3], expected[:3])
-    assert_same(got[3:4], expected[3:4], ulps=2)
+    ulps = ULPS_OF_F64 if name == "f64" else 2
+    assert_same(got[3:4], expected[3:4], ulps=ulps)
     assert_same(got[4:5], expected[4:5], ulps=20, least=1)
-    assert_same(got[5:], expected[5:], ulps=2)
+    assert_same(got[5:], expected[5:], ulps=ulps)
     for numbers, (_, _, distribution) in zip(got, cases.values(), strict=True):
         sample = numbers.astype(np.float64).ravel()
         assert scipy.stats.kstest(sample, distribution.cdf).pvalue > 0.001
@@ -188,9 +193,9 @@ def test_complex_normal() -> None:
     shapes = [xb.c64[SIZES], xb.c128[SIZES]]
     got = run(lambda k: [lib.normal(k, shape) for shape in shapes], KEY)
     expected = in_jax(lambda k: [jax.random.normal(k, SIZES, f"complex{n}") for n in (64, 128)])
-    for a, b in zip(got, expected, strict=True):
+    for a, b, ulps in zip(got, expected, (4, 2 * ULPS_OF_F64), strict=True):
         assert a.dtype == b.dtype
-        np.testing.assert_allclose(a, b, rtol=4 * np.finfo(a.dtype).eps)
+        np.testing.assert_allclose(a, b, rtol=ulps * np.finfo(a.dtype).eps)
         assert scipy.stats.kstest(a.real.ravel() * np.sqrt(2), "norm").pvalue > 0.001
         assert abs(np.corrcoef(a.real.ravel(), a.imag.ravel())[0, 1]) < 0.1
 

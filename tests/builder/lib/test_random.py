@@ -420,7 +420,28 @@ MAKE = "\nfix: make a key with lib.random_key(builder, seed)"
             lambda b: lib.split_key(lib.key_array(b.parameter(xb.u32[2]), [3])),
             "split_key: key must be an op of shape u32[2], got u32[3,2]\nfix: take one key",
         ),
-        (_with_key(lambda k: lib.split_key(k, 0)), "split_key: num must be at least 1, got 0"),
+        (_with_key(lambda k: lib.split_key(k, 0)), "split_key: num must be from 1 to 65536, got 0"),
+        (
+            _with_key(lambda k: lib.split_key(k, 10**12)),
+            (
+                "split_key: num must be from 1 to 65536, got 1000000000000\n"
+                "fix: use lib.key_array(key, [1000000000000])"
+            ),
+        ),
+        (
+            _with_key(lambda k: lib.normal(k, xb.s32[2])),
+            (
+                "normal: the type of shape must be f16, bf16, f32, f64, c64 or c128, got s32[2]\n"
+                "fix: use lib.randint for integers"
+            ),
+        ),
+        (
+            _with_key(lambda k: lib.uniform(k, xb.f32[2], 1, 0)),
+            (
+                "uniform: minval must not exceed maxval, nor their difference f32's range, got 1 "
+                "and 0\nfix: exchange minval and maxval"
+            ),
+        ),
         (_with_key(lambda k: lib.split_key(k, 2.0)), "split_key: num must be an integer"),
         (_with_key(lambda k: lib.key_array(k, [-1])), "key_array: "),
         (

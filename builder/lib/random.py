@@ -645,11 +645,13 @@ def _refuse_type(
     *most, last = map(str, kinds)
     names = f"{', '.join(most)} or {last}" if most else last
     kind = shape.element_type
-    fix = ""
-    if kind.is_floating:
-        fix = "use f32, and convert with xb.convert_element_type"
-    elif f32 in kinds:
-        fix = "use lib.bernoulli for preds" if kind is pred else "use lib.randint for integers"
+    fix = f"use {f32 if f32 in kinds else last}, and convert with xb.convert_element_type"
+    if f32 in kinds and kind is pred:
+        fix = "use lib.bernoulli for preds"
+    elif f32 in kinds and kind.is_integral:
+        fix = "use lib.randint for integers"
+    elif kind.is_floating and u32 in kinds:
+        fix = "use lib.uniform for floating-point numbers"
     rule = f"the type of {name} must be {names}, got {shape}"
     raise error_of(ShapeInferenceError, op, rule, fix)
 

@@ -463,7 +463,11 @@ MAKE = "\nfix: make a key with lib.random_key(builder, seed)"
         (lambda b: lib.random_key(b, True), "random_key: seed must be an integer from 0 to"),
         (
             _with_key(lambda k: lib.random_bits(k, xb.s32[2])),
-            "random_bits: the type of shape must be u8, u16, u32 or u64, got s32[2]",
+            "random_bits: the type of shape must be u8, u16, u32 or u64, got s32[2]\nfix: use u64",
+        ),
+        (
+            _with_key(lambda k: lib.random_bits(k, xb.f32[2])),
+            "random_bits: the type of shape must be u8, u16, u32 or u64, got f32[2]\nfix: use lib",
         ),
         (
             _with_key(lambda k: lib.uniform(k, (2, 3))),
@@ -517,7 +521,7 @@ MAKE = "\nfix: make a key with lib.random_key(builder, seed)"
         (_with_key(lambda k: lib.bernoulli(k, 1.5)), "bernoulli: p must be from 0 to 1, got 1.5"),
         (
             _with_key(lambda k: lib.bernoulli(k, 0.5, xb.f32[2])),
-            "bernoulli: the type of shape must be pred, got f32[2]",
+            "bernoulli: the type of shape must be pred, got f32[2]\nfix: use pred, and convert",
         ),
         (_with_key(lambda k: lib.bernoulli(k, k)), "bernoulli: p must be of floating-point type"),
         (

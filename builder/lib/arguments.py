@@ -21,6 +21,9 @@ Axes = int | Sequence[int] | None
 dimensions."""
 
 
+MOST_RESULTS: Final = 2**16
+"""The largest number of results of a function. Each is an op, so that millions fill the memory."""
+
 _AS_NUMBER: Final = "pass a Python number; the value is part of the recorded program"
 
 

@@ -23,6 +23,7 @@ from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import (
+    MOST_RESULTS,
     array_argument,
     as_type,
     axis_argument,
@@ -58,7 +59,6 @@ _Key = tuple[XlaOp, XlaOp]
 """The two words of a key, scalars of type u32."""
 
 _FLOATS: Final = (f16, bf16, f32, f64)
-_MOST_KEYS: Final = 2**16
 _MAKE_A_KEY: Final = "make a key with lib.random_key(builder, seed)"
 
 
@@ -116,9 +116,9 @@ def split_key(key: XlaOp, num: int = 2) -> list[XlaOp]:
     """
     words = key_argument("split_key", key)
     count = integer("split_key", "num", num)
-    if not 1 <= count <= _MOST_KEYS:
+    if not 1 <= count <= MOST_RESULTS:
         fix = f"use lib.key_array(key, [{count}])" if count > 0 else ""
-        rule = f"num must be from 1 to {_MOST_KEYS}, got {count}"
+        rule = f"num must be from 1 to {MOST_RESULTS}, got {count}"
         raise error_of(ShapeInferenceError, "split_key", rule, fix)
     keys = _keys(words, [count])
     return [keys[n] for n in range(count)]

@@ -19,6 +19,7 @@ from builder.errors import OperandError, ShapeInferenceError, error_of
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import (
+    MOST_RESULTS,
     Axes,
     array_argument,
     as_type,
@@ -179,8 +180,8 @@ def split(x: XlaOp, indices_or_sections: int | Sequence[int], axis: int = 0) -> 
 
     Args:
         x: an array.
-        indices_or_sections: the number of parts of equal size, or the increasing indices at which
-            the second part and the following ones start.
+        indices_or_sections: the number of parts of equal size, at most 2**16, or the increasing
+            indices at which the second part and the following ones start.
         axis: a dimension of fixed size.
 
     Returns:
@@ -188,7 +189,7 @@ def split(x: XlaOp, indices_or_sections: int | Sequence[int], axis: int = 0) -> 
 
     Raises:
         ShapeInferenceError: the size is not a multiple of the number of parts, or is dynamic; the
-            indices decrease or are out of range; the axis is out of range.
+            parts are too many; the indices decrease or are out of range; the axis is out of range.
 
     Example:
         >>> import builder as xb
@@ -213,6 +214,10 @@ def split(x: XlaOp, indices_or_sections: int | Sequence[int], axis: int = 0) -> 
         if parts < 1 or size % parts:
             rule = f"dimension {number} of {shape} can't be divided into {parts} equal parts"
             fix = "pass the list of indices at which the parts start"
+            raise error_of(ShapeInferenceError, "split", rule, fix, dimension=number)
+        if parts > MOST_RESULTS:
+            rule = f"an array must be divided into at most {MOST_RESULTS} parts, got {parts}"
+            fix = "reshape the dimension into two, and index the first one"
             raise error_of(ShapeInferenceError, "split", rule, fix, dimension=number)
         edges = [size // parts * n for n in range(parts + 1)]
     return [slice_in_dim(x, start, limit, 1, number) for start, limit in pairwise(edges)]

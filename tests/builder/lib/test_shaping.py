@@ -296,6 +296,10 @@ def test_put_along_axis_skips_indices_out_of_range() -> None:
                 "fix: write lib.eye(builder, n, type=xb.s32)"
             ),
         ),
+        (
+            lambda b, x: lib.split(x[:0], 10**12),
+            "split: an array must be divided into at most 65536 parts, got 1000000000000\n",
+        ),
         (lambda b, x: lib.eye(b, -1), "eye: n must not be negative, got -1"),
         (lambda b, x: lib.one_hot(x, 3), "one_hot: indices must be of integer type, got f32[2,3]"),
         (lambda b, x: lib.take(x, x, 0), "take: indices must be of integer type, got f32[2,3]"),

@@ -129,7 +129,9 @@ def _beta_density(a: XlaOp, b: XlaOp, x: XlaOp, difference: XlaOp) -> XlaOp:
     The logarithms of large gamma functions would cancel. So those of numbers from 8 on are
     Stirling's series, whose leading terms are combined with the powers.
     """
-    rest, log_x, log_rest = 1.0 - x, log(x), log1p(neg(x))
+    rest, log_x = 1.0 - x, log(x)
+    # Not log1p(-x): a converted computation calls jax's, which `legalize` does not rewrite.
+    log_rest = select(lt(x, 0.5), log1p_less(neg(x)) - x, log(rest))
     total = a + b
     is_a_smaller = lt(a, b)
     small, large = select(is_a_smaller, a, b), select(is_a_smaller, b, a)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -19,6 +19,12 @@ from builder.types.shape import UNBOUNDED, ArrayShape, ShapeLike, shape_argument
 Axes = int | Sequence[int] | None
 """A dimension or several of them, each counted from 0, or from the end if negative; None for all
 dimensions."""
+
+
+MOST_RESULTS: Final = 2**16
+"""The largest number of results of a function. Each is an op, so that millions fill the memory."""
+
+_AS_NUMBER: Final = "pass a Python number; the value is part of the recorded program"
 
 
 def array_argument(op: str, name: str, value: Any) -> ArrayShape:
@@ -78,7 +84,8 @@ def real_number(op: str, name: str, value: Any) -> float:
             return float(value)
         except OverflowError:
             pass
-    raise error_of(OperandError, op, f"{name} must be a number, got {brief(value, 80)}")
+    rule = f"{name} must be a number, got {brief(value, 80)}"
+    raise error_of(OperandError, op, rule, _AS_NUMBER if isinstance(value, XlaOp) else "")
 
 
 def finite_number(op: str, name: str, value: Any, least: float = -math.inf) -> float:
@@ -91,7 +98,15 @@ def finite_number(op: str, name: str, value: Any, least: float = -math.inf) -> f
         return number
     bound = "" if least == -math.inf else f" of at least {least:g}"
     rule = f"{name} must be a finite number{bound}, got {brief(value, 80)}"
-    raise error_of(OperandError, op, rule)
+    raise error_of(OperandError, op, rule, _AS_NUMBER if isinstance(value, XlaOp) else "")
+
+
+def natural(op: str, name: str, value: Any) -> int:
+    """Return argument `name`, an integer that must not be negative."""
+    number = integer(op, name, value)
+    if number < 0:
+        raise error_of(ShapeInferenceError, op, f"{name} must not be negative, got {number}")
+    return number
 
 
 def axis_argument(op: str, name: str, axis: Any, rank: int) -> int:
@@ -169,7 +184,7 @@ def indices_argument(op: str, name: str, value: Any) -> ArrayShape:
     shape = array_argument(op, name, value)
     if not shape.element_type.is_integral:
         rule = f"{name} must be of integer type, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule)
+        raise error_of(ShapeInferenceError, op, rule, CONVERT)
     return shape
 
 

@@ -16,7 +16,12 @@ from builder.lib.arguments import array_argument, float_info
 from builder.lib.registry import library_function
 from builder.ops.operands import is_number
 from builder.ops.reshaping import broadcast
-from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike, as_primitive_type, pred
+from builder.types.primitive_type import (
+    PrimitiveType,
+    PrimitiveTypeLike,
+    element_type_argument,
+    pred,
+)
 from builder.types.shape import ArrayShape, ShapeLike, shape_argument
 
 
@@ -38,7 +43,7 @@ def constant_r0_with_type(builder: XlaBuilder, type: PrimitiveTypeLike, value: A
         >>> lib.constant_r0_with_type(xb.XlaBuilder(), xb.s8, 3).shape
         s8[]
     """
-    return _scalar(builder, as_primitive_type(type), value)
+    return _scalar(builder, element_type_argument("constant_r0_with_type", "type", type), value)
 
 
 @library_function("ScalarLike")
@@ -100,7 +105,7 @@ def zero(builder: XlaBuilder, type: PrimitiveTypeLike) -> XlaOp:
         >>> lib.zero(xb.XlaBuilder(), xb.c64).shape
         c64[]
     """
-    return _scalar(builder, as_primitive_type(type), 0)
+    return _scalar(builder, element_type_argument("zero", "type", type), 0)
 
 
 @library_function("Zeros")
@@ -153,7 +158,7 @@ def one(builder: XlaBuilder, type: PrimitiveTypeLike) -> XlaOp:
         >>> lib.one(xb.XlaBuilder(), xb.u4).shape
         u4[]
     """
-    return _scalar(builder, as_primitive_type(type), 1)
+    return _scalar(builder, element_type_argument("one", "type", type), 1)
 
 
 @library_function("Epsilon")
@@ -281,16 +286,18 @@ def _scalar(builder: XlaBuilder, type: PrimitiveType, value: Any) -> XlaOp:
 
 
 def _real(op: str, type: PrimitiveTypeLike) -> PrimitiveType:
-    kind = as_primitive_type(type)
+    kind = element_type_argument(op, "type", type)
     if kind.is_complex:
-        raise error_of(ShapeInferenceError, op, f"type must be real, got {kind}")
+        fix = f"write xb.{kind.real_type}, the type of the parts"
+        raise error_of(ShapeInferenceError, op, f"type must be real, got {kind}", fix)
     return kind
 
 
 def _floating(op: str, type: PrimitiveTypeLike) -> PrimitiveType:
-    kind = as_primitive_type(type)
+    kind = element_type_argument(op, "type", type)
     if not kind.is_floating:
-        raise error_of(ShapeInferenceError, op, f"type must be a floating-point type, got {kind}")
+        rule = f"type must be a floating-point type, got {kind}"
+        raise error_of(ShapeInferenceError, op, rule, "write for instance xb.f32")
     return kind
 
 

@@ -8,7 +8,7 @@ from builder.attributes import ConvolutionDimensionNumbers
 from builder.attributes.window import PaddingLike
 from builder.errors import ShapeInferenceError, error_of
 from builder.graph.xla_op import XlaOp
-from builder.lib.arguments import array_argument, one_or_several
+from builder.lib.arguments import array_argument, one_or_several, typed_argument
 from builder.lib.registry import library_function
 from builder.lib.tensor_format import TensorFormat, TensorFormatLike
 from builder.ops.contraction import conv_general_dilated
@@ -57,12 +57,18 @@ def conv(
     """
     shape = array_argument("conv", "x", x)
     form = TensorFormat.of(data_format, "conv")
+    is_last = form.feature_dimension == form.rank - 1
     if form.rank != shape.rank:
         rule = f"x must have the {form.rank} dimensions of data_format, got {shape}"
         raise error_of(ShapeInferenceError, "conv", rule, "write for instance data_format='NHWC'")
+    if typed_argument("conv", "kernel", kernel, shape.element_type).rank != form.rank:
+        rule = f"kernel must have the {form.rank} dimensions of x, got {kernel.shape}"
+        order = "spatial, input, output" if is_last else "output, input, spatial"
+        fix = f"give the kernel dimensions in the order {order}"
+        raise error_of(ShapeInferenceError, "conv", rule, fix)
     images = (form.batch_dimension, form.feature_dimension, form.spatial_dimensions)
     count = len(form.spatial_dimensions)
-    if form.feature_dimension == form.rank - 1:
+    if is_last:
         kernels = (count, count + 1, tuple(range(count)))
     else:
         kernels = (1, 0, tuple(range(2, form.rank)))
@@ -85,4 +91,6 @@ def _for_each(name: str, value: int | Sequence[int], count: int) -> tuple[int, .
     if len(entries) != count:
         rule = f"{name} must have an entry for each of the {count} spatial dimensions"
         raise error_of(ShapeInferenceError, "conv", f"{rule}, got {list(given)}")
+    if min(entries, default=1) < 1:
+        raise error_of(ShapeInferenceError, "conv", f"{name} must be positive, got {list(given)}")
     return entries

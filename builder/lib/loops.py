@@ -115,7 +115,8 @@ def for_each_index(
     recorder = values[0].builder if values else _builder(op, builder)
 
     def body(values: Sequence[XlaOp]) -> list[XlaOp]:
-        results = _results(op, body_function(values[0], values[1:]), len(values) - 1)
+        results = _called(op, "body_function", body_function, values[0], values[1:])
+        results = _results(op, results, len(values) - 1)
         return [values[0] + 1, *results]
 
     first = recorder.constant(0, kind)
@@ -138,10 +139,12 @@ def _loop(
     state = record_tuple(*values) if values else _builder(op, builder).empty_tuple()
 
     def condition(state: XlaOp) -> XlaOp:
-        return condition_function(_elements(state))
+        result: XlaOp = _called(op, "condition_function", condition_function, _elements(state))
+        return result
 
     def body(state: XlaOp) -> XlaOp:
-        results = _results(op, body_function(_elements(state)), len(values))
+        results = _called(op, "body_function", body_function, _elements(state))
+        results = _results(op, results, len(values))
         return record_tuple(*results) if results else state.builder.empty_tuple()
 
     condition.__name__, body.__name__ = f"{name}_condition", f"{name}_body"
@@ -153,11 +156,25 @@ def _check_function(op: str, name: str, function: Any) -> None:
         raise error_of(OperandError, op, f"{name} must be a function, got {brief(function, 80)}")
 
 
+def _called(op: str, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call argument `name`; raise SignatureError if it does not take the arguments."""
+    try:
+        return function(*arguments)
+    except TypeError as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            raise  # from the function's body
+        passed = "the index and the list of values" if len(arguments) == 2 else "the list of values"
+        rule = f"{name} is called with {passed}, got a callable that does not take them: {error}"
+        example = "i, values" if len(arguments) == 2 else "values"
+        raise error_of(SignatureError, op, rule, f"write lambda {example}: ...") from error
+
+
 def _results(op: str, results: Any, count: int) -> Sequence[XlaOp]:
     """Return the results of a body, which must be `count` ops."""
     if not isinstance(results, Sequence) or len(results) != count:
         rule = f"the body must return {count} values in a list, got {brief(results)}"
-        raise error_of(SignatureError, op, rule)
+        fix = "return the op in a list" if isinstance(results, XlaOp) else ""
+        raise error_of(SignatureError, op, rule, fix)
     return need_ops(op, "result of the body", results)
 
 

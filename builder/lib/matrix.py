@@ -22,6 +22,7 @@ from builder.lib.arguments import (
     array_argument,
     as_type,
     bounded_argument,
+    natural,
     shape_of,
     static_argument,
     widened,
@@ -68,6 +69,8 @@ def identity_matrix(builder: XlaBuilder, type: PrimitiveTypeLike, m: int, n: int
         >>> lib.identity_matrix(xb.XlaBuilder(), xb.s32, 2, 3).shape
         s32[2,3]
     """
+    for name, size in (("m", m), ("n", n)):
+        natural("identity_matrix", name, size)
     return eye(builder, m, n, type)
 
 
@@ -404,10 +407,18 @@ def batch_dot(
         >>> lib.batch_dot(x, y, transpose_y=True).shape
         f32[7,2,4]
     """
-    _matrix_argument("batch_dot", "x", x)
-    _matrix_argument("batch_dot", "y", y)
+    row, column = _matrix_argument("batch_dot", "x", x).dimensions[-2:]
+    other_row, other_column = _matrix_argument("batch_dot", "y", y).dimensions[-2:]
     left = "...km" if flag("batch_dot", "transpose_x", transpose_x) else "...mk"
     right = "...nk" if flag("batch_dot", "transpose_y", transpose_y) else "...kn"
+    count = row if transpose_x else column
+    sizes = (other_column, other_row) if transpose_y else (other_row, other_column)
+    if count not in (sizes[0], 1, UNBOUNDED) and sizes[0] not in (1, UNBOUNDED):
+        rule = f"the columns of x must be as many as the rows of y, got {count} and {sizes[0]}"
+        rule += f" of {x.shape} and {y.shape}"
+        fix = f"write transpose_y={not transpose_y}" if count == sizes[1] else ""
+        shapes = {"x": x.shape, "y": y.shape}
+        raise error_of(ShapeInferenceError, "batch_dot", rule, fix, shapes=shapes)
     config = f"{left},{right}->...mn"
     return einsum(x, y, config, precision=precision, preferred_element_type=preferred_element_type)
 
@@ -659,7 +670,8 @@ def _matrix_argument(op: str, name: str, value: Any) -> ArrayShape:
     shape = array_argument(op, name, value)
     if shape.rank < 2:
         rule = f"{name} must have at least two dimensions, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule)
+        fix = "reshape a vector to a matrix of one row or one column"
+        raise error_of(ShapeInferenceError, op, rule, fix, shapes={name: shape})
     return shape
 
 

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from builder.attributes import DotDimensionNumbers
-from builder.check import flag
+from builder.check import CONVERT, flag
 from builder.errors import ShapeInferenceError, brief, error_of
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import (
@@ -20,6 +20,7 @@ from builder.lib.arguments import (
     axis_argument,
     bounded_argument,
     floating_argument,
+    ordered_argument,
     shape_of,
     static_argument,
     typed_argument,
@@ -32,7 +33,7 @@ from builder.lib.special.error_functions import times_normal_distribution
 from builder.ops import elementwise as ew
 from builder.ops.contraction import dot_general
 from builder.ops.reduction import reduce
-from builder.types.primitive_type import pred, s64
+from builder.types.primitive_type import pred, s32, s64
 from builder.types.shape import array_shape
 
 
@@ -52,9 +53,9 @@ def relu(x: XlaOp) -> XlaOp:
         >>> lib.relu(xb.XlaBuilder().parameter(xb.f32[4, 3])).shape
         f32[4,3]
     """
-    shape = array_argument("relu", "x", x)
-    if shape.element_type is pred or shape.element_type.is_complex:
-        raise error_of(ShapeInferenceError, "relu", f"x must be of real numbers, got {shape}")
+    if ordered_argument("relu", "x", x).element_type is pred:
+        rule = f"x must be of numbers, got {x.shape}"
+        raise error_of(ShapeInferenceError, "relu", rule, CONVERT)
     return ew.max(x, 0)
 
 
@@ -198,6 +199,7 @@ def cross_entropy(logits: XlaOp, labels: XlaOp, axis: int = -1) -> XlaOp:
         >>> lib.cross_entropy(logits, labels).shape
         f32[32]
     """
+    floating_argument("cross_entropy", "logits", logits)
     shifted, axes, rest = _shifted("cross_entropy", logits, axis)
     shape, given = shape_of(logits), array_argument("cross_entropy", "labels", labels)
     if given.element_type.is_integral:
@@ -211,7 +213,11 @@ def cross_entropy(logits: XlaOp, labels: XlaOp, axis: int = -1) -> XlaOp:
             "labels must be integers of the sizes of logits without the dimension of the classes, "
             f"or probabilities of the shape of logits {shape}, got {given}"
         )
-        raise error_of(ShapeInferenceError, "cross_entropy", rule, shapes={"logits": shape})
+        fix = f"pass labels of shape {array_shape(s32, classes)}"
+        if given.dimensions in (classes, shape.dimensions):
+            kind = s32 if given.dimensions == classes else shape.element_type
+            fix = f"convert the labels with xb.convert_element_type(labels, xb.{kind})"
+        raise error_of(ShapeInferenceError, "cross_entropy", rule, fix, shapes={"logits": shape})
     total = reduce(ew.exp(shifted), 0.0, ew.add, axes)
     if given.element_type.is_integral:
         numbers = logits.builder.iota(s64[shape.dimensions], axes[0])

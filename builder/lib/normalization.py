@@ -41,7 +41,7 @@ def layer_norm(
         epsilon: is added to the variance.
 
     Raises:
-        OperandError: `epsilon` is not a finite number.
+        OperandError: `epsilon` is not a finite number of at least 0.
         ShapeInferenceError: types or sizes do not match; a dimension is out of range or named
             twice.
 
@@ -71,7 +71,7 @@ def rms_norm(x: XlaOp, scale: XlaOp | None = None, axis: Axes = -1, epsilon: flo
         epsilon: is added to the mean.
 
     Raises:
-        OperandError: `epsilon` is not a finite number.
+        OperandError: `epsilon` is not a finite number of at least 0.
         ShapeInferenceError: types or sizes do not match; a dimension is out of range or named
             twice.
 
@@ -113,7 +113,7 @@ def _normalized(
     scale: XlaOp | None,
     offset: XlaOp | None,
 ) -> XlaOp:
-    added = finite_number(op, "epsilon", epsilon)
+    added = finite_number(op, "epsilon", epsilon, 0)
     factor = ew.rsqrt(mean(ew.square(wide), axes) + added)
     result = ew.mul(wide, factor, others(shape_of(wide).rank, axes))
     if scale is not None:

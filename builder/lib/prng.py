@@ -583,7 +583,10 @@ def _check_sizes(op: str, name: str, value: Any, *expected: list[int], kind: Any
     allowed = [array_shape(kind, sizes) for sizes in expected]
     if shape not in allowed:
         rule = f"{name} must have shape {' or '.join(map(str, allowed))}, got {shape}"
-        raise error_of(OperandError, op, rule)
+        # Keys of `builder.lib.random` have this shape.
+        is_other_key = name == "key" and shape == u32[2]
+        fix = "make the key with builder.constant(seed, xb.u64)" if is_other_key else ""
+        raise error_of(OperandError, op, rule, fix)
 
 
 def _bits_argument(op: str, shape: ShapeLike) -> tuple[tuple[int, ...], PrimitiveType]:

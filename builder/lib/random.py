@@ -23,6 +23,7 @@ from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import (
+    MOST_RESULTS,
     array_argument,
     as_type,
     axis_argument,
@@ -96,15 +97,15 @@ def split_key(key: XlaOp, num: int = 2) -> list[XlaOp]:
 
     Args:
         key: a key, which should not be used again.
-        num: the number of keys. Each one is recorded as two ops; `key_array` records the same few
-            ops for any number.
+        num: the number of keys, at most 2**16. Each one is recorded as two ops; `key_array`
+            records the same few ops for any number.
 
     Returns:
         Keys of shape u32[2]; `key_array` returns the same keys in an array.
 
     Raises:
         OperandError: `key` is not a key.
-        ShapeInferenceError: `num` is not a positive integer.
+        ShapeInferenceError: `num` is not an integer from 1 to 2**16.
 
     Example:
         >>> import builder as xb
@@ -115,8 +116,10 @@ def split_key(key: XlaOp, num: int = 2) -> list[XlaOp]:
     """
     words = key_argument("split_key", key)
     count = integer("split_key", "num", num)
-    if count < 1:
-        raise error_of(ShapeInferenceError, "split_key", f"num must be at least 1, got {count}")
+    if not 1 <= count <= MOST_RESULTS:
+        fix = f"use lib.key_array(key, [{count}])" if count > 0 else ""
+        rule = f"num must be from 1 to {MOST_RESULTS}, got {count}"
+        raise error_of(ShapeInferenceError, "split_key", rule, fix)
     keys = _keys(words, [count])
     return [keys[n] for n in range(count)]
 
@@ -237,7 +240,9 @@ def uniform(key: XlaOp, shape: ShapeLike, minval: Operand = 0.0, maxval: Operand
             rule = (
                 f"minval must not exceed maxval, nor their difference {result.element_type}'s range"
             )
-            raise error_of(ShapeInferenceError, "uniform", f"{rule}, got {minval} and {maxval}")
+            fix = "exchange minval and maxval" if low > high else ""
+            rule = f"{rule}, got {minval} and {maxval}"
+            raise error_of(ShapeInferenceError, "uniform", rule, fix)
         if (low, high) == (0, 1):
             return _uniform(words, result)
     return _uniform(words, result, *limits)
@@ -318,7 +323,8 @@ def truncated_normal(key: XlaOp, lower: Operand, upper: Operand, shape: ShapeLik
     if numbers:
         if not numbers[0] < numbers[1]:
             rule = f"lower must be less than upper, got {lower} and {upper}"
-            raise error_of(ShapeInferenceError, op, rule)
+            fix = "exchange lower and upper" if numbers[0] > numbers[1] else ""
+            raise error_of(ShapeInferenceError, op, rule, fix)
         if not ends[0] < ends[1]:
             rule = f"too few numbers of {kind} are between {lower} and {upper} for the algorithm"
             fix = "use a wider type or limits nearer to 0"
@@ -639,9 +645,13 @@ def _refuse_type(
     *most, last = map(str, kinds)
     names = f"{', '.join(most)} or {last}" if most else last
     kind = shape.element_type
-    fix = ""
-    if kind.is_floating:
-        fix = "use f32, and convert with xb.convert_element_type"
+    fix = f"use {f32 if f32 in kinds else last}, and convert with xb.convert_element_type"
+    if f32 in kinds and kind is pred:
+        fix = "use lib.bernoulli for preds"
+    elif f32 in kinds and kind.is_integral:
+        fix = "use lib.randint for integers"
+    elif kind.is_floating and u32 in kinds:
+        fix = "use lib.uniform for floating-point numbers"
     rule = f"the type of {name} must be {names}, got {shape}"
     raise error_of(ShapeInferenceError, op, rule, fix)
 

@@ -19,6 +19,7 @@ from builder.errors import OperandError, ShapeInferenceError, error_of
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import (
+    MOST_RESULTS,
     Axes,
     array_argument,
     as_type,
@@ -29,9 +30,12 @@ from builder.lib.arguments import (
     fixed_size,
     indexed_size,
     indices_argument,
+    natural,
     one_or_several,
+    ordered_argument,
     shape_of,
     static_argument,
+    typed_argument,
 )
 from builder.lib.registry import library_function
 from builder.lib.slicing import gather_along, gather_parts
@@ -47,6 +51,7 @@ from builder.ops.reshaping import (
     slice_in_dim,
 )
 from builder.types.primitive_type import (
+    PrimitiveType,
     PrimitiveTypeLike,
     element_type_argument,
     f32,
@@ -90,8 +95,9 @@ def where(condition: XlaOp, on_true: Operand, on_false: Operand) -> XlaOp:
     values: list[Any] = [on_true, on_false]
     arrays = [value for value in values if not is_number(value)]
     if not arrays:
-        fix = "record one with builder.constant(value, type)"
-        raise error_of(OperandError, "where", "on_true or on_false must be an array", fix)
+        fix = "record one with condition.builder.constant(value, type)"
+        rule = f"on_true or on_false must be an array, got {on_true} and {on_false}"
+        raise error_of(OperandError, "where", rule, fix)
     named = [("on_true", on_true), ("on_false", on_false)]
     for name, value in named:
         if not is_number(value):
@@ -117,6 +123,7 @@ def clip(x: XlaOp, min: Operand | None = None, max: Operand | None = None) -> Xl
         max: the same. Where it is less than the minimum, the result is the maximum.
 
     Raises:
+        OperandError: a bound is neither an array nor a number.
         ShapeInferenceError: the type is complex; shapes or element types differ.
 
     Example:
@@ -125,7 +132,10 @@ def clip(x: XlaOp, min: Operand | None = None, max: Operand | None = None) -> Xl
         >>> lib.clip(xb.XlaBuilder().parameter(xb.f32[4]), max=1.0).shape
         f32[4]
     """
-    array_argument("clip", "x", x)
+    shape = ordered_argument("clip", "x", x)
+    for name, bound in (("min", min), ("max", max)):
+        if bound is not None and not is_number(bound):
+            typed_argument("clip", name, bound, shape.element_type)
     if min is not None and max is not None:
         return ew.clamp(min, x, max)
     if min is not None:
@@ -170,8 +180,8 @@ def split(x: XlaOp, indices_or_sections: int | Sequence[int], axis: int = 0) -> 
 
     Args:
         x: an array.
-        indices_or_sections: the number of parts of equal size, or the increasing indices at which
-            the second part and the following ones start.
+        indices_or_sections: the number of parts of equal size, at most 2**16, or the increasing
+            indices at which the second part and the following ones start.
         axis: a dimension of fixed size.
 
     Returns:
@@ -179,7 +189,7 @@ def split(x: XlaOp, indices_or_sections: int | Sequence[int], axis: int = 0) -> 
 
     Raises:
         ShapeInferenceError: the size is not a multiple of the number of parts, or is dynamic; the
-            indices decrease or are out of range; the axis is out of range.
+            parts are too many; the indices decrease or are out of range; the axis is out of range.
 
     Example:
         >>> import builder as xb
@@ -204,6 +214,10 @@ def split(x: XlaOp, indices_or_sections: int | Sequence[int], axis: int = 0) -> 
         if parts < 1 or size % parts:
             rule = f"dimension {number} of {shape} can't be divided into {parts} equal parts"
             fix = "pass the list of indices at which the parts start"
+            raise error_of(ShapeInferenceError, "split", rule, fix, dimension=number)
+        if parts > MOST_RESULTS:
+            rule = f"an array must be divided into at most {MOST_RESULTS} parts, got {parts}"
+            fix = "reshape the dimension into two, and index the first one"
             raise error_of(ShapeInferenceError, "split", rule, fix, dimension=number)
         edges = [size // parts * n for n in range(parts + 1)]
     return [slice_in_dim(x, start, limit, 1, number) for start, limit in pairwise(edges)]
@@ -370,7 +384,7 @@ def tile(x: XlaOp, reps: int | Sequence[int]) -> XlaOp:
     static_argument("tile", "x", shape)
     given = one_or_several("tile", "reps", reps)
     for number in given:
-        _natural("tile", "each entry of reps", number)
+        natural("tile", "each entry of reps", number)
     rank = max(shape.rank, len(given))
     counts = (1,) * (rank - len(given)) + given
     sizes = (1,) * (rank - shape.rank) + shape.dimensions
@@ -439,7 +453,7 @@ def repeat(x: XlaOp, repeats: int, axis: int) -> XlaOp:
     shape = array_argument("repeat", "x", x)
     static_argument("repeat", "x", shape)
     number = axis_argument("repeat", "axis", axis, shape.rank)
-    count = _natural("repeat", "repeats", integer("repeat", "repeats", repeats))
+    count = natural("repeat", "repeats", repeats)
     sizes = list(shape.dimensions)
     paired = [*sizes[: number + 1], count, *sizes[number + 1 :]]
     wide = broadcast_in_dim(x, paired, [n + (n > number) for n in range(shape.rank)])
@@ -484,7 +498,7 @@ def linspace(
         rule = f"type must be a floating-point type, got {kind}"
         raise error_of(ShapeInferenceError, "linspace", rule)
     ends = finite_number("linspace", "start", start), finite_number("linspace", "stop", stop)
-    count = _natural("linspace", "num", integer("linspace", "num", num))
+    count = natural("linspace", "num", num)
     if count > _LONGEST_CONSTANT:
         rule = f"num must be at most {_LONGEST_CONSTANT}, the length of a constant, got {count}"
         fix = "compute longer arrays with ops of builder.iota"
@@ -579,7 +593,7 @@ def one_hot(
     """
     shape = indices_argument("one_hot", "indices", indices)
     kind = element_type_argument("one_hot", "type", type)
-    count = _natural("one_hot", "num_classes", integer("one_hot", "num_classes", num_classes))
+    count = natural("one_hot", "num_classes", num_classes)
     new = axis_argument("one_hot", "axis", axis, shape.rank + 1)
     bounded_argument("one_hot", "indices", shape)
     # In 64 bits, a narrow type of indices can't count the classes twice.
@@ -725,13 +739,6 @@ def _positions(op: str, shape: ArrayShape, indices: XlaOp, axis: int) -> tuple[X
     return ew.select(wide < 0, wide + size, wide), number
 
 
-def _natural(op: str, name: str, number: int) -> int:
-    if number < 0:
-        rule = f"{name} must not be negative, got {number}"
-        raise error_of(ShapeInferenceError, op, rule)
-    return number
-
-
 def _with_one(op: str, x: XlaOp, axes: tuple[int, ...]) -> XlaOp:
     """Return `x` with dimensions of size 1 at the numbers `axes` of the result."""
     shape = shape_of(x)
@@ -741,8 +748,11 @@ def _with_one(op: str, x: XlaOp, axes: tuple[int, ...]) -> XlaOp:
 
 
 def _rows_and_columns(op: str, builder: XlaBuilder, n: int, m: int | None) -> tuple[XlaOp, XlaOp]:
-    rows = _natural(op, "n", integer(op, "n", n))
-    columns = rows if m is None else _natural(op, "m", integer(op, "m", m))
+    if isinstance(n, PrimitiveType):
+        rule = f"n must be an integer, got the element type {n}"
+        raise error_of(ShapeInferenceError, op, rule, f"write lib.{op}(builder, n, type=xb.{n})")
+    rows = natural(op, "n", n)
+    columns = rows if m is None else natural(op, "m", m)
     index = s32 if max(rows, columns) < s32.max // 2 else s64
     shape = index[rows, columns]
     return builder.iota(shape, 0), builder.iota(shape, 1)

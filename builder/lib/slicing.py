@@ -13,7 +13,7 @@ import numpy as np
 
 from builder.attributes import GatherDimensionNumbers
 from builder.check import flag, integer, integers
-from builder.errors import ShapeInferenceError, error_of
+from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import (
     array_argument,
@@ -282,6 +282,9 @@ def torch_scatter_dense(
     shape = array_argument("torch_scatter_dense", "input", input)
     selected = indices_argument("torch_scatter_dense", "index", index)
     source = array_argument("torch_scatter_dense", "src", src)
+    if not callable(combiner):
+        rule = f"combiner must be a function of two XlaOps, got {brief(combiner, 80)}"
+        raise error_of(OperandError, "torch_scatter_dense", rule, "pass for instance xb.add")
     number = axis_argument("torch_scatter_dense", "dim", dim, shape.rank)
     bounded_argument("torch_scatter_dense", "input", shape)
     bounded_argument("torch_scatter_dense", "index", selected)

@@ -79,12 +79,12 @@ def numbers_argument(op: str, name: str, value: Any) -> ArrayShape:
     return shape
 
 
-def square_argument(op: str, name: str, value: Any) -> ArrayShape:
+def square_argument(op: str, name: str, value: Any, fix: str = "") -> ArrayShape:
     """Return the shape of square matrices; see `numbers_argument`."""
     shape = numbers_argument(op, name, value)
     if shape.dimensions[-1] != shape.dimensions[-2]:
         rule = f"{name} must be square, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule, shapes={name: shape})
+        raise error_of(ShapeInferenceError, op, rule, fix, shapes={name: shape})
     return shape
 
 

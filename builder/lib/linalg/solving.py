@@ -53,7 +53,7 @@ def solve(a: XlaOp, b: XlaOp) -> XlaOp:
         >>> lib.solve(b.parameter(xb.f32[5, 3, 3]), b.parameter(xb.f32[5, 3])).shape
         f32[5,3]
     """
-    square_argument("solve", "a", a)
+    square_argument("solve", "a", a, "use lib.lstsq for least squares")
     right = _right_sides("solve", a, b)
     return _restored(_solved(prepared(a), right), b)
 
@@ -78,7 +78,7 @@ def inv(a: XlaOp) -> XlaOp:
         >>> lib.inv(xb.XlaBuilder().parameter(xb.c64[3, 3])).shape
         c64[3,3]
     """
-    square_argument("inv", "a", a)
+    square_argument("inv", "a", a, "use lib.pinv for pseudo-inverses")
     matrix = prepared(a)
     ones = reshape(identity(as_batch(matrix)), shape_of(a).dimensions)
     return _restored(_solved(matrix, ones), a)

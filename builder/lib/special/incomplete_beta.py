@@ -10,7 +10,6 @@ from builder.lib.math import array_shape, floating_type, refuse_unbounded
 from builder.lib.registry import library_function
 from builder.lib.special.gamma_functions import stirling_tail, wide_lgamma
 from builder.lib.special.shared import (
-    accurate_log1p,
     any_of,
     eps_of,
     in_f32,
@@ -29,6 +28,7 @@ from builder.ops.elementwise import (
     gt,
     le,
     log,
+    log1p,
     lt,
     ne,
     neg,
@@ -129,7 +129,9 @@ def _beta_density(a: XlaOp, b: XlaOp, x: XlaOp, difference: XlaOp) -> XlaOp:
     The logarithms of large gamma functions would cancel. So those of numbers from 8 on are
     Stirling's series, whose leading terms are combined with the powers.
     """
-    rest, log_x, log_rest = 1.0 - x, log(x), accurate_log1p(neg(x))
+    rest, log_x = 1.0 - x, log(x)
+    # Not log1p(-x): a converted computation calls jax's, which `legalize` does not rewrite.
+    log_rest = select(lt(x, 0.5), log1p_less(neg(x)) - x, log(rest))
     total = a + b
     is_a_smaller = lt(a, b)
     small, large = select(is_a_smaller, a, b), select(is_a_smaller, b, a)
@@ -144,7 +146,7 @@ def _beta_density(a: XlaOp, b: XlaOp, x: XlaOp, difference: XlaOp) -> XlaOp:
     power = power + large * select(is_a_smaller, log_rest, log_x)
     ratio = small / large
     growth = large * select(lt(ratio, 0.5), log1p_less(ratio), log(1.0 + ratio) - ratio)
-    growth = growth - 0.5 * accurate_log1p(ratio) + tails
+    growth = growth - 0.5 * log1p(ratio) + tails
     one_large = small * exp(power + (growth - wide_lgamma(small + 1.0)))
 
     gammas = wide_lgamma(total + 1.0) - wide_lgamma(a + 1.0) - wide_lgamma(b + 1.0)

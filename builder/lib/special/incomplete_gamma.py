@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from builder.graph.xla_op import XlaOp
@@ -15,7 +17,6 @@ from builder.lib.special.gamma_functions import (
     wide_lgamma,
 )
 from builder.lib.special.shared import (
-    accurate_log1p,
     any_of,
     eps_of,
     in_f32,
@@ -38,6 +39,7 @@ from builder.ops.elementwise import (
     gt,
     le,
     log,
+    log1p,
     lt,
     ne,
     neg,
@@ -78,9 +80,7 @@ def igamma(a: XlaOp, x: XlaOp) -> XlaOp:
     8.7.1 (series) up to the larger of a and 1, and 8.9.2 (continued fraction) above. The upper
     function of small a and x is 8.7.3.
     """
-    need_one_shape("igamma", a=a, x=x)
-    refuse_unbounded("igamma", a=a)
-    return in_f32(lambda a, x: _incomplete_gamma(a, x, is_upper=False), a, x)
+    return _computed("igamma", partial(_incomplete_gamma, is_upper=False), a, x)
 
 
 @library_function("Igammac")
@@ -108,9 +108,7 @@ def igammac(a: XlaOp, x: XlaOp) -> XlaOp:
 
     Source: see `igamma`.
     """
-    need_one_shape("igammac", a=a, x=x)
-    refuse_unbounded("igammac", a=a)
-    return in_f32(lambda a, x: _incomplete_gamma(a, x, is_upper=True), a, x)
+    return _computed("igammac", partial(_incomplete_gamma, is_upper=True), a, x)
 
 
 @library_function("IgammaGradA")
@@ -138,9 +136,7 @@ def igamma_grad_a(a: XlaOp, x: XlaOp) -> XlaOp:
 
     Source: the derivatives of the expansions of `igamma`, term by term.
     """
-    need_one_shape("igamma_grad_a", a=a, x=x)
-    refuse_unbounded("igamma_grad_a", a=a)
-    return in_f32(lambda a, x: _incomplete_gamma_gradient(a, x, is_sample=False), a, x)
+    return _computed("igamma_grad_a", partial(_incomplete_gamma_gradient, is_sample=False), a, x)
 
 
 @library_function("RandomGammaGrad")
@@ -169,9 +165,14 @@ def random_gamma_grad(a: XlaOp, x: XlaOp) -> XlaOp:
 
     Source: see `igamma_grad_a`.
     """
-    need_one_shape("random_gamma_grad", a=a, x=x)
-    refuse_unbounded("random_gamma_grad", a=a)
-    return in_f32(lambda a, x: _incomplete_gamma_gradient(a, x, is_sample=True), a, x)
+    return _computed("random_gamma_grad", partial(_incomplete_gamma_gradient, is_sample=True), a, x)
+
+
+def _computed(op: str, function: Callable[..., XlaOp], a: XlaOp, x: XlaOp) -> XlaOp:
+    """Check the arguments of `op`, and compute its result by `function`."""
+    need_one_shape(op, a=a, x=x)
+    refuse_unbounded(op, a=a)
+    return in_f32(function, a, x)
 
 
 def _incomplete_gamma(a: XlaOp, x: XlaOp, *, is_upper: bool) -> XlaOp:
@@ -212,7 +213,7 @@ def _upper_of_small(a: XlaOp, x: XlaOp) -> XlaOp:
 
 def _lgamma_of_next(x: XlaOp) -> XlaOp:
     """Return log(gamma(1 + x)) for x from 0 to 0.5."""
-    return x * polynomial(x, lgamma_series(is_double(x))) - accurate_log1p(x)
+    return x * polynomial(x, lgamma_series(is_double(x))) - log1p(x)
 
 
 def _incomplete_gamma_gradient(a: XlaOp, x: XlaOp, *, is_sample: bool) -> XlaOp:

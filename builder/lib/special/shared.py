@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from builder.errors import ShapeInferenceError, error_of
 from builder.graph.xla_op import XlaOp
 from builder.lib.math import array_shape, floating_type
-from builder.ops.elementwise import abs, convert_element_type, log, lt, or_, select
+from builder.ops.elementwise import convert_element_type, or_
 from builder.ops.reduction import reduce_all
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
@@ -38,11 +38,6 @@ def log1p_less(x: XlaOp) -> XlaOp:
     count = 18 if is_double(x) else 8
     series = polynomial(square, [2 / (2 * k + 1) for k in range(count, 0, -1)])
     return s * (square * series - x)
-
-
-def accurate_log1p(x: XlaOp) -> XlaOp:
-    """Return log(1 + x); the op log1p in f64 has an error of 100 ulps on XLA's CPU backend."""
-    return select(lt(abs(x), 0.5), x + log1p_less(x), log(x + 1.0))
 
 
 def kind_of(x: XlaOp) -> PrimitiveType:

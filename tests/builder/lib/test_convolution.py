@@ -80,6 +80,18 @@ def test_dynamic_sizes() -> None:
             lambda x, k: lib.conv(x, k, strides=[1]),
             "conv: strides must have an entry for each of the 2 spatial dimensions, got [1]",
         ),
+        (lambda x, k: lib.conv(x, k, strides=0), "conv: strides must be positive, got [0]"),
+        (
+            lambda x, k: lib.conv(x, x[0]),
+            (
+                "conv: kernel must have the 4 dimensions of x, got f32[8,8,3]\n"
+                "fix: give the kernel dimensions in the order spatial, input, output"
+            ),
+        ),
+        (
+            lambda x, k: lib.conv(x, xb.convert_element_type(k, xb.f64)),
+            "conv: kernel must be of type f32, got f64[3,3,3,4]\nfix: convert it",
+        ),
         (lambda x, k: lib.conv(x, k, groups=2), "conv: conv_general_dilated: "),
         (lambda x, k: lib.conv(x, k, padding="FULL"), "conv: conv_general_dilated: padding must"),
     ],

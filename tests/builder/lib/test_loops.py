@@ -107,6 +107,13 @@ def _pred(b: xb.XlaBuilder) -> xb.XlaOp:
             "for_each_index: the body must return 1 values in a list, got ",
         ),
         (
+            lambda x: lib.for_each_index(2, xb.s8, lambda i: i, [x]),
+            (
+                "for_each_index: body_function is called with the index and the list of values, "
+                "got a callable that does not take them: "
+            ),
+        ),
+        (
             lambda x: lib.for_each_index(2, xb.s8, [x], [x]),
             "for_each_index: body_function must be a function, got [",
         ),

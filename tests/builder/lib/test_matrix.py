@@ -236,7 +236,17 @@ REFUSALS: list[tuple[Callable[..., Any], str]] = [
         "set_matrix_diagonal: diag must be of shape f32[2] for diagonal 0 of f32[2,3], got f32[3]",
     ),
     (lambda x, y, v: lib.batch_dot(x, v), "batch_dot: y must have at least two dimensions, got f"),
-    (lambda x, y, v: lib.batch_dot(x, x), "batch_dot: einsum: the dimensions of a label must have"),
+    (
+        lambda x, y, v: lib.batch_dot(x, x),
+        (
+            "batch_dot: the columns of x must be as many as the rows of y, got 3 and 2 of f32[2,3] "
+            "and f32[2,3]\nfix: write transpose_y=True"
+        ),
+    ),
+    (
+        lambda x, y, v: lib.identity_matrix(x.builder, xb.f32, -1, 2),
+        "identity_matrix: m must not be negative, got -1",
+    ),
     (lambda x, y, v: lib.einsum("ij->j", x), "einsum: the labels come after the operands, got 'i"),
     (lambda x, y, v: lib.einsum(x, y), "einsum: operands and then their labels are needed, got 2"),
     (lambda x, y, v: lib.einsum("ij"), "einsum: at least one operand is needed, got none"),

@@ -187,7 +187,19 @@ def test_dropout(dtype: Any) -> None:
     [
         (
             lambda b: lib.cross_entropy(b.parameter(xb.f32[2, 3]), b.parameter(xb.s32[3])),
-            "cross_entropy: labels must be integers of the sizes of logits without the dimension",
+            (
+                "cross_entropy: labels must be integers of the sizes of logits without the "
+                "dimension of the classes, or probabilities of the shape of logits f32[2,3], "
+                "got s32[3]\nfix: pass labels of shape s32[2]"
+            ),
+        ),
+        (
+            lambda b: lib.cross_entropy(b.parameter(xb.f32[2, 3]), b.parameter(xb.f32[2])),
+            (
+                "cross_entropy: labels must be integers of the sizes of logits without the "
+                "dimension of the classes, or probabilities of the shape of logits f32[2,3], "
+                "got f32[2]\nfix: convert the labels with xb.convert_element_type(labels, xb.s32)"
+            ),
         ),
         (
             lambda b: lib.linear(b.parameter(xb.f32[2, 3]), b.parameter(xb.f64[3, 2])),
@@ -232,7 +244,15 @@ def test_dropout(dtype: Any) -> None:
             lambda b: lib.dropout(b.parameter(xb.u32[2]), b.parameter("f32[<=2]"), 0.5),
             "dropout: x must have fixed sizes, got f32[<=2]",
         ),
-        (lambda b: lib.relu(b.parameter(xb.c64[2])), "relu: x must be of real numbers, got c64[2]"),
+        (lambda b: lib.relu(b.parameter(xb.c64[2])), "relu: x must be real, got c64[2]\nfix: "),
+        (
+            lambda b: lib.relu(b.parameter(xb.pred[2])),
+            "relu: x must be of numbers, got pred[2]\nfix: convert it with",
+        ),
+        (
+            lambda b: lib.cross_entropy(b.parameter(xb.s32[2, 3]), b.parameter(xb.s32[2])),
+            "cross_entropy: logits must be of floating-point type, got s32[2,3]",
+        ),
         (lambda b: lib.gelu(b.parameter(xb.s32[2])), "gelu: x must be of floating-point type, got"),
         (lambda b: lib.gelu(b.parameter(xb.f32[2]), "tanh"), "gelu: approximate must be True or"),
         (lambda b: lib.softmax(b.parameter(xb.f32[2]), 1), "softmax: axis must be a dimension"),

@@ -79,7 +79,7 @@ def test_empty_constant_and_dynamic_arrays() -> None:
         (lambda x: lib.rms_norm(x, axis=2), "rms_norm: axis must be a dimension (from -2 to 1)"),
         (
             lambda x: lib.rms_norm(x, epsilon=float("nan")),
-            "rms_norm: epsilon must be a finite number, got nan",
+            "rms_norm: epsilon must be a finite number of at least 0, got nan",
         ),
     ],
 )

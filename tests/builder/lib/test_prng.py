@@ -214,6 +214,10 @@ def _u64(b: xb.XlaBuilder, *sizes: int) -> xb.XlaOp:
             "three_fry_bit_generator: key must have shape u64[], got u64[2]",
         ),
         (
+            lambda b: lib.scramble_philox_key(lib.random_key(b, 1)),
+            "scramble_philox_key: key must have shape u64[], got u32[2]\nfix: make the key with",
+        ),
+        (
             lambda b: lib.three_fry_bit_generator(_u64(b), _u64(b, 2), xb.u32[2]),
             "three_fry_bit_generator: initial_state must have shape u64[1] or u64[], got u64[2]",
         ),

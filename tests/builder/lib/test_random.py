@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.special
 import scipy.stats
+from jaxlib.version import __version_info__ as jaxlib_version
 from library_calls import run
 
 import builder as xb
@@ -24,6 +25,9 @@ pytestmark = pytest.mark.usefixtures("little_optimized")
 KEY = np.array([7, 42], np.uint32)
 DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
 SIZES = (701, 3)
+
+# In these versions jax computes log1p of f64 with errors of 127 ulps, which `legalize` avoids.
+ULPS_OF_F64 = 256 if jaxlib_version < (0, 12) else 2
 
 
 def in_jax(function: Callable[..., Any], *arrays: Any) -> Any:
@@ -164,7 +168,7 @@ def _continuous(name: str) -> dict[str, tuple[Any, Any, Any]]:
 
 @pytest.mark.parametrize("name", DTYPES)
 def test_continuous_distributions(name: str) -> None:
-    """Uniform numbers equal those of jax; others are within 2 ulps, since versions of XLA differ.
+    """Uniform numbers equal those of jax; others are near them, since versions of XLA differ.
 
     The limits of truncated numbers are rounded to the last digit of a number near 1, and the
     density is not less than 1/20 between them. All pass a Kolmogorov-Smirnov test.
@@ -173,9 +177,10 @@ def test_continuous_distributions(name: str) -> None:
     got = run(lambda k: [mine(k) for mine, _, _ in cases.values()], KEY)
     expected = in_jax(lambda k: [theirs(k) for _, theirs, _ in cases.values()])
     assert_same(got[:3], expected[:3])
-    assert_same(got[3:4], expected[3:4], ulps=2)
+    ulps = ULPS_OF_F64 if name == "f64" else 2
+    assert_same(got[3:4], expected[3:4], ulps=ulps)
     assert_same(got[4:5], expected[4:5], ulps=20, least=1)
-    assert_same(got[5:], expected[5:], ulps=2)
+    assert_same(got[5:], expected[5:], ulps=ulps)
     for numbers, (_, _, distribution) in zip(got, cases.values(), strict=True):
         sample = numbers.astype(np.float64).ravel()
         assert scipy.stats.kstest(sample, distribution.cdf).pvalue > 0.001
@@ -188,9 +193,9 @@ def test_complex_normal() -> None:
     shapes = [xb.c64[SIZES], xb.c128[SIZES]]
     got = run(lambda k: [lib.normal(k, shape) for shape in shapes], KEY)
     expected = in_jax(lambda k: [jax.random.normal(k, SIZES, f"complex{n}") for n in (64, 128)])
-    for a, b in zip(got, expected, strict=True):
+    for a, b, ulps in zip(got, expected, (4, 2 * ULPS_OF_F64), strict=True):
         assert a.dtype == b.dtype
-        np.testing.assert_allclose(a, b, rtol=4 * np.finfo(a.dtype).eps)
+        np.testing.assert_allclose(a, b, rtol=ulps * np.finfo(a.dtype).eps)
         assert scipy.stats.kstest(a.real.ravel() * np.sqrt(2), "norm").pvalue > 0.001
         assert abs(np.corrcoef(a.real.ravel(), a.imag.ravel())[0, 1]) < 0.1
 
@@ -415,7 +420,28 @@ MAKE = "\nfix: make a key with lib.random_key(builder, seed)"
             lambda b: lib.split_key(lib.key_array(b.parameter(xb.u32[2]), [3])),
             "split_key: key must be an op of shape u32[2], got u32[3,2]\nfix: take one key",
         ),
-        (_with_key(lambda k: lib.split_key(k, 0)), "split_key: num must be at least 1, got 0"),
+        (_with_key(lambda k: lib.split_key(k, 0)), "split_key: num must be from 1 to 65536, got 0"),
+        (
+            _with_key(lambda k: lib.split_key(k, 10**12)),
+            (
+                "split_key: num must be from 1 to 65536, got 1000000000000\n"
+                "fix: use lib.key_array(key, [1000000000000])"
+            ),
+        ),
+        (
+            _with_key(lambda k: lib.normal(k, xb.s32[2])),
+            (
+                "normal: the type of shape must be f16, bf16, f32, f64, c64 or c128, got s32[2]\n"
+                "fix: use lib.randint for integers"
+            ),
+        ),
+        (
+            _with_key(lambda k: lib.uniform(k, xb.f32[2], 1, 0)),
+            (
+                "uniform: minval must not exceed maxval, nor their difference f32's range, got 1 "
+                "and 0\nfix: exchange minval and maxval"
+            ),
+        ),
         (_with_key(lambda k: lib.split_key(k, 2.0)), "split_key: num must be an integer"),
         (_with_key(lambda k: lib.key_array(k, [-1])), "key_array: "),
         (
@@ -437,7 +463,11 @@ MAKE = "\nfix: make a key with lib.random_key(builder, seed)"
         (lambda b: lib.random_key(b, True), "random_key: seed must be an integer from 0 to"),
         (
             _with_key(lambda k: lib.random_bits(k, xb.s32[2])),
-            "random_bits: the type of shape must be u8, u16, u32 or u64, got s32[2]",
+            "random_bits: the type of shape must be u8, u16, u32 or u64, got s32[2]\nfix: use u64",
+        ),
+        (
+            _with_key(lambda k: lib.random_bits(k, xb.f32[2])),
+            "random_bits: the type of shape must be u8, u16, u32 or u64, got f32[2]\nfix: use lib",
         ),
         (
             _with_key(lambda k: lib.uniform(k, (2, 3))),
@@ -491,7 +521,7 @@ MAKE = "\nfix: make a key with lib.random_key(builder, seed)"
         (_with_key(lambda k: lib.bernoulli(k, 1.5)), "bernoulli: p must be from 0 to 1, got 1.5"),
         (
             _with_key(lambda k: lib.bernoulli(k, 0.5, xb.f32[2])),
-            "bernoulli: the type of shape must be pred, got f32[2]",
+            "bernoulli: the type of shape must be pred, got f32[2]\nfix: use pred, and convert",
         ),
         (_with_key(lambda k: lib.bernoulli(k, k)), "bernoulli: p must be of floating-point type"),
         (

@@ -280,6 +280,26 @@ def test_put_along_axis_skips_indices_out_of_range() -> None:
             lambda b, x: lib.linspace(b, 0, 1, 3, endpoint=1),
             "linspace: endpoint must be True or False, got 1",
         ),
+        (lambda b, x: lib.clip(x, "a"), "clip: min must be an XlaOp, got str: 'a'"),
+        (
+            lambda b, x: lib.clip(x, 0.0, x > 0),
+            "clip: max must be of type f32, got pred[2,3]\nfix: ",
+        ),
+        (
+            lambda b, x: lib.where(x > 0, 1, 2),
+            "where: on_true or on_false must be an array, got 1 and 2\nfix: record one with",
+        ),
+        (
+            lambda b, x: lib.eye(b, xb.s32, 3),
+            (
+                "eye: n must be an integer, got the element type s32\n"
+                "fix: write lib.eye(builder, n, type=xb.s32)"
+            ),
+        ),
+        (
+            lambda b, x: lib.split(x[:0], 10**12),
+            "split: an array must be divided into at most 65536 parts, got 1000000000000\n",
+        ),
         (lambda b, x: lib.eye(b, -1), "eye: n must not be negative, got -1"),
         (lambda b, x: lib.one_hot(x, 3), "one_hot: indices must be of integer type, got f32[2,3]"),
         (lambda b, x: lib.take(x, x, 0), "take: indices must be of integer type, got f32[2,3]"),

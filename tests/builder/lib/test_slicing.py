@@ -227,6 +227,12 @@ def test_bounded_sizes() -> None:
             lambda x, i: lib.torch_index_select(x, i.builder.parameter("s8[3]"), 1, 1),
             "torch_index_select: gather: ",
         ),
+        (
+            lambda x, i: lib.torch_scatter_dense(
+                x, xb.convert_element_type(x, xb.s32), x, 0, "add"
+            ),
+            "torch_scatter_dense: combiner must be a function of two XlaOps, got 'add'",
+        ),
     ],
 )
 def test_refusals(call: Any, message: str) -> None:

@@ -136,7 +136,11 @@ def test_smallest_systems(n: int) -> None:
 @pytest.mark.parametrize(
     ("function", "shapes", "message"),
     [
-        (lib.solve, ["f32[3,2]", "f32[3]"], "solve: a must be square, got f32[3,2]"),
+        (
+            lib.solve,
+            ["f32[3,2]", "f32[3]"],
+            "solve: a must be square, got f32[3,2]\nfix: use lib.lstsq",
+        ),
         (lib.solve, ["f32[3]", "f32[3]"], "a must have at least two dimensions"),
         (lib.solve, ["s32[3,3]", "s32[3]"], "a must be of a floating-point or complex type"),
         (lib.solve, ["f32[3,3]", "f64[3]"], "b must have the type of a, f32, got f64[3]"),
@@ -147,7 +151,7 @@ def test_smallest_systems(n: int) -> None:
         (lib.cholesky_solve, ["f32[3,3]", "f64[3]"], "b must have the type of factor, f32"),
         (lib.cholesky_solve, ["f32[2,3]", "f32[2]"], "factor must be square"),
         (lib.lstsq, ["f32[3,2]", "f32[2]"], "b must be vectors [3] or matrices [3,k], got f32[2]"),
-        (lib.inv, ["f32[3,2]"], "inv: a must be square"),
+        (lib.inv, ["f32[3,2]"], "inv: a must be square, got f32[3,2]\nfix: use lib.pinv"),
         (lib.det, ["pred[2,2]"], "det: a must be of a floating-point or complex type"),
         (lib.logdet, ["c64[2,2]"], "logdet: a must be of a floating-point type, got c64[2,2]"),
         (lib.slogdet, ["f32[?,?]"], "a must not have an unbounded size"),

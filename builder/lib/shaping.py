@@ -355,7 +355,8 @@ def _rolled_at_run_time(x: XlaOp, shape: ArrayShape, shift: XlaOp, axes: tuple[i
     size = shape.dimensions[number]
     if size == 0:
         return x
-    wide = as_type(shift, s64)
+    # The type must hold the size, and u64's distances.
+    wide = as_type(shift, s64 if kind.element_type.is_signed else u64)
     # Reduced twice: `rem` has the sign of the distance.
     start = ew.rem(size - ew.rem(wide, size), size)
     starts: list[Any] = [start if n == number else start * 0 for n in range(shape.rank)]

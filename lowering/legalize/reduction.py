@@ -61,8 +61,9 @@ def extremes_of_nans(b: OpBuilder, operation: ir.Operation) -> list[Value] | Non
     The maximum or minimum of elements is NaN if an element is. For arrays of more than about a
     thousand elements XLA's CPU backend calls YNNPACK, which ignores NaNs of f32 and f64, and of f16
     and bf16 those of one sign. It computes other reducers itself. Its loops convert f16 and bf16 in
-    each step, so the operand is converted first. In a partitioned program the defect remains: XLA
-    may make an all_reduce of the reducer, and supports only its own reducers there.
+    each step, so these types are reduced as integers, or in windows as f32. In a partitioned
+    program the defect remains: XLA may make an all_reduce of the reducer, and supports only its own
+    reducers there.
 
     Shown by: reduce_maximum_f32_nan, reduce_minimum_f64_nan, reduce_maximum_bf16_nan,
     reduce_window_maximum_f32_nan.
@@ -79,18 +80,16 @@ def extremes_of_nans(b: OpBuilder, operation: ir.Operation) -> list[Value] | Non
         or set(body[0].operands) != set(block.arguments)
     ):
         return None
-    wide = _WIDE[element_type]
-    operand, initial = (b.converted(value, wide) for value in operation.operands)
+    operand, initial = operation.operands
     dimensions = integers_of(operation, "dimensions")
     if dimensions and is_static(operand.type):
-        made = _extreme_along(b, body[0].name, operand, initial, dimensions)
-    else:
-        result = b.array_of(operation.results[0]).with_element_type(wide)
-        made = b.create(
-            operation.name, [result], [operand, initial], attributes_of(operation), regions=1
-        ).results[0]
-        _add_reducer(b, made.owner, body[0].name)
-    return [b.converted(made, element_type)]
+        return [_extreme_along(b, body[0].name, operand, initial, dimensions)]
+    wide = _WIDE[element_type]
+    operands = [b.converted(value, wide) for value in (operand, initial)]
+    result = b.array_of(operation.results[0]).with_element_type(wide)
+    made = b.create(operation.name, [result], operands, attributes_of(operation), regions=1)
+    _add_reducer(b, made, body[0].name)
+    return [b.converted(made.results[0], element_type)]
 
 
 def _ignores_nans(operation: ir.Operation) -> bool:
@@ -119,11 +118,37 @@ def _extreme_along(
         value = _extreme_of_rows(b, name, operand, initial, start)
         rest = [n for n in (first, *rest) if n < start]
     else:
-        result = _without(shape, [first])
-        made = b.create("reduce", [result], [operand, initial], {"dimensions": [first]}, regions=1)
-        _add_reducer(b, made, name, swapped=bool(shape.rank % 2))
-        value, rest = made.results[0], [n - 1 for n in rest]
+        value, rest = _extreme_of_columns(b, name, operand, initial, first), [n - 1 for n in rest]
     return _extreme_along(b, name, value, initial, rest) if rest else value
+
+
+def _extreme_of_columns(
+    b: OpBuilder, name: str, operand: Value, initial: Value, dimension: int
+) -> Value:
+    """Reduce along a dimension that is not the last one; XLA vectorizes the loop over the last.
+
+    Integers of 16 bits need no conversion, and a vector has twice as many of them as of f32.
+    """
+    shape = b.array_of(operand)
+    is_narrow = shape.element_type in _NARROW
+    operands = [operand, initial]
+    if is_narrow:
+        # The integer at the end of the order is NaN too.
+        end = pt.s16.max if name == "stablehlo.maximum" else pt.s16.min
+        operands = [
+            b.selected(_is_nan(b, value), b.filled(b.array_of(integers), end), integers)
+            for value in operands
+            for integers in [_in_order(b, b.bitcast(value, pt.s16))]
+        ]
+    result = _without(b.array_of(operands[0]), [dimension])
+    made = b.create("reduce", [result], operands, {"dimensions": [dimension]}, regions=1)
+    if not is_narrow:
+        _add_reducer(b, made, name, swapped=bool(shape.rank % 2))
+        return made.results[0]
+    scalar = intern_array(pt.s16, ())
+    reducer, arguments = b.block_in(made.regions[0], [scalar, scalar])
+    reducer.end([reducer.elementwise(name, *arguments)])
+    return b.bitcast(_in_order(b, made.results[0]), shape.element_type)
 
 
 def _extreme_of_rows(b: OpBuilder, name: str, operand: Value, initial: Value, start: int) -> Value:
@@ -134,8 +159,11 @@ def _extreme_of_rows(b: OpBuilder, name: str, operand: Value, initial: Value, st
     """
     shape = b.array_of(operand)
     dimensions = range(start, shape.rank)
-    result = _without(shape, dimensions)
-    flags = [b.compared("NE", value, value) for value in (operand, initial)]
+    flags = [_is_nan(b, value) for value in (operand, initial)]
+    is_narrow = shape.element_type in _NARROW
+    if is_narrow:
+        operand, initial = [_in_order(b, b.bitcast(v, pt.s16)) for v in (operand, initial)]
+    result = _without(b.array_of(operand), dimensions)
     made = b.create(
         "reduce",
         [result, result.with_element_type(pt.pred)],
@@ -143,12 +171,35 @@ def _extreme_of_rows(b: OpBuilder, name: str, operand: Value, initial: Value, st
         {"dimensions": dimensions},
         regions=1,
     )
-    scalars = [intern_array(kind, ()) for kind in (shape.element_type, pt.pred)]
+    scalars = [intern_array(kind, ()) for kind in (result.element_type, pt.pred)]
     reducer, (lhs, lhs_flag, rhs, rhs_flag) = b.block_in(made.regions[0], scalars * 2)
     flag = reducer.elementwise("or", lhs_flag, rhs_flag)
     reducer.end([reducer.elementwise(name, lhs, rhs), flag])
     extreme, is_nan = made.results
-    return b.selected(is_nan, b.filled(result, np.nan), extreme)
+    if is_narrow:
+        extreme = b.bitcast(_in_order(b, extreme), shape.element_type)
+    return b.selected(is_nan, b.filled(b.array_of(extreme), np.nan), extreme)
+
+
+def _in_order(b: OpBuilder, bits: Value) -> Value:
+    """Return the bits of floating-point numbers, as integers in the numbers' order; or the reverse.
+
+    The bits other than the sign are inverted if the sign is set.
+    """
+    shape = b.array_of(bits)
+    signs = b.elementwise("shift_right_arithmetic", bits, b.filled(shape, 15))
+    return b.elementwise("xor", bits, b.elementwise("and", signs, b.filled(shape, pt.s16.max)))
+
+
+def _is_nan(b: OpBuilder, value: Value) -> Value:
+    element_type = b.array_of(value).element_type
+    if element_type not in _NARROW:
+        return b.compared("NE", value, value)
+    bits = b.bitcast(value, pt.s16)
+    shape = b.array_of(bits)
+    infinity = np.array(np.inf, element_type.dtype).view(np.int16)
+    magnitudes = b.elementwise("and", bits, b.filled(shape, pt.s16.max))
+    return b.compared("GT", magnitudes, b.filled(shape, infinity))
 
 
 def _add_reducer(b: OpBuilder, owner: ir.Operation, name: str, *, swapped: bool = False) -> None:
@@ -173,6 +224,7 @@ def _without(shape: ArrayShape, dimensions: Sequence[int]) -> ArrayShape:
 
 
 _EXTREMES: Final = ("stablehlo.maximum", "stablehlo.minimum")
+_NARROW: Final = (pt.f16, pt.bf16)
 _WIDE: Final = {pt.f16: pt.f32, pt.bf16: pt.f32, pt.f32: pt.f32, pt.f64: pt.f64}
 
 

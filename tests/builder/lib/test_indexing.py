@@ -336,6 +336,11 @@ def test_values_of_an_enclosing_computation() -> None:
         (lambda x: x.at[0].set(xb.XlaBuilder().parameter("f32[]")), "belong"),
         (lambda x: x.at[::2].min(xb.complex(x, x)[::2]), r"at\.min: value must be of x's element"),
         (lambda x: xb.complex(x, x).at[0].max(1.0), r"at\.max: max: "),
+        (lambda x: x.at[0].multiply(2.0), r"at\[key\]\.multiply: .*\nfix: write .*\.mul\(value\)"),
+        (lambda x: x.at[0].get(), r"at\[key\]\.get: .*\nfix: write x\[key\]"),
+        (lambda x: x.at[0].sort(), r"at\[key\]\.sort: .*\nfix: use set, add, mul, max or min"),
+        (lambda x: x.at.set(0.0), r"at\.set: .*\nfix: give a key first: x\.at\[key\]\.set"),
+        (lambda x: x.at.__setitem__(0, 1.0), r"at: .* assigned to\nfix: .* x\.at\[key\]\.set"),
     ],
 )
 def test_refusals(use: Any, message: str) -> None:
@@ -365,6 +370,7 @@ def test_items_of_tuples_are_its_elements() -> None:
 def test_every_op_has_the_attribute_at() -> None:
     """Programs look up attributes of objects that may not have them."""
     assert hasattr(xb.XlaBuilder().create_token(), "at")
+    assert not hasattr(xb.XlaBuilder().parameter(xb.f32[4]).at[0], "get")
 
 
 def test_iteration_ends_with_an_error() -> None:

@@ -160,6 +160,20 @@ def test_max_and_min_of_many_elements(dtype: Any) -> None:
         np.testing.assert_array_equal(np.signbit(result[is_number]), np.signbit(values[is_number]))
 
 
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_max_and_min_of_all_numbers_of_16_bits(dtype: Any) -> None:
+    bits = np.random.default_rng(7).permutation(2**16).astype(np.uint16)
+    x = bits.view(dtype).reshape(8, 1024, 8)
+    calls = [(name, axis) for name in ("max", "min") for axis in (0, 1, 2, (0, 2))]
+    results = run(lambda x: [getattr(lib, name)(x, axis) for name, axis in calls], x)
+    with np.errstate(invalid="ignore"):  # the conversion of signaling NaNs
+        wide = x.astype(np.float64)
+    for (name, axis), got in zip(calls, results, strict=True):
+        assert got.dtype == dtype
+        expected = getattr(np, name)(wide, axis=axis)
+        np.testing.assert_array_equal(got.astype(np.float64), expected)
+
+
 def test_any_and_all() -> None:
     p = np.array([[False, False, True], [True, True, True], [False, False, False]])
     results = run(

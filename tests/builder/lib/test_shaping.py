@@ -83,6 +83,13 @@ def test_roll_at_run_time(shift: int, dtype: Any) -> None:
     np.testing.assert_array_equal(got, np.roll(x, shift, -1))
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint64])
+def test_roll_by_the_largest_unsigned_distance(dtype: Any) -> None:
+    x, shift = np.arange(14).reshape(2, 7), np.iinfo(dtype).max
+    got = run(lambda x, n: lib.roll(x, n, 1), x, dtype(shift))
+    np.testing.assert_array_equal(got, np.roll(x, int(shift) % 7, 1))
+
+
 def test_no_elements() -> None:
     x = np.zeros((0, 3), np.float32)
     results = run(

@@ -21,6 +21,7 @@ formulas = load_script("tools/site_pages/size_formulas.py")
 op_pages = load_script("tools/site_pages/op_pages.py")
 load_script("tools/site_pages/reference_pages.py")
 docstrings = load_script("tools/site_pages/docstrings.py")
+program_text = load_script("tools/site_pages/program_text.py")
 site = load_script("tools/write_site.py")
 platforms = sys.modules["write_platforms"]
 
@@ -189,3 +190,16 @@ def test_the_navigation_has_all_pages() -> None:
     assert "operations/rev.md" in site.configuration(sections, names)
     with pytest.raises(ValueError, match=r"not in both: \['more.md'\]"):
         site.configuration(sections, [*names, "more.md"])
+
+
+def test_program_text_is_highlighted() -> None:
+    page = "Text.\n\n```mlir\n%0 = stablehlo.add %a, %b : tensor<2xf32>\n```\n"
+    page += "\n```python\nx < 1\n```\n"
+    assert program_text.highlighted(page) == (
+        'Text.\n\n<div class="highlight"><pre><code><span class="nv">%0</span> = '
+        '<span class="nb">stablehlo.add</span> <span class="nv">%a</span>, '
+        '<span class="nv">%b</span> : <span class="kt">tensor&lt;2xf32&gt;</span>\n'
+        "</code></pre></div>\n\n```python\nx < 1\n```\n"
+    )
+    _, hlo = program_text.highlighted("```hlo\n%1 = f32[2]{0} add(%0)\n```").split(" = ")
+    assert hlo.startswith('<span class="kt">f32[2]{0}</span> <span class="nb">add</span>')

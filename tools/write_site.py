@@ -4,8 +4,8 @@
 
 The pages are those of docs/, with links to files outside docs/ pointing to the repository,
 tests/conformance/README.md, and the generated ones: a page for each operation and the API
-reference. The configuration is mkdocs.yml with the generated pages in its navigation. `make site`
-then runs the generator on them.
+reference; blocks of MLIR and HLO text are highlighted. The configuration is mkdocs.yml with the
+generated pages in its navigation. `make site` then runs the generator on them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tools"), str(ROOT / "tools" / "site_pages")]
 
 import op_pages  # noqa: E402  (needs the path above)
+import program_text  # noqa: E402  (needs the path above)
 import reference_pages  # noqa: E402  (needs the path above)
 import write_operations  # noqa: E402  (needs the path above)
 
@@ -124,7 +125,8 @@ def write_pages() -> dict[str, list[Any]]:
     texts["conformance.md"] = (CONFORMANCE.read_text(encoding="utf-8"), source)
     for path, (text, source) in texts.items():
         (PAGES / path).parent.mkdir(parents=True, exist_ok=True)
-        (PAGES / path).write_text(with_links(text, path, source), encoding="utf-8")
+        page = program_text.highlighted(with_links(text, path, source))
+        (PAGES / path).write_text(page, encoding="utf-8")
     return sections
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import jax
 import numpy as np
@@ -13,6 +13,9 @@ import numpy as np
 from builder.inspection.rendering import bytes_text, seconds_text
 from builder.support.display import Bar, Heading, Part, Segment
 from builder.support.displayed import Displayed
+
+_CALL_PARTS: Final = ("transfer", "run", "fetch")
+"""The fields of `Profile` with the parts of a call, which exclude compiling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +74,14 @@ class Profile(Displayed):
     fetch: float
     result: Any = field(repr=False)
 
+    def __str__(self) -> str:
+        """Return the times with units: "compiled in 30 ms; transfer 2 us, run 5 us, fetch 1 us"."""
+        parts = (f"{name} {seconds_text(getattr(self, name))}" for name in _CALL_PARTS)
+        return f"compiled in {seconds_text(self.compile)}; {', '.join(parts)}"
+
     def _parts(self) -> list[Part]:
         # Without compiling, which takes so long that the other parts would not be visible.
-        seconds = {name: getattr(self, name) for name in ("transfer", "run", "fetch")}
+        seconds = {name: getattr(self, name) for name in _CALL_PARTS}
         segments = [Segment(name, time, seconds_text(time)) for name, time in seconds.items()]
         call = seconds_text(self.transfer + self.run + self.fetch)
         compiled = f"compiled in {seconds_text(self.compile)}"

@@ -108,9 +108,9 @@ def _programs(info: Any) -> str:
     if not computations:
         return ""
     parts = ["## HLO and StableHLO", "The example as HLO text:"]
-    parts += [fenced("text", str(one)) for one in computations]
+    parts += [fenced("hlo", str(one)) for one in computations]
     parts.append("As StableHLO:")
-    parts += [fenced("text", str(lowering.lower(one))) for one in computations]
+    parts += [fenced("mlir", str(lowering.lower(one))) for one in computations]
     return "\n\n".join(parts)
 
 

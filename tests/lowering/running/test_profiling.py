@@ -59,6 +59,13 @@ def test_profile_of_a_call(run, operands):
         profile.run = 0.0
 
 
+def test_a_profile_prints_units():
+    profile = lowering.Profile(
+        compile=0.03, transfer=2e-6, run=0.0015, fetch=5e-7, result=np.zeros(1000)
+    )
+    assert str(profile) == "compiled in 30 ms; transfer 2 us, run 1.5 ms, fetch 500 ns"
+
+
 def test_profile_of_tuples_and_several_devices(operands):
     builder = xb.XlaBuilder("tuples")
     pair = builder.parameter(xb.tuple_shape([xb.f32[2], xb.s32[()]]), "pair")

@@ -9,6 +9,7 @@ from itertools import product
 import jax
 import numpy as np
 import pytest
+from jaxlib.version import __version_info__ as jaxlib_version
 from support import assert_same_bits, flat
 
 import builder as xb
@@ -100,6 +101,10 @@ def test_same_bits(t: xb.PrimitiveType) -> None:
     result = jax.jit(lowering.to_jax(computation))(left, right)
     differing = []
     for op, one, other in zip(results, flat(result), flat(expected), strict=True):
+        if op.opcode == "log_plus_one" and t is xb.f64 and jaxlib_version < (0, 12):
+            # `compile` rewrites it, because XLA's is inaccurate.
+            np.testing.assert_allclose(one, other, rtol=4e-16)
+            continue
         try:
             assert_same_bits(np.asarray(one), np.asarray(other))
         except AssertionError as error:

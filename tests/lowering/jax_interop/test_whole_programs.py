@@ -99,8 +99,8 @@ def test_examples(name: str) -> None:
     computation = getattr(module, program).computation(*values)
     if name == "kalman":
         # It divides by a covariance's Cholesky factor, and jax by the covariance: derivatives with
-        # respect to covariances that are not symmetric differ.
-        check(computation, model, values, symmetric=(3, 4, 5))
+        # respect to covariances that are not symmetric differ. The filter amplifies roundings.
+        check(computation, model, values, symmetric=(3, 4, 5), rtol=3e-6)
     else:
         check(computation, model, values)
 

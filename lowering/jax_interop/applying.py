@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from threading import RLock
 from types import CodeType, MappingProxyType
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
@@ -41,6 +42,9 @@ class Trace(NamedTuple):
 NO_OPS: Final[Mapping[XlaOp, XlaOp]] = MappingProxyType({})
 
 _traces: Final[WeakKeyDictionary[Any, dict[Any, Trace]]] = WeakKeyDictionary()
+"""The traces of each function, in the order of the functions' latest use."""
+
+_lock: Final = RLock()
 
 
 def apply(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -135,17 +139,19 @@ def _traced(function: Callable[..., Any], leaves: list[Any], tree: Any, places: 
     others = [_leaf_key(leaf) for leaf in leaves if not isinstance(leaf, XlaOp)]
     key = tree, tuple(places), tuple(shapes), tuple(others), jax_stages.trace_context()
     try:
-        cached = _traces.setdefault(function, {})
-        while len(_traces) > _MOST_FUNCTIONS:
-            del _traces[next(iter(_traces))]
-        trace = cached.get(key)
+        with _lock:
+            cached = _traces[function] = _traces.pop(function, {})  # now the latest
+            while len(_traces) > _MOST_FUNCTIONS:
+                _traces.pop(next(iter(_traces)), None)
+            trace = cached.get(key)
     except TypeError:  # the function or an argument has no hash or no weak references
         return _trace(function, leaves, tree, places, shapes)
     if trace is None:
         trace = _trace(function, leaves, tree, places, shapes)
-        while len(cached) >= _MOST_TRACES:
-            del cached[next(iter(cached))]
-        cached[key] = trace
+        with _lock:
+            while len(cached) >= _MOST_TRACES:
+                del cached[next(iter(cached))]
+            cached[key] = trace
     return trace
 
 

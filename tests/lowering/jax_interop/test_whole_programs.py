@@ -56,21 +56,20 @@ def check(
     values: Any,
     *,
     symmetric: Sequence[int] = (),
-    rtol: float = 1e-6,
 ) -> None:
     """Compare the gradients of a computation with those of the same model in jax, in f64.
 
     Of the gradients with the numbers `symmetric` only the symmetric parts are compared.
 
-    The error is relative to the norm of the gradient. jax's own gradients in f32 have errors of up
-    to 2.7e-6: those of the Kalman filter, and of the GPT with a cache.
+    The error, relative to the norm of the gradient, is at most 1e-6. Where rounding has greater
+    effects, it is at most 1.5 times that of jax's own gradient in f32.
     """
     leaves, tree = jax.tree.flatten(values)
     wide = [np.asarray(leaf, np.float64) if is_float(leaf) else leaf for leaf in leaves]
     numbers = [number for number, leaf in enumerate(leaves) if is_float(leaf)]
 
     def loss(chosen: list[Any]) -> Any:
-        arrays = list(wide)
+        arrays = list(wide if chosen[0].dtype == np.float64 else leaves)
         for number, value in zip(numbers, chosen, strict=True):
             arrays[number] = value
         found = [leaf for leaf in jax.tree.leaves(model(*tree.unflatten(arrays))) if is_float(leaf)]
@@ -84,11 +83,20 @@ def check(
     both = lowering.compile(ours.builder.build(xb.tuple(ours, *gradients)), options=FAST)
     got, *found = both(*leaves)
     np.testing.assert_allclose(got, value, rtol=1e-5)
-    for number, (gradient, reference) in enumerate(zip(found, expected, strict=True)):
-        difference = gradient - reference
-        if number in symmetric:
-            difference = (difference + difference.T) / 2
-        assert np.linalg.norm(difference) <= rtol * np.linalg.norm(reference)
+
+    def errors(gradients: Sequence[Any]) -> list[float]:
+        result = []
+        for number, (gradient, exact) in enumerate(zip(gradients, expected, strict=True)):
+            difference = np.asarray(gradient) - exact
+            if number in symmetric:
+                difference = (difference + difference.T) / 2
+            result.append(float(np.linalg.norm(difference) / np.linalg.norm(exact)))
+        return result
+
+    of_ours = errors(found)
+    if max(of_ours) > 1e-6:
+        in_f32 = jax.jit(jax.grad(loss), compiler_options=FAST)
+        assert max(of_ours) <= 1.5 * max(errors(in_f32([leaves[number] for number in numbers])))
 
 
 @pytest.mark.parametrize("name", ["convnet", "lstm", "kalman", "fft_convolution"])
@@ -99,8 +107,8 @@ def test_examples(name: str) -> None:
     computation = getattr(module, program).computation(*values)
     if name == "kalman":
         # It divides by a covariance's Cholesky factor, and jax by the covariance: derivatives with
-        # respect to covariances that are not symmetric differ. The filter amplifies roundings.
-        check(computation, model, values, symmetric=(3, 4, 5), rtol=3e-6)
+        # respect to covariances that are not symmetric differ.
+        check(computation, model, values, symmetric=(3, 4, 5))
     else:
         check(computation, model, values)
 
@@ -112,8 +120,7 @@ def test_a_block_of_the_gpt() -> None:
     x = random.normal(size=(1, gpt.WIDTH)).astype(np.float32)
     caches = random.normal(size=(2, gpt.LENGTH, gpt.GROUPS, gpt.HEAD)).astype(np.float32)
     values = (x, weights, *caches, np.int32(20))
-    # The softmax amplifies roundings: with jaxlib 0.12 to 1.2e-6.
-    check(lowering.jit(gpt.block).computation(*values), references.gpt_block, values, rtol=1.5e-6)
+    check(lowering.jit(gpt.block).computation(*values), references.gpt_block, values)
 
 
 def gpt(tokens: xb.XlaOp, embedding: xb.XlaOp, norm: xb.XlaOp, blocks: Sequence[xb.XlaOp]) -> Any:

@@ -63,7 +63,7 @@ from lowering.reading.protocol_buffers import fields_of, numbers_in, varint
 from lowering.reading.text_limits import deep_brackets
 from lowering.sharding.frontend_shardings import has_shardy_text, read_shardings
 from lowering.stablehlo.module import Buffer, StablehloModule, read_file
-from lowering.stablehlo.sources import path_of
+from lowering.stablehlo.sources import lowered_stage, path_of
 
 
 @explained
@@ -177,7 +177,7 @@ def _content(source: Any) -> tuple[bytes, str | None]:
     if path_of(source) is not None:
         return read_file(source, "from_hlo", _check_beginning)
     if isinstance(source, jax.stages.Traced):
-        source = source.lower()
+        source = lowered_stage(source)
     # The text of large constants would be elided.
     if isinstance(source, jax.stages.Lowered):
         lowered: Any = source.compiler_ir("hlo")

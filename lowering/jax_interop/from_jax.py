@@ -18,6 +18,7 @@ from lowering.errors import LoweringError
 from lowering.importer import to_computation
 from lowering.jax_interop.custom_rules import keep_rules
 from lowering.jaxlib_api.jax_stages import static_arguments
+from lowering.stablehlo.sources import lowered_stage
 
 _OURS: Final = (XlaComputation, ReusableFunction)
 
@@ -196,7 +197,7 @@ def computation_of_stage(op: str, stage: Any) -> XlaComputation:
     """
     _refuse_captures(op, stage)
     _refuse_effects(op, stage)
-    lowered = stage.lower() if isinstance(stage, jax.stages.Traced) else stage
+    lowered = lowered_stage(stage) if isinstance(stage, jax.stages.Traced) else stage
     computation = _without_callbacks(op, to_computation(lowered))
     if isinstance(stage, jax.stages.Traced):
         keep_rules(computation, stage.jaxpr, lowered)

@@ -101,8 +101,7 @@ def module_of(source: Any, op: str) -> StablehloModule:
     if isinstance(source, (str, bytes, bytearray, memoryview)):
         return load_bytes(source)
     if isinstance(source, jax.stages.Traced):
-        _exclude_own_frames()
-        source = source.lower()
+        source = lowered_stage(source)
     if isinstance(source, jax.stages.Lowered):
         module = module_of(source.compiler_ir("stablehlo"), op)
         platforms = jax_stages.lowered_platforms(source)
@@ -119,12 +118,19 @@ def module_of(source: Any, op: str) -> StablehloModule:
     raise error_of(OperandError, op, rule, _fix(source))
 
 
-@cache
-def _exclude_own_frames() -> None:
-    """Make jax ignore the frames in these packages.
+def lowered_stage(traced: jax.stages.Traced) -> jax.stages.Lowered:
+    """Lower what jax has traced.
 
     jax locates the constants of a program where `lower` is called: at the line of the user's call.
     """
+    _exclude_own_frames()
+    lowered: jax.stages.Lowered = traced.lower()
+    return lowered
+
+
+@cache
+def _exclude_own_frames() -> None:
+    """Make jax ignore the frames in these packages."""
     from jax.extend import source_info_util  # lazy import: it imports Pallas
 
     for package in ("builder", "lowering"):

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from processes import run_python
 
 import builder as xb
 import lowering
@@ -155,3 +156,15 @@ def test_wrong_arguments() -> None:
         lowering.from_jax(static, xb.f32[3], kind="tanh"),
     ):
         assert c.root.opcode == "tanh"
+
+
+def test_constants_have_the_line_of_the_call() -> None:
+    """In a fresh process: the frames that jax ignores are those of the whole process."""
+    program = (
+        "import numpy as np, builder as xb, lowering\n"
+        "table = np.arange(5, dtype=np.float32)\n"
+        "c = lowering.from_jax(lambda x: x + table, xb.f32[5])\n"
+        "print(*[op.source for op in c.ops if op.opcode == 'constant'])\n"
+    )
+    done = run_python("-c", program)
+    assert [line.rpartition(":")[2] for line in done.stdout.split()] == ["3"], done.stdout

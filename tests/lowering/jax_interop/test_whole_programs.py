@@ -56,13 +56,14 @@ def check(
     values: Any,
     *,
     symmetric: Sequence[int] = (),
+    amplifies: bool = False,
 ) -> None:
     """Compare the gradients of a computation with those of the same model in jax, in f64.
 
     Of the gradients with the numbers `symmetric` only the symmetric parts are compared.
 
-    The error, relative to the norm of the gradient, is at most 1e-6. Where rounding has greater
-    effects, it is at most 1.5 times that of jax's own gradient in f32.
+    The error, relative to the norm of the gradient, is at most 1e-6. For a model that amplifies
+    roundings it may be greater, up to 1.5 times that of jax's own gradient in f32.
     """
     leaves, tree = jax.tree.flatten(values)
     wide = [np.asarray(leaf, np.float64) if is_float(leaf) else leaf for leaf in leaves]
@@ -94,7 +95,9 @@ def check(
         return result
 
     of_ours = errors(found)
-    if max(of_ours) > 1e-6:
+    if not amplifies:
+        assert max(of_ours) <= 1e-6
+    elif max(of_ours) > 1e-6:
         in_f32 = jax.jit(jax.grad(loss), compiler_options=FAST)
         assert max(of_ours) <= 1.5 * max(errors(in_f32([leaves[number] for number in numbers])))
 
@@ -108,7 +111,7 @@ def test_examples(name: str) -> None:
     if name == "kalman":
         # It divides by a covariance's Cholesky factor, and jax by the covariance: derivatives with
         # respect to covariances that are not symmetric differ.
-        check(computation, model, values, symmetric=(3, 4, 5))
+        check(computation, model, values, symmetric=(3, 4, 5), amplifies=True)
     else:
         check(computation, model, values)
 
@@ -120,7 +123,9 @@ def test_a_block_of_the_gpt() -> None:
     x = random.normal(size=(1, gpt.WIDTH)).astype(np.float32)
     caches = random.normal(size=(2, gpt.LENGTH, gpt.GROUPS, gpt.HEAD)).astype(np.float32)
     values = (x, weights, *caches, np.int32(20))
-    check(lowering.jit(gpt.block).computation(*values), references.gpt_block, values)
+    check(
+        lowering.jit(gpt.block).computation(*values), references.gpt_block, values, amplifies=True
+    )
 
 
 def gpt(tokens: xb.XlaOp, embedding: xb.XlaOp, norm: xb.XlaOp, blocks: Sequence[xb.XlaOp]) -> Any:

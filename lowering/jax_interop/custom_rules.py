@@ -86,10 +86,16 @@ def function_with_rules(computation: XlaComputation, by_ops: Callable[[], Step])
 
 
 def _equations(jaxpr: Any) -> Iterator[Any]:
-    """Return the equations of a jaxpr and of the jaxprs in their parameters."""
-    stack = [jaxpr]
+    """Return the equations of a jaxpr and of the jaxprs in their parameters, each once."""
+    stack, entered = [jaxpr], set[int]()
     while stack:
-        for equation in stack.pop().eqns:
+        current = stack.pop()
+        # Calls of a function share its jaxpr; some versions of jax wrap it for each call.
+        identity = id(getattr(current, "jaxpr", current))
+        if identity in entered:
+            continue
+        entered.add(identity)
+        for equation in current.eqns:
             yield equation
             for parameter in equation.params.values():
                 parts = parameter if isinstance(parameter, (tuple, list)) else (parameter,)

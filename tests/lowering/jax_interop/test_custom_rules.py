@@ -15,7 +15,7 @@ import lowering
 from builder import lib
 from lowering.errors import LoweringError
 from lowering.jax_interop import applying
-from lowering.jax_interop.custom_rules import _JAXPRS, has_rules
+from lowering.jax_interop.custom_rules import _JAXPRS, _equations, has_rules
 
 VALUES = np.array([-1, 0, 1], np.float32)
 
@@ -127,6 +127,18 @@ def test_unused_arguments() -> None:
     assert c.program_shape.parameter_names == ("z",)
     derivative = jax.grad(lambda z: lowering.to_jax(c)(z).sum())(VALUES)
     np.testing.assert_array_equal(derivative, [3, 3, 3])
+
+
+def test_a_function_that_is_called_often_is_searched_once() -> None:
+    """It is called 2**40 times here. (jax itself can't lower as many levels.)"""
+
+    def doubled(function: Any) -> Any:
+        return jax.jit(lambda x: function(x) + function(x))
+
+    function: Any = jnp.sin
+    for _ in range(40):
+        function = doubled(function)
+    assert len(list(_equations(jax.jit(function).trace(VALUES).jaxpr))) < 200
 
 
 def test_several_results() -> None:

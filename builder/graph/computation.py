@@ -12,6 +12,7 @@ from builder.check import flag
 from builder.errors import BuilderError, OperandError, brief, error_of
 from builder.graph.aliasing import BufferDonor, InputOutputAlias
 from builder.graph.calls import explained
+from builder.graph.inlined_calls import InlinedCall
 from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS
 from builder.support.displayed import Displayed
@@ -67,6 +68,8 @@ class XlaComputation(Displayed, NotAFunction):
             mesh"; "" if there are none, or if the computation is imported.
         derivative: the computation of its gradients (`custom_gradient`), which is not part of the
             program; None if they follow from its ops.
+        inlined_calls: the functions with derivatives of their own whose ops were recorded in place
+            of calls (`builder/graph/inlined_calls.py`).
 
     `str(computation)` is its HLO text.
 
@@ -94,6 +97,7 @@ class XlaComputation(Displayed, NotAFunction):
         "annotations",
         "derivative",
         "donors",
+        "inlined_calls",
         "name",
         "ops",
         "parameters",
@@ -117,6 +121,7 @@ class XlaComputation(Displayed, NotAFunction):
         annotations: Annotations | None = None,
         sharding_form: str = "",
         derivative: XlaComputation | None = None,
+        inlined_calls: Sequence[InlinedCall] = (),
     ) -> None:
         self.name = name
         self.ops = ops
@@ -127,6 +132,7 @@ class XlaComputation(Displayed, NotAFunction):
         self.annotations = annotations
         self.sharding_form = sharding_form
         self.derivative = derivative
+        self.inlined_calls = inlined_calls
         shape = self.program_shape = interned_program_shape(
             tuple([p.attributes.get("shape_with_layout", p.shape) for p in self.parameters]),
             root.shape if result is None else result,

@@ -157,4 +157,5 @@ def _with_derivative(computation: XlaComputation, derivative: XlaComputation) ->
         annotations=computation.annotations,
         sharding_form=computation.sharding_form,
         derivative=derivative,
+        inlined_calls=computation.inlined_calls,
     )

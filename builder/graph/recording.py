@@ -196,14 +196,15 @@ class rollback_on_error:  # noqa: N801  (used as a statement, like contextlib's)
         builder: XlaBuilder | None = self.builder
         while builder is not None:
             counts = len(builder.ops), len(builder.captured), len(builder.parameters)
-            self.marks.append((builder, counts))
+            self.marks.append((builder, (*counts, len(builder.inlined_calls))))
             builder = builder.parent
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if kind is None:
             return
-        for builder, (ops, captured, parameters) in self.marks:
+        for builder, (ops, captured, parameters, calls) in self.marks:
             del builder.ops[ops:]
+            del builder.inlined_calls[calls:]
             # Dicts keep the order of insertion, and popitem removes the last item.
             while len(builder.captured) > captured:
                 builder.captured.popitem()

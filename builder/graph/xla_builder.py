@@ -15,6 +15,7 @@ from builder.graph.aliasing import BufferDonor, Donations, InputOutputAlias
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.foreign_values import Purpose, foreign_result, foreign_root
+from builder.graph.inlined_calls import InlinedCall
 from builder.graph.recording import append, record_with_sharding, shared_attributes
 from builder.graph.xla_op import NO_METADATA, OpMetadata, SourceLocation, XlaOp, with_metadata
 from builder.layout.program_layouts import check_supported_layout, result_shape
@@ -96,6 +97,7 @@ class XlaBuilder(Displayed):
         "child",
         "current_metadata",
         "donations",
+        "inlined_calls",
         "is_open",
         "last_tokens",
         "name",
@@ -126,6 +128,8 @@ class XlaBuilder(Displayed):
         self.parent: XlaBuilder | None = None
         self.purpose: Purpose | None = None
         self.captured: dict[int, tuple[XlaOp, XlaOp]] = {}
+        # Functions with derivatives of their own whose ops are recorded here.
+        self.inlined_calls: list[InlinedCall] = []
         # The last token of the infeeds and outfeeds that are ordered automatically.
         self.last_tokens: dict[str, XlaOp] = {}
         # Properties of the entry computation: donated arguments, and annotations of the module
@@ -958,6 +962,7 @@ class XlaBuilder(Displayed):
             donors=tuple(sorted(donations.donors)),
             annotations=self.annotations,
             sharding_form=self.sharding_form,
+            inlined_calls=self.inlined_calls,
         )
 
     def _set_result_shardings(self, shape: Shape, sharding: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar, cast
 
 from builder.errors import OperandError, XlaError, brief, error_of
 from builder.graph.calls import explained
+from builder.graph.inlined_calls import InlinedCall, LibraryCall, Operand, arrays_of
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.types.shape import shapes_text
@@ -100,7 +101,30 @@ def _with_checked_builder(function: F) -> F:
     return cast("F", called)
 
 
-def library_function(cpp_name: str = "") -> Callable[[F], F]:
+def _noting_calls(name: str, function: F) -> F:
+    """Return a function whose calls are noted in the builder, because it has its own derivative."""
+    names = tuple(signature(function).parameters)
+
+    @wraps(function)
+    def called(*arguments: Any, **named: Any) -> Any:
+        result = function(*arguments, **named)
+        results = arrays_of(result)
+        if results:
+            builder = results[0].builder
+            values = dict(zip(names, arguments, strict=False)) | named
+            operands: list[XlaOp] = []
+            for key, value in values.items():
+                if type(value) is XlaOp:
+                    values[key] = Operand(len(operands))
+                    operands.append(builder.adopt(name, value))
+            call = InlinedCall(LibraryCall(name, values), tuple(operands), tuple(results))
+            builder.inlined_calls.append(call)
+        return result
+
+    return cast("F", called)
+
+
+def library_function(cpp_name: str = "", *, has_derivative: bool = False) -> Callable[[F], F]:
     """Add the decorated function to `FUNCTIONS`.
 
     The decorated function's errors begin with its name; see `errors_named`. An argument `builder`
@@ -108,6 +132,8 @@ def library_function(cpp_name: str = "") -> Callable[[F], F]:
 
     Args:
         cpp_name: see `LibraryFunction`.
+        has_derivative: whether `lowering` differentiates the function itself, not its ops; see
+            `builder/graph/inlined_calls.py`.
     """
 
     def enter(function: F) -> F:
@@ -115,6 +141,8 @@ def library_function(cpp_name: str = "") -> Callable[[F], F]:
         function = explained(function)
         if function.__annotations__.get("builder") == "XlaBuilder":
             function = _with_checked_builder(function)
+        if has_derivative:
+            function = _noting_calls(name, function)
         called = errors_named(name)(function)
         FUNCTIONS[name] = LibraryFunction(called, function.__module__.split(".")[2], cpp_name)
         return called

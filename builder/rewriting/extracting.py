@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from builder.errors import BuilderError, OperandError, error_of
 from builder.graph.computation import XlaComputation
+from builder.graph.inlined_calls import copied_calls
 from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp, with_metadata
@@ -63,6 +64,8 @@ def extract(
             parameters=(), results=(), result_shardings=(), nesting=None
         )
     builder.sharding_form = computation.sharding_form
+    by_id = values.get
+    builder.inlined_calls = copied_calls(computation.inlined_calls, lambda op: by_id(op.id))
     roots = [values[op.id] for op in results]
     return builder.build(roots[0] if type(ops) is XlaOp else record_tuple(builder, roots))
 

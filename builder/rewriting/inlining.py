@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from builder.errors import OperandError, SignatureError, brief, error_of
 from builder.graph.computation import XlaComputation
+from builder.graph.inlined_calls import copied_calls
 from builder.graph.recording import metadata_for, resolve_builder, rollback_on_error
 from builder.graph.subcomputations import ReusableFunction
 from builder.graph.xla_builder import XlaBuilder
@@ -111,6 +112,8 @@ def inlined_ops(
             metadata = metadata_for(builder, op.opcode, op.shape, in_force, must_fit=False)
             copy.metadata = merge_metadata(_in_scope(op.metadata, in_force.scope), metadata)
         values[op] = copy
+    if computation.inlined_calls:
+        builder.inlined_calls += copied_calls(computation.inlined_calls, values.get)
     return values
 
 

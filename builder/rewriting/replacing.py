@@ -10,6 +10,7 @@ from builder.check import flag
 from builder.errors import BuilderError, OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.computation import XlaComputation, called_in
 from builder.graph.foreign_values import Purpose
+from builder.graph.inlined_calls import copied_calls
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp, with_metadata
 from builder.rewriting.copying import copy_op, merge_metadata
@@ -110,12 +111,15 @@ class _Rewriter:
         builder.sharding_form = computation.sharding_form
         is_changed = False
         values: list[XlaOp] = []  # by id of the old op
+        edited: set[XlaOp] = set()
         ops, parameters = builder.ops, builder.parameters
         for op in computation.ops:
             attributes = op.attributes
             if self.replaced and attributes is not NO_ATTRIBUTES:
                 attributes = self._attributes(attributes)
-                is_changed = is_changed or attributes is not op.attributes
+                if attributes is not op.attributes:
+                    is_changed = True
+                    edited.add(op)
             inputs = [values[operand.id] for operand in op.operands]
             operands = Operands.of(op, inputs, builder, attributes)
             first_id, count = len(ops), len(parameters)
@@ -137,6 +141,7 @@ class _Rewriter:
                 new = operands.keep()
             elif new is not operands.kept:
                 is_changed = True
+                edited.add(op)
                 self._check_replacement(computation, op, operands, new)
                 if operands.kept is None and new.id >= first_id:
                     # Other attributes of the imported operation may not apply to the replacement.
@@ -158,6 +163,9 @@ class _Rewriter:
             builder.setup_alias(*alias)
         for donor in computation.donors:
             builder.add_buffer_donor(*donor)
+        if computation.inlined_calls:
+            calls = copied_calls(computation.inlined_calls, lambda op: values[op.id], edited)
+            builder.inlined_calls += calls
         root, result = values[computation.root.id], computation.program_shape.result
         rewritten = builder.build(root, result=None if result is root.shape else result)
         if not is_changed:

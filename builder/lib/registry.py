@@ -101,8 +101,8 @@ def _with_checked_builder(function: F) -> F:
     return cast("F", called)
 
 
-def _noting_calls(name: str, function: F) -> F:
-    """Return a function whose calls are noted in the builder, because it has its own derivative."""
+def _entering_calls(name: str, function: F) -> F:
+    """Return a function whose calls are entered in the builder, because it has its own derivative."""
     names = tuple(signature(function).parameters)
 
     @wraps(function)
@@ -142,7 +142,7 @@ def library_function(cpp_name: str = "", *, has_derivative: bool = False) -> Cal
         if function.__annotations__.get("builder") == "XlaBuilder":
             function = _with_checked_builder(function)
         if has_derivative:
-            function = _noting_calls(name, function)
+            function = _entering_calls(name, function)
         called = errors_named(name)(function)
         FUNCTIONS[name] = LibraryFunction(called, function.__module__.split(".")[2], cpp_name)
         return called

@@ -66,7 +66,9 @@ class Equation(NamedTuple):
         """Return the equation as a function of its operands' values; it returns a tuple."""
         # Keys of random numbers are arrays of their bits in a computation.
         keys = [
-            number for number, aval in enumerate(self.operands) if not isinstance(aval.dtype, np.dtype)
+            number
+            for number, aval in enumerate(self.operands)
+            if not isinstance(aval.dtype, np.dtype)
         ]
 
         def step(*operands: Value) -> Value:
@@ -84,20 +86,22 @@ class Equation(NamedTuple):
 
 def lowered_with_calls(traced: jax.stages.Traced) -> tuple[jax.stages.Lowered, Sequence[Equation]]:
     """Lower what jax has traced, with markers; return the equations by number too."""
-    noted: list[Equation] = []
+    equations: list[Equation] = []
 
     def marked(context: Any, *operands: Any, **params: Any) -> list[Any]:
         results = jax_lowering.lowered_by_jax(context, *operands, **params)
         avals = tuple(context.avals_in), tuple(context.avals_out)
         values = [*operands, *results]
-        if not all(isinstance(value, ir.Value) for value in values) or not _is_noted(avals[1]):
+        if not all(isinstance(value, ir.Value) for value in values) or not _has_derivative(
+            avals[1]
+        ):
             return results
         # A result that is an operand is another value for the derivative.
         given = set(operands)
         results = [_with_derivative(v, CUSTOM_DERIVATIVE) if v in given else v for v in results]
         equation = Equation(context.primitive, params, context.jaxpr_eqn_ctx, *avals)
-        _mark(len(noted), [*operands, *results], len(operands))
-        noted.append(equation)
+        _mark(len(equations), [*operands, *results], len(operands))
+        equations.append(equation)
         return results
 
     def stopped(_context: Any, operand: Any) -> list[Any]:
@@ -111,12 +115,12 @@ def lowered_with_calls(traced: jax.stages.Traced) -> tuple[jax.stages.Lowered, S
     }
     if not rules:
         return traced.lower(), ()
-    return jax_lowering.lowered_with_rules(traced, rules), noted
+    return jax_lowering.lowered_with_rules(traced, rules), equations
 
 
-def _is_noted(results: Sequence[Any]) -> bool:
+def _has_derivative(results: Sequence[Any]) -> bool:
     """Return whether results have derivatives, and are arrays of numbers."""
-    dtypes = [getattr(aval, "dtype", None) for aval in results]
+    dtypes: list[Any] = [getattr(aval, "dtype", None) for aval in results]
     return all(isinstance(dtype, np.dtype) for dtype in dtypes) and any(
         jax.numpy.issubdtype(dtype, np.inexact) for dtype in dtypes
     )

@@ -153,8 +153,8 @@ def _prepared(preparation: Preparation, computation: XlaComputation) -> Step:
 
 def _entries(preparation: Preparation, computation: XlaComputation) -> list[_Entry]:
     calls = outermost_calls(computation.inlined_calls)
-    replaced = _replaced(computation, calls)
-    ops = [op for op in computation.ops if op.opcode not in _IN_PLACE and op not in replaced]
+    evaluated = _evaluated(computation, calls)
+    ops = [op for op in computation.ops if op.opcode not in _IN_PLACE and op in evaluated]
     operands = {op.id: tuple([operand.id for operand in op.operands]) for op in ops}
     omitted = _pass_scalars(ops, operands, computation.root.id, calls)
     # The results of a call are the elements of its value, which has a number of its own.
@@ -164,7 +164,7 @@ def _entries(preparation: Preparation, computation: XlaComputation) -> list[_Ent
     for number, call in enumerate(calls, size):
         starts[call.first.id] = number, call
         for position, op in enumerate(call.results):
-            if op is not None and op in replaced:
+            if op is not None:
                 elements.setdefault(op.id, (number, position))
     entries: list[tuple[int, Frame, Step, tuple[int, ...]]] = []
     for op in computation.ops:
@@ -181,39 +181,40 @@ def _entries(preparation: Preparation, computation: XlaComputation) -> list[_Ent
     last_use = {operand: place for place, entry in enumerate(entries) for operand in entry[3]}
     last_use.pop(computation.root.id, None)
     unused: dict[int, list[int]] = {}
-    for number, place in last_use.items():
-        unused.setdefault(place, []).append(number)
+    for number, last in last_use.items():
+        unused.setdefault(last, []).append(number)
     return [
         (number, frame, step, _getter(inputs), unused.get(place, ()))
         for place, (number, frame, step, inputs) in enumerate(entries)
     ]
 
 
-def _replaced(computation: XlaComputation, calls: Sequence[Outermost]) -> set[XlaOp]:
-    """Return the ops that are not evaluated: the results of calls, and ops for these only."""
-    found: set[XlaOp] = set()
-    for call in calls:
-        found.update(call.members)
-    if not found:
-        return found
-    results = {op for call in calls for op in call.results}
-    # Other ops may use an op inside a call: it is evaluated, with all that it needs.
-    needed = [o for op in computation.ops if op not in found for o in op.operands]
-    needed += [o for call in calls for o in call.operands]
+def _evaluated(computation: XlaComputation, calls: Sequence[Outermost]) -> set[XlaOp]:
+    """Return the ops that are evaluated by themselves: not as part of a call, and not unused."""
+    call_of = {op: call for call in calls for op in call.results if op is not None}
+    needed = [op for op in computation.ops if op.attributes.get("has_side_effect")]
+    needed += [op for op in computation.ops if op.opcode in REFUSED]
     needed.append(computation.root)
+    found: set[XlaOp] = set()
+    seen = set(needed)
     while needed:
         op = needed.pop()
-        if op in found and op not in results:
-            found.discard(op)
-            needed += op.operands
+        call = call_of.get(op)
+        if call is None:
+            found.add(op)
+        operands = op.operands if call is None else call.operands
+        new = [operand for operand in operands if operand not in seen]
+        seen.update(new)
+        needed += new
     return found
 
 
 def _call_step(preparation: Preparation, call: Outermost) -> Step:
     """Return the function of an inlined call: of its operands' values, it returns a tuple.
 
-    A jaxpr has no values that differ along axes of jax.shard_map. So there the ops of a jax function
-    with an inner jaxpr are evaluated, and their derivative, which is another one, is refused.
+    A jaxpr has no values that differ along axes of jax.shard_map. So there the ops of a jax
+    function with an inner jaxpr are evaluated, and their derivative, which is another one, is
+    refused.
     """
     function = call.function
     by_ops = preparation.part(call)
@@ -225,8 +226,8 @@ def _call_step(preparation: Preparation, call: Outermost) -> Step:
 
     def refuse(*_: Value) -> Value:
         rule = (
-            f"{function.primitive}{place(call.first)}: jax.shard_map can't differentiate a recorded "
-            "function that has derivatives of its own"
+            f"{function.primitive}{place(call.first)}: jax.shard_map can't differentiate a "
+            "recorded function that has derivatives of its own"
         )
         raise error_of(LoweringError, "to_jax", rule, "pass check_vma=False to jax.shard_map")
 

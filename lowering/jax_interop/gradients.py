@@ -34,11 +34,11 @@ def gradients(loss: XlaOp, wrt: Any) -> Any:
 
     Each op between `wrt` and the loss is differentiated by jax's rule for it, at the recorded
     operands and results, so no value is computed twice. The ops of the derivative are recorded in
-    the builder, with the line of this call. A loop, conditional, call or sort whose derivative needs
-    more than its results is replaced by one that returns the other values too. What `apply` recorded
-    of a jax function is differentiated by the rules of jax's primitives and of `jax.custom_jvp` and
-    `jax.custom_vjp`. Calls of computations with a derivative written by hand (`xb.custom_gradient`)
-    use it, whatever the computation contains.
+    the builder, with the line of this call. A loop, conditional, call or sort whose derivative
+    needs more than its results is replaced by one that returns the other values too. What `apply`
+    recorded of a jax function is differentiated by the rules of jax's primitives and of
+    `jax.custom_jvp` and `jax.custom_vjp`. Calls of computations with a derivative written by hand
+    (`xb.custom_gradient`) use it, whatever the computation contains.
 
     Args:
         loss: a scalar of a floating-point type.

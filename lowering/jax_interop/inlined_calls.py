@@ -35,7 +35,7 @@ def outermost_calls(calls: Sequence[InlinedCall]) -> list[Outermost]:
     """Return the calls whose ops are complete and that are not part of another call."""
     found: list[Outermost] = []
     taken: set[XlaOp] = set()
-    # A call is noted after the calls inside it.
+    # A call comes after the calls inside it.
     for number in reversed(range(len(calls))):
         call = calls[number]
         results = [op for op in call.results if op is not None]

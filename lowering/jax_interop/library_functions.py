@@ -1,8 +1,8 @@
 """The functions of `builder.lib` with derivatives of their own, as differentiable jax functions.
 
-The ops that such a function records are an approximation by cases, whose derivative is inaccurate or
-NaN where the function is smooth. The function here has the same parameters, and arrays for ops. Only
-its derivative is used; the values are those of the recorded ops.
+The ops that such a function records are an approximation by cases, whose derivative is inaccurate
+or NaN where the function is smooth. The function here has the same parameters, and arrays for ops.
+Only its derivative is used; the values are those of the recorded ops.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@ left. Pullbacks are traced once for each signature, and all that a call of `grad
 lowered together.
 
 Some derivatives need more than operands and results: that of a loop needs the values of each
-iteration. Then the trace is cut in two computations. The first one returns the results of the op and
-these *residuals*; `gradients` records it in the place of the op, so that no value is computed twice.
+iteration. Then the trace is cut in two computations. The first one returns the results of the op
+and these *residuals*; `gradients` records it in the place of the op, so that no value is computed
+twice.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.inspection.fingerprints import value_key
 from builder.rewriting.copying import copy_op
-from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaves
+from builder.types.shape import ArrayShape, Shape, TokenShape, leaves
 from lowering.errors import LoweringError
 from lowering.jax_interop.equations import Equation
 from lowering.jax_interop.evaluation import Preparation, wide_op
@@ -135,7 +136,7 @@ def pullbacks_of(name: str, units: Sequence[Unit]) -> list[Pullback]:
     """
     keys = _Keys()
     context = jax_stages.trace_context()
-    signatures = [(keys.unit(unit), context) for unit in units]
+    signatures: list[Hashable] = [(keys.unit(unit), context) for unit in units]
     missing: dict[Hashable, Unit] = {}
     found: dict[Hashable, Pullback] = {}
     for signature, unit in zip(signatures, units, strict=True):
@@ -168,7 +169,9 @@ class _Keys:
     def attributes(self, attributes: Mapping[str, Any]) -> Hashable:
         entry = self._attributes.get(id(attributes))
         if entry is None:
-            key = tuple([(name, _attribute_key(value)) for name, value in sorted(attributes.items())])
+            key = tuple(
+                [(name, _attribute_key(value)) for name, value in sorted(attributes.items())]
+            )
             # The entry refers to the mapping, because the id of a freed object may be reused.
             entry = self._attributes[id(attributes)] = attributes, key
         return entry[1]
@@ -195,9 +198,7 @@ class _Keys:
 def op_keys(ops: Iterable[XlaOp]) -> list[Hashable]:
     """Return for each op a key of what it computes from its operands."""
     keys = _Keys()
-    return [
-        (op.opcode, op.shape, keys.attributes(op.attributes), _marks(op)) for op in ops
-    ]
+    return [(op.opcode, op.shape, keys.attributes(op.attributes), _marks(op)) for op in ops]
 
 
 def _marks(op: XlaOp) -> Hashable:
@@ -208,11 +209,7 @@ def _marks(op: XlaOp) -> Hashable:
 
 
 def _attribute_key(value: Any) -> Hashable:
-    if isinstance(value, XlaComputation):
-        return value
-    if isinstance(value, tuple) and any(isinstance(element, XlaComputation) for element in value):
-        return value
-    return value_key(value)
+    return value if _attribute_computations(value) else value_key(value)
 
 
 def _function_key(call: Outermost) -> Hashable:
@@ -253,10 +250,18 @@ class _Equation:
 
 
 def _known_operands(op: XlaOp) -> tuple[XlaOp, ...]:
-    """Return the operands of an op that its rule for jax reads: constants, and tuples of them."""
-    if any(isinstance(v, (XlaComputation, tuple)) for v in op.attributes.values()):
-        return tuple([operand for operand in op.operands if _is_known(operand)])
-    return ()
+    """Return the operands that the rule of an op for jax reads: constants, and tuples of them.
+
+    The derivative of a reduction depends on its initial value, that of a loop on its trip count.
+    """
+    if not any(_attribute_computations(value) for value in op.attributes.values()):
+        return ()
+    return tuple([operand for operand in op.operands if _is_known(operand)])
+
+
+def _attribute_computations(value: Any) -> bool:
+    parts = value if isinstance(value, tuple) else (value,)
+    return any(isinstance(part, XlaComputation) for part in parts)
 
 
 def _is_known(op: XlaOp) -> bool:
@@ -274,10 +279,11 @@ def _part(unit: Unit) -> XlaComputation:
         return part_of("call", call.operands, call.members, results, [*call.inner, whole])
     op = unit.op
     b = XlaBuilder(op.opcode)
+    known = set(_known_operands(op))
     operands = []
     for operand in op.operands:
-        parameter = b.parameter(operand.shape)
-        operands.append(_copied_constants(operand, parameter, b))
+        value = b.parameter(operand.shape)
+        operands.append(_copied_constants(operand, value, b) if operand in known else value)
     return b.build(copy_op(op, tuple(operands), b, op.attributes))
 
 
@@ -361,9 +367,13 @@ def _lowered(
 
 def _cut(name: str, unit: Unit, part: XlaComputation) -> _Cut:
     """Trace the derivative of a unit, and cut it in a forward and a backward function."""
-    is_library = unit.call is not None and isinstance(unit.call.function, LibraryCall)
+    function = None if unit.call is None else unit.call.function
+    is_library = isinstance(function, LibraryCall)
     # The values of a library function are those of its ops, which are recorded already.
-    step = library_step(unit.call.function) if is_library else Preparation(part, None).function(part)
+    if isinstance(function, LibraryCall):
+        step = library_step(function)
+    else:
+        step = Preparation(part, None).function(part)
     shapes = [parameter.shape for parameter in part.parameters]
     operands = [abstract_array(name, shape) for shape in arrays_in(shapes)]
     arrays = arrays_in([part.root.shape])
@@ -449,7 +459,9 @@ def _function(
     return pullback
 
 
-def _needed(equations: Sequence[Any], results: Iterable[Any], given: Mapping[Any, Any]) -> list[Any]:
+def _needed(
+    equations: Sequence[Any], results: Iterable[Any], given: Mapping[Any, Any]
+) -> list[Any]:
     """Return the equations that compute results from given values."""
     wanted = {v for v in jaxprs.variables(results) if v not in given}
     found: list[Any] = []

@@ -21,11 +21,13 @@ from lowering.jax_interop.pullbacks import Unit, arrays_in
 def array_of_value(op: XlaOp, number: int) -> XlaOp:
     """Return the op of an array in a value, by its number; elements of tuples may be recorded."""
     while isinstance(op.shape, TupleShape):
-        for index, element in enumerate(op.shape.elements):
+        index = 0
+        for element in op.shape.elements:
             count = len(arrays_in([element]))
             if number < count:
                 break
             number -= count
+            index += 1
         op = op.operands[index] if op.opcode == "tuple" else get_tuple_element(op, index)
     return op
 

@@ -16,7 +16,7 @@ from builder.ops.elementwise import add
 from builder.ops.reshaping import broadcast
 from builder.rewriting.inlining import inlined_ops
 from builder.schema.control_flow import DERIVATIVE, ZERO_DERIVATIVE
-from builder.types.shape import ArrayShape, Shape, TupleShape, leaves
+from builder.types.shape import ArrayShape, Shape, TupleShape
 from lowering.errors import LoweringError
 from lowering.jax_interop.applying import set_line
 from lowering.jax_interop.inlined_calls import Outermost, outermost_calls
@@ -258,7 +258,8 @@ def _planned(root: XlaOp, targets: Sequence[Leaf]) -> list[Unit | XlaOp]:
         inner = calls.get(op)
         if inner is None and _is_stopped(op):
             continue
-        operands, results = op.operands, (op,)
+        operands = op.operands
+        results: tuple[XlaOp, ...] = (op,)
         if inner is not None:
             results = tuple(dict.fromkeys(r for r in inner.results if r is not None))
             done.update(results)
@@ -295,9 +296,7 @@ def _active(
         if op.opcode == "get_tuple_element":
             first = _first_of_element(op)
             active.update(
-                leaf
-                for leaf in leaves_of(op)
-                if (op.operands[0], first + leaf[1]) in active
+                leaf for leaf in leaves_of(op) if (op.operands[0], first + leaf[1]) in active
             )
             continue
         if op.opcode == "tuple":
@@ -317,10 +316,10 @@ def _is_stopped(op: XlaOp) -> bool:
 
 def _check_stateless(name: str, op: XlaOp) -> None:
     """Refuse ops that must not run once more: the derivative of a loop evaluates its body again."""
-    inner = [part for part in _applied(op)]
-    for each in (op, *(o for part in inner for o in part.ops)):
+    for each in (op, *(o for part in _applied(op) for o in part.ops)):
         if each.opcode in _STATEFUL or each.attributes.get("has_side_effect"):
-            rule = f"{each.opcode}{place(each)}: it has state or effects, so it can't be differentiated"
+            reason = "it has state or effects, so it can't be differentiated"
+            rule = f"{each.opcode}{place(each)}: {reason}"
             fix = "compute it outside of the differentiated part"
             if each.opcode == "rng":
                 fix = "use random numbers of xb.rng_bit_generator, or pass them as a parameter"

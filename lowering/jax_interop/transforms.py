@@ -195,6 +195,7 @@ def _gradient(
     op: str, computation: XlaComputation, wrt: Wrt, *, with_value: bool
 ) -> XlaComputation:
     need_computation(op, computation)
+    check_effects(op, computation)
     scalar_loss(op, "the result", computation.program_shape.result)
     groups = _selected(op, computation, wrt)
     numbers: list[int] = jax.tree.leaves(groups)
@@ -212,7 +213,9 @@ def _gradient(
     chosen = [leaf for number in numbers for leaf in leaves_of(parameters[number])]
     found = Reverse(op, loss, chosen).record(caller_frame(sys._getframe(1)))
     gradients = [
-        _nested_like(parameters[number].shape, iter([found[x] for x in leaves_of(parameters[number])]))
+        _nested_like(
+            parameters[number].shape, iter([found[x] for x in leaves_of(parameters[number])])
+        )
         for number in numbers
     ]
     tree: Any = jax.tree.structure(groups[0] if isinstance(wrt, str) else tuple(groups))
@@ -312,9 +315,7 @@ def _built(b: XlaBuilder, computation: XlaComputation, value: Any) -> XlaComputa
     else:
         results, structure = jax.tree.flatten(value)
         is_tuple = len(results) != 1
-        tree = dataclasses.replace(
-            nesting, results=structure, result_tokens=0, is_tuple=is_tuple
-        )
+        tree = dataclasses.replace(nesting, results=structure, result_tokens=0, is_tuple=is_tuple)
         b.annotations = Annotations(nesting=tree)
         root = record_tuple(b, results) if is_tuple else results[0]
     _drop_unused(b, root)

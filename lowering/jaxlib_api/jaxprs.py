@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import jax
+from jax.extend import core
 
 from lowering.jaxlib_api.jax_lowering import evaluate_equation
 
@@ -23,7 +23,7 @@ def parts_of(closed: Any) -> tuple[dict[Any, Any], list[Any], list[Any], list[An
 
 def is_literal(atom: Any) -> bool:
     """Return whether an operand or result is a constant in the jaxpr, not a variable."""
-    return isinstance(atom, jax.extend.core.Literal)
+    return isinstance(atom, core.Literal)
 
 
 def variables(atoms: Iterable[Any]) -> list[Any]:

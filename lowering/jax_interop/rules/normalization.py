@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import reduce
+from typing import Any
 
 import numpy as np
 from jax import lax
@@ -42,7 +43,7 @@ class _Features:
         self.dtype = shape.element_type.dtype
         self.is_narrow = shape.element_type.bits < 32
 
-    def wide(self, values: Sequence[Value | None]) -> list[Value | None]:
+    def wide(self, values: Sequence[Any]) -> list[Any]:
         """Return values in the type in which tangents are computed."""
         if not self.is_narrow:
             return list(values)

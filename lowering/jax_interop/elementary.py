@@ -51,14 +51,16 @@ def _with_slopes(name: str, function: Callable[..., Value], original: Any, *slop
     return step
 
 
-def _divisor_slope(g: Value, quotient: Value, x: Value, y: Value) -> Value:
+def _divisor_slope(g: Value, quotient: Value, _: Value, y: Value) -> Value:
     # XLA replaces a quotient of a quotient by one with a product as divisor, which may overflow.
     return g * lax.neg(quotient * divide(lax.full_like(y, 1), y))
 
 
-divide = _with_slopes(
-    "div", lax.div, lax.div_p, lambda g, _, x, y: divide(g, y), _divisor_slope
-)
+def _dividend_slope(g: Value, _: Value, __: Value, y: Value) -> Value:
+    return divide(g, y)
+
+
+divide: Step = _with_slopes("div", lax.div, lax.div_p, _dividend_slope, _divisor_slope)
 
 
 def _base_slope(g: Value, _: Value, x: Value, y: Value) -> Value:
@@ -68,7 +70,7 @@ def _base_slope(g: Value, _: Value, x: Value, y: Value) -> Value:
     return g * lax.select(is_constant, lax.full_like(y, 0), slope)
 
 
-def _exponent_slope(g: Value, result: Value, x: Value, y: Value) -> Value:
+def _exponent_slope(g: Value, result: Value, x: Value, _: Value) -> Value:
     logarithm = lax.log(lax.select(x == 0, lax.full_like(x, 1), x))
     # An infinite base has a power of 0.
     is_zero = result == 0
@@ -76,7 +78,7 @@ def _exponent_slope(g: Value, result: Value, x: Value, y: Value) -> Value:
     return g * slope
 
 
-power = _with_slopes("pow", lax.pow, lax.pow_p, _base_slope, _exponent_slope)
+power: Step = _with_slopes("pow", lax.pow, lax.pow_p, _base_slope, _exponent_slope)
 
 
 def _inverse_square_ratio(x: Value, y: Value) -> tuple[Value, Value]:
@@ -105,7 +107,8 @@ atan2 = _with_slopes(
 
 def _asinh_slope(g: Value, _: Value, x: Value) -> Value:
     # For large numbers 1 / sqrt(x * x + 1) is 1 / |x|.
-    is_large = lax.abs(x) > float(jnp.finfo(x.dtype).eps) ** -0.5
+    limits: Any = jnp.finfo(x.dtype)  # type: ignore[no-untyped-call]  # of jax
+    is_large = lax.abs(x) > float(limits.eps) ** -0.5
     one = lax.full_like(x, 1)
     near = lax.select(is_large, one, x)
     far = lax.select(is_large, lax.abs(x), one)

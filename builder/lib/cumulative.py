@@ -84,9 +84,11 @@ def cumprod(x: XlaOp, axis: int, reverse: bool = False, exclusive: bool = False)
     return as_type(result, kind)
 
 
-@library_function()
+@library_function(has_derivative=True)
 def cummax(x: XlaOp, axis: int, reverse: bool = False, exclusive: bool = False) -> XlaOp:
     """Return the largest of all elements up to each one, along a dimension.
+
+    The derivative is that of `jax.lax.cummax`: equal elements share it.
 
     Args:
         x: an array of real numbers or preds. The results are NaN from the first NaN on.
@@ -109,9 +111,11 @@ def cummax(x: XlaOp, axis: int, reverse: bool = False, exclusive: bool = False) 
     return _accumulated("cummax", x, smallest, ew.max, axis, reverse, exclusive)
 
 
-@library_function()
+@library_function(has_derivative=True)
 def cummin(x: XlaOp, axis: int, reverse: bool = False, exclusive: bool = False) -> XlaOp:
     """Return the smallest of all elements up to each one, along a dimension.
+
+    The derivative is that of `jax.lax.cummin`: equal elements share it.
 
     Args:
         x: an array of real numbers or preds. The results are NaN from the first NaN on.
@@ -134,9 +138,11 @@ def cummin(x: XlaOp, axis: int, reverse: bool = False, exclusive: bool = False) 
     return _accumulated("cummin", x, largest, ew.min, axis, reverse, exclusive)
 
 
-@library_function()
+@library_function(has_derivative=True)
 def cumlogsumexp(x: XlaOp, axis: int, reverse: bool = False, exclusive: bool = False) -> XlaOp:
     """Return log(sum(exp(...))) of all elements up to each one, without overflow.
+
+    Where a result is infinite, the derivative is that of `cummax`.
 
     Args:
         x: an array of floating-point numbers.

@@ -134,12 +134,12 @@ def is_neg_zero(operand: XlaOp) -> XlaOp:
     return eq_total_order(operand, -0.0)
 
 
-@library_function("NextAfter")
+@library_function("NextAfter", has_derivative=True)
 def next_after(from_: XlaOp, to: XlaOp) -> XlaOp:
     """Return the neighbour of each element of `from_` in the direction of `to`.
 
     The result is `to` where both are equal, also for zeros of different signs, and NaN where one is
-    a NaN. Subnormal numbers are neighbours on all platforms.
+    a NaN. Subnormal numbers are neighbours on all platforms. It has no derivative.
 
     Args:
         from_: a floating-point array.
@@ -157,6 +157,11 @@ def next_after(from_: XlaOp, to: XlaOp) -> XlaOp:
         >>> lib.next_after(x, lib.scalar_like(x, 0)).shape
         f32[3]
     """
+    return next_number(from_, to)
+
+
+def next_number(from_: XlaOp, to: XlaOp) -> XlaOp:
+    """Return `next_after` of the operands, with a derivative of 0."""
     kind = floating_type("next_after", from_=from_, to=to)
     if kind is pt.f8e8m0fnu:
         raise error_of(ShapeInferenceError, "next_after", f"the type must have a sign, got {kind}")

@@ -37,9 +37,11 @@ from builder.types.primitive_type import pred, s32, s64
 from builder.types.shape import array_shape
 
 
-@library_function()
+@library_function(has_derivative=True)
 def relu(x: XlaOp) -> XlaOp:
     """Return max(x, 0) for each element; NaNs remain.
+
+    The derivative at 0 is 0.
 
     Args:
         x: an array of real numbers.
@@ -100,7 +102,7 @@ def silu(x: XlaOp) -> XlaOp:
     return as_type(wide * ew.logistic(wide), shape.element_type)
 
 
-@library_function()
+@library_function(has_derivative=True)
 def gelu(x: XlaOp, approximate: bool = True) -> XlaOp:
     """Return x times the standard normal distribution function of x.
 
@@ -173,7 +175,7 @@ def log_softmax(x: XlaOp, axis: int = -1) -> XlaOp:
     return as_type(ew.sub(shifted, ew.log(total), rest), x.shape.element_type)
 
 
-@library_function()
+@library_function(has_derivative=True)
 def cross_entropy(logits: XlaOp, labels: XlaOp, axis: int = -1) -> XlaOp:
     """Return the cross-entropy of labels and the softmax of logits, for each example.
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from operator import index
 from typing import Any, Final, NoReturn
 
@@ -35,7 +36,7 @@ from builder.lib.arguments import (
     typed_argument,
     widened,
 )
-from builder.lib.math import next_after
+from builder.lib.math import next_number
 from builder.lib.prng import (
     UNSIGNED,
     concat_scalars,
@@ -45,7 +46,7 @@ from builder.lib.prng import (
     u64_of,
 )
 from builder.lib.reductions import others
-from builder.lib.registry import library_function
+from builder.lib.registry import library_function, noting_calls
 from builder.lib.shaping import take
 from builder.lib.special.error_functions import erf_inv_of_logarithm
 from builder.ops import elementwise as ew
@@ -333,7 +334,7 @@ def truncated_normal(key: XlaOp, lower: Operand, upper: Operand, shape: ShapeLik
     u = _uniform(words, result, start, end)
     drawn = _erf_inv(u) * root
     infinity = key.builder.constant(math.inf, kind)
-    inner = [next_after(limits[0], infinity), next_after(limits[1], -infinity)]
+    inner = [next_number(limits[0], infinity), next_number(limits[1], -infinity)]
     return ew.min(ew.max(drawn, inner[0]), inner[1])
 
 
@@ -755,6 +756,7 @@ def _normal(words: _Key, shape: ArrayShape) -> XlaOp:
     return _erf_inv(_uniform(words, shape, low, high)) * _rounded(math.sqrt(2), kind)
 
 
+@partial(noting_calls, "erf_inv")
 def _erf_inv(x: XlaOp) -> XlaOp:
     """Return the inverse of the error function as jax computes it.
 

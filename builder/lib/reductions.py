@@ -13,6 +13,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from builder.check import CONVERT, flag
@@ -33,7 +34,7 @@ from builder.lib.arguments import (
     widened,
 )
 from builder.lib.constants import max_value, min_value
-from builder.lib.registry import library_function
+from builder.lib.registry import library_function, noting_calls
 from builder.ops import elementwise as ew
 from builder.ops.control_flow import get_tuple_element
 from builder.ops.dynamic import dynamic_reshape, get_dimension_size
@@ -271,9 +272,11 @@ def all(predicates: XlaOp, axis: Axes = None, keepdims: bool = False) -> XlaOp:
     return _reduced("all", predicates, True, ew.and_, axis, keepdims)
 
 
-@library_function()
+@library_function(has_derivative=True)
 def logsumexp(x: XlaOp, axis: Axes = None, keepdims: bool = False) -> XlaOp:
     """Return log(sum(exp(x))) along dimensions, without overflow; -inf for no elements.
+
+    Where the result is infinite, the derivative is that of `max`.
 
     Args:
         x: an array of floating-point numbers.
@@ -484,11 +487,12 @@ def _arg(
     return as_type(result, kind)
 
 
+@partial(noting_calls, "largest_number")
 def largest_number(x: XlaOp, dimensions: Sequence[int]) -> XlaOp:
     """Return the maximum along dimensions; where an element is NaN, it need not be NaN.
 
     For a shift before an exponential, whose sum is NaN then. The attribute lets a backend use a
-    faster reduction that ignores NaNs.
+    faster reduction that ignores NaNs. The derivative is 0: results do not depend on the shift.
     """
     with x.builder.frontend_attributes({"xlabuilder.nans": "ignored"}):
         return reduce(x, -math.inf, ew.max, dimensions)

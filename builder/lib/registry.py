@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from inspect import signature
+from inspect import Signature, signature
 from typing import Any, Final, TypeVar, cast
 
 from builder.errors import OperandError, XlaError, brief, error_of
@@ -41,6 +41,9 @@ class LibraryFunction:
 
 FUNCTIONS: Final[dict[str, LibraryFunction]] = {}
 """The public functions of all families by name. No two families have a function of one name."""
+
+DIFFERENTIABLE: Final[dict[str, Signature]] = {}
+"""The signatures of the functions with derivatives of their own, by name: see `has_derivative`."""
 
 
 def errors_named(name: str) -> Callable[[F], F]:
@@ -101,9 +104,14 @@ def _with_checked_builder(function: F) -> F:
     return cast("F", called)
 
 
-def _entering_calls(name: str, function: F) -> F:
-    """Return a function whose calls are entered in the builder, because it has its own derivative."""
-    names = tuple(signature(function).parameters)
+def noting_calls(name: str, function: F) -> F:
+    """Return a function whose calls the builder lists, because it has its own derivative.
+
+    Args:
+        name: of the derivative in `lowering`, which has the parameters of the function.
+        function: a function of `FUNCTIONS`, or a part of one.
+    """
+    names = tuple(DIFFERENTIABLE.setdefault(name, signature(function)).parameters)
 
     @wraps(function)
     def called(*arguments: Any, **named: Any) -> Any:
@@ -142,7 +150,7 @@ def library_function(cpp_name: str = "", *, has_derivative: bool = False) -> Cal
         if function.__annotations__.get("builder") == "XlaBuilder":
             function = _with_checked_builder(function)
         if has_derivative:
-            function = _entering_calls(name, function)
+            function = noting_calls(name, function)
         called = errors_named(name)(function)
         FUNCTIONS[name] = LibraryFunction(called, function.__module__.split(".")[2], cpp_name)
         return called

@@ -62,9 +62,11 @@ _I1E_FAR: Final = (
 _DROPPED_BY_F32: Final = 12, 18
 
 
-@library_function("BesselI0e")
+@library_function("BesselI0e", has_derivative=True)
 def bessel_i0e(x: XlaOp) -> XlaOp:
     """Return exp(-|x|) I0(x): the scaled modified Bessel function of the first kind and order 0.
+
+    The derivative at 0 is 0, the mean of those from both sides.
 
     Accuracy: 4 ulps.
 
@@ -85,12 +87,13 @@ def bessel_i0e(x: XlaOp) -> XlaOp:
     floating_type("bessel_i0e", x=x)
 
     def even(x: XlaOp) -> XlaOp:
-        return select(le(abs(x), 8.0), *_bessel_series(x, _I0E_NEAR, _I0E_FAR))
+        size = abs(x)
+        return select(le(size, 8.0), i0e_near(size), i0e_far(size))
 
     return in_f32(even, x)
 
 
-@library_function("BesselI1e")
+@library_function("BesselI1e", has_derivative=True)
 def bessel_i1e(x: XlaOp) -> XlaOp:
     """Return exp(-|x|) I1(x): the scaled modified Bessel function of the first kind and order 1.
 
@@ -113,19 +116,40 @@ def bessel_i1e(x: XlaOp) -> XlaOp:
     floating_type("bessel_i1e", x=x)
 
     def odd(x: XlaOp) -> XlaOp:
-        near, far = _bessel_series(x, _I1E_NEAR, _I1E_FAR)
-        return select(le(abs(x), 8.0), x * near, sign(x) * far)
+        size = abs(x)
+        return select(le(size, 8.0), x * i1e_near(size), sign(x) * i1e_far(size))
 
     return in_f32(odd, x)
 
 
-def _bessel_series(x: XlaOp, near: Sequence[float], far: Sequence[float]) -> tuple[XlaOp, XlaOp]:
-    """Return the values of the two series: for |x| up to 8, and above."""
-    size = abs(x)
-    if not is_double(x):
-        near, far = near[_DROPPED_BY_F32[0] :], far[_DROPPED_BY_F32[1] :]
-    value = _chebyshev(size * 0.5 - 2.0, near)
-    return value, _chebyshev(32.0 / size - 2.0, far) / sqrt(size)
+def i0e_near(x: XlaOp) -> XlaOp:
+    """Return `bessel_i0e` of numbers from 0 to 8."""
+    return _near(x, _I0E_NEAR)
+
+
+def i0e_far(x: XlaOp) -> XlaOp:
+    """Return `bessel_i0e` of numbers above 8."""
+    return _far(x, _I0E_FAR)
+
+
+def i1e_near(x: XlaOp) -> XlaOp:
+    """Return `bessel_i1e` of numbers from 0 to 8, divided by them."""
+    return _near(x, _I1E_NEAR)
+
+
+def i1e_far(x: XlaOp) -> XlaOp:
+    """Return `bessel_i1e` of numbers above 8."""
+    return _far(x, _I1E_FAR)
+
+
+def _near(x: XlaOp, coefficients: Sequence[float]) -> XlaOp:
+    used = coefficients if is_double(x) else coefficients[_DROPPED_BY_F32[0] :]
+    return _chebyshev(x * 0.5 - 2.0, used)
+
+
+def _far(x: XlaOp, coefficients: Sequence[float]) -> XlaOp:
+    used = coefficients if is_double(x) else coefficients[_DROPPED_BY_F32[1] :]
+    return _chebyshev(32.0 / x - 2.0, used) / sqrt(x)
 
 
 def _chebyshev(x: XlaOp, coefficients: Sequence[float]) -> XlaOp:

@@ -37,7 +37,7 @@ _ERFC_32: Final = (
 )  # fmt: skip
 
 
-@library_function("Erfc")
+@library_function("Erfc", has_derivative=True)
 def erfc(x: XlaOp) -> XlaOp:
     """Return the complement 1 - erf(x) of the error function, accurate where it is small.
 
@@ -138,7 +138,7 @@ _ERF_INV_64_TAIL: Final = (
 )  # fmt: skip
 
 
-@library_function("ErfInv")
+@library_function("ErfInv", has_derivative=True)
 def erf_inv(x: XlaOp) -> XlaOp:
     """Return the inverse of the error function; infinities at -1 and 1, NaN outside [-1, 1].
 

@@ -36,7 +36,7 @@ BERNOULLI: Final = (
 )  # fmt: skip
 
 
-@library_function("Lgamma")
+@library_function("Lgamma", has_derivative=True)
 def lgamma(input: XlaOp) -> XlaOp:
     """Return log(|gamma(x)|); +infinity at 0, the negative integers and the infinities.
 
@@ -62,7 +62,7 @@ def lgamma(input: XlaOp) -> XlaOp:
     return in_f32(wide_lgamma, input)
 
 
-@library_function("Digamma")
+@library_function("Digamma", has_derivative=True)
 def digamma(input: XlaOp) -> XlaOp:
     """Return the derivative of log(gamma(x)); -infinity at 0, NaN at the negative integers.
 

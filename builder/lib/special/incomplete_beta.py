@@ -41,11 +41,12 @@ from builder.ops.elementwise import (
 from builder.types import primitive_type as pt
 
 
-@library_function("RegularizedIncompleteBeta")
+@library_function("RegularizedIncompleteBeta", has_derivative=True)
 def regularized_incomplete_beta(a: XlaOp, b: XlaOp, x: XlaOp) -> XlaOp:
     """Return the regularized incomplete beta function I(a, b, x).
 
     The result is NaN where a or b is not positive, or x is outside [0, 1].
+    It has no derivative with respect to a and b.
 
     Accuracy: 32 ulps of the result for x below (a - 1/2) / (a + b), times the negative logarithm of
     a result below 1 / e; otherwise 32 ulps of 1.
@@ -123,15 +124,31 @@ def _upper_half(x: XlaOp) -> XlaOp:
     return reduce_precision(x, 11, 25) if is_double(x) else reduce_precision(x, 8, 11)
 
 
-def _beta_density(a: XlaOp, b: XlaOp, x: XlaOp, difference: XlaOp) -> XlaOp:
+def slope_of_incomplete_beta(a: XlaOp, b: XlaOp, x: XlaOp) -> XlaOp:
+    """Return the derivative of I(a, b, x) by x, for x between 0 and 1, in f32 or f64."""
+    return _beta_density(a, b, x, _difference(a, b, x), is_slope=True)
+
+
+def _beta_density(
+    a: XlaOp, b: XlaOp, x: XlaOp, difference: XlaOp, *, is_slope: bool = False
+) -> XlaOp:
     """Return x^a (1 - x)^b / B(a, b), where B is the beta function.
 
     The logarithms of large gamma functions would cancel. So those of numbers from 8 on are
     Stirling's series, whose leading terms are combined with the powers.
+
+    Args:
+        a, b, x: see `regularized_incomplete_beta`.
+        difference: a - (a + b) x.
+        is_slope: whether to divide the result by x and 1 - x.
     """
     rest, log_x = 1.0 - x, log(x)
     # Not log1p(-x): a converted computation calls jax's, which `legalize` does not rewrite.
     log_rest = select(lt(x, 0.5), log1p_less(neg(x)) - x, log(rest))
+
+    def exp_of(exponent: XlaOp) -> XlaOp:
+        return exp(exponent - (log_x + log_rest) if is_slope else exponent)
+
     total = a + b
     is_a_smaller = lt(a, b)
     small, large = select(is_a_smaller, a, b), select(is_a_smaller, b, a)
@@ -139,7 +156,7 @@ def _beta_density(a: XlaOp, b: XlaOp, x: XlaOp, difference: XlaOp) -> XlaOp:
 
     exponent = a * _log_ratio_less(neg(difference) / a, x, total / a)
     exponent = exponent + b * _log_ratio_less(difference / b, rest, total / b)
-    both_large = exp(exponent + (tails - stirling_tail(small)))
+    both_large = exp_of(exponent + (tails - stirling_tail(small)))
     both_large = both_large * sqrt(small * (large / total) * (0.5 / math.pi))
 
     power = small * log(select(is_a_smaller, x, rest) * total)
@@ -147,10 +164,10 @@ def _beta_density(a: XlaOp, b: XlaOp, x: XlaOp, difference: XlaOp) -> XlaOp:
     ratio = small / large
     growth = large * select(lt(ratio, 0.5), log1p_less(ratio), log(1.0 + ratio) - ratio)
     growth = growth - 0.5 * log1p(ratio) + tails
-    one_large = small * exp(power + (growth - wide_lgamma(small + 1.0)))
+    one_large = small * exp_of(power + (growth - wide_lgamma(small + 1.0)))
 
     gammas = wide_lgamma(total + 1.0) - wide_lgamma(a + 1.0) - wide_lgamma(b + 1.0)
-    none_large = small * (large / total) * exp(a * log_x + b * log_rest + gammas)
+    none_large = small * (large / total) * exp_of(a * log_x + b * log_rest + gammas)
     return select(ge(small, 8.0), both_large, select(ge(large, 8.0), one_large, none_large))
 
 

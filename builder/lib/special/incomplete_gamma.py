@@ -53,7 +53,7 @@ from builder.ops.elementwise import (
 _MOST_TERMS: Final = 2000.0
 
 
-@library_function("Igamma")
+@library_function("Igamma", has_derivative=True)
 def igamma(a: XlaOp, x: XlaOp) -> XlaOp:
     """Return the regularized lower incomplete gamma function P(a, x).
 
@@ -83,7 +83,7 @@ def igamma(a: XlaOp, x: XlaOp) -> XlaOp:
     return _computed("igamma", partial(_incomplete_gamma, is_upper=False), a, x)
 
 
-@library_function("Igammac")
+@library_function("Igammac", has_derivative=True)
 def igammac(a: XlaOp, x: XlaOp) -> XlaOp:
     """Return the regularized upper incomplete gamma function Q(a, x) = 1 - P(a, x).
 
@@ -111,11 +111,12 @@ def igammac(a: XlaOp, x: XlaOp) -> XlaOp:
     return _computed("igammac", partial(_incomplete_gamma, is_upper=True), a, x)
 
 
-@library_function("IgammaGradA")
+@library_function("IgammaGradA", has_derivative=True)
 def igamma_grad_a(a: XlaOp, x: XlaOp) -> XlaOp:
     """Return the derivative of `igamma` with respect to a.
 
-    The result is NaN where a is not positive or x is negative.
+    The result is NaN where a is not positive or x is negative. It has no derivative with
+    respect to a.
 
     Accuracy: 6 ulps, times the negative logarithm of an absolute result below 1 / e.
 
@@ -139,12 +140,12 @@ def igamma_grad_a(a: XlaOp, x: XlaOp) -> XlaOp:
     return _computed("igamma_grad_a", partial(_incomplete_gamma_gradient, is_sample=False), a, x)
 
 
-@library_function("RandomGammaGrad")
+@library_function("RandomGammaGrad", has_derivative=True)
 def random_gamma_grad(a: XlaOp, x: XlaOp) -> XlaOp:
     """Return the derivative of a sample x of the gamma distribution with respect to its shape a.
 
     It is the derivative of x where `igamma` (a, x) is constant. The result is NaN where a is not
-    positive or x is negative.
+    positive or x is negative. It has no derivative.
 
     Accuracy: 40 ulps.
 
@@ -181,7 +182,7 @@ def _incomplete_gamma(a: XlaOp, x: XlaOp, *, is_upper: bool) -> XlaOp:
     a, x = (select(is_huge, operand * 2.0**-20, operand) for operand in (a, x))
     is_series = or_(le(x, 1.0), le(x, a))
     is_near = is_uniform(a, x)
-    power = _gamma_density(a, x)
+    power = gamma_density(a, x)
     is_inside = and_(_is_inside(a, x, is_near), gt(power, 0.0))
     low, _ = _gamma_series(a, x, and_(is_inside, is_series), has_gradient=False)
     high, _ = _gamma_fraction(a, x, and_(is_inside, not_(is_series)), has_gradient=False)
@@ -228,7 +229,7 @@ def _incomplete_gamma_gradient(a: XlaOp, x: XlaOp, *, is_sample: bool) -> XlaOp:
     low = (low * low_slope + low_gradient) / a
     high = neg(high * slope + high_gradient)
     value = select(is_near, uniform_gradient(a, x), select(is_series, low, high))
-    value = neg(value * x) if is_sample else value * _gamma_density(a, x)
+    value = neg(value * x) if is_sample else value * gamma_density(a, x)
     value = select(or_(eq(x, 0.0), or_(eq(x, math.inf), eq(a, math.inf))), 0.0, value)
     is_undefined = or_(or_(ne(a, a), ne(x, x)), or_(le(a, 0.0), lt(x, 0.0)))
     is_undefined = or_(is_undefined, and_(eq(a, math.inf), eq(x, math.inf)))
@@ -241,7 +242,7 @@ def _is_inside(a: XlaOp, x: XlaOp, is_near: XlaOp) -> XlaOp:
     return and_(and_(is_finite, not_(is_near)), and_(gt(a, 0.0), gt(x, 0.0)))
 
 
-def _gamma_density(a: XlaOp, x: XlaOp) -> XlaOp:
+def gamma_density(a: XlaOp, x: XlaOp) -> XlaOp:
     """Return x^a exp(-x) / gamma(a)."""
     # For large a, the terms of the logarithm cancel, unless they are combined.
     ratio = (x - a) / a

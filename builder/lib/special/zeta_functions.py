@@ -29,12 +29,13 @@ from builder.ops.elementwise import (
 )
 
 
-@library_function("Zeta")
+@library_function("Zeta", has_derivative=True)
 def zeta(x: XlaOp, q: XlaOp) -> XlaOp:
     """Return the Hurwitz zeta function, the sum of (q + k)^(-x) over the integers k from 0.
 
     The result is infinite where x is 1, and NaN where x is below 1 or where q is negative and x is
     not an integer. Where q is 0 or a negative integer, it is infinite for even x and NaN otherwise.
+    For negative q it has no derivative with respect to x: there it is NaN.
 
     Accuracy: 4 + x / 4 ulps. For negative q and odd x terms cancel, and these are ulps of the
     largest term. Terms below the normal range are lost.
@@ -61,9 +62,11 @@ def zeta(x: XlaOp, q: XlaOp) -> XlaOp:
     return in_f32(_zeta, x, q)
 
 
-@library_function("Polygamma")
+@library_function("Polygamma", has_derivative=True)
 def polygamma(n: XlaOp, x: XlaOp) -> XlaOp:
     """Return the derivative of order n of `digamma`; NaN where n is not a natural number.
+
+    It has no derivative with respect to n.
 
     Accuracy: 4 + log(n!) + (n + 1) |log(x)| ulps for positive x. For negative x, 8 + 2 n ulps of
     the result, or of n! times the largest term of `zeta` if n is even.
@@ -95,8 +98,8 @@ def _zeta(x: XlaOp, q: XlaOp) -> XlaOp:
     is_even = eq(rem(x, 2.0), 0.0)
     # The terms of negative bases are those of another zeta function, up to their sign.
     up = ceil(q) - q
-    mirrored = _positive_zeta(x, up) - _positive_zeta(x, 1.0 - q)
-    value = _positive_zeta(x, select(is_negative, q - floor(q), q))
+    mirrored = positive_zeta(x, up) - positive_zeta(x, 1.0 - q)
+    value = positive_zeta(x, select(is_negative, q - floor(q), q))
     value = select(is_negative, value + select(is_even, mirrored, neg(mirrored)), value)
     value = select(eq(x, 1.0), math.inf, value)
     is_undefined = or_(lt(x, 1.0), and_(le(q, 0.0), ne(x, floor(x))))
@@ -105,7 +108,7 @@ def _zeta(x: XlaOp, q: XlaOp) -> XlaOp:
     return select(and_(is_pole, is_even), math.inf, value)
 
 
-def _positive_zeta(x: XlaOp, q: XlaOp) -> XlaOp:
+def positive_zeta(x: XlaOp, q: XlaOp) -> XlaOp:
     """Return the Hurwitz zeta function for x above 1 and q above 0."""
     powers = [pow(q + float(k), neg(x)) for k in range(10)]
     end = q + 10.0
@@ -113,7 +116,7 @@ def _positive_zeta(x: XlaOp, q: XlaOp) -> XlaOp:
 
 
 def _scaled_zeta(x: XlaOp, q: XlaOp) -> XlaOp:
-    """Return `_positive_zeta` times q^x, which neither overflows nor underflows."""
+    """Return `positive_zeta` times q^x, which neither overflows nor underflows."""
     powers = [pow(q / (q + float(k)), x) for k in range(10)]
     end = q + 10.0
     last = pow(q / end, x)

@@ -15,6 +15,7 @@ from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
+from lowering.jax_interop import elementary
 from lowering.jax_interop.pasting import pasted
 from lowering.jax_interop.registry import (
     RULES,
@@ -31,12 +32,12 @@ from lowering.jax_interop.registry import (
 FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
     "abs": lax.abs,
     "acos": lax.acos,
-    "acosh": lax.acosh,
+    "acosh": elementary.acosh,
     "add": lax.add,
     "and": lax.bitwise_and,
     "asin": lax.asin,
-    "asinh": lax.asinh,
-    "atan2": lax.atan2,
+    "asinh": elementary.asinh,
+    "atan2": elementary.atan2,
     "atanh": lax.atanh,
     "cbrt": lax.cbrt,
     "ceil": lax.ceil,
@@ -45,7 +46,7 @@ FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
     "cosh": lax.cosh,
     "cosine": lax.cos,
     "count_leading_zeros": lax.clz,
-    "divide": lax.div,
+    "divide": elementary.divide,
     "erf": lax.erf,
     "exponential": lax.exp,
     "exponential_minus_one": lax.expm1,
@@ -63,7 +64,7 @@ FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
     "not": lax.bitwise_not,
     "or": lax.bitwise_or,
     "popcnt": lax.population_count,
-    "power": lax.pow,
+    "power": elementary.power,
     "real": lax.real,
     "remainder": lax.rem,
     "round_nearest_afz": partial(lax.round, rounding_method=lax.RoundingMethod.AWAY_FROM_ZERO),
@@ -82,7 +83,7 @@ FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
     "tanh": lax.tanh,
     "xor": lax.bitwise_xor,
 }
-"""The function of jax.lax that is the same StableHLO operation."""
+"""The function of jax that is the same StableHLO operation."""
 
 _OF_PRED: Final = {"add": lax.bitwise_or, "multiply": lax.bitwise_and}
 """Arithmetic of pred, which jax refuses."""
@@ -97,11 +98,11 @@ def is_narrow(op: XlaOp) -> bool:
     return any(1 < s.element_type.bits < 8 for s in shapes)
 
 
-def _is_nonzero(divisor: XlaOp) -> bool:
-    """Return whether a divisor is a constant without zeros."""
-    if divisor.opcode == "broadcast_in_dim":
-        divisor = divisor.operands[0]
-    return divisor.opcode == "constant" and bool(np.all(divisor.attributes["value"] != 0))
+def _constant_of(op: XlaOp) -> Any:
+    """Return the value of a constant, or of a constant that is broadcast; None for other ops."""
+    if op.opcode == "broadcast_in_dim":
+        op = op.operands[0]
+    return op.attributes["value"] if op.opcode == "constant" else None
 
 
 def _guarded(divide: Callable[..., Value], *, is_remainder: bool) -> Step:
@@ -140,8 +141,12 @@ def _elementwise(ctx: Context, op: XlaOp) -> Step:
         function = partial(function, accuracy=_accuracy(accuracy))
     if _is_rounded_otherwise(opcode, element_type):
         return with_derivative_of(pasted(ctx.computation, op), function)
-    if opcode in _DIVISIONS and element_type.is_integral and not _is_nonzero(op.operands[1]):
-        return _DIVISIONS[opcode]
+    if opcode in _DIVISIONS:
+        divisor = _constant_of(op.operands[1])
+        if element_type.is_integral and (divisor is None or not np.all(divisor != 0)):
+            return _DIVISIONS[opcode]
+        if opcode == "divide" and (element_type.is_integral or divisor is not None):
+            return lax.div  # its derivative by the divisor is not needed
     return function
 
 

@@ -135,6 +135,7 @@ from builder.lib.nn import (
     sigmoid as sigmoid,
     silu as silu,
     softmax as softmax,
+    stop_gradient as stop_gradient,
 )
 from builder.lib.normalization import (
     layer_norm as layer_norm,

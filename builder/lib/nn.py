@@ -32,9 +32,36 @@ from builder.lib.registry import library_function
 from builder.lib.special.error_functions import times_normal_distribution
 from builder.ops import elementwise as ew
 from builder.ops.contraction import dot_general
+from builder.ops.control_flow import optimization_barrier
+from builder.ops.operands import need_op
 from builder.ops.reduction import reduce
+from builder.schema.control_flow import DERIVATIVE, ZERO_DERIVATIVE
 from builder.types.primitive_type import pred, s32, s64
 from builder.types.shape import array_shape
+
+
+@library_function()
+def stop_gradient(x: XlaOp) -> XlaOp:
+    """Return x, and treat it as a constant in derivatives, as jax.lax.stop_gradient.
+
+    It is recorded as an `optimization_barrier` with a frontend attribute, so derivatives of files
+    respect it too. `lowering.compile` removes the barrier: it does not keep XLA from fusing
+    operations.
+
+    Args:
+        x: an array of any type, or a tuple.
+
+    Example:
+        >>> import builder as xb, lowering
+        >>> from builder import lib
+        >>> x = xb.XlaBuilder().parameter(xb.f32[()], "x")
+        >>> dx = lowering.gradients(x * lib.stop_gradient(x), x)
+        >>> lowering.compile(x.builder.build(dx))(3.0)
+        Array(3., dtype=float32)
+    """
+    source = need_op("stop_gradient", "x", x)
+    with source.builder.innermost().frontend_attributes({DERIVATIVE: ZERO_DERIVATIVE}):
+        return optimization_barrier(source)
 
 
 @library_function(has_derivative=True)

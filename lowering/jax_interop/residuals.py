@@ -8,6 +8,7 @@ valid: the `XlaOp` of the loop becomes the part of the new results that it was b
 from __future__ import annotations
 
 from builder.graph.computation import XlaComputation
+from builder.graph.inlined_calls import InlinedCall
 from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp
@@ -79,6 +80,11 @@ def record_with_residuals(unit: Unit, forward: XlaComputation) -> list[XlaOp]:
             for c in builder.inlined_calls[:calls]
             if not any(op in gone for op in c.results if op is not None)
         ]
+        if unit.call.function.primitive.name.startswith("custom_"):
+            # The new ops are those of its forward rule, and have another derivative. (Loops and
+            # branches have inlined calls of their own.)
+            whole = InlinedCall(unit.call.function, unit.call.operands, unit.call.results)
+            builder.inlined_calls.append(whole)
         retired = XlaBuilder(f"{builder.name}, before gradients")
         retired.built, retired.is_open = True, False
         for op in removed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir
 
+from builder.schema.control_flow import DERIVATIVE
 from lowering.legalize.op_builder import OpBuilder, array_of, integer_of
 from lowering.legalize.registry import ALL_PLATFORMS, Value, rewrite
 from lowering.mlir.operations import called_function, enclosing, functions_in
@@ -30,6 +31,19 @@ def scan_without_steps(b: OpBuilder, operation: ir.Operation) -> list[Value] | N
         return None
     empty = [b.filled(array_of(result), 0) for result in operation.results[:outputs]]
     return [*empty, *operation.operands[inputs:]]
+
+
+@rewrite("stablehlo.optimization_barrier", platforms=ALL_PLATFORMS)
+def barrier_of_a_derivative(_: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Remove a barrier that only marks a value for derivatives, as `lib.stop_gradient` records it.
+
+    XLA would keep it until its last passes, and fuse no operations across it.
+    """
+    name = "mhlo.frontend_attributes"
+    if name not in operation.attributes:
+        return None
+    is_mark = DERIVATIVE in ir.DictAttr(operation.attributes[name])
+    return list(operation.operands) if is_mark else None
 
 
 @rewrite("func.call", platforms=("cpu",))

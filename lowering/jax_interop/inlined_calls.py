@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from builder.graph.computation import XlaComputation
@@ -11,6 +11,7 @@ from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.rewriting.copying import copy_op
+from lowering.jax_interop.applying import NO_OPS
 
 
 class Outermost(NamedTuple):
@@ -62,6 +63,7 @@ def part_of(
     members: Iterable[XlaOp],
     results: Sequence[XlaOp],
     calls: Sequence[InlinedCall],
+    same: Mapping[XlaOp, XlaOp] = NO_OPS,
 ) -> XlaComputation:
     """Return a computation of copies of some ops.
 
@@ -71,6 +73,7 @@ def part_of(
         members: the ops that compute the results from the operands.
         results: the ops of its results; several are a tuple.
         calls: the inlined calls that may be part of it.
+        same: for ops that are not copied, the op that takes their place.
     """
     b = XlaBuilder(name)
     values: dict[XlaOp, XlaOp] = {}
@@ -78,6 +81,9 @@ def part_of(
         parameter = b.parameter(operand.shape)
         values.setdefault(operand, parameter)
     for op in members:
+        if op in same:
+            values[op] = values[same[op]]
+            continue
         inputs = tuple([values[operand] for operand in op.operands])
         values[op] = copy_op(op, inputs, b, op.attributes)
     b.inlined_calls += copied_calls(calls, values.get)

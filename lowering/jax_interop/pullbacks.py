@@ -370,6 +370,9 @@ def _lowered(
     described: Any = jax.ShapeDtypeStruct  # jax has no types for it
     shapes = [described(v.aval.shape, v.aval.dtype) for f in functions for v in f.arguments]
     whole = calls.restored(traced_computation(name, every, shapes, {}))
+    for op in whole.ops:
+        if op.name is not None:
+            op.name = op.name.removeprefix("jit(every)/")
     results = whole.root.operands if isinstance(whole.root.shape, TupleShape) else (whole.root,)
     found: list[XlaComputation] = []
     first, last = 0, 0
@@ -379,9 +382,21 @@ def _lowered(
         first, last = first + len(parameters), last + len(values)
         members = InlinedCall(None, parameters, values).members()
         assert members is not None
-        part = part_of("pullback", parameters, members, values, whole.inlined_calls)
-        found.append(part)
+        same = _duplicates(members)
+        found.append(part_of("pullback", parameters, members, values, whole.inlined_calls, same))
     return found
+
+
+def _duplicates(ops: Sequence[XlaOp]) -> dict[XlaOp, XlaOp]:
+    """Return, for each op that computes the same as an earlier one, the earlier one."""
+    same: dict[XlaOp, XlaOp] = {}
+    first: dict[Hashable, XlaOp] = {}
+    for op, key in zip(ops, op_keys(ops), strict=True):
+        number = key, *[id(same.get(operand, operand)) for operand in op.operands]
+        known = first.setdefault(number, op)
+        if known is not op:
+            same[op] = known
+    return same
 
 
 @dataclass(frozen=True, slots=True)

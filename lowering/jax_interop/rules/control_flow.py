@@ -13,7 +13,7 @@ from builder.graph.xla_op import XlaOp
 from builder.inspection.trip_count import trip_count
 from builder.types import primitive_type as pt
 from lowering.jax_interop.forward_only import forward_only
-from lowering.jax_interop.registry import Context, Step, Value, place, rule
+from lowering.jax_interop.registry import COMPOSITES, Context, Step, Value, place, rule
 from lowering.jax_interop.varying import alike
 
 
@@ -43,7 +43,10 @@ def call(ctx: Context, op: XlaOp) -> Step:
 @rule("composite")
 def composite(ctx: Context, op: XlaOp) -> Step:
     """Evaluate the decomposition: jax neither differentiates nor vmaps a composite."""
-    return ctx.shared(op.attributes["to_apply"])
+    decomposition = ctx.shared(op.attributes["to_apply"])
+    known = COMPOSITES.get(op.attributes["name"])
+    step = None if known is None else known(op, decomposition)
+    return decomposition if step is None else step
 
 
 @rule("while")

@@ -57,6 +57,16 @@ REFUSED: Final[dict[str, tuple[str, str]]] = {}
 rule = registrar(RULES)
 """Register the decorated function as the rule of opcodes."""
 
+COMPOSITES: Final[dict[str, Callable[[XlaOp, Step], Step | None]]] = {}
+"""By name, the rule of each composite with a derivative of its own.
+
+A rule is a function of the op and of the step that evaluates its decomposition. It returns None for
+composites that it does not support. They have the derivative of the decomposition.
+"""
+
+composite_rule = registrar(COMPOSITES)
+"""Register the decorated function as the rule of composites."""
+
 CUSTOM_CALLS: Final[dict[str, Callable[[Context, XlaOp], Step | None]]] = {}
 """By target, the rule of each custom call that has a derivative.
 

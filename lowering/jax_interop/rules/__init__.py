@@ -8,6 +8,7 @@ from lowering.jax_interop.rules import (
     contraction as contraction,
     control_flow as control_flow,
     convolution as convolution,
+    decompositions as decompositions,
     dynamic as dynamic,
     elementwise as elementwise,
     host as host,

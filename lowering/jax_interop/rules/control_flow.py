@@ -15,6 +15,7 @@ from builder.schema.control_flow import CUSTOM_DERIVATIVE, DERIVATIVE, ZERO_DERI
 from builder.types import primitive_type as pt
 from lowering.jax_interop.forward_only import forward_only
 from lowering.jax_interop.registry import (
+    COMPOSITES,
     Context,
     Step,
     Value,
@@ -67,7 +68,10 @@ def call(ctx: Context, op: XlaOp) -> Step:
 @rule("composite")
 def composite(ctx: Context, op: XlaOp) -> Step:
     """Evaluate the decomposition: jax neither differentiates nor vmaps a composite."""
-    return ctx.shared(op.attributes["to_apply"])
+    decomposition = ctx.shared(op.attributes["to_apply"])
+    known = COMPOSITES.get(op.attributes["name"])
+    step = None if known is None else known(op, decomposition)
+    return decomposition if step is None else step
 
 
 @rule("while")

@@ -42,6 +42,15 @@ def test_a_wrong_output_is_corrected() -> None:
     assert writer.with_outputs(text) == text.replace("5", "1\n3")
 
 
+def test_an_output_that_differs_only_by_rounding_is_left_unchanged() -> None:
+    text = "```python\nprint(0.4082483)\n```\n```text\n0.40824828\n```\n"
+    text += "```console\n$ python -c 'print(0.4082483)'\n0.40824828\n```\n"
+    assert writer.with_outputs(text) == text
+    changed = text.replace("text\n0.40824828", "text\n0.40834828")
+    corrected = changed.replace("0.40834828", "0.4082483")
+    assert writer.with_outputs(changed) == corrected
+
+
 def test_an_error_of_the_library_is_an_output() -> None:
     text = (
         "```python\nimport builder as xb\n\nxb.parse_shape('f32[')\n```\n"

@@ -10,7 +10,8 @@ start with ``$ xlabuilder`` in the folder to which the Python blocks write their
 below are their output. Other commands do not run.
 
 `DOCUMENTS` lists the documents. tests/test_readme.py and tests/test_documents.py fail if their
-outputs differ.
+outputs differ. Outputs that differ only by rounding errors are left unchanged; see
+tools/printed_numbers.py.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ import tempfile
 import traceback
 from pathlib import Path
 from typing import Any
+
+from printed_numbers import same_output
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = (
@@ -111,7 +114,10 @@ def _output(program: str, arguments: list[str]) -> str:
 
 
 def with_outputs(text: str) -> str:
-    """Return the text of a document with the current outputs."""
+    """Return the text of a document with the current outputs.
+
+    An output that differs only by rounding errors is left unchanged.
+    """
     # Separate from this file's namespace.
     namespace: dict[str, Any] = {"__name__": "__main__"}
     output: str | None = None
@@ -129,14 +135,16 @@ def with_outputs(text: str) -> str:
                     raise ValueError(f"an output must follow a python block, got:\n{content}")
                 if language != "text" and output:
                     raise ValueError(f"an output is missing after its block:\n{output}")
+                current = content
                 if language == "text":
-                    content, output = output or "", None
+                    current, output = output or "", None
                 elif language == "python":
                     output = run_python(content, namespace)
                 elif language == "console":
-                    content = run_commands(content)
+                    current = run_commands(content)
                 start, end = block.span(2)
-                parts += [text[position:start], content]
+                parts += [text[position:start]]
+                parts += [content if same_output(content, current) else current]
                 position = end
         finally:
             os.chdir(original_folder)

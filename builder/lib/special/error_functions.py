@@ -80,9 +80,11 @@ def _exp_of_square(x: XlaOp, factor: float) -> XlaOp:
     steps = 2.0**20 if is_double(x) else 2.0**8
     near = floor(x * steps) * (1 / steps)
     power = exp(near * near * factor)
-    # Small enough for four terms of the exponential series, less 1.
+    # Small enough for five terms of the exponential series.
     rest = (x - near) * (x + near) * factor
-    return power + power * (rest * polynomial(rest, (1 / 24, 1 / 6, 1 / 2, 1.0)))
+    # Multiplied once: without a fused multiply-add, a product with the series less 1 could be a
+    # subnormal number, which devices flush to zero.
+    return power * polynomial(rest, (1 / 24, 1 / 6, 1 / 2, 1.0, 1.0))
 
 
 def _erfc_tail(x: XlaOp, power: XlaOp) -> XlaOp:

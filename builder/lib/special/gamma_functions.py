@@ -40,7 +40,8 @@ BERNOULLI: Final = (
 def lgamma(input: XlaOp) -> XlaOp:
     """Return log(|gamma(x)|); +infinity at 0, the negative integers and the infinities.
 
-    Accuracy: 3 ulps from -0.5 on; below, 4 ulps of the largest of the result, lgamma(-x) and 1.
+    Accuracy: 3 ulps from -0.5 on, and 4 ulps on devices without a fused multiply-add; below -0.5,
+    4 ulps of the largest of the result, lgamma(-x) and 1.
 
     Args:
         input: a floating-point array.

@@ -126,7 +126,9 @@ def gamma_arguments(name: str) -> Any:
 def test_lgamma(name: str) -> None:
     smallest = 1.0 if name == "f64" else 0.0
     x = gamma_arguments(name)
-    check(lib.lgamma, scipy.special.gammaln, x[x.astype(float) > -0.5], ulps=3, smallest=smallest)
+    x = x[x.astype(float) > -0.5]
+    # 3 with a fused multiply-add, which not every CPU has: the polynomial then rounds products too.
+    check(lib.lgamma, scipy.special.gammaln, x, ulps=4, smallest=smallest)
     negative = normal_numbers(-RANDOM.uniform(0.5, 60, 2000), name)
     check(lib.lgamma, scipy.special.gammaln, negative, ulps=4, smallest=1.0)
     poles = np.array([-np.inf, -3, 0]).astype(x.dtype)

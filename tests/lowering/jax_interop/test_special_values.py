@@ -101,8 +101,10 @@ def test_same_bits(t: xb.PrimitiveType) -> None:
     result = jax.jit(lowering.to_jax(computation))(left, right)
     differing = []
     for op, one, other in zip(results, flat(result), flat(expected), strict=True):
-        if op.opcode == "log_plus_one" and t is xb.f64 and jaxlib_version < (0, 12):
-            # `compile` rewrites it, because XLA's is inaccurate.
+        rewritten = op.opcode in ("log_plus_one", "atanh") and t is xb.f64
+        if rewritten and jaxlib_version < (0, 12):
+            # `compile` rewrites them, because XLA's are inaccurate. 2 ulps: the last bits depend on
+            # whether the CPU has a fused multiply-add.
             np.testing.assert_allclose(one, other, rtol=4e-16)
             continue
         try:

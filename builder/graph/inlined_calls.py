@@ -2,9 +2,9 @@
 
 A function may have a derivative that its ops do not have: the ops of a special function are an
 approximation that is accurate by cases, and jax defines the derivative of a sort by a rule. An
-`InlinedCall` names the function and the ops of its operands and results, and `lowering` uses it when
-it differentiates. Like the derivative of `custom_gradient`, it is not part of the program: lowering
-and exports ignore it.
+`InlinedCall` names the function and the ops of its operands and results, and `lowering` uses it
+when it differentiates. Like the derivative of `custom_gradient`, it is not part of the program:
+lowering and exports ignore it.
 """
 
 from __future__ import annotations

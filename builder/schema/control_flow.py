@@ -6,13 +6,24 @@ them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, define
 from builder.schema.element_types import ANY
 from builder.schema.kinds import COMPUTATION, DICTIONARY, DIMENSION, FLAG, INTEGER, INTEGER32, TEXT
 from builder.schema.tolerance import APPLIED_ONCE, APPLIED_REPEATEDLY, Tolerance
 from builder.types.shape import ArrayShape, leaves
+
+DERIVATIVE: Final = "xlabuilder.derivative"
+"""The frontend attribute of an `optimization_barrier` that has another derivative than its operand.
+
+The barrier computes nothing, and is removed before a program is compiled."""
+
+ZERO_DERIVATIVE: Final = "zero"
+"""The value of `DERIVATIVE` for `lib.stop_gradient`."""
+
+CUSTOM_DERIVATIVE: Final = "custom"
+"""The value of `DERIVATIVE` for an identity whose derivative a rule of jax defines."""
 
 define("parameter", "", section=BUILDER_H, cost=CostClass.FREE)
 define("tuple", "*operands", cost=CostClass.FREE)

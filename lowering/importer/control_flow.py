@@ -7,6 +7,7 @@ from typing import Any, Final
 from jaxlib.mlir import ir
 
 import builder as xb
+from builder.graph.inlined_calls import InlinedCall
 from builder.graph.xla_op import XlaOp
 from lowering.importer.by_schema import derived_importer, schema_importer
 from lowering.importer.failures import failure
@@ -44,6 +45,28 @@ def conditional(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) ->
 @importer("func.call")
 def call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     return scope.call(scope.functions[scope.attribute(operation, "callee")], operands)
+
+
+INLINED_CALL: Final = "xlabuilder.inlined_call"
+"""The target of a custom call that marks the operations before it as those of a function.
+
+Modules that `lowering.jax_interop` makes have it. Its operands are the operands and the results of
+the function; it has no results, and no op is recorded."""
+
+
+def inlined_call(scope: Scope, operation: ir.Operation, values: list[XlaOp | None]) -> Imported:
+    """Note a call of one of the functions of `Tables.inlined_functions`."""
+    config = scope.attribute(operation, "backend_config")
+    functions = scope.tables.inlined_functions
+    if not isinstance(config, dict) or config["number"] >= len(functions):
+        raise failure(operation, f"files contain no custom call of {INLINED_CALL}")
+    count = config["operands"]
+    operands = [op for op in values[:count] if op is not None]
+    results = tuple(values[count:])
+    if len(operands) == count and any(op is not None for op in results):
+        call = InlinedCall(functions[config["number"]], tuple(operands), results)
+        scope.builder.inlined_calls.append(call)
+    return []
 
 
 _ATTRIBUTES: Final = "composite_attributes"

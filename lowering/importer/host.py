@@ -16,6 +16,7 @@ from builder.schema.host import PYTHON_CALL
 from builder.types.layout import Layout
 from builder.types.shape import ArrayShape, Shape, TupleShape
 from lowering.importer.by_schema import derived_importer, schema_importer
+from lowering.importer.control_flow import INLINED_CALL, inlined_call
 from lowering.importer.failures import failure
 from lowering.importer.registry import Imported, importer
 from lowering.importer.scope import Scope, flat_values, is_used, nested_value
@@ -116,6 +117,8 @@ _CHLO_ATTRIBUTES: Final = "mhlo.attributes"
 @importer("stablehlo.custom_call")
 def custom_call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
     target = scope.attribute(operation, "call_target_name")
+    if target == INLINED_CALL:
+        return inlined_call(scope, operation, list(operands))
     if target == PYTHON_CALL:
         return _python_call(scope, operation, operands)
     if _CHLO_ATTRIBUTES in operation.attributes:

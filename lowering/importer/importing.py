@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from jaxlib.mlir import ir
 
@@ -157,12 +157,15 @@ def _imported(
         return imported(refined(module))
 
 
-def imported(module: StablehloModule, *, may_refine: bool = False) -> XlaComputation:
+def imported(
+    module: StablehloModule, *, may_refine: bool = False, inlined: Sequence[Any] = ()
+) -> XlaComputation:
     """Import a module as a computation.
 
     Args:
         module: the module.
         may_refine: whether the caller will infer unbounded sizes and call this function again.
+        inlined: the functions of the inlined calls that the module marks.
 
     Raises:
         LoweringError: as for `to_computation`.
@@ -170,6 +173,7 @@ def imported(module: StablehloModule, *, may_refine: bool = False) -> XlaComputa
     """
     tables = Tables(may_refine=may_refine)
     tables.python_functions = module.functions
+    tables.inlined_functions = inlined
     functions: dict[str, XlaComputation] = {}
     regions = Regions(tables, functions)
     try:

@@ -29,6 +29,9 @@ from lowering.importer.tables import Place, Tables
 from lowering.mlir.attribute_values import UNREADABLE
 from lowering.sharding.attributes import SHARDINGS
 
+_MARKER: Final = "stablehlo.custom_call"
+"""The name of the operations without results that mark inlined calls."""
+
 _NO_OPERATION: Final = frozenset(("tuple", "get_tuple_element"))
 """Opcodes that are lowered to no operation. An attribute in the metadata of such an op would be
 lost."""
@@ -114,7 +117,7 @@ class Scope:
         self.tables.find_places(operations)
         for position, operation in enumerate(operations):
             self.bodies = body.inner.get(position, ())
-            operands = [values[value] for value in operation.operands]
+            operands: list[Any] = [values.get(value) for value in operation.operands]
             ops = self._import(operation, operands)
             for result, op in zip(operation.results, ops, strict=True):
                 if op is not None:
@@ -216,8 +219,8 @@ def _principal(recorded: Sequence[XlaOp]) -> XlaOp:
 
 
 def is_used(value: Value) -> bool:
-    """Return whether any operation uses a value."""
-    return next(iter(value.uses), None) is not None
+    """Return whether any operation uses a value, other than the marker of an inlined call."""
+    return any(len(use.owner.results) or use.owner.name != _MARKER for use in value.uses)
 
 
 def flat_values(op: XlaOp) -> Iterator[XlaOp]:

@@ -62,6 +62,7 @@ class Tables:
         foreign: the results of `annotations.foreign_names`, by operation name and attribute names.
         function: the name of the function that is being imported, for the source lines of its ops.
         importers: the importers used so far, by operation name.
+        inlined_functions: the functions of inlined calls (`control_flow.inlined_call`), by number.
         python_functions: the Python functions that the module calls, by number.
     """
 
@@ -76,6 +77,7 @@ class Tables:
         "foreign",
         "function",
         "importers",
+        "inlined_functions",
         "python_functions",
     )
 
@@ -85,6 +87,7 @@ class Tables:
         self.foreign: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
         self.function = "main"
         self.importers: dict[str, Importer] = {}
+        self.inlined_functions: Sequence[Any] = ()
         self.decompositions: dict[Any, XlaComputation] = {}
         self.python_functions: Sequence[PythonFunction] = ()
         self._may_refine = may_refine

@@ -16,11 +16,9 @@ from builder.graph.computation import XlaComputation
 from builder.graph.recording import resolve_builder, rollback_on_error
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
-from builder.ops.control_flow import call, get_tuple_element
 from builder.rewriting.inlining import inlined_ops
 from builder.support.caller import caller_frame
 from builder.types.shape import ArrayShape
-from lowering.jax_interop.custom_rules import has_rules
 from lowering.jax_interop.from_jax import abstract_array, check_function, traced_computation
 from lowering.jaxlib_api import jax_stages
 
@@ -90,10 +88,7 @@ def apply(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     trace = _traced(function, leaves, tree, places)
     with rollback_on_error(builder):
         operands = tuple([builder.adopt("apply", op) for op in ops])
-        if has_rules(trace.computation):
-            values = _record_call(trace, operands)
-        else:
-            values = record_trace(trace, operands, builder)
+        values = record_trace(trace, operands, builder)
     return trace.results.unflatten(values)
 
 
@@ -121,16 +116,8 @@ def record_trace(
     values = inlined_ops(trace.computation, operands, builder, needed, existing)
     frame = caller_frame(sys._getframe(1))
     if frame is not None:
-        _set_line(builder.ops[start:], frame.f_code, frame.f_lasti)
+        set_line(builder.ops[start:], frame.f_code, frame.f_lasti)
     return [values[op] for op in results]
-
-
-def _record_call(trace: Trace, operands: tuple[XlaOp, ...]) -> list[XlaOp]:
-    """Record a call of a function that defines its derivatives; return its results."""
-    result = call(trace.computation, *operands)
-    if trace.results.num_leaves == 1:
-        return [result]
-    return [get_tuple_element(result, number) for number in range(trace.results.num_leaves)]
 
 
 def _traced(function: Callable[..., Any], leaves: list[Any], tree: Any, places: list[int]) -> Trace:
@@ -195,7 +182,7 @@ def _array_shape(op: XlaOp) -> ArrayShape:
     raise error_of(OperandError, "apply", f"jax has no arrays of shape {shape}", fix)
 
 
-def _set_line(ops: Sequence[XlaOp], code: CodeType, lasti: int) -> None:
+def set_line(ops: Sequence[XlaOp], code: CodeType, lasti: int) -> None:
     """Set the source line of ops."""
     for op in ops:
         op.code, op.lasti = code, lasti

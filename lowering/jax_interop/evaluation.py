@@ -7,23 +7,34 @@ the steps, for concrete arrays and for jax's tracers. Nothing recurses over the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from operator import itemgetter
 from typing import Final
 
 import jax
 
-from builder.errors import XlaError
+from builder.errors import XlaError, error_of
 from builder.graph.computation import XlaComputation
+from builder.graph.inlined_calls import LibraryCall
 from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, leaves
+from lowering.errors import LoweringError
 from lowering.jax_interop import rules as rules
 from lowering.jax_interop.custom_gradients import with_custom_gradient
-from lowering.jax_interop.custom_rules import function_with_rules, has_rules
 from lowering.jax_interop.frames import Frame, frame_of
-from lowering.jax_interop.registry import REFUSED, RULES, Step, Value, place, refusal
+from lowering.jax_interop.inlined_calls import Outermost, outermost_calls, part_of
+from lowering.jax_interop.library_functions import library_step
+from lowering.jax_interop.registry import (
+    REFUSED,
+    RULES,
+    Step,
+    Value,
+    place,
+    refusal,
+    with_derivative_of,
+)
 from lowering.jax_interop.rules.elementwise import is_narrow
+from lowering.jax_interop.varying import axes_of
 
 _Entry = tuple[int, Frame, Step, Callable[[list[Value]], Sequence[Value]], Sequence[int]]
 """The number of an op, its frame, its step, the getter of its operands from the values of all ops,
@@ -40,32 +51,41 @@ _STRUCTURE: Final = ("parameter", "tuple", "get_tuple_element")
 class Preparation:
     """The steps of a computation and of the computations that its ops apply."""
 
-    def __init__(
-        self, computation: XlaComputation, axis: str | None, *, uses_rules: bool = True
-    ) -> None:
+    def __init__(self, computation: XlaComputation, axis: str | None) -> None:
         """Prepare a computation.
 
         Args:
             computation: the computation.
             axis: see `to_jax`.
-            uses_rules: whether jax functions that define their derivatives are evaluated by their
-                jaxpr; otherwise by their ops.
         """
         self.axis = axis
         self.computation = computation
         self._functions: dict[XlaComputation, Step] = {}
         self._shared: dict[XlaComputation, Step] = {}
-        for called in evaluated_computations(computation, uses_rules=uses_rules):
+        for called in evaluated_computations(computation):
             self.computation = called
-            if uses_rules and has_rules(called):
-                function = function_with_rules(called, partial(_by_ops, called, axis))
-            else:
-                function = _prepared(self, called)
-            self._functions[called] = function
+            self._functions[called] = _prepared(self, called)
             if called.derivative is not None:
                 backward = self.shared(called.derivative)
                 differentiable = with_custom_gradient(called, self.shared(called), backward)
                 self._functions[called] = self._shared[called] = differentiable
+
+    def part(self, call: Outermost) -> Step:
+        """Return the ops of an inlined call as a function, which returns a tuple."""
+        known = [op for op in call.results if op is not None]
+        part = part_of("part", call.operands, call.members, known, call.inner)
+        outer, self.computation = self.computation, part
+        evaluate = _prepared(self, part)
+        self.computation = outer
+        places = {op: place for place, op in enumerate(known)}
+        positions = [None if op is None else places[op] for op in call.results]
+
+        def step(*operands: Value) -> Value:
+            value = evaluate(*operands)
+            values = value if len(known) > 1 else (value,)
+            return tuple([None if p is None else values[p] for p in positions])
+
+        return step
 
     def function(self, computation: XlaComputation) -> Step:
         """Return an applied computation as a function of its parameters' values."""
@@ -81,17 +101,8 @@ class Preparation:
         return self._shared[computation]
 
 
-def _by_ops(computation: XlaComputation, axis: str | None) -> Step:
-    return Preparation(computation, axis, uses_rules=False).function(computation)
-
-
-def evaluated_computations(
-    computation: XlaComputation, *, uses_rules: bool = True
-) -> tuple[XlaComputation, ...]:
-    """Return a computation, those it applies, and their custom derivatives, callees first.
-
-    If rules are used, what a jax function with derivatives of its own applies is left out.
-    """
+def evaluated_computations(computation: XlaComputation) -> tuple[XlaComputation, ...]:
+    """Return a computation, those it applies, and their custom derivatives, callees first."""
     found: dict[XlaComputation, None] = {}
     stack = [(computation, False)]
     while stack:
@@ -102,8 +113,7 @@ def evaluated_computations(
             stack.append((current, True))
             if current.derivative is not None:
                 stack.append((current.derivative, False))
-            if not (uses_rules and has_rules(current)):
-                stack += [(c, False) for a in current.applications() for c in a.computations]
+            stack += [(c, False) for a in current.applications() for c in a.computations]
     return tuple(found)
 
 
@@ -115,7 +125,7 @@ def _prepared(preparation: Preparation, computation: XlaComputation) -> Step:
     entries = _entries(preparation, computation)
     parameters = [(p.id, number) for number, p in enumerate(computation.parameters)]
     constants = [(op.id, op.attributes["value"]) for op in ops if op.opcode == "constant"]
-    root, size = computation.root.id, len(ops)
+    root, size = computation.root.id, len(ops) + len(computation.inlined_calls)
 
     def evaluate(*arguments: Value) -> Value:
         values: list[Value] = [None] * size
@@ -132,7 +142,8 @@ def _prepared(preparation: Preparation, computation: XlaComputation) -> Step:
         except XlaError:
             raise
         except Exception as error:
-            error.add_note(_note(ops[position]))
+            if position < len(ops):
+                error.add_note(_note(ops[position]))
             raise
         return values[root]
 
@@ -141,26 +152,91 @@ def _prepared(preparation: Preparation, computation: XlaComputation) -> Step:
 
 
 def _entries(preparation: Preparation, computation: XlaComputation) -> list[_Entry]:
-    ops = [op for op in computation.ops if op.opcode not in _IN_PLACE]
+    calls = outermost_calls(computation.inlined_calls)
+    evaluated = _evaluated(computation, calls)
+    ops = [op for op in computation.ops if op.opcode not in _IN_PLACE and op in evaluated]
     operands = {op.id: tuple([operand.id for operand in op.operands]) for op in ops}
-    omitted = _pass_scalars(ops, operands, computation.root.id)
-    if omitted:
-        ops = [op for op in ops if op.id not in omitted]
-    last_use = {operand: op.id for op in ops for operand in operands[op.id]}
+    omitted = _pass_scalars(ops, operands, computation.root.id, calls)
+    # The results of a call are the elements of its value, which has a number of its own.
+    size = len(computation.ops)
+    starts: dict[int, tuple[int, Outermost]] = {}
+    elements: dict[int, tuple[int, int]] = {}
+    for number, call in enumerate(calls, size):
+        starts[call.first.id] = number, call
+        for position, op in enumerate(call.results):
+            if op is not None:
+                elements.setdefault(op.id, (number, position))
+    entries: list[tuple[int, Frame, Step, tuple[int, ...]]] = []
+    for op in computation.ops:
+        if op.id in starts:
+            number, call = starts[op.id]
+            step = _call_step(preparation, call)
+            inputs = tuple([operand.id for operand in call.operands])
+            entries.append((number, frame_of(op), step, inputs))
+        if op.id in elements:
+            number, position = elements[op.id]
+            entries.append((op.id, frame_of(op), itemgetter(position), (number,)))
+        elif op.id in operands and op.id not in omitted:
+            entries.append((op.id, frame_of(op), _step(preparation, op), operands[op.id]))
+    last_use = {operand: place for place, entry in enumerate(entries) for operand in entry[3]}
     last_use.pop(computation.root.id, None)
     unused: dict[int, list[int]] = {}
-    for number, user in last_use.items():
-        unused.setdefault(user, []).append(number)
+    for number, last in last_use.items():
+        unused.setdefault(last, []).append(number)
     return [
-        (
-            op.id,
-            frame_of(op),
-            _step(preparation, op),
-            _getter(operands[op.id]),
-            unused.get(op.id, ()),
-        )
-        for op in ops
+        (number, frame, step, _getter(inputs), unused.get(place, ()))
+        for place, (number, frame, step, inputs) in enumerate(entries)
     ]
+
+
+def _evaluated(computation: XlaComputation, calls: Sequence[Outermost]) -> set[XlaOp]:
+    """Return the ops that are evaluated by themselves: not as part of a call, and not unused."""
+    call_of = {op: call for call in calls for op in call.results if op is not None}
+    needed = [op for op in computation.ops if op.attributes.get("has_side_effect")]
+    needed += [op for op in computation.ops if op.opcode in REFUSED]
+    needed.append(computation.root)
+    found: set[XlaOp] = set()
+    seen = set(needed)
+    while needed:
+        op = needed.pop()
+        call = call_of.get(op)
+        if call is None:
+            found.add(op)
+        operands = op.operands if call is None else call.operands
+        new = [operand for operand in operands if operand not in seen]
+        seen.update(new)
+        needed += new
+    return found
+
+
+def _call_step(preparation: Preparation, call: Outermost) -> Step:
+    """Return the function of an inlined call: of its operands' values, it returns a tuple.
+
+    A jaxpr has no values that differ along axes of jax.shard_map. So there the ops of a jax
+    function with an inner jaxpr are evaluated, and their derivative, which is another one, is
+    refused.
+    """
+    function = call.function
+    by_ops = preparation.part(call)
+    if isinstance(function, LibraryCall):
+        return with_derivative_of(by_ops, library_step(function))
+    by_jax: Step = function.step()
+    if not function.has_jaxpr:
+        return by_jax
+
+    def refuse(*_: Value) -> Value:
+        rule = (
+            f"{function.primitive}{place(call.first)}: jax.shard_map can't differentiate a "
+            "recorded function that has derivatives of its own"
+        )
+        raise error_of(LoweringError, "to_jax", rule, "pass check_vma=False to jax.shard_map")
+
+    def step(*operands: Value) -> Value:
+        if axes_of(operands):
+            return with_derivative_of(by_ops, refuse)(*operands)
+        return by_jax(*operands)
+
+    return step
 
 
 def _getter(numbers: tuple[int, ...]) -> Callable[[list[Value]], Sequence[Value]]:
@@ -180,13 +256,19 @@ _TAKING_SCALARS: Final = frozenset(
 """Opcodes whose functions in jax.lax broadcast a scalar operand, without an operation in jax."""
 
 
-def _pass_scalars(ops: list[XlaOp], operands: dict[int, tuple[int, ...]], root: int) -> set[int]:
+def _pass_scalars(
+    ops: list[XlaOp],
+    operands: dict[int, tuple[int, ...]],
+    root: int,
+    calls: Sequence[Outermost],
+) -> set[int]:
     """Pass scalar constants instead of their broadcasts, where jax broadcasts them itself.
 
     Args:
         ops: the ops of a computation.
         operands: the numbers of the operands of each op; some of them are replaced.
         root: the number of the root.
+        calls: the inlined calls, which take the broadcasts.
 
     Returns:
         The numbers of the broadcasts that have no other users.
@@ -200,7 +282,7 @@ def _pass_scalars(ops: list[XlaOp], operands: dict[int, tuple[int, ...]], root: 
     }
     if not scalars:
         return set()
-    omitted = scalars.keys() - {root}
+    omitted = scalars.keys() - {root, *(op.id for call in calls for op in call.operands)}
     for op in ops:
         numbers = operands[op.id]
         passed = [number for number in numbers if number in scalars]

@@ -16,9 +16,10 @@ from builder.support.tracebacks import from_function
 from builder.types.shape import ArrayShape, Shape, TupleShape, parse_shape
 from lowering.errors import LoweringError
 from lowering.importer import to_computation
-from lowering.jax_interop.custom_rules import keep_rules
+from lowering.importer.importing import imported
+from lowering.jax_interop.equations import lowered_with_calls
 from lowering.jaxlib_api.jax_stages import static_arguments
-from lowering.stablehlo.sources import lowered_stage
+from lowering.stablehlo.sources import exclude_own_frames, load
 
 _OURS: Final = (XlaComputation, ReusableFunction)
 
@@ -198,11 +199,11 @@ def computation_of_stage(op: str, stage: Any) -> XlaComputation:
     """
     _refuse_captures(op, stage)
     _refuse_effects(op, stage)
-    lowered = lowered_stage(stage) if isinstance(stage, jax.stages.Traced) else stage
-    computation = _without_callbacks(op, to_computation(lowered))
-    if isinstance(stage, jax.stages.Traced):
-        keep_rules(computation, stage.jaxpr, lowered)
-    return computation
+    if not isinstance(stage, jax.stages.Traced):
+        return _without_callbacks(op, to_computation(stage))
+    exclude_own_frames()
+    lowered, equations = lowered_with_calls(stage)
+    return _without_callbacks(op, imported(load(lowered), inlined=equations))
 
 
 def _refuse_captures(op: str, stage: Any) -> None:

@@ -36,7 +36,10 @@ FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {}
 
 
 def library_step(call: LibraryCall) -> Step:
-    """Return a call of a library function as a jax function of its operands' values."""
+    """Return a call of a library function as a jax function of its operands' values.
+
+    It returns a tuple.
+    """
     function = FUNCTIONS[call.name]
 
     def step(*operands: Value) -> Value:
@@ -44,7 +47,8 @@ def library_step(call: LibraryCall) -> Step:
             name: operands[value.number] if isinstance(value, Operand) else value
             for name, value in call.arguments.items()
         }
-        return function(**arguments)
+        value = function(**arguments)
+        return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
     return step
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -14,22 +16,28 @@ from builder.check import integer
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
+from builder.graph.inlined_calls import copied_calls
 from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
+from builder.ops.control_flow import call
+from builder.rewriting.inlining import inlined_ops
+from builder.support.caller import caller_frame
 from builder.types.shape import ArrayShape, Shape, TupleShape, leaves as leaf_shapes
-from lowering.jax_interop.applying import record_trace
+from lowering.jax_interop.applying import Trace, record_trace
 from lowering.jax_interop.evaluation import wide_op
+from lowering.jax_interop.from_jax import abstract_array, traced_computation
 from lowering.jax_interop.gradients import (
     check_effects,
-    check_stateless,
     differentiable,
     jax_function,
     leaf_ops,
     nested,
     scalar_loss,
-    traced,
 )
+from lowering.jax_interop.pullbacks import transformation_errors
+from lowering.jax_interop.python_calls import recorded_calls
+from lowering.jax_interop.reverse import Reverse, leaves_of
 from lowering.stablehlo.call_tree import CallTree
 from lowering.stablehlo.lower import need_computation
 
@@ -187,31 +195,39 @@ def _gradient(
     op: str, computation: XlaComputation, wrt: Wrt, *, with_value: bool
 ) -> XlaComputation:
     need_computation(op, computation)
+    check_effects(op, computation)
     scalar_loss(op, "the result", computation.program_shape.result)
-    check_stateless(op, computation)
     groups = _selected(op, computation, wrt)
     numbers: list[int] = jax.tree.leaves(groups)
     for number in numbers:
         parameter = computation.parameters[number]
         for leaf in leaf_shapes(parameter.shape):
             differentiable(op, f"parameter {parameter.name}", leaf)
-    function = jax_function(op, computation)
+    b = XlaBuilder(f"{computation.name}_{op}")
+    parameters = [b.parameter(p.shape, p.name) for p in computation.parameters]
+    if computation.derivative is not None:
+        loss = call(computation, *parameters)
+    else:
+        values = inlined_ops(computation, tuple(parameters), b, computation.post_order(), {})
+        loss = values[computation.root]
+    chosen = [leaf for number in numbers for leaf in leaves_of(parameters[number])]
+    found = Reverse(op, loss, chosen).record(caller_frame(sys._getframe(1)))
+    gradients = [
+        _nested_like(
+            parameters[number].shape, iter([found[x] for x in leaves_of(parameters[number])])
+        )
+        for number in numbers
+    ]
+    tree: Any = jax.tree.structure(groups[0] if isinstance(wrt, str) else tuple(groups))
+    result = tree.unflatten(gradients)
+    return _built(b, computation, (loss, result) if with_value else result)
 
-    def derivative(*values: Any) -> Any:
-        # Not jax.grad with `argnums`: a parameter may be a part of an argument.
-        def loss_of(chosen: list[Any]) -> Any:
-            arguments = list(values)
-            for number, value in zip(numbers, chosen, strict=True):
-                arguments[number] = value
-            return function(*arguments)
 
-        chosen = [values[number] for number in numbers]
-        value, found = jax.value_and_grad(loss_of)(chosen)
-        tree: Any = jax.tree.structure(groups[0] if isinstance(wrt, str) else tuple(groups))
-        result = tree.unflatten(found)
-        return (value, result) if with_value else result
-
-    return _recorded(op, computation, computation.program_shape.parameters, derivative)
+def _nested_like(shape: Shape, arrays: Iterator[XlaOp]) -> Any:
+    """Return arrays nested in tuples like `shape`."""
+    if not isinstance(shape, TupleShape):
+        return next(arrays)
+    return tuple([_nested_like(element, arrays) for element in shape.elements])
 
 
 def _selected(op: str, computation: XlaComputation, wrt: Wrt) -> list[Any]:
@@ -281,15 +297,41 @@ def _recorded(
         return flat
 
     of_leaves.__name__ = op
-    trace = traced(op, of_leaves, [leaf.shape for leaf in operands], wide_op(computation))
+    shapes = [abstract_array(op, leaf.shape) for leaf in operands]
+    is_wide = wide_op(computation) is not None
+    x64 = jax.enable_x64(True) if is_wide else contextlib.nullcontext()
+    with transformation_errors(op), x64, recorded_calls() as calls:
+        recorded = calls.restored(traced_computation(op, of_leaves, shapes, {}))
+    trace = Trace(recorded, jax.tree.structure([0] * structure[-1].num_leaves))
     results = record_trace(trace, tuple(operands), b)
+    return _built(b, computation, structure[-1].unflatten(results))
+
+
+def _built(b: XlaBuilder, computation: XlaComputation, value: Any) -> XlaComputation:
+    """Build a computation of the parameters of another one, with ops in a tree as the result."""
     nesting = _nesting(computation)
     if nesting is None:
-        return b.build(_nested_root(b, structure[-1].unflatten(results)))
-    is_tuple = len(results) != 1
-    tree = dataclasses.replace(nesting, results=structure[-1], result_tokens=0, is_tuple=is_tuple)
-    b.annotations = Annotations(nesting=tree)
-    return b.build(record_tuple(b, results) if is_tuple else results[0])
+        root = _nested_root(b, value)
+    else:
+        results, structure = jax.tree.flatten(value)
+        is_tuple = len(results) != 1
+        tree = dataclasses.replace(nesting, results=structure, result_tokens=0, is_tuple=is_tuple)
+        b.annotations = Annotations(nesting=tree)
+        root = record_tuple(b, results) if is_tuple else results[0]
+    _drop_unused(b, root)
+    return b.build(root)
+
+
+def _drop_unused(b: XlaBuilder, root: XlaOp) -> None:
+    """Remove the ops that the root does not depend on, other than parameters."""
+    needed = {root, *b.parameters.values()}
+    for op in reversed(b.ops):
+        if op in needed:
+            needed.update(op.operands)
+    b.ops[:] = [op for op in b.ops if op in needed]
+    for number, op in enumerate(b.ops):
+        op.id = number
+    b.inlined_calls[:] = copied_calls(b.inlined_calls, lambda op: op if op in needed else None)
 
 
 def _nested_root(builder: XlaBuilder, value: Any) -> XlaOp:

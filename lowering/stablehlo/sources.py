@@ -123,13 +123,13 @@ def lowered_stage(traced: jax.stages.Traced) -> jax.stages.Lowered:
 
     jax locates the constants of a program where `lower` is called: at the line of the user's call.
     """
-    _exclude_own_frames()
+    exclude_own_frames()
     lowered: jax.stages.Lowered = traced.lower()
     return lowered
 
 
 @cache
-def _exclude_own_frames() -> None:
+def exclude_own_frames() -> None:
     """Make jax ignore the frames in these packages."""
     from jax.extend import source_info_util  # lazy import: it imports Pallas
 

@@ -5,15 +5,24 @@ from __future__ import annotations
 import builtins
 from functools import partial
 from operator import itemgetter
-from typing import Any
+from typing import Any, Final
 
 from jax import lax
 
 from builder.graph.xla_op import XlaOp
 from builder.inspection.trip_count import trip_count
+from builder.schema.control_flow import CUSTOM_DERIVATIVE, DERIVATIVE, ZERO_DERIVATIVE
 from builder.types import primitive_type as pt
 from lowering.jax_interop.forward_only import forward_only
-from lowering.jax_interop.registry import Context, Step, Value, place, rule
+from lowering.jax_interop.registry import (
+    Context,
+    Step,
+    Value,
+    place,
+    refusal,
+    rule,
+    with_derivative_of,
+)
 from lowering.jax_interop.varying import alike
 
 
@@ -29,10 +38,25 @@ def get_tuple_element(ctx: Context, op: XlaOp) -> Step:
 
 @rule("optimization_barrier")
 def optimization_barrier(ctx: Context, op: XlaOp) -> Step:
+    kind = (op.frontend_attributes or {}).get(DERIVATIVE)
+    if kind == ZERO_DERIVATIVE:
+        return lambda operand: lax.stop_gradient(operand)
+    if kind == CUSTOM_DERIVATIVE:
+
+        def refuse(_: Value) -> Value:
+            raise refusal(op, *_LOST)
+
+        return with_derivative_of(lambda operand: operand, refuse)
     barrier: Any = lax.optimization_barrier  # jax has no types for it
     if len(op.operands) == 1:
         return lambda operand: barrier(operand)
     return lambda *operands: barrier(operands)
+
+
+_LOST: Final = (
+    "a rule of a jax function defines its derivative, and edited programs and files do not have it",
+    "differentiate the computation of lowering.from_jax or the ops of lowering.apply",
+)
 
 
 @rule("call")

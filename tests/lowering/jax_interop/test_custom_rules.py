@@ -15,7 +15,7 @@ import lowering
 from builder import lib
 from lowering.errors import LoweringError
 from lowering.jax_interop import applying
-from lowering.jax_interop.custom_rules import _JAXPRS, _equations, has_rules
+from lowering.jaxlib_api.jax_lowering import equations_of
 
 VALUES = np.array([-1, 0, 1], np.float32)
 
@@ -96,7 +96,8 @@ def test_in_shard_map() -> None:
 def applied_functions(count: int) -> list[weakref.ref[Any]]:
     """Apply new functions whose derivatives refer to them, and one again and again."""
     x = xb.XlaBuilder().parameter(xb.f32[3], "x")
-    calls = [lowering.apply(sine, x)]
+    lowering.apply(sine, x)
+    traces = applying._traces[sine]
     alive = []
     for _ in range(count):
 
@@ -107,8 +108,9 @@ def applied_functions(count: int) -> list[weakref.ref[Any]]:
         function.defjvp(lambda x, dx, function=function: (function(*x), *dx))
         lowering.apply(function, x)
         alive.append(weakref.ref(function))
-        calls.append(lowering.apply(sine, x))
-    assert len({call.attributes["to_apply"] for call in calls}) == 1  # traced once
+        lowering.apply(sine, x)
+    assert applying._traces[sine] is traces
+    assert len(traces) == 1
     return alive
 
 
@@ -138,7 +140,7 @@ def test_a_function_that_is_called_often_is_searched_once() -> None:
     function: Any = jnp.sin
     for _ in range(40):
         function = doubled(function)
-    assert len(list(_equations(jax.jit(function).trace(VALUES).jaxpr))) < 200
+    assert len(list(equations_of(jax.jit(function).trace(VALUES).jaxpr))) < 200
 
 
 def test_several_results() -> None:
@@ -150,34 +152,31 @@ def test_several_results() -> None:
     np.testing.assert_allclose(lowering.compile(c)(VALUES), expected, rtol=1e-6)
 
 
-def test_a_call_only_where_the_function_has_a_derivative_of_its_own() -> None:
+def test_the_ops_have_the_line_of_the_call() -> None:
     x = xb.XlaBuilder("calls").parameter(xb.f32[3], "x")
-    assert lowering.apply(jnp.sin, x).opcode == "sine"
     call = lowering.apply(sine, x)
-    assert call.opcode == "call"
-    assert lowering.apply(sine, x).attributes["to_apply"] is call.attributes["to_apply"]
+    assert call.opcode == "sine"
     assert call.source.file == __file__
 
 
 def test_an_edited_computation_has_the_derivatives_of_its_ops() -> None:
     c = lowering.from_jax(lambda x: sine(x).sum(), xb.f32[3])
     edited = c.replace(lambda op, operands: xb.sin(*operands) if op.opcode == "sine" else None)
-    assert has_rules(c)
-    assert not has_rules(edited)
+    assert len(c.inlined_calls) == 1
+    assert not edited.inlined_calls
     gradient = jax.grad(lowering.to_jax(edited))(VALUES)
     np.testing.assert_allclose(gradient, np.cos(VALUES), rtol=1e-6)
 
 
-def test_the_jaxpr_is_dropped_with_its_computation() -> None:
+def test_the_rules_are_dropped_with_their_computation() -> None:
     big = jnp.zeros(3)
 
     def function(x: Any) -> Any:
         return sine(x) + big
 
     c = lowering.from_jax(function, xb.f32[3])
-    assert has_rules(c)
+    alive = weakref.ref(c.inlined_calls[0].function.params["call_jaxpr"])
+    del c, function
+    jax.clear_caches()
     gc.collect()
-    count = len(_JAXPRS)
-    del c
-    gc.collect()
-    assert len(_JAXPRS) == count - 1
+    assert alive() is None

@@ -1,0 +1,153 @@
+"""Equations of jax's traces as inlined calls, so that jax's rules differentiate them.
+
+jax defines derivatives by primitive: of a sort, of a Cholesky decomposition, of a function with
+`jax.custom_vjp`. The StableHLO that a primitive is lowered to does not have these rules. So a trace
+is lowered with a marker after each such equation: a custom call with the operands and the results.
+The importer turns markers into the `InlinedCall`s of the computation, and records no op for them.
+
+Most operations need no marker: they have an op that `to_jax` evaluates by the same primitive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import jax
+import numpy as np
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from builder.schema.control_flow import CUSTOM_DERIVATIVE, DERIVATIVE, ZERO_DERIVATIVE
+from lowering.importer.control_flow import INLINED_CALL
+from lowering.jax_interop.registry import Step, Value
+from lowering.jaxlib_api import jax_lowering
+
+_SAME_RULE: Final = frozenset(
+    (
+        *("abs", "add", "add_any", "and", "broadcast_in_dim", "ceil", "concatenate"),
+        *("conv_general_dilated", "convert_element_type", "copy", "copy_p", "cos", "div"),
+        *("dot_general", "dynamic_slice", "dynamic_update_slice", "erf", "exp", "expm1"),
+        *("expand_dims", "floor", "imag", "iota", "log", "log1p", "max", "min", "mul", "neg"),
+        *("not", "or", "pad", "pow", "real", "reduce_max", "reduce_min", "reduce_sum", "reshape"),
+        *("rev", "round", "rsqrt", "select_n", "sign", "sin", "slice", "sqrt", "squeeze", "sub"),
+        *("tanh", "transpose", "xor"),
+        # Calls: their equations are marked in the called function.
+        *("closed_call", "core_call", "jit", "pjit"),
+        "optimization_barrier",
+    )
+)
+"""The primitives with an op that `to_jax` evaluates by the same primitive."""
+
+_STOP: Final = "stop_gradient"
+
+
+class Equation(NamedTuple):
+    """An equation of a jaxpr, without its variables.
+
+    Attributes:
+        primitive, params: the primitive and its parameters.
+        context: the settings of jax with which it was traced.
+        operands, results: the abstract values of its operands and results.
+    """
+
+    primitive: Any
+    params: dict[str, Any]
+    context: Any
+    operands: tuple[Any, ...]
+    results: tuple[Any, ...]
+
+    @property
+    def has_jaxpr(self) -> bool:
+        """Whether the equation applies other equations, as a loop does."""
+        return any(True for _ in jax_lowering.inner_jaxprs(self))
+
+    def step(self) -> Step:
+        """Return the equation as a function of its operands' values; it returns a tuple."""
+        # Keys of random numbers are arrays of their bits in a computation.
+        keys = [
+            number
+            for number, aval in enumerate(self.operands)
+            if not isinstance(aval.dtype, np.dtype)
+        ]
+
+        def step(*operands: Value) -> Value:
+            values = list(operands)
+            for number in keys:
+                implementation = str(jax.random.key_impl(self.operands[number]))
+                values[number] = jax.random.wrap_key_data(values[number], impl=implementation)
+            found = jax_lowering.evaluate_equation(
+                self.primitive, self.params, self.context, values
+            )
+            return tuple(found)
+
+        return step
+
+
+def lowered_with_calls(traced: jax.stages.Traced) -> tuple[jax.stages.Lowered, Sequence[Equation]]:
+    """Lower what jax has traced, with markers; return the equations by number too."""
+    equations: list[Equation] = []
+
+    def marked(context: Any, *operands: Any, **params: Any) -> list[Any]:
+        results = jax_lowering.lowered_by_jax(context, *operands, **params)
+        avals = tuple(context.avals_in), tuple(context.avals_out)
+        values = [*operands, *results]
+        if not all(isinstance(value, ir.Value) for value in values) or not _has_derivative(
+            avals[1]
+        ):
+            return results
+        # A result that is an operand is another value for the derivative.
+        given = set(operands)
+        results = [_with_derivative(v, CUSTOM_DERIVATIVE) if v in given else v for v in results]
+        equation = Equation(context.primitive, params, context.jaxpr_eqn_ctx, *avals)
+        _mark(len(equations), [*operands, *results], len(operands))
+        equations.append(equation)
+        return results
+
+    def stopped(_context: Any, operand: Any) -> list[Any]:
+        return [_with_derivative(operand, ZERO_DERIVATIVE)]
+
+    primitives = {e.primitive for e in jax_lowering.equations_of(traced.jaxpr)}
+    rules = {
+        primitive: stopped if primitive.name == _STOP else marked
+        for primitive in primitives
+        if primitive.name not in _SAME_RULE
+    }
+    if not rules:
+        return traced.lower(), ()
+    return jax_lowering.lowered_with_rules(traced, rules), equations
+
+
+def _has_derivative(results: Sequence[Any]) -> bool:
+    """Return whether results have derivatives, and are arrays of numbers."""
+    dtypes: list[Any] = [getattr(aval, "dtype", None) for aval in results]
+    return all(isinstance(dtype, np.dtype) for dtype in dtypes) and any(
+        jax.numpy.issubdtype(dtype, np.inexact) for dtype in dtypes
+    )
+
+
+def _with_derivative(value: Any, kind: str) -> Any:
+    """Return the MLIR value of an operation that only has another derivative than its operand."""
+    operation: Any = stablehlo.OptimizationBarrierOp([value])
+    entry = ir.DictAttr.get({DERIVATIVE: ir.StringAttr.get(kind)})
+    operation.operation.attributes["mhlo.frontend_attributes"] = entry
+    return operation.results[0]
+
+
+def _mark(number: int, values: Sequence[Any], operands: int) -> None:
+    config = ir.DictAttr.get(
+        {
+            "number": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number),
+            "operands": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), operands),
+        }
+    )
+    ir.Operation.create(
+        "stablehlo.custom_call",
+        operands=list(values),
+        attributes={
+            "call_target_name": ir.StringAttr.get(INLINED_CALL),
+            "has_side_effect": ir.BoolAttr.get(True),
+            "api_version": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 4),
+            "backend_config": config,
+        },
+    )

@@ -1,0 +1,522 @@
+"""Pullbacks: the reverse derivative of one op or of one inlined call, as computations.
+
+The pullback of an op is `jax.vjp` of the function by which `to_jax` evaluates it. In the trace, the
+recorded results take the place of the results that jax computes, so that only the derivative is
+left. Pullbacks are traced once for each signature, and all that a call of `gradients` needs are
+lowered together.
+
+Some derivatives need more than operands and results: that of a loop needs the values of each
+iteration. Then the trace is cut in two computations. The first one returns the results of the op
+and these *residuals*; `gradients` records it in the place of the op, so that no value is computed
+twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from threading import RLock
+from typing import Any, Final
+
+import jax
+import numpy as np
+
+from builder.errors import XlaError, error_of
+from builder.graph.computation import XlaComputation
+from builder.graph.inlined_calls import InlinedCall, LibraryCall
+from builder.graph.subcomputations import record_tuple
+from builder.graph.xla_builder import XlaBuilder
+from builder.graph.xla_op import XlaOp
+from builder.inspection.fingerprints import value_key
+from builder.rewriting.copying import copy_op
+from builder.types.shape import ArrayShape, Shape, TokenShape, leaves
+from lowering.errors import LoweringError
+from lowering.jax_interop.equations import Equation
+from lowering.jax_interop.evaluation import Preparation, wide_op
+from lowering.jax_interop.from_jax import abstract_array, traced_computation
+from lowering.jax_interop.inlined_calls import Outermost, part_of
+from lowering.jax_interop.library_functions import library_step
+from lowering.jax_interop.pasting import nested
+from lowering.jax_interop.python_calls import recorded_calls
+from lowering.jax_interop.registry import Step, Value
+from lowering.jaxlib_api import jax_stages, jaxprs
+
+STRUCTURAL: Final = frozenset(("call", "conditional", "scan", "while"))
+"""Opcodes of ops that apply a computation which they do not combine elements with."""
+
+_COSTLY: Final = frozenset(
+    (
+        *("cholesky", "conv_general_dilated", "dot_general", "eig", "eigh", "fft", "geqrf"),
+        *("householder_product", "lu", "qr", "ragged_dot_general", "schur", "sort", "svd"),
+        *("triangular_solve", "xlabuilder_op"),
+        *("cond", "custom_jvp_call", "custom_vjp_call", "scan", "while"),
+    )
+)
+"""Primitives that are not evaluated twice: rather, the op is recorded with residuals."""
+
+_CALLS: Final = frozenset(("closed_call", "core_call", "jit", "pjit"))
+"""Primitives that call the jaxpr in their parameters."""
+
+_MOST_KEPT: Final = 1024
+"""The most pullbacks that are cached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """An op, or the ops of an inlined call, with the numbers of the arrays to differentiate.
+
+    The arrays in the operands are numbered in order, those in nested tuples included, and so are
+    the arrays in the results.
+
+    Attributes:
+        operands: the operands.
+        results: the op, or the results of the call that are recorded.
+        call: the inlined call; None for an op.
+        wanted: the numbers of the operands' arrays whose cotangents are computed.
+        seeded: the numbers of the results' arrays that have cotangents.
+    """
+
+    operands: tuple[XlaOp, ...]
+    results: tuple[XlaOp, ...]
+    call: Outermost | None
+    wanted: tuple[int, ...]
+    seeded: tuple[int, ...]
+
+    @property
+    def op(self) -> XlaOp:
+        """The op, or the first result of the call."""
+        return self.results[0] if self.call is None else self.call.first
+
+
+@dataclass(frozen=True, slots=True)
+class Pullback:
+    """The derivative of a unit, as computations of arrays.
+
+    Attributes:
+        forward: takes the arrays of the operands; returns the arrays of the results, and then the
+            residuals. None if there are no residuals.
+        backward: takes the arrays of `inputs`; returns the arrays of `outputs` that are not None.
+            None if all are.
+        inputs: what `backward` takes: pairs of "cotangent", "operand", "result" or "residual", and
+            a number.
+        outputs: for each wanted array the number of the result of `backward`; None if the
+            derivative is zero.
+        keys: for each op of `backward` a key of its opcode, shape and attributes.
+    """
+
+    forward: XlaComputation | None
+    backward: XlaComputation | None
+    inputs: tuple[tuple[str, int], ...]
+    outputs: tuple[int | None, ...]
+    keys: list[Hashable]
+
+
+_pullbacks: Final[dict[Hashable, Pullback]] = {}
+"""The cached pullbacks, in the order of their latest use."""
+
+_lock: Final = RLock()
+
+
+def arrays_in(shapes: Iterable[Shape]) -> list[ArrayShape]:
+    """Return the shapes of the arrays in shapes, those in nested tuples included."""
+    return [leaf for shape in shapes for leaf in leaves(shape) if isinstance(leaf, ArrayShape)]
+
+
+def pullbacks_of(name: str, units: Sequence[Unit]) -> list[Pullback]:
+    """Return the pullback of each unit.
+
+    Args:
+        name: the public function, for messages.
+        units: the units.
+
+    Raises:
+        LoweringError: jax can't evaluate or differentiate a unit.
+    """
+    keys = _Keys()
+    context = jax_stages.trace_context()
+    signatures: list[Hashable] = [(keys.unit(unit), context) for unit in units]
+    missing: dict[Hashable, Unit] = {}
+    found: dict[Hashable, Pullback] = {}
+    for signature, unit in zip(signatures, units, strict=True):
+        with _lock:
+            cached = _pullbacks.pop(signature, None)
+            if cached is not None:
+                _pullbacks[signature] = cached  # now the latest
+        if cached is not None:
+            found[signature] = cached
+        elif signature not in found:
+            missing[signature] = unit
+    if missing:
+        found.update(zip(missing, _trace(name, list(missing.values())), strict=True))
+        with _lock:
+            for signature, unit in missing.items():
+                # The bodies of loops and branches are recorded each time, and may be large.
+                if unit.call is not None or unit.op.opcode not in STRUCTURAL - {"call"}:
+                    _pullbacks[signature] = found[signature]
+            while len(_pullbacks) > _MOST_KEPT:
+                del _pullbacks[next(iter(_pullbacks))]
+    return [found[signature] for signature in signatures]
+
+
+class _Keys:
+    """Hashable descriptions of units: equal units have equal pullbacks."""
+
+    def __init__(self) -> None:
+        self._attributes: dict[int, tuple[Mapping[str, Any], Hashable]] = {}
+
+    def attributes(self, attributes: Mapping[str, Any]) -> Hashable:
+        entry = self._attributes.get(id(attributes))
+        if entry is None:
+            key = tuple(
+                [(name, _attribute_key(value)) for name, value in sorted(attributes.items())]
+            )
+            # The entry refers to the mapping, because the id of a freed object may be reused.
+            entry = self._attributes[id(attributes)] = attributes, key
+        return entry[1]
+
+    def unit(self, unit: Unit) -> Hashable:
+        shapes = tuple([operand.shape for operand in unit.operands])
+        which = unit.wanted, unit.seeded
+        if unit.call is not None:
+            return "call", _function_key(unit.call), shapes, which
+        op = unit.op
+        constants = tuple([self._constant(operand) for operand in _known_operands(op)])
+        frontend = op.metadata is not None and op.frontend_attributes
+        marks = tuple(sorted(frontend.items())) if frontend else ()
+        return op.opcode, op.shape, shapes, self.attributes(op.attributes), constants, marks, which
+
+    def _constant(self, op: XlaOp) -> Hashable:
+        if op.opcode == "constant":
+            return value_key(op.attributes["value"])
+        if op.opcode in ("tuple", "broadcast_in_dim"):
+            return op.opcode, tuple([self._constant(operand) for operand in op.operands])
+        return None
+
+
+def op_keys(ops: Iterable[XlaOp]) -> list[Hashable]:
+    """Return for each op a key of what it computes from its operands."""
+    keys = _Keys()
+    return [(op.opcode, op.shape, keys.attributes(op.attributes), _marks(op)) for op in ops]
+
+
+def _marks(op: XlaOp) -> Hashable:
+    metadata = op.metadata
+    if metadata is None or not (metadata.sharding or metadata.frontend_attributes):
+        return None
+    return str(metadata.sharding), value_key(dict(metadata.frontend_attributes or {}))
+
+
+def _attribute_key(value: Any) -> Hashable:
+    return value if _attribute_computations(value) else value_key(value)
+
+
+def _function_key(call: Outermost) -> Hashable:
+    function = call.function
+    if isinstance(function, LibraryCall):
+        arguments = [(name, value_key(value)) for name, value in function.arguments.items()]
+        # The ops of the call are its values, which its arguments determine.
+        return function.name, tuple(arguments)
+    assert isinstance(function, Equation)
+    known = tuple([op is not None for op in call.results])
+    return _Equation(function), known
+
+
+class _Equation:
+    """An equation as a key: equal if the primitives and the parameters are."""
+
+    __slots__ = ("_hash", "equation")
+
+    def __init__(self, equation: Equation) -> None:
+        self.equation = equation
+        self._hash = hash((equation.primitive, equation.operands))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Equation):
+            return NotImplemented
+        mine, its = self.equation, other.equation
+        if mine is its:
+            return True
+        if (mine.primitive, mine.operands) != (its.primitive, its.operands):
+            return False
+        try:
+            return bool(mine.params == its.params)
+        except ValueError:  # of arrays
+            return False
+
+
+def _known_operands(op: XlaOp) -> tuple[XlaOp, ...]:
+    """Return the operands that the rule of an op for jax reads: constants, and tuples of them.
+
+    The derivative of a reduction depends on its initial value, that of a loop on its trip count.
+    """
+    if not any(_attribute_computations(value) for value in op.attributes.values()):
+        return ()
+    return tuple([operand for operand in op.operands if _is_known(operand)])
+
+
+def _attribute_computations(value: Any) -> bool:
+    parts = value if isinstance(value, tuple) else (value,)
+    return any(isinstance(part, XlaComputation) for part in parts)
+
+
+def _is_known(op: XlaOp) -> bool:
+    if op.opcode == "constant":
+        return not op.shape.dimensions  # type: ignore[union-attr]  # an array
+    return op.opcode == "tuple"
+
+
+def _part(unit: Unit) -> XlaComputation:
+    """Return a unit as a computation of its operands."""
+    call = unit.call
+    if call is not None:
+        results = [op for op in call.results if op is not None]
+        whole = InlinedCall(call.function, call.operands, call.results)
+        return part_of("call", call.operands, call.members, results, [*call.inner, whole])
+    op = unit.op
+    b = XlaBuilder(op.opcode)
+    known = set(_known_operands(op))
+    operands = []
+    for operand in op.operands:
+        value = b.parameter(operand.shape)
+        operands.append(_copied_constants(operand, value, b) if operand in known else value)
+    return b.build(copy_op(op, tuple(operands), b, op.attributes))
+
+
+def _copied_constants(op: XlaOp, value: XlaOp, builder: XlaBuilder) -> XlaOp:
+    """Return `value`, a parameter in the place of `op`, with the constants in `op` copied."""
+    if op.opcode == "constant" and not op.shape.dimensions:  # type: ignore[union-attr]
+        return copy_op(op, (), builder, op.attributes)
+    if op.opcode != "tuple" or not _has_constant(op):
+        return value
+    elements = [
+        _copied_constants(element, value[number], builder) if _is_known(element) else value[number]
+        for number, element in enumerate(op.operands)
+    ]
+    return record_tuple(builder, elements)
+
+
+def _has_constant(op: XlaOp) -> bool:
+    return any(
+        _is_known(operand) and (operand.opcode == "constant" or _has_constant(operand))
+        for operand in op.operands
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """The functions of a unit, before they are lowered."""
+
+    forward: Step | None
+    forward_shapes: list[Any]
+    backward: Step | None
+    backward_shapes: list[Any]
+    inputs: tuple[tuple[str, int], ...]
+    outputs: tuple[int | None, ...]
+
+
+def _trace(name: str, units: Sequence[Unit]) -> list[Pullback]:
+    """Trace and lower the pullbacks of units."""
+    parts = [_part(unit) for unit in units]
+    is_wide = any(wide_op(part) is not None for part in parts)
+    x64 = jax.enable_x64(True) if is_wide else contextlib.nullcontext()
+    with transformation_errors(name), x64, recorded_calls() as calls:
+        cuts = [_cut(name, unit, part) for unit, part in zip(units, parts, strict=True)]
+        functions: list[tuple[Step, list[Any]]] = []
+        for cut in cuts:
+            if cut.forward is not None:
+                functions.append((cut.forward, cut.forward_shapes))
+            if cut.backward is not None:
+                functions.append((cut.backward, cut.backward_shapes))
+        lowered = iter(_lowered(name, functions, calls))
+    found: list[Pullback] = []
+    for cut in cuts:
+        forward = None if cut.forward is None else next(lowered)
+        backward = None if cut.backward is None else next(lowered)
+        keys = [] if backward is None else op_keys(backward.ops)
+        found.append(Pullback(forward, backward, cut.inputs, cut.outputs, keys))
+    return found
+
+
+def _lowered(
+    name: str, functions: Sequence[tuple[Step, list[Any]]], calls: Any
+) -> list[XlaComputation]:
+    """Lower functions of arrays in one module; return the computation of each."""
+    if not functions:
+        return []
+    jitted: list[Any] = [jax.jit(function) for function, _ in functions]
+    counts = [len(shapes) for _, shapes in functions]
+
+    def every(*arrays: Any) -> list[Any]:
+        remaining = iter(arrays)
+        return [
+            function(*[next(remaining) for _ in range(count)])
+            for function, count in zip(jitted, counts, strict=True)
+        ]
+
+    shapes = [shape for _, shapes in functions for shape in shapes]
+    computation = calls.restored(traced_computation(name, every, shapes, {}))
+    found = [op.attributes["to_apply"] for op in computation.ops if op.opcode == "call"]
+    assert len(found) == len(functions)
+    return found
+
+
+def _cut(name: str, unit: Unit, part: XlaComputation) -> _Cut:
+    """Trace the derivative of a unit, and cut it in a forward and a backward function."""
+    function = None if unit.call is None else unit.call.function
+    is_library = isinstance(function, LibraryCall)
+    # The values of a library function are those of its ops, which are recorded already.
+    if isinstance(function, LibraryCall):
+        step = library_step(function)
+    else:
+        step = Preparation(part, None).function(part)
+    shapes = [parameter.shape for parameter in part.parameters]
+    operands = [abstract_array(name, shape) for shape in arrays_in(shapes)]
+    arrays = arrays_in([part.root.shape])
+    seeds = [abstract_array(name, arrays[number]) for number in unit.seeded]
+
+    def pull(cotangents: list[Any], values: list[Any]) -> Any:
+        def of_wanted(*some: Any) -> Any:
+            every = list(values)
+            for number, value in zip(unit.wanted, some, strict=True):
+                every[number] = value
+            remaining = iter(every)
+            result = step(*[_nested(shape, remaining) for shape in shapes])
+            flat = jax.tree_util.tree_leaves(result)
+            return [flat[number] for number in unit.seeded], flat
+
+        wanted = [values[number] for number in unit.wanted]
+        _, back, results = jax.vjp(of_wanted, *wanted, has_aux=True)
+        return results, back(cotangents)
+
+    traced = jax.make_jaxpr(pull)(seeds, operands)
+    constants, arguments, equations, outputs = jaxprs.parts_of(traced)
+    cotangents, values = arguments[: len(seeds)], arguments[len(seeds) :]
+    results, gradients = outputs[: len(arrays)], outputs[len(arrays) :]
+    zeros = _zeros(equations)
+    nonzero = [g for g in gradients if not jaxprs.is_literal(g) and g not in zeros]
+    numbers = {g: number for number, g in enumerate(dict.fromkeys(nonzero))}
+    found = tuple([None if jaxprs.is_literal(g) else numbers.get(g) for g in gradients])
+    gradients = list(numbers)
+    if not gradients:
+        return _Cut(None, [], None, [], (), found)
+
+    inputs: dict[Any, tuple[str, int]] = {}
+    for kind, group in (("cotangent", cotangents), ("operand", values)):
+        inputs.update({variable: (kind, number) for number, variable in enumerate(group)})
+    # The recorded results take the place of those of jax.
+    recorded = dict(inputs)
+    for number, variable in enumerate(results):
+        if not jaxprs.is_literal(variable) and variable not in constants:
+            recorded.setdefault(variable, ("result", number))
+    needed = _needed(equations, gradients, recorded)
+    dependent = _dependent(equations, cotangents)
+    again = [equation for equation in needed if not dependent.intersection(equation.outvars)]
+    may_cut = not is_library and unit.op.opcode != "composite"
+    has_tokens = any(
+        isinstance(leaf, TokenShape)
+        for op in (*unit.operands, *unit.results)
+        for leaf in leaves(op.shape)
+    )
+    is_structural = unit.call is None and unit.op.opcode in STRUCTURAL
+    forward, forward_shapes = None, []
+    if may_cut and not has_tokens and any(_is_costly(e, is_structural) for e in again):
+        needed = _needed(equations, [*results, *gradients], inputs)
+        first = [e for e in needed if not dependent.intersection(e.outvars)]
+        needed = [e for e in needed if dependent.intersection(e.outvars)]
+        made = {variable for equation in first for variable in equation.outvars}
+        used = [v for e in needed for v in jaxprs.variables(e.invars)] + gradients
+        known = {v: ("result", n) for n, v in enumerate(results) if not jaxprs.is_literal(v)}
+        residuals = [v for v in dict.fromkeys(used) if v in made and v not in known]
+        recorded = {**known, **inputs}
+        recorded.update({v: ("residual", number) for number, v in enumerate(residuals)})
+        forward = _function(constants, values, first, [*results, *residuals])
+        forward_shapes = operands
+    free = [v for e in needed for v in jaxprs.variables(e.invars)] + gradients
+    taken = [v for v in dict.fromkeys(free) if v in recorded and v not in constants]
+    taken_shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in taken]  # type: ignore[no-untyped-call]
+    backward = _function(constants, taken, needed, gradients)
+    which = tuple([recorded[v] for v in taken])
+    return _Cut(forward, forward_shapes, backward, taken_shapes, which, found)
+
+
+def _nested(shape: Shape, remaining: Iterator[Any]) -> Any:
+    count = len(arrays_in([shape]))
+    return nested(shape, [next(remaining) for _ in range(count)])
+
+
+def _function(
+    constants: Mapping[Any, Any], arguments: Sequence[Any], equations: Sequence[Any], results: Any
+) -> Step:
+    def pullback(*values: Value) -> Any:
+        known = {**constants, **dict(zip(arguments, values, strict=True))}
+        return jaxprs.evaluate(equations, known, results)
+
+    return pullback
+
+
+def _needed(
+    equations: Sequence[Any], results: Iterable[Any], given: Mapping[Any, Any]
+) -> list[Any]:
+    """Return the equations that compute results from given values."""
+    wanted = {v for v in jaxprs.variables(results) if v not in given}
+    found: list[Any] = []
+    for equation in reversed(equations):
+        if wanted.intersection(equation.outvars) or equation.effects:
+            found.append(equation)
+            wanted.update(v for v in jaxprs.variables(equation.invars) if v not in given)
+    return found[::-1]
+
+
+def _dependent(equations: Sequence[Any], variables: Iterable[Any]) -> set[Any]:
+    """Return the variables that depend on some variables, and these."""
+    found = set(variables)
+    for equation in equations:
+        if found.intersection(jaxprs.variables(equation.invars)):
+            found.update(equation.outvars)
+    return found
+
+
+def _zeros(equations: Sequence[Any]) -> set[Any]:
+    """Return the variables that are arrays of zeros."""
+    return {
+        equation.outvars[0]
+        for equation in equations
+        if equation.primitive.name == "broadcast_in_dim"
+        and jaxprs.is_literal(equation.invars[0])
+        and not np.any(equation.invars[0].val)
+        and not math.copysign(1, complex(equation.invars[0].val).real) < 0
+    }
+
+
+def _is_costly(equation: Any, is_structural: bool) -> bool:
+    name = equation.primitive.name
+    if name in _COSTLY or (is_structural and name in _CALLS):
+        return True
+    if name not in _CALLS:
+        return False
+    inner = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
+    return any(_is_costly(e, is_structural) for e in inner.eqns)
+
+
+@contextlib.contextmanager
+def transformation_errors(name: str) -> Iterator[None]:
+    """Raise the errors of jax's transformations as LoweringErrors of a public function."""
+    try:
+        yield
+    except XlaError as error:
+        raise error.renamed(name) from None
+    except RecursionError:
+        rule = "jax can't transform computations that call each other this deep"
+        fix = "record the ops of some instead of a call: xb.inline(computation, ...)"
+        raise error_of(LoweringError, name, rule, fix) from None
+    except (NotImplementedError, ValueError) as error:  # of a primitive of jax
+        notes = getattr(error, "__notes__", ())
+        where = "".join(f"\n{note}" for note in notes if note.startswith("to_jax"))
+        rule = f"jax can't transform an op: {error}{where}"
+        fix = "call it in a computation with a derivative of its own: xb.custom_gradient"
+        raise error_of(LoweringError, name, rule, fix) from None

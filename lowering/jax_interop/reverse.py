@@ -1,0 +1,336 @@
+"""Reverse mode on a recorded graph: from one op back to others, a pullback for each op between."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from types import FrameType
+from typing import Any, Final
+
+from builder.errors import error_of
+from builder.graph.computation import XlaComputation
+from builder.graph.custom_gradients import gradient_shape
+from builder.graph.subcomputations import record_tuple
+from builder.graph.xla_op import XlaOp, with_metadata
+from builder.ops.control_flow import call
+from builder.ops.elementwise import add
+from builder.ops.reshaping import broadcast
+from builder.rewriting.inlining import inlined_ops
+from builder.schema.control_flow import DERIVATIVE, ZERO_DERIVATIVE
+from builder.types.shape import ArrayShape, Shape, TupleShape
+from lowering.errors import LoweringError
+from lowering.jax_interop.applying import set_line
+from lowering.jax_interop.inlined_calls import Outermost, outermost_calls
+from lowering.jax_interop.pullbacks import Pullback, Unit, arrays_in, op_keys, pullbacks_of
+from lowering.jax_interop.registry import place
+from lowering.jax_interop.residuals import array_of_value, record_with_residuals
+
+Leaf = tuple[XlaOp, int]
+"""An op, and the number of an array in its shape: 0 for an array, others for nested tuples."""
+
+_STATEFUL: Final = frozenset(("rng", "infeed", "outfeed", "send", "recv"))
+"""Opcodes that may give another result, or have an effect, if they run once more."""
+
+
+class Reverse:
+    """The derivatives of one op of an open builder with respect to arrays of the builder.
+
+    Everything that can fail is done when an object is created; `record` then records.
+    """
+
+    def __init__(self, name: str, root: XlaOp, targets: Sequence[Leaf]) -> None:
+        """Plan the derivative, and trace the pullbacks.
+
+        Args:
+            name: the public function, for messages.
+            root: a scalar.
+            targets: the arrays to differentiate by.
+
+        Raises:
+            LoweringError: an op can't be differentiated.
+        """
+        self.name = name
+        self.root = root
+        self.builder = root.builder
+        self.targets = list(dict.fromkeys(targets))
+        self._steps = _planned(root, self.targets)
+        units = [step for step in self._steps if isinstance(step, Unit)]
+        for unit in units:
+            _check_stateless(name, unit.op)
+        self._pullbacks = dict(zip(map(id, units), pullbacks_of(name, units), strict=True))
+        self._residuals: dict[int, list[XlaOp]] = {}
+        self._cotangents: dict[Leaf, XlaOp] = {}
+        self._arrays: dict[Leaf, XlaOp] = {}
+        self._known: dict[Hashable, XlaOp] = {}
+
+    def record(self, frame: FrameType | None) -> dict[Leaf, XlaOp]:
+        """Record the derivatives; return that of each target.
+
+        Args:
+            frame: the frame with the source line of the new ops; None for none.
+        """
+        builder = self.builder
+        for step in self._steps:
+            if isinstance(step, Unit):
+                pullback = self._pullbacks[id(step)]
+                if pullback.forward is not None:
+                    self._residuals[id(step)] = record_with_residuals(step, pullback.forward)
+        start = len(builder.ops)
+        metadata = builder.current_metadata
+        for op, key in zip(builder.ops, op_keys(builder.ops), strict=True):
+            if op.opcode not in _STATEFUL and not op.attributes.get("has_side_effect"):
+                self._known.setdefault((key, *map(id, op.operands)), op)
+        # Shardings in force are of the shapes of the forward pass.
+        builder.current_metadata = with_metadata(metadata, sharding=None)
+        try:
+            one = builder.constant(1, self.root.shape.element_type)
+            self._cotangents[self.root, 0] = one
+            for step in reversed(self._steps):
+                if isinstance(step, Unit):
+                    self._pull(step, self._pullbacks[id(step)])
+                elif step.opcode == "tuple":
+                    self._pull_tuple(step)
+                elif step.opcode == "get_tuple_element":
+                    self._pull_element(step)
+                else:
+                    self._pull_custom(step)
+            found = {leaf: self._cotangent(leaf) for leaf in self.targets}
+        finally:
+            builder.current_metadata = metadata
+        if frame is not None:
+            set_line(builder.ops[start:], frame.f_code, frame.f_lasti)
+        return found
+
+    def _add(self, leaf: Leaf, cotangent: XlaOp) -> None:
+        sum_before = self._cotangents.get(leaf)
+        self._cotangents[leaf] = cotangent if sum_before is None else add(sum_before, cotangent)
+
+    def _cotangent(self, leaf: Leaf) -> XlaOp:
+        """Return the cotangent of an array; zeros if there is none."""
+        found = self._cotangents.get(leaf)
+        if found is not None:
+            return found
+        op, number = leaf
+        return self._zeros(arrays_in([op.shape])[number])
+
+    def _zeros(self, shape: ArrayShape) -> XlaOp:
+        return broadcast(self.builder.constant(0, shape.element_type), shape.dimensions)
+
+    def _array(self, leaf: Leaf) -> XlaOp:
+        """Return the op of an array in a value; an element of a tuple is recorded."""
+        found = self._arrays.get(leaf)
+        if found is None:
+            found = self._arrays[leaf] = array_of_value(*leaf)
+        return found
+
+    def _pull(self, unit: Unit, pullback: Pullback) -> None:
+        outputs = [leaf for op in unit.results for leaf in leaves_of(op)]
+        if not any(outputs[number] in self._cotangents for number in unit.seeded):
+            return
+        if pullback.backward is None:
+            return
+        inputs = [leaf for op in unit.operands for leaf in leaves_of(op)]
+        residuals = self._residuals.get(id(unit), [])
+        operands: list[XlaOp] = []
+        for kind, number in pullback.inputs:
+            if kind == "cotangent":
+                operands.append(self._cotangent(outputs[unit.seeded[number]]))
+            elif kind == "residual":
+                operands.append(residuals[number])
+            else:
+                operands.append(self._array((inputs if kind == "operand" else outputs)[number]))
+        found = self._record(pullback.backward, operands, pullback.keys)
+        for number, output in zip(unit.wanted, pullback.outputs, strict=True):
+            if output is not None:
+                self._add(inputs[number], found[output])
+
+    def _record(
+        self, computation: XlaComputation, operands: Sequence[XlaOp], keys: Sequence[Hashable]
+    ) -> list[XlaOp]:
+        """Record the ops of a pullback; return its results.
+
+        Ops that are recorded already, on the same operands, are used.
+        """
+        root = computation.root
+        is_tuple = isinstance(root.shape, TupleShape)
+        results = root.operands if is_tuple else (root,)
+        needed = [op for op in computation.post_order() if not (is_tuple and op is root)]
+        values: dict[XlaOp, XlaOp] = dict(zip(computation.parameters, operands, strict=True))
+        existing: dict[XlaOp, XlaOp] = {}
+        new: list[tuple[XlaOp, Hashable]] = []
+        for op in needed:
+            if op in values:
+                continue
+            key = keys[op.id], *[id(values.get(operand, operand)) for operand in op.operands]
+            known = self._known.get(key)
+            if known is not None:
+                values[op] = existing[op] = known
+            else:
+                new.append((op, key))
+        recorded = inlined_ops(computation, tuple(operands), self.builder, needed, existing)
+        for op, _ in new:
+            copy = recorded[op]
+            key = keys[op.id], *map(id, copy.operands)
+            self._known.setdefault(key, copy)
+        return [recorded[op] for op in results]
+
+    def _pull_tuple(self, op: XlaOp) -> None:
+        number = 0
+        for operand in op.operands:
+            for leaf in leaves_of(operand):
+                if (op, number) in self._cotangents:
+                    self._add(leaf, self._cotangents[op, number])
+                number += 1
+
+    def _pull_element(self, op: XlaOp) -> None:
+        first = _first_of_element(op)
+        for leaf in leaves_of(op):
+            if leaf in self._cotangents:
+                self._add((op.operands[0], first + leaf[1]), self._cotangents[leaf])
+
+    def _pull_custom(self, op: XlaOp) -> None:
+        """Call the derivative that the user has written for a called computation."""
+        if not any(leaf in self._cotangents for leaf in leaves_of(op)):
+            return
+        derivative: XlaComputation = op.attributes["to_apply"].derivative
+        cotangents = iter(self._gradient_leaves(op))
+        shape: Any = gradient_shape(op.shape)
+        found = call(derivative, *op.operands, op, self._nested(shape, cotangents))
+        number = 0
+        for operand in op.operands:
+            for leaf in _with_gradients(operand):
+                self._add(leaf, array_of_value(found, number))
+                number += 1
+
+    def _gradient_leaves(self, op: XlaOp) -> list[XlaOp]:
+        return [self._cotangent(leaf) for leaf in _with_gradients(op)]
+
+    def _nested(self, shape: Shape, arrays: Iterator[XlaOp]) -> XlaOp:
+        if not isinstance(shape, TupleShape):
+            return next(arrays)
+        elements = [self._nested(element, arrays) for element in shape.elements]
+        return record_tuple(self.builder, elements)
+
+
+def leaves_of(op: XlaOp) -> list[Leaf]:
+    """Return the arrays in an op's value."""
+    if isinstance(op.shape, ArrayShape):
+        return [(op, 0)]
+    return [(op, number) for number in range(len(arrays_in([op.shape])))]
+
+
+def _with_gradients(op: XlaOp) -> list[Leaf]:
+    """Return the arrays in an op's value that have gradients."""
+    arrays = arrays_in([op.shape])
+    return [leaf for leaf, shape in zip(leaves_of(op), arrays, strict=True) if _is_smooth(shape)]
+
+
+def _is_smooth(shape: ArrayShape) -> bool:
+    return shape.element_type.is_floating or shape.element_type.is_complex
+
+
+def _first_of_element(op: XlaOp) -> int:
+    """Return the number of the first array of a `get_tuple_element` in its operand."""
+    before = op.operands[0].shape.elements[: op.attributes["index"]]  # type: ignore[union-attr]
+    return len(arrays_in(before))
+
+
+def _planned(root: XlaOp, targets: Sequence[Leaf]) -> list[Unit | XlaOp]:
+    """Return what is differentiated between the targets and the root, in the order of recording.
+
+    Tuples, their elements, and calls of computations with a derivative written by hand are ops;
+    everything else is a unit.
+    """
+    ops = root.builder.ops[: root.id + 1]
+    calls: dict[XlaOp, Outermost] = {}
+    for found in outermost_calls(root.builder.inlined_calls):
+        # If a target or the root is inside a call, the ops of the call are differentiated.
+        inside = set(found.members).difference(op for op in found.results if op is not None)
+        if not any(op in inside for op in (root, *(op for op, _ in targets))):
+            calls.update((op, found) for op in found.results if op is not None)
+    active = _active(ops, targets, calls)
+    steps: list[Unit | XlaOp] = []
+    reached: set[Leaf] = {(root, 0)} & active
+    done: set[XlaOp] = set()
+    for op in reversed(ops):
+        seeds = [leaf for leaf in leaves_of(op) if leaf in reached]
+        if not seeds or not op.operands or op in done:
+            continue
+        inner = calls.get(op)
+        if inner is None and _is_stopped(op):
+            continue
+        operands = op.operands
+        results: tuple[XlaOp, ...] = (op,)
+        if inner is not None:
+            results = tuple(dict.fromkeys(r for r in inner.results if r is not None))
+            done.update(results)
+            operands = inner.operands
+        inputs = [leaf for operand in operands for leaf in leaves_of(operand)]
+        outputs = [leaf for result in results for leaf in leaves_of(result)]
+        wanted = tuple([number for number, leaf in enumerate(inputs) if leaf in active])
+        seeded = tuple([number for number, leaf in enumerate(outputs) if leaf in reached])
+        if not wanted:
+            continue
+        is_custom = op.opcode == "call" and op.attributes["to_apply"].derivative is not None
+        if inner is None and (is_custom or op.opcode in ("tuple", "get_tuple_element")):
+            steps.append(op)
+        else:
+            steps.append(Unit(operands, results, inner, wanted, seeded))
+        if inner is None and op.opcode == "tuple":
+            reached.update(inputs[number] for number in seeded if inputs[number] in active)
+        elif inner is None and op.opcode == "get_tuple_element":
+            first = _first_of_element(op)
+            reached.update(inputs[first + number] for number in seeded)
+        else:
+            reached.update(inputs[number] for number in wanted)
+    return steps[::-1]
+
+
+def _active(
+    ops: Iterable[XlaOp], targets: Iterable[Leaf], calls: dict[XlaOp, Outermost]
+) -> set[Leaf]:
+    """Return the arrays of ops that depend on a target and have derivatives."""
+    active = set(targets)
+    for op in ops:
+        inner = calls.get(op)
+        operands = op.operands if inner is None else inner.operands
+        if op.opcode == "get_tuple_element":
+            first = _first_of_element(op)
+            active.update(
+                leaf for leaf in leaves_of(op) if (op.operands[0], first + leaf[1]) in active
+            )
+            continue
+        if op.opcode == "tuple":
+            inputs = [leaf for operand in operands for leaf in leaves_of(operand)]
+            active.update((op, n) for n, leaf in enumerate(inputs) if leaf in active)
+            continue
+        if any(leaf in active for operand in operands for leaf in leaves_of(operand)):
+            active.update(_with_gradients(op))
+    return active
+
+
+def _is_stopped(op: XlaOp) -> bool:
+    """Return whether an op is that of `lib.stop_gradient`."""
+    attributes = op.frontend_attributes if op.opcode == "optimization_barrier" else None
+    return attributes is not None and attributes.get(DERIVATIVE) == ZERO_DERIVATIVE
+
+
+def _check_stateless(name: str, op: XlaOp) -> None:
+    """Refuse ops that must not run once more: the derivative of a loop evaluates its body again."""
+    for each in (op, *(o for part in _applied(op) for o in part.ops)):
+        if each.opcode in _STATEFUL or each.attributes.get("has_side_effect"):
+            reason = "it has state or effects, so it can't be differentiated"
+            rule = f"{each.opcode}{place(each)}: {reason}"
+            fix = "compute it outside of the differentiated part"
+            if each.opcode == "rng":
+                fix = "use random numbers of xb.rng_bit_generator, or pass them as a parameter"
+            raise error_of(LoweringError, name, rule, fix)
+
+
+def _applied(op: XlaOp) -> list[XlaComputation]:
+    """Return the computations that an op applies, directly and indirectly."""
+    found: list[XlaComputation] = []
+    for value in op.attributes.values():
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, XlaComputation):
+                found += [part, *part.called_computations()]
+    return found

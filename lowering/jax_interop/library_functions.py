@@ -35,10 +35,22 @@ FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {}
 """The jax function for each function of `builder.lib` that is declared with `has_derivative`."""
 
 
-def library_step(call: LibraryCall) -> Step:
+class _NoDerivativeError(LoweringError):
+    """The derivative by a parameter does not exist; the message has no line yet."""
+
+    def renamed(self, op: str) -> Any:
+        """Return the error that the user sees."""
+        return LoweringError(str(self), op=self.op).renamed(op)
+
+
+def library_step(call: LibraryCall, where: str) -> Step:
     """Return a call of a library function as a jax function of its operands' values.
 
     It returns a tuple.
+
+    Args:
+        call: the call.
+        where: the place of the call, for messages; see `place`.
     """
     function = FUNCTIONS[call.name]
 
@@ -47,7 +59,15 @@ def library_step(call: LibraryCall) -> Step:
             name: operands[value.number] if isinstance(value, Operand) else value
             for name, value in call.arguments.items()
         }
-        value = function(**arguments)
+        try:
+            value = function(**arguments)
+        except _NoDerivativeError as error:
+            if not where:
+                raise
+            message = str(error).removeprefix(f"to_jax: {call.name} ")
+            inner = "" if message == str(error) else "it "
+            rule = f"{call.name}{where}: {inner}{message.removeprefix('to_jax: ')}"
+            raise error_of(LoweringError, "to_jax", rule) from None
         return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
     return step
@@ -87,7 +107,10 @@ def _jax_function(
     from lowering.jax_interop.to_jax import to_jax  # it evaluates calls by this module
 
     builder = XlaBuilder(function.__name__)
-    return to_jax(builder.build(function(*[builder.parameter(shape) for shape in shapes])))
+    result = function(*[builder.parameter(shape) for shape in shapes])
+    for op in builder.ops:
+        op.code = None  # the line is not the user's
+    return to_jax(builder.build(result))
 
 
 # A function of the operands, or None if there is no derivative.
@@ -113,8 +136,8 @@ def _slopes(*slopes: _Slope, fix: str = "") -> Callable[[Callable[..., Value]], 
                 if isinstance(tangent, SymbolicZero):
                     continue
                 if slope is None:
-                    rule = f"{function.__name__}: it has no derivative with respect to {name}"
-                    raise error_of(LoweringError, "to_jax", rule, fix)
+                    rule = f"{function.__name__} has no derivative with respect to {name}"
+                    raise error_of(_NoDerivativeError, "to_jax", rule, fix)
                 total = total + slope(*operands) * tangent
             return result, total
 

@@ -40,7 +40,7 @@ from lowering.jax_interop.inlined_calls import Outermost, part_of
 from lowering.jax_interop.library_functions import library_step
 from lowering.jax_interop.pasting import nested
 from lowering.jax_interop.python_calls import recorded_calls
-from lowering.jax_interop.registry import Step, Value
+from lowering.jax_interop.registry import Step, Value, place
 from lowering.jaxlib_api import jax_stages, jaxprs
 
 STRUCTURAL: Final = frozenset(("call", "conditional", "scan", "while"))
@@ -371,7 +371,7 @@ def _cut(name: str, unit: Unit, part: XlaComputation) -> _Cut:
     is_library = isinstance(function, LibraryCall)
     # The values of a library function are those of its ops, which are recorded already.
     if isinstance(function, LibraryCall):
-        step = library_step(function)
+        step = library_step(function, place(unit.op))
     else:
         step = Preparation(part, None).function(part)
     shapes = [parameter.shape for parameter in part.parameters]

@@ -322,7 +322,8 @@ def _bessel_series(x: Value, near: Callable[..., XlaOp], far: Callable[..., XlaO
 
 @_entry
 def bessel_i0e(x: Value) -> Value:
-    return _where(*_bessel_series(x, bessel.i0e_far, bessel.i0e_near))
+    is_far, near, far = _bessel_series(x, bessel.i0e_near, bessel.i0e_far)
+    return _where(is_far, far, near)
 
 
 @_entry
@@ -364,7 +365,9 @@ _FIX: Final = "write the derivative with xb.custom_gradient"
 
 
 def _slope_of_gradient(a: Value, x: Value) -> Value:
-    return _gamma_slope(a, x) * (lax.log(x) - _evaluated(lib.digamma, a))
+    density = _gamma_slope(a, x)
+    slope = density * (lax.log(x) - _evaluated(lib.digamma, a))
+    return _where(density == 0, 0.0, slope)
 
 
 @_slopes(None, _slope_of_gradient, fix=_FIX)

@@ -38,6 +38,7 @@ PARTS: Final = (
     "dispatch",
     "library",
     "interop",
+    "derivatives",
 )
 SCALED: Final = "chain"
 
@@ -54,6 +55,7 @@ NAME is a graph ({", ".join(GRAPHS)}) or a group:
   dispatch    calls of compiled computations, compared with jax.jit's
   library     functions of builder.lib, compared with jax's
   interop     computations inside jax, and recorded gradients
+  derivatives gradients of training steps, compared with jax.grad's
   all         all of these
 
 Other commands: `check` compares ratios with benchmarks/ratios.json; `report FILE` writes
@@ -85,6 +87,9 @@ class _Pace:
         self.library_seconds = 0.5 if quick else 5.0
         self.interop_rounds = 3 if quick else 31
         self.interop_seconds = 0.5 if quick else 15.0
+        self.derivatives_rounds = 3 if quick else 15
+        self.derivatives_cold_rounds = 1 if quick else 5
+        self.derivatives_seconds = 0.5 if quick else 15.0
 
     def size(self, graph: Graph) -> int:
         """Return the size at which a graph is measured, if not at all sizes."""
@@ -286,7 +291,18 @@ def _run(
                 on_progress=on_progress,
             )
             advance()
-        if names & {"end_to_end", "dispatch", "library", "interop"}:
+        if "derivatives" in names:
+            from benchmarks.derivatives import measure_derivatives
+
+            figures["derivatives"] = measure_derivatives(
+                "small" if options.quick else "full",
+                rounds=options.rounds or pace.derivatives_rounds,
+                cold_rounds=pace.derivatives_cold_rounds,
+                seconds=pace.derivatives_seconds,
+                on_progress=on_progress,
+            )
+            advance()
+        if names & {"end_to_end", "dispatch", "library", "interop", "derivatives"}:
             from benchmarks.machine import accelerator
 
             device = accelerator()

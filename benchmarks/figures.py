@@ -25,6 +25,11 @@
                     spreads of an execution's milliseconds for "ours" and "jax"; "ratios"
     interop         a list: "what" was measured, "beside" which reference; "ms": the spreads of the
                     milliseconds for "ours" and "reference"; "ratios"
+    derivatives     a list: "model"; "products" and "optimized": for "ours" and "jax" the number of
+                    matrix products and convolutions in the recorded and in the optimized step;
+                    "error": the largest of a gradient, relative to its norm; "ms": for "step" (an
+                    execution), "warm" and "cold" (recording gradients, for jax trace and lowering)
+                    the spreads of the CPU milliseconds for "ours" and "jax"; "ratios"
 
 A part that was not measured is absent. A spread consists of "median", "low" and "high" (the
 quartiles), "least" and "rounds". The times of all contenders are divided by "ops", so that they
@@ -241,6 +246,16 @@ _FIGURES: Final = {
             "beside": (str,),
             "ms": {"ours": _SPREAD, "reference": _SPREAD},
             "ratios": {"ours/reference": _NUMBER},
+        }
+    ],
+    "derivatives?": [
+        {
+            "model": (str,),
+            "products": {"ours": (int,), "jax": (int,)},
+            "optimized": {"ours": (int,), "jax": (int,)},
+            "error": _NUMBER,
+            "ms": {key: {"ours": _SPREAD, "jax": _SPREAD} for key in ("step", "warm", "cold")},
+            "ratios": {"*": _NUMBER},
         }
     ],
 }

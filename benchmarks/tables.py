@@ -276,6 +276,24 @@ def _interop_tables(figures: Mapping[str, Any]) -> list[Table]:
     return [table]
 
 
+def _derivative_tables(figures: Mapping[str, Any]) -> list[Table]:
+    columns = ["step", "products", "jax", "optimized", "jax", "error"]
+    kinds = {"step": "CPU of a step, ms", "warm": "gradients, ms", "cold": "gradients cold, ms"}
+    for title in kinds.values():
+        columns += [title, "jax", "ours / jax"]
+    table = Table("Recorded gradients of training steps", columns)
+    for entry in figures["derivatives"]:
+        cells = [str(entry[key][who]) for key in ("products", "optimized") for who in _SIDES]
+        cells.append(f"{entry['error']:.1g}")
+        for kind in kinds:
+            cells += [_range(entry["ms"][kind][who]) for who in _SIDES]
+            cells.append(_times(entry["ratios"], f"{kind}, ours/jax"))
+        table.rows.append([entry["model"], *cells])
+    return [table]
+
+
+_SIDES: Final = ("ours", "jax")
+
 PARTS: Final[dict[str, Callable[[Mapping[str, Any]], list[Table]]]] = {
     "graphs": _graph_tables,
     "scaling": _scaling_tables,
@@ -286,6 +304,7 @@ PARTS: Final[dict[str, Callable[[Mapping[str, Any]], list[Table]]]] = {
     "dispatch": _dispatch_tables,
     "library": _library_tables,
     "interop": _interop_tables,
+    "derivatives": _derivative_tables,
 }
 """The tables of each part of the figures."""
 

@@ -46,7 +46,7 @@ from builder.lib.prng import (
     u64_of,
 )
 from builder.lib.reductions import others
-from builder.lib.registry import library_function, entering_calls
+from builder.lib.registry import library_function, noting_calls
 from builder.lib.shaping import take
 from builder.lib.special.error_functions import erf_inv_of_logarithm
 from builder.ops import elementwise as ew
@@ -756,7 +756,7 @@ def _normal(words: _Key, shape: ArrayShape) -> XlaOp:
     return _erf_inv(_uniform(words, shape, low, high)) * _rounded(math.sqrt(2), kind)
 
 
-@partial(entering_calls, "erf_inv")
+@partial(noting_calls, "erf_inv")
 def _erf_inv(x: XlaOp) -> XlaOp:
     """Return the inverse of the error function as jax computes it.
 

@@ -34,7 +34,7 @@ from builder.lib.arguments import (
     widened,
 )
 from builder.lib.constants import max_value, min_value
-from builder.lib.registry import library_function, entering_calls
+from builder.lib.registry import library_function, noting_calls
 from builder.ops import elementwise as ew
 from builder.ops.control_flow import get_tuple_element
 from builder.ops.dynamic import dynamic_reshape, get_dimension_size
@@ -487,7 +487,7 @@ def _arg(
     return as_type(result, kind)
 
 
-@partial(entering_calls, "largest_number")
+@partial(noting_calls, "largest_number")
 def largest_number(x: XlaOp, dimensions: Sequence[int]) -> XlaOp:
     """Return the maximum along dimensions; where an element is NaN, it need not be NaN.
 

@@ -104,8 +104,8 @@ def _with_checked_builder(function: F) -> F:
     return cast("F", called)
 
 
-def entering_calls(name: str, function: F) -> F:
-    """Return a function whose calls are entered in the builder: it has its own derivative.
+def noting_calls(name: str, function: F) -> F:
+    """Return a function whose calls the builder lists, because it has its own derivative.
 
     Args:
         name: of the derivative in `lowering`, which has the parameters of the function.
@@ -150,7 +150,7 @@ def library_function(cpp_name: str = "", *, has_derivative: bool = False) -> Cal
         if function.__annotations__.get("builder") == "XlaBuilder":
             function = _with_checked_builder(function)
         if has_derivative:
-            function = entering_calls(name, function)
+            function = noting_calls(name, function)
         called = errors_named(name)(function)
         FUNCTIONS[name] = LibraryFunction(called, function.__module__.split(".")[2], cpp_name)
         return called

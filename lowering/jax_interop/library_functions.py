@@ -16,7 +16,6 @@ from typing import Any, Final
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.custom_derivatives import SymbolicZero
 
 from builder import lib
 from builder.errors import error_of
@@ -29,7 +28,7 @@ from builder.lib.special.incomplete_gamma import gamma_density
 from builder.lib.special.zeta_functions import positive_zeta
 from builder.types.shape import ArrayShape, array_shape
 from lowering.errors import LoweringError
-from lowering.jax_interop.registry import Step, Value
+from lowering.jax_interop.registry import Step, Tangents, Value, with_tangents
 
 FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {}
 """The jax function for each function of `builder.lib` that is declared with `has_derivative`."""
@@ -126,23 +125,21 @@ def _slopes(*slopes: _Slope, fix: str = "") -> Callable[[Callable[..., Value]], 
     """
 
     def decorate(function: Callable[..., Value]) -> Any:
-        custom: Any = jax.custom_jvp(function)
         names = tuple(signature(function).parameters)
 
-        def derivative(operands: Sequence[Value], tangents: Sequence[Value]) -> Any:
-            result = custom(*operands)
-            total = lax.full_like(result, 0)
+        def tangent_of(operands: Sequence[Value], _: Value, tangents: Tangents) -> Value | None:
+            total = None
             for name, slope, tangent in zip(names, slopes, tangents, strict=True):
-                if isinstance(tangent, SymbolicZero):
+                if tangent is None:
                     continue
                 if slope is None:
                     rule = f"{function.__name__} has no derivative with respect to {name}"
                     raise error_of(_NoDerivativeError, "to_jax", rule, fix)
-                total = total + slope(*operands) * tangent
-            return result, total
+                term = slope(*operands) * tangent
+                total = term if total is None else total + term
+            return total
 
-        custom.defjvp(derivative, symbolic_zeros=True)
-        return _entry(wraps(function)(lambda *operands, **named: custom(*operands, **named)))
+        return _entry(wraps(function)(with_tangents(function, tangent_of)))
 
     return decorate
 

@@ -31,7 +31,7 @@ from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.inspection.fingerprints import value_key
 from builder.rewriting.copying import copy_op
-from builder.types.shape import ArrayShape, Shape, TokenShape, leaves
+from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaves
 from lowering.errors import LoweringError
 from lowering.jax_interop.equations import Equation
 from lowering.jax_interop.evaluation import Preparation, wide_op
@@ -40,7 +40,7 @@ from lowering.jax_interop.inlined_calls import Outermost, part_of
 from lowering.jax_interop.library_functions import library_step
 from lowering.jax_interop.pasting import nested
 from lowering.jax_interop.python_calls import recorded_calls
-from lowering.jax_interop.registry import Step, Value, place
+from lowering.jax_interop.registry import Step, place
 from lowering.jaxlib_api import jax_stages, jaxprs
 
 STRUCTURAL: Final = frozenset(("call", "conditional", "scan", "while"))
@@ -308,31 +308,41 @@ def _has_constant(op: XlaOp) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
-    """The functions of a unit, before they are lowered."""
+class _Function:
+    """Equations as a function of arrays.
 
-    forward: Step | None
-    forward_shapes: list[Any]
-    backward: Step | None
-    backward_shapes: list[Any]
+    Attributes:
+        arguments: its arguments, variables of the jaxpr.
+        equations: the equations.
+        results: its results: variables or constants.
+    """
+
+    arguments: list[Any]
+    equations: list[Any]
+    results: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """The functions of a unit, before they are lowered; see `Pullback`."""
+
+    forward: _Function | None
+    backward: _Function | None
     inputs: tuple[tuple[str, int], ...]
     outputs: tuple[int | None, ...]
 
 
 def _trace(name: str, units: Sequence[Unit]) -> list[Pullback]:
-    """Trace and lower the pullbacks of units."""
+    """Trace and lower the pullbacks of units, all in one trace and one module."""
     parts = [_part(unit) for unit in units]
     is_wide = any(wide_op(part) is not None for part in parts)
     x64 = jax.enable_x64(True) if is_wide else contextlib.nullcontext()
     with transformation_errors(name), x64, recorded_calls() as calls:
-        cuts = [_cut(name, unit, part) for unit, part in zip(units, parts, strict=True)]
-        functions: list[tuple[Step, list[Any]]] = []
-        for cut in cuts:
-            if cut.forward is not None:
-                functions.append((cut.forward, cut.forward_shapes))
-            if cut.backward is not None:
-                functions.append((cut.backward, cut.backward_shapes))
-        lowered = iter(_lowered(name, functions, calls))
+        constants, traces = _traces(name, units, parts)
+        cuts = [_cut(unit, trace) for unit, trace in zip(units, traces, strict=True)]
+        both = [(cut.forward, cut.backward) for cut in cuts]
+        functions = [function for pair in both for function in pair if function is not None]
+        lowered = iter(_lowered(name, constants, functions, calls))
     found: list[Pullback] = []
     for cut in cuts:
         forward = None if cut.forward is None else next(lowered)
@@ -343,88 +353,148 @@ def _trace(name: str, units: Sequence[Unit]) -> list[Pullback]:
 
 
 def _lowered(
-    name: str, functions: Sequence[tuple[Step, list[Any]]], calls: Any
+    name: str, constants: Mapping[Any, Any], functions: Sequence[_Function], calls: Any
 ) -> list[XlaComputation]:
-    """Lower functions of arrays in one module; return the computation of each."""
+    """Lower functions in one module; return the computation of each."""
     if not functions:
         return []
-    jitted: list[Any] = [jax.jit(function) for function, _ in functions]
-    counts = [len(shapes) for _, shapes in functions]
 
     def every(*arrays: Any) -> list[Any]:
         remaining = iter(arrays)
-        return [
-            function(*[next(remaining) for _ in range(count)])
-            for function, count in zip(jitted, counts, strict=True)
-        ]
+        results: list[Any] = []
+        for function in functions:
+            values = {**constants, **{v: next(remaining) for v in function.arguments}}
+            results += jaxprs.evaluate(function.equations, values, function.results)
+        return results
 
-    shapes = [shape for _, shapes in functions for shape in shapes]
-    computation = calls.restored(traced_computation(name, every, shapes, {}))
-    found = [op.attributes["to_apply"] for op in computation.ops if op.opcode == "call"]
-    assert len(found) == len(functions)
+    described: Any = jax.ShapeDtypeStruct  # jax has no types for it
+    shapes = [described(v.aval.shape, v.aval.dtype) for f in functions for v in f.arguments]
+    whole = calls.restored(traced_computation(name, every, shapes, {}))
+    results = whole.root.operands if isinstance(whole.root.shape, TupleShape) else (whole.root,)
+    found: list[XlaComputation] = []
+    first, last = 0, 0
+    for function in functions:
+        parameters = whole.parameters[first : first + len(function.arguments)]
+        values = results[last : last + len(function.results)]
+        first, last = first + len(parameters), last + len(values)
+        members = InlinedCall(None, parameters, values).members()
+        assert members is not None
+        part = part_of("pullback", parameters, members, values, whole.inlined_calls)
+        found.append(part)
     return found
 
 
-def _cut(name: str, unit: Unit, part: XlaComputation) -> _Cut:
-    """Trace the derivative of a unit, and cut it in a forward and a backward function."""
-    function = None if unit.call is None else unit.call.function
-    is_library = isinstance(function, LibraryCall)
-    # The values of a library function are those of its ops, which are recorded already.
-    if isinstance(function, LibraryCall):
-        step = library_step(function, place(unit.op))
-    else:
-        step = Preparation(part, None).function(part)
-    shapes = [parameter.shape for parameter in part.parameters]
-    operands = [abstract_array(name, shape) for shape in arrays_in(shapes)]
-    arrays = arrays_in([part.root.shape])
-    seeds = [abstract_array(name, arrays[number]) for number in unit.seeded]
+@dataclass(frozen=True, slots=True)
+class _Traced:
+    """The derivative of a unit in a jaxpr.
 
-    def pull(cotangents: list[Any], values: list[Any]) -> Any:
-        def of_wanted(*some: Any) -> Any:
-            every = list(values)
-            for number, value in zip(unit.wanted, some, strict=True):
-                every[number] = value
-            remaining = iter(every)
-            result = step(*[_nested(shape, remaining) for shape in shapes])
-            flat = jax.tree_util.tree_leaves(result)
-            return [flat[number] for number in unit.seeded], flat
+    Attributes:
+        cotangents, operands: the variables of the arrays.
+        equations: the equations that depend on these, or on nothing.
+        results: the results that jax computes.
+        gradients: the cotangents of the wanted arrays.
+    """
 
-        wanted = [values[number] for number in unit.wanted]
-        _, back, results = jax.vjp(of_wanted, *wanted, has_aux=True)
-        return results, back(cotangents)
+    cotangents: list[Any]
+    operands: list[Any]
+    equations: list[Any]
+    results: list[Any]
+    gradients: list[Any]
+
+
+def _traces(
+    name: str, units: Sequence[Unit], parts: Sequence[XlaComputation]
+) -> tuple[dict[Any, Any], list[_Traced]]:
+    """Trace the derivatives of units together; return the constants too.
+
+    One `jax.vjp` of all units takes much less time than one for each.
+    """
+    steps: list[Step] = []
+    for unit, part in zip(units, parts, strict=True):
+        function = None if unit.call is None else unit.call.function
+        # The values of a library function are those of its ops, which are recorded already.
+        if isinstance(function, LibraryCall):
+            steps.append(library_step(function, place(unit.op)))
+        else:
+            steps.append(Preparation(part, None).function(part))
+    shapes = [[parameter.shape for parameter in part.parameters] for part in parts]
+    operands = [[abstract_array(name, a) for a in arrays_in(each)] for each in shapes]
+    arrays = [arrays_in([part.root.shape]) for part in parts]
+    seeds = [
+        [abstract_array(name, each[number]) for number in unit.seeded]
+        for unit, each in zip(units, arrays, strict=True)
+    ]
+
+    def pull(cotangents: list[list[Any]], values: list[list[Any]]) -> Any:
+        def of_wanted(wanted: list[list[Any]]) -> Any:
+            seeded, results = [], []
+            for unit, step, each, given, some in zip(
+                units, steps, shapes, values, wanted, strict=True
+            ):
+                every = list(given)
+                for number, value in zip(unit.wanted, some, strict=True):
+                    every[number] = value
+                remaining = iter(every)
+                flat = jax.tree_util.tree_leaves(step(*[_nested(s, remaining) for s in each]))
+                results.append(flat)
+                seeded.append([flat[number] for number in unit.seeded])
+            return seeded, results
+
+        some = [[given[n] for n in u.wanted] for u, given in zip(units, values, strict=True)]
+        _, back, results = jax.vjp(of_wanted, some, has_aux=True)
+        return results, *back(cotangents)
 
     traced = jax.make_jaxpr(pull)(seeds, operands)
     constants, arguments, equations, outputs = jaxprs.parts_of(traced)
-    cotangents, values = arguments[: len(seeds)], arguments[len(seeds) :]
-    results, gradients = outputs[: len(arrays)], outputs[len(arrays) :]
+    remaining_arguments, remaining_outputs = iter(arguments), iter(outputs)
+    groups = [
+        [[next(remaining) for _ in range(len(each))] for each in sizes]
+        for remaining, sizes in (
+            (remaining_arguments, seeds),
+            (remaining_arguments, operands),
+            (remaining_outputs, arrays),
+            (remaining_outputs, [unit.wanted for unit in units]),
+        )
+    ]
+    owners = {v: n for group in groups[:2] for n, each in enumerate(group) for v in each}
+    equations_of: list[list[Any]] = [[] for _ in units]
+    for equation in equations:
+        found = {owners[v] for v in jaxprs.variables(equation.invars) if v in owners}
+        for number in found or range(len(units)):
+            equations_of[number].append(equation)
+        if found:
+            owners.update(dict.fromkeys(equation.outvars, found.pop()))
+    return constants, [
+        _Traced(cotangents, values, each, results, gradients)
+        for cotangents, values, results, gradients, each in zip(*groups, equations_of, strict=True)
+    ]
+
+
+def _cut(unit: Unit, traced: _Traced) -> _Cut:
+    """Cut the derivative of a unit in a forward and a backward function."""
+    equations, results, gradients = traced.equations, traced.results, traced.gradients
     zeros = _zeros(equations)
     nonzero = [g for g in gradients if not jaxprs.is_literal(g) and g not in zeros]
     numbers = {g: number for number, g in enumerate(dict.fromkeys(nonzero))}
     found = tuple([None if jaxprs.is_literal(g) else numbers.get(g) for g in gradients])
     gradients = list(numbers)
     if not gradients:
-        return _Cut(None, [], None, [], (), found)
+        return _Cut(None, None, (), found)
 
     inputs: dict[Any, tuple[str, int]] = {}
-    for kind, group in (("cotangent", cotangents), ("operand", values)):
+    for kind, group in (("cotangent", traced.cotangents), ("operand", traced.operands)):
         inputs.update({variable: (kind, number) for number, variable in enumerate(group)})
     # The recorded results take the place of those of jax.
     recorded = dict(inputs)
     for number, variable in enumerate(results):
-        if not jaxprs.is_literal(variable) and variable not in constants:
+        if not jaxprs.is_literal(variable):
             recorded.setdefault(variable, ("result", number))
     needed = _needed(equations, gradients, recorded)
-    dependent = _dependent(equations, cotangents)
+    dependent = _dependent(equations, traced.cotangents)
     again = [equation for equation in needed if not dependent.intersection(equation.outvars)]
-    may_cut = not is_library and unit.op.opcode != "composite"
-    has_tokens = any(
-        isinstance(leaf, TokenShape)
-        for op in (*unit.operands, *unit.results)
-        for leaf in leaves(op.shape)
-    )
     is_structural = unit.call is None and unit.op.opcode in STRUCTURAL
-    forward, forward_shapes = None, []
-    if may_cut and not has_tokens and any(_is_costly(e, is_structural) for e in again):
+    forward = None
+    if _may_be_replaced(unit) and any(_is_costly(e, is_structural) for e in again):
         needed = _needed(equations, [*results, *gradients], inputs)
         first = [e for e in needed if not dependent.intersection(e.outvars)]
         needed = [e for e in needed if dependent.intersection(e.outvars)]
@@ -434,29 +504,27 @@ def _cut(name: str, unit: Unit, part: XlaComputation) -> _Cut:
         residuals = [v for v in dict.fromkeys(used) if v in made and v not in known]
         recorded = {**known, **inputs}
         recorded.update({v: ("residual", number) for number, v in enumerate(residuals)})
-        forward = _function(constants, values, first, [*results, *residuals])
-        forward_shapes = operands
+        forward = _Function(traced.operands, first, [*results, *residuals])
     free = [v for e in needed for v in jaxprs.variables(e.invars)] + gradients
-    taken = [v for v in dict.fromkeys(free) if v in recorded and v not in constants]
-    taken_shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in taken]  # type: ignore[no-untyped-call]
-    backward = _function(constants, taken, needed, gradients)
-    which = tuple([recorded[v] for v in taken])
-    return _Cut(forward, forward_shapes, backward, taken_shapes, which, found)
+    taken = [v for v in dict.fromkeys(free) if v in recorded]
+    backward = _Function(taken, needed, gradients)
+    return _Cut(forward, backward, tuple([recorded[v] for v in taken]), found)
+
+
+def _may_be_replaced(unit: Unit) -> bool:
+    """Return whether the op or the call of a unit may be recorded again with residuals.
+
+    A library function and a composite stand for their ops; a token has its place in an order.
+    """
+    if unit.call is not None and isinstance(unit.call.function, LibraryCall):
+        return False
+    values = [leaf for op in (*unit.operands, *unit.results) for leaf in leaves(op.shape)]
+    return unit.op.opcode != "composite" and not any(isinstance(v, TokenShape) for v in values)
 
 
 def _nested(shape: Shape, remaining: Iterator[Any]) -> Any:
     count = len(arrays_in([shape]))
     return nested(shape, [next(remaining) for _ in range(count)])
-
-
-def _function(
-    constants: Mapping[Any, Any], arguments: Sequence[Any], equations: Sequence[Any], results: Any
-) -> Step:
-    def pullback(*values: Value) -> Any:
-        known = {**constants, **dict(zip(arguments, values, strict=True))}
-        return jaxprs.evaluate(equations, known, results)
-
-    return pullback
 
 
 def _needed(

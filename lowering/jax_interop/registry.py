@@ -8,11 +8,11 @@ called whenever jax evaluates or traces the function.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import jax
-from jax.custom_derivatives import SymbolicZero
+from jax.custom_derivatives import SymbolicZero, zero_from_primal
 
 from builder.errors import error_of
 from builder.graph.computation import XlaComputation
@@ -56,6 +56,15 @@ REFUSED: Final[dict[str, tuple[str, str]]] = {}
 
 rule = registrar(RULES)
 """Register the decorated function as the rule of opcodes."""
+
+CUSTOM_CALLS: Final[dict[str, Callable[[Context, XlaOp], Step | None]]] = {}
+"""By target, the rule of each custom call that has a derivative.
+
+A rule returns None for calls that it does not support. They have no derivative.
+"""
+
+custom_call_rule = registrar(CUSTOM_CALLS)
+"""Register the decorated function as the rule of targets of custom calls."""
 
 
 def place(op: XlaOp) -> str:
@@ -105,3 +114,65 @@ def with_derivative_of(exact: Step, differentiable: Step) -> Step:
     function.defjvp(derivative, symbolic_zeros=True)
     step: Step = function
     return step
+
+
+Tangents = Sequence[Value | None]
+"""A tangent for each operand or result. None is a tangent of zeros: of an integer, of a pred, or of
+an operand that does not depend on what is differentiated."""
+
+
+def with_rule(exact: Step, rule: Callable[[Sequence[Value], Tangents], Any]) -> Step:
+    """Return a function with the values of `exact`, and with a derivative of its own.
+
+    Args:
+        exact: a function of arrays that returns an array or a tuple of arrays.
+        rule: a linear function of the tangents: ``(operands, tangents of the operands) -> (results,
+            tangents of the results)``. The results are arrays equal to those of `exact`, or, as
+            both are only used together, other arrays that `exact` may as well return. For a second
+            derivative jax differentiates the rule.
+    """
+    custom: Any = jax.custom_jvp  # jax has no types for it
+    function = custom(exact)
+
+    def derivative(primals: tuple[Value, ...], tangents: tuple[Value, ...]) -> Any:
+        results, found = rule(primals, [_tangent(tangent) for tangent in tangents])
+        if not isinstance(results, tuple):
+            return results, _instantiated(results, found)
+        return results, tuple(map(_instantiated, results, found))
+
+    function.defjvp(derivative, symbolic_zeros=True)
+    step: Step = function
+    return step
+
+
+def with_tangents(
+    exact: Step, tangents_of: Callable[[Sequence[Value], Any, Tangents], Any]
+) -> Step:
+    """Return a function with the values of `exact`, and a derivative in terms of its results.
+
+    Reverse mode with known results evaluates `exact` neither once more nor by other operations.
+
+    Args:
+        exact: a function of arrays that returns an array or a tuple of arrays.
+        tangents_of: a linear function of the tangents: ``(operands, results, tangents of the
+            operands) -> tangents of the results``, a tuple if the results are.
+    """
+
+    def derivative(operands: Sequence[Value], tangents: Tangents) -> Any:
+        results = function(*operands)
+        return results, tangents_of(operands, results, tangents)
+
+    function = with_rule(exact, derivative)
+    return function
+
+
+def _tangent(tangent: Value) -> Value | None:
+    """Return a tangent, or None for one of zeros."""
+    is_zero = isinstance(tangent, SymbolicZero) or tangent.dtype == jax.dtypes.float0
+    return None if is_zero else tangent
+
+
+def _instantiated(result: Value, tangent: Value | None) -> Value:
+    """Return the tangent of a result; zeros for None."""
+    zero: Any = zero_from_primal  # jax has no types for it
+    return zero(result, symbolic_zeros=True) if tangent is None else tangent

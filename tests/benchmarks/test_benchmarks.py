@@ -404,6 +404,7 @@ def test_the_module_runs_as_a_program() -> None:
         "dispatch",
         "library",
         "interop",
+        "derivatives",
         "--peer-python",
     ):
         assert name in done.stdout

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from typing import Any, Final
 
 import jax
@@ -21,10 +21,12 @@ from lowering.jax_interop.registry import (
     RULES,
     Context,
     Step,
+    Tangents,
     Value,
     array_of,
     rule,
     with_derivative_of,
+    with_tangents,
 )
 
 FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
@@ -191,6 +193,35 @@ def _accuracy(accuracy: ResultAccuracy) -> Any:
 
 
 RULES.update(dict.fromkeys(FUNCTIONS, _elementwise))
+
+
+@rule("clamp")
+def clamp(ctx: Context, op: XlaOp) -> Step:
+    """Return the function of jax, which jax does not differentiate in bounds that are scalars."""
+    step = _elementwise(ctx, op)
+    return with_tangents(step, _clamped) if op.shape.element_type.is_floating else step
+
+
+def _clamped(operands: Sequence[Value], _: Value, tangents: Tangents) -> Value | None:
+    """Return the tangent of a clamp: as in jax that of the chosen operand, 0 if two are equal."""
+    sizes = operands[1].shape
+    low, operand, high = (_broadcast(value, sizes) for value in operands)
+    chosen = (
+        lax.bitwise_and(lax.gt(low, operand), lax.lt(low, high)),
+        lax.bitwise_and(lax.gt(operand, low), lax.lt(operand, high)),
+        lax.lt(high, operand),
+    )
+    terms = [
+        lax.select(is_chosen, _broadcast(tangent, sizes), lax.full_like(operand, 0))
+        for is_chosen, tangent in zip(chosen, tangents, strict=True)
+        if tangent is not None
+    ]
+    return reduce(lax.add, terms) if terms else None
+
+
+def _broadcast(value: Value, sizes: Sequence[int]) -> Value:
+    """Return a scalar as an array of `sizes`, or an array of these sizes."""
+    return value if value.ndim == len(sizes) else lax.broadcast(value, sizes)
 
 
 @rule("constant")

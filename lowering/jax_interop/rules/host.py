@@ -13,6 +13,7 @@ from lowering.host.callbacks import PythonFunction, python_callback
 from lowering.jax_interop.pasting import nested, pasted
 from lowering.jax_interop.python_calls import can_record, traced_call
 from lowering.jax_interop.registry import (
+    CUSTOM_CALLS,
     REFUSED,
     Context,
     Step,
@@ -42,7 +43,9 @@ def custom_call(ctx: Context, op: XlaOp) -> Step:
         return lambda operand: operand
     if target.startswith("SPMD"):
         raise refusal(op, f"{target} depends on partitions", "use jax.shard_map instead")
-    return pasted(ctx.computation, op)
+    known = CUSTOM_CALLS.get(target)
+    step = None if known is None else known(ctx, op)
+    return pasted(ctx.computation, op) if step is None else step
 
 
 @rule("python_call")

@@ -1,15 +1,39 @@
-"""Sorts."""
+"""Sorts.
+
+The derivative of a sort moves tangents as the sort moves elements. So it is the same for all
+comparators: an array of indices is sorted together with the operands.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import jax
 import numpy as np
 from jax import lax
+from jax.custom_batching import custom_vmap
 
 from builder.graph.computation import XlaComputation
+from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
+from builder.ops.reduction import sort as record_sort
+from builder.rewriting.inlining import inline
+from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from lowering.jax_interop.pasting import pasted
-from lowering.jax_interop.registry import Context, Step, Value, rule
+from lowering.jax_interop.registry import (
+    Context,
+    Step,
+    Value,
+    array_of,
+    custom_call_rule,
+    rule,
+    with_rule,
+    with_tangents,
+)
 
 
 def _direction(comparator: XlaComputation, element_type: PrimitiveType) -> str | None:
@@ -49,7 +73,7 @@ def sort(ctx: Context, op: XlaOp) -> Step:
     is_tuple = op.shape.is_tuple
     direction = _direction(comparator, element_type)
     if direction is None:
-        return pasted(ctx.computation, op)
+        return _by_comparator(ctx, op)
 
     def step(*operands: Value) -> Value:
         key = _key(operands[0], element_type, direction)
@@ -64,10 +88,172 @@ def sort(ctx: Context, op: XlaOp) -> Step:
     return step
 
 
+def _by_comparator(ctx: Context, op: XlaOp) -> Step:
+    """Return a sort by any comparator.
+
+    A derivative needs the positions of the elements. Where the step is differentiated, its values
+    are of the sort that returns them too: a sort that is not stable may order equal keys otherwise,
+    and then the values of the other operands would not be those whose tangents are returned.
+    """
+    dimension = op.attributes["dimension"]
+    is_tuple = op.shape.is_tuple
+    shape = array_of(op.operands[0].shape)
+    kind = pt.s64 if shape.dimensions[dimension] > pt.s32.max else pt.s32
+    types = [array_of(operand.shape).element_type for operand in op.operands]
+    ordered = cache(lambda: _ordered(op, [*types, kind], (), is_stable=True))
+
+    def with_positions(*operands: Value) -> Value:
+        positions = lax.broadcasted_iota(kind.dtype, shape.dimensions, dimension)
+        return ordered()(*operands, positions)
+
+    def tangents_of(_: Any, results: Any, tangents: Any) -> Any:
+        return *_moved(tangents, results[-1], dimension), None
+
+    differentiable = with_tangents(with_positions, tangents_of)
+
+    def derivative(operands: Any, tangents: Any) -> Any:
+        *results, positions = differentiable(*operands)
+        moved = _moved(tangents, positions, dimension)
+        return (tuple(results), moved) if is_tuple else (results[0], moved[0])
+
+    exact = pasted(ctx.computation, op)
+    batched = cache(lambda size: _ordered(op, types, (size,), is_stable=op.attributes["is_stable"]))
+    return with_rule(_vectorized(exact, batched), derivative)
+
+
+def _ordered(
+    op: XlaOp, types: Sequence[PrimitiveType], batch: tuple[int, ...], *, is_stable: bool
+) -> Step:
+    """Return the sort of `op` for operands with more dimensions in front.
+
+    Args:
+        op: the sort.
+        types: the element types of the operands. Those behind the operands of `op` do not affect
+            the order.
+        batch: the sizes of the dimensions in front.
+        is_stable: whether elements that compare equal keep their order.
+    """
+    sizes = (*batch, *array_of(op.operands[0].shape).dimensions)
+    b = XlaBuilder("sort")
+    operands = [b.parameter(element_type[sizes]) for element_type in types]
+    comparator = _ignoring(op.attributes["to_apply"], types[len(op.operands) :])
+    dimension = op.attributes["dimension"] + len(batch)
+    root = record_sort(operands, comparator, dimension, is_stable)
+    exact = pasted(b.build(root), root)
+    batched = cache(lambda size: _ordered(op, types, (size, *batch), is_stable=is_stable))
+    return _vectorized(exact, batched)
+
+
+def _ignoring(comparator: XlaComputation, types: Sequence[PrimitiveType]) -> XlaComputation:
+    """Return a comparator for further operands, which do not affect the order."""
+    if not types:
+        return comparator
+    b = XlaBuilder(comparator.name)
+    scalars = [b.parameter(parameter.shape) for parameter in comparator.parameters]
+    for element_type in types:
+        b.parameter(element_type[()])
+        b.parameter(element_type[()])
+    return b.build(inline(comparator, *scalars))
+
+
+def _vectorized(exact: Step, batched: Callable[[int], Step]) -> Step:
+    """Return a step that `jax.vmap` evaluates by one sort of larger arrays.
+
+    Args:
+        exact: the step.
+        batched: returns the step for operands with a further dimension of this size in front.
+    """
+    custom: Any = custom_vmap  # jax has no types for it
+    step = custom(exact)
+
+    def in_batches(size: int, are_batched: Any, *operands: Value) -> Any:
+        whole = [
+            value if is_batched else lax.broadcast(value, (size,))
+            for value, is_batched in zip(operands, are_batched, strict=True)
+        ]
+        results = batched(size)(*whole)
+        return results, jax.tree_util.tree_map(lambda _: True, results)
+
+    step.def_vmap(in_batches)
+    vectorized: Step = step
+    return vectorized
+
+
+def _moved(tangents: Any, positions: Value, dimension: int) -> tuple[Value | None, ...]:
+    return tuple([None if t is None else along(t, positions, dimension) for t in tangents])
+
+
+def along(
+    values: Value, positions: Value, dimension: int, *, is_approximate: bool = False
+) -> Value:
+    """Return the values at positions along a dimension.
+
+    Args:
+        values: an array.
+        positions: an array of the same sizes, except for `dimension`.
+        dimension: a dimension of both.
+        is_approximate: whether a position can be out of bounds, for which the value is 0, or
+            occur more than once along `dimension`.
+    """
+    rank = values.ndim
+    others = tuple(d for d in range(rank) if d != dimension)
+    numbers = lax.GatherDimensionNumbers(
+        offset_dims=(),
+        collapsed_slice_dims=(dimension,),
+        start_index_map=(dimension,),
+        operand_batching_dims=others,
+        start_indices_batching_dims=others,
+    )
+    modes = lax.GatherScatterMode
+    return lax.gather(
+        values,
+        lax.expand_dims(positions, (rank,)),
+        numbers,
+        (1,) * rank,
+        unique_indices=not is_approximate,
+        mode=modes.FILL_OR_DROP if is_approximate else modes.PROMISE_IN_BOUNDS,
+        fill_value=0 if is_approximate else None,
+    )
+
+
 @rule("top_k")
 def top_k(ctx: Context, op: XlaOp) -> Step:
     element_type = op.operands[0].shape.element_type
+    k, last = op.attributes["k"], array_of(op.operands[0].shape).rank - 1
     if op.attributes["largest"] and not element_type.is_complex and element_type.bits >= 8:
-        k = op.attributes["k"]
         return lambda operand: tuple(lax.top_k(operand, k))
-    return pasted(ctx.computation, op)
+
+    def tangents_of(_: Any, results: Any, tangents: Any) -> Any:
+        return *_moved(tangents, results[1], last), None
+
+    return with_tangents(pasted(ctx.computation, op), tangents_of)
+
+
+@custom_call_rule("ApproxTopK")
+def approx_top_k(ctx: Context, op: XlaOp) -> Step | None:
+    """Move tangents by the indices among the results; None if there are none.
+
+    jax sorts an array of indices together with the operand.
+    """
+    found = re.search(r"\breduction_dim = (\d+)", op.attributes["opaque"])
+    if found is None:
+        return None
+    dimension = int(found[1])
+    arrays = op.operands[: len(op.operands) // 2]
+    indices = (
+        number
+        for number, array in enumerate(arrays)
+        if array.opcode == "iota" and array.attributes["iota_dimension"] == dimension
+    )
+    position = next(indices, None)
+    if position is None:
+        return None
+
+    def tangents_of(_: Any, results: Any, tangents: Any) -> Any:
+        positions = results[position]
+        return tuple(
+            None if t is None else along(t, positions, dimension, is_approximate=True)
+            for t in tangents[: len(arrays)]
+        )
+
+    return with_tangents(pasted(ctx.computation, op), tangents_of)

@@ -219,7 +219,7 @@ def _call_step(preparation: Preparation, call: Outermost) -> Step:
     function = call.function
     by_ops = preparation.part(call)
     if isinstance(function, LibraryCall):
-        return with_derivative_of(by_ops, library_step(function))
+        return with_derivative_of(by_ops, library_step(function, place(call.first)))
     by_jax: Step = function.step()
     if not function.has_jaxpr:
         return by_jax

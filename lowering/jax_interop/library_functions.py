@@ -16,7 +16,6 @@ from typing import Any, Final
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.custom_derivatives import SymbolicZero
 
 from builder import lib
 from builder.errors import error_of
@@ -29,16 +28,28 @@ from builder.lib.special.incomplete_gamma import gamma_density
 from builder.lib.special.zeta_functions import positive_zeta
 from builder.types.shape import ArrayShape, array_shape
 from lowering.errors import LoweringError
-from lowering.jax_interop.registry import Step, Value
+from lowering.jax_interop.registry import Step, Tangents, Value, with_tangents
 
 FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {}
 """The jax function for each function of `builder.lib` that is declared with `has_derivative`."""
 
 
-def library_step(call: LibraryCall) -> Step:
+class _NoDerivativeError(LoweringError):
+    """The derivative by a parameter does not exist; the message has no line yet."""
+
+    def renamed(self, op: str) -> Any:
+        """Return the error that the user sees."""
+        return LoweringError(str(self), op=self.op).renamed(op)
+
+
+def library_step(call: LibraryCall, where: str) -> Step:
     """Return a call of a library function as a jax function of its operands' values.
 
     It returns a tuple.
+
+    Args:
+        call: the call.
+        where: the place of the call, for messages; see `place`.
     """
     function = FUNCTIONS[call.name]
 
@@ -47,7 +58,15 @@ def library_step(call: LibraryCall) -> Step:
             name: operands[value.number] if isinstance(value, Operand) else value
             for name, value in call.arguments.items()
         }
-        value = function(**arguments)
+        try:
+            value = function(**arguments)
+        except _NoDerivativeError as error:
+            if not where:
+                raise
+            message = str(error).removeprefix(f"to_jax: {call.name} ")
+            inner = "" if message == str(error) else "it "
+            rule = f"{call.name}{where}: {inner}{message.removeprefix('to_jax: ')}"
+            raise error_of(LoweringError, "to_jax", rule) from None
         return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
     return step
@@ -87,7 +106,10 @@ def _jax_function(
     from lowering.jax_interop.to_jax import to_jax  # it evaluates calls by this module
 
     builder = XlaBuilder(function.__name__)
-    return to_jax(builder.build(function(*[builder.parameter(shape) for shape in shapes])))
+    result = function(*[builder.parameter(shape) for shape in shapes])
+    for op in builder.ops:
+        op.code = None  # the line is not the user's
+    return to_jax(builder.build(result))
 
 
 # A function of the operands, or None if there is no derivative.
@@ -103,23 +125,21 @@ def _slopes(*slopes: _Slope, fix: str = "") -> Callable[[Callable[..., Value]], 
     """
 
     def decorate(function: Callable[..., Value]) -> Any:
-        custom: Any = jax.custom_jvp(function)
         names = tuple(signature(function).parameters)
 
-        def derivative(operands: Sequence[Value], tangents: Sequence[Value]) -> Any:
-            result = custom(*operands)
-            total = lax.full_like(result, 0)
+        def tangent_of(operands: Sequence[Value], _: Value, tangents: Tangents) -> Value | None:
+            total = None
             for name, slope, tangent in zip(names, slopes, tangents, strict=True):
-                if isinstance(tangent, SymbolicZero):
+                if tangent is None:
                     continue
                 if slope is None:
-                    rule = f"{function.__name__}: it has no derivative with respect to {name}"
-                    raise error_of(LoweringError, "to_jax", rule, fix)
-                total = total + slope(*operands) * tangent
-            return result, total
+                    rule = f"{function.__name__} has no derivative with respect to {name}"
+                    raise error_of(_NoDerivativeError, "to_jax", rule, fix)
+                term = slope(*operands) * tangent
+                total = term if total is None else total + term
+            return total
 
-        custom.defjvp(derivative, symbolic_zeros=True)
-        return _entry(wraps(function)(lambda *operands, **named: custom(*operands, **named)))
+        return _entry(wraps(function)(with_tangents(function, tangent_of)))
 
     return decorate
 
@@ -299,7 +319,8 @@ def _bessel_series(x: Value, near: Callable[..., XlaOp], far: Callable[..., XlaO
 
 @_entry
 def bessel_i0e(x: Value) -> Value:
-    return _where(*_bessel_series(x, bessel.i0e_far, bessel.i0e_near))
+    is_far, near, far = _bessel_series(x, bessel.i0e_near, bessel.i0e_far)
+    return _where(is_far, far, near)
 
 
 @_entry
@@ -341,7 +362,9 @@ _FIX: Final = "write the derivative with xb.custom_gradient"
 
 
 def _slope_of_gradient(a: Value, x: Value) -> Value:
-    return _gamma_slope(a, x) * (lax.log(x) - _evaluated(lib.digamma, a))
+    density = _gamma_slope(a, x)
+    slope = density * (lax.log(x) - _evaluated(lib.digamma, a))
+    return _where(density == 0, 0.0, slope)
 
 
 @_slopes(None, _slope_of_gradient, fix=_FIX)

@@ -40,7 +40,7 @@ from lowering.jax_interop.inlined_calls import Outermost, part_of
 from lowering.jax_interop.library_functions import library_step
 from lowering.jax_interop.pasting import nested
 from lowering.jax_interop.python_calls import recorded_calls
-from lowering.jax_interop.registry import Step
+from lowering.jax_interop.registry import Step, place
 from lowering.jaxlib_api import jax_stages, jaxprs
 
 STRUCTURAL: Final = frozenset(("call", "conditional", "scan", "while"))
@@ -428,10 +428,10 @@ def _traces(
     for unit, part in zip(units, parts, strict=True):
         function = None if unit.call is None else unit.call.function
         # The values of a library function are those of its ops, which are recorded already.
-        is_library = isinstance(function, LibraryCall)
-        steps.append(
-            library_step(function) if is_library else Preparation(part, None).function(part)
-        )
+        if isinstance(function, LibraryCall):
+            steps.append(library_step(function, place(unit.op)))
+        else:
+            steps.append(Preparation(part, None).function(part))
     shapes = [[parameter.shape for parameter in part.parameters] for part in parts]
     operands = [[abstract_array(name, a) for a in arrays_in(each)] for each in shapes]
     arrays = [arrays_in([part.root.shape]) for part in parts]

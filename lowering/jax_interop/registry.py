@@ -108,10 +108,20 @@ def with_derivative_of(exact: Step, differentiable: Step) -> Step:
     function: Any = jax.custom_jvp(exact)
 
     def derivative(primals: tuple[Value, ...], tangents: tuple[Value, ...]) -> Any:
-        _, tangent = jax.jvp(differentiable, primals, tangents)
+        # An operand without a tangent need not have a derivative.
+        wanted = [n for n, t in enumerate(tangents) if not isinstance(t, SymbolicZero)]
+
+        def of_wanted(*some: Value) -> Value:
+            every = list(primals)
+            for number, value in zip(wanted, some, strict=True):
+                every[number] = value
+            return differentiable(*every)
+
+        some = [primals[number] for number in wanted]
+        _, tangent = jax.jvp(of_wanted, some, [tangents[number] for number in wanted])
         return function(*primals), tangent
 
-    function.defjvp(derivative)
+    function.defjvp(derivative, symbolic_zeros=True)
     step: Step = function
     return step
 

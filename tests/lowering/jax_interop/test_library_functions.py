@@ -1,0 +1,172 @@
+"""Functions of the library with derivatives of their own: what jax and `gradients` make of them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.special
+
+import builder as xb
+import lowering
+from builder import lib
+from builder.lib.registry import DIFFERENTIABLE
+from lowering.jax_interop.library_functions import FUNCTIONS
+
+ONES = np.ones(3, np.float32)
+POINTS = np.array([0.5, 1, 2.5], np.float32)
+
+
+def computation_of(function: Callable[..., xb.XlaOp], *arrays: Any) -> xb.XlaComputation:
+    """Return the computation of the sum of a function's results."""
+    b = xb.XlaBuilder("total")
+    shapes = [xb.array_shape(np.asarray(array).dtype, np.shape(array)) for array in arrays]
+    parameters = [b.parameter(shape, f"x{number}") for number, shape in enumerate(shapes)]
+    return b.build(lib.sum(function(*parameters)))
+
+
+def gradient(function: Callable[..., xb.XlaOp], *arrays: Any) -> Any:
+    """Return the gradient by the first array."""
+    computation = lowering.grad(computation_of(function, *arrays), "x0")
+    return np.asarray(jax.tree.leaves(lowering.compile(computation, "cpu")(*arrays))[0])
+
+
+def test_every_function_with_a_derivative_has_one_entry_with_its_parameters() -> None:
+    assert {*FUNCTIONS} == {*DIFFERENTIABLE}
+    for name, signature in DIFFERENTIABLE.items():
+        mine, its = (
+            [(p.name, p.default) for p in each.parameters.values()]
+            for each in (signature, inspect.signature(FUNCTIONS[name]))
+        )
+        assert mine == its, name
+
+
+def test_activations_at_their_corners() -> None:
+    x = np.array([-np.inf, -100, -30, 0, 30, 100, np.inf], np.float32)
+    steps = [0, 0, 0, 1, 1, 1]
+    assert gradient(lib.relu, x).tolist() == [0, 0, 0, 0, 1, 1, 1]
+    for is_approximate in (True, False):
+        found = gradient(lambda x, a=is_approximate: lib.gelu(x, a), x)
+        assert np.delete(found, 3).tolist() == steps
+        assert found[3] == 0.5
+
+
+@pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16, np.float32, np.float64])
+def test_types(dtype: Any) -> None:
+    """Narrow types are computed in f32, and the derivative is rounded once."""
+    x = np.array([0.75, 3, 40]).astype(dtype)
+    found = gradient(lib.lgamma, x)
+    assert found.dtype == x.dtype
+    expected = scipy.special.digamma(x.astype(float))
+    np.testing.assert_allclose(found.astype(float), expected, rtol=4 * float(jnp.finfo(dtype).eps))
+
+
+SECOND: list[tuple[str, Callable[..., xb.XlaOp], Callable[[Any], Any]]] = [
+    ("lgamma", lib.lgamma, lambda x: scipy.special.polygamma(1, x)),
+    ("digamma", lib.digamma, lambda x: scipy.special.polygamma(2, x)),
+    ("erfc", lib.erfc, lambda x: 4 * x * np.exp(-x * x) / np.sqrt(np.pi)),
+    (
+        "igamma",
+        lambda x: lib.igamma(lib.full_like(x, 2.0), x),
+        lambda x: (1 - x) * np.exp(-x),
+    ),
+    (
+        "beta",
+        lambda x: lib.regularized_incomplete_beta(lib.full_like(x, 2.0), lib.full_like(x, 2.0), x),
+        lambda x: 6 - 12 * x,
+    ),
+    ("zeta", lambda x: lib.zeta(lib.full_like(x, 2.0), x), lambda x: 6 * scipy.special.zeta(4, x)),
+]
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"), [case[1:] for case in SECOND], ids=[case[0] for case in SECOND]
+)
+def test_second_derivatives(function: Callable[..., Any], expected: Callable[..., Any]) -> None:
+    x = np.array([0.25, 0.5, 0.875], np.float32)
+    b = xb.XlaBuilder("second")
+    parameter = b.parameter(xb.f32[3])
+    first = lowering.gradients(lib.sum(function(parameter)), parameter)
+    second = lowering.compile(b.build(lowering.gradients(lib.sum(first), parameter)), "cpu")
+    np.testing.assert_allclose(second(x), expected(x.astype(float)), rtol=1e-5, atol=1e-5)
+    by_jax = jax.grad(lowering.to_jax(computation_of(function, x)))
+    again = jax.jit(jax.grad(lambda x: by_jax(x).sum()))(x)
+    np.testing.assert_allclose(again, expected(x.astype(float)), rtol=1e-5, atol=1e-5)
+
+
+def test_vmap() -> None:
+    derivative = jax.grad(lowering.to_jax(computation_of(lib.bessel_i0e, np.float32(0))))
+    expected = scipy.special.i1e(POINTS) - scipy.special.i0e(POINTS)
+    np.testing.assert_allclose(jax.vmap(derivative)(POINTS), expected, rtol=1e-5)
+    mapped = lowering.vmap(lowering.grad(computation_of(lib.bessel_i0e, np.float32(0))), 3)
+    found = jax.tree.leaves(lowering.compile(mapped, "cpu")(POINTS))[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_infinite_log_sums_have_the_derivative_of_the_maximum() -> None:
+    for x, expected in (
+        ([-np.inf, -np.inf], [0.5, 0.5]),
+        ([np.inf, 0], [1, 0]),
+        ([np.inf, np.inf], [0.5, 0.5]),
+    ):
+        array = np.array(x, np.float32)
+        assert gradient(lib.logsumexp, array).tolist() == expected
+        last = gradient(
+            lambda x: lib.cumlogsumexp(x, 0) * x.builder.constant([0.0, 1.0], xb.f32), array
+        )
+        assert last.tolist() == expected
+
+
+def test_limits_of_random_numbers() -> None:
+    """Limits are neighbours of others, which has no derivative: the numbers inside have one."""
+
+    def sample(lower: xb.XlaOp) -> xb.XlaOp:
+        key = lib.random_key(lower.builder, 0)
+        return lib.truncated_normal(key, lower, lib.full_like(lower, 2.0), xb.f32[3])
+
+    lower = np.array([-1, 0, 1], np.float32)
+    assert (gradient(sample, lower) > 0).all()
+
+
+REFUSED: list[tuple[str, int, Callable[..., xb.XlaOp], int]] = [
+    ("polygamma", 0, lib.polygamma, 2),
+    ("igamma_grad_a", 0, lib.igamma_grad_a, 2),
+    ("random_gamma_grad", 1, lib.random_gamma_grad, 2),
+    ("regularized_incomplete_beta", 1, lib.regularized_incomplete_beta, 3),
+    ("next_after", 0, lib.next_after, 2),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "function", "count"), REFUSED, ids=[case[0] for case in REFUSED]
+)
+def test_refused(name: str, number: int, function: Callable[..., Any], count: int) -> None:
+    parameter = [*DIFFERENTIABLE[name].parameters][number]
+    rule = f"it has no derivative with respect to {parameter}\nfix: "
+    computation = computation_of(function, *[ONES] * count)
+    for caller, differentiate in (
+        ("grad", lambda: lowering.grad(computation, f"x{number}")),
+        ("to_jax", lambda: jax.grad(lowering.to_jax(computation), number)(*[ONES] * count)),
+        ("to_jax", lambda: jax.jvp(lowering.to_jax(computation), [ONES] * count, [ONES] * count)),
+    ):
+        with pytest.raises(lowering.LoweringError) as caught:
+            differentiate()
+        message = str(caught.value)
+        assert message.startswith(f"{caller}: {name}, recorded at {__file__}:"), message
+        assert rule in message or caller == "to_jax", message
+
+
+def test_refused_in_a_derivative() -> None:
+    """The line is that of the function whose second derivative is needed."""
+    function = lowering.to_jax(computation_of(lib.igamma, ONES, ONES))
+    with pytest.raises(lowering.LoweringError) as caught:
+        jax.grad(lambda a: jax.grad(function)(a, ONES).sum())(ONES)
+    message = str(caught.value)
+    assert message.startswith(f"to_jax: igamma, recorded at {__file__}:")
+    assert "igamma_grad_a has no derivative with respect to a\nfix: " in message
+    assert np.isfinite(jax.grad(lambda x: jax.grad(function)(ONES, x).sum())(ONES)).all()

@@ -51,9 +51,9 @@ def apply(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     Everything that jax can trace is available in a graph: jax.numpy, jax.nn, jax.scipy, and the
     libraries above them. jax traces the function and lowers it to StableHLO; the ops of this
     program are recorded in the builder of the operands, with the line of this call. A function that
-    jax has compiled separately, by an inner `jax.jit`, becomes a called computation. So does the
-    whole function if it uses `jax.custom_jvp` or `jax.custom_vjp`, as `jax.nn.relu` and
-    `jax.nn.softmax` do; `to_jax` and `gradients` use these derivatives. jax lowers for its default
+    jax has compiled separately, by an inner `jax.jit`, becomes a called computation. `gradients`
+    and `to_jax` differentiate the ops as `jax.grad` differentiates the function, `stop_gradient`,
+    `jax.custom_jvp` and `jax.custom_vjp` included: see docs/jax.md. jax lowers for its default
     platform: decompositions such as `jnp.linalg.qr` become calls of that platform's libraries. The
     trace of a function is cached for arguments of equal shapes.
 

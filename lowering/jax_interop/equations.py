@@ -16,9 +16,8 @@ from typing import Any, Final, NamedTuple
 import jax
 import numpy as np
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import stablehlo
 
-from builder.schema.control_flow import CUSTOM_DERIVATIVE, DERIVATIVE, ZERO_DERIVATIVE
+from builder.schema.control_flow import CUSTOM_DERIVATIVE
 from lowering.importer.control_flow import INLINED_CALL
 from lowering.jax_interop.registry import Step, Value
 from lowering.jaxlib_api import jax_lowering
@@ -34,12 +33,10 @@ _SAME_RULE: Final = frozenset(
         *("tanh", "transpose", "xor"),
         # Calls: their equations are marked in the called function.
         *("closed_call", "core_call", "jit", "pjit"),
-        "optimization_barrier",
+        *("optimization_barrier", "stop_gradient"),
     )
 )
 """The primitives with an op that `to_jax` evaluates by the same primitive."""
-
-_STOP: Final = "stop_gradient"
 
 
 class Equation(NamedTuple):
@@ -98,23 +95,16 @@ def lowered_with_calls(traced: jax.stages.Traced) -> tuple[jax.stages.Lowered, S
             return results
         # A result that is an operand is another value for the derivative.
         given = set(operands)
-        results = [_with_derivative(v, CUSTOM_DERIVATIVE) if v in given else v for v in results]
+        results = [
+            jax_lowering.with_derivative(v, CUSTOM_DERIVATIVE) if v in given else v for v in results
+        ]
         equation = Equation(context.primitive, params, context.jaxpr_eqn_ctx, *avals)
         _mark(len(equations), [*operands, *results], len(operands))
         equations.append(equation)
         return results
 
-    def stopped(_context: Any, operand: Any) -> list[Any]:
-        return [_with_derivative(operand, ZERO_DERIVATIVE)]
-
     primitives = {e.primitive for e in jax_lowering.equations_of(traced.jaxpr)}
-    rules = {
-        primitive: stopped if primitive.name == _STOP else marked
-        for primitive in primitives
-        if primitive.name not in _SAME_RULE
-    }
-    if not rules:
-        return traced.lower(), ()
+    rules = {p: marked for p in primitives if p.name not in _SAME_RULE}
     return jax_lowering.lowered_with_rules(traced, rules), equations
 
 
@@ -124,14 +114,6 @@ def _has_derivative(results: Sequence[Any]) -> bool:
     return all(isinstance(dtype, np.dtype) for dtype in dtypes) and any(
         jax.numpy.issubdtype(dtype, np.inexact) for dtype in dtypes
     )
-
-
-def _with_derivative(value: Any, kind: str) -> Any:
-    """Return the MLIR value of an operation that only has another derivative than its operand."""
-    operation: Any = stablehlo.OptimizationBarrierOp([value])
-    entry = ir.DictAttr.get({DERIVATIVE: ir.StringAttr.get(kind)})
-    operation.operation.attributes["mhlo.frontend_attributes"] = entry
-    return operation.results[0]
 
 
 def _mark(number: int, values: Sequence[Any], operands: int) -> None:

@@ -46,8 +46,8 @@ def from_jax(function: Any, *arguments: Any, **named: Any) -> XlaComputation:
         function: ``lowering.compile(computation)`` is called with the function's arguments. Unused
         arguments are parameters, except of a function that `jax.jit` has made without
         ``keep_unused=True``. With arguments of 64-bit types the function is traced as in
-        ``jax.enable_x64(True)``. Derivatives by `jax.custom_jvp` and `jax.custom_vjp` are kept: see
-        `to_jax`.
+        ``jax.enable_x64(True)``. Derivatives of the computation are those of the function, except
+        of a `Lowered` or `Exported`, which do not have jax's trace; see docs/jax.md.
 
     Raises:
         LoweringError: the function has effects, such as `jax.debug.print`; an operation has no op.

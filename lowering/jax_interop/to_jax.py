@@ -42,8 +42,8 @@ def to_jax(computation: XlaComputation, *, axis: str | None = None) -> Callable[
     custom calls. Sorts are differentiated with any comparator: tangents move with the elements. A
     sort that is not stable is a stable one where it is differentiated. The derivative of a
     computation of `xb.custom_gradient` is the one written by hand, in reverse mode only. What
-    `from_jax` or `apply` recorded of a function with `jax.custom_jvp` or `jax.custom_vjp` is
-    evaluated as that function, with its derivatives.
+    `from_jax` or `apply` recorded of a jax function has the derivatives of that function; see
+    docs/jax.md.
 
     Not passed on: the layouts, aliases and donors of the program, and shardings; use the arguments
     of `jax.jit`. A composite is replaced by its decomposition.

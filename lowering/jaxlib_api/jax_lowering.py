@@ -7,6 +7,10 @@ from typing import Any
 
 import jax
 from jax._src.interpreters import mlir as _mlir
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from builder.schema.control_flow import DERIVATIVE, ZERO_DERIVATIVE
 
 LoweringRule = Callable[..., Sequence[Any]]
 """A function of jax's context of a lowering and the MLIR values of the operands, with the
@@ -56,10 +60,35 @@ def evaluate_equation(
 def lowered_with_rules(
     traced: jax.stages.Traced, rules: Mapping[Any, LoweringRule]
 ) -> jax.stages.Lowered:
-    """Lower what jax has traced, by `rules` for some primitives."""
-    parameters = _mlir.LoweringParameters(override_lowering_rules=tuple(rules.items()))  # type: ignore[arg-type]
+    """Lower what jax has traced, by `rules` for some primitives.
+
+    `stop_gradient`, which jax lowers to no operation, is lowered to an operation that marks it.
+    """
+    primitives = {equation.primitive for equation in equations_of(traced.jaxpr)}
+    stops = {p: _stopped for p in primitives if p.name == "stop_gradient"}
+    if not (rules or stops):
+        return traced.lower()
+    every = (*rules.items(), *stops.items())
+    parameters = _mlir.LoweringParameters(override_lowering_rules=every)  # type: ignore[arg-type]
     lowered: jax.stages.Lowered = traced.lower(_private_parameters=parameters)
     return lowered
+
+
+def _stopped(_: Any, operand: Any) -> list[Any]:
+    return [with_derivative(operand, ZERO_DERIVATIVE)]
+
+
+def with_derivative(value: Any, kind: str) -> Any:
+    """Return the MLIR value of an operation that only has another derivative than its operand.
+
+    Args:
+        value: the value of the operand.
+        kind: a value of the frontend attribute `DERIVATIVE`.
+    """
+    operation: Any = stablehlo.OptimizationBarrierOp([value])
+    entry = ir.DictAttr.get({DERIVATIVE: ir.StringAttr.get(kind)})
+    operation.operation.attributes["mhlo.frontend_attributes"] = entry
+    return operation.results[0]
 
 
 def lowered_by_jax(context: Any, *operands: Any, **params: Any) -> list[Any]:

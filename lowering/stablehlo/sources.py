@@ -22,6 +22,7 @@ from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.support.functions import is_function
 from lowering.jaxlib_api import jax_stages
+from lowering.jaxlib_api.jax_lowering import lowered_with_rules
 from lowering.reading.file_kind import reject_by_prefix
 from lowering.reading.module_reader import sealed_bytecode
 from lowering.stablehlo.call_tree import with_call_tree
@@ -119,13 +120,12 @@ def module_of(source: Any, op: str) -> StablehloModule:
 
 
 def lowered_stage(traced: jax.stages.Traced) -> jax.stages.Lowered:
-    """Lower what jax has traced.
+    """Lower what jax has traced; `stop_gradient` becomes an operation.
 
     jax locates the constants of a program where `lower` is called: at the line of the user's call.
     """
     exclude_own_frames()
-    lowered: jax.stages.Lowered = traced.lower()
-    return lowered
+    return lowered_with_rules(traced, {})
 
 
 @cache

@@ -117,6 +117,14 @@ def test_a_round_trip(form: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(gradient, np.exp(values), rtol=1e-6)
 
 
+def test_a_traced_function() -> None:
+    """jax lowers stop_gradient to no operation; what this library lowers has one."""
+    traced = jax.jit(lambda x: jnp.sum(x * STOP(jnp.exp(x)))).trace(X.astype(np.float32))
+    c = lowering.to_computation(traced)
+    (gradient,) = lowering.compile(lowering.grad(c))(X.astype(np.float32))
+    np.testing.assert_allclose(gradient, np.exp(X), rtol=1e-6)
+
+
 def test_the_barrier_is_removed_before_compiling() -> None:
     module = lowering.lower(stopped)
     assert "optimization_barrier" in module.text

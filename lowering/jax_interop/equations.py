@@ -20,7 +20,7 @@ from jaxlib.mlir import ir
 from builder.schema.control_flow import CUSTOM_DERIVATIVE
 from lowering.importer.control_flow import INLINED_CALL
 from lowering.jax_interop.registry import Step, Value
-from lowering.jaxlib_api import jax_lowering
+from lowering.jaxlib_api import jax_arrays, jax_lowering
 
 _SAME_RULE: Final = frozenset(
     (
@@ -71,8 +71,7 @@ class Equation(NamedTuple):
         def step(*operands: Value) -> Value:
             values = list(operands)
             for number in keys:
-                implementation = str(jax.random.key_impl(self.operands[number]))
-                values[number] = jax.random.wrap_key_data(values[number], impl=implementation)
+                values[number] = jax_arrays.random_key(values[number], dtypes[number])
             found = jax_lowering.evaluate_equation(
                 self.primitive, self.params, self.context, values
             )
@@ -88,15 +87,17 @@ def lowered_with_calls(traced: jax.stages.Traced) -> tuple[jax.stages.Lowered, S
     def marked(context: Any, *operands: Any, **params: Any) -> list[Any]:
         results = jax_lowering.lowered_by_jax(context, *operands, **params)
         avals = tuple(context.avals_in), tuple(context.avals_out)
-        values = [*operands, *results]
-        if not all(isinstance(value, ir.Value) for value in values) or not _has_derivative(
-            avals[1]
-        ):
+        are_values = all(isinstance(value, ir.Value) for value in (*operands, *results))
+        if not are_values or not _has_derivative(avals[1]):
             return results
-        # A result that is an operand is another value for the derivative.
         given = set(operands)
+        is_custom = context.primitive.name.startswith("custom_")
+        if len(results) == 1 and results[0] in given and not is_custom:
+            return results  # an identity, such as that of jax.ad_checkpoint.checkpoint_name
+        # A result that is an operand is another value for the derivative.
         results = [
-            jax_lowering.with_derivative(v, CUSTOM_DERIVATIVE) if v in given else v for v in results
+            jax_lowering.with_derivative(value, CUSTOM_DERIVATIVE) if value in given else value
+            for value in results
         ]
         equation = Equation(context.primitive, params, context.jaxpr_eqn_ctx, *avals)
         _mark(len(equations), [*operands, *results], len(operands))

@@ -83,3 +83,13 @@ def varying_axes(value: Any) -> frozenset[Any]:
 
     axes: frozenset[Any] = jax.typeof(value).mat.varying
     return axes
+
+
+def random_key(bits: Any, dtype: Any) -> Any:
+    """Return a key of random numbers from the array of its bits.
+
+    Args:
+        bits: the array.
+        dtype: the type of the key.
+    """
+    return jax.random.wrap_key_data(bits, impl=dtype._impl.name)

@@ -66,10 +66,10 @@ def lowered_with_rules(
     """
     primitives = {equation.primitive for equation in equations_of(traced.jaxpr)}
     stops = {p: _stopped for p in primitives if p.name == "stop_gradient"}
-    if not (rules or stops):
-        return traced.lower()
-    every = (*rules.items(), *stops.items())
-    parameters = _mlir.LoweringParameters(override_lowering_rules=every)  # type: ignore[arg-type]
+    parameters = None
+    if rules or stops:
+        every: Any = (*rules.items(), *stops.items())
+        parameters = _mlir.LoweringParameters(override_lowering_rules=every)
     lowered: jax.stages.Lowered = traced.lower(_private_parameters=parameters)
     return lowered
 

@@ -75,6 +75,34 @@ class Operand(NamedTuple):
     number: int
 
 
+def needed_ops(
+    results: Iterable[XlaOp], calls: Iterable[InlinedCall], given: Iterable[XlaOp] = ()
+) -> list[XlaOp]:
+    """Return the ops that results and their derivatives depend on, in the order of recording.
+
+    A call needs its operands, those included that only its derivative uses.
+
+    Args:
+        results: ops of a computation or a builder.
+        calls: its inlined calls.
+        given: ops at which the search ends; they are left out.
+    """
+    operands_of: dict[XlaOp, list[XlaOp]] = {}
+    for call in calls:
+        for op in call.results:
+            if op is not None:
+                operands_of.setdefault(op, []).extend(call.operands)
+    seen = set(given)
+    found = [op for op in dict.fromkeys(results) if op not in seen]
+    seen.update(found)
+    for op in found:  # grows
+        for operand in (*op.operands, *operands_of.get(op, ())):
+            if operand not in seen:
+                seen.add(operand)
+                found.append(operand)
+    return sorted(found, key=_position)
+
+
 def copied_calls(
     calls: Iterable[InlinedCall],
     copy_of: Callable[[XlaOp], XlaOp | None],

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from builder.errors import BuilderError, OperandError, error_of
 from builder.graph.computation import XlaComputation
-from builder.graph.inlined_calls import copied_calls
+from builder.graph.inlined_calls import copied_calls, needed_ops
 from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp, with_metadata
@@ -78,7 +78,11 @@ def _needed(
     needed = bytearray(len(ops))
     for op in results:
         needed[op.id] = 1
-    for index in range(max(op.id for op in results), -1, -1):
+    if computation.inlined_calls:
+        given = [ops[index] for index in inputs]
+        for op in needed_ops(results, computation.inlined_calls, given):
+            needed[op.id] = 1
+    for index in range(len(ops) - 1, -1, -1):
         if needed[index] and index not in inputs:
             for operand in ops[index].operands:
                 needed[operand.id] = 1

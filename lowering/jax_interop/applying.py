@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from threading import RLock
-from types import CodeType, MappingProxyType
+from types import CodeType
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -13,6 +13,7 @@ import jax
 
 from builder.errors import OperandError, error_of
 from builder.graph.computation import XlaComputation
+from builder.graph.inlined_calls import needed_ops
 from builder.graph.recording import resolve_builder, rollback_on_error
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
@@ -36,8 +37,6 @@ class Trace(NamedTuple):
     computation: XlaComputation
     results: Any
 
-
-NO_OPS: Final[Mapping[XlaOp, XlaOp]] = MappingProxyType({})
 
 _traces: Final[WeakKeyDictionary[Any, dict[Any, Trace]]] = WeakKeyDictionary()
 """The traces of each function, in the order of the functions' latest use."""
@@ -92,12 +91,7 @@ def apply(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     return trace.results.unflatten(values)
 
 
-def record_trace(
-    trace: Trace,
-    operands: tuple[XlaOp, ...],
-    builder: XlaBuilder,
-    existing: Mapping[XlaOp, XlaOp] = NO_OPS,
-) -> list[XlaOp]:
+def record_trace(trace: Trace, operands: tuple[XlaOp, ...], builder: XlaBuilder) -> list[XlaOp]:
     """Record the ops that a traced function's results depend on; return the results.
 
     The ops have the source line of the user's call.
@@ -106,14 +100,13 @@ def record_trace(
         trace: the trace.
         operands: the ops for its parameters, which `builder` owns.
         builder: the builder that records.
-        existing: ops of `builder` that take the place of ops of the trace.
     """
     start = len(builder.ops)
     root = trace.computation.root
     is_one = trace.results.num_leaves == 1
     results = (root,) if is_one else root.operands  # several results are a tuple
-    needed = [op for op in trace.computation.post_order() if is_one or op is not root]
-    values = inlined_ops(trace.computation, operands, builder, needed, existing)
+    needed = needed_ops(results, trace.computation.inlined_calls)
+    values = inlined_ops(trace.computation, operands, builder, needed, {})
     frame = caller_frame(sys._getframe(1))
     if frame is not None:
         set_line(builder.ops[start:], frame.f_code, frame.f_lasti)

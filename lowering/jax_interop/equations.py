@@ -62,11 +62,8 @@ class Equation(NamedTuple):
     def step(self) -> Step:
         """Return the equation as a function of its operands' values; it returns a tuple."""
         # Keys of random numbers are arrays of their bits in a computation.
-        keys = [
-            number
-            for number, aval in enumerate(self.operands)
-            if not isinstance(aval.dtype, np.dtype)
-        ]
+        dtypes = [aval.dtype for aval in self.operands]
+        keys = [number for number, dtype in enumerate(dtypes) if not isinstance(dtype, np.dtype)]
 
         def step(*operands: Value) -> Value:
             values = list(operands)

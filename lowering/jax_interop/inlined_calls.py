@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from builder.graph.computation import XlaComputation
 from builder.graph.inlined_calls import InlinedCall, copied_calls
@@ -11,7 +12,8 @@ from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.rewriting.copying import copy_op
-from lowering.jax_interop.applying import NO_OPS
+
+_NO_OPS: Final[Mapping[XlaOp, XlaOp]] = MappingProxyType({})
 
 
 class Outermost(NamedTuple):
@@ -63,7 +65,7 @@ def part_of(
     members: Iterable[XlaOp],
     results: Sequence[XlaOp],
     calls: Sequence[InlinedCall],
-    same: Mapping[XlaOp, XlaOp] = NO_OPS,
+    same: Mapping[XlaOp, XlaOp] = _NO_OPS,
 ) -> XlaComputation:
     """Return a computation of copies of some ops.
 

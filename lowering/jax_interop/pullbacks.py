@@ -25,7 +25,7 @@ import numpy as np
 
 from builder.errors import XlaError, error_of
 from builder.graph.computation import XlaComputation
-from builder.graph.inlined_calls import InlinedCall, LibraryCall
+from builder.graph.inlined_calls import InlinedCall, LibraryCall, needed_ops
 from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
@@ -241,12 +241,15 @@ class _Equation:
         mine, its = self.equation, other.equation
         if mine is its:
             return True
-        if (mine.primitive, mine.operands) != (its.primitive, its.operands):
-            return False
-        try:
-            return bool(mine.params == its.params)
-        except ValueError:  # of arrays
-            return False
+        is_same = (mine.primitive, mine.operands) == (its.primitive, its.operands)
+        return is_same and _are_equal(mine.params, its.params)
+
+
+def _are_equal(params: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    try:
+        return bool(params == others)
+    except ValueError:  # of arrays
+        return False
 
 
 def _known_operands(op: XlaOp) -> tuple[XlaOp, ...]:
@@ -380,8 +383,7 @@ def _lowered(
         parameters = whole.parameters[first : first + len(function.arguments)]
         values = results[last : last + len(function.results)]
         first, last = first + len(parameters), last + len(values)
-        members = InlinedCall(None, parameters, values).members()
-        assert members is not None
+        members = needed_ops(values, whole.inlined_calls, parameters)
         same = _duplicates(members)
         found.append(part_of("pullback", parameters, members, values, whole.inlined_calls, same))
     return found
@@ -487,7 +489,8 @@ def _traces(
 
 def _cut(unit: Unit, traced: _Traced) -> _Cut:
     """Cut the derivative of a unit in a forward and a backward function."""
-    equations, results, gradients = traced.equations, traced.results, traced.gradients
+    equations, gradients = traced.equations, traced.gradients
+    results = _evaluated(unit, traced)
     zeros = _zeros(equations)
     nonzero = [g for g in gradients if not jaxprs.is_literal(g) and g not in zeros]
     numbers = {g: number for number, g in enumerate(dict.fromkeys(nonzero))}
@@ -501,8 +504,8 @@ def _cut(unit: Unit, traced: _Traced) -> _Cut:
         inputs.update({variable: (kind, number) for number, variable in enumerate(group)})
     # The recorded results take the place of those of jax.
     recorded = dict(inputs)
-    for number, variable in enumerate(_evaluated(unit, traced)):
-        if variable is not None and not jaxprs.is_literal(variable):
+    for number, variable in enumerate(results):
+        if not jaxprs.is_literal(variable):
             recorded.setdefault(variable, ("result", number))
     needed = _needed(equations, gradients, recorded)
     dependent = _dependent(equations, traced.cotangents)
@@ -527,7 +530,7 @@ def _cut(unit: Unit, traced: _Traced) -> _Cut:
 
 
 def _evaluated(unit: Unit, traced: _Traced) -> list[Any]:
-    """Return the variables that have the values of the recorded results; None for none.
+    """Return the variables that have the values of the recorded results.
 
     jax's rule of a primitive may return other results: that of cholesky returns a triangle, and the
     primitive itself leaves the other triangle as it was. Then the variables are those of the
@@ -537,7 +540,9 @@ def _evaluated(unit: Unit, traced: _Traced) -> list[Any]:
         return traced.results
     function = unit.call.function
     for equation in traced.equations:
-        is_same = equation.primitive is function.primitive and equation.params == function.params
+        is_same = equation.primitive is function.primitive and _are_equal(
+            equation.params, function.params
+        )
         if is_same and list(equation.invars) == traced.operands:
             known = zip(unit.call.results, equation.outvars, strict=True)
             return [variable for op, variable in known if op is not None]

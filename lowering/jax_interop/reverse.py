@@ -9,6 +9,7 @@ from typing import Any, Final
 from builder.errors import error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.custom_gradients import gradient_shape
+from builder.graph.inlined_calls import needed_ops
 from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_op import XlaOp, with_metadata
 from builder.ops.control_flow import call
@@ -153,7 +154,7 @@ class Reverse:
         root = computation.root
         is_tuple = isinstance(root.shape, TupleShape)
         results = root.operands if is_tuple else (root,)
-        needed = [op for op in computation.post_order() if not (is_tuple and op is root)]
+        needed = needed_ops(results, computation.inlined_calls)
         values: dict[XlaOp, XlaOp] = dict(zip(computation.parameters, operands, strict=True))
         existing: dict[XlaOp, XlaOp] = {}
         new: list[tuple[XlaOp, Hashable]] = []

@@ -16,7 +16,7 @@ from builder.check import integer
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
-from builder.graph.inlined_calls import copied_calls
+from builder.graph.inlined_calls import copied_calls, needed_ops
 from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
@@ -208,7 +208,8 @@ def _gradient(
     if computation.derivative is not None:
         loss = call(computation, *parameters)
     else:
-        values = inlined_ops(computation, tuple(parameters), b, computation.post_order(), {})
+        needed = needed_ops([computation.root], computation.inlined_calls)
+        values = inlined_ops(computation, tuple(parameters), b, needed, {})
         loss = values[computation.root]
     chosen = [leaf for number in numbers for leaf in leaves_of(parameters[number])]
     found = Reverse(op, loss, chosen).record(caller_frame(sys._getframe(1)))
@@ -324,10 +325,7 @@ def _built(b: XlaBuilder, computation: XlaComputation, value: Any) -> XlaComputa
 
 def _drop_unused(b: XlaBuilder, root: XlaOp) -> None:
     """Remove the ops that the root does not depend on, other than parameters."""
-    needed = {root, *b.parameters.values()}
-    for op in reversed(b.ops):
-        if op in needed:
-            needed.update(op.operands)
+    needed = set(needed_ops([root, *b.parameters.values()], b.inlined_calls))
     b.ops[:] = [op for op in b.ops if op in needed]
     for number, op in enumerate(b.ops):
         op.id = number

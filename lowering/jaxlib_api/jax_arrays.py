@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import jax
+
 from lowering.jaxlib_api.native import jax_extension, xla_client
 
 

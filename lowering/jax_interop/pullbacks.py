@@ -501,8 +501,8 @@ def _cut(unit: Unit, traced: _Traced) -> _Cut:
         inputs.update({variable: (kind, number) for number, variable in enumerate(group)})
     # The recorded results take the place of those of jax.
     recorded = dict(inputs)
-    for number, variable in enumerate(results):
-        if not jaxprs.is_literal(variable):
+    for number, variable in enumerate(_evaluated(unit, traced)):
+        if variable is not None and not jaxprs.is_literal(variable):
             recorded.setdefault(variable, ("result", number))
     needed = _needed(equations, gradients, recorded)
     dependent = _dependent(equations, traced.cotangents)
@@ -524,6 +524,24 @@ def _cut(unit: Unit, traced: _Traced) -> _Cut:
     taken = [v for v in dict.fromkeys(free) if v in recorded]
     backward = _Function(taken, needed, gradients)
     return _Cut(forward, backward, tuple([recorded[v] for v in taken]), found)
+
+
+def _evaluated(unit: Unit, traced: _Traced) -> list[Any]:
+    """Return the variables that have the values of the recorded results; None for none.
+
+    jax's rule of a primitive may return other results: that of cholesky returns a triangle, and the
+    primitive itself leaves the other triangle as it was. Then the variables are those of the
+    equation with this primitive.
+    """
+    if unit.call is None or not isinstance(unit.call.function, Equation):
+        return traced.results
+    function = unit.call.function
+    for equation in traced.equations:
+        is_same = equation.primitive is function.primitive and equation.params == function.params
+        if is_same and list(equation.invars) == traced.operands:
+            known = zip(unit.call.results, equation.outvars, strict=True)
+            return [variable for op, variable in known if op is not None]
+    return traced.results
 
 
 def _may_be_replaced(unit: Unit) -> bool:

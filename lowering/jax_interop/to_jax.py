@@ -38,12 +38,12 @@ def to_jax(computation: XlaComputation, *, axis: str | None = None) -> Callable[
     library's rewrites for defects of XLA.
 
     Derivatives are those of `jax.lax`. A loop with a known trip count is differentiated in both
-    modes; other loops only forward. These ops have no derivative: rng, rng_bit_generator and
-    custom calls. Sorts are differentiated with any comparator: tangents move with the elements. A
-    sort that is not stable is a stable one where it is differentiated. The derivative of a
-    computation of `xb.custom_gradient` is the one written by hand, in reverse mode only. What
-    `from_jax` or `apply` recorded of a jax function has the derivatives of that function; see
-    docs/jax.md.
+    modes; other loops only forward. These ops have no derivative: rng, rng_bit_generator and custom
+    calls, except those of LAPACK and cuSOLVER to which jax lowers decompositions. Sorts are
+    differentiated with any comparator: tangents move with the elements. A sort that is not stable
+    is a stable one where it is differentiated. The derivative of a computation of
+    `xb.custom_gradient` is the one written by hand, in reverse mode only. What `from_jax` or
+    `apply` recorded of a jax function has the derivatives of that function; see docs/jax.md.
 
     Not passed on: the layouts, aliases and donors of the program, and shardings; use the arguments
     of `jax.jit`. A composite is replaced by its decomposition.

@@ -199,7 +199,14 @@ RULES.update(dict.fromkeys(FUNCTIONS, _elementwise))
 def clamp(ctx: Context, op: XlaOp) -> Step:
     """Return the function of jax, which jax does not differentiate in bounds that are scalars."""
     step = _elementwise(ctx, op)
-    return with_tangents(step, _clamped) if op.shape.element_type.is_floating else step
+    low, _, high = op.operands
+    is_variable = any(
+        bound.opcode != "constant" and bound.shape is not op.shape for bound in (low, high)
+    )
+    # jax differentiates other clamps itself, unless they are pasted.
+    if not op.shape.element_type.is_floating or not (is_variable or is_narrow(op)):
+        return step
+    return with_tangents(step, _clamped)
 
 
 def _clamped(operands: Sequence[Value], _: Value, tangents: Tangents) -> Value | None:

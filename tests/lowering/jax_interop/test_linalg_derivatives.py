@@ -141,9 +141,9 @@ HERMITIAN = ("eigh", "eigvalsh", "cholesky", "upper cholesky", "cholesky solve")
 SIZES: dict[str, tuple[tuple[int, int], ...]] = {
     "svd": ((5, 3), (3, 5)),
     "full svd": ((5, 3),),
-    "qr": ((4, 4), (5, 3), (3, 5)),
+    "qr": ((5, 3), (3, 5)),
     "full qr": ((5, 3),),
-    "lu": ((4, 4), (5, 3), (3, 5)),
+    "lu": ((5, 3), (3, 5)),
 }
 """The sizes of the matrices; others are 4 x 4."""
 
@@ -182,8 +182,14 @@ def test_functions_of_the_library(name: str) -> None:
             function = lowering.to_jax(computation)
             losses.append(lambda a, f=function: weighted(prepare(f(operand(a)))))
 
-        def derivatives(real: Any, direction: Any, x: Any, losses: Any) -> Any:
+        is_first = sizes is SIZES.get(name, (sizes,))[0]
+
+        def derivatives(
+            real: Any, direction: Any, x: Any, losses: Any, is_first: bool = is_first
+        ) -> Any:
             of_real, of_complex = map(jax.grad, losses)
+            if not is_first:
+                return (of_real(real),)
             return *jax.jvp(of_real, (real,), (direction,)), of_complex(x)
 
         compared(
@@ -233,13 +239,10 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
         jsl.cho_factor(a @ adjoint(a) + jnp.eye(a.shape[-1]), lower=True), a
     ),
     "solve": lambda a: jnp.linalg.solve(a, a * a),
-    "lu": lambda a: [linalg.lu(each)[0] for each in (a, a[..., :2], a[..., :2, :])],
-    "qr": lambda a: [jnp.linalg.qr(each) for each in (a, a[..., :2], a[..., :2, :])],
-    "full qr": lambda a: jnp.linalg.qr(a[..., :3], mode="complete"),
+    "lu": lambda a: linalg.lu(a[..., :3])[0],
+    "qr": jnp.linalg.qr,
     "eigh": lambda a: of_eigh(jnp.linalg.eigh(a + adjoint(a))),
-    "svd": lambda a: [
-        of_svd(jnp.linalg.svd(each, full_matrices=False)) for each in (a, a[..., :2], a[..., :2, :])
-    ],
+    "svd": lambda a: of_svd(jnp.linalg.svd(a[..., :2, :], full_matrices=False)),
     "svdvals": lambda a: jnp.linalg.svd(a, compute_uv=False),
     "triangles": lambda a: [
         linalg.triangular_solve(

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from builder import lib
@@ -261,6 +262,20 @@ def _log_add_derivative(operands: Any, tangents: Any) -> Any:
         share = _where(operand == result, _where(is_tie, 0.5, 1.0), 0.0)
         total = total + _where(is_infinite, share, lax.exp(operand - finite)) * tangent
     return result, total
+
+
+@_entry
+def det(a: Value) -> Value:
+    size = a.shape[-1]
+    if size < 4:
+        return jnp.linalg.det(a)  # a polynomial
+    # The rule of jax requires that only the last pivot is 0: so of a matrix of rotated columns.
+    pivots = jnp.diagonal(lax.linalg.lu(lax.stop_gradient(a))[0], axis1=-2, axis2=-1)
+    has_rule = (pivots[..., :-1] != 0).all(-1)
+    rotation, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(size, size)))
+    rotated = jnp.matmul(a, rotation.astype(a.dtype), precision=lax.Precision.HIGHEST)
+    turned = jnp.linalg.det(rotated) * round(float(np.linalg.det(rotation)))
+    return _where(has_rule, jnp.linalg.det(a), turned)
 
 
 # Special functions.

@@ -16,7 +16,7 @@ from builder.ops import elementwise as ew
 from builder.ops.reshaping import reshape, slice_in_dim
 
 
-@library_function()
+@library_function(has_derivative=True)
 def det(a: XlaOp) -> XlaOp:
     """Return the determinants of square matrices; 1 for matrices of size 0.
 

@@ -122,6 +122,25 @@ def test_infinite_log_sums_have_the_derivative_of_the_maximum() -> None:
         assert last.tolist() == expected
 
 
+def cofactors(a: Any) -> Any:
+    """Return the derivatives of a determinant: those of the minors, with signs."""
+    places = np.ndindex(a.shape)
+    minors = [np.delete(np.delete(a, i, 0), j, 1) for i, j in places]
+    signs = (-1.0) ** np.add.outer(*map(np.arange, a.shape))
+    return signs * np.reshape([np.linalg.det(minor) for minor in minors], a.shape)
+
+
+def test_determinants_of_singular_matrices() -> None:
+    random = np.random.default_rng(0)
+    twice = np.eye(4)
+    twice[1] = twice[0]
+    pair = np.array([[1.0, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
+    matrices = [np.ones((3, 3)), np.zeros((2, 2)), np.ones((4, 4)), twice, twice.T, pair]
+    matrices += [np.diag([1.0, 0, 2, 3]), random.normal(size=(4, 3)) @ random.normal(size=(3, 4))]
+    for a in [*matrices, random.normal(size=(5, 5))]:
+        np.testing.assert_allclose(gradient(lib.det, a), cofactors(a), atol=1e-12)
+
+
 def test_limits_of_random_numbers() -> None:
     """Limits are neighbours of others, which has no derivative: the numbers inside have one."""
 

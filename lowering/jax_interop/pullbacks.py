@@ -62,6 +62,12 @@ _CALLS: Final = frozenset(("closed_call", "core_call", "jit", "pjit"))
 _MOST_KEPT: Final = 1024
 """The most pullbacks that are cached."""
 
+_MOST_OPS: Final = 4096
+"""The most ops in the bodies of an op whose pullback is cached."""
+
+_MOST_BYTES: Final = 65536
+"""The most bytes of the constants in these bodies."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:
@@ -152,12 +158,23 @@ def pullbacks_of(name: str, units: Sequence[Unit]) -> list[Pullback]:
         found.update(zip(missing, _trace(name, list(missing.values())), strict=True))
         with _lock:
             for signature, unit in missing.items():
-                # The bodies of loops and branches are recorded each time, and may be large.
-                if unit.call is not None or unit.op.opcode not in STRUCTURAL - {"call"}:
+                if _is_small(unit):
                     _pullbacks[signature] = found[signature]
             while len(_pullbacks) > _MOST_KEPT:
                 del _pullbacks[next(iter(_pullbacks))]
     return [found[signature] for signature in signatures]
+
+
+def _is_small(unit: Unit) -> bool:
+    """Return whether the pullback of a unit is cached: the bodies of a loop may be large."""
+    bodies = [part for value in unit.op.attributes.values() for part in _computations_in(value)]
+    if unit.call is not None or not bodies:
+        return True
+    every = [
+        op for body in bodies for each in (*body.called_computations(), body) for op in each.ops
+    ]
+    constants = [op.attributes["value"].nbytes for op in every if op.opcode == "constant"]
+    return len(every) <= _MOST_OPS and sum(constants) <= _MOST_BYTES
 
 
 class _Keys:
@@ -165,13 +182,13 @@ class _Keys:
 
     def __init__(self) -> None:
         self._attributes: dict[int, tuple[Mapping[str, Any], Hashable]] = {}
+        self._computations: dict[XlaComputation, Hashable] = {}
 
     def attributes(self, attributes: Mapping[str, Any]) -> Hashable:
         entry = self._attributes.get(id(attributes))
         if entry is None:
-            key = tuple(
-                [(name, _attribute_key(value)) for name, value in sorted(attributes.items())]
-            )
+            named = sorted(attributes.items())
+            key = tuple([(name, self._attribute(value)) for name, value in named])
             # The entry refers to the mapping, because the id of a freed object may be reused.
             entry = self._attributes[id(attributes)] = attributes, key
         return entry[1]
@@ -187,12 +204,48 @@ class _Keys:
         marks = tuple(sorted(frontend.items())) if frontend else ()
         return op.opcode, op.shape, shapes, self.attributes(op.attributes), constants, marks, which
 
+    def _attribute(self, value: Any) -> Hashable:
+        bodies = _computations_in(value)
+        return tuple(map(self._computation, bodies)) if bodies else value_key(value)
+
+    def _computation(self, computation: XlaComputation) -> Hashable:
+        """Return a key of what a computation computes, and of its derivatives."""
+        known = self._computations.get(computation)
+        if known is not None:
+            return known
+        key = (
+            tuple([p.id for p in computation.parameters]),
+            computation.root.id,
+            tuple(
+                [
+                    (
+                        *(op.opcode, op.shape, self.attributes(op.attributes), _marks(op)),
+                        tuple([operand.id for operand in op.operands]),
+                    )
+                    for op in computation.ops
+                ]
+            ),
+            tuple(
+                [
+                    (
+                        _function_key(call),
+                        tuple([op.id for op in call.operands]),
+                        tuple([-1 if op is None else op.id for op in call.results]),
+                    )
+                    for call in computation.inlined_calls
+                ]
+            ),
+            None if computation.derivative is None else self._computation(computation.derivative),
+        )
+        self._computations[computation] = key
+        return key
+
     def _constant(self, op: XlaOp) -> Hashable:
+        if not _is_known(op):
+            return None
         if op.opcode == "constant":
             return value_key(op.attributes["value"])
-        if op.opcode in ("tuple", "broadcast_in_dim"):
-            return op.opcode, tuple([self._constant(operand) for operand in op.operands])
-        return None
+        return tuple([self._constant(operand) for operand in op.operands])
 
 
 def op_keys(ops: Iterable[XlaOp]) -> list[Hashable]:
@@ -208,11 +261,7 @@ def _marks(op: XlaOp) -> Hashable:
     return str(metadata.sharding), value_key(dict(metadata.frontend_attributes or {}))
 
 
-def _attribute_key(value: Any) -> Hashable:
-    return value if _attribute_computations(value) else value_key(value)
-
-
-def _function_key(call: Outermost) -> Hashable:
+def _function_key(call: InlinedCall | Outermost) -> Hashable:
     function = call.function
     if isinstance(function, LibraryCall):
         arguments = [(name, value_key(value)) for name, value in function.arguments.items()]
@@ -257,14 +306,15 @@ def _known_operands(op: XlaOp) -> tuple[XlaOp, ...]:
 
     The derivative of a reduction depends on its initial value, that of a loop on its trip count.
     """
-    if not any(_attribute_computations(value) for value in op.attributes.values()):
+    if not any(_computations_in(value) for value in op.attributes.values()):
         return ()
     return tuple([operand for operand in op.operands if _is_known(operand)])
 
 
-def _attribute_computations(value: Any) -> bool:
+def _computations_in(value: Any) -> list[XlaComputation]:
+    """Return the computations in the value of an attribute."""
     parts = value if isinstance(value, tuple) else (value,)
-    return any(isinstance(part, XlaComputation) for part in parts)
+    return [part for part in parts if isinstance(part, XlaComputation)]
 
 
 def _is_known(op: XlaOp) -> bool:

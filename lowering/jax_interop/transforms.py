@@ -269,12 +269,20 @@ def _arguments(nesting: CallTree, names: Sequence[str]) -> dict[str, Any]:
         numbers[leaf] = number
     args, by_name = nesting.arguments.unflatten(numbers)
     arguments: dict[str, Any] = {}
-    for argument in args:
-        found = jax.tree.leaves(argument)
-        if found:
-            arguments[re.split(r"[\[.]", names[found[0]])[0]] = argument
+    starts = [
+        re.split(r"[\[.]", names[min(found)])[0] if found else "" for found in map(_leaves, args)
+    ]
+    for position, (start, argument) in enumerate(zip(starts, args, strict=True)):
+        # Those of a parameter *args have one name.
+        name = start if starts.count(start) == 1 else f"{start}[{position - starts.index(start)}]"
+        if start:
+            arguments[name] = argument
     arguments.update(by_name)
     return arguments
+
+
+def _leaves(tree: Any) -> list[int]:
+    return list(jax.tree.leaves(tree))
 
 
 def _recorded(

@@ -1,6 +1,5 @@
 """The forward pass is recorded once: products in graphs with gradients, compared with jax's."""
 
-import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -249,13 +248,25 @@ def test_the_cache_of_pullbacks_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(pullbacks._pullbacks) == 4
 
 
-def test_a_constant_in_a_body_is_freed() -> None:
-    """Bodies are not cached: they may be large, and are recorded each time."""
-    gc.collect()
-    before = len(pullbacks._pullbacks)
-    b = xb.XlaBuilder("large")
+def gradient_of_scan(factor: Any) -> None:
+    b = xb.XlaBuilder("scan")
     x = b.parameter(xb.f32[3])
-    y = xb.scan([xb.broadcast(x, [2])], [x], lambda e, c: (c * e, c + e), 0)[1]
+    inputs = [xb.broadcast(x, [2])]
+    y = xb.scan(inputs, [x], lambda e, c: (c * e * e.builder.constant(factor), c + e), 0)[1]
     lowering.gradients(lib.sum(y * y), x)
-    kinds = [key[0][0] for key in list(pullbacks._pullbacks)[before:]]  # type: ignore[index]
-    assert "scan" not in kinds
+
+
+def test_pullbacks_of_equal_bodies_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pullbacks, "_pullbacks", {})
+    counts = []
+    for factor in (2, 2, 3):
+        gradient_of_scan(np.full(3, factor, np.float32))
+        counts.append(len(pullbacks._pullbacks))
+    assert counts[0] == counts[1] == counts[2] - 1
+
+
+def test_large_bodies_are_not_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pullbacks, "_pullbacks", {})
+    monkeypatch.setattr(pullbacks, "_MOST_BYTES", 8)
+    gradient_of_scan(np.full(3, 2, np.float32))
+    assert "scan" not in {unit[0] for unit, _ in pullbacks._pullbacks}  # type: ignore[misc]

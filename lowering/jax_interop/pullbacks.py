@@ -142,7 +142,8 @@ def pullbacks_of(name: str, units: Sequence[Unit]) -> list[Pullback]:
     """
     keys = _Keys()
     context = jax_stages.trace_context()
-    signatures: list[Hashable] = [(keys.unit(unit), context) for unit in units]
+    with transformation_errors(name):
+        signatures: list[Hashable] = [(keys.unit(unit), context) for unit in units]
     missing: dict[Hashable, Unit] = {}
     found: dict[Hashable, Pullback] = {}
     for signature, unit in zip(signatures, units, strict=True):
@@ -170,11 +171,10 @@ def _is_small(unit: Unit) -> bool:
     bodies = [part for value in unit.op.attributes.values() for part in _computations_in(value)]
     if unit.call is not None or not bodies:
         return True
-    every = [
-        op for body in bodies for each in (*body.called_computations(), body) for op in each.ops
-    ]
-    constants = [op.attributes["value"].nbytes for op in every if op.opcode == "constant"]
-    return len(every) <= _MOST_OPS and sum(constants) <= _MOST_BYTES
+    nested = [part for body in bodies for part in (*body.called_computations(), body)]
+    ops = [op for part in nested for op in part.ops]
+    constants = [op.attributes["value"].nbytes for op in ops if op.opcode == "constant"]
+    return len(ops) <= _MOST_OPS and sum(constants) <= _MOST_BYTES
 
 
 class _Keys:

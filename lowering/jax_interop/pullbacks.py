@@ -670,7 +670,10 @@ def transformation_errors(name: str) -> Iterator[None]:
         rule = "jax can't transform computations that call each other this deep"
         fix = "record the ops of some instead of a call: xb.inline(computation, ...)"
         raise error_of(LoweringError, name, rule, fix) from None
-    except (NotImplementedError, ValueError) as error:  # of a primitive of jax
+    except Exception as error:
+        is_of_jax = type(error).__module__.partition(".")[0] == "jax"
+        if not (is_of_jax or isinstance(error, (NotImplementedError, ValueError))):
+            raise  # of a rule of the user
         notes = getattr(error, "__notes__", ())
         where = "".join(f"\n{note}" for note in notes if note.startswith("to_jax"))
         rule = f"jax can't transform an op: {error}{where}"

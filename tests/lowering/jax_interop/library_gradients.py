@@ -256,7 +256,7 @@ def cases_of_numpy() -> dict[str, Case]:
                 *[x.reshape(1, 4, 2, 3) * n for n in (1.0, 2.0, 3.0)], is_causal=True
             ),
             (X,),
-            tolerance=1e-6,  # its products are computed in f32
+            tolerance=1e-5,  # its products are computed in f32
         ),
         "map_coordinates": Case(
             lambda x, y: jsp.ndimage.map_coordinates(x, [y[:2] * 3, y[2:] * 3], order=1),
@@ -665,9 +665,6 @@ def cases_of_equinox() -> dict[str, Case]:
         step = lambda c, y: (c * jnp.sin(y), c + y)  # noqa: E731
         return eqx.internal.scan(step, x[0], x, kind="checkpointed", checkpoints=2)
 
-    def checked(x: Any) -> Any:
-        return eqx.error_if(x, jnp.any(x > 100), "too large") ** 2
-
     def checkpointed(x: Any) -> Any:
         return eqx.filter_checkpoint(lambda y: jnp.sin(y) * jnp.tanh(y))(x)
 
@@ -712,7 +709,6 @@ def cases_of_equinox() -> dict[str, Case]:
         "filter_jit and filter_vmap": Case(
             lambda x: eqx.filter_vmap(eqx.filter_jit(lambda y: jnp.sin(y) * y))(x), (V,)
         ),
-        "error_if": Case(checked, (V,)),
     }
     return found | {
         "MLP": found["MLP"]._replace(orders=ALL),

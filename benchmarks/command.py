@@ -391,10 +391,19 @@ def _report(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("file", type=Path, metavar="FILE", help="figures written by --json")
     parser.add_argument(
+        "--later",
+        type=Path,
+        metavar="FILE",
+        help="figures of a later run, which replace those of the same names in the first file",
+    )
+    parser.add_argument(
         "--docs", type=Path, metavar="FOLDER", help="write to FOLDER instead of docs"
     )
     options = parser.parse_args(arguments)
-    from benchmarks.report import DOCS, write_report
+    from benchmarks.report import DOCS, with_later, write_report
 
-    write_report(read_figures(options.file), options.docs or DOCS)
+    figures = read_figures(options.file)
+    if options.later is not None:
+        figures = with_later(figures, read_figures(options.later))
+    write_report(figures, options.docs or DOCS)
     return 0

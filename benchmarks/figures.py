@@ -30,6 +30,8 @@
                     "error": the largest of a gradient, relative to its norm; "ms": for "step" (an
                     execution), "warm" and "cold" (recording gradients, for jax trace and lowering)
                     the spreads of the CPU milliseconds for "ours" and "jax"; "ratios"
+    later           for each part that was measured in a later run (`report FILE --later FILE`):
+                    "date", "processor", "versions"
 
 A part that was not measured is absent. A spread consists of "median", "low" and "high" (the
 quartiles), "least" and "rounds". The times of all contenders are divided by "ops", so that they
@@ -258,6 +260,7 @@ _FIGURES: Final = {
             "ratios": {"*": _NUMBER},
         }
     ],
+    "later?": {"*": {"date": (str,), "processor": (str,), "versions": {"*": (str,)}}},
 }
 _RATIOS: Final = {
     "entries": {"*": {"date": (str,), "sizes": {"*": (int,)}, "ratios": {"*": {"*": _NUMBER}}}}

@@ -17,7 +17,7 @@ from benchmarks.gpus import gpu_section
 from benchmarks.plots import write_plots
 from benchmarks.tables import PARTS, budget_tables, markdown, missing_table
 
-__all__ = ["DOCS", "report_text", "write_report"]
+__all__ = ["DOCS", "report_text", "with_later", "write_report"]
 
 DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
 
@@ -296,6 +296,27 @@ def _shared_ops(figures: dict[str, Any]) -> str:
     return f" ({counts})" if counts else ""
 
 
+def with_later(figures: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+    """Return figures with the parts of a later run, and the conditions of these parts."""
+    conditions = {
+        "date": later["date"],
+        "processor": later["machine"]["processor"],
+        "versions": later["versions"],
+    }
+    parts = [part for part in PARTS if part in later]
+    of_parts = {**figures.get("later", {}), **dict.fromkeys(parts, conditions)}
+    return {**figures, **{part: later[part] for part in parts}, "later": of_parts}
+
+
+def _later_note(figures: dict[str, Any], part: str) -> str:
+    """Return the conditions of a part that was measured later than the others; "" otherwise."""
+    conditions = figures.get("later", {}).get(part)
+    if conditions is None:
+        return ""
+    versions = ", ".join(f"{name} {version}" for name, version in conditions["versions"].items())
+    return f"Measured on {conditions['date']}, on {conditions['processor']}, with {versions}.\n"
+
+
 def report_text(figures: dict[str, Any], docs: Path = DOCS) -> str:
     """Return the page. Figures of GPUs are read from the folder `performance` in `docs`."""
     from benchmarks.contenders import LARGE_BYTES
@@ -313,6 +334,9 @@ def report_text(figures: dict[str, Any], docs: Path = DOCS) -> str:
             continue
         tables = make_tables(figures)
         parts = [_PROSE[part], *([_PLOTS[part]] if part in _PLOTS else [])]
+        note = _later_note(figures, part)
+        if note:
+            parts.append(note)
         for table in tables:
             # A single table needs no title below the section's heading.
             title = f"{table.title}:\n\n" if len(tables) > 1 else ""

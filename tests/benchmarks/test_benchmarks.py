@@ -31,7 +31,8 @@ from benchmarks.graphs import GRAPHS, constants, control_flow
 from benchmarks.guard import check, losses
 from benchmarks.imports import IMPORTS, import_script
 from benchmarks.languages import ours
-from benchmarks.report import report_text, write_report
+from benchmarks.report import report_text, with_later, write_report
+from benchmarks.tables import PARTS
 from benchmarks.steps import CONTENDERS, STEPS, ratios_of
 from benchmarks.tables import Table, budget_tables, show
 from benchmarks.timing import ContenderError, in_turns, spread
@@ -325,6 +326,10 @@ def test_interop(tmp_path: Path) -> None:
     for entry in figures["interop"]:
         assert all(is_spread(entry["ms"][who], 2) for who in ("ours", "reference"))
     assert "## Inside jax, and gradients" in report_text(figures)
+    later = {**figures, "date": "2030-01-02", "interop": [{**figures["interop"][0], "what": "new"}]}
+    page = report_text(with_later(figures, later))
+    assert "| new |" in page
+    assert page.count("Measured on 2030-01-02, on ") == sum(part in later for part in PARTS)
 
 
 def test_the_library_benchmark_compares_results() -> None:

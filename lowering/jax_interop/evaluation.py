@@ -152,7 +152,7 @@ def _prepared(preparation: Preparation, computation: XlaComputation) -> Step:
 
 
 def _entries(preparation: Preparation, computation: XlaComputation) -> list[_Entry]:
-    calls = outermost_calls(computation.inlined_calls)
+    calls = outermost_calls(computation.inlined_calls, computation.ops)
     evaluated = _evaluated(computation, calls)
     ops = [op for op in computation.ops if op.opcode not in _IN_PLACE and op in evaluated]
     operands = {op.id: tuple([operand.id for operand in op.operands]) for op in ops}

@@ -24,7 +24,7 @@ from builder.support.caller import caller_frame
 from builder.types.shape import ArrayShape, Shape, TupleShape
 from lowering.errors import LoweringError
 from lowering.jax_interop.registry import place
-from lowering.jax_interop.reverse import Reverse
+from lowering.jax_interop.reverse import Reverse, element_of
 from lowering.jax_interop.to_jax import to_jax
 
 
@@ -86,10 +86,11 @@ def gradients(loss: XlaOp, wrt: Any) -> Any:
         raise error_of(BuilderError, "gradients", rule, fix)
     with rollback_on_error(builder):
         owned = [builder.adopt("gradients", target) for target in targets]
-        reverse = Reverse("gradients", loss, [(target, 0) for target in owned])
+        chosen = [element_of(target) for target in owned]
+        reverse = Reverse("gradients", loss, chosen)
     frame = caller_frame(sys._getframe(1))
     found = reverse.record(frame)
-    return tree.unflatten([found[target, 0] for target in owned])
+    return tree.unflatten([found[leaf] for leaf in chosen])
 
 
 def _shape_of(name: str, op: Any) -> Shape:

@@ -13,6 +13,9 @@ from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.rewriting.copying import copy_op
 
+RECORDED_AGAIN: Final = "recorded with residuals"
+"""The function of a call that marks ops which `gradients` has recorded in the place of others."""
+
 _NO_OPS: Final[Mapping[XlaOp, XlaOp]] = MappingProxyType({})
 
 
@@ -23,7 +26,7 @@ class Outermost(NamedTuple):
         function, operands, results: those of the `InlinedCall`.
         members: the ops that compute the results from the operands.
         first: the first of the results, in the order of recording.
-        inner: the calls that may be part of this one.
+        inner: the calls that are part of this one.
     """
 
     function: Any
@@ -31,28 +34,68 @@ class Outermost(NamedTuple):
     results: tuple[XlaOp | None, ...]
     members: list[XlaOp]
     first: XlaOp
-    inner: Sequence[InlinedCall]
+    inner: list[InlinedCall]
 
 
-def outermost_calls(calls: Sequence[InlinedCall]) -> list[Outermost]:
-    """Return the calls whose ops are complete and that are not part of another call."""
+def outermost_calls(calls: Sequence[InlinedCall], ops: Sequence[XlaOp]) -> list[Outermost]:
+    """Return the calls whose ops are complete and that are not part of another call.
+
+    A call inside another one counts if an op outside uses its result, as the backward part of a
+    rule uses values of its forward part.
+
+    Args:
+        calls: the inlined calls of a computation or a builder; inner ones come before outer ones.
+        ops: its ops.
+    """
     found: list[Outermost] = []
-    taken: set[XlaOp] = set()
-    # A call comes after the calls inside it.
-    for number in reversed(range(len(calls))):
-        call = calls[number]
+    owners: dict[XlaOp, Outermost] = {}
+    for call in reversed(calls):
         results = [op for op in call.results if op is not None]
-        if any(op in taken for op in results):
+        outer = next((owners[op] for op in results if op in owners), None)
+        if outer is not None:
+            outer.inner.insert(0, call)
             continue
-        members = call.members()
-        if not members:
-            continue
-        first = min(results, key=_position)
-        if max(map(_position, call.operands), default=-1) >= first.id:
-            continue
-        taken.update(members)
-        found.append(Outermost(*call, members, first, calls[:number]))
-    return found[::-1]
+        whole = None if call.function is RECORDED_AGAIN else _complete(call, results, ops)
+        if whole is not None:
+            for op in whole.members:
+                owners.setdefault(op, whole)
+            found.append(whole)
+    used = {
+        operand
+        for op in ops
+        for operand in op.operands
+        if operand in owners and owners.get(op) is not owners[operand]
+    }
+    for outer in list(found):
+        escaping = used.difference(outer.results) if outer.inner else set()
+        for position, call in enumerate(outer.inner):
+            results = [op for op in call.results if op is not None]
+            if escaping.intersection(results) and call.function is not RECORDED_AGAIN:
+                whole = _complete(call, results, ops)
+                if whole is not None:
+                    whole.inner.extend(outer.inner[:position])
+                    found.append(whole)
+                    escaping.difference_update(results)
+    return sorted(found, key=lambda call: call.first.id)
+
+
+def _complete(
+    call: InlinedCall, results: Sequence[XlaOp], ops: Sequence[XlaOp]
+) -> Outermost | None:
+    """Return a call with its ops; None if ops of it were edited or moved."""
+    members = call.members()
+    if not members:
+        return None
+    first = min(results, key=_position)
+    last = max(results, key=_position)
+    if max(map(_position, call.operands), default=-1) >= first.id:
+        return None
+    # Nothing else uses a result before all of them are there.
+    inside = {*members, *results}
+    between = (op for op in ops[first.id : last.id] if op not in inside)
+    if any(operand in inside for op in between for operand in op.operands):
+        return None
+    return Outermost(*call, members, first, [])
 
 
 def _position(op: XlaOp) -> int:

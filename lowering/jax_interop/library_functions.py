@@ -157,7 +157,7 @@ FUNCTIONS["relu"] = jax.nn.relu
 @_entry
 def gelu(x: Value, approximate: bool = True) -> Value:
     # From 40 on, the distribution function is 0 or 1 and its derivative 0, in f64 too.
-    near = _where(lax.abs(x) < 40.0, x, 0.0)
+    near = _where(lax.abs(x) >= 40.0, 0.0, x)  # a NaN remains
     if approximate:
         factor = 2 * math.sqrt(2 / math.pi)
         product = near * lax.logistic(near * (factor + factor * 0.044715 * (near * near)))

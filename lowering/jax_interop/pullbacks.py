@@ -42,6 +42,7 @@ from lowering.jax_interop.pasting import nested
 from lowering.jax_interop.python_calls import recorded_calls
 from lowering.jax_interop.registry import Step, place
 from lowering.jaxlib_api import jax_stages, jaxprs
+from lowering.jaxlib_api.jax_lowering import inner_jaxprs
 
 STRUCTURAL: Final = frozenset(("call", "conditional", "scan", "while"))
 """Opcodes of ops that apply a computation which they do not combine elements with."""
@@ -51,12 +52,14 @@ _COSTLY: Final = frozenset(
         *("cholesky", "conv_general_dilated", "dot_general", "eig", "eigh", "fft", "geqrf"),
         *("householder_product", "lu", "qr", "ragged_dot_general", "schur", "sort", "svd"),
         *("triangular_solve", "xlabuilder_op"),
-        *("cond", "custom_jvp_call", "custom_vjp_call", "scan", "while"),
+        *("cond", "scan", "while"),
     )
 )
 """Primitives that are not evaluated twice: rather, the op is recorded with residuals."""
 
-_CALLS: Final = frozenset(("closed_call", "core_call", "jit", "pjit"))
+_CALLS: Final = frozenset(
+    ("closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "jit", "pjit")
+)
 """Primitives that call the jaxpr in their parameters."""
 
 _MOST_KEPT: Final = 1024
@@ -82,6 +85,8 @@ class Unit:
         call: the inlined call; None for an op.
         wanted: the numbers of the operands' arrays whose cotangents are computed.
         seeded: the numbers of the results' arrays that have cotangents.
+        is_again: whether it was recorded with residuals by an earlier call of `gradients`. It is
+            not replaced once more: the residuals would be results, with residuals of their own.
     """
 
     operands: tuple[XlaOp, ...]
@@ -89,6 +94,7 @@ class Unit:
     call: Outermost | None
     wanted: tuple[int, ...]
     seeded: tuple[int, ...]
+    is_again: bool
 
     @property
     def op(self) -> XlaOp:
@@ -195,11 +201,14 @@ class _Keys:
 
     def unit(self, unit: Unit) -> Hashable:
         shapes = tuple([operand.shape for operand in unit.operands])
-        which = unit.wanted, unit.seeded
+        which = unit.wanted, unit.seeded, unit.is_again
         if unit.call is not None:
-            return "call", _function_key(unit.call), shapes, which
+            # An op that is an operand twice is one parameter of the part.
+            first: dict[XlaOp, int] = {}
+            same = tuple([first.setdefault(op, number) for number, op in enumerate(unit.operands)])
+            return "call", _function_key(unit.call), shapes, same, which
         op = unit.op
-        constants = tuple([self._constant(operand) for operand in _known_operands(op)])
+        constants = tuple([self._constant(operand) for operand in _known_operands(unit)])
         frontend = op.metadata is not None and op.frontend_attributes
         marks = tuple(sorted(frontend.items())) if frontend else ()
         return op.opcode, op.shape, shapes, self.attributes(op.attributes), constants, marks, which
@@ -240,12 +249,12 @@ class _Keys:
         self._computations[computation] = key
         return key
 
-    def _constant(self, op: XlaOp) -> Hashable:
-        if not _is_known(op):
+    def _constant(self, op: XlaOp | None) -> Hashable:
+        if op is None:
             return None
         if op.opcode == "constant":
             return value_key(op.attributes["value"])
-        return tuple([self._constant(operand) for operand in op.operands])
+        return tuple([self._constant(element) for element in _known_elements(op)])
 
 
 def op_keys(ops: Iterable[XlaOp]) -> list[Hashable]:
@@ -267,9 +276,8 @@ def _function_key(call: InlinedCall | Outermost) -> Hashable:
         arguments = [(name, value_key(value)) for name, value in function.arguments.items()]
         # The ops of the call are its values, which its arguments determine.
         return function.name, tuple(arguments)
-    assert isinstance(function, Equation)
     known = tuple([op is not None for op in call.results])
-    return _Equation(function), known
+    return _Equation(function) if isinstance(function, Equation) else function, known
 
 
 class _Equation:
@@ -301,26 +309,45 @@ def _are_equal(params: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
         return False
 
 
-def _known_operands(op: XlaOp) -> tuple[XlaOp, ...]:
-    """Return the operands that the rule of an op for jax reads: constants, and tuples of them.
+def _known_operands(unit: Unit) -> list[XlaOp | None]:
+    """Return the operands that the rule of an op for jax reads, None for the others.
 
-    The derivative of a reduction depends on its initial value, that of a loop on its trip count.
+    The derivative of a reduction depends on its initial value, that of a loop on its trip count: on
+    scalar constants, and those in tuples. A constant whose cotangent is wanted is not read.
     """
+    op = unit.op
     if not any(_computations_in(value) for value in op.attributes.values()):
-        return ()
-    return tuple([operand for operand in op.operands if _is_known(operand)])
+        return [None] * len(op.operands)
+    found: list[XlaOp | None] = []
+    number = 0
+    for operand in op.operands:
+        is_read = operand.opcode == "tuple" or (
+            _is_scalar_constant(operand) and number not in unit.wanted
+        )
+        found.append(operand if is_read else None)
+        number += len(arrays_in([operand.shape]))
+    return found
+
+
+def _known_elements(op: XlaOp) -> list[XlaOp | None]:
+    """Return the elements of a tuple that determine a trip count, None for the others."""
+    return [
+        element
+        if element.opcode == "tuple"
+        or (_is_scalar_constant(element) and element.shape.element_type.is_integral)
+        else None
+        for element in op.operands
+    ]
+
+
+def _is_scalar_constant(op: XlaOp) -> bool:
+    return op.opcode == "constant" and not op.shape.dimensions  # type: ignore[union-attr]  # an array
 
 
 def _computations_in(value: Any) -> list[XlaComputation]:
     """Return the computations in the value of an attribute."""
     parts = value if isinstance(value, tuple) else (value,)
     return [part for part in parts if isinstance(part, XlaComputation)]
-
-
-def _is_known(op: XlaOp) -> bool:
-    if op.opcode == "constant":
-        return not op.shape.dimensions  # type: ignore[union-attr]  # an array
-    return op.opcode == "tuple"
 
 
 def _part(unit: Unit) -> XlaComputation:
@@ -332,32 +359,25 @@ def _part(unit: Unit) -> XlaComputation:
         return part_of("call", call.operands, call.members, results, [*call.inner, whole])
     op = unit.op
     b = XlaBuilder(op.opcode)
-    known = set(_known_operands(op))
     operands = []
-    for operand in op.operands:
-        value = b.parameter(operand.shape)
-        operands.append(_copied_constants(operand, value, b) if operand in known else value)
+    for operand, known in zip(op.operands, _known_operands(unit), strict=True):
+        parameter = b.parameter(operand.shape)
+        operands.append(parameter if known is None else _with_constants(known, parameter, b))
     return b.build(copy_op(op, tuple(operands), b, op.attributes))
 
 
-def _copied_constants(op: XlaOp, value: XlaOp, builder: XlaBuilder) -> XlaOp:
+def _with_constants(op: XlaOp, value: XlaOp, builder: XlaBuilder) -> XlaOp:
     """Return `value`, a parameter in the place of `op`, with the constants in `op` copied."""
-    if op.opcode == "constant" and not op.shape.dimensions:  # type: ignore[union-attr]
+    if op.opcode == "constant":
         return copy_op(op, (), builder, op.attributes)
-    if op.opcode != "tuple" or not _has_constant(op):
+    known = _known_elements(op)
+    if all(element is None for element in known):
         return value
     elements = [
-        _copied_constants(element, value[number], builder) if _is_known(element) else value[number]
-        for number, element in enumerate(op.operands)
+        value[number] if element is None else _with_constants(element, value[number], builder)
+        for number, element in enumerate(known)
     ]
     return record_tuple(builder, elements)
-
-
-def _has_constant(op: XlaOp) -> bool:
-    return any(
-        _is_known(operand) and (operand.opcode == "constant" or _has_constant(operand))
-        for operand in op.operands
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,9 +443,10 @@ def _lowered(
     described: Any = jax.ShapeDtypeStruct  # jax has no types for it
     shapes = [described(v.aval.shape, v.aval.dtype) for f in functions for v in f.arguments]
     whole = calls.restored(traced_computation(name, every, shapes, {}))
-    for op in whole.ops:
-        if op.name is not None:
-            op.name = op.name.removeprefix("jit(every)/")
+    for part in (whole, *whole.called_computations()):
+        for op in part.ops:
+            if op.name is not None:
+                op.name = op.name.removeprefix("jit(every)").removeprefix("/") or None
     results = whole.root.operands if isinstance(whole.root.shape, TupleShape) else (whole.root,)
     found: list[XlaComputation] = []
     first, last = 0, 0
@@ -604,7 +625,7 @@ def _may_be_replaced(unit: Unit) -> bool:
 
     A library function and a composite stand for their ops; a token has its place in an order.
     """
-    if unit.call is not None and isinstance(unit.call.function, LibraryCall):
+    if unit.is_again or (unit.call is not None and isinstance(unit.call.function, LibraryCall)):
         return False
     values = [leaf for op in (*unit.operands, *unit.results) for leaf in leaves(op.shape)]
     return unit.op.opcode != "composite" and not any(isinstance(v, TokenShape) for v in values)
@@ -655,8 +676,8 @@ def _is_costly(equation: Any, is_structural: bool) -> bool:
         return True
     if name not in _CALLS:
         return False
-    inner = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
-    return any(_is_costly(e, is_structural) for e in inner.eqns)
+    inner = inner_jaxprs(equation)
+    return any(_is_costly(e, is_structural) for jaxpr in inner for e in jaxpr.eqns)
 
 
 @contextlib.contextmanager

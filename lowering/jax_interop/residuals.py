@@ -7,15 +7,18 @@ valid: the `XlaOp` of the loop becomes the part of the new results that it was b
 
 from __future__ import annotations
 
+from typing import Any
+
 from builder.graph.computation import XlaComputation
 from builder.graph.inlined_calls import InlinedCall
 from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
-from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp
+from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp, with_metadata
 from builder.ops.control_flow import get_tuple_element
 from builder.rewriting.inlining import inlined_ops
 from builder.types.shape import ArrayShape, Shape, TupleShape
 from lowering.jax_interop.applying import set_line
+from lowering.jax_interop.inlined_calls import RECORDED_AGAIN
 from lowering.jax_interop.pullbacks import Unit, arrays_in
 
 
@@ -52,7 +55,14 @@ def record_with_residuals(unit: Unit, forward: XlaComputation) -> list[XlaOp]:
     root = forward.root
     is_tuple = isinstance(root.shape, TupleShape)
     needed = [op for op in forward.ops if not (is_tuple and op is root)]
-    values = inlined_ops(forward, tuple(arrays), builder, needed, {})
+    metadata = builder.current_metadata
+    # The blocks in force are those of the call of `gradients`, not of the op.
+    unchanged: Any = {"name": None, "others": None, "op_type": None, "source": None, "scope": None}
+    builder.current_metadata = with_metadata(unit.op.metadata, **unchanged)
+    try:
+        values = inlined_ops(forward, tuple(arrays), builder, needed, {})
+    finally:
+        builder.current_metadata = metadata
     found = [values[op] for op in (root.operands if is_tuple else (root,))]
     count = len(arrays_in([op.shape for op in unit.results]))
     results, residuals = found[:count], found[count:]
@@ -73,6 +83,7 @@ def record_with_residuals(unit: Unit, forward: XlaComputation) -> list[XlaOp]:
     ops[:] = [*before, *new, *unit.results, *after]
     for number, op in enumerate(ops):
         op.id = number
+    builder.inlined_calls.append(InlinedCall(RECORDED_AGAIN, tuple(arrays), tuple(found)))
     if unit.call is not None:
         gone = moved | removed
         builder.inlined_calls[:calls] = [

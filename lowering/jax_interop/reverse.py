@@ -20,7 +20,7 @@ from builder.schema.control_flow import DERIVATIVE, ZERO_DERIVATIVE
 from builder.types.shape import ArrayShape, Shape, TupleShape
 from lowering.errors import LoweringError
 from lowering.jax_interop.applying import set_line
-from lowering.jax_interop.inlined_calls import Outermost, outermost_calls
+from lowering.jax_interop.inlined_calls import RECORDED_AGAIN, Outermost, outermost_calls
 from lowering.jax_interop.pullbacks import Pullback, Unit, arrays_in, op_keys, pullbacks_of
 from lowering.jax_interop.registry import place
 from lowering.jax_interop.residuals import array_of_value, record_with_residuals
@@ -219,6 +219,22 @@ def leaves_of(op: XlaOp) -> list[Leaf]:
     return [(op, number) for number in range(len(arrays_in([op.shape])))]
 
 
+def element_of(op: XlaOp) -> Leaf:
+    """Return an array as an array in a value: each `t[0]` records another op for one element."""
+    number = 0
+    while op.opcode == "get_tuple_element":
+        number += _first_of_element(op)
+        op = op.operands[0]
+        if op.opcode == "tuple":
+            for operand in op.operands:
+                count = len(arrays_in([operand.shape]))
+                if number < count:
+                    op = operand
+                    break
+                number -= count
+    return op, number
+
+
 def _with_gradients(op: XlaOp) -> list[Leaf]:
     """Return the arrays in an op's value that have gradients."""
     arrays = arrays_in([op.shape])
@@ -243,11 +259,17 @@ def _planned(root: XlaOp, targets: Sequence[Leaf]) -> list[Unit | XlaOp]:
     """
     ops = root.builder.ops[: root.id + 1]
     calls: dict[XlaOp, Outermost] = {}
-    for found in outermost_calls(root.builder.inlined_calls):
+    for found in outermost_calls(root.builder.inlined_calls, ops):
         # If a target or the root is inside a call, the ops of the call are differentiated.
         inside = set(found.members).difference(op for op in found.results if op is not None)
         if not any(op in inside for op in (root, *(op for op, _ in targets))):
             calls.update((op, found) for op in found.results if op is not None)
+    again = {
+        op
+        for call in root.builder.inlined_calls
+        if call.function is RECORDED_AGAIN
+        for op in call.members() or ()
+    }
     active = _active(ops, targets, calls)
     steps: list[Unit | XlaOp] = []
     reached: set[Leaf] = {(root, 0)} & active
@@ -275,7 +297,9 @@ def _planned(root: XlaOp, targets: Sequence[Leaf]) -> list[Unit | XlaOp]:
         if inner is None and (is_custom or op.opcode in ("tuple", "get_tuple_element")):
             steps.append(op)
         else:
-            steps.append(Unit(operands, results, inner, wanted, seeded))
+            members = results if inner is None else inner.members
+            is_again = any(member in again for member in members)
+            steps.append(Unit(operands, results, inner, wanted, seeded, is_again))
         if inner is None and op.opcode == "tuple":
             reached.update(inputs[number] for number in seeded if inputs[number] in active)
         elif inner is None and op.opcode == "get_tuple_element":
@@ -303,6 +327,8 @@ def _active(
         if op.opcode == "tuple":
             inputs = [leaf for operand in operands for leaf in leaves_of(operand)]
             active.update((op, n) for n, leaf in enumerate(inputs) if leaf in active)
+            continue
+        if inner is None and _is_stopped(op):
             continue
         if any(leaf in active for operand in operands for leaf in leaves_of(operand)):
             active.update(_with_gradients(op))

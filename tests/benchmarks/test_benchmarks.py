@@ -32,9 +32,8 @@ from benchmarks.guard import check, losses
 from benchmarks.imports import IMPORTS, import_script
 from benchmarks.languages import ours
 from benchmarks.report import report_text, with_later, write_report
-from benchmarks.tables import PARTS
 from benchmarks.steps import CONTENDERS, STEPS, ratios_of
-from benchmarks.tables import Table, budget_tables, show
+from benchmarks.tables import PARTS, Table, budget_tables, show
 from benchmarks.timing import ContenderError, in_turns, spread
 
 ROOT = Path(__file__).resolve().parents[2]

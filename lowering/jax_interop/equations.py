@@ -15,8 +15,11 @@ from typing import Any, Final, NamedTuple
 
 import jax
 import numpy as np
+from jax.extend.core import jaxpr_as_fun, primitives
 from jaxlib.mlir import ir
 
+from builder.graph.computation import XlaComputation
+from builder.graph.inlined_calls import InlinedCall
 from builder.schema.control_flow import CUSTOM_DERIVATIVE
 from lowering.importer.control_flow import INLINED_CALL
 from lowering.jax_interop.registry import Step, Value
@@ -46,6 +49,7 @@ class Equation(NamedTuple):
         primitive, params: the primitive and its parameters.
         context: the settings of jax with which it was traced.
         operands, results: the abstract values of its operands and results.
+        pullbacks: its derivatives, if it has inner jaxprs; see `pullbacks`.
     """
 
     primitive: Any
@@ -53,6 +57,7 @@ class Equation(NamedTuple):
     context: Any
     operands: tuple[Any, ...]
     results: tuple[Any, ...]
+    pullbacks: dict[Any, Any]
 
     @property
     def has_jaxpr(self) -> bool:
@@ -77,6 +82,57 @@ class Equation(NamedTuple):
         return step
 
 
+class WholeFunction(NamedTuple):
+    """A traced function, where jax expands equations before it lowers the trace.
+
+    Since jax 0.12 some functions with rules of their own, such as `jax.lax.custom_root`, are
+    primitives without a lowering, so their operations can't be marked.
+
+    Attributes:
+        jaxpr: the trace.
+    """
+
+    jaxpr: Any
+
+    @property
+    def primitive(self) -> Any:
+        """The primitive that applies the trace."""
+        return primitives.jit_p
+
+    @property
+    def has_jaxpr(self) -> bool:
+        """See `Equation`."""
+        return True
+
+    def step(self) -> Step:
+        """Return the function of its arguments' values; it returns a tuple."""
+        function = jaxpr_as_fun(self.jaxpr)
+        return lambda *operands: tuple(function(*operands))
+
+
+def whole_call(
+    traced: jax.stages.Traced, computation: XlaComputation, used: Sequence[int] | None
+) -> InlinedCall | None:
+    """Return a call of the whole function if jax expands equations of its trace, otherwise None.
+
+    Args:
+        traced: the function.
+        computation: its computation.
+        used: the numbers of its arguments that the computation has; None for all.
+    """
+    jaxpr: Any = traced.jaxpr
+    if not any(map(jax_lowering.is_expanded, jax_lowering.equations_of(jaxpr))):
+        return None
+    count = len(computation.parameters)
+    if used is not None and len(used) != len(jaxpr.in_avals):
+        return None
+    root = computation.root
+    results = root.operands if root.opcode == "tuple" else (root,)
+    if count != len(jaxpr.in_avals) or len(results) != len(jaxpr.out_avals):
+        return None
+    return InlinedCall(WholeFunction(jaxpr), computation.parameters, tuple(results))
+
+
 def lowered_with_calls(traced: jax.stages.Traced) -> tuple[jax.stages.Lowered, Sequence[Equation]]:
     """Lower what jax has traced, with markers; return the equations by number too."""
     equations: list[Equation] = []
@@ -96,7 +152,7 @@ def lowered_with_calls(traced: jax.stages.Traced) -> tuple[jax.stages.Lowered, S
             jax_lowering.with_derivative(value, CUSTOM_DERIVATIVE) if value in given else value
             for value in results
         ]
-        equation = Equation(context.primitive, params, context.jaxpr_eqn_ctx, *avals)
+        equation = Equation(context.primitive, params, context.jaxpr_eqn_ctx, *avals, {})
         _mark(len(equations), [*operands, *results], len(operands))
         equations.append(equation)
         return results

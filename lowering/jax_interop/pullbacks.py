@@ -153,10 +153,14 @@ def pullbacks_of(name: str, units: Sequence[Unit]) -> list[Pullback]:
     missing: dict[Hashable, Unit] = {}
     found: dict[Hashable, Pullback] = {}
     for signature, unit in zip(signatures, units, strict=True):
+        own = _own_cache(unit)
         with _lock:
-            cached = _pullbacks.pop(signature, None)
-            if cached is not None:
-                _pullbacks[signature] = cached  # now the latest
+            if own is not None:
+                cached = own.get(signature)
+            else:
+                cached = _pullbacks.pop(signature, None)
+                if cached is not None:
+                    _pullbacks[signature] = cached  # now the latest
         if cached is not None:
             found[signature] = cached
         elif signature not in found:
@@ -165,11 +169,25 @@ def pullbacks_of(name: str, units: Sequence[Unit]) -> list[Pullback]:
         found.update(zip(missing, _trace(name, list(missing.values())), strict=True))
         with _lock:
             for signature, unit in missing.items():
-                if _is_small(unit):
+                own = _own_cache(unit)
+                if own is not None:
+                    own[signature] = found[signature]
+                elif _is_small(unit):
                     _pullbacks[signature] = found[signature]
             while len(_pullbacks) > _MOST_KEPT:
                 del _pullbacks[next(iter(_pullbacks))]
     return [found[signature] for signature in signatures]
+
+
+def _own_cache(unit: Unit) -> dict[Hashable, Pullback] | None:
+    """Return the cache of an equation with inner jaxprs; None for other units.
+
+    It lives as long as the equation, which may hold large constants and functions of the user.
+    """
+    function = None if unit.call is None else unit.call.function
+    if isinstance(function, Equation) and function.has_jaxpr:
+        return function.pullbacks
+    return None
 
 
 def _is_small(unit: Unit) -> bool:
@@ -260,7 +278,20 @@ class _Keys:
 def op_keys(ops: Iterable[XlaOp]) -> list[Hashable]:
     """Return for each op a key of what it computes from its operands."""
     keys = _Keys()
-    return [(op.opcode, op.shape, keys.attributes(op.attributes), _marks(op)) for op in ops]
+    return [
+        (
+            op.opcode,
+            op.shape,
+            # Hashing the elements of large constants would take most of the time.
+            id(op.attributes) if _is_large_constant(op) else keys.attributes(op.attributes),
+            _marks(op),
+        )
+        for op in ops
+    ]
+
+
+def _is_large_constant(op: XlaOp) -> bool:
+    return op.opcode == "constant" and op.attributes["value"].nbytes > _MOST_BYTES
 
 
 def _marks(op: XlaOp) -> Hashable:
@@ -411,7 +442,13 @@ def _trace(name: str, units: Sequence[Unit]) -> list[Pullback]:
     is_wide = any(wide_op(part) is not None for part in parts)
     x64 = jax.enable_x64(True) if is_wide else contextlib.nullcontext()
     with transformation_errors(name), x64, recorded_calls() as calls:
-        constants, traces = _traces(name, units, parts)
+        try:
+            constants, traces = _traces(name, units, parts)
+        except XlaError:
+            raise
+        except Exception:
+            _trace_each(name, units, parts)
+            raise
         cuts = [_cut(unit, trace) for unit, trace in zip(units, traces, strict=True)]
         both = [(cut.forward, cut.backward) for cut in cuts]
         functions = [function for pair in both for function in pair if function is not None]
@@ -458,6 +495,21 @@ def _lowered(
         same = _duplicates(members)
         found.append(part_of("pullback", parameters, members, values, whole.inlined_calls, same))
     return found
+
+
+def _trace_each(name: str, units: Sequence[Unit], parts: Sequence[XlaComputation]) -> None:
+    """Trace units one by one, after an error of jax, so that the error names the unit."""
+    for unit, part in zip(units, parts, strict=True):
+        try:
+            _traces(name, [unit], [part])
+        except Exception as error:
+            title = unit.op.opcode
+            if unit.call is not None:
+                function = unit.call.function
+                is_library = isinstance(function, LibraryCall)
+                title = function.name if is_library else str(function.primitive)
+            error.add_note(f"to_jax: differentiating {title}{place(unit.op)}")
+            raise
 
 
 def _duplicates(ops: Sequence[XlaOp]) -> dict[XlaOp, XlaOp]:

@@ -32,6 +32,11 @@ def equations_of(jaxpr: Any) -> Iterator[Any]:
             stack += inner_jaxprs(equation)
 
 
+def is_expanded(equation: Any) -> bool:
+    """Return whether jax expands an equation before it lowers the jaxpr; since jax 0.12."""
+    return bool(equation.primitive.name == "call_hi_primitive")
+
+
 def inner_jaxprs(equation: Any) -> list[Any]:
     """Return the jaxprs among the parameters of an equation."""
     found: list[Any] = []

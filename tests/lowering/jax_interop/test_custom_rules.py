@@ -80,6 +80,60 @@ def test_forward_mode() -> None:
     np.testing.assert_allclose(batch, [value, value], rtol=1e-6)
 
 
+@jax.custom_jvp
+def tripled(x: Any) -> Any:
+    return jnp.sin(x) + 0.0
+
+
+tripled.defjvp(lambda x, dx: (tripled(*x), 3 * tripled(*x) * dx[0]))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [tripled, lambda x: tripled(tripled(x)), lambda x: tripled(x) + tripled(x) * x],
+    ids=["one", "nested", "two"],
+)
+def test_second_derivatives_of_a_rule_that_uses_its_function(function: Any) -> None:
+    def total(x: Any) -> Any:
+        return function(x).sum()
+
+    x = xb.XlaBuilder("twice").parameter(xb.f32[3], "x")
+    first = lowering.gradients(lowering.apply(total, x), x)
+    second = lowering.gradients(lib.sum(first), x)
+    expected = jax.grad(lambda x: jax.grad(total)(x).sum())(VALUES)
+    result = lowering.compile(x.builder.build(second))(VALUES)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_primitive_without_a_lowering() -> None:
+    """Since jax 0.12 custom_root is expanded before its trace is lowered."""
+
+    def cube_root(a: Any) -> Any:
+        def solve(g: Any, x: Any) -> Any:
+            def step(state: Any) -> Any:
+                return state[0] + 1, state[1] - g(state[1]) / (3 * state[1] ** 2)
+
+            return jax.lax.while_loop(lambda state: state[0] < 50, step, (0, x))[1]
+
+        start = jnp.full_like(a, 2)
+        return jax.lax.custom_root(
+            lambda x: x**3 - a, start, solve, lambda g, y: y / g(jnp.ones_like(y))
+        )
+
+    values = np.array([1, 8, 27], np.float32)
+    x = xb.XlaBuilder("root").parameter(xb.f32[3], "x")
+    dx = lowering.gradients(lib.sum(lowering.apply(cube_root, x)), x)
+    result = lowering.compile(x.builder.build(dx))(values)
+    np.testing.assert_allclose(result, [1 / 3, 1 / 12, 1 / 27], rtol=1e-5)
+
+
+def test_an_equation_without_a_derivative_is_named() -> None:
+    x = xb.XlaBuilder("unknown").parameter(xb.f32[3], "x")
+    y = lowering.apply(lambda x: x.at[1].apply(jnp.sin), x) * 1.0
+    with pytest.raises(LoweringError, match=r"differentiating scatter.*test_custom_rules\.py:\d+"):
+        lowering.gradients(lib.sum(y), x)
+
+
 def test_in_shard_map() -> None:
     mesh = jax.make_mesh((3,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
     spec = jax.sharding.PartitionSpec("d")

@@ -293,3 +293,43 @@ def test_values_between_targets_are_not_recorded_again() -> None:
     expected = jax.grad(theirs, (0, 1, 2, 3))(W1, zeros[0], W2, zeros[1])
     for result, reference in zip(lowering.compile(computation)(W1, W2, X), expected, strict=True):
         np.testing.assert_allclose(result, reference, rtol=1e-4, atol=1e-5)
+
+
+def test_elements_of_tuples() -> None:
+    """Each `t[0]` records another op for the same element."""
+    b = xb.XlaBuilder("pair")
+    pair = b.parameter("(f32[3], f32[3])", "pair")
+    loss = lib.sum(pair[0] * pair[1] * pair[1])
+    found = lowering.gradients(loss, [pair[0], pair[1], pair[1]])
+    x, y = np.array([1, 2, 3], np.float32), np.array([4, 5, 6], np.float32)
+    results = lowering.compile(b.build(xb.tuple(*found)))((x, y))
+    for result, expected in zip(results, (y * y, 2 * x * y, 2 * x * y), strict=True):
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_a_constant_operand_of_a_call() -> None:
+    """The trip count of a loop may depend on constants, but a derivative by one is not zero."""
+
+    @xb.computation
+    def function(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
+        return xb.sin(a) * xb.exp(b)
+
+    for flipped in (False, True):
+        b = xb.XlaBuilder("constants")
+        x, two = b.parameter(xb.f32[()]), b.constant(2.0, xb.f32)
+        value = function(two, x) if flipped else function(x, two)
+        found = lowering.gradients(value * 1.0, [x, two])
+        dx, dtwo = lowering.compile(b.build(xb.tuple(*found)))(1.0)
+        first, second = (2.0, 1.0) if flipped else (1.0, 2.0)
+        by = [np.cos(first) * np.exp(second), np.sin(first) * np.exp(second)]
+        np.testing.assert_allclose([dx, dtwo], by[::-1] if flipped else by, rtol=1e-6)
+
+
+def test_what_depends_on_a_target_only_through_stop_gradient() -> None:
+    """It needs no derivative: a loop without a known trip count has none."""
+    x = xb.XlaBuilder("stopped").parameter(xb.f32[3], "x")
+    loop = xb.while_(lambda s: s[0] < 100.0, lambda s: s * 2.0, lib.stop_gradient(x))
+    gradient = lowering.gradients(lib.sum(x * loop), x)
+    values = np.array([0.5, 1, 2], np.float32)
+    result = lowering.compile(x.builder.build(gradient))(values)
+    np.testing.assert_array_equal(result, values * 256)

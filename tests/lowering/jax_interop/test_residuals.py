@@ -219,6 +219,17 @@ def test_a_rule_is_kept_when_its_function_is_replaced() -> None:
         np.testing.assert_allclose(result, reference, rtol=1e-5, atol=1e-6)
 
 
+def test_a_loop_is_replaced_once() -> None:
+    """The residuals of a loop with residuals would grow with each call of gradients."""
+    b = xb.XlaBuilder("growth")
+    x = b.parameter(xb.f32[3], "x")
+    y = xb.scan([xb.broadcast(x, [4])], [x], lambda e, c: (xb.sin(c) * e, c + e), 0)[1]
+    for factor in (1.0, 2.0, 3.0, 4.0):
+        lowering.gradients(lib.sum(y * factor), x)
+    sizes = [len(op.shape.elements) for op in b.ops if op.opcode == "while"]
+    assert max(sizes) <= min(sizes) + 2, sizes
+
+
 def test_pullbacks_are_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
     traced: list[Any] = []
     trace = pullbacks._trace

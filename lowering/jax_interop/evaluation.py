@@ -153,23 +153,22 @@ def _prepared(preparation: Preparation, computation: XlaComputation) -> Step:
 
 def _entries(preparation: Preparation, computation: XlaComputation) -> list[_Entry]:
     calls = outermost_calls(computation.inlined_calls, computation.ops)
-    evaluated = _evaluated(computation, calls)
+    evaluated, calls = _evaluated(computation, calls)
     ops = [op for op in computation.ops if op.opcode not in _IN_PLACE and op in evaluated]
     operands = {op.id: tuple([operand.id for operand in op.operands]) for op in ops}
     omitted = _pass_scalars(ops, operands, computation.root.id, calls)
     # The results of a call are the elements of its value, which has a number of its own.
     size = len(computation.ops)
-    starts: dict[int, tuple[int, Outermost]] = {}
+    starts: dict[int, list[tuple[int, Outermost]]] = {}
     elements: dict[int, tuple[int, int]] = {}
     for number, call in enumerate(calls, size):
-        starts[call.first.id] = number, call
+        starts.setdefault(call.first.id, []).append((number, call))
         for position, op in enumerate(call.results):
             if op is not None:
                 elements.setdefault(op.id, (number, position))
     entries: list[tuple[int, Frame, Step, tuple[int, ...]]] = []
     for op in computation.ops:
-        if op.id in starts:
-            number, call = starts[op.id]
+        for number, call in starts.get(op.id, ()):
             step = _call_step(preparation, call)
             inputs = tuple([operand.id for operand in call.operands])
             entries.append((number, frame_of(op), step, inputs))
@@ -189,24 +188,32 @@ def _entries(preparation: Preparation, computation: XlaComputation) -> list[_Ent
     ]
 
 
-def _evaluated(computation: XlaComputation, calls: Sequence[Outermost]) -> set[XlaOp]:
-    """Return the ops that are evaluated by themselves: not as part of a call, and not unused."""
+def _evaluated(
+    computation: XlaComputation, calls: Sequence[Outermost]
+) -> tuple[set[XlaOp], list[Outermost]]:
+    """Return the ops that are evaluated by themselves, and the calls.
+
+    Unused ops and calls are left out, and ops that are only part of a call.
+    """
     call_of = {op: call for call in calls for op in call.results if op is not None}
     needed = [op for op in computation.ops if op.attributes.get("has_side_effect")]
     needed += [op for op in computation.ops if op.opcode in REFUSED]
     needed.append(computation.root)
     found: set[XlaOp] = set()
+    reached: dict[int, Outermost] = {}
     seen = set(needed)
     while needed:
         op = needed.pop()
         call = call_of.get(op)
         if call is None:
             found.add(op)
+        else:
+            reached[id(call)] = call
         operands = op.operands if call is None else call.operands
         new = [operand for operand in operands if operand not in seen]
         seen.update(new)
         needed += new
-    return found
+    return found, list(reached.values())
 
 
 def _call_step(preparation: Preparation, call: Outermost) -> Step:

@@ -215,7 +215,7 @@ def resnet_of_jax(x: Any, labels: Any, blocks: Any, weights: Any) -> Any:
 
 
 def test_a_resnet() -> None:
-    random = np.random.default_rng(5)
+    random = np.random.default_rng(4)
 
     def normal(*sizes: int) -> Any:
         return (random.standard_normal(sizes) / 3).astype(np.float32)
@@ -228,8 +228,7 @@ def test_a_resnet() -> None:
     blocks = [block(3, 8, [normal(1, 1, 3, 8)]), block(8, 8, [])]
     labels = np.array([1, 4, 0], np.int32)
     values = normal(3, 10, 10, 3), labels, blocks, normal(8, 5)
-    # The normalizations divide by deviations of few elements.
-    check(lowering.jit(resnet).computation(*values), resnet_of_jax, values, amplifies=True)
+    check(lowering.jit(resnet).computation(*values), resnet_of_jax, values)
 
 
 @pytest.mark.parametrize(

@@ -346,13 +346,35 @@ def _note(op: XlaOp) -> str:
 def wide_op(computation: XlaComputation) -> XlaOp | None:
     """Return the first op with 64-bit numbers, which jax has only in its x64 mode; None without.
 
-    c64 is not among them: its parts have 32 bits.
+    c64 is not among them: its parts have 32 bits. An op inside an inlined call is not evaluated.
     """
-    for each in reversed(evaluated_computations(computation)):
-        wide = {shape for shape in {op.shape for op in each.ops} if _is_wide(shape)}
-        if wide:
-            return next(op for op in each.ops if op.shape in wide)
+    every = evaluated_computations(computation)
+    if not any(_is_wide(shape) for each in every for shape in {op.shape for op in each.ops}):
+        return None
+    # Of the computations, some may be applied inside calls only.
+    stack, entered = [computation], {computation}
+    while stack:
+        current = stack.pop()
+        evaluated, calls = _evaluated(current, outermost_calls(current.inlined_calls, current.ops))
+        values = {op for call in calls for op in call.results if op is not None}
+        for op in current.ops:
+            is_value = op in values or op in evaluated or op.opcode == "parameter"
+            if is_value and _is_wide(op.shape):
+                return op
+            if op in evaluated:
+                new = [c for v in op.attributes.values() for c in computations_in(v)]
+                stack += [c for c in dict.fromkeys(new) if c not in entered]
+                entered.update(new)
+        if current.derivative is not None and current.derivative not in entered:
+            entered.add(current.derivative)
+            stack.append(current.derivative)
     return None
+
+
+def computations_in(value: object) -> list[XlaComputation]:
+    """Return the computations in the value of an attribute."""
+    parts = value if isinstance(value, tuple) else (value,)
+    return [part for part in parts if isinstance(part, XlaComputation)]
 
 
 def _is_wide(shape: Shape) -> bool:

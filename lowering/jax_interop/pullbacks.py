@@ -33,8 +33,9 @@ from builder.inspection.fingerprints import value_key
 from builder.rewriting.copying import copy_op
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaves
 from lowering.errors import LoweringError
+from lowering.importer.garbage_collection import collector_paused
 from lowering.jax_interop.equations import Equation
-from lowering.jax_interop.evaluation import Preparation, wide_op
+from lowering.jax_interop.evaluation import Preparation, computations_in, wide_op
 from lowering.jax_interop.from_jax import abstract_array, traced_computation
 from lowering.jax_interop.inlined_calls import Outermost, part_of
 from lowering.jax_interop.library_functions import library_step
@@ -166,7 +167,8 @@ def pullbacks_of(name: str, units: Sequence[Unit]) -> list[Pullback]:
         elif signature not in found:
             missing[signature] = unit
     if missing:
-        found.update(zip(missing, _trace(name, list(missing.values())), strict=True))
+        with collector_paused():  # it would take a third of the time of the first call
+            found.update(zip(missing, _trace(name, list(missing.values())), strict=True))
         with _lock:
             for signature, unit in missing.items():
                 own = _own_cache(unit)
@@ -192,7 +194,7 @@ def _own_cache(unit: Unit) -> dict[Hashable, Pullback] | None:
 
 def _is_small(unit: Unit) -> bool:
     """Return whether the pullback of a unit is cached: the bodies of a loop may be large."""
-    bodies = [part for value in unit.op.attributes.values() for part in _computations_in(value)]
+    bodies = [part for value in unit.op.attributes.values() for part in computations_in(value)]
     if unit.call is not None or not bodies:
         return True
     nested = [part for body in bodies for part in (*body.called_computations(), body)]
@@ -232,7 +234,7 @@ class _Keys:
         return op.opcode, op.shape, shapes, self.attributes(op.attributes), constants, marks, which
 
     def _attribute(self, value: Any) -> Hashable:
-        bodies = _computations_in(value)
+        bodies = computations_in(value)
         return tuple(map(self._computation, bodies)) if bodies else value_key(value)
 
     def _computation(self, computation: XlaComputation) -> Hashable:
@@ -312,7 +314,7 @@ def _function_key(call: InlinedCall | Outermost) -> Hashable:
 
 
 class _Equation:
-    """An equation as a key: equal if the primitives and the parameters are."""
+    """An equation as a key: equal if the primitives, the parameters and the settings are."""
 
     __slots__ = ("_hash", "equation")
 
@@ -329,7 +331,8 @@ class _Equation:
         mine, its = self.equation, other.equation
         if mine is its:
             return True
-        is_same = (mine.primitive, mine.operands) == (its.primitive, its.operands)
+        mine_others = mine.primitive, mine.operands, mine.context
+        is_same = mine_others == (its.primitive, its.operands, its.context)
         return is_same and _are_equal(mine.params, its.params)
 
 
@@ -347,7 +350,7 @@ def _known_operands(unit: Unit) -> list[XlaOp | None]:
     scalar constants, and those in tuples. A constant whose cotangent is wanted is not read.
     """
     op = unit.op
-    if not any(_computations_in(value) for value in op.attributes.values()):
+    if not any(computations_in(value) for value in op.attributes.values()):
         return [None] * len(op.operands)
     found: list[XlaOp | None] = []
     number = 0
@@ -373,12 +376,6 @@ def _known_elements(op: XlaOp) -> list[XlaOp | None]:
 
 def _is_scalar_constant(op: XlaOp) -> bool:
     return op.opcode == "constant" and not op.shape.dimensions  # type: ignore[union-attr]  # an array
-
-
-def _computations_in(value: Any) -> list[XlaComputation]:
-    """Return the computations in the value of an attribute."""
-    parts = value if isinstance(value, tuple) else (value,)
-    return [part for part in parts if isinstance(part, XlaComputation)]
 
 
 def _part(unit: Unit) -> XlaComputation:

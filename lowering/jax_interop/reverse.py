@@ -20,6 +20,7 @@ from builder.schema.control_flow import DERIVATIVE, ZERO_DERIVATIVE
 from builder.types.shape import ArrayShape, Shape, TupleShape
 from lowering.errors import LoweringError
 from lowering.jax_interop.applying import set_line
+from lowering.jax_interop.evaluation import computations_in
 from lowering.jax_interop.inlined_calls import RECORDED_AGAIN, Outermost, outermost_calls
 from lowering.jax_interop.pullbacks import Pullback, Unit, arrays_in, op_keys, pullbacks_of
 from lowering.jax_interop.registry import place
@@ -357,7 +358,6 @@ def _applied(op: XlaOp) -> list[XlaComputation]:
     """Return the computations that an op applies, directly and indirectly."""
     found: list[XlaComputation] = []
     for value in op.attributes.values():
-        for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, XlaComputation):
-                found += [part, *part.called_computations()]
+        for part in computations_in(value):
+            found += [part, *part.called_computations()]
     return found

@@ -127,6 +127,17 @@ def test_a_primitive_without_a_lowering() -> None:
     np.testing.assert_allclose(result, [1 / 3, 1 / 12, 1 / 27], rtol=1e-5)
 
 
+def test_random_numbers_in_a_function() -> None:
+    """jax computes them with 64-bit counters, without its x64 mode."""
+
+    def total(shape: Any) -> Any:
+        return jax.random.gamma(jax.random.key(0), shape).sum()
+
+    shape = np.array([0.5, 1.5, 3], np.float32)
+    found = jax.jit(jax.grad(lowering.to_jax(lowering.from_jax(total, shape))))(shape)
+    np.testing.assert_allclose(found, jax.grad(total)(shape), rtol=1e-6)
+
+
 def test_an_equation_without_a_derivative_is_named() -> None:
     x = xb.XlaBuilder("unknown").parameter(xb.f32[3], "x")
     y = lowering.apply(lambda x: x.at[1].apply(jnp.sin), x) * 1.0

@@ -230,6 +230,19 @@ def test_a_loop_is_replaced_once() -> None:
     assert max(sizes) <= min(sizes) + 2, sizes
 
 
+def test_a_replaced_loop_keeps_its_metadata() -> None:
+    """Not that of the block in which gradients is called."""
+    b = xb.XlaBuilder("metadata")
+    x = b.parameter(xb.f32[3], "x")
+    with b.frontend_attributes({"pass": "forward"}):
+        inputs = [xb.broadcast(x, [4])]
+        y = xb.scan(inputs, [x], lambda e, c: (c * e, xb.sin(c) + e), 0)[1]
+    with b.frontend_attributes({"pass": "backward"}):
+        lowering.gradients(lib.sum(y * y), x)
+    found = [op.frontend_attributes for op in b.ops if op.opcode == "while"]
+    assert found == [{"pass": "forward"}, {"pass": "backward"}]
+
+
 def test_pullbacks_are_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
     traced: list[Any] = []
     trace = pullbacks._trace

@@ -34,7 +34,7 @@ from builder.rewriting.copying import copy_op
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaves
 from lowering.errors import LoweringError
 from lowering.importer.garbage_collection import collector_paused
-from lowering.jax_interop.equations import Equation
+from lowering.jax_interop.equations import Equation, WholeFunction
 from lowering.jax_interop.evaluation import Preparation, computations_in, wide_op
 from lowering.jax_interop.from_jax import abstract_array, traced_computation
 from lowering.jax_interop.inlined_calls import Outermost, part_of
@@ -43,7 +43,7 @@ from lowering.jax_interop.pasting import nested
 from lowering.jax_interop.python_calls import recorded_calls
 from lowering.jax_interop.registry import Step, place
 from lowering.jaxlib_api import jax_stages, jaxprs
-from lowering.jaxlib_api.jax_lowering import inner_jaxprs
+from lowering.jaxlib_api.jax_lowering import inner_jaxprs, is_expanded
 
 STRUCTURAL: Final = frozenset(("call", "conditional", "scan", "while"))
 """Opcodes of ops that apply a computation which they do not combine elements with."""
@@ -466,13 +466,18 @@ def _lowered(
     if not functions:
         return []
 
+    def evaluated(function: _Function, arrays: Iterable[Any]) -> list[Any]:
+        values = {**constants, **dict(zip(function.arguments, arrays, strict=True))}
+        found: list[Any] = jaxprs.evaluate(function.equations, values, function.results)
+        return found
+
     def every(*arrays: Any) -> list[Any]:
         remaining = iter(arrays)
-        results: list[Any] = []
-        for function in functions:
-            values = {**constants, **{v: next(remaining) for v in function.arguments}}
-            results += jaxprs.evaluate(function.equations, values, function.results)
-        return results
+        return [
+            result
+            for function in functions
+            for result in evaluated(function, [next(remaining) for _ in function.arguments])
+        ]
 
     described: Any = jax.ShapeDtypeStruct  # jax has no types for it
     shapes = [described(v.aval.shape, v.aval.dtype) for f in functions for v in f.arguments]
@@ -482,15 +487,23 @@ def _lowered(
             if op.name is not None:
                 op.name = op.name.removeprefix("jit(every)").removeprefix("/") or None
     results = whole.root.operands if isinstance(whole.root.shape, TupleShape) else (whole.root,)
+    # The call of the whole program, if there is one, is replaced by one for each function.
+    inlined = [c for c in whole.inlined_calls if not isinstance(c.function, WholeFunction)]
     found: list[XlaComputation] = []
     first, last = 0, 0
     for function in functions:
         parameters = whole.parameters[first : first + len(function.arguments)]
         values = results[last : last + len(function.results)]
         first, last = first + len(parameters), last + len(values)
-        members = needed_ops(values, whole.inlined_calls, parameters)
-        same = _duplicates(members)
-        found.append(part_of("pullback", parameters, members, values, whole.inlined_calls, same))
+        members = needed_ops(values, inlined, parameters)
+        part = part_of("pullback", parameters, members, values, inlined, _duplicates(members))
+        if any(map(is_expanded, function.equations)):
+            shapes = [described(v.aval.shape, v.aval.dtype) for v in function.arguments]
+            jaxpr = jax.make_jaxpr(lambda *arrays, f=function: evaluated(f, arrays))(*shapes)
+            roots = part.root.operands if len(values) > 1 else (part.root,)
+            call = InlinedCall(WholeFunction(jaxpr), part.parameters, tuple(roots))
+            part.inlined_calls = [*part.inlined_calls, call]
+        found.append(part)
     return found
 
 

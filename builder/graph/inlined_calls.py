@@ -117,20 +117,16 @@ def copied_calls(
     """
     copies: list[InlinedCall] = []
     for call in calls:
-        operands = tuple([copy_of(op) for op in call.operands])
+        operands = tuple([copy for op in call.operands if (copy := copy_of(op)) is not None])
         results = tuple([None if op is None else copy_of(op) for op in call.results])
-        if None in map(_identity, operands) or all(op is None for op in results):
+        if len(operands) < len(call.operands) or all(op is None for op in results):
             continue
         if edited:
             members = call.members()
             if members is None or any(op in edited for op in members):
                 continue
-        copies.append(InlinedCall(call.function, operands, results))  # type: ignore[arg-type]
+        copies.append(InlinedCall(call.function, operands, results))
     return copies
-
-
-def _identity(op: XlaOp | None) -> bool | None:
-    return None if op is None else True
 
 
 def arrays_of(value: Any) -> list[XlaOp] | None:

@@ -90,9 +90,11 @@ class WholeFunction(NamedTuple):
 
     Attributes:
         jaxpr: the trace.
+        used: the numbers of the arguments that the computation has; jax.jit omits unused ones.
     """
 
     jaxpr: Any
+    used: tuple[int, ...]
 
     @property
     def primitive(self) -> Any:
@@ -107,7 +109,16 @@ class WholeFunction(NamedTuple):
     def step(self) -> Step:
         """Return the function of its arguments' values; it returns a tuple."""
         function = jaxpr_as_fun(self.jaxpr)
-        return lambda *operands: tuple(function(*operands))
+
+        def step(*operands: Value) -> Value:
+            given = dict(zip(self.used, operands, strict=True))
+            values = [
+                given[number] if number in given else jax.numpy.zeros(aval.shape, aval.dtype)
+                for number, aval in enumerate(self.jaxpr.in_avals)
+            ]
+            return tuple(function(*values))
+
+        return step
 
 
 def whole_call(
@@ -123,14 +134,14 @@ def whole_call(
     jaxpr: Any = traced.jaxpr
     if not any(map(jax_lowering.is_expanded, jax_lowering.equations_of(jaxpr))):
         return None
-    count = len(computation.parameters)
-    if used is not None and len(used) != len(jaxpr.in_avals):
-        return None
+    numbers = tuple(range(len(jaxpr.in_avals)) if used is None else used)
     root = computation.root
     results = root.operands if root.opcode == "tuple" else (root,)
-    if count != len(jaxpr.in_avals) or len(results) != len(jaxpr.out_avals):
+    # An argument that is returned is its own derivative.
+    computed = tuple([None if op.opcode == "parameter" else op for op in results])
+    if all(op is None for op in computed):
         return None
-    return InlinedCall(WholeFunction(jaxpr), computation.parameters, tuple(results))
+    return InlinedCall(WholeFunction(jaxpr, numbers), computation.parameters, computed)
 
 
 def lowered_with_calls(traced: jax.stages.Traced) -> tuple[jax.stages.Lowered, Sequence[Equation]]:

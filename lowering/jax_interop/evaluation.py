@@ -224,8 +224,8 @@ def _call_step(preparation: Preparation, call: Outermost) -> Step:
     refused.
     """
     function = call.function
-    by_ops = preparation.part(call)
     if isinstance(function, LibraryCall):
+        by_ops = preparation.part(call)
         return with_derivative_of(by_ops, library_step(function, place(call.first)))
     by_jax: Step = function.step()
     if not function.has_jaxpr:
@@ -240,7 +240,7 @@ def _call_step(preparation: Preparation, call: Outermost) -> Step:
 
     def step(*operands: Value) -> Value:
         if axes_of(operands):
-            return with_derivative_of(by_ops, refuse)(*operands)
+            return with_derivative_of(preparation.part(call), refuse)(*operands)
         return by_jax(*operands)
 
     return step

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -142,13 +142,6 @@ def jax_function(op: str, computation: XlaComputation) -> Callable[..., Any]:
         return to_jax(computation)
     except XlaError as error:
         raise error.renamed(op) from None
-
-
-def nested(shape: Shape, leaves: Iterator[Any]) -> Any:
-    """Return the value of a shape from its arrays: tuples of values, and None for tokens."""
-    if isinstance(shape, TupleShape):
-        return tuple([nested(element, leaves) for element in shape.elements])
-    return next(leaves) if shape.is_array else None
 
 
 def check_effects(name: str, computation: XlaComputation) -> None:

@@ -6,7 +6,7 @@ op. It can be compiled, exported and vmapped, and cannot be differentiated.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -98,8 +98,11 @@ def abstract_values(shape: Shape) -> tuple[Aval, ...]:
     )
 
 
-def nested(shape: Shape, values: Sequence[Value]) -> Value:
-    """Nest the values of arrays in tuples like `shape`, with None for tokens."""
+def nested(shape: Shape, values: Iterable[Value]) -> Value:
+    """Nest the values of arrays in tuples like `shape`, with None for tokens.
+
+    Of an iterator, only the values of this shape are taken.
+    """
     remaining = iter(values)
 
     def leaf(leaf_shape: ArrayShape | TokenShape) -> Value:

@@ -501,7 +501,9 @@ def _lowered(
             shapes = [described(v.aval.shape, v.aval.dtype) for v in function.arguments]
             jaxpr = jax.make_jaxpr(lambda *arrays, f=function: evaluated(f, arrays))(*shapes)
             roots = part.root.operands if len(values) > 1 else (part.root,)
-            call = InlinedCall(WholeFunction(jaxpr), part.parameters, tuple(roots))
+            computed = tuple([None if op.opcode == "parameter" else op for op in roots])
+            numbers = tuple(range(len(shapes)))
+            call = InlinedCall(WholeFunction(jaxpr, numbers), part.parameters, computed)
             part.inlined_calls = [*part.inlined_calls, call]
         found.append(part)
     return found
@@ -585,7 +587,7 @@ def _traces(
                 for number, value in zip(unit.wanted, some, strict=True):
                     every[number] = value
                 remaining = iter(every)
-                flat = jax.tree_util.tree_leaves(step(*[_nested(s, remaining) for s in each]))
+                flat = jax.tree_util.tree_leaves(step(*[nested(s, remaining) for s in each]))
                 results.append(flat)
                 seeded.append([flat[number] for number in unit.seeded])
             return seeded, results
@@ -691,11 +693,6 @@ def _may_be_replaced(unit: Unit) -> bool:
         return False
     values = [leaf for op in (*unit.operands, *unit.results) for leaf in leaves(op.shape)]
     return unit.op.opcode != "composite" and not any(isinstance(v, TokenShape) for v in values)
-
-
-def _nested(shape: Shape, remaining: Iterator[Any]) -> Any:
-    count = len(arrays_in([shape]))
-    return nested(shape, [next(remaining) for _ in range(count)])
 
 
 def _needed(

@@ -7,6 +7,7 @@ valid: the `XlaOp` of the loop becomes the part of the new results that it was b
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from builder.graph.computation import XlaComputation
@@ -110,18 +111,19 @@ def _become_element(op: XlaOp, value: XlaOp, builder: XlaBuilder) -> None:
     op.attributes = {"index": 0}
 
 
-def _become_tuple(op: XlaOp, values: object, builder: XlaBuilder) -> None:
+def _become_tuple(op: XlaOp, values: Iterator[XlaOp], builder: XlaBuilder) -> None:
     """Turn an op in place into a tuple of the next values, nested as before."""
-
-    def nested(shape: Shape) -> XlaOp:
-        if not isinstance(shape, TupleShape):
-            return next(values)  # type: ignore[call-overload,no-any-return]
-        return record_tuple(builder, [nested(element) for element in shape.elements])
-
     shape = op.shape
     assert isinstance(shape, TupleShape)
-    operands = tuple([nested(element) for element in shape.elements])
+    operands = tuple([nested_op(builder, element, values) for element in shape.elements])
     op.opcode, op.operands, op.attributes = "tuple", operands, NO_ATTRIBUTES
+
+
+def nested_op(builder: XlaBuilder, shape: Shape, arrays: Iterator[XlaOp]) -> XlaOp:
+    """Return an op of `shape`: the next array, or a tuple of the next ones."""
+    if not isinstance(shape, TupleShape):
+        return next(arrays)
+    return record_tuple(builder, [nested_op(builder, each, arrays) for each in shape.elements])
 
 
 def _unused_members(unit: Unit, ops: list[XlaOp]) -> set[XlaOp]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from types import FrameType
 from typing import Any, Final
 
@@ -10,21 +10,20 @@ from builder.errors import error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.custom_gradients import gradient_shape
 from builder.graph.inlined_calls import needed_ops
-from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_op import XlaOp, with_metadata
 from builder.ops.control_flow import call
 from builder.ops.elementwise import add
 from builder.ops.reshaping import broadcast
 from builder.rewriting.inlining import inlined_ops
 from builder.schema.control_flow import DERIVATIVE, ZERO_DERIVATIVE
-from builder.types.shape import ArrayShape, Shape, TupleShape
+from builder.types.shape import ArrayShape, TupleShape
 from lowering.errors import LoweringError
 from lowering.jax_interop.applying import set_line
 from lowering.jax_interop.evaluation import computations_in
 from lowering.jax_interop.inlined_calls import RECORDED_AGAIN, Outermost, outermost_calls
 from lowering.jax_interop.pullbacks import Pullback, Unit, arrays_in, op_keys, pullbacks_of
 from lowering.jax_interop.registry import place
-from lowering.jax_interop.residuals import array_of_value, record_with_residuals
+from lowering.jax_interop.residuals import array_of_value, nested_op, record_with_residuals
 
 Leaf = tuple[XlaOp, int]
 """An op, and the number of an array in its shape: 0 for an array, others for nested tuples."""
@@ -194,23 +193,15 @@ class Reverse:
         if not any(leaf in self._cotangents for leaf in leaves_of(op)):
             return
         derivative: XlaComputation = op.attributes["to_apply"].derivative
-        cotangents = iter(self._gradient_leaves(op))
+        cotangents = iter([self._cotangent(leaf) for leaf in _with_gradients(op)])
         shape: Any = gradient_shape(op.shape)
-        found = call(derivative, *op.operands, op, self._nested(shape, cotangents))
+        cotangent = nested_op(self.builder, shape, cotangents)
+        found = call(derivative, *op.operands, op, cotangent)
         number = 0
         for operand in op.operands:
             for leaf in _with_gradients(operand):
                 self._add(leaf, array_of_value(found, number))
                 number += 1
-
-    def _gradient_leaves(self, op: XlaOp) -> list[XlaOp]:
-        return [self._cotangent(leaf) for leaf in _with_gradients(op)]
-
-    def _nested(self, shape: Shape, arrays: Iterator[XlaOp]) -> XlaOp:
-        if not isinstance(shape, TupleShape):
-            return next(arrays)
-        elements = [self._nested(element, arrays) for element in shape.elements]
-        return record_tuple(self.builder, elements)
 
 
 def leaves_of(op: XlaOp) -> list[Leaf]:
@@ -248,8 +239,9 @@ def _is_smooth(shape: ArrayShape) -> bool:
 
 def _first_of_element(op: XlaOp) -> int:
     """Return the number of the first array of a `get_tuple_element` in its operand."""
-    before = op.operands[0].shape.elements[: op.attributes["index"]]  # type: ignore[union-attr]
-    return len(arrays_in(before))
+    shape = op.operands[0].shape
+    assert isinstance(shape, TupleShape)
+    return len(arrays_in(shape.elements[: op.attributes["index"]]))
 
 
 def _planned(root: XlaOp, targets: Sequence[Leaf]) -> list[Unit | XlaOp]:

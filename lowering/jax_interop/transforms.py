@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -32,9 +32,9 @@ from lowering.jax_interop.gradients import (
     differentiable,
     jax_function,
     leaf_ops,
-    nested,
     scalar_loss,
 )
+from lowering.jax_interop.pasting import nested
 from lowering.jax_interop.pullbacks import transformation_errors
 from lowering.jax_interop.python_calls import recorded_calls
 from lowering.jax_interop.reverse import Reverse, leaves_of
@@ -213,22 +213,11 @@ def _gradient(
         loss = values[computation.root]
     chosen = [leaf for number in numbers for leaf in leaves_of(parameters[number])]
     found = Reverse(op, loss, chosen).record(caller_frame(sys._getframe(1)))
-    gradients = [
-        _nested_like(
-            parameters[number].shape, iter([found[x] for x in leaves_of(parameters[number])])
-        )
-        for number in numbers
-    ]
+    by = [parameters[number] for number in numbers]
+    gradients = [nested(p.shape, [found[leaf] for leaf in leaves_of(p)]) for p in by]
     tree: Any = jax.tree.structure(groups[0] if isinstance(wrt, str) else tuple(groups))
     result = tree.unflatten(gradients)
     return _built(b, computation, (loss, result) if with_value else result)
-
-
-def _nested_like(shape: Shape, arrays: Iterator[XlaOp]) -> Any:
-    """Return arrays nested in tuples like `shape`."""
-    if not isinstance(shape, TupleShape):
-        return next(arrays)
-    return tuple([_nested_like(element, arrays) for element in shape.elements])
 
 
 def _selected(op: str, computation: XlaComputation, wrt: Wrt) -> list[Any]:

@@ -15,7 +15,7 @@ def parameter(name: str = "x") -> xb.XlaOp:
 
 def call_of(computation: Any) -> InlinedCall:
     (call,) = [c for c in computation.inlined_calls if c.function.name == "relu"]
-    return call  # type: ignore[no-any-return]
+    return call
 
 
 def test_a_call_names_the_function_and_its_ops() -> None:

@@ -662,7 +662,9 @@ def cases_of_equinox() -> dict[str, Case]:
         return nn.Dropout(0.5)(x, key=jax.random.key(1))
 
     def scanned(x: Any) -> Any:
-        step = lambda c, y: (c * jnp.sin(y), c + y)  # noqa: E731
+        def step(c: Any, y: Any) -> Any:
+            return c * jnp.sin(y), c + y
+
         return eqx.internal.scan(step, x[0], x, kind="checkpointed", checkpoints=2)
 
     def checkpointed(x: Any) -> Any:

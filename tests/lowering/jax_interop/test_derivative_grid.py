@@ -220,7 +220,10 @@ def library_cases() -> Iterator[tuple[str, Case]]:
     yield "gelu", Case(lambda x: lib.gelu(x, False), (LINE,), (gelu_slope,), 64, 1e-2)
     yield "silu", Case(lib.silu, (LINE,), (silu_slope,), floor=1.0)
     yield "sigmoid", Case(lib.sigmoid, (LINE,), (UNARY["logistic"],), floor=1.0)
-    erfc: Callable[..., Any] = lambda x: -UNARY["erf"](x)  # noqa: E731
+
+    def erfc(x: Any) -> Any:
+        return -UNARY["erf"](x)
+
     yield "erfc", Case(lib.erfc, (LINE,), (erfc,), 64)
     for name, points in exact.POINTS.items():
         operands = tuple(np.array(points, np.longdouble).T)
@@ -325,7 +328,9 @@ def row_cases() -> Iterator[tuple[str, Case]]:
     def case(function: Callable[..., Any], slope: Callable[[Any], Any], floor: float = 1.0) -> Case:
         return Case(function, (ROWS,), (by_rows(slope),), floor=floor)
 
-    least: Callable[[Any], Any] = lambda x: shares(-x)  # noqa: E731
+    def least(x: Any) -> Any:
+        return shares(-x)
+
     for name, function, slope in (
         ("max", lib.max, shares),
         ("min", lib.min, least),

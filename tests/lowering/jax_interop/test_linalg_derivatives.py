@@ -39,7 +39,7 @@ def adjoint(x: Any) -> Any:
 
 
 def weighted(results: Any) -> Any:
-    """Return a scalar of all results, of which no two elements have the same weight."""
+    """Return a weighted sum of all elements of the results; the weights differ."""
     random = np.random.default_rng(1)
     total: Any = 0.0
     for leaf in jax.tree.leaves(results):

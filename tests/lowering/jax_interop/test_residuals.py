@@ -293,4 +293,4 @@ def test_large_bodies_are_not_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pullbacks, "_pullbacks", {})
     monkeypatch.setattr(pullbacks, "_MOST_BYTES", 8)
     gradient_of_scan(np.full(3, 2, np.float32))
-    assert "scan" not in {unit[0] for unit, _ in pullbacks._pullbacks}  # type: ignore[misc]
+    assert "scan" not in {unit[0] for unit, _ in pullbacks._pullbacks}

@@ -105,25 +105,37 @@ def test_second_derivatives_of_a_rule_that_uses_its_function(function: Any) -> N
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
+def cube_root(a: Any) -> Any:
+    def solve(g: Any, x: Any) -> Any:
+        def step(state: Any) -> Any:
+            return state[0] + 1, state[1] - g(state[1]) / (3 * state[1] ** 2)
+
+        return jax.lax.while_loop(lambda state: state[0] < 50, step, (0, x))[1]
+
+    start = jnp.full_like(a, 2)
+    return jax.lax.custom_root(
+        lambda x: x**3 - a, start, solve, lambda g, y: y / g(jnp.ones_like(y))
+    )
+
+
+CUBES = np.array([1, 8, 27], np.float32)
+
+
 def test_a_primitive_without_a_lowering() -> None:
     """Since jax 0.12 custom_root is expanded before its trace is lowered."""
-
-    def cube_root(a: Any) -> Any:
-        def solve(g: Any, x: Any) -> Any:
-            def step(state: Any) -> Any:
-                return state[0] + 1, state[1] - g(state[1]) / (3 * state[1] ** 2)
-
-            return jax.lax.while_loop(lambda state: state[0] < 50, step, (0, x))[1]
-
-        start = jnp.full_like(a, 2)
-        return jax.lax.custom_root(
-            lambda x: x**3 - a, start, solve, lambda g, y: y / g(jnp.ones_like(y))
-        )
-
-    values = np.array([1, 8, 27], np.float32)
     x = xb.XlaBuilder("root").parameter(xb.f32[3], "x")
-    dx = lowering.gradients(lib.sum(lowering.apply(cube_root, x)), x)
-    result = lowering.compile(x.builder.build(dx))(values)
+    root, same = lowering.apply(lambda a: (cube_root(a), a), x)
+    dx = lowering.gradients(lib.sum(root * same), x)
+    result = lowering.compile(x.builder.build(dx))(CUBES)
+    np.testing.assert_allclose(result, 4 / 3 * np.cbrt(CUBES), rtol=1e-5)
+
+
+def test_a_primitive_without_a_lowering_in_a_jitted_function() -> None:
+    """jax.jit omits an argument that is not used."""
+    function = jax.jit(lambda unused, a: cube_root(a).sum())
+    c = lowering.from_jax(function, xb.f32[2], xb.f32[3])
+    assert c.program_shape.parameter_names == ("a",)
+    result = jax.grad(lowering.to_jax(c))(CUBES)
     np.testing.assert_allclose(result, [1 / 3, 1 / 12, 1 / 27], rtol=1e-5)
 
 

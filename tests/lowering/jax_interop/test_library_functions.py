@@ -189,3 +189,11 @@ def test_refused_in_a_derivative() -> None:
     assert message.startswith(f"to_jax: igamma, recorded at {__file__}:")
     assert "igamma_grad_a has no derivative with respect to a\nfix: " in message
     assert np.isfinite(jax.grad(lambda x: jax.grad(function)(ONES, x).sum())(ONES)).all()
+
+
+@pytest.mark.parametrize("approximate", [True, False])
+def test_the_derivative_of_gelu_at_nan(approximate: bool) -> None:
+    x = xb.XlaBuilder("nan").parameter(xb.f32[3], "x")
+    dx = lowering.gradients(lib.sum(lib.gelu(x, approximate)), x)
+    result = lowering.compile(x.builder.build(dx))(np.array([np.nan, -100, 100], np.float32))
+    np.testing.assert_array_equal(result, [np.nan, 0, 1])

@@ -222,6 +222,11 @@ def builder_cases() -> dict[str, Case]:
             lambda sharding: setattr(builder().ops[0], "sharding", sharding),
             {"sharding": "{replicated}"},
         ),
+        "bind": Case(
+            lambda computation, arrays: xb.bind(computation, arrays),
+            {"computation": c, "arrays": {0: np.ones(2, np.float32)}},
+        ),
+        "hoist_constants": Case(xb.hoist_constants, {"computation": c}),
         "inline": Case(
             lambda computation: xb.inline(computation, builder().ops[0]),
             {"computation": c},

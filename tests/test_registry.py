@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from functools import cache
 
-import pytest
 from scripts import ROOT, load_script
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -33,6 +33,9 @@ UNDESCRIBED = {
     "value",  # of a constant
 }
 """The attributes that no schema describes: they have no text, or it depends on the op's shape."""
+
+OPTIONAL = {"custom_call": {"to_apply"}, "parameter": {"replicated_at_leaf_buffers"}}
+"""The attributes that an op may lack, by opcode; of other opcodes "result_accuracy"."""
 
 
 @cache
@@ -56,7 +59,7 @@ def elements_of(shape: xb.Shape) -> int:
     return math.prod(shape.dimensions) if shape.is_array else 0
 
 
-@pytest.mark.parametrize("name", xb.OPERATIONS)
+@each_row("name", xb.OPERATIONS)
 class TestEveryOperation:
     def test_example_records_the_opcode(self, name: str) -> None:
         recorded = {op.opcode for computation in computations(name) for op in computation.ops}
@@ -73,7 +76,7 @@ class TestEveryOperation:
     def test_schema_describes_the_attributes(self, name: str) -> None:
         for op in ops(name):
             schema = SCHEMAS[op.opcode]
-            optional = {"to_apply"} if op.opcode == "custom_call" else {"result_accuracy"}
+            optional = OPTIONAL.get(op.opcode, {"result_accuracy"})
             described = {*(one.name for one in schema.value_attributes), *schema.computations}
             assert described - optional <= set(op.attributes) <= described | UNDESCRIBED
 

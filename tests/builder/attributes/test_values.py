@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 import pytest
+from tables import each_row
 
 import builder as xb
 
@@ -84,7 +85,7 @@ INVALID: list[tuple[Any, tuple[Any, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "arguments"), INVALID, ids=[k.__name__ for k, _ in INVALID])
+@each_row("kind, arguments", INVALID)
 def test_errors_name_the_callers_line(kind: Any, arguments: tuple[Any, ...]) -> None:
     with pytest.raises(xb.XlaError) as caught:
         kind(*arguments)

@@ -10,14 +10,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder import lib
 from builder.graph import calls
 
 
-@pytest.mark.parametrize(
-    ("call", "parameter", "fix"),
+@each_row(
+    "call, parameter, fix",
     [
         (lambda x: xb.transpose(x, axes=[1, 0]), "axes", "write permutation= instead of axes="),
         (lambda x: xb.transpose(x, perm=[1, 0]), "perm", "write permutation= instead of perm="),
@@ -102,8 +103,8 @@ def test_the_alias_is_named() -> None:
         xb.convert(x, dtype=xb.s32)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each_row(
+    "call, message",
     [
         (
             lambda x: xb.sort(),
@@ -211,7 +212,7 @@ def unaccepted(name: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", [n for n in xb.OPERATIONS if unaccepted(n)])
+@each_row("name", [n for n in xb.OPERATIONS if unaccepted(n)])
 def test_no_op_accepts_a_missing_argument(name: str) -> None:
     info = xb.OPERATIONS[name]
     function = getattr(xb.XlaBuilder(), name) if info.is_method else info.function
@@ -245,7 +246,7 @@ NOT_HERE = {
 """Parameters of jax's functions without a suggestion, by reason."""
 
 
-@pytest.mark.parametrize("name", xb.OPERATIONS)
+@each_row("name", xb.OPERATIONS)
 def test_no_op_accepts_an_unknown_parameter(name: str) -> None:
     info = xb.OPERATIONS[name]
     b = xb.XlaBuilder()
@@ -257,8 +258,8 @@ def test_no_op_accepts_an_unknown_parameter(name: str) -> None:
     assert b.ops == [x]
 
 
-@pytest.mark.parametrize("module", [jax.lax, jnp], ids=lambda module: module.__name__)
-@pytest.mark.parametrize("name", xb.OPERATIONS)
+@each_row("module", [jax.lax, jnp])
+@each_row("name", xb.OPERATIONS)
 def test_parameters_of_jax(name: str, module: Any) -> None:
     theirs = getattr(module, name.rstrip("_"), None)
     if not callable(theirs):
@@ -271,7 +272,7 @@ def test_parameters_of_jax(name: str, module: Any) -> None:
         assert is_known or parameter in " ".join(NOT_HERE.values()).split(), parameter
 
 
-@pytest.mark.parametrize("name", calls.PARAMETERS)
+@each_row("name", calls.PARAMETERS)
 def test_suggested_parameters_exist(name: str) -> None:
     import lowering
 

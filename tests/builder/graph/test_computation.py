@@ -6,6 +6,7 @@ import random
 import sys
 
 import pytest
+from tables import each_row
 
 import builder as xb
 
@@ -53,7 +54,7 @@ class TestPostOrder:
         _ = y + y
         assert list(b.build(y).post_order()) == [x, y]
 
-    @pytest.mark.parametrize("seed", range(5))
+    @each_row("seed", range(5))
     def test_against_reachability(self, seed: int) -> None:
         c = random_computation(300, seed)
         reached = {id(c.root)}

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder.graph.custom_gradients import gradient_shape
@@ -69,8 +70,8 @@ def test_a_reusable_function() -> None:
         custom(xb.XlaBuilder().parameter(xb.s32[3]))
 
 
-@pytest.mark.parametrize(
-    ("shape", "expected"),
+@each_row(
+    "shape, expected",
     [
         ("f32[2]{0}", "f32[2]"),
         ("c64[]", "c64[]"),

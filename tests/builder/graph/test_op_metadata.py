@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder.graph.xla_op import OpMetadata
@@ -107,8 +108,8 @@ def test_find_and_diff() -> None:
     assert [str(each) for each in change.differences] == ["op_type: A -> B"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
+@each_row(
+    "arguments, message",
     [
         ({"op_type": ""}, "op_type must be a non-empty string, got ''"),
         ({"op_name": 3}, "op_name must be a non-empty string, got 3"),

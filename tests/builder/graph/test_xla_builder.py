@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 
@@ -43,8 +44,8 @@ class TestParameters:
             b.parameter(xb.f32[2], number=number)
         assert [b.parameter(xb.f32[2]).name for _ in range(2)] == ["p3", "p4"]
 
-    @pytest.mark.parametrize(
-        ("shape", "expected"),
+    @each_row(
+        "shape, expected",
         [
             ("f32[2,3]", xb.f32[2, 3]),
             (xb.f32["<=2"], xb.f32["<=2"]),
@@ -92,8 +93,8 @@ class TestParameters:
         b.parameter(xb.f32[2], "y", number=1)
         assert len(b.build().parameters) == 3
 
-    @pytest.mark.parametrize(
-        ("arguments", "error", "message"),
+    @each_row(
+        "arguments, error, message",
         [
             (
                 {"shape": xb.f32[2], "number": -1},
@@ -104,6 +105,16 @@ class TestParameters:
             ({"shape": xb.f32[2], "number": True}, xb.OperandError, "integer, got True"),
             ({"shape": xb.f32[2], "name": 3}, xb.OperandError, "name must be a string, got 3"),
             ({"shape": xb.f32[2], "name": ""}, xb.OperandError, "name must not be empty, got ''"),
+            (
+                {"shape": "(f32[2], token[])", "replicated_at_leaf_buffers": [True]},
+                xb.OperandError,
+                r"must have a bool for each array, 2, got 1 for \(f32\[2\], token\[\]\)",
+            ),
+            (
+                {"shape": xb.f32[2], "replicated_at_leaf_buffers": [1]},
+                xb.OperandError,
+                r"must be a sequence of bools, got \[1\]",
+            ),
             ({"shape": 3}, xb.OperandError, "expected a shape such as"),
             ({"shape": "f32[2"}, xb.ShapeTextError, "expected ',', got the end"),
         ],
@@ -150,7 +161,7 @@ class TestBuild:
         with pytest.raises(xb.BuilderError, match="build: builder 'empty' has recorded no op"):
             xb.XlaBuilder("empty").build()
 
-    @pytest.mark.parametrize("root", [3, "x", []])
+    @each_row("root", [3, "x", []])
     def test_root_that_is_not_an_op(self, root: Any) -> None:
         b = xb.XlaBuilder()
         b.parameter(xb.f32[2])
@@ -167,7 +178,7 @@ class TestBuild:
         ):
             b.build(other.parameter(xb.f32[2]))
 
-    @pytest.mark.parametrize(
+    @each_row(
         "use",
         [
             lambda b: b.parameter(xb.f32[2], "late"),
@@ -175,7 +186,6 @@ class TestBuild:
             lambda b: b.empty_tuple(),
             lambda b: b.call(xb.computation(xb.f32[2])(lambda x: x)),
         ],
-        ids=["parameter", "constant", "empty_tuple", "call"],
     )
     def test_methods_after_building(self, use: Any) -> None:
         b = xb.XlaBuilder("done")
@@ -313,7 +323,7 @@ class TestFrontendAttributesAndSharding:
         attributes["a"] = "c"
         assert y.frontend_attributes == {"a": "b"}
 
-    @pytest.mark.parametrize("attributes", [{"a": 1}, {1: "a"}])
+    @each_row("attributes", [{"a": 1}, {1: "a"}])
     def test_strings_only(self, attributes: Any) -> None:
         with (
             pytest.raises(xb.OperandError, match="attributes must map strings to strings, got"),
@@ -446,7 +456,7 @@ class TestDecorator:
         ):
             xb.computation(xb.f32[2], "s32[]")(lambda x: x)
 
-    @pytest.mark.parametrize("result", [None, 3, True, "x", object()])
+    @each_row("result", [None, 3, True, "x", object()])
     def test_result_that_is_not_an_op(self, result: Any) -> None:
         with pytest.raises(
             xb.OperandError, match="must return an XlaOp, or several in a tuple, got"

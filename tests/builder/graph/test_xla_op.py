@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 
@@ -71,7 +72,7 @@ def test_fixes_of_operands_can_be_followed(x: xb.XlaOp) -> None:
     assert f"{x}" == str(x) == repr(x)
 
 
-@pytest.mark.parametrize("name", ["shape", "ndim", "dtype", "size", "dims", "nbytes"])
+@each_row("name", ["shape", "ndim", "dtype", "size", "dims", "nbytes"])
 def test_attributes_of_shapes(name: str) -> None:
     with pytest.raises(xb.UnknownNameError, match=f"has no attribute '{name}'\nfix: use shape"):
         getattr(xb.f32[2], name)
@@ -98,8 +99,8 @@ def test_an_element_type_is_no_function_of_ops(x: xb.XlaOp) -> None:
         xb.computation(xb.f32)
 
 
-@pytest.mark.parametrize(
-    ("argument", "fix"),
+@each_row(
+    "argument, fix",
     [
         (10, "write the element type, too, for instance xb.s32[10]"),
         (np.ones((2, 3)), "write its shape: xb.f64[2, 3]"),

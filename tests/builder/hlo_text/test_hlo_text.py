@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder.support.unique_names import UniqueNames
@@ -28,8 +29,8 @@ def names_in(text: str) -> list[str]:
 # Names.
 
 
-@pytest.mark.parametrize(
-    ("name", "written"),
+@each_row(
+    "name, written",
     [
         ("x", "x"),
         ("__x", "x__x"),
@@ -115,7 +116,7 @@ def test_keys_of_frontend_attributes() -> None:
     assert lines_of(y)[-1].endswith(', frontend_attributes={a="1",_b.c-d="2",f32="3"}')
 
 
-@pytest.mark.parametrize("key", ["", "a b", "a=b", "é", "1a", ".a", "-a", 'a"', "a\n", "a,b"])
+@each_row("key", ["", "a b", "a=b", "é", "1a", ".a", "-a", 'a"', "a\n", "a,b"])
 def test_keys_that_hlo_cannot_express(key: str) -> None:
     b = xb.XlaBuilder("keys")
     x = b.parameter(xb.f32[()], "x")
@@ -128,7 +129,7 @@ def test_keys_that_hlo_cannot_express(key: str) -> None:
     assert (x + x).frontend_attributes is None
 
 
-@pytest.mark.parametrize("attributes", [None, "a", [("a", "b")], {"a": 1}, {1: "a"}])
+@each_row("attributes", [None, "a", [("a", "b")], {"a": 1}, {1: "a"}])
 def test_frontend_attributes_map_strings_to_strings(attributes: Any) -> None:
     b = xb.XlaBuilder("keys")
     with (
@@ -145,7 +146,7 @@ def test_strings_are_escaped() -> None:
     assert r'frontend_attributes={a="q\" b\\ n\n t\011 z\000 é ?"}' in str(b.build())
 
 
-@pytest.mark.parametrize(
+@each_row(
     "sharding",
     [
         *("{replicated}", "{maximal device=0}", "{devices=[2,1]<=[2]}"),
@@ -165,7 +166,7 @@ def test_shardings(sharding: str) -> None:
     assert "sharding" not in second
 
 
-@pytest.mark.parametrize(
+@each_row(
     "sharding", ["junk", 3, "", "{", "}", "{a}b", "a{b}", "{a}, x={b}", "}{", "{{a}", ["{a}"]]
 )
 def test_not_a_sharding(sharding: Any) -> None:
@@ -194,8 +195,8 @@ def test_texts_of_numbers() -> None:
     assert literal_text(np.array([[True], [False]]), xb.pred) == "{{true}, {false}}"
 
 
-@pytest.mark.parametrize(
-    ("element_type", "bits", "text"),
+@each_row(
+    "element_type, bits, text",
     [
         (xb.f32, 0x7FC00000, "nan"),
         (xb.f32, 0xFFC00000, "-nan"),
@@ -272,7 +273,7 @@ ONE_EACH: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.parametrize("opcode", ONE_EACH)
+@each_row("opcode", ONE_EACH)
 def test_ops_with_xla_defects_are_printed_unchanged(opcode: str) -> None:
     function, *shapes = ONE_EACH[opcode]
     assert only(function, *shapes) == [opcode]

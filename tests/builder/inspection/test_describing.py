@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from html_pages import Page, page_of
 from rich.console import Console
+from tables import each_row
 
 import builder as xb
 from builder.inspection.describing import parts_of
@@ -79,9 +80,7 @@ def test_a_computation_shows_its_ops_with_their_sources() -> None:
     assert {"HloModule", "%sine.1"} <= {*page.texts}
 
 
-@pytest.mark.parametrize(
-    ("length", "folded"), [(28, None), (30, "1 more op"), (600, "571 more ops")]
-)
+@each_row("length, folded", [(28, None), (30, "1 more op"), (600, "571 more ops")])
 def test_ops_are_folded_after_30_rows(length: int, folded: str | None) -> None:
     page = page_of(chain(length))
     assert (folded in page.texts) if folded else not any("more op" in t for t in page.texts)
@@ -139,8 +138,8 @@ def test_meshes_show_their_devices() -> None:
     assert page_of(xb.Mesh({"x": 1}))
 
 
-@pytest.mark.parametrize(
-    ("dimensions", "expected"),
+@each_row(
+    "dimensions, expected",
     [
         (("x", "y"), [["0", "1"], ["2", "3"]]),
         (("y", "x"), [["0", "2"], ["1", "3"]]),
@@ -157,8 +156,8 @@ def test_shardings_show_the_devices_of_each_part(
     page_of(sharding)
 
 
-@pytest.mark.parametrize(
-    ("dimensions", "texts"),
+@each_row(
+    "dimensions, texts",
     [
         (("x", "y"), {"parts along dimension 0 down, 1 across"}),
         ((None, "y", "x"), {"parts along dimension 1 down, 2 across"}),
@@ -179,8 +178,8 @@ def test_up_to_18_devices_have_different_colours() -> None:
     assert len({name for name in page.classes if name.startswith("xb-colour")}) == 18
 
 
-@pytest.mark.parametrize(
-    ("tiling", "text"),
+@each_row(
+    "tiling, text",
     [
         ("{replicated}", "each device has the array"),
         ("{maximal device=3}", "device 3 has the array"),

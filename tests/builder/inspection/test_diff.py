@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from random_graphs import ATTRIBUTES, BINARY, UNARY, Node, another_order, random_nodes, record
+from tables import each_row
 
 import builder as xb
 
@@ -29,7 +30,7 @@ def built(record: Callable[[xb.XlaBuilder], Any], name: str = "graph") -> xb.Xla
 # Random graphs.
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_row("seed", SEEDS)
 def test_recording_in_another_order_is_equal(seed: int) -> None:
     nodes = random_nodes(seed, 30)
     one, _ = record(nodes)
@@ -39,7 +40,7 @@ def test_recording_in_another_order_is_equal(seed: int) -> None:
         assert not diff
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_row("seed", SEEDS)
 def test_one_changed_attribute_is_one_changed_op(seed: int) -> None:
     r = random.Random(seed)
     nodes = random_nodes(seed, 30)
@@ -59,7 +60,7 @@ def test_one_changed_attribute_is_one_changed_op(seed: int) -> None:
     assert counts(two.diff(one)) == (0, 0, 1)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_row("seed", SEEDS)
 def test_one_other_opcode_is_one_changed_op(seed: int) -> None:
     r = random.Random(seed)
     nodes = random_nodes(seed, 30)
@@ -73,7 +74,7 @@ def test_one_other_opcode_is_one_changed_op(seed: int) -> None:
     assert [d.what for d in diff.changed[0].differences] == ["opcode"]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_row("seed", SEEDS)
 def test_an_inserted_op_is_one_added_op(seed: int) -> None:
     r = random.Random(seed)
     nodes = random_nodes(seed, 30)
@@ -94,7 +95,7 @@ def test_an_inserted_op_is_one_added_op(seed: int) -> None:
     assert counts(two.diff(one)) == (1, 0, 0), str(two.diff(one))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_row("seed", SEEDS)
 def test_the_order_of_operands_counts(seed: int) -> None:
     nodes = random_nodes(seed, 30)
     places = [i for i, n in enumerate(nodes) if n.kind == "sub" and len(set(n.operands)) == 2]
@@ -138,8 +139,8 @@ def test_shardings_and_frontend_attributes_count() -> None:
     assert "key" in change.differences[0].after
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "equal"),
+@each_row(
+    "one, other, equal",
     [
         (np.float32(0.0), np.float32(-0.0), False),
         (np.float32([np.nan, 1]), np.float32([np.nan, 1]), True),
@@ -147,7 +148,6 @@ def test_shardings_and_frontend_attributes_count() -> None:
         (np.arange(90_000, dtype=np.int32), np.arange(90_000, dtype=np.int32), True),
         (np.arange(90_000, dtype=np.int32), np.arange(90_000, dtype=np.int32) // 89_999, False),
     ],
-    ids=["signs of zero", "NaN", "one value", "large", "large, another"],
 )
 def test_constants_are_compared_bit_by_bit(one: Any, other: Any, equal: bool) -> None:
     diff = built(lambda b: b.constant(one)).diff(built(lambda b: b.constant(other)))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 from html_pages import page_of
+from tables import each_row
 
 from builder.inspection.highlighting import tokens
 from builder.inspection.html import html_of
@@ -39,7 +39,7 @@ PARTS: list[Part] = [
 ]
 
 
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: type(part).__name__)
+@each_row("part", PARTS)
 def test_texts_are_escaped(part: Part) -> None:
     page = page_of(html_of([part]))
     assert "<script>alert(1)</script>" in page.text.replace("\n", "")
@@ -61,8 +61,8 @@ def test_rows_have_hovers() -> None:
     assert "th" not in page.tags
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@each_row(
+    "text, words",
     [
         ("f32[2] add(%1)", []),
         ("(x: f32[2]) -> f32[3]", ["->"]),
@@ -122,15 +122,13 @@ module @double {
 """
 
 
-@pytest.mark.parametrize(
-    "text", [HLO, MLIR, "", "\n", '"unfinished', "tensor<" * 2000, "/*" * 3000]
-)
+@each_row("text", [HLO, MLIR, "", "\n", '"unfinished', "tensor<" * 2000, "/*" * 3000])
 def test_tokens_are_the_text(text: str) -> None:
     assert "".join(token for _, token in tokens(text)) == text
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "expected"),
+@each_row(
+    "text, kind, expected",
     [
         (HLO, "op", {"parameter", "add"}),
         (HLO, "value", {"%m", "%x", "%add.1"}),

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from html_pages import ALLOWED, ATTRIBUTES, Page
+from tables import each_row
 
 import builder as xb
 from builder.inspection.pictures.outline import Group, level_of, outline_of
@@ -157,7 +158,7 @@ def test_notebooks_fold_groups() -> None:
     assert "details" not in small.tags
 
 
-@pytest.mark.parametrize("scoped", [True, False])
+@each_row("scoped", [True, False])
 def test_large_graphs_open_on_an_outline(scoped: bool) -> None:
     computation = layers(25_000, scoped=scoped)
     start = time.process_time()
@@ -284,7 +285,7 @@ def test_constants_are_with_their_users() -> None:
     assert two.id in [child.id for child in outline.children if isinstance(child, xb.XlaOp)]
 
 
-@pytest.mark.parametrize("count", [3, 100])
+@each_row("count", [3, 100])
 def test_parameters_are_apart_from_runs(count: int) -> None:
     b = xb.XlaBuilder()
     x, *_ = [b.parameter(xb.f32[2], f"x{i}") for i in range(count)]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from layouts import SIZES, random_layouts
+from tables import each_row
 
 import builder as xb
 from builder.layout import COMBINE
@@ -38,7 +39,7 @@ OTHERS: dict[str, Any] = {
 """Another value for each argument."""
 
 
-@pytest.mark.parametrize("rank", range(5))
+@each_row("rank", range(5))
 def test_every_permutation_is_a_layout(rank: int) -> None:
     for order in itertools.permutations(range(rank)):
         layout = xb.Layout(order)
@@ -89,7 +90,7 @@ def test_the_padding_values_are_those_of_the_proto() -> None:
     }
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@each_row("name", OTHERS)
 def test_each_part_counts(name: str) -> None:
     other = FULL.replace(**{name: OTHERS[name]})
     assert getattr(other, name) == OTHERS[name] != getattr(FULL, name)
@@ -146,7 +147,7 @@ class TestTile:
         assert xb.Tile([2, 3]) != xb.Tile([3, 2])
         assert xb.Tile([2]) != (2,)
 
-    @pytest.mark.parametrize("size", [0, -2, 1.0, True, None, "2", "**", 2**63, [2]])
+    @each_row("size", [0, -2, 1.0, True, None, "2", "**", 2**63, [2]])
     def test_invalid_sizes(self, size: Any) -> None:
         with pytest.raises(xb.ShapeInferenceError) as caught:
             xb.Tile([2, size, 2])
@@ -155,14 +156,14 @@ class TestTile:
             f"with the next, got {size!r}"
         )
 
-    @pytest.mark.parametrize("sizes", [["*"], [2, -1], ["*", 2, "*"]])
+    @each_row("sizes", [["*"], [2, -1], ["*", 2, "*"]])
     def test_combining_the_last_dimension(self, sizes: Any) -> None:
         with pytest.raises(
             xb.ShapeInferenceError, match=r"so the last dimension of a tile can't be '\*', got "
         ):
             xb.Tile(sizes)
 
-    @pytest.mark.parametrize("sizes", [8, "8,128", None, np.array(8), itertools.repeat(1)])
+    @each_row("sizes", [8, "8,128", None, np.array(8), itertools.repeat(1)])
     def test_not_a_sequence(self, sizes: Any) -> None:
         with pytest.raises(
             xb.ShapeInferenceError, match=r"a tile must be a sequence of sizes, such as"
@@ -293,7 +294,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "message"), WRONG)
+@each_row("arguments, message", WRONG)
 def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(xb.ShapeInferenceError) as caught:
         xb.Layout(**{"minor_to_major": [1, 0], **arguments})
@@ -318,9 +319,7 @@ def test_tiles_of_tiles() -> None:
             xb.Layout(range(rank), tiles=[*tiles[:-1], longer])
 
 
-@pytest.mark.parametrize(
-    "order", [[0, 0], [1], [-1], [0, 2], ["a"], [1.0, 0], [True, False], [None]]
-)
+@each_row("order", [[0, 0], [1], [-1], [0, 2], ["a"], [1.0, 0], [True, False], [None]])
 def test_not_a_permutation(order: Any) -> None:
     with pytest.raises(
         xb.ShapeInferenceError, match="must be a permutation of the dimensions 0 to"
@@ -372,8 +371,8 @@ def test_a_layout_as_text() -> None:
     assert (caught.value.text, caught.value.position) == ("{0:T(2)", 7)
 
 
-@pytest.mark.parametrize(
-    ("shape", "layout", "message", "dimension"),
+@each_row(
+    "shape, layout, message, dimension",
     [
         (xb.f32[2, 3], [0], "layout: {0} orders 1 dimension, f32[2,3] has 2", None),
         (xb.f32[()], [0], "layout: {0} orders 1 dimension, f32[] has 0", None),

@@ -16,6 +16,7 @@ import pytest
 from IPython.core.formatters import DisplayFormatter
 from layouts import in_memory
 from processes import run_python
+from tables import each_row
 
 import builder as xb
 from builder import layout
@@ -255,7 +256,7 @@ def random_shape(chance: random.Random) -> xb.ArrayShape:
     )
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each_row("seed", range(60))
 def test_every_cell_is_where_numpy_puts_it(seed: int) -> None:
     shape = random_shape(random.Random(seed))
     drawn = read(layout.draw(shape, max_cells=10**6).svg())
@@ -276,7 +277,7 @@ def test_every_cell_is_where_numpy_puts_it(seed: int) -> None:
         assert without == 0
 
 
-@pytest.mark.parametrize("seed", range(30))
+@each_row("seed", range(30))
 def test_neighbouring_tiles_have_different_colours(seed: int) -> None:
     chance = random.Random(seed)
     sizes = (chance.randint(2, 12), chance.randint(2, 12))
@@ -357,8 +358,8 @@ LARGE = [
 ]
 
 
-@pytest.mark.parametrize("text", LARGE)
-@pytest.mark.parametrize("max_cells", [1, 2, 7, 50, 300, 4096])
+@each_row("text", LARGE)
+@each_row("max_cells", [1, 2, 7, 50, 300, 4096])
 def test_large_arrays_are_summarised(text: str, max_cells: int) -> None:
     shape = xb.parse_shape(text)
     picture = layout.draw(shape, max_cells=max_cells)
@@ -422,7 +423,7 @@ def test_up_to_a_few_thousand_cells_all_are_drawn() -> None:
     assert len(read(layout.draw("f32[4097]").svg()).elements) < 100
 
 
-@pytest.mark.parametrize(
+@each_row(
     "shape",
     [
         "f32[4,8]{1,0:T(2,4)(2,1)}",
@@ -438,7 +439,7 @@ def test_pictures_fit_a_notebook_of_700_pixels(shape: str) -> None:
     assert int(ElementTree.fromstring(layout.draw(shape).svg()).attrib["width"]) <= 650
 
 
-@pytest.mark.parametrize("width", [1, 20, 60, 100, 1000])
+@each_row("width", [1, 20, 60, 100, 1000])
 def test_text_has_the_requested_width(width: int) -> None:
     text = layout.draw("f32[9,130]{1,0:T(8,128)}").text(width=width)
     grid = text.split("\n\n")[1:-1]
@@ -480,7 +481,7 @@ def test_notebooks_show_a_picture_of_a_shape_with_a_layout() -> None:
     assert picture.shape is shape
 
 
-@pytest.mark.parametrize("text", ["f32[3,5]", "f32[]", "f32[?,2]", "(f32[2]{0}, s32[])"])
+@each_row("text", ["f32[3,5]", "f32[]", "f32[?,2]", "(f32[2]{0}, s32[])"])
 def test_notebooks_show_other_shapes_as_text(text: str) -> None:
     shape = xb.parse_shape(text)
     assert DisplayFormatter().format(shape)[0] == {"text/plain": text}
@@ -545,7 +546,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("arguments", "options", "message"), REFUSED.values(), ids=REFUSED)
+@each_row("arguments, options, message", REFUSED.values())
 def test_refusals(arguments: tuple[object], options: dict[str, object], message: str) -> None:
     with pytest.raises(OperandError) as caught:
         layout.draw(*arguments, **options)  # type: ignore[arg-type]  # the wrong type is the test

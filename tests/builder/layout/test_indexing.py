@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from layouts import SIZES, in_memory, random_layouts
+from tables import each_row
 
 import builder as xb
 from builder import layout
@@ -94,8 +95,8 @@ def test_figure_2() -> None:
     assert not layout.is_padding(FIGURE_2, np.arange(32)).any()
 
 
-@pytest.mark.parametrize(
-    ("text", "memory"),
+@each_row(
+    "text, memory",
     [
         ("u8[2,3]{0,1}", "a d b e c f"),
         ("u8[2,3]{1,0}", "a b c d e f"),
@@ -258,9 +259,7 @@ def test_the_largest_buffers_do_not_overflow() -> None:
     assert layout.is_padding(tiled, np.array([0, 2**63 - 2])).tolist() == [False, True]
 
 
-@pytest.mark.parametrize(
-    "dtype", [np.int8, np.uint8, np.int16, np.uint32, np.uint64, ">i4"], ids=str
-)
+@each_row("dtype", [np.int8, np.uint8, np.int16, np.uint32, np.uint64, ">i4"])
 def test_narrow_indices_are_widened(dtype: Any) -> None:
     rows = np.array([100, 99], dtype)
     result = layout.linear_index("f32[101,1000]", (rows, np.array([3], dtype)))
@@ -495,7 +494,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@each_row("name", WRONG)
 def test_wrong_indices(name: str) -> None:
     call, error, message = WRONG[name]
     with pytest.raises(error) as caught:
@@ -523,7 +522,7 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@each_row("name", FUNCTIONS)
 class TestEveryFunction:
     @pytest.mark.parametrize(
         ("shape", "message"),
@@ -562,8 +561,8 @@ class TestEveryFunction:
             FUNCTIONS[name]("f32[3")
 
 
-@pytest.mark.parametrize(
-    ("name", "fix"),
+@each_row(
+    "name, fix",
     [
         ("layout_of", "write array_shape(array.dtype, array.shape)"),
         ("buffer_size", "write array_shape(array.dtype, array.shape)"),
@@ -583,7 +582,7 @@ def test_an_array_instead_of_a_shape(name: str, fix: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "layout_of"])
+@each_row("name", [name for name in FUNCTIONS if name != "layout_of"])
 def test_unbounded_dimensions(name: str) -> None:
     with pytest.raises(xb.ShapeInferenceError) as caught:
         FUNCTIONS[name]("f32[?]")
@@ -593,7 +592,7 @@ def test_unbounded_dimensions(name: str) -> None:
     assert caught.value.dimension == 0
 
 
-@pytest.mark.parametrize("value", [[1.5], [True], [[1]]])
+@each_row("value", [[1.5], [True], [[1]]])
 def test_lists_that_numpy_does_not_make_integers_of(value: Any) -> None:
     with pytest.raises(xb.OperandError) as caught:
         layout.linear_index(FIGURE_1, (value, 0))

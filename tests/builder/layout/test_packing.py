@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from layouts import SIZES, in_memory, random_layouts
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -47,8 +48,8 @@ FILLS = {
 # ---- The examples of the documents. ---------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "memory"),
+@each_row(
+    "text, memory",
     [
         ("u8[2,3]{0,1}", "a d b e c f"),
         ("u8[2,3]{1,0}", "a b c d e f"),
@@ -195,8 +196,8 @@ LARGE = [
 """Large enough to be copied in blocks; some have rows in the same cache sets."""
 
 
-@pytest.mark.parametrize("element", ["s8", "bf16", "f32", "f64", "c128"])
-@pytest.mark.parametrize("text", LARGE)
+@each_row("element", ["s8", "bf16", "f32", "f64", "c128"])
+@each_row("text", LARGE)
 def test_large_arrays(element: str, text: str) -> None:
     shape = array_shape(element + text)
     count = shape.element_count
@@ -211,7 +212,7 @@ def test_large_arrays(element: str, text: str) -> None:
     assert np.array_equal(layout.unpack(buffer, shape), array)
 
 
-@pytest.mark.parametrize("text", ["s32[6,7]{0,1}", "s32[6,7]{1,0:T(4,4)}", "s32[6,7]{1,0:T(*,5)}"])
+@each_row("text", ["s32[6,7]{0,1}", "s32[6,7]{1,0:T(4,4)}", "s32[6,7]{1,0:T(*,5)}"])
 def test_views_are_packed_as_their_copies(text: str) -> None:
     base = np.arange(4 * 6 * 7, dtype=np.int32)
     views = [
@@ -246,7 +247,7 @@ def test_scalars() -> None:
     assert (back.shape, back.item()) == ((), 7)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "shape",
     [
         xb.f32[(1,) * 33].with_layout(xb.Layout(range(33), tiles=[[1] * 33])),
@@ -255,7 +256,6 @@ def test_scalars() -> None:
             xb.Layout(range(64), tiles=[[1] * 64, ["*"] * 127 + [4]])
         ),
     ],
-    ids=["33 tiled ones", "71 tiles", "64 dimensions, combined"],
 )
 def test_more_physical_dimensions_than_numpy_supports(shape: xb.ArrayShape) -> None:
     assert len(layout.physical_dimensions(shape)) > 64 or shape.rank == 64
@@ -288,8 +288,8 @@ def test_bounded_dimensions_have_their_bounds() -> None:
 # ---- Element types, padding values and element sizes. ---------------------------------------
 
 
-@pytest.mark.parametrize("element", ALL, ids=str)
-@pytest.mark.parametrize("text", ["{0,1}", "{1,0:T(2,2)}", "{1,0:T(4,2)(2,1)}", "{0,1:T(*,4)}"])
+@each_row("element", ALL)
+@each_row("text", ["{0,1}", "{1,0:T(2,2)}", "{1,0:T(4,2)(2,1)}", "{0,1:T(*,4)}"])
 def test_every_element_type(element: xb.PrimitiveType, text: str) -> None:
     shape = xb.array_shape(element, [5, 3], layout=text)
     bits = np.random.default_rng(3).integers(0, 2 ** min(element.bits, 8), (5, 3, 16), np.uint8)
@@ -327,14 +327,14 @@ def extremes() -> list[tuple[str, str, float]]:
     return cases
 
 
-@pytest.mark.parametrize(("element", "value", "number"), extremes())
+@each_row("element, value, number", extremes())
 def test_lowest_and_highest(element: str, value: str, number: float) -> None:
     shape = array_shape(f"{element}[1]{{0:pad(2)={value}}}")
     buffer = layout.pack(np.ones(1, shape.element_type.dtype), shape)
     assert buffer[1].item() == number
 
 
-@pytest.mark.parametrize("element", ALL, ids=str)
+@each_row("element", ALL)
 def test_zero_and_one(element: xb.PrimitiveType) -> None:
     array = np.ones(1, element.dtype)
     assert complex(layout.pack(array, f"{element}[1]{{0:pad(2)=one}}")[1]) == 1
@@ -350,8 +350,8 @@ def test_padding_of_tiles_and_of_the_tail() -> None:
     assert layout.pack(array, "f32[3]{0:T(2)L(3)pad=lowest}").tolist() == [1, 2, 3, *[-np.inf] * 3]
 
 
-@pytest.mark.parametrize(
-    ("element", "values", "bits", "memory"),
+@each_row(
+    "element, values, bits, memory",
     [
         ("pred", [1, 0, 1, 1, 0, 0, 0, 1, 1], 1, [0b10001101, 0b1]),
         ("pred", [1, 0, 1], 2, [0b010001]),
@@ -387,7 +387,7 @@ def test_sizes_of_elements(
     assert np.array_equal(back, array)
 
 
-@pytest.mark.parametrize(("element", "bits"), [("s4", 4), ("u4", 4), ("s2", 2), ("u2", 2)])
+@each_row("element, bits", [("s4", 4), ("u4", 4), ("s2", 2), ("u2", 2)])
 def test_packed_elements_are_as_in_xla(element: str, bits: int) -> None:
     """XLA's bitcast from bytes orders the elements of a byte from the low bits up."""
     each = 8 // bits
@@ -415,7 +415,7 @@ def test_random_layouts_of_packed_elements(data: st.DataObject) -> None:
     assert np.array_equal(layout.unpack(buffer, shape), array)
 
 
-@pytest.mark.parametrize("make", PROTOCOLS.values(), ids=PROTOCOLS)
+@each_row("make", PROTOCOLS.values())
 def test_arrays_of_other_libraries(make: Callable[[np.ndarray], Any]) -> None:
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     expected = array.T.ravel()
@@ -574,7 +574,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@each_row("name", WRONG)
 def test_wrong_arrays(name: str) -> None:
     call, error, message = WRONG[name]
     with pytest.raises(error) as caught:

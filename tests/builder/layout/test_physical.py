@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from layouts import SIZES, in_memory, random_layouts
+from tables import each_row
 
 import builder as xb
 from builder.types.physical_layout import physical
@@ -28,8 +29,8 @@ def test_the_dimensions_are_those_of_the_array_in_memory(data: st.DataObject) ->
     assert form.tail == form.size - memory.size
 
 
-@pytest.mark.parametrize(
-    ("text", "dimensions", "size"),
+@each_row(
+    "text, dimensions, size",
     [
         ("f32[2,3]{1,0}", (2, 3), 6),
         ("f32[2,3]{0,1}", (3, 2), 6),
@@ -78,8 +79,8 @@ class TestSizesInBytes:
         assert 0 <= shape.padded_byte_size - memory.nbytes < alignment * memory.itemsize
         assert shape.padded_byte_size % (alignment * memory.itemsize) == 0
 
-    @pytest.mark.parametrize(
-        ("text", "bits", "alone", "padded"),
+    @each_row(
+        "text, bits, alone, padded",
         [
             ("f32[3,5]", 32, 60, 60),
             ("f32[3,5]{0,1}", 32, 60, 60),
@@ -102,8 +103,8 @@ class TestSizesInBytes:
         assert shape.element_size_in_bits == bits
         assert (shape.byte_size, shape.padded_byte_size) == (alone, padded)
 
-    @pytest.mark.parametrize("name", ["byte_size", "padded_byte_size"])
-    @pytest.mark.parametrize("layout", [None, [1, 0]])
+    @each_row("name", ["byte_size", "padded_byte_size"])
+    @each_row("layout", [None, [1, 0]])
     def test_of_unbounded_sizes(self, name: str, layout: list[int] | None) -> None:
         shape = xb.array_shape("f32", ["?", 2], layout=layout)
         with pytest.raises(xb.ShapeInferenceError, match=rf"^{name}: f32\[\?,2\].* has an unbound"):

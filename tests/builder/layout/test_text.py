@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 from jaxlib import xla_client
 from layouts import SIZES, random_layouts, tilings
+from tables import each_row
 
 import builder as xb
 from lowering.jaxlib_api import hlo_conversion
@@ -48,14 +49,14 @@ WRITTEN = {
 }
 
 
-@pytest.mark.parametrize("text", WRITTEN)
+@each_row("text", WRITTEN)
 def test_written_out(text: str) -> None:
     assert str(WRITTEN[text]) == repr(WRITTEN[text]) == text
     assert xb.parse_layout(text) == WRITTEN[text]
 
 
-@pytest.mark.parametrize(
-    ("text", "printed"),
+@each_row(
+    "text, printed",
     [
         ("{1,0:}", "{1,0}"),
         ("{:}", "{}"),
@@ -196,14 +197,12 @@ MALFORMED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "position", "message"), MALFORMED)
+@each_row("text, position, message", MALFORMED)
 def test_malformed_text(text: str, position: int, message: str) -> None:
     check_fault(xb.parse_layout, text, position, message)
 
 
-@pytest.mark.parametrize(
-    ("text", "position", "message"), [row for row in MALFORMED if row[0].startswith("{")]
-)
+@each_row("text, position, message", [row for row in MALFORMED if row[0].startswith("{")])
 def test_malformed_text_in_a_shape(text: str, position: int, message: str) -> None:
     before = "(s32[], f32["
     rank = text.partition(":")[0].count(",") + 1 if text[1:2] not in (":", "") else 0
@@ -239,7 +238,7 @@ NOT_FITTING = [
 ]
 
 
-@pytest.mark.parametrize(("text", "position", "message"), NOT_FITTING)
+@each_row("text, position, message", NOT_FITTING)
 def test_a_layout_that_does_not_fit_the_shape(
     text: str, position: int | None, message: str
 ) -> None:
@@ -366,12 +365,12 @@ def test_the_hlo_parser_reads_and_writes_the_same(data: st.DataObject) -> None:
 _COMMENT = re.compile(r"/\*.*?\*/")
 
 
-@pytest.mark.parametrize("text", ["f32[3,5]{1,0:}", "f32[3]{0:L(1)E(0)S(0)}", "f32[]{:T(128)}"])
+@each_row("text", ["f32[3,5]{1,0:}", "f32[3]{0:L(1)E(0)S(0)}", "f32[]{:T(128)}"])
 def test_xla_parses_other_spellings(text: str) -> None:
     assert str(xla_client.Shape(text)) == str(xb.parse_shape(text))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [*(text for text, *_ in MALFORMED if text.startswith(("{1,0:Q", "{0:Q", "{0:t", "{0:S(1),")))],
 )

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from tables import each_row
 
 from builder import layout
 
 Integer = int | np.integer[Any]
 
 
-@pytest.mark.parametrize(
-    ("function", "argument", "expected"),
+@each_row(
+    "function, argument, expected",
     [
         (layout.multi_index, "linear_index", (Integer, tuple[int, ...])),
         (layout.is_padding, "linear_index", (Integer, bool)),

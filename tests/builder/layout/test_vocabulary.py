@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from layouts import SIZES, in_memory, random_layouts
+from tables import each_row
 
 import builder as xb
 
@@ -19,8 +20,8 @@ def array_shape(text: str) -> xb.ArrayShape:
     return shape
 
 
-@pytest.mark.parametrize(
-    ("text", "rank", "true_rank", "count"),
+@each_row(
+    "text, rank, true_rank, count",
     [
         ("f32[]", 0, 0, 1),
         ("f32[1]", 1, 0, 1),
@@ -49,7 +50,7 @@ def test_ranks_and_counts_agree_with_numpy(sizes: tuple[int, ...]) -> None:
         assert shape.true_rank == array.squeeze().ndim
 
 
-@pytest.mark.parametrize(("number", "expected"), [(0, 0), (2, 2), (-1, 2), (-3, 0)])
+@each_row("number, expected", [(0, 0), (2, 2), (-1, 2), (-3, 0)])
 def test_dimension_numbers(number: int, expected: int) -> None:
     """Document: dimension -1 of [A x B x C] is C, -2 is B, and so on."""
     shape = xb.f32[5, 6, 7]
@@ -59,8 +60,8 @@ def test_dimension_numbers(number: int, expected: int) -> None:
         assert shape.dimensions[result] == shape.dimensions[number]
 
 
-@pytest.mark.parametrize(
-    ("text", "number", "message"),
+@each_row(
+    "text, number, message",
     [
         ("f32[5,6]", 2, "f32[5,6] has no dimension 2\nfix: pass one from -2 to 1"),
         ("f32[5,6]", -3, "f32[5,6] has no dimension -3\nfix: pass one from -2 to 1"),
@@ -83,8 +84,8 @@ def test_ops_refuse_negative_dimensions() -> None:
         xb.rev(x, [-1])
 
 
-@pytest.mark.parametrize(
-    ("text", "size", "padded"),
+@each_row(
+    "text, size, padded",
     [
         ("f32[2,3]", 24, 24),
         ("f32[2,3]{0,1}", 24, 24),
@@ -113,8 +114,8 @@ def test_byte_sizes(text: str, size: int, padded: int) -> None:
     assert (shape.byte_size, shape.padded_byte_size) == (size, padded)
 
 
-@pytest.mark.parametrize(
-    ("text", "bits"),
+@each_row(
+    "text, bits",
     [("f32[1]", 32), ("pred[1]", 8), ("s4[1]", 8), ("s4[1]{0:E(4)}", 4), ("u8[1]{0:E(16)}", 16)],
 )
 def test_bits_of_an_element(text: str, bits: int) -> None:
@@ -133,7 +134,7 @@ def test_padded_bytes_are_those_of_the_array_in_memory(data: st.DataObject) -> N
     assert shape.byte_size == math.prod(sizes) * each
 
 
-@pytest.mark.parametrize("name", ["element_count", "byte_size", "padded_byte_size"])
+@each_row("name", ["element_count", "byte_size", "padded_byte_size"])
 def test_an_unbounded_array_has_no_size(name: str) -> None:
     for shape in (array_shape("f32[?,2]"), array_shape("f32[?,2]{0,1:T(2,2)}")):
         with pytest.raises(xb.ShapeInferenceError) as caught:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder.shape_inference import collectives as infer
@@ -78,8 +79,8 @@ def test_shape(x: xb.XlaOp, name: str) -> None:
     assert str(call(x).shape) == shape
 
 
-@pytest.mark.parametrize(
-    ("operand", "call", "shape"),
+@each_row(
+    "operand, call, shape",
     [
         ("f32[<=4,6]", lambda x: xb.all_reduce(x, xb.add), "f32[<=4,6]"),
         ("f32[<=4,6]", lambda x: xb.all_gather(x, 0, 2), "f32[<=8,6]"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder.shape_inference import contraction as infer
@@ -24,8 +25,8 @@ def operands(*texts: str) -> list[xb.XlaOp]:
 # --- Shapes -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("lhs", "rhs", "result"),
+@each_row(
+    "lhs, rhs, result",
     [
         # The document's table.
         ("f32[5]", "f32[5]", "f32[]"),
@@ -46,8 +47,8 @@ def test_dot_shape(lhs: str, rhs: str, result: str) -> None:
     assert (x @ y).shape is shape(result)
 
 
-@pytest.mark.parametrize(
-    ("lhs", "rhs", "numbers", "result"),
+@each_row(
+    "lhs, rhs, numbers, result",
     [
         # The document's examples and table.
         ("f32[2,3]", "f32[2,3]", ([1], [1], [], []), "f32[2,2]"),
@@ -69,8 +70,8 @@ def test_dot_general_shape(lhs: str, rhs: str, numbers: Any, result: str) -> Non
     assert inferred is shape(result)
 
 
-@pytest.mark.parametrize(
-    ("element_type", "to", "fits"),
+@each_row(
+    "element_type, to, fits",
     [
         (xb.f32, xb.f32, True),
         (xb.bf16, xb.f32, True),
@@ -138,7 +139,7 @@ def test_precision() -> None:
     assert z.attributes["precision"] == (high, highest)
 
 
-@pytest.mark.parametrize("algorithm", list(xb.DotAlgorithm))
+@each_row("algorithm", list(xb.DotAlgorithm))
 def test_algorithms_take_their_types(algorithm: xb.DotAlgorithm) -> None:
     kinds = algorithm.value.removeprefix("dot_").split("_")
     element_type = {"any": "f8e4m3fn", "tf32": "f32"}.get(kinds[0], kinds[0])
@@ -176,8 +177,8 @@ def test_the_complete_message() -> None:
     assert error.value.dimension == 1
 
 
-@pytest.mark.parametrize(
-    ("lhs", "rhs", "text"),
+@each_row(
+    "lhs, rhs, text",
     [
         ("f32[]", "f32[2]", "lhs must have a dimension to sum over, got a scalar"),
         ("f32[2]", "f32[]", "rhs must have a dimension to sum over, got a scalar"),
@@ -194,8 +195,8 @@ def test_dot_errors(lhs: str, rhs: str, text: str) -> None:
     assert text in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("numbers", "text"),
+@each_row(
+    "numbers, text",
     [
         (([3], [1], [0], [0]), "lhs_contracting_dimensions must be a dimension of lhs (0 to 2)"),
         (([2], [-1], [0], [0]), "rhs_contracting_dimensions must be a dimension of rhs (0 to 2)"),
@@ -232,8 +233,8 @@ def test_a_result_that_is_too_large() -> None:
         xb.dot_general(x, y, xb.DotDimensionNumbers())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
+@each_row(
+    "arguments, text",
     [
         ({"dimension_numbers": [1]}, "must be DotDimensionNumbers or a pair of pairs, got [1]"),
         ({"dimension_numbers": ((1, 0), ([], []))}, "must be a sequence of integers, got 1"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 
@@ -239,8 +240,8 @@ class TestScan:
             "is_associative": False,
         }
 
-    @pytest.mark.parametrize(
-        ("inputs", "inits", "dimension", "size", "result"),
+    @each_row(
+        "inputs, inits, dimension, size, result",
         [
             (["f32[4,3]"], ["f32[4]"], 1, None, "(f32[4,3], f32[4])"),
             (["f32[4,3]"], ["f32[4]"], 1, 3, "(f32[4,3], f32[4])"),
@@ -264,8 +265,8 @@ class TestScan:
         assert str(xb.scan(x, start, xb.add, 0).shape) == "(f32[])"
         assert str(xb.scan(x, [], xb.neg, 0).shape) == "(f32[4])"
 
-    @pytest.mark.parametrize(
-        ("inputs", "inits", "arguments", "message"),
+    @each_row(
+        "inputs, inits, arguments, message",
         [
             (["f32[4]"], ["f32[]"], (1,), "scan_dimension must be a dimension of input 0 .0 to 0"),
             (["f32[4]"], ["f32[]"], (-1,), "scan_dimension must not be negative, got -1"),
@@ -543,6 +544,22 @@ class TestConditional:
         p, x = b.parameter(xb.pred[()]), b.parameter(xb.f32[2])
         y = xb.conditional(p, (x, x), lambda t: t[0] + t[1], x, xb.neg)
         assert str(y.operands[1].shape) == "(f32[2], f32[2])"
+
+    @pytest.mark.parametrize("empty", [(), []])
+    def test_sequences_of_any_length_are_tuples(self, b: xb.XlaBuilder, empty: Any) -> None:
+        i, x = b.parameter(xb.s32[()]), b.parameter(xb.f32[2])
+
+        def from_empty(state: xb.XlaOp) -> xb.XlaOp:
+            assert str(state.shape) == "()"
+            return -x
+
+        on_empty = xb.XlaBuilder("on_empty")
+        on_empty.parameter("()")
+        one = on_empty.build(on_empty.constant([1.0, 2.0], xb.f32))
+        y = xb.conditional(i, [from_empty, lambda t: t[0]], [empty, [x]])
+        assert [str(o.shape) for o in y.operands] == ["s32[]", "((), f32[2])", "((f32[2]), f32[2])"]
+        y = xb.conditional(i, [one, one], [empty, None])
+        assert [str(o.shape) for o in y.operands] == ["s32[]", "()", "()"]
 
     @pytest.mark.parametrize(
         ("on_true", "on_false", "result"),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder.attributes.window import dilated, explicit_padding
@@ -28,8 +29,8 @@ def operands(*texts: str) -> list[xb.XlaOp]:
 # --- Shapes -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("lhs", "rhs", "strides", "padding", "result"),
+@each_row(
+    "lhs, rhs, strides, padding, result",
     [
         ("f32[8,3,32,32]", "f32[16,3,5,5]", [1, 1], SAME, "f32[8,16,32,32]"),
         ("f32[8,3,32,32]", "f32[16,3,5,5]", [1, 1], VALID, "f32[8,16,28,28]"),
@@ -83,8 +84,8 @@ def test_conv_shape(lhs: str, rhs: str, strides: list[int], padding: Any, result
         assert function(x, kernel, strides, padding).shape is shape(result)
 
 
-@pytest.mark.parametrize(
-    ("lhs", "rhs", "arguments", "result"),
+@each_row(
+    "lhs, rhs, arguments, result",
     [
         ("f32[2,6,9]", "f32[4,6,3]", {"lhs_dilation": [3]}, "f32[2,4,23]"),
         ("f32[2,6,9]", "f32[4,6,3]", {"rhs_dilation": [4]}, "f32[2,4,1]"),
@@ -125,8 +126,8 @@ def test_other_arguments_that_change_the_shape(
         assert y.shape is shape(result)
 
 
-@pytest.mark.parametrize(
-    ("lhs", "rhs", "numbers", "result"),
+@each_row(
+    "lhs, rhs, numbers, result",
     [
         ("f32[8,32,30,3]", "f32[5,4,3,16]", "b01f_01io->b01f", "f32[8,28,27,16]"),
         ("f32[8,32,30,3]", "f32[5,4,3,16]", "b10f_01io->bf01", "f32[8,16,26,29]"),
@@ -150,8 +151,8 @@ def test_dimensions_in_any_order(lhs: str, rhs: str, numbers: str, result: str) 
 # --- Padding ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("size", "window", "stride", "dilation", "pair"),
+@each_row(
+    "size, window, stride, dilation, pair",
     [
         (5, 3, 1, 1, (1, 1)),
         (5, 4, 1, 1, (1, 2)),
@@ -184,7 +185,7 @@ def test_same_padding_of_a_dilated_input() -> None:
     assert explicit_padding(SAME, [4], [3], [2], [2], [1]) == ((1, 1),)
 
 
-@pytest.mark.parametrize("padding", [SAME, "SAME", "same", "Valid", [(1, 2)], ((1, 2),), [[1, 2]]])
+@each_row("padding", [SAME, "SAME", "same", "Valid", [(1, 2)], ((1, 2),), [[1, 2]]])
 def test_forms_of_padding(padding: Any) -> None:
     x, kernel = operands("f32[1,1,5]", "f32[1,1,4]")
     (pair,) = xb.conv(x, kernel, [1], padding).attributes["padding"]
@@ -250,7 +251,7 @@ def test_dimension_numbers_and_their_text() -> None:
     assert str(Numbers.default(11)).startswith("Convolution")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         *("", "b01f", "b01f_01io", "b01f_01io->", "b01f_01io->b0f", "b01f_0io->b01f"),
@@ -266,7 +267,7 @@ def test_invalid_texts_of_dimension_numbers(text: str) -> None:
     assert str(error.value).endswith('fix: write for instance "b01f_01io->b01f"')
 
 
-@pytest.mark.parametrize("value", [None, 3, (0, 1), object(), {}])
+@each_row("value", [None, 3, (0, 1), object(), {}])
 def test_invalid_dimension_numbers(value: Any) -> None:
     x, kernel = operands("f32[2,3,9]", "f32[4,3,3]")
     with pytest.raises(xb.ShapeInferenceError, match="must be ConvolutionDimensionNumbers or a s"):
@@ -579,7 +580,7 @@ REFUSED: dict[str, tuple[str, str, Callable[[xb.XlaOp, xb.XlaOp], xb.XlaOp], str
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_row("name", REFUSED)
 def test_refused(name: str) -> None:
     lhs, rhs, call, text = REFUSED[name]
     x, kernel = operands(lhs, rhs)
@@ -592,8 +593,8 @@ def test_refused(name: str) -> None:
     assert len(x.builder.ops) == before
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
+@each_row(
+    "arguments, text",
     [
         ({"window_strides": 1}, "window_strides must be a sequence of integers, got 1"),
         ({"window_strides": [1.5]}, "each entry of window_strides must be an integer, got 1.5"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder.shape_inference import elementwise as inference
@@ -91,7 +92,7 @@ class HasElements:
 
 
 class TestUnary:
-    @pytest.mark.parametrize("name", UNARY)
+    @each_row("name", UNARY)
     def test_types(self, name: str) -> None:
         function = getattr(xb, name)
         for t in ALL:
@@ -111,7 +112,7 @@ class TestUnary:
                 assert f"type, got {t}\n  operand {t}[2,3]" in message
                 assert caught.value.op == name
 
-    @pytest.mark.parametrize("shape", ["(f32[2])", "token[]", "()"])
+    @each_row("shape", ["(f32[2])", "token[]", "()"])
     def test_not_an_array(self, shape: str) -> None:
         with pytest.raises(xb.ShapeInferenceError, match="neg: operand must be an array, got a t"):
             xb.neg(parameter(shape))
@@ -122,8 +123,8 @@ class TestUnary:
     def test_layouts_are_dropped(self) -> None:
         assert xb.exp(parameter("f32[2,3]{0,1}")).shape is xb.f32[2, 3]
 
-    @pytest.mark.parametrize(
-        ("value", "message"),
+    @each_row(
+        "value, message",
         [
             (
                 1.0,
@@ -141,7 +142,7 @@ class TestUnary:
 
 
 class TestBinary:
-    @pytest.mark.parametrize("name", BINARY)
+    @each_row("name", BINARY)
     def test_types(self, name: str) -> None:
         function = getattr(xb, name)
         for t in ALL:
@@ -155,7 +156,7 @@ class TestBinary:
                 assert f"type, got {t}\n  lhs {t}[2,3]\n  rhs {t}[2,3]" in str(caught.value)
                 assert caught.value.op == name
 
-    @pytest.mark.parametrize("name", COMPARISONS)
+    @each_row("name", COMPARISONS)
     def test_comparisons(self, name: str) -> None:
         for suffix in ("", "_total_order"):
             function = getattr(xb, name + suffix)
@@ -169,7 +170,7 @@ class TestBinary:
                 else:
                     assert function(x, x).shape is xb.pred[2, 3]
 
-    @pytest.mark.parametrize("name", [*BINARY, *COMPARISONS])
+    @each_row("name", [*BINARY, *COMPARISONS])
     def test_mixed_types(self, name: str) -> None:
         b = xb.XlaBuilder()
         x, y = b.parameter(xb.f32[2]), b.parameter(xb.s32[2])
@@ -187,7 +188,7 @@ class TestBinary:
         with pytest.raises(xb.ShapeInferenceError, match="got f32, bf16"):
             xb.add(b.parameter(xb.f32[2]), b.parameter(xb.bf16[2]))
 
-    @pytest.mark.parametrize("name", [*BINARY, *COMPARISONS])
+    @each_row("name", [*BINARY, *COMPARISONS])
     def test_not_an_array(self, name: str) -> None:
         b = xb.XlaBuilder()
         x, t = b.parameter(xb.f32[2]), b.parameter("(f32[2])")
@@ -199,8 +200,8 @@ class TestBinary:
         ):
             getattr(xb, name)(x, t)
 
-    @pytest.mark.parametrize(
-        ("dimensions", "message"),
+    @each_row(
+        "dimensions, message",
         [
             (1, r"broadcast_dimensions must be a sequence of integers, got 1\nfix: write b"),
             ("1", "broadcast_dimensions must be a sequence of integers, got '1'"),
@@ -218,7 +219,7 @@ class TestBinary:
         y = xb.add(b.parameter(xb.f32[2, 3]), b.parameter(xb.f32[3]), np.array([1]))
         assert y.shape is xb.f32[2, 3]
 
-    @pytest.mark.parametrize("direction", ["lt", "", "LESS"])
+    @each_row("direction", ["lt", "", "LESS"])
     def test_compare_direction(self, direction: str) -> None:
         x = parameter(xb.f32[2])
         with pytest.raises(
@@ -257,14 +258,14 @@ COMPARISON_OPERATORS = [
 
 
 class TestOperators:
-    @pytest.mark.parametrize(("python", "opcode", "t"), OPERATORS)
+    @each_row("python, opcode, t", OPERATORS)
     def test_two_ops(self, python: Callable[..., Any], opcode: str, t: xb.PrimitiveType) -> None:
         b = xb.XlaBuilder()
         x, y = b.parameter(t[2]), b.parameter(t[2])
         result = python(x, y)
         assert (result.opcode, result.operands, result.shape) == (opcode, (x, y), t[2])
 
-    @pytest.mark.parametrize(("python", "opcode", "t"), OPERATORS)
+    @each_row("python, opcode, t", OPERATORS)
     def test_number_on_either_side(
         self, python: Callable[..., Any], opcode: str, t: xb.PrimitiveType
     ) -> None:
@@ -278,7 +279,7 @@ class TestOperators:
             assert (constant.opcode, constant.shape) == ("constant", t[()])
             assert constant.attributes["value"] == 2
 
-    @pytest.mark.parametrize(("python", "direction", "mirrored"), COMPARISON_OPERATORS)
+    @each_row("python, direction, mirrored", COMPARISON_OPERATORS)
     def test_comparisons(self, python: Callable[..., Any], direction: str, mirrored: str) -> None:
         b = xb.XlaBuilder()
         x, y = b.parameter(xb.f32[2]), b.parameter(xb.f32[2])
@@ -310,14 +311,14 @@ class TestOperators:
         with pytest.raises(xb.ShapeInferenceError, match="one element type, got f32, f64"):
             x + np.float64(1)
 
-    @pytest.mark.parametrize("array", [np.ones(2, np.float32), [1.0, 2.0], HasElements()])
+    @each_row("array", [np.ones(2, np.float32), [1.0, 2.0], HasElements()])
     def test_arrays_are_recorded_by_name(self, array: Any) -> None:
         x = parameter(xb.f32[2])
         for call in (lambda: x + array, lambda: array + x):
             with pytest.raises(xb.OperandError, match=r"fix: record it with builder.constant"):
                 call()
 
-    @pytest.mark.parametrize("value", [None, "a", object()])
+    @each_row("value", [None, "a", object()])
     def test_other_operands(self, value: Any) -> None:
         x = parameter(xb.f32[2])
         with pytest.raises(xb.OperandError, match="add: rhs must be an XlaOp, got"):
@@ -331,8 +332,8 @@ class TestOperators:
         ):
             xb.add(1, 2)
 
-    @pytest.mark.parametrize(
-        ("use", "target"),
+    @each_row(
+        "use, target",
         [
             (int, "an int"),
             (float, "a float"),
@@ -367,8 +368,8 @@ class TestOperators:
         with pytest.raises(xb.OperandError, match="no truth value"):
             _ = 0 < x < 1
 
-    @pytest.mark.parametrize(
-        ("use", "message"),
+    @each_row(
+        "use, message",
         [
             (len, r"len: len\(op\) requires a tuple, got f32\[2\]\nfix: .*op.shape.dimensions"),
             (
@@ -388,7 +389,7 @@ class TestOperators:
 class TestNumbersAsOperands:
     """A number becomes a constant of the other operand's type, for every type that can hold it."""
 
-    @pytest.mark.parametrize("t", ALL, ids=str)
+    @each_row("t", ALL)
     def test_one(self, t: xb.PrimitiveType) -> None:
         x = parameter(t[2])
         if t is xb.pred:
@@ -404,25 +405,25 @@ class TestNumbersAsOperands:
         else:
             assert xb.eq(x, 1).operands[1].shape is t[2]
 
-    @pytest.mark.parametrize("t", sorted(INTEGER | PRED, key=str), ids=str)
+    @each_row("t", sorted(INTEGER | PRED, key=str))
     def test_fractions(self, t: xb.PrimitiveType) -> None:
         with pytest.raises(
             xb.ConstantError, match=f"eq: {t} can't represent the Python number 1.5"
         ):
             xb.eq(parameter(t[2]), 1.5)
 
-    @pytest.mark.parametrize("t", sorted(FLOAT | COMPLEX, key=str), ids=str)
+    @each_row("t", sorted(FLOAT | COMPLEX, key=str))
     def test_fractions_of_floats(self, t: xb.PrimitiveType) -> None:
         constant = xb.eq(parameter(t[2]), 1.5).operands[1].operands[0]
         held = constant.attributes["value"]
         assert held.tobytes() == np.float64(1.5).astype(t.dtype).tobytes()
 
-    @pytest.mark.parametrize("t", sorted(set(ALL) - COMPLEX, key=str), ids=str)
+    @each_row("t", sorted(set(ALL) - COMPLEX, key=str))
     def test_complex_numbers(self, t: xb.PrimitiveType) -> None:
         with pytest.raises(xb.ConstantError, match=f"eq: {t} can't represent the Python number 1j"):
             xb.eq(parameter(t[2]), 1j)
 
-    @pytest.mark.parametrize("t", sorted(set(ALL) - PRED, key=str), ids=str)
+    @each_row("t", sorted(set(ALL) - PRED, key=str))
     def test_bools(self, t: xb.PrimitiveType) -> None:
         with pytest.raises(xb.ConstantError) as caught:
             xb.eq(parameter(t[2]), True)
@@ -432,7 +433,7 @@ class TestNumbersAsOperands:
             "fix: write 1 or 0, or convert the pred with xb.convert"
         )
 
-    @pytest.mark.parametrize("t", sorted(INTEGER, key=str), ids=str)
+    @each_row("t", sorted(INTEGER, key=str))
     def test_out_of_range(self, t: xb.PrimitiveType) -> None:
         x = parameter(t[2])
         for value in (int(t.max) + 1, int(t.min) - 1):
@@ -456,8 +457,8 @@ class TestNumbersAsOperands:
 
 
 class TestClamp:
-    @pytest.mark.parametrize(
-        ("low", "x", "high", "result"),
+    @each_row(
+        "low, x, high, result",
         [
             ("f32[]", "f32[2,3]", "f32[]", "f32[2,3]"),
             ("f32[2,3]", "f32[2,3]", "f32[]", "f32[2,3]"),
@@ -477,8 +478,8 @@ class TestClamp:
     def test_the_documents_example(self) -> None:
         assert xb.clamp(0, parameter(xb.s32[3]), 6).shape is xb.s32[3]
 
-    @pytest.mark.parametrize(
-        ("low", "x", "high", "message"),
+    @each_row(
+        "low, x, high, message",
         [
             ("f32[1]", "f32[5]", "f32[5]", "min must be a scalar or have the operand's sizes"),
             ("f32[]", "f32[5]", "f32[4]", "max must be a scalar or have the operand's sizes"),
@@ -500,8 +501,8 @@ class TestClamp:
 
 
 class TestSelect:
-    @pytest.mark.parametrize(
-        ("pred", "on_true", "on_false", "result"),
+    @each_row(
+        "pred, on_true, on_false, result",
         [
             ("pred[4]", "s32[4]", "s32[4]", "s32[4]"),
             ("pred[]", "s32[4]", "s32[4]", "s32[4]"),
@@ -517,8 +518,8 @@ class TestSelect:
         y = xb.select(b.parameter(pred), b.parameter(on_true), b.parameter(on_false))
         assert str(y.shape) == result
 
-    @pytest.mark.parametrize(
-        ("pred", "on_true", "on_false", "message"),
+    @each_row(
+        "pred, on_true, on_false, message",
         [
             ("f32[4]", "f32[4]", "f32[4]", "pred must be of pred type, got f32"),
             ("pred[4]", "f32[4]", "s32[4]", "one element type, got f32, s32"),
@@ -551,7 +552,7 @@ class TestSelect:
 
 
 class TestConversion:
-    @pytest.mark.parametrize("old", ALL, ids=str)
+    @each_row("old", ALL)
     def test_convert_any_type_to_any_type(self, old: xb.PrimitiveType) -> None:
         for new in ALL:
             assert xb.convert_element_type(parameter(old[2, "<=3"]), new).shape is new[2, "<=3"]
@@ -561,13 +562,13 @@ class TestConversion:
         assert xb.convert_element_type(x, "s8").shape is xb.s8[2]
         assert xb.convert(x, np.int8).shape is xb.s8[2]
 
-    @pytest.mark.parametrize("new", [None, "f99", object])
+    @each_row("new", [None, "f99", object])
     def test_not_a_type(self, new: Any) -> None:
         with pytest.raises(xb.PrimitiveTypeError):
             xb.convert_element_type(parameter(xb.f32[2]), new)
 
-    @pytest.mark.parametrize(
-        ("old", "new", "result"),
+    @each_row(
+        "old, new, result",
         [
             ("f32[10]", xb.s32, "s32[10]"),
             ("f32[10]", xb.f16, "f16[10,2]"),
@@ -581,8 +582,8 @@ class TestConversion:
     def test_bitcast(self, old: str, new: xb.PrimitiveType, result: str) -> None:
         assert str(xb.bitcast_convert_type(parameter(old), new).shape) == result
 
-    @pytest.mark.parametrize(
-        ("old", "new", "message"),
+    @each_row(
+        "old, new, message",
         [
             ("f16[10,3]", xb.f32, "2 elements of f16 make one of f32, .* must be 2, got 3"),
             ("f16[]", xb.f32, "must be 2, got none"),
@@ -600,8 +601,8 @@ class TestConversion:
         assert y.shape is xb.f32[3]
         assert dict(y.attributes) == {"exponent_bits": 5, "mantissa_bits": 10}
 
-    @pytest.mark.parametrize(
-        ("shape", "exponent", "mantissa", "message"),
+    @each_row(
+        "shape, exponent, mantissa, message",
         [
             ("s32[3]", 5, 10, "operand must be of floating-point type, got s32"),
             ("f32[3]", 0, 10, r"exponent_bits must be from 1 to 2\*\*31 - 1, got 0"),
@@ -621,8 +622,8 @@ class TestConversion:
 class TestOfTwoOps:
     """Functions that record other ops: total orders, and combinations that XlaBuilder records."""
 
-    @pytest.mark.parametrize(
-        ("name", "direction"),
+    @each_row(
+        "name, direction",
         [
             ("eq_total_order", "EQ"),
             ("ne_total_order", "NE"),
@@ -644,8 +645,8 @@ class TestOfTwoOps:
         with pytest.raises(xb.ShapeInferenceError, match=f"^{name}: operands must have one eleme"):
             getattr(xb, name)(x, b.parameter(xb.f32[2, 3]))
 
-    @pytest.mark.parametrize(
-        ("name", "taken", "refused"),
+    @each_row(
+        "name, taken, refused",
         [
             ("atan", FLOAT | COMPLEX, xb.s32),
             ("square", INTEGER | FLOAT | COMPLEX, None),
@@ -668,8 +669,8 @@ class TestOfTwoOps:
 
 
 class TestStochasticConvert:
-    @pytest.mark.parametrize(
-        ("operand", "random", "new", "result"),
+    @each_row(
+        "operand, random, new, result",
         [
             ("f32[2,3]", "u32[2,3]", xb.s8, "s8[2,3]"),
             ("f64[]", "u64[]", xb.s64, "s64[]"),
@@ -685,8 +686,8 @@ class TestStochasticConvert:
         assert str(x.shape) == result
         assert x.opcode == "stochastic_convert"
 
-    @pytest.mark.parametrize(
-        ("operand", "random", "new", "message"),
+    @each_row(
+        "operand, random, new, message",
         [
             ("(f32[3])", "u32[3]", xb.s8, "operand must be an array, got a tuple"),
             ("f32[3]", "token[]", xb.s8, "random must be an array, got a token"),
@@ -738,8 +739,8 @@ class TestMap:
         assert y.shape is xb.f32[2, 3]
         assert [o.shape for o in y.operands] == [xb.f32[2, 3], xb.f32[2, 3]]
 
-    @pytest.mark.parametrize(
-        ("shapes", "dimensions", "function", "message"),
+    @each_row(
+        "shapes, dimensions, function, message",
         [
             ([], [], xb.neg, "at least one operand is needed"),
             (["f32[2]", "f32[3]"], [0], xb.add, "operand 1 differs from operand 0"),
@@ -814,7 +815,7 @@ class Frame(ArrayOnly):
         return [part + number for part, number in zip(self.array, other, strict=True)]
 
 
-@pytest.mark.parametrize("make", [*PROTOCOLS.values(), Frame], ids=[*PROTOCOLS, "pandas"])
+@each_row("make", [*PROTOCOLS.values(), Frame])
 def test_arrays_of_other_libraries_have_a_fix(make: Callable[[np.ndarray], Any]) -> None:
     x = xb.XlaBuilder().parameter(xb.f32[2])
     value = make(np.ones(2, np.float32))
@@ -951,7 +952,7 @@ class TestResultAccuracy:
         assert str(xb.ResultAccuracy(mode="HIGHEST")) == "{mode=highest}"
         assert "-" not in str(xb.ResultAccuracy(-0.0, -0.0))
 
-    @pytest.mark.parametrize("value", [HIGHEST, "TOLERANCE", 2, {"ulps": 2}, np.ones(2)])
+    @each_row("value", [HIGHEST, "TOLERANCE", 2, {"ulps": 2}, np.ones(2)])
     def test_refused(self, value: Any) -> None:
         x = parameter(xb.f32[2])
         with pytest.raises(xb.ShapeInferenceError) as caught:
@@ -964,8 +965,8 @@ class TestResultAccuracy:
         assert caught.value.location == f"{__file__}:{caught.traceback[0].lineno + 1}"
         assert x.builder.ops == [x]
 
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
+    @each_row(
+        "arguments, message",
         [
             ({"atol": -1}, "atol must be a number that is not negative, got -1"),
             ({"rtol": float("nan")}, "rtol must be a number that is not negative, got nan"),

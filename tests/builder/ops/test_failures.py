@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 
@@ -56,7 +57,7 @@ FAILURES: dict[str, Callable[[xb.XlaOp], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", FAILURES)
+@each_row("name", FAILURES)
 def test_outside_of_callables(name: str) -> None:
     b = xb.XlaBuilder()
     x = b.parameter(xb.f32[3], "x")
@@ -79,7 +80,7 @@ def test_outside_of_callables(name: str) -> None:
     check_consistent(b.build(x + x))
 
 
-@pytest.mark.parametrize("name", FAILURES)
+@each_row("name", FAILURES)
 def test_inside_a_loop_body_that_catches_the_error(name: str) -> None:
     """The body catches the error and then uses the same enclosing value."""
     b = xb.XlaBuilder()
@@ -154,7 +155,7 @@ def endless() -> list[object]:
     return inside
 
 
-@pytest.mark.parametrize("name", ODD_ARGUMENTS)
+@each_row("name", ODD_ARGUMENTS)
 def test_odd_arguments_are_refused(name: str) -> None:
     b = xb.XlaBuilder()
     x = b.parameter(xb.f32[3], "x")
@@ -246,7 +247,7 @@ def built_op(shape: xb.Shape = xb.f32[2, 3]) -> xb.XlaOp:
     return b.build(b.parameter(shape)).ops[0]
 
 
-@pytest.mark.parametrize("beginning", BEGINNINGS)
+@each_row("beginning", BEGINNINGS)
 def test_the_error_names_the_op_that_was_called(beginning: str) -> None:
     x = xb.XlaBuilder().parameter(xb.f32[3], "x")
     with pytest.raises(xb.XlaError) as caught:
@@ -270,7 +271,7 @@ def wrong_argument(draw: random.Random, parameter: inspect.Parameter, x: xb.XlaO
     )
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@each_row("name", FUNCTIONS)
 def test_every_error_names_the_function_that_was_called(name: str) -> None:
     draw = random.Random(name)
     errors: list[xb.XlaError] = []
@@ -295,7 +296,7 @@ def test_every_error_names_the_function_that_was_called(name: str) -> None:
     assert errors or not inspect.signature(function).parameters
 
 
-@pytest.mark.parametrize("name", ["choice", "pred", "bound", "init value"])
+@each_row("name", ["choice", "pred", "bound", "init value"])
 def test_a_foreign_operand_and_a_number(name: str) -> None:
     b = xb.XlaBuilder()
     x = b.parameter(xb.f32[3])
@@ -322,7 +323,7 @@ def test_deep_layouts() -> None:
     assert "{" not in str(x.shape)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name", ["parameter", "iota", "infeed", "recv", "replica_id", "partition_id", "create_token"]
 )
 def test_methods_of_the_builder_used_as_functions(name: str) -> None:
@@ -336,8 +337,8 @@ def test_methods_of_the_builder_used_as_functions(name: str) -> None:
     assert caught.value.op == name
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
+@each_row(
+    "name, meant",
     [
         ("multiply", "xb.mul(lhs, rhs)"),
         ("subtract", "xb.sub(lhs, rhs)"),

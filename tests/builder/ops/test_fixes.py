@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder import lib
@@ -266,7 +267,7 @@ FIXES: dict[str, tuple[Call, Call]] = {
 }
 
 
-@pytest.mark.parametrize("fix", FIXES)
+@each_row("fix", FIXES)
 def test_fix(fix: str) -> None:
     wrong, right = FIXES[fix]
     p = Values()
@@ -285,7 +286,7 @@ def test_functions_of_operands_as_branches() -> None:
     assert xb.conditional(pred, p.x, lambda x: x, p.x, lambda x: -x).shape is p.x.shape
 
 
-@pytest.mark.parametrize("t", [xb.s32, xb.u8, xb.s4])
+@each_row("t", [xb.s32, xb.u8, xb.s4])
 def test_the_operator_for_division_is_refused_for_integers(t: xb.PrimitiveType) -> None:
     b = xb.XlaBuilder()
     x, y = b.parameter(t[3]), b.parameter(t[3])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder.attributes.host import ffi_dictionary
@@ -199,8 +200,8 @@ def test_attributes_select_the_typed_ffi(b: xb.XlaBuilder) -> None:
     assert plain.attributes["api_version"] is xb.CustomCallApiVersion.API_VERSION_ORIGINAL
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
+@each_row(
+    "value, text",
     [
         (True, "true"),
         (np.False_, "false"),
@@ -717,7 +718,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_row("name", REFUSED)
 def test_refused(name: str) -> None:
     call, error, message = REFUSED[name]
     host = Host()

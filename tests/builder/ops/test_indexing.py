@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
+from tables import each_row
 
 import builder as xb
 from builder.types.primitive_type import ALL
@@ -27,8 +27,8 @@ def parameters(*shapes: Any) -> list[xb.XlaOp]:
 # --- DynamicSlice, DynamicUpdateSlice ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("operand", "sizes", "shape"),
+@each_row(
+    "operand, sizes, shape",
     [
         ("f32[5]", [2], "f32[2]"),
         ("f32[4,3]", [2, 2], "f32[2,2]"),
@@ -52,8 +52,8 @@ def test_dynamic_slice_shape(operand: str, sizes: list[int], shape: str) -> None
     assert got.attributes == {"slice_sizes": tuple(sizes)}
 
 
-@pytest.mark.parametrize(
-    ("operand", "update", "shape"),
+@each_row(
+    "operand, update, shape",
     [
         ("f32[5]", "f32[2]", "f32[5]"),
         ("s2[4,3]", "s2[0,3]", "s2[4,3]"),
@@ -74,14 +74,14 @@ def test_dynamic_update_slice_shape(operand: str, update: str, shape: str) -> No
     assert got.operands[:2] == (x, u)
 
 
-@pytest.mark.parametrize("t", [t for t in ALL if t.is_integral], ids=str)
+@each_row("t", [t for t in ALL if t.is_integral])
 def test_start_indices_of_every_integer_type(t: xb.PrimitiveType) -> None:
     x, i, v = parameters(xb.f32[4, 3], t[()], t[2])
     assert xb.dynamic_slice(x, (i, i), [1, 1]).shape is xb.f32[1, 1]
     assert xb.dynamic_slice(x, v, [1, 1]).shape is xb.f32[1, 1]
 
 
-@pytest.mark.parametrize("as_list", [False, True])
+@each_row("as_list", [False, True])
 def test_a_vector_of_start_indices_becomes_scalars(as_list: bool) -> None:
     x, v, u = parameters(xb.f32[4, 3], "s32[<=2]", xb.f32[1, 1])
     start = [v] if as_list else v
@@ -120,8 +120,8 @@ def test_equal_attributes_are_shared() -> None:
 # --- Gather, Scatter -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("operand", "indices", "numbers", "sizes", "shape"),
+@each_row(
+    "operand, indices, numbers, sizes, shape",
     [
         ("f32[16,11]", "s64[5,2]", GATHER, [8, 6], "f32[5,8,6]"),
         ("f32[16,11]", "s64[4,5,2]", ([2, 3], [], [0, 1], 2), [8, 6], "f32[4,5,8,6]"),
@@ -169,8 +169,8 @@ def test_gather_shape(
     }
 
 
-@pytest.mark.parametrize(
-    ("operand", "indices", "updates", "numbers"),
+@each_row(
+    "operand, indices, updates, numbers",
     [
         ("f32[16,11]", "s64[5,2]", "f32[5,8,6]", SCATTER),
         ("f32[16,11]", "s64[5]", "f32[5,11]", SCATTER_ROWS),

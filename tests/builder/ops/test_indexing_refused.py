@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 
@@ -763,9 +764,7 @@ REFUSED: dict[str, list[Refusal]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("op", "index"), [(op, i) for op, cases in REFUSED.items() for i in range(len(cases))]
-)
+@each_row("op, index", [(op, i) for op, cases in REFUSED.items() for i in range(len(cases))])
 def test_refused(op: str, index: int) -> None:
     shapes, call, message = REFUSED[op][index]
     operands = parameters(*shapes)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder.shape_inference import linalg as infer
@@ -21,7 +22,7 @@ def parameters(*shapes: str) -> list[xb.XlaOp]:
     return [b.parameter(shape) for shape in shapes]
 
 
-@pytest.mark.parametrize("shape", ["f32[3,3]", "c128[2,0,4,4]", "f64[5,0,0]", "bf16[<=2,<=3,<=3]"])
+@each_row("shape", ["f32[3,3]", "c128[2,0,4,4]", "f64[5,0,0]", "bf16[<=2,<=3,<=3]"])
 def test_cholesky_has_the_shape_of_its_matrix(shape: str) -> None:
     (a,) = parameters(shape)
     op = xb.cholesky(a, lower=False)
@@ -32,15 +33,15 @@ def test_cholesky_has_the_shape_of_its_matrix(shape: str) -> None:
     assert xb.cholesky(a, np.bool_(True)).attributes is xb.cholesky(a, True).attributes
 
 
-@pytest.mark.parametrize("element_type", FLOATING)
+@each_row("element_type", FLOATING)
 def test_matrices_of_every_floating_and_complex_type(element_type: xb.PrimitiveType) -> None:
     a, b = xb.array_shape(element_type, (4, 4)), xb.array_shape(element_type, (4, 2))
     assert infer.cholesky(a) is a
     assert infer.triangular_solve(a, b, True) is b
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "left_side"),
+@each_row(
+    "a, b, left_side",
     [
         ("f32[4,4]", "f32[4,2]", True),
         ("f32[4,4]", "f32[2,4]", False),
@@ -65,7 +66,7 @@ def test_triangular_solve_has_the_shape_of_b(a: str, b: str, left_side: bool) ->
     }
 
 
-@pytest.mark.parametrize("transpose", xb.Transpose)
+@each_row("transpose", xb.Transpose)
 def test_transpose_by_name(transpose: xb.Transpose) -> None:
     a, b = parameters("f32[4,4]", "f32[4,2]")
     one, other = (
@@ -76,8 +77,8 @@ def test_transpose_by_name(transpose: xb.Transpose) -> None:
     assert repr(transpose) == f"Transpose.{transpose.name}"
 
 
-@pytest.mark.parametrize(
-    ("operand", "fft_type", "fft_length", "result"),
+@each_row(
+    "operand, fft_type, fft_length, result",
     [
         ("c64[8]", "FFT", [8], "c64[8]"),
         ("c128[2,3,4,5]", "IFFT", [3, 4, 5], "c128[2,3,4,5]"),
@@ -336,7 +337,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_row("name", REFUSED)
 def test_refused(name: str) -> None:
     call, message = REFUSED[name]
     with pytest.raises((xb.ShapeInferenceError, xb.OperandError)) as caught:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder.shape_inference import normalization as infer
@@ -35,8 +36,8 @@ def grad(x: str, *vectors: str, grad_output: str, feature_index: Any) -> xb.XlaO
     return xb.batch_norm_grad(*operands, epsilon=0.5, feature_index=feature_index)
 
 
-@pytest.mark.parametrize(
-    ("operand", "vector", "feature_index", "feature"),
+@each_row(
+    "operand, vector, feature_index, feature",
     [
         ("f32[32,8,8,3]", "f32[3]", 3, "f32[3]"),
         ("bf16[7]", "bf16[7]", 0, "bf16[7]"),
@@ -59,7 +60,7 @@ def test_shapes(operand: str, vector: str, feature_index: int, feature: str) -> 
     assert str(op.shape) == several
 
 
-@pytest.mark.parametrize("element_type", FLOATS)
+@each_row("element_type", FLOATS)
 def test_every_floating_type(element_type: xb.PrimitiveType) -> None:
     x, v = xb.array_shape(element_type, (2, 3)), xb.array_shape(element_type, (3,))
     assert infer.batch_norm_training(x, v, v, 1).elements == (x, v, v)
@@ -83,7 +84,7 @@ def test_recorded_op() -> None:
     assert [o.shape for o in grad("f32[2]", *["f32[2]"] * 3, grad_output="f32[2]", feature_index=0)]
 
 
-@pytest.mark.parametrize("epsilon", [0, 1, 1e-5, -0.25, np.float32(0.1), np.int8(3), 1e-60, 3e38])
+@each_row("epsilon", [0, 1, 1e-5, -0.25, np.float32(0.1), np.int8(3), 1e-60, 3e38])
 def test_epsilon_may_be_any_finite_number(epsilon: Any) -> None:
     op = training("f32[2,3]", "f32[3]", "f32[3]", 1, epsilon)
     assert op.attributes["epsilon"] == float(np.float32(epsilon))
@@ -234,7 +235,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_row("name", REFUSED)
 def test_refused(name: str) -> None:
     call, message = REFUSED[name]
     with pytest.raises((xb.ShapeInferenceError, xb.OperandError)) as caught:
@@ -243,7 +244,7 @@ def test_refused(name: str) -> None:
     assert caught.value.op == name.partition(":")[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "epsilon", [float("nan"), float("inf"), 1e39, 10**400, True, None, "1e-3", 1j, np.ones(2)]
 )
 def test_epsilon_must_be_a_finite_number(epsilon: Any) -> None:

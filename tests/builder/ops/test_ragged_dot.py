@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder.shape_inference import contraction as infer
@@ -23,8 +24,8 @@ def operands(*texts: str) -> list[xb.XlaOp]:
     return [b.parameter(t) for t in texts]
 
 
-@pytest.mark.parametrize(
-    ("numbers", "lhs", "rhs", "sizes", "result"),
+@each_row(
+    "numbers, lhs, rhs, sizes, result",
     [
         # The ragged dimension is neither contracting nor batch, contracting, batch.
         (ROWS, "f32[11,5]", "f32[3,5,7]", "u32[3]", "f32[11,7]"),
@@ -165,7 +166,7 @@ REFUSED: dict[str, tuple[Ragged, str, str, str, dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_row("name", REFUSED)
 def test_refused(name: str) -> None:
     numbers, lhs, rhs, sizes, arguments, text = REFUSED[name]
     shapes = [xb.parse_shape(text) for text in (lhs, rhs, sizes)]
@@ -175,7 +176,7 @@ def test_refused(name: str) -> None:
     assert text in str(error.value)
 
 
-@pytest.mark.parametrize("numbers", [None, 3, "rows", [], [1, 2], object()])
+@each_row("numbers", [None, 3, "rows", [], [1, 2], object()])
 def test_invalid_dimension_numbers(numbers: Any) -> None:
     x, w, sizes = operands("f32[11,5]", "f32[3,5,7]", "s32[3]")
     with pytest.raises(xb.ShapeInferenceError) as error:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder.shape_inference import random as infer
@@ -21,27 +22,27 @@ def scalars(*types: str) -> list[xb.XlaOp]:
     return [b.parameter(t if "[" in t else f"{t}[]") for t in types]
 
 
-@pytest.mark.parametrize("element_type", REAL)
-@pytest.mark.parametrize("dimensions", [(), (5,), (2, 0, 3)])
+@each_row("element_type", REAL)
+@each_row("dimensions", [(), (5,), (2, 0, 3)])
 def test_uniform_of_every_type(element_type: xb.PrimitiveType, dimensions: Any) -> None:
     shape, scalar = (xb.array_shape(element_type, d) for d in (dimensions, ()))
     assert infer.rng_uniform(scalar, scalar, shape) is shape
 
 
-@pytest.mark.parametrize("element_type", FLOATS)
+@each_row("element_type", FLOATS)
 def test_normal_of_every_type(element_type: xb.PrimitiveType) -> None:
     shape, scalar = xb.array_shape(element_type, (2, 3)), xb.array_shape(element_type, ())
     assert infer.rng_normal(scalar, scalar, shape) is shape
 
 
-@pytest.mark.parametrize("element_type", [t for t in REAL if t is not xb.pred])
+@each_row("element_type", [t for t in REAL if t is not xb.pred])
 def test_bits_are_unsigned_and_as_wide(element_type: xb.PrimitiveType) -> None:
     state, shape = xb.u64[2], xb.array_shape(element_type, (3, 0))
     drawn = infer.rng_bit_generator(state, shape)
     assert str(drawn) == f"(u64[2], u{element_type.bits}[3,0])"
 
 
-@pytest.mark.parametrize("state", ["u64[3]", "u32[4]", "u16[]", "u8[2]", "u64[1,2]", "u32[7,<=3]"])
+@each_row("state", ["u64[3]", "u32[4]", "u16[]", "u8[2]", "u64[1,2]", "u32[7,<=3]"])
 def test_any_unsigned_state(state: str) -> None:
     (op,) = scalars(state)
     drawn = xb.rng_bit_generator(xb.RandomAlgorithm.RNG_DEFAULT, op, "s16[3]{0}")
@@ -70,7 +71,7 @@ def test_recorded_op() -> None:
     assert "rng-bit-generator(%p2), algorithm=rng_philox\n" in text
 
 
-@pytest.mark.parametrize("algorithm", xb.RandomAlgorithm)
+@each_row("algorithm", xb.RandomAlgorithm)
 def test_algorithm_by_name(algorithm: xb.RandomAlgorithm) -> None:
     (state,) = scalars("u64[2]")
     one, other = (xb.rng_bit_generator(a, state, xb.u8[3]) for a in (algorithm, algorithm.name))
@@ -229,7 +230,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_row("name", REFUSED)
 def test_refused(name: str) -> None:
     call, message = REFUSED[name]
     with pytest.raises(xb.XlaError) as caught:
@@ -238,7 +239,7 @@ def test_refused(name: str) -> None:
     assert caught.value.op == name.partition(":")[0]
 
 
-@pytest.mark.parametrize("shape", [None, 5, xb.f32, "f32[2", [1, 2]])
+@each_row("shape", [None, 5, xb.f32, "f32[2", [1, 2]])
 def test_not_a_shape(shape: Any) -> None:
     state, x = scalars("u64[2]", "f32")
     with pytest.raises((xb.OperandError, xb.ShapeTextError)):

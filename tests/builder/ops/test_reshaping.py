@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder.shape_inference import reshaping as infer
@@ -23,8 +24,8 @@ def message(error: pytest.ExceptionInfo[xb.XlaError]) -> str:
 # --- Shapes -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("operand", "sizes", "result"),
+@each_row(
+    "operand, sizes, result",
     [
         ("f32[]", [2, 3], "f32[2,3]"),
         ("f32[3]", [], "f32[3]"),
@@ -35,8 +36,8 @@ def test_broadcast_shape(operand: str, sizes: list[int], result: str) -> None:
     assert infer.broadcast(shape(operand), sizes) is shape(result)
 
 
-@pytest.mark.parametrize(
-    ("operand", "sizes", "places", "result"),
+@each_row(
+    "operand, sizes, places, result",
     [
         ("f32[]", [2, 3], [], "f32[2,3]"),
         ("f32[2]", [2, 2], [0], "f32[2,2]"),
@@ -52,8 +53,8 @@ def test_broadcast_in_dim_shape(
     assert infer.broadcast_in_dim(shape(operand), sizes, places) is shape(result)
 
 
-@pytest.mark.parametrize(
-    ("operand", "sizes", "result"),
+@each_row(
+    "operand, sizes, result",
     [
         # The document's.
         ("f32[4,2,3]", [24], "f32[24]"),
@@ -79,8 +80,8 @@ def test_reshape_shape(operand: str, sizes: list[int], result: str) -> None:
     assert infer.reshape(shape(operand), sizes) is shape(result)
 
 
-@pytest.mark.parametrize(
-    ("operand", "dimensions", "sizes", "result"),
+@each_row(
+    "operand, dimensions, sizes, result",
     [
         ("f32[4,2,3]", [1, 2, 0], [2, 6, 2], "f32[2,6,2]"),
         ("c128[7,1,<=7]", [0, 2, 1], [7, 7], "c128[7,<=7]"),
@@ -92,8 +93,8 @@ def test_reshape_shape_in_an_order(
     assert infer.reshape(shape(operand), sizes, dimensions) is shape(result)
 
 
-@pytest.mark.parametrize(
-    ("operand", "sizes", "inferred", "result"),
+@each_row(
+    "operand, sizes, inferred, result",
     [
         ("f32[6]", [2, 3], 0, "f32[2,3]"),
         ("f32[6]", [2, 3], -1, "f32[2,3]"),
@@ -113,8 +114,8 @@ def test_reshape_with_inferred_dimension_shape(
     assert x.opcode == "reshape"
 
 
-@pytest.mark.parametrize(
-    ("operand", "dimensions", "result"),
+@each_row(
+    "operand, dimensions, result",
     [
         ("f32[4,2,3]", [0, 1, 2], "f32[24]"),
         ("f32[4,2,3]", [0, 1], "f32[8,3]"),
@@ -130,8 +131,8 @@ def test_collapse_shape(operand: str, dimensions: list[int], result: str) -> Non
     assert infer.collapse(shape(operand), dimensions) is shape(result)
 
 
-@pytest.mark.parametrize(
-    ("operand", "permutation", "result"),
+@each_row(
+    "operand, permutation, result",
     [
         ("f32[2,3,4]", [2, 0, 1], "f32[4,2,3]"),
         ("f32[]", [], "f32[]"),
@@ -142,13 +143,13 @@ def test_transpose_shape(operand: str, permutation: list[int], result: str) -> N
     assert infer.transpose(shape(operand), permutation) is shape(result)
 
 
-@pytest.mark.parametrize("dimensions", [[], [0], [1, 0]])
+@each_row("dimensions", [[], [0], [1, 0]])
 def test_rev_shape(dimensions: list[int]) -> None:
     assert infer.rev(shape("f32[<=2,3]"), dimensions) is shape("f32[<=2,3]")
 
 
-@pytest.mark.parametrize(
-    ("operands", "dimension", "result"),
+@each_row(
+    "operands, dimension, result",
     [
         # The document's.
         (["s32[2]", "s32[2]", "s32[2]"], 0, "s32[6]"),
@@ -165,8 +166,8 @@ def test_concatenate_shape(operands: list[str], dimension: int, result: str) -> 
     assert infer.concatenate([shape(o) for o in operands], dimension) is shape(result)
 
 
-@pytest.mark.parametrize(
-    ("operand", "config", "result"),
+@each_row(
+    "operand, config, result",
     [
         ("f32[3]", [(1, 0, 2)], "f32[8]"),
         ("f32[3,4]", [(0, 0, 0), (-1, -3, 0)], "f32[3,0]"),
@@ -181,8 +182,8 @@ def test_pad_shape(operand: str, config: list[tuple[int, int, int]], result: str
     assert inferred is shape(result)
 
 
-@pytest.mark.parametrize(
-    ("operand", "start", "limit", "strides", "result"),
+@each_row(
+    "operand, start, limit, strides, result",
     [
         # The document's.
         ("f32[5]", [2], [4], None, "f32[2]"),
@@ -473,8 +474,8 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("op", "operands", "arguments", "text"),
+@each_row(
+    "op, operands, arguments, text",
     [(op, *case) for op, cases in ERRORS.items() for case in cases],
 )
 def test_errors(op: str, operands: list[str], arguments: tuple[object, ...], text: str) -> None:
@@ -489,8 +490,8 @@ def test_errors(op: str, operands: list[str], arguments: tuple[object, ...], tex
     assert len(b.ops) == count, "a rejected call must record nothing"
 
 
-@pytest.mark.parametrize(
-    ("operands", "dimension", "text"),
+@each_row(
+    "operands, dimension, text",
     [
         (["f32[2]", "token[]"], 0, "operand 1 must be an array, got a token"),
         (["f32[2]", "s32[2]"], 0, "operands must have one element type, got f32, s32"),
@@ -514,8 +515,8 @@ def test_concatenate_of_nothing() -> None:
         xb.concatenate([], 0)
 
 
-@pytest.mark.parametrize(
-    ("text_shape", "dimension", "text"),
+@each_row(
+    "text_shape, dimension, text",
     [
         ("f32[<=2,3]", 0, "shape must be static, got f32[<=2,3]"),
         ("pred[2]", 0, "integer, floating-point or complex type, got pred"),

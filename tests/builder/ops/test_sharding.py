@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 from jax.sharding import Mesh as JaxMesh, NamedSharding, PartitionSpec
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -59,8 +60,8 @@ ENTRIES = (
 )
 
 
-@pytest.mark.parametrize("sizes", [(2, 2, 2), (1, 2, 4), (2, 4, 1), (4, 1, 2), (1, 1, 8)])
-@pytest.mark.parametrize("order", [None, (3, 1, 4, 0, 5, 2, 6, 7)])
+@each_row("sizes", [(2, 2, 2), (1, 2, 4), (2, 4, 1), (4, 1, 2), (1, 1, 8)])
+@each_row("order", [None, (3, 1, 4, 0, 5, 2, 6, 7)])
 def test_shardings_of_a_mesh_are_those_of_jax(
     sizes: tuple[int, ...], order: tuple[int, ...] | None
 ) -> None:
@@ -183,7 +184,7 @@ def parsed(shape: str, sharding: str) -> str:
     return hlo_conversion.parsed_hlo_text(text).partition("sharding=")[2].splitlines()[0]
 
 
-@pytest.mark.parametrize("text", TILINGS)
+@each_row("text", TILINGS)
 def test_tilings_that_xla_reads(text: str) -> None:
     xla_sharding = parsed("f32[8,4]", text)
     tiling = xb.parse_tiling(text)
@@ -223,7 +224,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("text", REFUSED)
+@each_row("text", REFUSED)
 def test_malformed_tilings(text: str) -> None:
     message = refused(xb.ShapeTextError, REFUSED[text], lambda: xb.parse_tiling(text))
     assert message.startswith("tiling text: ")
@@ -565,7 +566,7 @@ def test_infeeds_under_a_mesh() -> None:
         )
 
 
-@pytest.mark.parametrize("sharding", [MESH.sharding("data", None), "{devices=[2,1]<=[2]}"])
+@each_row("sharding", [MESH.sharding("data", None), "{devices=[2,1]<=[2]}"])
 def test_functions_of_the_library_in_a_block(sharding: Any) -> None:
     """Their ops of other ranks than the sharding's have no sharding."""
     b = xb.XlaBuilder("block")
@@ -593,3 +594,10 @@ def test_the_axes_of_a_mesh_are_not_a_sharding() -> None:
         ):
             text = refused(xb.OperandError, "must be the text of a tiling or an xb.Mesh", call)
             assert "\nfix: write xb.Mesh({...}).sharding('data', None)" in text
+
+
+def test_arrays_are_not_shardings() -> None:
+    b = xb.XlaBuilder()
+    for value in ([np.arange(2)], (None, np.arange(2)), np.arange(2)):
+        text = "sharding: sharding must be the text of a tiling or an xb.MeshSharding, got "
+        assert text in refused(xb.OperandError, "array", lambda value=value: b.sharding(value))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder.types.primitive_type import ALL
@@ -51,7 +52,7 @@ def test_layouts_are_dropped() -> None:
     assert str(xb.top_k(x, 2).shape) == "(f32[4,2], s32[4,2])"
 
 
-@pytest.mark.parametrize("t", ALL, ids=str)
+@each_row("t", ALL)
 def test_the_default_comparator(t: xb.PrimitiveType) -> None:
     """The order of XLA's CreateScalarLtComputation, and complex numbers."""
     b = xb.XlaBuilder()
@@ -219,8 +220,8 @@ def test_ops_recorded_by_a_failing_comparator_are_removed(x: xb.XlaOp) -> None:
 # top_k.
 
 
-@pytest.mark.parametrize(
-    ("operand", "k", "shape"),
+@each_row(
+    "operand, k, shape",
     [
         ("f32[4,6]", 2, "(f32[4,2], s32[4,2])"),
         ("f32[4,6]", 6, "(f32[4,6], s32[4,6])"),
@@ -241,8 +242,8 @@ def test_top_k(operand: str, k: int, shape: str) -> None:
     assert (values.shape, indices.shape) == op.shape.elements
 
 
-@pytest.mark.parametrize(
-    ("operand", "arguments", "message"),
+@each_row(
+    "operand, arguments, message",
     [
         ("f32[]", (0,), "operand must have at least one dimension, got a scalar"),
         (

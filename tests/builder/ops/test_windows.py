@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder.graph.foreign_values import Purpose
@@ -60,8 +61,8 @@ def test_positions_of_the_window(
     assert str(windows(x, *arguments, **named).shape) == shape
 
 
-@pytest.mark.parametrize(
-    ("operand", "window", "padding", "shape"),
+@each_row(
+    "operand, window, padding, shape",
     [
         ("f32[]", [], VALID, "f32[]"),
         ("f32[]", [], [], "f32[]"),
@@ -159,9 +160,9 @@ def test_a_computation_is_not_cached(x: xb.XlaOp) -> None:
     assert kept() is None
 
 
-@pytest.mark.parametrize("size", range(12))
-@pytest.mark.parametrize("window", [1, 2, 3, 6])
-@pytest.mark.parametrize("stride", [1, 2, 5])
+@each_row("size", range(12))
+@each_row("window", [1, 2, 3, 6])
+@each_row("stride", [1, 2, 5])
 def test_same_padding_counts_each_stride_once(size: int, window: int, stride: int) -> None:
     op = windows(parameter(xb.f32[size]), [window], [stride], SAME)
     assert op.shape.dimensions == (math.ceil(size / stride),)
@@ -388,8 +389,8 @@ def scattered(x: xb.XlaOp, source: Any, *window: Any, **named: Any) -> xb.XlaOp:
     return xb.select_and_scatter(x, select, *window, source, init_value, scatter)
 
 
-@pytest.mark.parametrize(
-    ("operand", "source", "window"),
+@each_row(
+    "operand, source, window",
     [
         ("f32[4,6]", "f32[2,2]", ([2, 3], [2, 3], VALID)),
         ("f32[4,6]", "f32[4,6]", ([2, 3], [1, 1], SAME)),

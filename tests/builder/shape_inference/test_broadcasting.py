@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from tables import each_row
 
 import builder as xb
 from builder.shape_inference.elementwise import binary
@@ -26,14 +27,14 @@ class TestTheDocumentsExamples:
             added("f32[2,3]", "f32[3]")
         assert added("f32[2,3]", "f32[3]", (1,)) == "f32[2,3]"
 
-    @pytest.mark.parametrize("dimension", [0, 1])
+    @each_row("dimension", [0, 1])
     def test_vector_along_either_dimension(self, dimension: int) -> None:
         assert added("f32[3,3]", "f32[3]", (dimension,)) == "f32[3,3]"
 
     def test_matrix_to_cuboid(self) -> None:
         assert added("f32[2,3,4]", "f32[3,4]", (1, 2)) == "f32[2,3,4]"
 
-    @pytest.mark.parametrize("dimension", range(4))
+    @each_row("dimension", range(4))
     def test_vector_to_rank_4(self, dimension: int) -> None:
         sizes = (5, 6, 7, 8)
         vector = f"f32[{sizes[dimension]}]"
@@ -44,7 +45,7 @@ class TestTheDocumentsExamples:
             ):
                 added("f32[5,6,7,8]", vector, (other,))
 
-    @pytest.mark.parametrize("dimensions", [(2, 3), (1, 2), (0, 3), (0, 1), (0, 2), (1, 3)])
+    @each_row("dimensions", [(2, 3), (1, 2), (0, 3), (0, 1), (0, 2), (1, 3)])
     def test_matrix_to_rank_4(self, dimensions: tuple[int, int]) -> None:
         sizes = (5, 6, 7, 8)
         matrix = f"f32[{sizes[dimensions[0]]},{sizes[dimensions[1]]}]"
@@ -54,8 +55,8 @@ class TestTheDocumentsExamples:
         with pytest.raises(xb.ShapeInferenceError, match="strictly increasing"):
             added("f32[5,6,7,8]", "f32[7,6]", (2, 1))
 
-    @pytest.mark.parametrize(
-        ("lhs", "rhs", "result"),
+    @each_row(
+        "lhs, rhs, result",
         [
             ("f32[2,1]", "f32[2,3]", "f32[2,3]"),
             ("f32[1,2,5]", "f32[7,2,5]", "f32[7,2,5]"),
@@ -133,8 +134,8 @@ def test_equal_ranks_agree_with_numpy(pairs: list[tuple[int, int]]) -> None:
 class TestRefused:
     """The complete message for each rule."""
 
-    @pytest.mark.parametrize(
-        ("lhs", "rhs", "dimensions", "rule"),
+    @each_row(
+        "lhs, rhs, dimensions, rule",
         [
             (
                 "f32[2,3]",
@@ -299,8 +300,8 @@ class TestRefused:
 class TestDynamicSizes:
     """The results of jaxlib 0.6.0's XlaBuilder."""
 
-    @pytest.mark.parametrize(
-        ("lhs", "rhs", "dimensions", "result"),
+    @each_row(
+        "lhs, rhs, dimensions, result",
         [
             ("f32[<=5]", "f32[5]", None, "f32[<=5]"),
             ("f32[5]", "f32[<=5]", None, "f32[<=5]"),

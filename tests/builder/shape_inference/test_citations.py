@@ -14,8 +14,8 @@ import tokenize
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import pytest
 from scripts import ROOT
+from tables import each_row
 
 from builder.check import Check
 
@@ -90,12 +90,12 @@ def uncited_lines(source: str) -> list[int]:
     return [line for f in functions for line in uncited(f.body, f.lineno, cited_lines)]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+@each_row("path", MODULES)
 def test_checks_cite_their_source(path: Path) -> None:
     assert not uncited_lines(path.read_text())
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+@each_row("path", MODULES)
 def test_cited_constraints_exist(path: Path) -> None:
     for text in comments(path.read_text()).values():
         if not text.startswith("# StableHLO "):

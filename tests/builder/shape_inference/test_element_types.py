@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
+from tables import each_row
 
 import builder as xb
 from builder.schema import SCHEMAS, Schema
@@ -224,7 +224,7 @@ def refusal(call: Infer, t: xb.PrimitiveType) -> str:
     return ""
 
 
-@pytest.mark.parametrize("opcode", SCHEMAS)
+@each_row("opcode", SCHEMAS)
 def test_an_operand_has_element_types_or_a_reason(opcode: str) -> None:
     schema = SCHEMAS[opcode]
     names = {name.removeprefix("*") for name in schema.operands.split()}
@@ -235,13 +235,13 @@ def test_reasons_are_of_opcodes() -> None:
     assert WITHOUT.keys() <= SCHEMAS.keys()
 
 
-@pytest.mark.parametrize("opcode", SCHEMAS)
+@each_row("opcode", SCHEMAS)
 def test_each_operand_is_varied(opcode: str) -> None:
     varied = [name for operands in calls_of(SCHEMAS[opcode]) for name in operands.split()]
     assert sorted(varied) == sorted(SCHEMAS[opcode].element_types)
 
 
-@pytest.mark.parametrize(("opcode", "operands"), VARIED)
+@each_row("opcode, operands", VARIED)
 def test_inference_accepts_the_element_types_of_the_schema(opcode: str, operands: str) -> None:
     schema = SCHEMAS[opcode]
     call = calls_of(schema)[operands]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tables import each_row
 
 import builder as xb
 
@@ -45,7 +46,7 @@ def test_every_family_is_covered() -> None:
     assert len(FUNCTIONS) > 60
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@each_row("name", FUNCTIONS)
 def test_every_function_has_an_example(name: str) -> None:
     examples = doctest.DocTestParser().get_examples(FUNCTIONS[name].__doc__ or "")
     function = name.split(".")[1]
@@ -76,7 +77,7 @@ WRONG: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@each_row("name", FUNCTIONS)
 def test_wrong_arguments_raise_errors_of_the_library(name: str) -> None:
     function = FUNCTIONS[name]
     parameters = inspect.signature(function).parameters.values()
@@ -99,8 +100,8 @@ def test_wrong_arguments_raise_errors_of_the_library(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("plain", "strict"),
+@each_row(
+    "plain, strict",
     [
         (
             lambda infer: infer.reshaping.transpose("f32[2,3]", range(1, -1, -1)),

@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from tables import each_row
 
 import builder as xb
 from builder.types.primitive_type import ALL
@@ -32,7 +33,7 @@ def some_values(t: xb.PrimitiveType) -> np.ndarray[Any, Any]:
     return np.array([[1, 1, 1], [1, 1, 1]]).astype(t.dtype)
 
 
-@pytest.mark.parametrize("t", ALL, ids=str)
+@each_row("t", ALL)
 class TestArrayOfEveryType:
     def test_keeps_type_and_values(self, t: xb.PrimitiveType) -> None:
         array = some_values(t)
@@ -65,11 +66,7 @@ class TestMemory:
         assert held.dtype == np.dtype("=i4")
         assert held.tolist() == [1, 2, 515]
 
-    @pytest.mark.parametrize(
-        "view",
-        [lambda a: a.T, lambda a: a[::2], lambda a: a[:, ::-1], np.asfortranarray],
-        ids=["transposed", "strided", "reversed", "fortran"],
-    )
+    @each_row("view", [lambda a: a.T, lambda a: a[::2], lambda a: a[:, ::-1], np.asfortranarray])
     def test_non_contiguous(self, view: Callable[[Any], Any]) -> None:
         array = view(np.arange(12, dtype=np.int32).reshape(4, 3))
         held = value_of(xb.XlaBuilder().constant(array))
@@ -128,8 +125,8 @@ class TestMemory:
         assert [array.tolist() for array in held] == expected
         assert not any(array.any() for array in views)
 
-    @pytest.mark.parametrize("is_writable", [True, False])
-    @pytest.mark.parametrize(
+    @each_row("is_writable", [True, False])
+    @each_row(
         "view",
         [
             lambda a: np.broadcast_to(a[:1, :1], (2, 3)),
@@ -162,7 +159,7 @@ class TestMemory:
             assert held.dtype == np.dtype("=i4")
             np.testing.assert_array_equal(held, array)
 
-    @pytest.mark.parametrize(("writable", "copies"), [(True, 1), (False, 0)])
+    @each_row("writable, copies", [(True, 1), (False, 0)])
     def test_64_megabytes_are_copied_once_or_not_at_all(self, writable: bool, copies: int) -> None:
         size = 64 * 2**20
         array = np.ones(size // 4, np.float32)
@@ -191,8 +188,8 @@ class TestMemory:
 
 
 class TestInvalidConstants:
-    @pytest.mark.parametrize(
-        ("value", "message"),
+    @each_row(
+        "value, message",
         [
             (
                 np.array([1, "a", None], object),
@@ -217,7 +214,7 @@ class TestInvalidConstants:
         with pytest.raises(xb.ConstantError, match=message):
             xb.XlaBuilder().constant(value)
 
-    @pytest.mark.parametrize("value", ["abc", b"abc", None, object(), {1: 2}])
+    @each_row("value", ["abc", b"abc", None, object(), {1: 2}])
     def test_not_numbers(self, value: Any) -> None:
         with pytest.raises(
             xb.OperandError,
@@ -225,8 +222,8 @@ class TestInvalidConstants:
         ):
             xb.XlaBuilder().constant(value)
 
-    @pytest.mark.parametrize(
-        ("value", "got"),
+    @each_row(
+        "value, got",
         [
             (["a"], "str: 'a'"),
             ([1, None], "NoneType: None"),
@@ -256,7 +253,7 @@ class TestInvalidConstants:
         ):
             b.constant([b.parameter(xb.f32[2])], xb.f32)
 
-    @pytest.mark.parametrize("value", [Fraction(1, 3), [Fraction(1, 3)]])
+    @each_row("value", [Fraction(1, 3), [Fraction(1, 3)]])
     def test_other_numbers(self, value: Any) -> None:
         with pytest.raises(
             xb.ConstantError, match="a Fraction is neither int, float nor complex\nfix: convert"
@@ -269,7 +266,7 @@ class TestInvalidConstants:
 
 
 class TestPythonNumbers:
-    @pytest.mark.parametrize("t", INTEGERS, ids=str)
+    @each_row("t", INTEGERS)
     def test_ints_in_integer_types(self, t: xb.PrimitiveType) -> None:
         info = ml_dtypes.iinfo(t.dtype) if t.bits < 8 else np.iinfo(t.dtype)
         b = xb.XlaBuilder()
@@ -290,9 +287,9 @@ class TestPythonNumbers:
             wrapped = re.findall(r"write (\d+), which has the same bits", fix)
             assert wrapped == ([str(value % 2**t.bits)] if t.min == 0 and value == -1 else [])
 
-    @pytest.mark.parametrize("t", INTEGERS, ids=str)
-    @pytest.mark.parametrize(
-        ("value", "message"),
+    @each_row("t", INTEGERS)
+    @each_row(
+        "value, message",
         [
             (1.0, "the number is a float, and the type is an integer type\nfix: write 1"),
             (1.5, "the number is a float, and the type is an integer type\nfix: write an integer"),
@@ -307,7 +304,7 @@ class TestPythonNumbers:
         ):
             xb.XlaBuilder().constant(value, t)
 
-    @pytest.mark.parametrize("t", FLOATS, ids=str)
+    @each_row("t", FLOATS)
     def test_ints_in_floating_types_must_be_exact(self, t: xb.PrimitiveType) -> None:
         info = ml_dtypes.finfo(t.dtype)
         largest = float(info.max)
@@ -327,8 +324,8 @@ class TestPythonNumbers:
                 ):
                     b.constant(value, t)
 
-    @pytest.mark.parametrize(
-        ("t", "first_missing"),
+    @each_row(
+        "t, first_missing",
         [(xb.f16, 2**11 + 1), (xb.bf16, 2**8 + 1), (xb.f32, 2**24 + 1), (xb.f64, 2**53 + 1)],
     )
     def test_smallest_int_that_a_floating_type_does_not_represent(
@@ -341,7 +338,7 @@ class TestPythonNumbers:
         ):
             b.constant(first_missing, t)
 
-    @pytest.mark.parametrize("t", FLOATS, ids=str)
+    @each_row("t", FLOATS)
     def test_floats_round_and_do_not_overflow(self, t: xb.PrimitiveType) -> None:
         info = ml_dtypes.finfo(t.dtype)
         largest = float(info.max)
@@ -354,8 +351,8 @@ class TestPythonNumbers:
                 with pytest.raises(xb.ConstantError, match="the range is"):
                     b.constant(value, t)
 
-    @pytest.mark.parametrize("t", FLOATS, ids=str)
-    @pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
+    @each_row("t", FLOATS)
+    @each_row("value", [float("inf"), float("-inf"), float("nan")])
     def test_special_values(self, t: xb.PrimitiveType, value: float) -> None:
         with np.errstate(all="ignore"):
             stored = float(np.float64(value).astype(t.dtype))
@@ -370,8 +367,8 @@ class TestPythonNumbers:
             with pytest.raises(xb.ConstantError, match=r"have this infinity|no NaN|no negative"):
                 b.constant(value, t)
 
-    @pytest.mark.parametrize(
-        ("value", "t", "fits"),
+    @each_row(
+        "value, t, fits",
         [
             (65519.0, xb.f16, True),
             (65520.0, xb.f16, False),
@@ -396,7 +393,7 @@ class TestPythonNumbers:
             with pytest.raises(xb.ConstantError, match=f"{t} can't represent"):
                 b.constant(value, t)
 
-    @pytest.mark.parametrize("t", [xb.s32, xb.f32, xb.c64, xb.pred], ids=str)
+    @each_row("t", [xb.s32, xb.f32, xb.c64, xb.pred])
     def test_ints_that_python_does_not_print(self, t: xb.PrimitiveType) -> None:
         with pytest.raises(xb.ConstantError, match=r"an int of 16610 bits|True or False"):
             xb.XlaBuilder().constant(10**5000, t)
@@ -409,7 +406,7 @@ class TestPythonNumbers:
             with pytest.raises(xb.ConstantError, match="a pred value is True or False"):
                 b.constant(value, xb.pred)
 
-    @pytest.mark.parametrize(("t", "part"), [(xb.c64, np.float32), (xb.c128, np.float64)])
+    @each_row("t, part", [(xb.c64, np.float32), (xb.c128, np.float64)])
     def test_complex(self, t: xb.PrimitiveType, part: Any) -> None:
         b = xb.XlaBuilder()
         held = value_of(b.constant(1.25 - 2j, t))
@@ -502,8 +499,8 @@ def test_equal_numbers_share_their_attributes() -> None:
             assert caught.value.op == function.__name__
 
 
-@pytest.mark.parametrize(
-    ("element_type", "data", "expected"),
+@each_row(
+    "element_type, data, expected",
     [
         (xb.pred, b"\x00\x02\xff\x01", [False, True, True, True]),
         (xb.u2, b"\x0f\xf1\xfc\x02", [3, 1, 0, 2]),
@@ -512,7 +509,6 @@ def test_equal_numbers_share_their_attributes() -> None:
         (xb.s4, b"\x1f\xf1\xf0\x0a", [-1, 1, 0, -6]),
         (xb.f4e2m1fn, b"\x12\xf1\xf0\x0a", [-1, -0.5, -0.0, -1]),
     ],
-    ids=str,
 )
 def test_unused_bits_are_ignored(
     element_type: xb.PrimitiveType, data: bytes, expected: list[float]
@@ -528,7 +524,7 @@ def test_unused_bits_are_ignored(
     assert not held.flags.writeable
 
 
-@pytest.mark.parametrize("element_type", ALL, ids=str)
+@each_row("element_type", ALL)
 def test_lists_are_converted_like_numbers(element_type: xb.PrimitiveType) -> None:
     """Lists of one kind of numbers are converted at once."""
     b = xb.XlaBuilder()

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder.types.foreign_arrays import UnreadableArrayError, describe, is_array, read_array
@@ -24,8 +25,8 @@ from tests.foreign_arrays import (
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
-@pytest.mark.parametrize("make", PROTOCOLS.values(), ids=PROTOCOLS)
-@pytest.mark.parametrize("turn", [np.copy, np.transpose, lambda a: a[:, ::-1], lambda a: a[:0]])
+@each_row("make", PROTOCOLS.values())
+@each_row("turn", [np.copy, np.transpose, lambda a: a[:, ::-1], lambda a: a[:0]])
 def test_protocols(make: Callable[[np.ndarray], Any], turn: Callable[[np.ndarray], Any]) -> None:
     expected = turn(X)
     value = make(expected)
@@ -39,7 +40,7 @@ def test_protocols(make: Callable[[np.ndarray], Any], turn: Callable[[np.ndarray
     np.testing.assert_array_equal(op.attributes["value"], expected)
 
 
-@pytest.mark.parametrize("make", PROTOCOLS.values(), ids=PROTOCOLS)
+@each_row("make", PROTOCOLS.values())
 def test_a_constant_does_not_change_with_the_array(make: Callable[[np.ndarray], Any]) -> None:
     source = X.copy()
     op = xb.XlaBuilder().constant(make(source))
@@ -47,7 +48,7 @@ def test_a_constant_does_not_change_with_the_array(make: Callable[[np.ndarray], 
     np.testing.assert_array_equal(op.attributes["value"], X)
 
 
-@pytest.mark.parametrize("make", [DlpackOnly, ArrayOnly, InterfaceOnly, memoryview])
+@each_row("make", [DlpackOnly, ArrayOnly, InterfaceOnly, memoryview])
 def test_memory_is_shared_and_kept(make: Callable[[np.ndarray], Any]) -> None:
     source = X.copy()
     got = read_array(make(source))
@@ -57,8 +58,8 @@ def test_memory_is_shared_and_kept(make: Callable[[np.ndarray], Any]) -> None:
     assert got.tolist() == X.tolist()
 
 
-@pytest.mark.parametrize("dtype", ["bool", "i1", "u1", "i8", "u8", "f2", "f8", "c8", "c16"])
-@pytest.mark.parametrize("make", [DlpackOnly, ArrayOnly, InterfaceOnly])
+@each_row("dtype", ["bool", "i1", "u1", "i8", "u8", "f2", "f8", "c8", "c16"])
+@each_row("make", [DlpackOnly, ArrayOnly, InterfaceOnly])
 def test_dtypes(make: Callable[[np.ndarray], Any], dtype: str) -> None:
     source = np.arange(4).astype(dtype)
     got = read_array(make(source))
@@ -85,7 +86,7 @@ def test_other_buffers_and_byte_orders() -> None:
     assert (scalar.shape, scalar.item()) == ((), 2)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value", [1, 1.5, True, None, [1], (1,), "a", b"a", bytearray(b"a"), {}, np.float32, range(2)]
 )
 def test_values_that_are_not_arrays(value: Any) -> None:
@@ -167,7 +168,7 @@ UNREADABLE: dict[str, tuple[Any, str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("value", "got", "fix"), UNREADABLE.values(), ids=UNREADABLE)
+@each_row("value, got, fix", UNREADABLE.values())
 def test_unreadable_arrays(value: Any, got: str, fix: str) -> None:
     with pytest.raises(UnreadableArrayError) as caught:
         read_array(value)
@@ -201,8 +202,8 @@ def test_another_element_type() -> None:
         assert f"fix: convert the array first {code}" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
+@each_row(
+    "value, text",
     [
         (X, "f32[2,3]"),
         (np.array(["a"]), "an array <U1[1]"),

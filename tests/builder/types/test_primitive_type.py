@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder.types.primitive_type import ALL, Kind
@@ -64,7 +65,7 @@ def test_the_table_is_complete() -> None:
     assert [t.name for t in ALL] == NAMES
 
 
-@pytest.mark.parametrize(("name", "dtype", "bits", "kind"), TABLE, ids=NAMES)
+@each_row("name, dtype, bits, kind", TABLE)
 class TestEveryType:
     def test_properties(self, name: str, dtype: Any, bits: int, kind: Kind) -> None:
         t = getattr(xb, name)
@@ -118,13 +119,13 @@ def test_parts_of_complex_types() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["f99", "F32", "float", "", "tuple", "token", "f32[]", " f32"])
+@each_row("name", ["f99", "F32", "float", "", "tuple", "token", "f32[]", " f32"])
 def test_unknown_name(name: str) -> None:
     with pytest.raises(xb.PrimitiveTypeError, match=r"unknown primitive type .*; the types are: "):
         xb.as_primitive_type(name)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "dtype", [object, np.longdouble, "datetime64[s]", np.dtype([("a", np.int8)]), np.str_, bytes]
 )
 def test_dtype_without_primitive_type(dtype: Any) -> None:
@@ -132,7 +133,7 @@ def test_dtype_without_primitive_type(dtype: Any) -> None:
         xb.as_primitive_type(np.dtype(dtype))
 
 
-@pytest.mark.parametrize("value", [None, 3, 1.5, [], xb.f32[2]])
+@each_row("value", [None, 3, 1.5, [], xb.f32[2]])
 def test_not_a_type(value: Any) -> None:
     message = r"as_primitive_type: value: (expected a primitive type, .*, got|NumPy dtype)"
     with pytest.raises(xb.PrimitiveTypeError, match=message):

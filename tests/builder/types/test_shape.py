@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from tables import each_row
 
 import builder as xb
 from builder.types.primitive_type import ALL
@@ -72,8 +73,8 @@ class TestText:
             part.split("(")[-1].split(", ")[-1] for part in text.split("[")[:-1]
         ]
 
-    @pytest.mark.parametrize(
-        ("text", "shape"),
+    @each_row(
+        "text, shape",
         [
             ("f32[2,3]", xb.f32[2, 3]),
             ("F32[2]", xb.f32[2]),
@@ -97,8 +98,8 @@ class TestText:
         assert str(shape) == text
         assert leaf_count(shape) == 1
 
-    @pytest.mark.parametrize(
-        ("text", "position", "expected"),
+    @each_row(
+        "text, position, expected",
         [
             ("", 0, "an element type or '(', got the end"),
             ("f32", 3, "expected '[', got the end"),
@@ -139,7 +140,7 @@ class TestText:
         assert line == f"  {text}" if len(text) <= 200 else f"  {text[:200]}..."
         assert arrow.index("^") == position + 2
 
-    @pytest.mark.parametrize("depth", [0, 50, 150, 100_000])
+    @each_row("depth", [0, 50, 150, 100_000])
     def test_malformed_text_of_any_length(self, depth: int) -> None:
         text = "(" * depth + "x" * 100_000
         with pytest.raises(xb.ShapeTextError, match="unknown primitive type 'xxx") as caught:
@@ -166,8 +167,8 @@ class TestArrayShape:
         with pytest.raises(xb.ShapeInferenceError, match=r"negative, got -1\nfix: write '\?'"):
             xb.f32[2, -1]
 
-    @pytest.mark.parametrize(
-        ("shape", "is_static", "is_bounded"),
+    @each_row(
+        "shape, is_static, is_bounded",
         [
             (xb.f32[()], True, True),
             (xb.f32[2, 3], True, True),
@@ -193,8 +194,8 @@ class TestArrayShape:
         with pytest.raises(xb.ShapeInferenceError, match=r"f32\[\?,3\] has an unbounded dimension"):
             _ = xb.f32["?", 3].element_count
 
-    @pytest.mark.parametrize(
-        ("dimensions", "true_rank"),
+    @each_row(
+        "dimensions, true_rank",
         [
             ((), 0),
             ((1, 1), 0),
@@ -253,8 +254,8 @@ class TestArrayShape:
     def test_the_largest_shape(self) -> None:
         assert xb.u8[MAX_ELEMENTS].element_count == MAX_ELEMENTS
 
-    @pytest.mark.parametrize(
-        ("dimensions", "message"),
+    @each_row(
+        "dimensions, message",
         [
             ([-5], "can't be negative, got -5"),
             (["<=-5"], "'<=-5' is not a dimension"),
@@ -283,14 +284,14 @@ class TestArrayShape:
         with pytest.raises(xb.ShapeInferenceError, match="one entry for each dimension: 1, got 2"):
             xb.array_shape(xb.f32, [1], dynamic_dimensions=[True, False])
 
-    @pytest.mark.parametrize("dynamic", [1, np.array(True), [np.zeros(2)]])
+    @each_row("dynamic", [1, np.array(True), [np.zeros(2)]])
     def test_invalid_dynamic_dimensions(self, dynamic: Any) -> None:
         with pytest.raises(
             xb.ShapeInferenceError, match="dynamic_dimensions must be a sequence of b"
         ):
             xb.array_shape(xb.f32, [1], dynamic_dimensions=dynamic)
 
-    @pytest.mark.parametrize("value", [4, None, [xb.f32], "f33", float("nan")])
+    @each_row("value", [4, None, [xb.f32], "f33", float("nan")])
     def test_invalid_element_type(self, value: Any) -> None:
         with pytest.raises(xb.PrimitiveTypeError, match=r"^shape: element_type: "):
             xb.f32[2].with_element_type(value)
@@ -318,8 +319,8 @@ class TestTupleShape:
     def test_dynamic_inside(self) -> None:
         assert not xb.parse_shape("(f32[2], (s32[<=2]))").is_static
 
-    @pytest.mark.parametrize(
-        ("text", "has_layout"),
+    @each_row(
+        "text, has_layout",
         [
             ("()", False),
             ("(f32[2,3], token[], (s32[]))", False),
@@ -336,7 +337,7 @@ class TestTupleShape:
         assert ("shape_with_layout" in parameter.attributes) is has_layout
         assert "{" not in str(parameter.shape)
 
-    @pytest.mark.parametrize("elements", [3, "f32[2]", np.array(3)])
+    @each_row("elements", [3, "f32[2]", np.array(3)])
     def test_not_a_sequence(self, elements: Any) -> None:
         with pytest.raises(xb.OperandError, match="elements must be a sequence of shapes"):
             xb.tuple_shape(elements)
@@ -348,21 +349,21 @@ class TestTupleShape:
             xb.tuple_shape(pair)
         assert len(x.builder.ops) == 2
 
-    @pytest.mark.parametrize("elements", [3, None, [3], ["f32[2]"]])
+    @each_row("elements", [3, None, [3], ["f32[2]"]])
     def test_invalid_element(self, elements: Any) -> None:
         with pytest.raises(xb.OperandError, match="tuple shape: elements must be shapes, got "):
             xb.TupleShape(elements)
 
 
 class TestShapeArguments:
-    @pytest.mark.parametrize("value", [xb.f32[2, 3], "f32[2,3]"])
+    @each_row("value", [xb.f32[2, 3], "f32[2,3]"])
     def test_shape_and_text(self, value: Any) -> None:
         assert shape_of(value) is xb.f32[2, 3]
 
     def test_sequence_is_a_tuple(self) -> None:
         assert str(shape_of([xb.f32[2], ["s32[]"], ()])) == "(f32[2], (s32[]), ())"
 
-    @pytest.mark.parametrize("value", [3, None, object()])
+    @each_row("value", [3, None, object()])
     def test_not_a_shape(self, value: Any) -> None:
         with pytest.raises(xb.OperandError, match="expected a shape such as"):
             shape_of(value)
@@ -397,8 +398,8 @@ class TestProgramShape:
         result: Any = "s32[]"
         assert xb.ProgramShape(parameters, result) == xb.ProgramShape([xb.f32[2]], xb.s32[()])
 
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
+    @each_row(
+        "arguments, message",
         [
             ((3, xb.f32[2]), "^ProgramShape: parameters must be a sequence of shapes, got 3"),
             (([3], xb.f32[2]), "^ProgramShape: parameter 0: expected a shape such as .* got 3"),

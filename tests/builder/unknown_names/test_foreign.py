@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from jax.extend.mlir.dialects import chlo, stablehlo  # type: ignore[import-untyped]
 from scripts import load_script
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -57,7 +58,7 @@ WITHOUT_MEANING = {
 """The functions of jax.lax without a suggestion, by reason."""
 
 
-@pytest.mark.parametrize("name", functions(jax.lax))
+@each_row("name", functions(jax.lax))
 def test_functions_of_jax_lax(name: str) -> None:
     exceptions = " ".join(WITHOUT_MEANING.values()).split()
     assert is_explained(name) or name in exceptions
@@ -85,7 +86,7 @@ COMMON = (
 )
 
 
-@pytest.mark.parametrize("name", COMMON.split())
+@each_row("name", COMMON.split())
 def test_common_names_of_numpy(name: str) -> None:
     assert hasattr(jnp, name) or hasattr(np, name)
     assert is_explained(name)
@@ -97,7 +98,7 @@ ACTIVATIONS = (
 )
 
 
-@pytest.mark.parametrize("name", ACTIVATIONS.split())
+@each_row("name", ACTIVATIONS.split())
 def test_activation_functions(name: str) -> None:
     assert hasattr(jax.nn, name)
     assert is_explained(name)
@@ -119,13 +120,13 @@ NOT_RECORDED = {
 operation that StableHLO deprecates."""
 
 
-@pytest.mark.parametrize("name", sorted({*dialect_names(stablehlo)} - NOT_RECORDED))
+@each_row("name", sorted({*dialect_names(stablehlo)} - NOT_RECORDED))
 def test_operations_of_stablehlo(name: str) -> None:
     assert is_explained(name)
     assert is_explained("".join(map(str.capitalize, name.split("_"))) + "Op")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         name
@@ -137,7 +138,7 @@ def test_operations_of_chlo(name: str) -> None:
     assert is_explained(name)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "cpp",
     [
         row.cpp
@@ -163,7 +164,7 @@ def test_names_are_listed_once() -> None:
     assert not {*foreign.LIBRARY} & {*foreign.RENAMED, *foreign.EXPRESSIONS, *lib.FUNCTIONS}
 
 
-@pytest.mark.parametrize("name", [*foreign.RENAMED, *foreign.EXPRESSIONS])
+@each_row("name", [*foreign.RENAMED, *foreign.EXPRESSIONS])
 def test_each_entry_is_in_a_message(name: str) -> None:
     """No entry is hidden by another."""
     if name not in dir(xb):
@@ -171,12 +172,12 @@ def test_each_entry_is_in_a_message(name: str) -> None:
         assert f"\nfix: use {text}" in message_of(name)
 
 
-@pytest.mark.parametrize("operation", sorted(set(foreign.RENAMED.values())))
+@each_row("operation", sorted(set(foreign.RENAMED.values())))
 def test_renamed_operations_exist(operation: str) -> None:
     assert operation in xb.OPERATIONS
 
 
-@pytest.mark.parametrize("name", other_names())
+@each_row("name", other_names())
 def test_other_names_of_element_types(name: str) -> None:
     element_type = getattr(xb, other_names()[name])
     with pytest.raises(xb.ShapeTextError) as caught:
@@ -302,7 +303,7 @@ def test_suggestions_are_valid(text: str, tmp_path: Path) -> None:
     assert has_no_result or all(value is not None for value in values)
 
 
-@pytest.mark.parametrize("name", foreign.LIBRARY)
+@each_row("name", foreign.LIBRARY)
 def test_library_functions_exist(name: str) -> None:
     function = lib.FUNCTIONS[foreign.LIBRARY[name]].function
     required = [
@@ -313,14 +314,14 @@ def test_library_functions_exist(name: str) -> None:
     assert message_of(name).endswith(")  # from builder import lib")
 
 
-@pytest.mark.parametrize("name", attributes.OF_LIBRARY.split())
+@each_row("name", attributes.OF_LIBRARY.split())
 def test_library_functions_are_suggested_as_attributes(name: str) -> None:
     x = xb.XlaBuilder().parameter(xb.f32[2])
     assert "\nfix: use " in message_of(name, x)
     assert "\nfix: use " in message_of(name, x.builder)
 
 
-@pytest.mark.parametrize("name", REDUCTIONS)
+@each_row("name", REDUCTIONS)
 def test_reductions(name: str) -> None:
     x = xb.XlaBuilder().parameter(xb.f32[2])
     assert f"fix: use lib.{name}(" in message_of(name, x)
@@ -367,7 +368,7 @@ def test_many_suggestions_are_compared() -> None:
     assert len(COMPARED) > 40
 
 
-@pytest.mark.parametrize("name", COMPARED)
+@each_row("name", COMPARED)
 def test_suggestions_compute_what_jax_computes(name: str) -> None:
     text = foreign.EXPRESSIONS[name]
     (value,), used = recorded(text)

@@ -10,7 +10,16 @@ from typing import Any, Final
 
 from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, define
 from builder.schema.element_types import ANY
-from builder.schema.kinds import COMPUTATION, DICTIONARY, DIMENSION, FLAG, INTEGER, INTEGER32, TEXT
+from builder.schema.kinds import (
+    COMPUTATION,
+    DICTIONARY,
+    DIMENSION,
+    FLAG,
+    FLAGS,
+    INTEGER,
+    INTEGER32,
+    TEXT,
+)
 from builder.schema.tolerance import APPLIED_ONCE, APPLIED_REPEATEDLY, Tolerance
 from builder.types.shape import ArrayShape, leaves
 
@@ -25,7 +34,21 @@ ZERO_DERIVATIVE: Final = "zero"
 CUSTOM_DERIVATIVE: Final = "custom"
 """The value of `DERIVATIVE` for an identity whose derivative a rule of jax defines."""
 
-define("parameter", "", section=BUILDER_H, cost=CostClass.FREE)
+define(
+    "parameter",
+    "",
+    (
+        Attribute(
+            "replicated_at_leaf_buffers",
+            FLAGS,
+            hlo="parameter_replication",
+            stablehlo=None,  # an attribute of the function's arguments
+            omitted=(),
+        ),
+    ),
+    section=BUILDER_H,
+    cost=CostClass.FREE,
+)
 define("tuple", "*operands", cost=CostClass.FREE)
 define("get_tuple_element", "operand", (Attribute("index", INTEGER),), cost=CostClass.FREE)
 define("optimization_barrier", "*operands", hlo="opt-barrier")

@@ -15,6 +15,7 @@ from typing import Final
 from builder.check import Check, any_dynamic, same_sizes
 from builder.errors import SignatureError
 from builder.schema import SCHEMAS, ResultType, Schema
+from builder.schema.comparison import comparable
 from builder.shape_inference.broadcasting import broadcast_sizes
 from builder.shape_inference.public import public
 from builder.types import primitive_type as pt
@@ -130,7 +131,7 @@ def compare(
         check.fail(
             f"direction must be one of {', '.join(COMPARISON_DIRECTIONS)}, got {direction!r}"
         )
-    if element_type.is_complex and (total_order or direction not in ("EQ", "NE")):
+    if element_type not in comparable(direction, total_order=total_order).types:
         check.fail(
             f"complex numbers have no order, got {element_type}",
             fix="compare the xb.abs of the operands, or the xb.real and xb.imag",

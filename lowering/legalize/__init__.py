@@ -118,7 +118,7 @@ def legalize(
     if has_collectives:
         check_participants(module.operation, name, num_replicas, num_partitions)
     if partitioning is not None and (has_collectives or b"SPMDFullToShardShape" in strings):
-        check_manual_values(module.operation, name)
+        check_manual_values(module.operation, name, partitioning)
     is_partitioned = num_partitions > 1
     # Other platforms ignore the shardings of a program for one partition.
     has_unused_shardings = not is_partitioned and platform == "tpu" and has_shardings(strings)

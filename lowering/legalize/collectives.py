@@ -126,6 +126,29 @@ def all_to_all_of_short_elements(b: OpBuilder, operation: ir.Operation) -> list[
     return _moved_in(b, operation, CARRIERS)
 
 
+@rewrite("stablehlo.all_reduce", "stablehlo.reduce_scatter", platforms=("cpu",))
+def reductions_of_replicas_with_a_channel(
+    b: OpBuilder, operation: ir.Operation
+) -> Sequence[Value] | None:
+    """Remove the channel in a program for one partition.
+
+    The participants are the same without a channel: the number of a replica is its global number.
+    With a channel, XLA's CPU compiler does not convert 4-bit integers and floats of at most 8 bits,
+    which it can't reduce, to wider types.
+
+    Shown by: all_reduce_with_a_channel, reduce_scatter_with_a_channel.
+    """
+    names = [name for name in _CHANNEL if name in operation.attributes]
+    if b.target.num_partitions > 1 or not names:
+        return None
+    for name in names:
+        del operation.attributes[name]
+    return operation.results
+
+
+_CHANNEL: Final = ("channel_handle", "use_global_device_ids")
+
+
 @rewrite("stablehlo.all_reduce", platforms=("cpu", "gpu"))
 def all_reduce_with_other_reducers(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Gather the operands of a group, and combine them with the reducer.

@@ -10,6 +10,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from builder.schema import SCHEMAS
+from builder.schema.element_types import COMPLEX
 from builder.schema.kinds import ACCURACY
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
@@ -42,7 +43,7 @@ def add_of_preds(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     return [b.elementwise("or", *operation.operands)]
 
 
-@rewrite("stablehlo.maximum", "stablehlo.minimum", platforms=ALL_PLATFORMS)
+@rewrite("stablehlo.maximum", "stablehlo.minimum", platforms=ALL_PLATFORMS, adds=COMPLEX)
 def order_of_complex_numbers(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Compare complex numbers by their real parts, then by their imaginary parts.
 

@@ -2,10 +2,12 @@
 
 In a program that XLA partitions, most values are full arrays. Values are manual between
 spmd_full_to_shard_shape and spmd_shard_to_full_shape, and inside sdy.manual_computation.
-Collective operations across partitions require manual operands. XLA aborts on an all_reduce of a
-full array, and on operations with both full and manual operands inside a loop or a branch. A
-reduce_scatter of a full array returns an array that is declared as replicated, but differs between
-devices. A collective_permute of a full array exchanges the shards that XLA happens to choose.
+Collective operations across partitions require manual operands. An exception is an all_reduce of
+replicated arrays in groups of equal size: each partition combines copies of the full array, so the
+results are equal. XLA aborts on an all_reduce of an array that it shards, and on operations with
+both full and manual operands inside a loop or a branch. A reduce_scatter of a full array returns an
+array that is declared as replicated, but differs between devices. A collective_permute of a full
+array exchanges the shards that XLA happens to choose.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from jaxlib.mlir import ir
 
 from lowering.errors import CompileError, recorded_at
-from lowering.legalize.partitions import is_manual
+from lowering.legalize.partitions import is_manual, is_replicated, shards_nothing
 from lowering.mlir.operations import (
     BRANCHES,
     CALLS,
@@ -28,8 +30,17 @@ from lowering.mlir.operations import (
     symbol_name,
 )
 from lowering.sharding.participants import COLLECTIVES, Mode, participants
+from lowering.sharding.partitioning import Partitioning
 
 _TERMINATORS: Final = ("stablehlo.return", "func.return", "sdy.return")
+_NEEDS_MANUAL: Final = (
+    "requires a manual operand (each partition has its own value), got a full array, which XLA "
+    "shards\nfix: pass xb.spmd_full_to_shard_shape(x, tiling), and convert the result back with "
+    "xb.spmd_shard_to_full_shape; or remove all shardings: each partition then has its own arrays"
+)
+_OR_REPLICATED: Final = (
+    "; or record it in `with b.sharding('{replicated}')` to combine copies of the full array"
+)
 
 
 class ValueKinds(NamedTuple):
@@ -101,12 +112,13 @@ def value_kinds(module: ir.Operation) -> ValueKinds:
     return ValueKinds(manual, full - manual)
 
 
-def check_manual_values(module: ir.Operation, name: str) -> None:
+def check_manual_values(module: ir.Operation, name: str, partitioning: Partitioning) -> None:
     """Raise CompileError for full arrays where XLA aborts, or computes wrong results.
 
     Args:
-        module: the operation of a verified module, which XLA partitions.
+        module: the operation of a verified module.
         name: the computation's name, for messages.
+        partitioning: how XLA partitions the module.
     """
     kinds = value_kinds(module)
     if not (kinds.manual or kinds.full):
@@ -114,18 +126,18 @@ def check_manual_values(module: ir.Operation, name: str) -> None:
     for operation in operations_in(module):
         message = ""
         if operation.name in COLLECTIVES:
-            if not (
+            is_full = not (
                 kinds.full.isdisjoint(operation.operands)
                 or is_manual(operation)
                 or participants(operation).mode is Mode.REPLICAS
+            )
+            adds_copies = is_full and _gives_equal_results(operation)
+            if is_full and not (
+                adds_copies and (is_replicated(operation) or shards_nothing(module))
             ):
-                message = (
-                    "requires a manual operand (each partition has its own value), got a full "
-                    "array, which XLA shards\nfix: pass "
-                    "xb.spmd_full_to_shard_shape(x, tiling), and convert the result back with "
-                    "xb.spmd_shard_to_full_shape; or remove all shardings: each partition then "
-                    "has its own arrays"
-                )
+                message = _NEEDS_MANUAL
+                if adds_copies and not partitioning.is_shardy:
+                    message += _OR_REPLICATED
         elif _has_mixed_operands_inside(operation, kinds):
             message = (
                 "inside a loop or a branch requires only full arrays or only manual operands, got "
@@ -137,6 +149,14 @@ def check_manual_values(module: ir.Operation, name: str) -> None:
             kind = operation.name.partition(".")[2]
             place = recorded_at(operation.location)
             raise CompileError(f"compile: {name}: {kind}{place} {message}", op=kind)
+
+
+def _gives_equal_results(operation: ir.Operation) -> bool:
+    """Whether an operation has equal results on all devices if the operands are equal on all."""
+    return (
+        operation.name == "stablehlo.all_reduce"
+        and len({len(group) for group in participants(operation).groups}) <= 1
+    )
 
 
 def _has_mixed_operands_inside(operation: ir.Operation, kinds: ValueKinds) -> bool:

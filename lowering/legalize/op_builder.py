@@ -208,6 +208,45 @@ class OpBuilder:
 
     # Regions
 
+    def around_region(
+        self, operation: ir.Operation, types: Mapping[PrimitiveType, PrimitiveType]
+    ) -> list[Value] | None:
+        """Apply an operation to operands of other element types, its region to the original ones.
+
+        The region converts its arguments back, and the values that it returns to the other types.
+
+        Args:
+            operation: an operation with one region.
+            types: the element types to replace, each with the type to use instead; see `recast`.
+
+        Returns:
+            The results, converted back; None if no operand has one of these element types.
+        """
+        if types.keys().isdisjoint(map(self.element_type, operation.operands)):
+            return None
+
+        def other(value: Value) -> ArrayShape:
+            shape = self.array_of(value)
+            return shape.with_element_type(types.get(shape.element_type, shape.element_type))
+
+        def recast_to_other(builder: OpBuilder, values: Iterable[Value]) -> list[Value]:
+            return [builder.recast(value, other(value).element_type) for value in values]
+
+        def recast_back(
+            builder: OpBuilder, values: Iterable[Value], originals: Iterable[Value]
+        ) -> list[Value]:
+            pairs = zip(values, originals, strict=True)
+            return [builder.recast(v, self.array_of(o).element_type) for v, o in pairs]
+
+        operands = recast_to_other(self, operation.operands)
+        results = list(map(other, operation.results))
+        made = self.create(operation.name, results, operands, attributes_of(operation), regions=1)
+        parameters = operation.regions[0].blocks[0].arguments
+        region, arguments = self.block_in(made.regions[0], list(map(other, parameters)))
+        values = region.inline(operation, 0, recast_back(region, arguments, parameters))
+        region.end(recast_to_other(region, values))
+        return recast_back(self, made.results, operation.results)
+
     def block_in(self, region: ir.Region, arguments: Sequence[Type]) -> tuple[Self, list[Value]]:
         """Create the block of an empty region.
 

@@ -12,13 +12,16 @@ arguments are an exception: XLA would choose their shardings differently in each
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import sdy
 
+from builder.sharding.tiling import parse_tilings
 from lowering.mlir.donations import ALIASING
 from lowering.mlir.operations import (
     argument_attributes,
+    attribute_text,
     call_target,
     enclosing,
     main_function,
@@ -89,6 +92,56 @@ def is_manual(operation: ir.Operation) -> bool:
     if GSPMD in operation.attributes and _ALL_MANUAL.fullmatch(str(operation.attributes[GSPMD])):
         return True
     return any(outer.name == "sdy.manual_computation" for outer in enclosing(operation))
+
+
+def is_replicated(operation: ir.Operation) -> bool:
+    """Whether an operation has a GSPMD sharding that replicates its results on all devices.
+
+    A sharding of Shardy on an operation does not prevent that XLA shards the operation.
+    """
+    return GSPMD in operation.attributes and _replicates(operation.attributes[GSPMD])
+
+
+def _shardings(attributes: Any) -> list[ir.Attribute]:
+    """The shardings among the attributes of an operation, an argument or a result."""
+    return [attributes[key] for key in SHARDINGS if key in attributes]
+
+
+def shards_nothing(module: ir.Operation) -> bool:
+    """Whether all shardings of a module replicate arrays, so that XLA shards no array."""
+    for operation in operations_in(module):
+        if operation.name.startswith("sdy.") and operation.name != "sdy.mesh":
+            return False
+        shardings = _shardings(operation.attributes)
+        if operation.name == "func.func":
+            for key in ("arg_attrs", "res_attrs"):
+                for attributes in argument_attributes(operation, key):
+                    shardings += _shardings(attributes)
+        if not all(map(_replicates, shardings)):
+            return False
+    return True
+
+
+def _replicates(sharding: ir.Attribute) -> bool:
+    """Whether a sharding replicates an array, or all arrays of a tuple, on all devices."""
+    text = attribute_text(sharding)
+    if text is not None:
+        tilings = parse_tilings(text)
+        return all(
+            tiling.kind == "replicated"
+            for tiling in (tilings if isinstance(tilings, tuple) else (tilings,))
+        )
+    values = (
+        sdy.TensorShardingPerValueAttr(sharding).shardings
+        if sdy.TensorShardingPerValueAttr.isinstance(sharding)
+        else [sharding]
+    )
+    dimensions = [
+        sdy.DimensionShardingAttr(dimension)
+        for value in values
+        for dimension in sdy.TensorShardingAttr(value).dimension_shardings
+    ]
+    return all(dimension.is_closed and not len(dimension.axes) for dimension in dimensions)
 
 
 def complete_shardings(module: ir.Operation, partitioning: Partitioning) -> None:

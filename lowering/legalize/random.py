@@ -11,7 +11,7 @@ from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import intern_array
 from lowering.legalize.op_builder import F32_FOR_NARROW_FLOATS, OpBuilder, array_of, attributes_of
-from lowering.legalize.registry import Value, refuse, rewrite
+from lowering.legalize.registry import ALL_PLATFORMS, Value, refuse, rewrite
 
 _PHILOX: Final = ("tensor<2xui64>", "tensor<3xui64>")
 _STATES: Final = {"THREE_FRY": _PHILOX[:1], "PHILOX": _PHILOX, "DEFAULT": _PHILOX}
@@ -87,6 +87,26 @@ def _below(b: OpBuilder, number: Value, element_type: PrimitiveType) -> Value:
     distance = b.elementwise("multiply", size, b.number(step, wide))
     distance = b.elementwise("maximum", distance, b.number(least, wide))
     return b.elementwise("subtract", number, distance)
+
+
+@rewrite("stablehlo.rng_bit_generator", platforms=ALL_PLATFORMS)
+def random_bits_of_other_types(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Generate the bits of signed integers and floats as unsigned integers, and bitcast them.
+
+    XLA returns unsigned integers instead of the declared type.
+
+    Shown by: rng_bit_generator_s8.
+    """
+    shape = array_of(operation.results[1])
+    element_type = shape.element_type
+    is_signed = element_type.is_integral and element_type.is_signed
+    if not (is_signed or element_type.is_floating):
+        return None
+    bits = shape.with_element_type(pt.from_name(f"u{element_type.bits}"))
+    state, numbers = b.like(
+        operation, operation.operands, [operation.results[0].type, bits]
+    ).results
+    return [state, b.bitcast(numbers, element_type)]
 
 
 def _has_valid_state(operation: ir.Operation) -> bool:

@@ -10,6 +10,7 @@ from jaxlib.mlir import ir
 
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, intern_array
+from lowering.legalize.data_movement import TWO_BITS
 from lowering.legalize.op_builder import (
     Attributes,
     OpBuilder,
@@ -226,6 +227,20 @@ def _without(shape: ArrayShape, dimensions: Sequence[int]) -> ArrayShape:
 _EXTREMES: Final = ("stablehlo.maximum", "stablehlo.minimum")
 _NARROW: Final = (pt.f16, pt.bf16)
 _WIDE: Final = {pt.f16: pt.f32, pt.bf16: pt.f32, pt.f32: pt.f32, pt.f64: pt.f64}
+
+
+@rewrite("stablehlo.reduce", platforms=("cpu",))
+def reduce_of_two_bits_and_others(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Reduce s2 and u2 as s8 and u8 if there are operands of other element types.
+
+    The reducer converts the elements back. XLA's CPU compiler requires operands of equal layouts,
+    and 2-bit elements have another layout than wider ones.
+
+    Shown by: reduce_s2_with_numbers.
+    """
+    if len(set(map(b.element_type, operation.operands))) == 1:
+        return None
+    return b.around_region(operation, TWO_BITS)
 
 
 @rewrite("stablehlo.select_and_scatter", platforms=ALL_PLATFORMS)

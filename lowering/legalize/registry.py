@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jaxlib.mlir import ir
 from jaxlib.version import __version_info__ as jaxlib_version
 
+from builder.schema import ElementTypes
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape
 from lowering.host.callbacks import PythonFunction, SharedFailure
@@ -98,12 +99,15 @@ class Rewrite:
         apply: the function; its docstring describes the defect.
         fixed_in: the first (major, minor) version of jaxlib without the defect, where the rewrite
             no longer applies; None while the newest version has the defect.
+        adds: element types for which the rewrite defines the operations, although the definitions
+            of the ops do not accept them; None if there are none.
     """
 
     names: tuple[str, ...]
     platforms: tuple[str, ...]
     apply: Apply
     fixed_in: tuple[int, int] | None = None
+    adds: ElementTypes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +133,10 @@ REFUSALS: Final[dict[str, dict[str, list[Refusal]]]] = {}
 
 
 def rewrite(
-    *names: str, platforms: Iterable[str], fixed_in: tuple[int, int] | None = None
+    *names: str,
+    platforms: Iterable[str],
+    fixed_in: tuple[int, int] | None = None,
+    adds: ElementTypes | None = None,
 ) -> Callable[[Apply], Apply]:
     """Register the decorated function as a rewrite of the operations `names`.
 
@@ -142,10 +149,11 @@ def rewrite(
         names: the names of the operations, with their dialects.
         platforms: the platforms with the defect; ALL_PLATFORMS for a defect in shared code.
         fixed_in: the first (major, minor) version of jaxlib without the defect.
+        adds: element types for which the rewrite defines the operations; see `Rewrite`.
     """
 
     def register(function: Apply) -> Apply:
-        REWRITES.append(Rewrite(names, tuple(platforms), function, fixed_in))
+        REWRITES.append(Rewrite(names, tuple(platforms), function, fixed_in, adds))
         return function
 
     return register

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from itertools import count
 from typing import Final
 
 from jaxlib.mlir import ir
 
 from builder.types import primitive_type as pt
-from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import intern_array
 from lowering.legalize.data_movement import TWO_BITS
-from lowering.legalize.op_builder import Attributes, OpBuilder, array_of, attributes_of
-from lowering.legalize.registry import ALL_PLATFORMS, INTERPRETER, Value, refuse, rewrite
+from lowering.legalize.op_builder import Attributes, OpBuilder, array_of
+from lowering.legalize.registry import (
+    ALL_PLATFORMS,
+    ARTIFACT,
+    INTERPRETER,
+    Value,
+    refuse,
+    rewrite,
+)
+from lowering.mlir.operations import enclosing
 
 _NORMALIZED: Final = {pt.bf16: pt.u16, pt.f8e8m0fnu: pt.u8}
 _NARROW: Final = {
@@ -30,7 +37,7 @@ def sort_of_bf16_and_f8e8m0fnu(b: OpBuilder, operation: ir.Operation) -> list[Va
 
     Shown by: sort_bf16_nan, sort_f8e8m0fnu.
     """
-    return _sorted_in(b, operation, _NORMALIZED)
+    return b.around_region(operation, _NORMALIZED)
 
 
 @rewrite("stablehlo.sort", platforms=("cpu",))
@@ -44,32 +51,7 @@ def sort_of_narrow_types(b: OpBuilder, operation: ir.Operation) -> list[Value] |
 
     Shown by: sort_s2, sort_u2, sort_f8e5m2_nan, sort_f8e5m2fnuz.
     """
-    return _sorted_in(b, operation, _NARROW)
-
-
-def _sorted_in(
-    b: OpBuilder, operation: ir.Operation, types: Mapping[PrimitiveType, PrimitiveType]
-) -> list[Value] | None:
-    """Sort operands in other element types; None if no operand has an element type in `types`.
-
-    Args:
-        b: creates the operations.
-        operation: the sort.
-        types: for each element type to replace, the element type to sort in.
-    """
-    if types.keys().isdisjoint(map(b.element_type, operation.operands)):
-        return None
-    sources = [array_of(value).element_type for value in operation.operands]
-    targets = [types.get(source, source) for source in sources]
-    operands = [b.recast(*pair) for pair in zip(operation.operands, targets, strict=True)]
-    made = b.create(
-        "sort", [v.type for v in operands], operands, attributes_of(operation), regions=1
-    )
-    scalars = [intern_array(target, ()) for target in targets for _ in range(2)]
-    comparator, arguments = b.block_in(made.regions[0], scalars)
-    originals = [comparator.recast(v, sources[n // 2]) for n, v in enumerate(arguments)]
-    comparator.end(comparator.inline(operation, 0, originals))
-    return [b.recast(*pair) for pair in zip(made.results, sources, strict=True)]
+    return b.around_region(operation, _NARROW)
 
 
 _TOP_K: Final = ("chlo.top_k", "mhlo.topk")
@@ -106,6 +88,48 @@ def top_k_of_short_floats(b: OpBuilder, operation: ir.Operation) -> list[Value] 
     return _top_k_by_sort(b, operation)
 
 
+@rewrite("mhlo.topk", platforms=(ARTIFACT,))
+def top_k_of_smallest_elements_in_artifacts(
+    b: OpBuilder, operation: ir.Operation
+) -> list[Value] | None:
+    """Write top_k of the smallest elements as a composite that contains a sort.
+
+    StableHLO would write a custom call, which other readers of artifacts don't support.
+    """
+    if _is_largest(operation):
+        return None
+    (operand,) = operation.operands
+    types = [result.type for result in operation.results]
+    *_, module = enclosing(operation)
+    symbols = ir.SymbolTable(module)
+    names = (f"{operation.name}.impl_{number}" for number in count())
+    name = next(name for name in names if name not in symbols)
+    function_type = ir.FunctionType.get([operand.type], types)
+    function = ir.Operation.create(
+        "func.func",
+        attributes={
+            "sym_name": ir.StringAttr.get(name),
+            "function_type": ir.TypeAttr.get(function_type),
+            "sym_visibility": ir.StringAttr.get("private"),
+        },
+        regions=1,
+        loc=operation.location,
+        ip=ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]),
+    )
+    inside, (argument,) = b.block_in(function.regions[0], [operand.type])
+    inside.create("func.return", [], _top_k_by_sort(inside, operation, argument))
+    attributes: Attributes = {
+        "name": ir.StringAttr.get(operation.name),
+        "composite_attributes": ir.DictAttr.get({a: operation.attributes[a] for a in _ATTRIBUTES}),
+        "decomposition": ir.FlatSymbolRefAttr.get(name),
+        "version": "1 : i32",
+    }
+    return list(b.create("composite", types, [operand], attributes).results)
+
+
+_ATTRIBUTES: Final = ("k", "largest")
+
+
 @rewrite("mhlo.topk", platforms=("gpu", "tpu", INTERPRETER))
 def top_k_of_smallest_elements(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Expand top_k of the smallest elements to a sort.
@@ -122,9 +146,16 @@ def _is_largest(operation: ir.Operation) -> bool:
     return name not in operation.attributes or bool(ir.BoolAttr(operation.attributes[name]).value)
 
 
-def _top_k_by_sort(b: OpBuilder, operation: ir.Operation) -> list[Value]:
-    """Return the results of top_k: the first elements of each sorted row, and their indices."""
-    (operand,) = operation.operands
+def _top_k_by_sort(
+    b: OpBuilder, operation: ir.Operation, operand: Value | None = None
+) -> list[Value]:
+    """Return the results of top_k: the first elements of each sorted row, and their indices.
+
+    Args:
+        operation: the top_k.
+        operand: its operand in the block of `b`; None if this is the operation's block.
+    """
+    operand = operation.operands[0] if operand is None else operand
     shape = array_of(operand)
     element_type = shape.element_type
     # The elements are also sliced in this type, since a slice can change NaNs too.

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, overload
 
+from jaxlib.mlir import ir
+
 from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
@@ -18,12 +20,14 @@ from builder.types.shape import (
     leaves,
     nested_text,
 )
-from lowering.errors import CompileError
+from lowering.errors import CompileError, recorded_at
 from lowering.host.custom_calls import check_registered, failing_calls
 from lowering.jaxlib_api import compilation
 from lowering.legalize import legalize
+from lowering.legalize.element_types import check_element_types
 from lowering.legalize.precompile_checks import check_compilable
 from lowering.mlir.donations import donated_arguments
+from lowering.mlir.operations import operations_in
 from lowering.pjrt.devices import DeviceLike, devices_for as find_devices, is_local
 from lowering.pjrt.entry_layouts import parameter_layouts, requested_layouts
 from lowering.pjrt.failures import without_status_code
@@ -90,7 +94,7 @@ def compile(
     Args:
         computation: an XlaComputation, or what `lowering.load` accepts: a StablehloModule, the path
             of a file, text, bytes, or a `Lowered`, `Traced` or `Exported` of jax. The executable of
-            a `Lowered`, `Traced` or `Exported` takes nested arguments, like the jax function.
+            a function takes nested arguments, like the function.
         device: a jax.Device, "cpu", "gpu:1", ...; None for jax's default device. For several
             devices, the first one; the next devices of its platform are used too.
         argument_shapes: the shape of each parameter, required if parameters have unbounded sizes:
@@ -154,6 +158,7 @@ def compile(
         >>> lowering.compile(module, "cpu")(np.array([1, 2], np.float32))
         Array([-1., -2.], dtype=float32)
     """
+    is_recorded = isinstance(computation, XlaComputation)
     if isinstance(computation, XlaComputation):
         # Importing it is slow, and a loaded module does not need it.
         from lowering.stablehlo.lower import lower
@@ -178,6 +183,8 @@ def compile(
     if num_partitions > 1:
         module = with_shardings(module, shape.parameters)
     partitioning = read_partitioning(module.operation, name, shape, num_replicas, num_partitions)
+    if not is_recorded:
+        check_element_types(module.operation, name, target.platform)
     # The results of a partitioned program are arrays over all devices anyway.
     in_rows = results == "sharded" and partitioning is None
     legalized = legalize(
@@ -218,9 +225,8 @@ def compile(
         if refused is not None:
             raise refused from None
         check_registered(report, name, target.platform, legalized.operation)
-        reason = f"XLA can't compile {name} for {target.platform}: {_first_reason(report)}"
-        fix = _SIZES_FIX if b"set_dimension_size\0" in legalized.code else ""
-        raise error_of(CompileError, "compile", reason, fix, detail=report) from None
+        counts = num_replicas, num_partitions
+        raise _compile_error(report, name, module, target.platform, counts) from None
     info = ProgramInfo(
         name=name,
         shape=shape,
@@ -230,7 +236,7 @@ def compile(
         donated=donated_arguments(module),
         layouts=None if layouts is None else parameter_layouts(layouts, loaded),
         callbacks=tuple(legalized.callbacks),
-        handlers=failing_calls(legalized.operation, legalized.code, target.platform),
+        handlers=failing_calls(module.operation, legalized.code, target.platform),
         in_rows=in_rows,
         partitioning=partitioning,
         tree=computation.tree,
@@ -239,6 +245,36 @@ def compile(
         loaded, info, targets
     )
     return executable
+
+
+def _compile_error(
+    report: str, name: str, module: ir.Module, platform: str, counts: tuple[int, int]
+) -> CompileError:
+    """Return the error for a report of XLA; it names the operation that XLA can't compile.
+
+    Args:
+        report: XLA's report.
+        name: the computation's name.
+        module: the module, before it was legalized.
+        platform: the platform.
+        counts: the numbers of replicas and partitions.
+    """
+    from lowering.running.failing_operation import failing_operation  # lazy import: rarely used
+
+    operation = failing_operation(module, report, platform, *counts)
+    reason = _first_reason(report)
+    if operation is None:
+        rule = f"XLA can't compile {name} for {platform}: {reason}"
+        fix = "compile parts of the program, made by xb.extract, to find the operation"
+        op = "compile"
+    else:
+        op = operation.name.partition(".")[2]
+        rule = f"{name}: XLA can't compile {op}{recorded_at(operation.location)} for {platform}"
+        rule = f"{rule}: {reason}"
+        fix = "use other operations or another element type"
+    if operations_in(module.operation, ["stablehlo.set_dimension_size"]):
+        fix = _SIZES_FIX
+    return CompileError(f"compile: {rule}\nfix: {fix}", op=op, detail=report)
 
 
 _SIZES_FIX: Final = (

@@ -61,14 +61,19 @@ def _memory(loaded: Any) -> dict[str, int]:
 def _memory_of(device: jax.Device) -> float:
     """Return the size of a device's memory in bytes; infinity if it is not reported."""
     any_device: Any = device
+    if any_device.platform == "cpu":
+        return host_memory()
     try:
-        if any_device.platform == "cpu":
-            return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
         return float(any_device.memory_stats()["bytes_limit"])
-    except (
-        *(AttributeError, OSError, ValueError),
-        *(KeyError, RuntimeError, TypeError, NotImplementedError),
-    ):
+    except (AttributeError, KeyError, RuntimeError, TypeError, NotImplementedError):
+        return float("inf")  # each is the answer of some plugin that does not report its memory
+
+
+def host_memory() -> float:
+    """Return the size of the host's memory in bytes; infinity if it is not reported."""
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
         return float("inf")
 
 

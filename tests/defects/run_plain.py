@@ -20,6 +20,7 @@ import jax
 
 import lowering
 from lowering.legalize import bounded_ops, registry
+from lowering.legalize.element_types import accepted_types
 from tests.defects.reproducer import differing_results, read
 
 
@@ -60,6 +61,7 @@ def run_in_fork(name: str, seconds: int) -> tuple[int, str]:
 
 def main() -> None:
     lowering.compile  # noqa: B018  (loads all modules that register rewrites)
+    accepted_types("cpu")  # cached: the checks accept the types for which rewrites are defined
     registry.REWRITES.clear()
     registry.REFUSALS.clear()
     bounded_ops.BOUNDED.clear()

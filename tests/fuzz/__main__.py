@@ -1,6 +1,10 @@
 """Damage files for a given time, and save those that reveal a defect of the library.
 
     python -m tests.fuzz --seconds 600 --seed 1 --samples FOLDER
+    python -m tests.fuzz --seconds 3600 --run
+
+With --run, the files are modules of one operation and one element type each (tests/type_grid), and
+the damaged modules are also compiled and run.
 
 The exit status is 1 if there are any.
 """
@@ -33,19 +37,20 @@ def main() -> int:
         "--keep", type=Path, default=Path("fuzz-findings"), help="the folder for the files"
     )
     parser.add_argument("--again", type=Path, nargs="+", help="try these files unchanged")
+    parser.add_argument("--run", action="store_true", help="also compile and run the modules")
     options = parser.parse_args()
     console = Console()
     if options.again:
-        return _again(options.again, console)
+        return _again(options.again, console, runs=options.run)
     seed = options.seed if options.seed is not None else int(time.time())
-    files = [*seeds.handful(), *seeds.examples()]
+    files = seeds.of_one_operation() if options.run else [*seeds.handful(), *seeds.examples()]
     if options.samples is not None:
         files += seeds.samples(options.samples)
     console.print(f"seed {seed}, {len(files)} files to damage")
     counted: Counter[str] = Counter()
     bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     end = time.monotonic() + options.seconds
-    with Worker() as worker, bar:
+    with Worker(runs=options.run) as worker, bar:
         task = bar.add_task("", total=options.seconds)
         for number in itertools.count():
             left = end - time.monotonic()
@@ -69,9 +74,9 @@ def _defects(counted: Counter[str]) -> list[str]:
     return [kind for kind in counted if Outcome(kind, "").is_defect]
 
 
-def _again(paths: list[Path], console: Console) -> int:
+def _again(paths: list[Path], console: Console, *, runs: bool) -> int:
     has_defect = False
-    with Worker() as worker:
+    with Worker(runs=runs) as worker:
         for path in paths:
             outcome = worker.outcome(path.read_bytes())
             has_defect |= outcome.is_defect

@@ -13,8 +13,9 @@ import builder as xb
 import lowering
 from lowering.jaxlib_api import artifacts, hlo_conversion, mlir, versions
 from tests.lowering.importer.examples import recorded_by_example
+from tests.type_grid.cases import CASES, modules, text_of
 
-__all__ = ["examples", "handful", "in_three_forms", "samples"]
+__all__ = ["examples", "handful", "in_three_forms", "of_one_operation", "samples"]
 
 _FOREIGN: Final = (
     """\
@@ -103,6 +104,15 @@ def handful() -> list[bytes]:
     for text in _FOREIGN:
         files += in_three_forms(lowering.load_bytes(text))[1:]
     return files
+
+
+def of_one_operation() -> list[bytes]:
+    """Return the texts of the grid's modules for one device, for every element type."""
+    return [
+        text_of(CASES[name], element_type, constant=constant).encode()
+        for name, element_type, constant in modules()
+        if CASES[name].replicas * CASES[name].partitions == 1
+    ]
 
 
 def in_hlo(computation: xb.XlaComputation) -> list[bytes]:

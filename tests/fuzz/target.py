@@ -1,4 +1,4 @@
-"""Read a damaged file and judge the outcome.
+"""Read a damaged file and judge the outcome; with the argument "run", compile and run it too.
 
 The file may still be a program, which is lowered and verified. Or it is refused with a short error
 of this library that has a position. Any other outcome is a defect.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import signal
 import sys
@@ -15,11 +16,15 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from unittest import mock
+
+import jax
+import numpy as np
 
 import lowering
 from builder.errors import XlaError
+from builder.types.shape import ArrayShape, Shape, leaves
 from lowering.importer import hlo, refinement
 from lowering.importer.hlo import is_hlo
 from lowering.jaxlib_api import mlir
@@ -60,6 +65,44 @@ def attempt(data: bytes, path: str, stage: Callable[[str], None]) -> tuple[str, 
     except Exception as error:
         return _defect(error)
     return "ok", ""
+
+
+def attempt_run(data: bytes, path: str, stage: Callable[[str], None]) -> tuple[str, str]:
+    """Load, compile and run a module; the arguments and the result are those of `attempt`."""
+    Path(path).write_bytes(data)
+    try:
+        stage("load")
+        module = lowering.load(path)
+        parameters = module.program_shape.parameters
+        if max(map(_size, [*parameters, module.program_shape.result])) > _MOST_ELEMENTS:
+            return REFUSED, "large arrays"
+        stage("compile")
+        program = lowering.compile(module, "cpu")
+        stage("run")
+        arguments: list[Any] = [
+            np.ones(shape.dimensions, shape.element_type.dtype)
+            for shape in parameters
+            if isinstance(shape, ArrayShape)
+        ]
+        jax.block_until_ready(program(*arguments))
+    except lowering.CompileError as error:
+        is_nameless = "XLA can't compile" in str(error) and "recorded at" not in str(error)
+        return "nameless" if is_nameless else REFUSED, str(error)
+    except XlaError as error:
+        return REFUSED, str(error)
+    except Exception as error:
+        return _defect(error)
+    return "ok", ""
+
+
+_MOST_ELEMENTS: Final = 1 << 20
+"""The size of the largest parameter or result of a module that is run."""
+
+
+def _size(shape: Shape) -> int:
+    """Return the number of elements of the arrays in a shape, an unbounded size counted as 1."""
+    arrays = [leaf for leaf in leaves(shape) if isinstance(leaf, ArrayShape)]
+    return sum(math.prod(max(size, 1) for size in array.dimensions) for array in arrays)
 
 
 def _judged(error: XlaError, path: str) -> tuple[str, str]:
@@ -141,6 +184,7 @@ def main() -> None:
     import faulthandler
 
     faulthandler.enable()
+    judge = attempt_run if sys.argv[1:] == ["run"] else attempt
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # printed text must not mix with answers
 
@@ -154,7 +198,7 @@ def main() -> None:
             data = sys.stdin.buffer.read(int.from_bytes(head, "little"))
             # SIGPROF ends the process even in native code.
             signal.setitimer(signal.ITIMER_PROF, HANG_SECONDS)
-            kind, message = attempt(data, path, write)
+            kind, message = judge(data, path, write)
             signal.setitimer(signal.ITIMER_PROF, 0)
             write(f".{kind}")
             write(message)

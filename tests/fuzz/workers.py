@@ -19,21 +19,30 @@ _WALL_SECONDS: Final = 90.0
 """The time limit for a process that is blocked; the limit of CPU time is shorter."""
 
 
+ENDLESS: Final = "endless"
+"""The outcome of a program with a loop that runs longer than the time limit."""
+
+
 class Outcome(NamedTuple):
-    """The kind of outcome, "ok", "refused" or a defect, and the message."""
+    """The kind of outcome, "ok", "refused", "endless" or a defect, and the message."""
 
     kind: str
     message: str
 
     @property
     def is_defect(self) -> bool:
-        return self.kind not in ("ok", "refused")
+        return self.kind not in ("ok", "refused", ENDLESS)
 
 
 class Worker:
-    """A process that reads one input after the other; restarted after a crash."""
+    """A process that reads one input after the other; restarted after a crash.
 
-    def __init__(self) -> None:
+    Args:
+        runs: whether it also compiles and runs the programs.
+    """
+
+    def __init__(self, *, runs: bool = False) -> None:
+        self._mode = ["run"] if runs else []
         self._process: subprocess.Popen[bytes] | None = None
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed at the exit)
 
@@ -60,7 +69,7 @@ class Worker:
             paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
             more = {"PYTHONPATH": os.pathsep.join(paths), "TF_CPP_MIN_LOG_LEVEL": "3"}
             self._process = subprocess.Popen(
-                [sys.executable, "-W", "ignore", "-m", "tests.fuzz.target"],
+                [sys.executable, "-W", "ignore", "-m", "tests.fuzz.target", *self._mode],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
@@ -94,15 +103,17 @@ class Worker:
                 stage = line
             if not piece:
                 break
-        return self._crash_outcome(stage, waited=not ready)
+        return self._crash_outcome(data, stage, waited=not ready)
 
-    def _crash_outcome(self, stage: str, *, waited: bool) -> Outcome:
+    def _crash_outcome(self, data: bytes, stage: str, *, waited: bool) -> Outcome:
         """Return the outcome of a process that did not answer."""
         assert self._process is not None  # it was started
         status = signal.SIGPROF if waited else -self._process.wait()
         self.stop()
         self._errors.seek(0)
         report = self._errors.read().decode(errors="replace")[-4000:]
+        if status == signal.SIGPROF and stage == "run" and b"while" in data:
+            return Outcome(ENDLESS, "")
         if status == signal.SIGPROF:
             return Outcome(f"hang in {stage}", report)
         name = signal.Signals(status).name if status > 0 else f"exit status {-status}"

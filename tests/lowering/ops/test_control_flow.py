@@ -606,6 +606,22 @@ def test_scan_without_inputs_outputs_or_carries() -> None:
     assert [s.tolist() for s in squares] == [[0, 1, 2, 3], [0, 1, 4, 9]]
 
 
+def test_scan_without_inputs_and_outputs() -> None:
+    """The steps of an ODE: only scan_dimension_size has their number."""
+    b = xb.XlaBuilder()
+    start, slope = b.parameter(F32, "start"), b.parameter(F32, "slope")
+    root = xb.tuple(
+        xb.scan([], [start, 0], lambda y, n: (y + slope * 0.5, n + 1), 1, 6, is_reverse=True),
+        xb.scan([], start, lambda y: y * slope, 0, 3),
+        xb.scan([], start, xb.neg, 0, 0),
+    )
+    computation = b.build(root)
+    assert str(computation.program_shape.result) == "((f32[], s32[]), (f32[]), (f32[]))"
+    euler, power, same = run(computation, np.float32(1), np.float32(3))
+    assert [e.tolist() for e in (*euler, *power, *same)] == [10, 6, 27, 1]
+    assert computation.stats().loops[0].trip_count == 6
+
+
 def test_scan_of_other_shapes_and_types_within_a_scan() -> None:
     """The recurrence h = tanh(h W + x) over time, in each of two layers."""
     rng = np.random.default_rng(9)

@@ -1,0 +1,204 @@
+"""Checks that the operations of a loaded module have element types that XLA compiles.
+
+A recorded op has element types that its definition accepts. MLIR verifies the operations of a file,
+but StableHLO and CHLO admit further types for some operations, on which XLA's compiler aborts or
+fails without naming the operation. `check_element_types` applies the definitions of the ops to the
+operations of a module.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+from jaxlib.mlir import ir
+
+from builder.schema import SCHEMAS, ElementTypes
+from builder.schema.comparison import comparable, comparison_type
+from builder.schema.element_types import ANY, FLOATING
+from builder.types import primitive_type as pt
+from builder.types.primitive_type import PrimitiveType
+from builder.types.shape import ArrayShape
+from lowering.errors import CompileError, LoweringError, recorded_at
+from lowering.legalize.artifacts import is_restored
+from lowering.legalize.registry import REWRITES, Value
+from lowering.mlir.operations import (
+    REFERRING,
+    functions_in,
+    operations_in,
+    operations_where,
+    referenced_functions,
+    symbol_name,
+)
+from lowering.mlir.types import shape_of_type
+
+_BROADCASTING: Final = "chlo.broadcast_"
+"""The prefix of the CHLO operations that broadcast the operands of an operation of StableHLO."""
+
+_EXPANDED: Final = ElementTypes(
+    "f16, bf16, f32 or f64", frozenset((pt.f16, pt.bf16, pt.f32, pt.f64))
+)
+
+_WITHOUT_SCHEMA: Final = {
+    "chlo.bessel_i1e": _EXPANDED,
+    "chlo.erfc": _EXPANDED,
+    # MLIR verifies the element types of next_after and polygamma, but not of these forms.
+    f"{_BROADCASTING}next_after": FLOATING,
+    f"{_BROADCASTING}polygamma": FLOATING,
+}
+"""Operations without an op, which XLA expands when it reads the module, and the element types for
+which it has an expansion."""
+
+_COMPARISONS: Final = ("stablehlo.compare", f"{_BROADCASTING}compare")
+_COMPARISON_ATTRIBUTES: Final = ("comparison_direction", "compare_type")
+_BITCAST: Final = "stablehlo.bitcast_convert"
+_CASE: Final = re.compile(r"#\w+<\w+ (\w+)>")
+"""Matches an attribute such as #stablehlo<comparison_direction LT>; the group is the case."""
+
+
+class _Fault(NamedTuple):
+    """The rule that an operation breaks, and what to write instead."""
+
+    rule: str
+    fix: str
+
+
+def check_element_types(module: ir.Operation, name: str, platform: str) -> None:
+    """Raise CompileError for an operation whose op's definition does not accept its element type.
+
+    Args:
+        module: the operation of a verified module that was loaded; its functions and regions are
+            checked too.
+        name: the computation's name, for messages.
+        platform: the platform. Rewrites for it may define operations for further element types.
+    """
+    accepted = accepted_types(platform)
+    faults: dict[tuple[Any, ...], _Fault | None] = {}
+
+    def fault_of(operation: ir.Operation) -> _Fault | None:
+        types = accepted.get(operation.name)
+        if types is None:
+            return None
+        # The other operands have the same element type, or are indices, sizes or preds: MLIR
+        # verifies this.
+        signature: tuple[Any, ...] = (types.text, operation.operands[0].type)
+        is_comparison = operation.name in _COMPARISONS
+        if is_comparison:
+            signature += tuple(map(operation.attributes.get, _COMPARISON_ATTRIBUTES))
+        elif operation.name == _BITCAST:
+            signature += (operation.results[0].type,)
+        if signature not in faults:
+            shape = _array_shape(operation.operands[0])
+            if shape is None:
+                fault = None  # quantized elements, for instance
+            elif is_comparison:
+                fault = _fault_of_comparison(operation, shape.element_type)
+            elif operation.name == _BITCAST:
+                fault = _fault_of_bitcast(operation, shape)
+            else:
+                fault = _fault(shape.element_type, types)
+            faults[signature] = fault
+        return faults[signature]
+
+    unused = _unused_functions(module)
+    refused = [
+        operation
+        for function in functions_in(module)
+        if symbol_name(function) not in unused
+        for operation in operations_where(function, lambda each: fault_of(each) is not None)
+    ]
+    for operation in refused[:1]:
+        rule, fix = fault_of(operation) or ("", "")
+        op = operation.name.partition(".")[2]
+        operands = ", ".join(str(_array_shape(operand)) for operand in operation.operands)
+        raise CompileError(
+            f"compile: {name}: {op}{recorded_at(operation.location)} {rule}, got {operands}\n"
+            f"fix: {fix}",
+            op=op,
+        )
+
+
+def _unused_functions(module: ir.Operation) -> set[str]:
+    """Return the functions to which only composites refer that are replaced by operations.
+
+    That of `chlo.top_k`, which StableHLO's serializer writes, compares complex numbers.
+    """
+    unused, used = set[str](), set[str]()
+    for operation in operations_in(module, REFERRING):
+        is_unused = operation.name == "stablehlo.composite" and is_restored(operation)
+        (unused if is_unused else used).update(referenced_functions(operation))
+    return unused - used
+
+
+@cache
+def accepted_types(platform: str) -> dict[str, ElementTypes]:
+    """Return the element types of the first operand by operation name, where they are limited."""
+    accepted = dict(_WITHOUT_SCHEMA)
+    for schema in SCHEMAS.values():
+        first = next(iter(schema.operands.split()), "").removeprefix("*")
+        types = schema.element_types.get(first, ANY)
+        names = (schema.stablehlo, *schema.synonyms, f"{_BROADCASTING}{schema.opcode}")
+        if types is not ANY or schema.stablehlo in (*_COMPARISONS, _BITCAST):
+            accepted.update(dict.fromkeys(names, types))
+    for rewrite in REWRITES:
+        if rewrite.adds is not None and platform in rewrite.platforms:
+            for name in rewrite.names:
+                types = accepted[name]
+                more = ElementTypes(
+                    f"{types.text} or {rewrite.adds.text}", types.types | rewrite.adds.types
+                )
+                broadcasting = name.replace("stablehlo.", _BROADCASTING)
+                accepted[name] = accepted[broadcasting] = more
+    return accepted
+
+
+def _array_shape(value: Value) -> ArrayShape | None:
+    """Return the shape of a value; None unless it is an array of an element type of XLA."""
+    try:
+        shape = shape_of_type(value.type)
+    except LoweringError:
+        return None
+    return shape if isinstance(shape, ArrayShape) else None
+
+
+def _fault(element_type: PrimitiveType, types: ElementTypes) -> _Fault | None:
+    if element_type in types.types:
+        return None
+    fix = f"convert the operands to a type that is {types.text}"
+    if element_type.is_complex:
+        fix = "compute with the real and the imaginary parts of the operands"
+    return _Fault(f"must have operands of {types.text} type", fix)
+
+
+def _fault_of_comparison(operation: ir.Operation, element_type: PrimitiveType) -> _Fault | None:
+    direction, compare_type = (
+        _CASE.sub(r"\1", str(operation.attributes.get(name))) for name in _COMPARISON_ATTRIBUTES
+    )
+    fault = _fault(element_type, comparable(direction))
+    if fault is not None:
+        return _Fault(f"in the direction {direction} {fault.rule}", fault.fix)
+    # StableHLO compare (C3)
+    kinds = (comparison_type(element_type, total_order=is_total) for is_total in (False, True))
+    valid = list(dict.fromkeys(kinds))
+    if compare_type in (*valid, "None"):
+        return None
+    return _Fault(
+        f"must have the comparison type {' or '.join(valid)}, not {compare_type}",
+        f"write {valid[0]}, or omit the comparison type",
+    )
+
+
+def _fault_of_bitcast(operation: ir.Operation, operand: ArrayShape) -> _Fault | None:
+    result = _array_shape(operation.results[0])
+    if result is None or result.element_type.bits != operand.element_type.bits:
+        return None
+    # StableHLO bitcast_convert (C1). MLIR does not compare the ranks, and XLA computes a result
+    # with the sizes of the operand.
+    if result.rank == operand.rank:
+        return None
+    rule = (
+        f"must have a result of {operand.rank} dimensions, like its operand, because both element "
+        f"types have {result.element_type.bits} bits, not {result}"
+    )
+    return _Fault(rule, "reshape the operand, or correct the type of the result")

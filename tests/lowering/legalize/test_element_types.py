@@ -1,0 +1,180 @@
+"""Loaded modules are checked against the element types of the ops' definitions before XLA runs."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+
+import builder as xb
+import lowering
+from lowering.running import compiling
+
+
+@pytest.fixture
+def without_xla(monkeypatch: pytest.MonkeyPatch) -> None:
+    """XLA's compiler may end the process on these modules, so it must not be reached."""
+
+    def compile_or_read(*_: Any, **__: Any) -> NoReturn:
+        raise AssertionError("XLA compiles the module")
+
+    monkeypatch.setattr(compiling, "compile_or_read", compile_or_read)
+
+
+def binary(operation: str, element: str, attributes: str = "", result: str = "") -> str:
+    array = f"tensor<2x{element}>"
+    returned = f"tensor<2x{result or element}>"
+    return (
+        f"func.func @main(%a: {array}) -> {returned} {{\n"
+        f'%0 = "{operation}"(%a, %a) {{{attributes}}} : ({array}, {array}) -> {returned}\n'
+        f"return %0 : {returned} }}"
+    )
+
+
+def in_region(operation: str, attributes: str, operands: str, types: str, result: str) -> str:
+    """A module whose operation applies the remainder of complex numbers."""
+    scalar = "tensor<complex<f32>>"
+    return (
+        f"func.func @main({operands}) -> {result} {{\n"
+        f'%0 = "{operation}"({", ".join(operands.replace(":", "").split()[::2])}) ({{\n'
+        f"^bb0(%x: {scalar}, %y: {scalar}):\n"
+        f"%r = stablehlo.remainder %x, %y : {scalar}\nstablehlo.return %r : {scalar} }})\n"
+        f"{{{attributes}}} : ({types}) -> {result}\nreturn %0 : {result} }}"
+    )
+
+
+C64 = "complex<f32>"
+ARRAY = "tensor<2xcomplex<f32>>"
+LESS = "comparison_direction = #stablehlo<comparison_direction LT>"
+EQUAL = "comparison_direction = #stablehlo<comparison_direction EQ>"
+SORT = f"""func.func @main(%a: {ARRAY}) -> {ARRAY} {{
+%0 = "stablehlo.sort"(%a) ({{
+^bb0(%x: tensor<{C64}>, %y: tensor<{C64}>):
+  %p = stablehlo.compare LT, %x, %y : (tensor<{C64}>, tensor<{C64}>) -> tensor<i1>
+  stablehlo.return %p : tensor<i1> }}) : ({ARRAY}) -> {ARRAY}
+return %0 : {ARRAY} }}"""
+
+CALLED = f"""func.func private @f(%a: {ARRAY}) -> {ARRAY} {{
+%0 = stablehlo.remainder %a, %a : {ARRAY}
+return %0 : {ARRAY} }}
+func.func @main(%a: {ARRAY}) -> {ARRAY} {{
+%0 = stablehlo.composite "chlo.asin" %a {{decomposition = @f}} : ({ARRAY}) -> {ARRAY}
+%1 = func.call @f(%0) : ({ARRAY}) -> {ARRAY}
+return %1 : {ARRAY} }}"""
+
+REFUSED = {
+    "a function that is not used by a composite alone": (CALLED, "remainder, recorded at -:2,"),
+    "remainder": (
+        binary("stablehlo.remainder", C64),
+        ("compile: main: remainder, recorded at -:2, must have operands of integer or "
+        "floating-point type, got c64[2], c64[2]\n"
+        "fix: compute with the real and the imaginary parts of the operands"),
+    ),
+    "a bitcast to a type of the same width and fewer dimensions": (
+        "func.func @main(%a: tensor<3x2xi4>) -> tensor<3xui4> {\n"
+        "%0 = stablehlo.bitcast_convert %a : (tensor<3x2xi4>) -> tensor<3xui4>\n"
+        "return %0 : tensor<3xui4> }",
+        ("bitcast_convert, recorded at -:2, must have a result of 2 dimensions, like its operand, "
+        "because both element types have 4 bits, not u4[3], got s4[3,2]"),
+    ),
+    "an operation that broadcasts": (
+        binary("chlo.broadcast_atan2", "i8"),
+        ("broadcast_atan2, recorded at -:2, must have operands of floating-point or complex type, "
+        "got s8[2], s8[2]\nfix: convert the operands to a type that is floating-point or complex"),
+    ),
+    "an operation without an op": (
+        binary("chlo.broadcast_polygamma", "i8"),
+        "must have operands of floating-point type, got s8[2], s8[2]",
+    ),
+    "order": (
+        binary("stablehlo.compare", C64, LESS, "i1"),
+        ("compare, recorded at -:2, in the direction LT must have operands of pred, integer or "
+        "floating-point type, got c64[2], c64[2]"),
+    ),
+    "comparison type": (
+        binary(
+            "stablehlo.compare",
+            "i8",
+            f"{LESS}, compare_type = #stablehlo<comparison_type UNSIGNED>",
+            "i1",
+        ),
+        ("must have the comparison type SIGNED, not UNSIGNED, got s8[2], s8[2]\n"
+        "fix: write SIGNED, or omit the comparison type"),
+    ),
+    "a comparator": (SORT, "compare, recorded at -:4, in the direction LT"),
+    "a map": (
+        in_region(
+            "stablehlo.map", "dimensions = array<i64: 0>", f"%a: {ARRAY}, %b: {ARRAY}",
+            f"{ARRAY}, {ARRAY}", ARRAY,
+        ),
+        "remainder, recorded at -:4,",
+    ),
+    "a window": (
+        in_region(
+            "stablehlo.reduce_window", "window_dimensions = array<i64: 1>",
+            f"%a: {ARRAY}, %b: tensor<{C64}>", f"{ARRAY}, tensor<{C64}>", ARRAY,
+        ),
+        "remainder, recorded at -:4,",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.usefixtures("without_xla")
+def test_refused(name: str) -> None:
+    text, message = REFUSED[name]
+    with pytest.raises(lowering.CompileError) as caught:
+        lowering.compile(lowering.load_bytes(text))
+    assert message in str(caught.value)
+    assert f".{caught.value.op}" in text
+
+
+def test_accepted() -> None:
+    """Equality of complex numbers, and the order that a rewrite defines."""
+    equal = lowering.compile(lowering.load_bytes(binary("stablehlo.compare", C64, EQUAL, "i1")))
+    values = np.array([1 + 2j, np.nan], np.complex64)
+    assert np.asarray(equal(values)).tolist() == [True, False]
+    greatest = lowering.compile(lowering.load_bytes(binary("stablehlo.maximum", C64)))
+    assert np.asarray(greatest(values))[0] == 1 + 2j
+
+
+MODULE = """func.func @main(%a: tensor<2x2xi2>) -> tensor<2x2xi2> {
+%0 = stablehlo.add %a, %a : tensor<2x2xi2>
+%1 = "stablehlo.einsum"(%0, %0) {einsum_config = "ab,bc->ac"} :
+  (tensor<2x2xi2>, tensor<2x2xi2>) -> tensor<2x2xi2>
+return %1 : tensor<2x2xi2> }"""
+
+
+def test_reports_of_xla_name_the_operation() -> None:
+    """XLA reports "unsupported operand type S2 in op dot"; the user has an einsum."""
+    with pytest.raises(lowering.CompileError) as caught:
+        lowering.compile(lowering.load_bytes(MODULE))
+    start = "compile: main: XLA can't compile einsum, recorded at -:3, for cpu: "
+    assert str(caught.value).startswith(start)
+    assert caught.value.op == "einsum"
+    assert "S2" in caught.value.detail
+
+
+CALL = """func.func @main(%a: tensor<2x2xi64>, %b: tensor<2x2xi64>) -> tensor<2x2xi64> {
+%0 = stablehlo.custom_call @lapack_strsm_ffi(%a, %b) {mhlo.backend_config = {
+  diag = 78 : ui8, side = 76 : ui8, trans_x = 78 : ui8, uplo = 76 : ui8}} :
+  (tensor<2x2xi64>, tensor<2x2xi64>) -> tensor<2x2xi64>
+return %0 : tensor<2x2xi64> }"""
+
+
+def test_a_typed_call_of_other_element_types() -> None:
+    ones = np.ones((2, 2), np.int64)
+    with pytest.raises(lowering.ExecutionError) as caught:
+        lowering.compile(lowering.load_bytes(CALL))(ones, ones)
+    assert "custom_call of 'lapack_strsm_ffi', recorded at -:2 failed: " in str(caught.value)
+    assert caught.value.op == "custom_call"
+
+
+def test_recorded_programs_are_not_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(*_: Any) -> NoReturn:
+        raise AssertionError
+
+    monkeypatch.setattr(compiling, "check_element_types", check)
+    b = xb.XlaBuilder("recorded")
+    assert float(lowering.compile(b.build(-b.parameter(xb.f32[()])))(2)) == -2

@@ -9,7 +9,7 @@ from builder.types import primitive_type as pt
 
 @rule("parameter")
 def _parameter(printer: Printer, op: XlaOp, name: str, operands: str) -> Instruction:
-    return name, str(op.attributes["number"]), ""
+    return name, str(op.attributes["number"]), printer.attributes_of(op)
 
 
 @rule("conditional")

@@ -18,11 +18,12 @@ from builder.sharding.text import is_shardy, join_leaf_texts, leaf_texts
 from builder.types.shape import ArrayShape, ProgramShape, Shape, leaves
 from lowering.errors import LoweringError
 from lowering.importer.tables import Tables
-from lowering.mlir.attributes import ARGUMENT_NAME
+from lowering.mlir.attributes import ARGUMENT_NAME, REPLICATION
 from lowering.mlir.donations import ALIASING, DONOR
 from lowering.mlir.operations import argument_attributes, attribute_text, entry_text, symbol_name
 from lowering.pjrt.entry_layouts import LAYOUT_MODE
 from lowering.sharding.attributes import GSPMD, SHARDINGS, SHARDY
+from lowering.stablehlo.platforms import PLATFORMS
 
 _FRONTEND: Final = "mhlo.frontend_attributes"
 
@@ -132,6 +133,7 @@ def _has_only_texts(attribute: ir.Attribute) -> bool:
     )
 
 
+_OF_NOTHING: Final = frozenset[str]()
 _OF_MODULES: Final = frozenset(("sym_name",))
 _OF_FUNCTIONS: Final = frozenset(
     ("sym_name", "function_type", "sym_visibility", "arg_attrs", "res_attrs")
@@ -139,10 +141,24 @@ _OF_FUNCTIONS: Final = frozenset(
 _OF_ARGUMENTS: Final = frozenset((ARGUMENT_NAME, ALIASING, DONOR))
 
 
+def replicated_leaves(leaf_attributes: Sequence[Mapping[str, Any]]) -> tuple[bool, ...]:
+    """Return for each leaf of a parameter whether its attributes mark it as replicated."""
+    return tuple(map(_is_replicated, leaf_attributes))
+
+
+def _is_replicated(attributes: Mapping[str, Any]) -> bool:
+    return REPLICATION in attributes and str(attributes[REPLICATION]) == "[true]"
+
+
 def _texts(attributes: Any, known: frozenset[str]) -> AttributeTexts:
     """Return the attributes as text, except those in `known` and those that `lower` writes."""
-    names = [n for n in attributes if n not in known and not n.startswith("xlabuilder.")]
+    names = [n for n in attributes if n not in known and not _is_written(n)]
     return {name: str(attributes[name]) for name in names} or NO_ATTRIBUTES
+
+
+def _is_written(name: str) -> bool:
+    """Return whether `lower` writes the attribute for any computation that needs it."""
+    return name.startswith("xlabuilder.") and name != PLATFORMS
 
 
 def _leaf_texts(
@@ -152,6 +168,8 @@ def _leaf_texts(
     if _OF_ARGUMENTS.issuperset(attributes):  # the frequent case
         return NO_ATTRIBUTES
     known = _OF_ARGUMENTS | in_metadata
+    if _is_replicated(attributes):
+        known = known | {REPLICATION}
     if isinstance(leaf, ArrayShape) and leaf.layout is not None:
         known = known | {LAYOUT_MODE}  # the shape has the layout
     return _texts(attributes, known)
@@ -189,6 +207,7 @@ def annotations_of(
             if operation.name == "sdy.mesh":
                 meshes[symbol_name(operation)] = _texts(operation.attributes, _OF_MODULES)
     of_module: Any = {} if module is None else module.operation.attributes
+    (block,) = function.regions[0].blocks
     annotations = Annotations(
         module=_texts(of_module, _OF_MODULES),
         function=_texts(function.attributes, _OF_FUNCTIONS),
@@ -196,6 +215,17 @@ def annotations_of(
         results=results if any(results) else (),
         meshes=meshes or NO_MESHES,
         result_shardings=shardings if any(shardings) else (),
+        terminator=_of_terminator(block.operations[len(block.operations) - 1].operation),
         nesting=nesting,
     )
     return annotations if any(annotations) else None
+
+
+def annotations_of_region(terminator: ir.Operation) -> Annotations | None:
+    """Return the annotations of the computation of a region, or None."""
+    attributes = _of_terminator(terminator)
+    return Annotations(terminator=attributes) if attributes else None
+
+
+def _of_terminator(operation: ir.Operation) -> AttributeTexts:
+    return _texts(operation.attributes, _OF_NOTHING) if len(operation.attributes) else NO_ATTRIBUTES

@@ -73,9 +73,6 @@ def broadcast_select(scope: Scope, operation: ir.Operation, operands: list[XlaOp
 
 @importer("chlo.atan")
 def atan(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    if scope.result_array(operation).element_type.is_complex:
-        # xb.atan is an atan2, as in XlaBuilder, and less exact than CHLO's operation.
-        return decomposed(scope, operation, operands)
     return xb.atan(operands[0])
 
 

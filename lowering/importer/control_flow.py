@@ -12,7 +12,7 @@ from builder.graph.xla_op import XlaOp
 from lowering.importer.by_schema import derived_importer, schema_importer
 from lowering.importer.failures import failure
 from lowering.importer.registry import Imported, importer
-from lowering.importer.scope import Scope
+from lowering.importer.scope import INLINED_CALL, Scope
 from lowering.mlir.operations import BRANCHES, attribute_text
 
 
@@ -47,13 +47,6 @@ def call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     return scope.call(scope.functions[scope.attribute(operation, "callee")], operands)
 
 
-INLINED_CALL: Final = "xlabuilder.inlined_call"
-"""The target of a custom call that marks the operations before it as those of a function.
-
-Modules that `lowering.jax_interop` makes have it. Its operands are the operands and the results of
-the function; it has no results, and no op is recorded."""
-
-
 def inlined_call(scope: Scope, operation: ir.Operation, values: list[XlaOp | None]) -> Imported:
     """Note a call of one of the functions of `Tables.inlined_functions`."""
     config = scope.attribute(operation, "backend_config")
@@ -83,7 +76,7 @@ def is_chlo_op(operation: ir.Operation) -> bool:
         return False
     attributes = operation.attributes
     name = attribute_text(attributes["name"]) or ""
-    recorder = derived_importer(name) if name.startswith("chlo.") else None
+    recorder = derived_importer(name) if name.startswith(("chlo.", "mhlo.")) else None
     inner: Any = ir.DictAttr(attributes[_ATTRIBUTES]) if _ATTRIBUTES in attributes else ()
     return recorder is not None and recorder.accepts(inner[i].name for i in range(len(inner)))
 

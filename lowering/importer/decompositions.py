@@ -19,7 +19,7 @@ from lowering.importer.importing import imported
 from lowering.importer.registry import Value
 from lowering.importer.scope import Scope
 from lowering.jaxlib_api import mlir
-from lowering.mlir.operations import main_function
+from lowering.mlir.operations import main_function, module_with_main
 from lowering.stablehlo.module import StablehloModule
 
 
@@ -58,13 +58,13 @@ def call_decomposition(
     )
     computation = scope.tables.decompositions.get(key)
     if computation is None:
-        module = _module_of(operation, attributes, constants)
+        module = module_of_operation(operation, attributes, constants)
         computation = _decomposed(scope, operation, module, decompose)
         scope.tables.decompositions[key] = computation
     return scope.call(computation, [op for n, op in enumerate(operands) if n not in constants])
 
 
-def _module_of(
+def module_of_operation(
     operation: ir.Operation,
     attributes: Mapping[str, ir.Attribute],
     constants: Mapping[int, ir.Attribute],
@@ -74,22 +74,12 @@ def _module_of(
     @main has an argument for each operand that is not in `constants`.
     """
     with operation.context, ir.Location.unknown(operation.context):
-        module = ir.Module.create()
+        types = [v.type for n, v in enumerate(operation.operands) if n not in constants]
+        results = [result.type for result in operation.results]
+        module, block = module_with_main(operation.context, types, results)
         module.operation.attributes["sym_name"] = ir.StringAttr.get(
             operation.name.rpartition(".")[2]
         )
-        types = [v.type for n, v in enumerate(operation.operands) if n not in constants]
-        results = [result.type for result in operation.results]
-        main = ir.Operation.create(
-            "func.func",
-            attributes={
-                "sym_name": ir.StringAttr.get("main"),
-                "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, results)),
-            },
-            regions=1,
-            ip=ir.InsertionPoint(module.body),
-        )
-        block = main.regions[0].blocks.append(*types)
         end = ir.InsertionPoint(block)
         arguments = iter(block.arguments)
         values: list[Value] = []

@@ -81,7 +81,8 @@ def from_hlo(
     of XLA from before or after optimization. A fusion becomes a call of its computation, a bitcast
     a reshape or transpose; copies that only change the memory layout are omitted. An import takes
     some tenths of a second, because jaxlib's converter aborts on some HLO and therefore runs in a
-    helper process.
+    helper process. Instructions lose what has no place in StableHLO: `statistics`, and
+    `backend_config` except that of custom calls.
 
     Args:
         source: text; bytes of an HloModuleProto or HloProto, or of text; the path of a file with
@@ -156,7 +157,8 @@ def from_hlo(
         read_shardings(module, parameters)
     attributes = module.operation.attributes
     for key in [key for key in attributes if key.startswith("mhlo.")]:
-        del attributes[key]  # XLA writes them for every module
+        if key != "mhlo.frontend_attributes":
+            del attributes[key]  # XLA writes them for every module
     return to_computation(StablehloModule(module, ProgramShape(parameters, result, names)))
 
 

@@ -16,10 +16,10 @@ from builder.schema.host import PYTHON_CALL
 from builder.types.layout import Layout
 from builder.types.shape import ArrayShape, Shape, TupleShape
 from lowering.importer.by_schema import derived_importer, schema_importer
-from lowering.importer.control_flow import INLINED_CALL, inlined_call
+from lowering.importer.control_flow import inlined_call
 from lowering.importer.failures import failure
 from lowering.importer.registry import Imported, importer
-from lowering.importer.scope import Scope, flat_values, is_used, nested_value
+from lowering.importer.scope import INLINED_CALL, Scope, flat_values, is_used, nested_value
 from lowering.stablehlo.attribute_codecs import read_attributes, reader_of
 
 

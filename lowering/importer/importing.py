@@ -20,6 +20,7 @@ from builder.types.shape import (
     ShapeLike,
     TupleShape,
     has_unbounded_sizes,
+    leaf_count,
     leaves,
     without_layout,
 )
@@ -28,6 +29,7 @@ from lowering.importer.annotations import (
     annotate,
     annotations_of,
     of_all_leaves,
+    replicated_leaves,
 )
 from lowering.importer.bodies import Body, RegionOperation, region_operations
 from lowering.importer.by_schema import importer_of
@@ -47,9 +49,13 @@ from lowering.mlir.operations import (
     referenced_functions,
     symbol_name,
 )
+from lowering.pjrt.devices import DeviceLike, device as find_device
 from lowering.reading.module_reader import display_name
 from lowering.sharding.axis_groups import groups_of, operations_along_axes, set_groups
+from lowering.stablehlo.lower import lower
 from lowering.stablehlo.module import StablehloModule
+from lowering.stablehlo.platform_index import for_platform
+from lowering.stablehlo.platforms import PLATFORM_INDEX, PLATFORMS
 from lowering.stablehlo.sources import ModuleSource, module_of, path_of
 
 _BESIDE_FUNCTIONS: Final = frozenset(("sdy.mesh",))
@@ -72,20 +78,23 @@ def to_computation(
     Args:
         source: a module, or what `lowering.load` accepts: the path of a file, text, bytes, or a
             `Lowered`, `Traced` or `Exported` of jax.
-        argument_shapes: the shape of each parameter, if the module has unbounded sizes
-            (`tensor<?xf32>`); parameters without unbounded sizes keep their shape.
+        argument_shapes: the shape of each parameter other than ``_platform_index``, if the module
+            has unbounded sizes (`tensor<?xf32>`); parameters without unbounded sizes keep their
+            shape.
 
     Returns:
         A computation with the name of the module. Its parameters are the arguments of @main; if the
-        source is an object of jax, ``lowering.compile(computation)`` is called with the arguments
-        of the jax function, and nests its results.
+        module is that of a function (see `lowering.load`), ``lowering.compile(computation)`` is
+        called with the arguments of the function, and nests its results. In a module for several
+        platforms the first parameter is ``_platform_index``, which `lowering.compile` sets.
 
         A function becomes a called computation, a region a computation that an op applies, several
         results a tuple. If unbounded sizes were inferred, calls are inlined. All annotations are
         preserved, and `lower` writes them back: names, source lines, the shardings of GSPMD and
         Shardy, frontend attributes and other attributes of operations (`XlaOp.metadata`), donated
         arguments (`XlaComputation.aliases`, `donors`), and other annotations
-        (`XlaComputation.annotations`).
+        (`XlaComputation.annotations`). Attributes of `tuple` and `get_tuple_element` are kept in
+        the metadata, but not lowered, because lowered values are flat.
 
         If a computation is lowered and imported again, the result equals that computation, except
         where StableHLO cannot express it: tuples are created and unpacked only where ops need
@@ -124,6 +133,26 @@ def to_computation(
         if path is not None:
             raise with_file_name(error, path) from error.__cause__
         raise
+
+
+def for_device(computation: XlaComputation, device: DeviceLike) -> XlaComputation:
+    """Return a computation for the platform of a device.
+
+    It is `computation`, unless that is for several platforms and has a parameter for the number of
+    the platform.
+
+    Args:
+        computation: a computation.
+        device: the device; None for jax's default device.
+
+    Raises:
+        CompileError: the computation does not support the device's platform.
+        DeviceError: the device does not exist.
+    """
+    annotations = computation.annotations
+    if annotations is None or PLATFORMS not in annotations.function:
+        return computation
+    return to_computation(for_platform(lower(computation), find_device(device)))
 
 
 def with_file_name(error: LoweringError, path: str) -> LoweringError:
@@ -210,7 +239,7 @@ def _with_listed_groups(module: StablehloModule) -> StablehloModule:
             set_groups(operation, groups_of(operation))
         except LoweringError as error:
             raise failure(operation, str(error)) from None
-    return StablehloModule(copy, module.program_shape, module.functions)
+    return module.with_module(copy)
 
 
 def _in_order(module: ir.Module) -> Iterator[tuple[str, list[RegionOperation]]]:
@@ -301,7 +330,9 @@ def _function(regions: Regions, name: str, function: ir.Operation, body: Body) -
     for number, value in enumerate(body.arguments):
         place_name = scope.tables.place(value.location).name
         parameter = scope.builder.parameter(
-            scope.tables.shape(value.type), unique.claim(place_name or f"arg{number}")
+            scope.tables.shape(value.type),
+            unique.claim(place_name or f"arg{number}"),
+            replicated_at_leaf_buffers=replicated_leaves(attributes[number : number + 1]),
         )
         scope.values[value] = parameter
         scope.set_place(number, value.location)
@@ -335,20 +366,24 @@ def _entry(
     in_metadata: list[frozenset[str]] = []
     for name, parameter_shape in zip(_names(module, scope, body), shape.parameters, strict=True):
         start = len(scope.builder.ops)
-        parameter = scope.builder.parameter(parameter_shape, name)
-        values = list(flat_values(parameter))
         first = len(in_metadata)
+        of_leaves = attributes[first : first + leaf_count(parameter_shape)]
+        replicated = replicated_leaves(of_leaves)
+        parameter = scope.builder.parameter(
+            parameter_shape, name, replicated_at_leaf_buffers=replicated
+        )
+        values = list(flat_values(parameter))
         scope.values.update(zip(body.arguments[first:], values, strict=False))
         # An empty tuple has no argument.
         with_location = body.arguments[first] if values else function
         scope.set_place(start, with_location.location)
         if values:
             # The metadata of a tuple is lowered to attributes of all its leaves.
-            of_leaves = [
+            metadata = [
                 {name: value for name, value in of_leaf.items() if name in _IN_METADATA}
-                for of_leaf in attributes[first : first + len(values)]
+                for of_leaf in of_leaves
             ]
-            shared = of_all_leaves(of_leaves) if any(of_leaves) else {}
+            shared = of_all_leaves(metadata) if any(metadata) else {}
             in_metadata += [frozenset() if shared is None else _IN_METADATA] * len(values)
             if shared:
                 _annotate_parameter(scope, function, parameter, shared)
@@ -395,10 +430,14 @@ def _names(module: StablehloModule, scope: Scope, body: Body) -> list[str]:
     """Return the parameters' names: those that `lower` wrote, else those in the locations."""
     names = list(module.program_shape.parameter_names)
     defaults = [f"arg{number}" for number in range(len(names))]
-    is_given = names != defaults and module.tree is None
+    others = [(name, default) for name, default in zip(names, defaults, strict=True)]
+    is_given = module.tree is None and any(n not in (d, PLATFORM_INDEX) for n, d in others)
     if not is_given and len(names) == len(body.arguments):
         places = [scope.tables.place(value.location) for value in body.arguments]
-        names = [place.name or name for place, name in zip(places, names, strict=True)]
+        names = [
+            name if name == PLATFORM_INDEX else place.name or name
+            for place, name in zip(places, names, strict=True)
+        ]
     unique = UniqueNames()  # names in files may be equal
     return [unique.claim(name or default) for name, default in zip(names, defaults, strict=True)]
 

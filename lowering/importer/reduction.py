@@ -6,6 +6,7 @@ from jaxlib.mlir import ir
 
 import builder as xb
 from builder.graph.xla_op import XlaOp
+from builder.types.shape import ArrayShape
 from lowering.importer.by_schema import schema_importer
 from lowering.importer.registry import importer
 from lowering.importer.scope import Scope
@@ -22,13 +23,19 @@ def top_k(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp
 @importer("chlo.scan", "mhlo.scan")
 def scan(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     """Record a scan. No importer is derived: the schema describes the loop that `lower` emits."""
-    inputs, _ = scope.attribute(operation, "operandSegmentSizes")
+    inputs, carries = scope.attribute(operation, "operandSegmentSizes")
+    dimension = scope.attribute(operation, "dimension")
+    size = scope.attribute(operation, "scan_dim_size")
+    if size is None and not inputs and len(operation.results) > carries:  # from HLO
+        output = scope.result_shape(operation)
+        assert isinstance(output, ArrayShape)
+        size = output.dimensions[dimension]
     return xb.scan(
         operands[:inputs],
         operands[inputs:],
         scope.computation(),
-        scope.attribute(operation, "dimension"),
-        scope.attribute(operation, "scan_dim_size"),
+        dimension,
+        size,
         is_reverse=scope.attribute(operation, "is_reverse", False),
         is_associative=scope.attribute(operation, "is_associative"),
     )

@@ -35,6 +35,7 @@ from lowering.mlir.operations import main_function, operations_in
 from lowering.mlir.types import mlir_type, shape_of_type
 from lowering.reading.helper_process import in_helper
 from lowering.stablehlo.module import StablehloModule
+from lowering.stablehlo.platforms import has_platform_index
 
 _WRAPPER: Final = "stablehlo.shape_refinement_operand_wrapper"
 """The target of a custom call that returns its first operand, with a type of unbounded sizes."""
@@ -47,7 +48,7 @@ def with_argument_shapes(
 
     Args:
         source: the module, which is not changed.
-        argument_shapes: the shape of each parameter.
+        argument_shapes: the shape of each parameter, other than the number of the platform.
         caller: the public function, for messages.
 
     Raises:
@@ -77,7 +78,12 @@ def _checked(
     source: StablehloModule, argument_shapes: Sequence[ShapeLike], caller: str
 ) -> list[Shape]:
     """Return the shapes of the parameters with the unbounded sizes replaced by the arguments'."""
-    program_shape = source.program_shape
+    shape = source.program_shape
+    # `compile` passes the number of the platform.
+    first = 1 if source.platforms and has_platform_index(source.module) else 0
+    program_shape = ProgramShape(
+        shape.parameters[first:], shape.result, shape.parameter_names[first:]
+    )
     if isinstance(argument_shapes, (str, bytes)) or not isinstance(argument_shapes, Sequence):
         raise error_of(
             OperandError,
@@ -97,8 +103,8 @@ def _checked(
     pairs = zip(argument_shapes, program_shape.parameters, strict=True)
     for number, (value, parameter) in enumerate(pairs):
         argument = shape_argument(caller, f"argument_shapes[{number}]", value)
-        shape = _replaced(parameter, argument)
-        if shape is None:
+        replaced = _replaced(parameter, argument)
+        if replaced is None:
             name = program_shape.parameter_names[number]
             raise error_of(
                 ArgumentError,
@@ -110,8 +116,8 @@ def _checked(
                 argument=number,
                 name=name,
             )
-        shapes.append(shape)
-    return shapes
+        shapes.append(replaced)
+    return [*shape.parameters[:first], *shapes]
 
 
 def _replaced(parameter: Shape, argument: Shape) -> Shape | None:
@@ -222,7 +228,7 @@ def _refined(
         for result, leaf in zip(function_type.results, leaves(old.result), strict=True)
     ]
     shape = ProgramShape(parameters, _with_leaves(old.result, results), old.parameter_names)
-    return StablehloModule(refined_module, shape, source.functions, tree=source.tree)
+    return source.with_module(refined_module, shape)
 
 
 def _is_bounded(shape: Shape) -> bool:

@@ -19,6 +19,7 @@ from builder.graph.computation import XlaComputation
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.types.shape import Shape, TupleShape
+from lowering.importer.annotations import annotations_of_region
 from lowering.importer.bodies import Body, RegionOperation
 from lowering.importer.failures import failure
 from lowering.importer.registry import IMPORTERS, Value
@@ -107,9 +108,8 @@ class Regions:
             state = [*body.arguments, *captures]
             scope, leaves = self._scope_of_values(operation, name, shapes, state)
             returned = scope.record(body)
-            if name == "condition":
-                return scope.builder.build(returned[0])
-            return _built(scope, operation, [*returned, *leaves[len(returned) :]])
+            others = [] if name == "condition" else leaves[len(returned) :]
+            return _built(scope, operation, body, [*returned, *others])
 
         for name, body in zip(("condition", "body"), bodies, strict=True):
             body.captures = captures  # of both bodies: the state is the same
@@ -119,7 +119,7 @@ class Regions:
         def record() -> XlaComputation:
             shapes = self._shapes(body.captures)
             scope, _ = self._scope_of_values(operation, name, shapes, body.captures)
-            return _built(scope, operation, scope.record(body))
+            return _built(scope, operation, body, scope.record(body))
 
         self._record_once(body, name, record, with_locations=True)
 
@@ -133,7 +133,7 @@ class Regions:
             for value in body.captures:
                 scope.values[value] = self._constant(scope, operation, value)
             scope.set_place(0, operation.location)
-            return _built(scope, operation, scope.record(body))
+            return _built(scope, operation, body, scope.record(body))
 
         kind = BODY if is_manual else ""
         self._record_once(body, kind, record, with_locations=is_manual)
@@ -152,11 +152,14 @@ class Regions:
         return constant
 
 
-def _built(scope: Scope, operation: ir.Operation, returned: Sequence[XlaOp]) -> XlaComputation:
-    """Build the computation that returns the values `returned`, as a tuple unless there is one.
+def _built(
+    scope: Scope, operation: ir.Operation, body: Body, returned: Sequence[XlaOp]
+) -> XlaComputation:
+    """Build the computation of a body that returns `returned`, as a tuple unless it is one value.
 
     The tuple op has the source line of `operation`, whose region is recorded.
     """
+    scope.builder.annotations = annotations_of_region(body.operations[-1])
     if len(returned) == 1:
         return scope.builder.build(returned[0])
     start = len(scope.builder.ops)

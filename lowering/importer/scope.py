@@ -27,10 +27,14 @@ from lowering.importer.failures import failure, unsupported
 from lowering.importer.registry import Value
 from lowering.importer.tables import Place, Tables
 from lowering.mlir.attribute_values import UNREADABLE
+from lowering.mlir.operations import attribute_text
 from lowering.sharding.attributes import SHARDINGS
 
-_MARKER: Final = "stablehlo.custom_call"
-"""The name of the operations without results that mark inlined calls."""
+INLINED_CALL: Final = "xlabuilder.inlined_call"
+"""The target of a custom call that marks the operations before it as those of a function.
+
+Modules that `lowering.jax_interop` makes have it. Its operands are the operands and the results of
+the function; it has no results, and no op is recorded."""
 
 _NO_OPERATION: Final = frozenset(("tuple", "get_tuple_element"))
 """Opcodes that are lowered to no operation. An attribute in the metadata of such an op would be
@@ -185,11 +189,15 @@ class Scope:
             raise failure(operation, str(error)) from None
 
     def drop_last(self, ops: Sequence[XlaOp], values: Iterable[Value]) -> None:
-        """Remove `ops` if they are the last recorded ops and each of `values` has one user."""
+        """Remove `ops` if they are the last recorded ops and each of `values` has one user.
+
+        Ops with annotations remain.
+        """
         recorded = self.builder.ops
         start = len(recorded) - len(ops)
         are_last = start >= 0 and all(map(operator.is_, recorded[start:], ops))
-        if are_last and all(len(list(value.uses)) == 1 for value in values):
+        is_annotated = any(op.metadata is not None and any(op.metadata[1:4]) for op in ops)
+        if are_last and not is_annotated and all(len(list(value.uses)) == 1 for value in values):
             self._start = start
             del recorded[start:]
 
@@ -220,7 +228,14 @@ def _principal(recorded: Sequence[XlaOp]) -> XlaOp:
 
 def is_used(value: Value) -> bool:
     """Return whether any operation uses a value, other than the marker of an inlined call."""
-    return any(len(use.owner.results) or use.owner.name != _MARKER for use in value.uses)
+    return any(not _is_marker(use.owner.operation) for use in value.uses)
+
+
+def _is_marker(operation: ir.Operation) -> bool:
+    """Return whether an operation marks an inlined call."""
+    if len(operation.results) or operation.name != "stablehlo.custom_call":
+        return False
+    return attribute_text(operation.attributes["call_target_name"]) == INLINED_CALL
 
 
 def flat_values(op: XlaOp) -> Iterator[XlaOp]:

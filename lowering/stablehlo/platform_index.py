@@ -17,8 +17,8 @@ from builder.types.shape import ProgramShape
 from lowering.errors import CompileError
 from lowering.jaxlib_api import mlir, topologies, versions
 from lowering.mlir.operations import main_function
-from lowering.stablehlo.call_tree import has_platform_index
 from lowering.stablehlo.module import StablehloModule
+from lowering.stablehlo.platforms import PLATFORMS, has_platform_index
 
 
 def for_platform(source: StablehloModule, device: jax.Device) -> StablehloModule:
@@ -43,7 +43,7 @@ def for_platform(source: StablehloModule, device: jax.Device) -> StablehloModule
     _set_index(main_function(copy.operation), source.platforms.index(platform), copy.context)
     old = source.program_shape
     shape = ProgramShape(old.parameters[1:], old.result, old.parameter_names[1:])
-    return StablehloModule(copy, shape, source.functions, tree=source.tree)
+    return source.with_module(copy, shape)
 
 
 def _set_index(main: ir.Operation, index: int, context: ir.Context) -> None:
@@ -66,6 +66,8 @@ def _set_index(main: ir.Operation, index: int, context: ir.Context) -> None:
         main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs[1:], results))
         others = list(ir.ArrayAttr(main.attributes["arg_attrs"]))[1:]
         main.attributes["arg_attrs"] = ir.ArrayAttr.get(others)
+        if PLATFORMS in main.attributes:
+            del main.attributes[PLATFORMS]
 
 
 def name_in_jax(device: jax.Device) -> str:

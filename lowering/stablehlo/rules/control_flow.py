@@ -246,7 +246,10 @@ def while_(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     def next_state(values: list[Value]) -> Value:
         return _converted(ctx, applied(body, values), body.root.shape, op.shape)
 
-    regions = [Region(state, partial(applied, condition)), Region(state, next_state)]
+    regions = [
+        Region(state, partial(applied, condition), condition),
+        Region(state, next_state, body),
+    ]
     return ctx.value("stablehlo.while", op.shape, flatten(operands), None, regions)
 
 
@@ -258,7 +261,7 @@ def conditional(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         _need_same(op, "a branch's result", branch.root.shape, op.shape, branch)
     is_if = op.operands[0].shape.element_type is pt.pred
     regions = [
-        Region((), partial(_branch, ctx, op, branch, operand.shape, value))
+        Region((), partial(_branch, ctx, op, branch, operand.shape, value), branch)
         for branch, operand, value in zip(branches, op.operands[1:], operands[1:], strict=True)
     ]
     name = "stablehlo.if" if is_if else "stablehlo.case"

@@ -35,10 +35,13 @@ class Region(NamedTuple):
         shapes: the shapes of the block's arguments.
         body: a function of the arguments, one value for each shape, that emits the operations and
             returns the values that the block ends with.
+        computation: the computation whose ops the body emits, and whose annotations apply to the
+            operation that ends the block; None if there is none.
     """
 
     shapes: tuple[Shape, ...]
     body: Callable[[list[Value]], Value]
+    computation: XlaComputation | None = None
 
 
 RegionLike = XlaComputation | Region

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import jax
@@ -128,6 +129,34 @@ def test_shardings_in_hlo_text() -> None:
     ):
         assert message in parsed
         assert message in translated
+
+
+def test_replicated_parameters() -> None:
+    """They are those of XLA in HLO text, in protocol buffers, and in StableHLO modules."""
+    inner = xb.XlaBuilder("inner")
+    doubled = inner.parameter(xb.f32[2], "v", replicated_at_leaf_buffers=[True]) * 2.0
+    b = xb.XlaBuilder("replicated")
+    x = b.parameter(xb.f32[2], "x", sharding="{replicated}", replicated_at_leaf_buffers=[True])
+    pair = b.parameter("(f32[2], f32[3]{0})", "pair", replicated_at_leaf_buffers=[True, False])
+    b.parameter(xb.f32[2], "y", replicated_at_leaf_buffers=[False])
+    computation = b.build(xb.call(inner.build(doubled), pair[0]) + x)
+    module = lowering.lower(computation)
+    for same in (
+        lowering.from_hlo(computation.to_hlo_text()),
+        lowering.from_hlo(lowering.to_hlo_proto(computation)),
+        lowering.to_computation(lowering.load_bytes(module.artifact())),
+    ):
+        called = next(op.attributes["to_apply"] for op in same.ops if op.opcode == "call")
+        parameters = [*same.parameters, *called.parameters]
+        flags = [p.attributes.get("replicated_at_leaf_buffers") for p in parameters]
+        assert flags == [(True,), (True, False), None, (True,)]
+        assert same.annotations is None
+    text = hlo_conversion.hlo_proto_text(lowering.to_hlo_proto(computation))
+    flags_in_text = re.findall(r"parameter_replication=\{(.*?)\}", text)
+    assert sorted(flags_in_text) == ["true", "true", "true,false"]
+    # XLA's translation of the module has a parameter for each array.
+    text = hlo_conversion.stablehlo_to_hlo_text(module.bytecode)
+    assert re.findall(r"parameter_replication=\{(.*?)\}", text) == ["true"] * 3
 
 
 def test_a_sharded_program_of_jax() -> None:

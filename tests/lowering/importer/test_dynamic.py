@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from imported import of_text, returned
+from jax import export
 from support import assert_identical
 
 import builder as xb
@@ -475,3 +477,16 @@ def test_top_k_of_all_of_a_bounded_size() -> None:
         "get_tuple_element",
         "tuple",
     ]
+
+
+def test_an_export_with_symbolic_sizes_runs_after_import() -> None:
+    """jaxlib refuses the assertions about the sizes if they have lost their messages."""
+    sizes = export.symbolic_shape("2*n, 3")
+    argument = jax.ShapeDtypeStruct(sizes, np.float32)
+    exported = export.export(jax.jit(lambda x: x * x.shape[0]))(argument)
+    computation = lowering.to_computation(exported)
+    x = np.ones((4, 3), np.float32)
+    run = lowering.compile(computation, argument_shapes=[xb.f32[4, 3]])
+    np.testing.assert_array_equal(run(x), x * 4)
+    with pytest.raises(lowering.LoweringError, match="Expected value >= 1"):
+        lowering.compile(computation, argument_shapes=[xb.f32[0, 3]])

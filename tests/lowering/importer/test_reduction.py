@@ -259,3 +259,19 @@ def test_the_window_of_a_scalar_may_be_absent() -> None:
     assert attributes["padding"] == ()
     with pytest.raises(lowering.ModuleFileError, match="window-dimensions size == operand rank"):
         of_text(SELECT_AND_SCATTER.replace("ATTRIBUTES", ""))
+
+
+def test_scans_of_hlo_without_inputs_or_without_outputs() -> None:
+    b = xb.XlaBuilder("scans")
+    x, start = b.parameter(xb.s32[2], "x"), b.parameter(xb.s32[3], "start")
+    root = xb.tuple(
+        xb.scan([], start, lambda c: (c, c * 2), 1, 4),
+        xb.scan(x, start, lambda e, c: xb.tuple(c + e), 0),
+        xb.scan([], start, lambda c: c * 3, 0, 4),
+    )
+    computation = lowering.from_hlo(b.build(root).to_hlo_text())
+    arguments = np.int32([1, 2]), np.int32([1, 2, 3])
+    (powers, last), (total,), (third,) = lowering.compile(computation)(*arguments)
+    assert powers.tolist() == [[1, 2, 4, 8], [2, 4, 8, 16], [3, 6, 12, 24]]
+    assert (last.tolist(), total.tolist()) == ([16, 32, 48], [4, 5, 6])
+    assert third.tolist() == [81, 162, 243]

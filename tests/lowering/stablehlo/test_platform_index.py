@@ -108,3 +108,47 @@ def test_modules_without_names_of_platforms_take_the_number() -> None:
     run = lowering.compile(exported.mlir_module(), "cpu")
     np.testing.assert_array_equal(run(np.int32(0), X), X + 2)
     np.testing.assert_array_equal(run(np.int32(1), X), X + 1)
+
+
+@pytest.mark.parametrize("platforms", PLATFORMS, ids=",".join)
+def test_imported_programs_behave_like_the_exported_ones(
+    platforms: tuple[str, ...], tmp_path: Path
+) -> None:
+    exported = export.export(by_platform, platforms=platforms)(X)
+    computation = lowering.to_computation(exported)
+    names = computation.program_shape.parameter_names
+    assert names == (("_platform_index", "x") if len(platforms) > 1 else ("x",))
+    module = lowering.lower(computation)
+    module.save(tmp_path / "f.stablehlo")
+    sources = [computation, module, tmp_path / "f.stablehlo", lowering.to_computation(module)]
+    lowering.load(exported).save(tmp_path / "g.mlir")
+    for source in (*sources, tmp_path / "g.mlir"):
+        run = lowering.compile(source, "cpu")
+        assert [str(shape) for shape in run.program_shape.parameters] == ["f32[2]"]
+        np.testing.assert_array_equal(run(X), X + 1)
+    for source in sources[::2]:
+        np.testing.assert_array_equal(lowering.interpret(source, X), X + 1)
+        assert lowering.compare(source, X, device="cpu").agrees
+
+
+def test_imported_programs_for_other_platforms() -> None:
+    computation = lowering.to_computation(export.export(by_platform, platforms=("cuda", "tpu"))(X))
+    for call in (lowering.compile, lowering.interpret):
+        with pytest.raises(lowering.CompileError, match="was exported for cuda, tpu, got"):
+            call(computation)
+
+
+def test_sizes_of_programs_for_several_platforms() -> None:
+    argument = jax.ShapeDtypeStruct(export.symbolic_shape("n"), np.float32)
+    exported = export.export(by_platform, platforms=("cuda", "cpu"))(argument)
+    computation = lowering.to_computation(exported, argument_shapes=["f32[2]"])
+    for program in (computation, lowering.to_computation(exported)):
+        run = lowering.compile(program, "cpu", argument_shapes=["f32[2]"])
+        np.testing.assert_array_equal(run(X), X + 1)
+
+
+def test_gradients_of_programs_for_several_platforms() -> None:
+    function = jax.jit(lambda tree: (by_platform(tree["x"]) ** 2).sum())
+    exported = export.export(function, platforms=("cuda", "cpu"))({"x": X})
+    gradient = lowering.grad(lowering.to_computation(exported), "tree")
+    np.testing.assert_array_equal(lowering.compile(gradient, "cpu")({"x": X})["x"], 2 * (X + 1))

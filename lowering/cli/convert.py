@@ -36,7 +36,20 @@ _SUFFIXES: Final = {
     help="The StableHLO version of a portable artifact, such as 1.9.0: StableHLO of this version "
     "or later reads the file. 12w or 4w: the version that all StableHLO releases of the last 12 or "
     "4 weeks read. current or minimum: the newest or oldest that the installed jaxlib writes. The "
-    "default is 12w, or the first later version that can express the program.",
+    "default is the first version from 1.0.0 on that can express the program.",
+)
+@click.option(
+    "--inline-composites",
+    is_flag=True,
+    help="Replace composites, and operations of CHLO such as erf and top_k, by their "
+    "decompositions, for readers of StableHLO's own operations.",
+)
+@click.option(
+    "--without",
+    metavar="OPERATION",
+    multiple=True,
+    help="Replace an operation that the reader lacks by others, such as cholesky, triangular_solve "
+    "or fft. The option may be repeated.",
 )
 @click.option(
     "--format",
@@ -49,6 +62,8 @@ def convert(
     source: str,
     target_file: str,
     target: str | None,
+    inline_composites: bool,
+    without: tuple[str, ...],
     format_name: str | None,
     shapes: tuple[str, ...],
 ) -> None:
@@ -66,7 +81,8 @@ def convert(
         )
     if target is not None and format_name != "artifact":
         raise click.UsageError(f"--target is for portable artifacts, not {FORMATS[format_name]}")
-    content = _content(opened(source, shapes), format_name, target)
+    program = opened(source, shapes)
+    content = _content(program, format_name, target, inlines=inline_composites, without=without)
     if target_file == "-":
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
@@ -80,12 +96,26 @@ def convert(
     click.echo(f"{target_file}: {FORMATS[format_name]}{version}, {bytes_text(len(content))}")
 
 
-def _content(program: Program, format_name: str, target: str | None) -> bytes:
-    if format_name == "hlo":
+def _content(
+    program: Program,
+    format_name: str,
+    target: str | None,
+    *,
+    inlines: bool,
+    without: tuple[str, ...],
+) -> bytes:
+    if format_name == "hlo" and not (inlines or without):
         return program.computation().to_hlo_text(metadata=True).encode()
+    from lowering.importer import to_computation
     from lowering.stablehlo.lower import lower
 
     module = lower(program.computation()) if program.shapes else program.module()
+    if inlines or without:
+        from lowering.portable import expanded
+
+        module = expanded(module, "convert", "inline" if inlines else "keep", without)
+    if format_name == "hlo":
+        return to_computation(module).to_hlo_text(metadata=True).encode()
     if format_name == "text":
         return module.text.encode()
     if format_name == "bytecode":

@@ -29,7 +29,9 @@ def execution_options(function: Callable[..., Any]) -> Callable[..., Any]:
     def command(
         file: str, inputs: Sequence[str], seed: int | None, shapes: Sequence[str], **others: Any
     ) -> None:
-        computation = opened(file, shapes).computation()
+        from lowering.importer.importing import for_device
+
+        computation = for_device(opened(file, shapes).computation(), others["device"])
         function(computation, arguments_of(computation, inputs, seed), **others)
 
     for decorate in (_DEVICE, shape_option, _RANDOM, _INPUT, file_argument):
@@ -89,10 +91,7 @@ def arguments_of(computation: XlaComputation, inputs: Sequence[str], seed: int |
             f"fix: pass --input {next(iter(missing))}=FILE.npy, or --random SEED"
         )
     if missing:
-        import numpy as np
-
-        random = np.random.default_rng(seed)
-        arrays |= {name: _random(random, shape) for name, shape in missing.items()}
+        arrays |= _random_arrays(missing, seed)
     parameters = zip(program.parameter_names, program.parameters, strict=True)
     return [_nested(shape, name, arrays) for name, shape in parameters]
 
@@ -105,6 +104,40 @@ def _nested(shape: Shape, name: str, arrays: dict[str, Any]) -> Any:
         elements = enumerate(shape.elements)
         return tuple(_nested(element, f"{name}[{i}]", arrays) for i, element in elements)
     return arrays.get(name)
+
+
+def _random_arrays(shapes: dict[str, ArrayShape], seed: int | None) -> dict[str, Any]:
+    """Return an array of random numbers for each parameter.
+
+    Raises:
+        FailedError: there is no memory for them. This is checked before they are computed, because
+            the operating system may end a process that uses memory beyond the host's.
+    """
+    from math import prod
+
+    import numpy as np
+
+    from builder.inspection.rendering import bytes_text
+    from lowering.running.failures import host_memory
+
+    random = np.random.default_rng(seed)
+    arrays: dict[str, Any] = {}
+    remaining = host_memory()
+    for name, shape in shapes.items():
+        dtype, count = shape.element_type.dtype, prod(shape.dimensions)
+        generated = count * (16 if shape.element_type.is_complex else 8)
+        remaining -= count * dtype.itemsize
+        try:
+            if generated > remaining:
+                raise MemoryError
+            arrays[name] = _random(random, shape)
+        except MemoryError:
+            raise FailedError(
+                f"parameter {name} is {shape} ({bytes_text(count * dtype.itemsize)}): there is no "
+                f"memory for as many random numbers\n"
+                f"fix: run a program of smaller arrays, or pass --input {name}=FILE.npy"
+            ) from None
+    return arrays
 
 
 def _random(random: np.random.Generator, shape: ArrayShape) -> np.ndarray[Any, Any]:

@@ -18,7 +18,7 @@ _OTHER_DIALECTS: Final = (b"chlo\0", b"mhlo\0", b"sdy\0")
 
 def serialize_artifact(
     module: ir.Module,
-    version: str,
+    version: str | Callable[[bytes], str],
     attributes: Mapping[str, str],
     prepare: Callable[[ir.Module], None] | None = None,
 ) -> bytes:
@@ -32,7 +32,8 @@ def serialize_artifact(
 
     Args:
         module: the module, which is not changed.
-        version: the StableHLO version: "1.0.0".
+        version: the StableHLO version, such as "1.0.0", or a function that takes the module's
+            bytecode and returns the version.
         attributes: further string attributes of the module in the artifact.
         prepare: changes the copy in place; called if the copy may have operations of chlo, mhlo or
             sdy.
@@ -41,6 +42,8 @@ def serialize_artifact(
         ValueError: the version cannot express the module; the message is MLIR's report.
     """
     code = bytecode(module)
+    if not isinstance(version, str):
+        version = version(code)
     # Walking the operations would double the time.
     foreign = any(name in code for name in _OTHER_DIALECTS)
     context = new_context()

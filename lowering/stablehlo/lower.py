@@ -11,26 +11,24 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
 from itertools import chain, islice, repeat
-from typing import Final
+from typing import Final, Literal
 
 from jaxlib.mlir import ir
 
 from builder.attributes.annotations import NO_ATTRIBUTES, meshes
-from builder.errors import OperandError, brief
 from builder.graph.aliasing import leaf_indices
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
-from builder.graph.subcomputations import ReusableFunction
-from builder.graph.xla_builder import XlaBuilder
-from builder.graph.xla_op import NO_METADATA, XlaOp
+from builder.graph.xla_op import NO_METADATA
+from builder.ops.operands import need_computation
 from builder.schema import SCHEMAS
 from builder.sharding.text import leaf_texts
-from builder.support.functions import is_function
 from builder.support.unique_names import UniqueNames
 from builder.types.shape import ArrayShape, Shape, TupleShape, leaf_count, leaves
 from lowering.errors import LoweringError, recorded_at
 from lowering.mlir.attributes import (
     ARGUMENT_NAME,
+    REPLICATION,
     Attribute,
     array,
     boolean,
@@ -47,8 +45,10 @@ from lowering.mlir.types import dense_attribute, mlir_type, type_text
 from lowering.pjrt.entry_layouts import LAYOUT_MODE
 from lowering.sharding.attributes import sharding_attribute
 from lowering.stablehlo import rules as rules
+from lowering.stablehlo.call_tree import NESTING
 from lowering.stablehlo.emitter import Emitter, LargeConstant
 from lowering.stablehlo.module import StablehloModule, read_name
+from lowering.stablehlo.platforms import declared_platforms
 from lowering.stablehlo.stream_order import check_order
 
 MAX_DEPTH: Final = 5_000
@@ -59,19 +59,29 @@ MAX_REPEATED_OPS: Final = 500_000
 
 
 @explained
-def lower(computation: XlaComputation) -> StablehloModule:
+def lower(
+    computation: XlaComputation,
+    *,
+    composites: Literal["keep", "inline"] = "keep",
+    without: Sequence[str] = (),
+) -> StablehloModule:
     """Lower a computation to a verified StableHLO module.
 
     Equal computations give equal bytes. MLIR locations carry the names and source lines of the ops.
 
     Args:
         computation: the result of `XlaBuilder.build` or ``@xb.computation``.
+        composites: "inline" replaces composites, and operations of CHLO such as `erf` and `top_k`,
+            by calls of their decompositions.
+        without: names of operations that are replaced by others, for backends that lack them:
+            "cholesky", "triangular_solve", "fft", "batch_norm_training", "tan", ...
 
     Returns:
         A module with a function `@main`.
 
     Raises:
-        LoweringError: StableHLO cannot express an op.
+        LoweringError: StableHLO cannot express an op, or an operation in `without` has no
+            expansion.
         OperandError: `computation` is not a computation.
 
     Example:
@@ -87,6 +97,11 @@ def lower(computation: XlaComputation) -> StablehloModule:
           }
         }
         <BLANKLINE>
+        >>> @xb.computation(xb.f32[4, 4])
+        ... def factor(x):
+        ...     return xb.cholesky(x)
+        >>> "stablehlo.cholesky" in lowering.lower(factor, without=["cholesky"]).text
+        False
     """
     need_computation("lower", computation)
     called = computation.called_computations()
@@ -107,7 +122,10 @@ def lower(computation: XlaComputation) -> StablehloModule:
         check_order(computation, called)
     python_functions = [function for _, function in emitter.python_functions.values()]
     tree = None if annotations is None else annotations.nesting
-    return StablehloModule(module, computation.program_shape, python_functions, tree=tree)
+    platforms = () if annotations is None else declared_platforms(module)
+    shape = computation.program_shape
+    lowered = StablehloModule(module, shape, python_functions, platforms=platforms, tree=tree)
+    return lowered._expanded("lower", composites, without)
 
 
 def _fill(module: ir.Module, functions: Sequence[Sequence[LargeConstant]]) -> None:
@@ -126,28 +144,6 @@ def _fill(module: ir.Module, functions: Sequence[Sequence[LargeConstant]]) -> No
                 operation = next(islice(operations, position - next_position, None))
                 next_position = position + 1
                 operation.attributes["value"] = dense_attribute(elements, parsed_type(shape))
-
-
-def need_computation(op: str, value: object) -> None:
-    """Raise an OperandError that names the function `op` if a value is not a computation."""
-    if isinstance(value, XlaComputation):
-        return
-    fix = ""
-    if isinstance(value, XlaOp):
-        fix = "\nfix: build a computation first: op.builder.build(op)"
-    elif isinstance(value, XlaBuilder):
-        fix = "\nfix: build a computation first: builder.build(op)"
-    elif isinstance(value, ReusableFunction) or hasattr(value, "computation"):  # of jit
-        fix = "\nfix: pass function.computation(shape, ...), with a shape for each parameter"
-    elif hasattr(value, "compiled_shape"):  # an executable, which does not contain its ops
-        fix = "\nfix: pass the computation that was compiled"
-    elif hasattr(value, "program_shape"):  # a StablehloModule
-        fix = "\nfix: pass lowering.to_computation(module)"
-    elif hasattr(value, "eval_shape"):  # of jax.jit
-        fix = "\nfix: pass lowering.from_jax(function, shape, ...)"
-    elif is_function(value):
-        fix = "\nfix: pass xb.computation(shape, ...)(function), with a shape for each parameter"
-    raise OperandError(f"{op}: expected an XlaComputation, got {brief(value)}{fix}", op=op)
 
 
 def _functions(
@@ -279,6 +275,10 @@ def _function(emitter: Emitter, computation: XlaComputation, name: str, *, entry
                 attributes["xlabuilder.parameter_names"] = array(map(quoted, names))
         if isinstance(shape.result, TupleShape):
             attributes["xlabuilder.result"] = quoted(str(shape.result))
+        if annotations is not None and annotations.nesting is not None:
+            text = annotations.nesting.literal()
+            if text is not None:
+                attributes[NESTING] = quoted(text)
     return emitter.function(attributes, computation, locations)
 
 
@@ -290,7 +290,9 @@ def _named_arguments(
     Return None if an argument has more attributes. Networks have thousands of arguments, and this
     path is several times faster than `_argument_attributes`.
     """
-    if computation.annotations is not None or computation.aliases or computation.donors:
+    annotations = computation.annotations
+    has_attributes = annotations is not None and annotations.parameters
+    if has_attributes or computation.aliases or computation.donors:
         return None
     shapes = computation.program_shape.parameters
     for parameter, shape in zip(computation.parameters, shapes, strict=True):
@@ -298,13 +300,15 @@ def _named_arguments(
             return None
         if parameter.metadata[1:] != NO_METADATA[1:]:
             return None
+        if "replicated_at_leaf_buffers" in parameter.attributes:
+            return None
     return map(emitter.named_argument, computation.parameters)
 
 
 def _argument_attributes(
     emitter: Emitter, computation: XlaComputation, *, entry: bool
 ) -> list[dict[str, Attribute]]:
-    """Return the attributes of each flat argument: annotations and sharding.
+    """Return the attributes of each flat argument: annotations, replication and sharding.
 
     Arguments of the entry also have the parameter's name (with the index into a tuple), the layout
     and the donation.
@@ -318,13 +322,18 @@ def _argument_attributes(
         shardings: Iterable[dict[str, str]] = repeat({})
         if parameter.sharding is not None:
             shardings = map(sharding_attribute, leaf_texts(parameter.sharding, leaf_count(shape)))
+        replicated = parameter.attributes.get("replicated_at_leaf_buffers") or repeat(False)
         parts = zip(leaf_paths(shape), leaves(shape), strict=True)
-        for (path, leaf), sharding in zip(parts, shardings, strict=False):
+        for (path, leaf), sharding, is_replicated in zip(
+            parts, shardings, replicated, strict=False
+        ):
             attributes: dict[str, Attribute] = {}
             if entry:
                 attributes[ARGUMENT_NAME] = emitter.writer.text(name + path)
                 attributes.update(_layout_attributes(leaf))
             attributes.update(annotations)
+            if is_replicated:
+                attributes[REPLICATION] = array([boolean(True)])
             attributes.update(sharding)
             flat.append(attributes)
     if computation.annotations is not None:

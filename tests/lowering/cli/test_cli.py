@@ -79,11 +79,10 @@ def files(tmp_path_factory) -> dict[str, Path]:
 @pytest.mark.parametrize("suffix", ["mlir", "mlirbc", "stablehlo"])
 def test_inspect(files, suffix):
     about = from_json("inspect", files[suffix], "--ops")
-    oldest = versions.compatible_version(12)
     kind, version, producer = {
         "mlir": ("StableHLO text", None, None),
         "mlirbc": ("StableHLO bytecode", None, about["producer"]),
-        "stablehlo": ("StableHLO portable artifact", oldest, f"StableHLO_v{oldest}"),
+        "stablehlo": ("StableHLO portable artifact", "1.0.0", "StableHLO_v1.0.0"),
     }[suffix]
     assert (about["kind"], about["stablehlo_version"], about["producer"]) == (
         kind,
@@ -110,9 +109,8 @@ def test_inspect(files, suffix):
 
 def test_inspect_output(files):
     lines = call("inspect", files["stablehlo"]).stdout.splitlines()
-    version = versions.compatible_version(12)
     assert lines[0].endswith(
-        f"layer.stablehlo: StableHLO portable artifact, version {version}, "
+        f"layer.stablehlo: StableHLO portable artifact, version 1.0.0, "
         f"{bytes_text(files['stablehlo'].stat().st_size)}"
     )
     assert lines[1] == f"layer{layer.program_shape}"
@@ -305,6 +303,22 @@ def test_convert_hlo(files, tmp_path):
     assert not layer.diff(lowering.to_computation(back))
 
 
+def test_convert_for_readers_that_lack_operations(tmp_path):
+    source, out = tmp_path / "a.mlir", tmp_path / "b.mlir"
+    source.write_text(
+        "func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> "
+        "{ %0 = stablehlo.cholesky %x : tensor<4x4xf32> "
+        "%1 = chlo.erf %0 : tensor<4x4xf32> -> tensor<4x4xf32> return %1 : tensor<4x4xf32> }"
+    )
+    call("convert", source, out, "--inline-composites", "--without", "cholesky")
+    text = out.read_text()
+    assert "stablehlo.cholesky" not in text
+    assert "chlo.erf" not in text
+    failed = call("convert", out, "-", "--format", "hlo", "--without", "while", status=1)
+    assert "convert: while" in failed.stderr
+    assert "has no expansion" in failed.stderr
+
+
 def test_convert_for_older_versions(files, tmp_path):
     out = tmp_path / "old.stablehlo"
     for target, version in {
@@ -318,7 +332,7 @@ def test_convert_for_older_versions(files, tmp_path):
         assert f"for StableHLO {version}, " in output
         assert from_json("inspect", out)["stablehlo_version"] == version
     output = call("convert", files["mlir"], out).stdout
-    assert f"for StableHLO {versions.compatible_version(12)}, " in output
+    assert "for StableHLO 1.0.0, " in output
     parts = [tuple(map(int, versions.compatible_version(weeks).split("."))) for weeks in (12, 4)]
     assert parts == sorted(parts)
     before = out.read_bytes()
@@ -458,6 +472,18 @@ def test_dynamic_sizes_require_the_shape_option(tmp_path):
     )
     fix = call("run", path, "--random", 0, status=1).stderr.splitlines()[1]
     assert "without unbounded sizes: --shape NAME=SHAPE, for (arg0: s32[?]" in fix
+
+
+def test_random_arguments_need_memory(tmp_path):
+    path = tmp_path / "huge.mlir"
+    path.write_text(
+        "func.func @main(%x: tensor<4xf32>, %y: tensor<1000000x1000000xbf16>) -> tensor<4xf32> {\n"
+        "  return %x : tensor<4xf32>\n}"
+    )
+    assert call("run", path, "--random", 0, status=1).stderr == (
+        "xlabuilder: parameter arg1 is bf16[1000000,1000000] (1.82 TiB): there is no memory for as "
+        "many random numbers\nfix: run a program of smaller arrays, or pass --input arg1=FILE.npy\n"
+    )
 
 
 def test_ended_by_interrupt():

@@ -1,0 +1,20 @@
+"""Programs for readers that lack operations: portable expansions.
+
+`expanded` replaces operations of a module by calls of functions, which compute the same with other
+operations. There are three kinds of expansions:
+
+- composites and operations of CHLO are replaced by their decompositions, those of jaxlib included;
+- `linalg`, `fourier`, `elementwise` and `random` have functions that record an algorithm with
+  public ops; the recorded computation is lowered and pasted;
+- rewrites for StableHLO's interpreter, which lacks some of these operations too.
+"""
+
+from lowering.portable import (
+    elementwise as elementwise,
+    fourier as fourier,
+    linalg as linalg,
+    random as random,
+)
+from lowering.portable.expanding import expanded
+
+__all__ = ["expanded"]

@@ -1,0 +1,350 @@
+"""What each StableHLO version introduced, and the versions that a module needs.
+
+The tables repeat the version log of VHLO, the dialect of portable artifacts. A table has the first
+version that expresses an element type, an operation, or a form of an operation without a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from lowering.jaxlib_api.versions import current_version, jaxlib_version
+from lowering.mlir.operations import operations_where
+from lowering.reading.bytecode_tables import Entry, number_at, table_entries
+from lowering.reading.operation_names import operation_names
+
+FLOOR: Final = "1.0.0"
+"""The oldest version that is written by default.
+
+From this version on, StableHLO guarantees that readers of the next five years accept a file. The
+releases of jaxlib, TensorFlow and IREE since May 2024 read it.
+"""
+
+ELEMENT_TYPES: Final = {
+    "f8E4M3FNUZ": "0.10.0",
+    "f8E5M2FNUZ": "0.10.0",
+    "f8E4M3B11FNUZ": "0.11.0",
+    "i2": "1.2.0",
+    "ui2": "1.2.0",
+    "f8E4M3": "1.7.0",
+    "f8E3M4": "1.7.0",
+    "f4E2M1FN": "1.8.0",
+    "f6E2M3FN": "1.8.0",
+    "f6E3M2FN": "1.8.0",
+    "f8E8M0FNU": "1.8.0",
+}
+"""The version of each element type that StableHLO 0.9.0 does not have."""
+
+OPERATIONS: Final = {
+    "stablehlo.collective_broadcast": "0.16.0",
+    "stablehlo.composite": "0.19.0",
+    "stablehlo.tan": "1.4.0",
+    "stablehlo.async_start": "1.15.0",
+    "stablehlo.async_done": "1.15.0",
+    "stablehlo.collective_reduce": "1.19.0",
+}
+"""The version of each operation that StableHLO 0.9.0 does not have."""
+
+_EXPANDED: Final = {
+    f"chlo.{name}"
+    for name in (
+        *("atan", "bessel_i1e", "conj", "digamma", "erf_inv", "is_inf", "is_neg_inf", "is_pos_inf"),
+        *("lgamma", "next_after", "polygamma", "square", "zeta"),
+        *(("erfc",) if tuple(map(int, jaxlib_version().split(".")[:2])) < (0, 12) else ()),
+    )
+}
+"""The CHLO operations that jaxlib writes as other operations. The others become composites."""
+
+
+_REWRITTEN: Final = {"chlo.tan": "1.4.0"}
+"""The first version of each operation that earlier versions express by other operations."""
+
+
+_FUTURE: Final = "!stablehlo.future<"
+
+
+class Form(NamedTuple):
+    """A form of operations that later versions introduced.
+
+    Attributes:
+        version: the first version with this form.
+        names: the operations, without the dialect.
+        feature: what the form has, for messages.
+        applies: returns whether an operation has this form.
+        has_new_entry: whether the form needs a type or an attribute that `_has_new_entries` finds.
+    """
+
+    version: str
+    names: tuple[str, ...]
+    feature: str
+    applies: Callable[[ir.Operation], bool]
+    has_new_entry: bool = False
+
+
+def _has(name: str) -> Callable[[ir.Operation], bool]:
+    return lambda operation: name in operation.attributes
+
+
+def _text_has(attribute: str, *texts: str) -> Callable[[ir.Operation], bool]:
+    """Return a condition: an attribute whose text contains all of `texts`."""
+
+    def applies(operation: ir.Operation) -> bool:
+        if attribute not in operation.attributes:
+            return False
+        text = str(operation.attributes[attribute])
+        return all(part in text for part in texts)
+
+    return applies
+
+
+def _has_operands(prefix: str) -> Callable[[ir.Operation], bool]:
+    """Return a condition: an operand of a type that starts with `prefix`."""
+    return lambda operation: any(str(v.type).startswith(prefix) for v in operation.operands)
+
+
+def _has_accuracy(operation: ir.Operation) -> bool:
+    """Whether an operation requests an accuracy other than the default."""
+    return "result_accuracy" in operation.attributes and "DEFAULT" not in str(
+        operation.attributes["result_accuracy"]
+    )
+
+
+def _has_dictionary(operation: ir.Operation) -> bool:
+    return "backend_config" in operation.attributes and isinstance(
+        operation.attributes["backend_config"], ir.DictAttr
+    )
+
+
+def _has_buffers(operation: ir.Operation) -> bool:
+    values = (*operation.operands, *operation.results)
+    return any(isinstance(value.type, ir.MemRefType) for value in values)
+
+
+def _has_several_results(operation: ir.Operation) -> bool:
+    return len(operation.results) > 1
+
+
+def _batches_gather(operation: ir.Operation) -> bool:
+    numbers = stablehlo.GatherDimensionNumbers(operation.attributes["dimension_numbers"])
+    return bool(numbers.operand_batching_dims)
+
+
+def _batches_scatter(operation: ir.Operation) -> bool:
+    numbers = stablehlo.ScatterDimensionNumbers(operation.attributes["scatter_dimension_numbers"])
+    return bool(numbers.input_batching_dims)
+
+
+def _element_type(value: Any) -> str:
+    value_type = value.type
+    return str(value_type.element_type) if isinstance(value_type, ir.ShapedType) else ""
+
+
+def _has_other_region_types(operation: ir.Operation) -> bool:
+    """Whether the first region computes in another element type than that of the operand."""
+    arguments = operation.regions[0].blocks[0].arguments
+    return len(arguments) > 0 and _element_type(arguments[0]) != _element_type(
+        operation.operands[0]
+    )
+
+
+def _has_mixed_operands(operation: ir.Operation) -> bool:
+    return len({_element_type(value) for value in list(operation.operands)[:2]}) > 1
+
+
+_PROMOTING: Final = (
+    *("all_reduce", "reduce", "reduce_scatter", "reduce_window", "scatter", "select_and_scatter"),
+)
+_ACCURATE: Final = (
+    *("cbrt", "cosine", "exponential_minus_one", "log", "log_plus_one", "logistic"),
+    *("rsqrt", "sine", "sqrt", "tan", "tanh"),
+)
+_WITH_GROUPS: Final = (
+    *("all_gather", "all_reduce", "all_to_all", "collective_broadcast", "reduce_scatter"),
+    "collective_reduce",
+)
+_ACCURACY: Final = "the attribute result_accuracy"
+
+FORMS: Final = (
+    Form("0.17.0", _PROMOTING, "a region of another element type", _has_other_region_types),
+    Form("1.1.0", ("gather", "dynamic_gather"), "batching dimensions", _batches_gather),
+    Form("1.1.0", ("scatter",), "batching dimensions", _batches_scatter),
+    Form("1.3.0", ("custom_call",), "a dictionary as backend_config", _has_dictionary),
+    Form(
+        "1.5.0",
+        ("all_gather", "all_reduce", "all_to_all"),
+        "several operands",
+        _has_several_results,
+    ),
+    Form("1.6.0", ("dot_general",), "the attribute algorithm", _has("algorithm"), True),
+    Form("1.9.0", ("exponential",), _ACCURACY, _has_accuracy, True),
+    Form("1.10.0", _ACCURATE, _ACCURACY, _has_accuracy, True),
+    Form(
+        "1.12.0",
+        ("send", "recv"),
+        "the attribute source_target_pairs",
+        _text_has("source_target_pairs", "dense<"),
+    ),
+    Form("1.13.0", ("custom_call",), "buffers", _has_buffers),
+    Form("1.14.0", ("composite",), "regions", lambda operation: len(operation.regions) > 0),
+    Form(
+        "1.16.0",
+        _WITH_GROUPS,
+        "replica groups of a mesh",
+        _text_has("replica_groups", "mesh"),
+        True,
+    ),
+    Form("1.17.0", ("custom_call",), "futures", _has_operands(_FUTURE)),
+    Form(
+        "1.18.0",
+        ("custom_call",),
+        "the attribute result_tilings",
+        _text_has("result_tilings", "dense<"),
+    ),
+    Form("1.20.0", ("collective_broadcast",), "a dynamic root", _has("has_dynamic_root")),
+    Form(
+        "1.20.0",
+        ("convolution", "dynamic_conv"),
+        "operands of two element types",
+        _has_mixed_operands,
+        True,
+    ),
+    Form(
+        "1.21.0",
+        ("dot_general",),
+        "an algorithm for f8E4M3FN",
+        _text_has("algorithm", "lhs_precision_type = f8E4M3FN", "rhs_precision_type = f8E4M3FN"),
+        True,
+    ),
+)
+"""The forms that StableHLO 0.9.0 does not have, oldest first."""
+
+
+def numbers_of(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version, which compare as versions do."""
+    return tuple(map(int, version.split(".")))
+
+
+class Need(NamedTuple):
+    """What an operation has that StableHLO 0.9.0 can't express.
+
+    Attributes:
+        version: the first version that can.
+        subject: what it is, for messages: "the operation tan".
+    """
+
+    version: str
+    subject: str
+
+
+def operation_needs(operation: ir.Operation) -> Iterator[Need]:
+    """Yield what an operation has that StableHLO 0.9.0 can't express, types excepted."""
+    name = operation.name
+    dialect, _, short = name.partition(".")
+    if name in OPERATIONS:
+        yield Need(OPERATIONS[name], f"the operation {short}")
+    elif dialect == "chlo" and name not in _EXPANDED:
+        yield Need(OPERATIONS["stablehlo.composite"], "the operation composite")
+    if dialect == "stablehlo":
+        for form in _FORMS_OF.get(short, ()):
+            if form.applies(operation):
+                yield Need(form.version, f"{form.feature} of the operation {short}")
+
+
+def type_need(value_type: ir.Type) -> Need | None:
+    """Return the need of a value's type; None if StableHLO 0.9.0 has the type."""
+    if isinstance(value_type, ir.ShapedType):
+        text = str(value_type.element_type)
+        if text in ELEMENT_TYPES:
+            return Need(ELEMENT_TYPES[text], f"the element type {text}")
+    elif str(value_type).startswith(_FUTURE):
+        return Need(OPERATIONS["stablehlo.async_start"], "the type future")
+    return None
+
+
+_FORMS_OF: Final = {
+    name: tuple(form for form in FORMS if name in form.names)
+    for name in sorted({name for form in FORMS for name in form.names})
+}
+"""The forms of each operation."""
+
+
+def _is_new(version: str) -> bool:
+    return numbers_of(version) > numbers_of(FLOOR)
+
+
+_EXAMINED: Final = {
+    *(name for name, version in (OPERATIONS | _REWRITTEN).items() if _is_new(version)),
+    *(
+        f"stablehlo.{name}"
+        for form in FORMS
+        if _is_new(form.version) and not form.has_new_entry
+        for name in form.names
+    ),
+}
+"""The operations that may need a version after `FLOOR`, whatever their types and attributes."""
+
+
+def lowest_version(module: ir.Module, code: bytes) -> str:
+    """Return the first version, not below `FLOOR`, that can express a module without a change.
+
+    Operations are walked only if the names, types and attributes in the bytecode's tables leave it
+    open whether `FLOOR` can express the module.
+
+    Args:
+        module: a verified module.
+        code: its bytecode.
+    """
+    names = operation_names(code)
+    if names is not None and _EXAMINED.isdisjoint(names) and not _has_new_entries(code):
+        return FLOOR
+    found = {FLOOR}
+    types: set[ir.Type] = set()
+
+    def visit(operation: ir.Operation) -> bool:
+        if operation.name in _REWRITTEN:
+            found.add(_REWRITTEN[operation.name])
+        found.update(need.version for need in operation_needs(operation))
+        types.update(value.type for value in (*entry_arguments(operation), *operation.results))
+        return False
+
+    operations_where(module, visit)
+    found.update(need.version for need in map(type_need, types) if need is not None)
+    return min(max(found, key=numbers_of), current_version(), key=numbers_of)
+
+
+def entry_arguments(operation: ir.Operation) -> Sequence[Any]:
+    """Return the arguments of a function, which are defined by no operation; none for others."""
+    is_function = operation.name == "func.func"
+    return operation.regions[0].blocks[0].arguments if is_function else ()
+
+
+_LAST_OLD_ATTRIBUTE: Final = 14
+_LAST_OLD_TYPE: Final = 20
+"""The last codes in bytecode of StableHLO's attributes and of the builtin types that `FLOOR` has.
+
+Element types of 8 bits and less, integers excepted, have later codes.
+"""
+
+_INTEGER: Final = 0
+"""The code in bytecode of integer types."""
+
+
+def _has_new_entries(code: bytes) -> bool:
+    """Return whether bytecode may have types or attributes that `FLOOR` does not have."""
+    entries = table_entries(code)
+    return entries is None or any(map(_may_be_new, entries))
+
+
+def _may_be_new(entry: Entry) -> bool:
+    if entry.code is None:
+        return entry.dialect in (b"stablehlo", b"builtin")
+    if entry.dialect == b"stablehlo":
+        return entry.code > (0 if entry.is_type else _LAST_OLD_ATTRIBUTE)
+    if entry.code == _INTEGER and entry.is_type:
+        width_and_sign, _ = number_at(entry.content, 1, len(entry.content))
+        return width_and_sign >> 2 == 2
+    return entry.is_type and entry.code > _LAST_OLD_TYPE

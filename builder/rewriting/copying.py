@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from builder.graph.xla_builder import XlaBuilder
-from builder.graph.xla_op import OpMetadata, XlaOp
+from builder.graph.xla_op import OpMetadata, XlaOp, with_metadata
 
 _new: Final = object.__new__
 
@@ -31,6 +31,18 @@ def copy_op(
     ops = builder.ops
     new.id = len(ops)
     ops.append(new)
+    return new
+
+
+def copy_parameter(op: XlaOp, name: str, number: int, builder: XlaBuilder) -> XlaOp:
+    """Record a parameter in the place of `op`, with its shape, source line and metadata."""
+    shape, replicated = op.shape, ()
+    if op.opcode == "parameter":
+        shape = op.attributes.get("shape_with_layout", shape)
+        replicated = op.attributes.get("replicated_at_leaf_buffers", ())
+    new = builder.add_parameter(shape, name, number, replicated)
+    new.metadata = with_metadata(op.metadata, name=name)
+    new.code, new.lasti = op.code, op.lasti
     return new
 
 

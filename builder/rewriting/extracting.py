@@ -9,9 +9,9 @@ from builder.graph.computation import XlaComputation
 from builder.graph.inlined_calls import copied_calls, needed_ops
 from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
-from builder.graph.xla_op import XlaOp, with_metadata
+from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_ops
-from builder.rewriting.copying import copy_op
+from builder.rewriting.copying import copy_op, copy_parameter
 from builder.support.unique_names import UniqueNames
 
 
@@ -48,13 +48,8 @@ def extract(
     values: dict[int, XlaOp] = {}
     for op in computation.ops:
         if op.id in numbers:
-            number, shape = numbers[op.id], op.shape
-            if op.opcode == "parameter":
-                shape = op.attributes.get("shape_with_layout", shape)
-            new = builder.add_parameter(shape, names[number], number)
-            new.metadata = with_metadata(op.metadata, name=new.name)
-            new.code, new.lasti = op.code, op.lasti
-            values[op.id] = new
+            number = numbers[op.id]
+            values[op.id] = copy_parameter(op, names[number], number, builder)
         elif needed[op.id]:
             operands = tuple([values[operand.id] for operand in op.operands])
             values[op.id] = copy_op(op, operands, builder, op.attributes)

@@ -8,9 +8,9 @@ import numpy as np
 
 from builder.types.expected_arrays import array_for, describe_array
 from builder.types.foreign_arrays import UnreadableArrayError
+from builder.types.nested_values import NestingError, flatten_value
 from builder.types.shape import ArrayShape, Shape, TokenShape
 from lowering.pjrt.host_arrays import describe
-from lowering.pjrt.nesting import NestingError, flatten_value
 
 
 class MismatchError(Exception):

@@ -1,4 +1,4 @@
-"""Flatten nested arguments, and pack results into tuples, by the shapes of a program."""
+"""Name the leaves of a program's shapes, and pack results into tuples."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from builder.types.shape import ArrayShape, ProgramShape, Shape, TokenShape, TupleShape, leaves
 from lowering.mlir.flattening import leaf_paths
-from lowering.pjrt.host_arrays import describe
 
 NamedLeaf = tuple[str, ArrayShape | TokenShape]
 
@@ -30,46 +29,6 @@ def program_leaves(shape: ProgramShape) -> tuple[list[NamedLeaf], list[NamedLeaf
         for leaf in named_leaves(f"parameter {name}", parameter)
     ]
     return parameters, named_leaves("the result", shape.result)
-
-
-class NestingError(Exception):
-    """A value is not nested like its shape.
-
-    Attributes:
-        path: the position of the mismatch: "[0][1]".
-        shape: the tuple shape at this position.
-        got: the description of the value at this position, for messages.
-    """
-
-    def __init__(self, path: str, shape: TupleShape, value: Any) -> None:
-        self.path = path
-        self.shape = shape
-        self.got = describe(value)
-        if isinstance(value, (tuple, list)):
-            self.got = f"a {type(value).__name__} of {len(value)}"
-
-
-def flatten_value(value: Any, shape: Shape) -> list[tuple[Any, ArrayShape | TokenShape, str]]:
-    """Flatten a value of tuples and lists that is nested like `shape`.
-
-    Returns:
-        For each leaf of `shape`: the value, the shape and the path ("[0][1]").
-
-    Raises:
-        NestingError: a tuple or list is missing, or has a different length.
-    """
-    flat: list[tuple[Any, ArrayShape | TokenShape, str]] = []
-    stack: list[tuple[Any, Shape, str]] = [(value, shape, "")]
-    while stack:
-        part, expected, path = stack.pop()
-        if not isinstance(expected, TupleShape):
-            flat.append((part, expected, path))
-            continue
-        if not isinstance(part, (tuple, list)) or len(part) != len(expected.elements):
-            raise NestingError(path, expected, part)
-        for index in range(len(part) - 1, -1, -1):
-            stack.append((part[index], expected.elements[index], f"{path}[{index}]"))
-    return flat
 
 
 _TAKE: Final = -1

@@ -6,6 +6,7 @@ import functools
 from typing import Any, Final, TypeAlias
 
 import jax
+import numpy as np
 from jax.sharding import Mesh, PartitionSpec, Sharding, SingleDeviceSharding
 
 from builder.errors import brief, error_of
@@ -14,8 +15,14 @@ from builder.sharding import mesh as meshes
 from builder.types import primitive_type as pt
 from builder.types.shape import intern_array
 from lowering.errors import ArgumentError
-from lowering.jaxlib_api import array_layouts
-from lowering.pjrt.devices import DeviceLike, Target, device_argument, sharding_of
+from lowering.jaxlib_api import array_layouts, jax_arrays
+from lowering.pjrt.devices import (
+    DeviceLike,
+    Target,
+    device_argument,
+    in_order,
+    sharding_of,
+)
 from lowering.pjrt.entry_layouts import layout_from, put_in_layout
 from lowering.pjrt.failures import is_out_of_memory, transfer_error
 from lowering.pjrt.host_arrays import array_or_jax_array
@@ -85,6 +92,25 @@ def device_put(value: Any, to: PlaceLike = None) -> jax.Array:
         for part_device, index in parts.items()
     ]
     return jax.make_array_from_single_device_arrays(array.shape, sharding, arrays)
+
+
+def share_memory(array: np.ndarray[Any, Any], device: jax.Device) -> jax.Array:
+    """Return a jax.Array in the memory of a NumPy array, which must not be modified afterwards.
+
+    The array is copied unless the device is a CPU and the memory is contiguous and aligned.
+
+    Raises:
+        ArgumentError: the dtype is not an XLA element type.
+    """
+    try:
+        element_type = pt.from_dtype(array.dtype)
+    except ValueError as error:
+        raise error_of(ArgumentError, "share_memory", str(error)) from None
+    target = Target(intern_array(element_type, array.shape), sharding_of(device))
+    shared: jax.Array = jax_arrays.share(
+        in_order(array), target.aval, target.sharding, target.device
+    )
+    return shared
 
 
 _error: Final = functools.partial(error_of, ArgumentError, "device_put")

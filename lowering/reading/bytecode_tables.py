@@ -134,6 +134,71 @@ def sizes_add_up(data: bytes) -> bool:
     return at == end and remaining_bytes >= 0
 
 
+class Entry(NamedTuple):
+    """A type of a module, or an attribute of a dialect other than builtin.
+
+    Attributes:
+        dialect: the name of the dialect.
+        is_type: whether it is a type.
+        code: the dialect's number for this kind of attribute or type; None if it is written as
+            text.
+        content: its first bytes.
+    """
+
+    dialect: bytes
+    is_type: bool
+    code: int | None
+    content: bytes
+
+
+_ENTRY_PREFIX: Final = 16
+"""The number of bytes of an attribute or type that `table_entries` returns."""
+
+
+def table_entries(data: bytes) -> list[Entry] | None:
+    """Return the types of a module and the attributes of dialects other than builtin.
+
+    Args:
+        data: trusted bytecode.
+
+    Returns:
+        Each type and attribute once; None if the bytecode does not have the tables.
+
+    MLIR Bytecode Format: Attribute/Type Sections.
+    """
+    sections = sections_of(lambda at, size: data[at : at + size], len(data))
+    places = {kind: (begin, begin + size) for kind, _, begin, size in sections or ()}
+    if not places.keys() >= {STRINGS, DIALECTS, _ENTRIES, _OFFSETS}:
+        return None
+    dialects, _ = _dialects_of(data, *places[DIALECTS], strings_of(data, *places[STRINGS]))
+    position, _ = places[_ENTRIES]
+    at, end = places[_OFFSETS]
+    attributes, at = number_at(data, at, end)
+    types, at = number_at(data, at, end)
+    entries: list[Entry] = []
+    for remaining, is_type in ((attributes, False), (types, True)):
+        while remaining:
+            number, at = number_at(data, at, end)
+            count, at = number_at(data, at, end)
+            remaining -= count
+            dialect = dialects[number]
+            is_listed = is_type or dialect != b"builtin"
+            for _ in range(count):
+                size = data[at]
+                if size & 1:  # a number of one byte; most are
+                    size >>= 1
+                    at += 1
+                else:
+                    size, at = number_at(data, at, end)
+                if is_listed:
+                    content = data[position : position + min(size >> 1, _ENTRY_PREFIX)]
+                    # The lowest bit of the size: whether the dialect encoded the entry.
+                    code = number_at(content, 0, len(content))[0] if size & 1 else None
+                    entries.append(Entry(dialect, is_type, code, content))
+                position += size >> 1
+    return entries
+
+
 def strings_of(data: bytes, at: int, end: int) -> list[bytes]:
     """Return the strings of a module, from the string section of its bytecode.
 
@@ -176,14 +241,7 @@ def operations_of(data: bytes, at: int, end: int, strings: Sequence[bytes]) -> l
 
     MLIR Bytecode Format: Dialect Section.
     """
-    count, at = number_at(data, at, end)
-    dialects = []
-    for _ in range(count):
-        entry, at = number_at(data, at, end)
-        dialects.append(strings[entry >> 1])
-        if entry & 1:  # with a version, which is a section of its own
-            size, at = number_at(data, at + 1, end)
-            at += size
+    dialects, at = _dialects_of(data, at, end, strings)
     operations = []
     _, at = number_at(data, at, end)  # the number of names
     while at < end:
@@ -193,3 +251,18 @@ def operations_of(data: bytes, at: int, end: int, strings: Sequence[bytes]) -> l
             entry, at = number_at(data, at, end)  # the lowest bit: whether it is registered
             operations.append(f"{dialects[dialect].decode()}.{strings[entry >> 1].decode()}")
     return operations
+
+
+def _dialects_of(
+    data: bytes, at: int, end: int, strings: Sequence[bytes]
+) -> tuple[list[bytes], int]:
+    """Return the names of a module's dialects, and the position after them."""
+    count, at = number_at(data, at, end)
+    dialects = []
+    for _ in range(count):
+        entry, at = number_at(data, at, end)
+        dialects.append(strings[entry >> 1])
+        if entry & 1:  # with a version, which is a section of its own
+            size, at = number_at(data, at + 1, end)
+            at += size
+    return dialects, at

@@ -16,7 +16,7 @@ from pathlib import Path
 from lowering.jaxlib_api.mlir import UnreadableModuleError
 
 HELPER_SECONDS = 20.0
-"""The time limit of a helper process in seconds; a second for each megabyte of input is added."""
+"""The default time limit of a helper process in seconds."""
 
 HELPER_BYTES = 4 << 30
 """The memory limit of a helper process on Linux, in bytes; 40 times the input's size is added."""
@@ -48,13 +48,21 @@ class HelperError(UnreadableModuleError):
     """The helper process refused its input, crashed or timed out."""
 
 
-def in_helper(task: Callable[[bytes], bytes], source: bytes, *, crash_reason: str) -> bytes:
-    """Return the result of a function of `lowering.jaxlib_api`, called in a helper process.
+def in_helper(
+    task: Callable[[bytes], bytes],
+    source: bytes,
+    *,
+    crash_reason: str,
+    seconds: float | None = None,
+) -> bytes:
+    """Return the result of a function of this library, called in a helper process.
 
     Args:
         task: a top-level function of a module, which may raise UnreadableModuleError.
         source: the argument of `task`.
         crash_reason: the message of the HelperError if the process crashes.
+        seconds: the time limit, HELPER_SECONDS by default; a second for each megabyte of `source`
+            is added.
 
     Raises:
         HelperError: the function refuses the input, or the process crashes or times out.
@@ -66,18 +74,18 @@ def in_helper(task: Callable[[bytes], bytes], source: bytes, *, crash_reason: st
         "task": task.__name__,
         "memory": HELPER_BYTES + 40 * len(source),
     }
-    seconds = HELPER_SECONDS + len(source) / 1e6
+    limit = (HELPER_SECONDS if seconds is None else seconds) + len(source) / 1e6
     try:
         finished = subprocess.run(
             [sys.executable, "-I", "-c", HELPER, json.dumps(arguments)],
             input=source,
             capture_output=True,
-            timeout=seconds,
+            timeout=limit,
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise HelperError(f"reading the file takes more than {seconds:.0f} seconds") from None
+        raise HelperError(f"reading the file takes more than {limit:.0f} seconds") from None
     head, _, result = finished.stdout.partition(b"\n")
     try:
         refused = json.loads(head)["refused"]

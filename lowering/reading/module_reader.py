@@ -88,12 +88,17 @@ def _part(pieces: Sequence[bytes], at: int, size: int) -> bytes:
     return part
 
 
-def sealed_artifact(module: ir.Module, version: str, prepare: Callable[[ir.Module], None]) -> bytes:
+def sealed_artifact(
+    module: ir.Module,
+    version: str | Callable[[bytes], str],
+    prepare: Callable[[ir.Module], None],
+) -> bytes:
     """Return the portable artifact of a module with an embedded checksum.
 
     Args:
         module: the module, which is not changed.
-        version: the StableHLO version to write.
+        version: the StableHLO version to write, or a function that takes the module's bytecode and
+            returns the version.
         prepare: changes the copy of the module that is written.
 
     Raises:

@@ -7,7 +7,7 @@ checked here before the program is executed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import jax
@@ -17,9 +17,11 @@ from jax.sharding import SingleDeviceSharding
 from builder.errors import ShapeTextError
 from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
+from builder.types.conversion_fixes import conversion_fix
 from builder.types.expected_arrays import array_for, describe_array
 from builder.types.foreign_arrays import UnreadableArrayError
 from builder.types.layout import Layout
+from builder.types.nested_values import NestingError, flatten_value
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, intern_array, leaves
 from lowering.errors import ArgumentError
 from lowering.jaxlib_api import array_layouts, jax_arrays
@@ -27,10 +29,9 @@ from lowering.mlir.flattening import leaf_paths
 from lowering.pjrt.devices import Target
 from lowering.pjrt.entry_layouts import is_same, layout_from, put_in_layout
 from lowering.pjrt.host_arrays import describe
-from lowering.pjrt.nesting import NestingError, flatten_value
 from lowering.running import bounded_arrays as bounded
-from lowering.running.conversion_fixes import conversion_fix
 from lowering.running.program import ProgramInfo
+from lowering.stablehlo.call_tree import unchanged
 
 DELETED: Final = "a jax.Array that has been deleted"
 DELETED_FIX: Final = (
@@ -109,9 +110,10 @@ class Arguments:
         place: text for messages that names the device, such as " for replica 3"; empty if there is
             one device.
         donated: the numbers of the leaves whose arrays a call consumes.
+        tree: the nesting of the program's arguments and results, or None; see `ProgramInfo`.
     """
 
-    __slots__ = ("donated", "leaves", "name", "place", "program_shape", "sharding")
+    __slots__ = ("donated", "leaves", "name", "place", "program_shape", "sharding", "tree")
 
     def __init__(
         self,
@@ -126,6 +128,7 @@ class Arguments:
         self.sharding: Final = sharding
         self.place: Final = place
         self.donated: Final = info.donated
+        self.tree: Final = info.tree
         flat = [
             (leaf, number, name, path)
             for number, (parameter, name) in enumerate(
@@ -143,6 +146,21 @@ class Arguments:
         for parameter, layout in zip(self.leaves, info.layouts or (), strict=False):
             if isinstance(parameter.shape, ArrayShape):
                 parameter.request_layout(layout)
+
+    def bind(
+        self, args: tuple[Any, ...], by_name: Mapping[str, Any], *, lists: bool = False
+    ) -> tuple[tuple[Any, ...], Callable[[Any], Any]]:
+        """Return an argument for each parameter, and the function that nests the call's result.
+
+        Args:
+            args, by_name: the arguments of a call.
+            lists: see `CallTree.bind`.
+        """
+        if self.tree is None:
+            return self.by_position(args, by_name) if by_name else args, unchanged
+        names = self.program_shape.parameter_names
+        values, nest = self.tree.bind(self.name, args, by_name, names, lists=lists)
+        return tuple(values), nest
 
     def by_position(self, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the positional and named arguments as one tuple, in parameter order."""
@@ -383,7 +401,7 @@ class Arguments:
         target = leaf.target
         if array.dtype != target.dtype or array.shape != target.dimensions:
             raise self.refusal(
-                leaf, describe_array(passed, array), conversion_fix(array, target, passed)
+                leaf, describe_array(passed, array), conversion_fix(array, target.shape, passed)
             )
 
     def _check_array(self, value: Any, leaf: Leaf) -> jax.Array:

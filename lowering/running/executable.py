@@ -14,6 +14,7 @@ from lowering.running.failures import may_lack_memory
 from lowering.running.program import CompiledProgram, ProgramInfo
 from lowering.running.steps import Steps, accepts_numpy, are_same, direct_call, translating_errors
 from lowering.stablehlo.call_tree import CallTree
+from lowering.stablehlo.tree_text import flatten
 
 _MOST_KEPT: Final = 16
 """The number of argument signatures cached for an executable of a jax function."""
@@ -37,9 +38,11 @@ class Executable(CompiledProgram):
     For a parameter of bounded sizes, such as f32[<=5,3], an array may have any sizes up to the
     bounds; it is copied and padded.
 
-    The executable of a jax function (a `Lowered`, `Traced` or `Exported`) is called like the jax
-    function: with arguments nested in dicts, lists and other trees of jax.tree_util. Arguments that
-    the jax function took by name are passed by name. The result is nested like the jax function's.
+    The executable of a function of jax (`from_jax`, a `Lowered`, `Traced` or `Exported`) or of
+    `lowering.jit` is called like the function: with arguments nested in dicts, lists and other
+    trees of jax.tree_util. Arguments that the jax function took by name are passed by name. The
+    result is nested like the function's. It can also be called with one array for each parameter,
+    and then returns an array or a tuple. `lowering.load` describes the nesting in files.
 
     The static type of a result is Any, because it depends on the program: a union of types would
     have to be narrowed after every call. The result is a jax.Array, or a Python tuple nested as the
@@ -107,14 +110,15 @@ class Executable(CompiledProgram):
         """
 
         def on_miss(*args: Any, **by_name: Any) -> tuple[Any, Any]:
-            values = tree.flatten(self.name, args, by_name)
-            prepared = self._steps.prepare(tuple(values))
-            result = tree.nest(self._steps.run(prepared))
+            values, nest = self._steps.arguments.bind(args, by_name)
+            prepared = self._steps.prepare(values)
+            result = nest(self._steps.run(prepared))
+            leaves, structure = flatten((args, by_name))[0], flatten(result)[1]
             # Later calls like this one pass all leaves to the program, without Python.
-            is_direct = is_complete and are_same(prepared, values)
-            return result, self.call_data(tree.results) if is_direct else None
+            is_direct = tree.is_in_order and len(leaves) == len(prepared)
+            is_direct = is_direct and are_same(prepared, leaves)
+            return result, self.call_data(structure) if is_direct else None
 
-        is_complete = len(tree.used) == tree.arguments.num_leaves
         call = execution.tree_caller(self.name, _MOST_KEPT, on_miss)
 
         def nested_call(*args: Any, **by_name: Any) -> Any:
@@ -123,22 +127,20 @@ class Executable(CompiledProgram):
             except XlaError:
                 raise
             except (RuntimeError, TypeError, ValueError) as error:
-                values = tree.flatten(self.name, args, by_name)
+                values, _ = self._steps.arguments.bind(args, by_name)
                 if not isinstance(error, TypeError):
                     self._steps.raise_translated(error, values)
                 raise
 
         return nested_call
 
-    def _prepare(self, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> list[Any]:
-        steps, tree = self._steps, self._info.tree
-        if tree is not None:
-            return steps.prepare(tuple(tree.flatten(self.name, args, by_name)))
-        return steps.prepare(steps.arguments.by_position(args, by_name) if by_name else args)
+    def _prepare(self, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> Any:
+        values, nest = self._steps.arguments.bind(args, by_name)
+        return self._steps.prepare(values), nest
 
-    def _run(self, prepared: list[Any]) -> Any:
-        result, tree = self._steps.run(prepared), self._info.tree
-        return result if tree is None else tree.nest(result)
+    def _run(self, prepared: Any) -> Any:
+        arrays, nest = prepared
+        return nest(self._steps.run(arrays))
 
     # For `lowering.jit`, which nests arguments and results differently
 

@@ -116,6 +116,7 @@ def _program_header(info: ProgramInfo) -> dict[str, Any]:
         "has_layouts": info.layouts is not None,
         "handlers": info.handlers,
         "in_rows": info.in_rows,
+        "tree": None if info.tree is None else info.tree.literal(),
         "partitioning": None if partitioning is None else dataclasses.asdict(partitioning),
     }
 

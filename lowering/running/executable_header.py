@@ -19,6 +19,7 @@ from lowering.running.bounded_arrays import SIZE
 from lowering.running.executable_file import UnusableError
 from lowering.running.program import ProgramInfo
 from lowering.sharding.partitioning import Partitioning, partition_counts
+from lowering.stablehlo.call_tree import parsed_tree
 
 _SAVE_AGAIN: Final = "save the executable again"
 
@@ -53,6 +54,7 @@ def _read_program(header: Mapping[str, Any]) -> ProgramInfo:
     count = sum(1 for parameter in shape.parameters for _ in leaves(parameter))
     if min(num_replicas, num_partitions) < 1 or not all(0 <= number < count for number in donated):
         raise ValueError("num_replicas, num_partitions or the number of an argument is invalid")
+    tree = program.get("tree")  # earlier files have none
     return ProgramInfo(
         name=program["name"],
         shape=shape,
@@ -61,6 +63,7 @@ def _read_program(header: Mapping[str, Any]) -> ProgramInfo:
         donated=frozenset(donated),
         handlers=tuple(program["handlers"]),
         in_rows=program["in_rows"],
+        tree=None if tree is None else parsed_tree(tree, shape),
         partitioning=_read_partitioning(program["partitioning"], num_partitions, shape.result),
     )
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence, Set
+from itertools import count
 from types import MethodType
 from typing import Any, Final, Literal, NamedTuple, overload
 
 import jax
 import numpy as np
 
+from builder.attributes.annotations import Annotations
 from builder.errors import ConstantError, OperandError, XlaError, brief, error_of
 from builder.graph.aliasing import leaf_indices
 from builder.graph.calls import explained
@@ -65,8 +67,10 @@ from lowering.running.partitioned import PartitionedExecutable
 from lowering.running.replicated import ReplicatedExecutable
 from lowering.running.signature import Signature
 from lowering.running.trees import TreeError, flatten, flatten_dataclasses, leaf_names, leaf_path
+from lowering.stablehlo.call_tree import CallTree, call_tree
 from lowering.stablehlo.lower import lower
 from lowering.stablehlo.module import StablehloModule
+from lowering.stablehlo.tree_text import plain
 
 _JaxArray: Final = jax_arrays.array_type
 
@@ -265,7 +269,8 @@ class JittedFunction(Displayed):
         Returns:
             A computation with a parameter for each array in the arguments, named by its path. Its
             result is a tuple of the arrays in the function's result, or the array if there is
-            exactly one.
+            exactly one. ``lowering.compile(computation)`` is called like the function, without the
+            static arguments, also after the computation was saved to a file; see `lowering.load`.
 
         Raises:
             ArgumentError, XlaError: as for a call.
@@ -279,7 +284,7 @@ class JittedFunction(Displayed):
         return self._recording_of(args, by_name)[1].computation
 
     def lower(self, /, *args: Any, **by_name: Any) -> StablehloModule:
-        """Return the StableHLO module of `computation`.
+        """Return the StableHLO module of `computation`; its file keeps the nesting of arguments.
 
         Raises:
             ArgumentError, XlaError: as for a call.
@@ -290,6 +295,8 @@ class JittedFunction(Displayed):
         self, /, *args: Any, **by_name: Any
     ) -> Executable | ReplicatedExecutable | PartitionedExecutable:
         """Return the executable of `computation`. Later calls with equal shapes use the executable.
+
+        It is called like the function, without the static arguments; see `Executable`.
 
         Raises:
             ArgumentError, XlaError: as for a call.
@@ -462,7 +469,7 @@ class JittedFunction(Displayed):
         if isinstance(executable, PartitionedExecutable):
             shardings = executable.parameter_shardings.values()
             columns = list(map(on_devices, columns, shardings))
-        result = executable(*columns)
+        result = executable.run_flat(columns)
         if self._counts.has_own_arrays and self._counts.results == "list":
             return [recording.nested(each) for each in result]
         return recording.nested(result)
@@ -695,7 +702,22 @@ class JittedFunction(Displayed):
             is_reusable = not recorded.builder.captured and enclosing.current_metadata is None
             captured.extend(append_captures(recorded))
         (results,) = structures
+        if enclosing is None:
+            annotations = recorded.builder.annotations or Annotations()
+            tree = self._call_tree(call, results)
+            recorded.builder.annotations = annotations._replace(nesting=tree)
         return Recording(recorded.build(), results, results.num_leaves != 1), is_reusable
+
+    def _call_tree(self, call: _Call, results: Any) -> CallTree | None:
+        """Return the nesting of the function's arguments and results; None if there is none.
+
+        In it, named tuples and classes among the arguments are tuples and dicts.
+        """
+        counter = count()
+        numbered = plain(call.nested, lambda _: next(counter))
+        numbers, arguments = flatten(self._signature.call_without_static(numbered))
+        used = sorted(range(len(numbers)), key=numbers.__getitem__)
+        return call_tree(arguments, results, used)
 
     def _donated_leaves(self, call: _Call) -> list[int]:
         """Return the numbers of the leaves of donated arguments."""

@@ -26,6 +26,7 @@ from lowering.running.launching import AcceptedArrays, Execute, Launcher
 from lowering.running.program import CompiledProgram, ProgramInfo
 from lowering.running.shards import ShardedTarget, is_equivalent, named_shardings
 from lowering.sharding.partitioning import Partitioning, partition_counts
+from lowering.stablehlo.call_tree import unchanged
 
 
 class PartitionedExecutable(CompiledProgram):
@@ -129,22 +130,26 @@ class PartitionedExecutable(CompiledProgram):
         return self._run(self._prepare(args, by_name))
 
     def _prepare(self, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> Any:
-        tree = self._info.tree
-        if tree is not None:
-            args = tuple(tree.flatten(self.name, args, by_name))
-        elif by_name:
-            args = self._arguments.by_position(args, by_name)
-        arrays: Any = args if self._is_flat else self._arguments.flatten(args)
+        values, nest = self._arguments.bind(args, by_name)
+        return self._arrays(values), nest
+
+    def _arrays(self, values: tuple[Any, ...]) -> Any:
+        """Return the arrays that the runtime accepts for one argument for each parameter."""
+        arrays: Any = values if self._is_flat else self._arguments.flatten(values)
         if not self._accepted.accept(arrays):
-            arrays = self._arguments.put_all(arrays, len(args))
+            arrays = self._arguments.put_all(arrays, len(values))
             self._accepted.expect(arrays)
         return arrays
 
     def _run(self, prepared: Any) -> Any:
+        arrays, nest = prepared
         if self._arguments.donated:
-            self._arguments.check_donated_once(prepared)
-        result, tree = self._pack(self._launcher(prepared)), self._info.tree
-        return result if tree is None else tree.nest(result)
+            self._arguments.check_donated_once(arrays)
+        return nest(self._pack(self._launcher(arrays)))
+
+    def run_flat(self, values: Sequence[Any]) -> Any:
+        """Execute the computation for one argument for each parameter; return its flat result."""
+        return self._run((self._arrays(tuple(values)), unchanged))
 
     def __repr__(self) -> str:
         return (

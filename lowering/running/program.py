@@ -46,8 +46,8 @@ class ProgramInfo:
         in_rows: whether the results on each device have a leading dimension of size 1, and are rows
             of arrays sharded over all devices.
         partitioning: how XLA partitions the program; None if XLA does not partition the program.
-        tree: the nesting of the arguments and results of the jax function that the program was
-            lowered from; None if the executable takes one argument for each parameter.
+        tree: the nesting of the arguments and results of the function that the program was lowered
+            from; None if the executable takes one argument for each parameter.
         compile_seconds: the time to compile the program, or to read it from the cache.
     """
 
@@ -146,9 +146,8 @@ class CompiledProgram(Displayed):
         versions of jaxlib and of the platform's software, and the same kind of device. An
         executable for CPU requires all CPU features that XLA was allowed to use: those of this CPU,
         or fewer with XLA_FLAGS=--xla_cpu_max_isa=AVX2 in the environment. For a file that any
-        platform can load, use `StablehloModule.save`. The file does not contain the nesting of a
-        jax function's arguments and results: the loaded executable takes one argument for each
-        parameter.
+        platform can load, use `StablehloModule.save`. The nesting of arguments and results is
+        written as in files of modules; see `lowering.load`.
 
         Args:
             path: the file.

@@ -7,7 +7,7 @@ devices jaxlib crashes on wrong arguments.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import jax
@@ -26,6 +26,7 @@ from lowering.running.launching import AcceptedArrays, Launcher
 from lowering.running.program import CompiledProgram, ProgramInfo
 from lowering.running.rows import Rows, row_of, rows_aval, sharding_by_row
 from lowering.running.shards import is_equivalent
+from lowering.stablehlo.call_tree import unchanged
 
 _JaxArray: Final = jax_arrays.array_type
 _layout_of: Final = array_layouts.layout_of
@@ -36,6 +37,10 @@ def check_results(op: str, results: Any) -> None:
     if not isinstance(results, str) or results not in ("list", "sharded"):
         rule = f"results must be 'list' or 'sharded', got {brief(results)}"
         raise error_of(OperandError, op, rule)
+
+
+_Passed = tuple[list[Any], list[list[Any]]]
+"""The array passed to jaxlib for each leaf of the parameters, and its array on each device."""
 
 
 class ReplicatedExecutable(CompiledProgram):
@@ -61,6 +66,9 @@ class ReplicatedExecutable(CompiledProgram):
     ``results="sharded"`` the call returns one result, nested as the computation's root is. Its
     arrays have a leading dimension of size N and `sharding`: they can be arguments of the next
     call, or of any function of jax, without a copy.
+
+    The program of a function of jax or `lowering.jit` is called like the function, as an
+    `Executable` is, with one of the three forms above in the place of each array.
 
     Where several processes compute together (`jax.distributed.initialize`), all of them call their
     executables in the same order. A list of arguments or results then has one entry for each of
@@ -159,27 +167,26 @@ class ReplicatedExecutable(CompiledProgram):
         """
         return self._run(self._prepare(args, by_name))
 
-    def _prepare(
-        self, args: tuple[Any, ...], by_name: Mapping[str, Any]
-    ) -> tuple[list[Any], list[list[jax.Array]]]:
-        if by_name:
-            args = self._common.by_position(args, by_name)
-        if len(args) != len(self.program_shape.parameters):
-            raise self._common.wrong_count(len(args))
-        return self._passed(args)
+    def _prepare(self, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> Any:
+        values, nest = self._common.bind(args, by_name, lists=True)
+        return self._passed(values), nest
 
-    def _run(self, prepared: tuple[list[Any], list[list[jax.Array]]]) -> Any:
-        passed, columns = prepared
+    def _run(self, prepared: tuple[_Passed, Callable[[Any], Any]]) -> Any:
+        (passed, columns), nest = prepared
         if self._common.donated:
             for arguments, arrays in zip(self._arguments, zip(*columns, strict=True), strict=True):
                 arguments.check_donated_once(arrays)
         results = self._launcher(passed)
         if self._in_rows:
-            return self._pack(results)
+            return nest(self._pack(results))
         return [
-            self._pack([result[number] for result in results])
+            nest(self._pack([result[number] for result in results]))
             for number in range(len(self.local_devices))
         ]
+
+    def run_flat(self, values: Sequence[Any]) -> Any:
+        """Execute the computation for one argument for each parameter; return its flat results."""
+        return self._run((self._passed(values), unchanged))
 
     def __repr__(self) -> str:
         return (
@@ -189,8 +196,10 @@ class ReplicatedExecutable(CompiledProgram):
 
     # Arguments
 
-    def _passed(self, args: Sequence[Any]) -> tuple[list[Any], list[list[Any]]]:
+    def _passed(self, args: Sequence[Any]) -> _Passed:
         """Return the array passed to jaxlib for each leaf, and its array on each device."""
+        if len(args) != len(self.program_shape.parameters):
+            raise self._common.wrong_count(len(args))
         passed: list[Any] = []
         columns: list[list[Any]] = []
         padding: list[Any] = [None] * (len(self._arguments) - 1)

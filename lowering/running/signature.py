@@ -160,10 +160,32 @@ class Signature:
     def apply(self, dynamic: Sequence[Any], static: Sequence[Any]) -> Any:
         """Call the function with arguments in the order that `bind` returns."""
         parts = {True: iter(static), False: iter(dynamic)}
+        values = [next(parts[number in self._static]) for number in range(len(self._names))]
+        args, by_name = self._call(range(len(values)), values)
+        return self.function(*args, **by_name)
+
+    def call_without_static(self, dynamic: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the positional and the named arguments of a call, without the static ones.
+
+        Args:
+            dynamic: the other arguments, in the order that `bind` returns.
+        """
+        numbers = [n for n in range(len(self._names)) if n not in self._static]
+        return self._call(numbers, dynamic)
+
+    def _call(
+        self, numbers: Sequence[int], values: Sequence[Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the positional and the named arguments that have these values.
+
+        Args:
+            numbers: the numbers of parameters.
+            values: the value of each of these parameters.
+        """
         args: list[Any] = []
         by_name: dict[str, Any] = {}
-        for number, (name, kind) in enumerate(zip(self._names, self._kinds, strict=True)):
-            value = next(parts[number in self._static])
+        for number, value in zip(numbers, values, strict=True):
+            name, kind = self._names[number], self._kinds[number]
             if kind is inspect.Parameter.VAR_POSITIONAL:
                 args.extend(value)
             elif kind is inspect.Parameter.VAR_KEYWORD:
@@ -172,7 +194,7 @@ class Signature:
                 by_name[name] = value
             else:
                 args.append(value)
-        return self.function(*args, **by_name)
+        return tuple(args), by_name
 
 
 _error: Final = functools.partial(error_of, OperandError, "jit")

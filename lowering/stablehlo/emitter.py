@@ -166,10 +166,10 @@ class Emitter:
         # with their elements, since operations are located by position in the function's block.
         self._large: list[LargeConstant] | None = None
         # The op being lowered: its location; and, if it has annotations, the operations that its
-        # rule has emitted, by result.
+        # rule has emitted, by result. The last operation is also the value of None.
         self._unknown_location: Final = writer.unknown_location()
         self._location = self._unknown_location
-        self._definitions: dict[Value, _Definition] | None = None
+        self._definitions: dict[Value | None, _Definition] | None = None
         # Caches by identity. The computations are referenced so that ids stay valid.
         self._computations: list[XlaComputation] = []
         self._dictionaries: dict[int, Reference] = {}
@@ -223,7 +223,7 @@ class Emitter:
         values: list[Value] = [next(self._numbers) for _ in results]
         if self._definitions is not None:
             definition = _Definition(begin, name, results, attributes, flags)
-            self._definitions.update((value, definition) for value in values)
+            self._definitions.update((value, definition) for value in (*values, None))
         return values
 
     def _add_regions(self, regions: Sequence[RegionLike]) -> None:
@@ -498,8 +498,10 @@ class Emitter:
             return rule(self, op, operands)
         self._definitions = {}
         result = rule(self, op, operands)
-        # Annotate the operation that defines the value, or the first leaf of a tuple.
-        definition = next(map(self._definitions.get, flatten([result])), None)
+        # Annotate the operation that defines the value, or the first leaf of a tuple. A custom call
+        # without results defines none.
+        definitions = map(self._definitions.get, (*flatten([result]), None))
+        definition = next(filter(None, definitions), None)
         if definition is not None:
             position, name, results, attributes, flags = definition
             if op.sharding is not None and isinstance(op.shape, TupleShape):
@@ -560,8 +562,10 @@ class Emitter:
         if isinstance(region, XlaComputation):
             # Above 1 << 14 references are not cached, and 20 values pay for the iterator.
             is_long |= first >= 1 << 14 and len(region.ops) > 20
-            region = Region(region.program_shape.parameters, partial(self.emit_ops, region))
-        shapes, body = region
+            parameters = region.program_shape.parameters
+            region = Region(parameters, partial(self.emit_ops, region), region)
+        shapes, body, computation = region
+        annotations = None if computation is None else computation.annotations
         types = [t for shape in shapes for t in self.types(shape)]
         self._pieces = pieces = [b""]
         self._operation_count = 0
@@ -573,7 +577,8 @@ class Emitter:
         arguments = [unflatten(shape, numbers) for shape in shapes]
         results = body(arguments)
         self._location = self._unknown_location
-        self.create_typed(terminator, (), flatten([results]))
+        attributes = None if annotations is None else annotations.terminator
+        self.create_typed(terminator, (), flatten([results]), attributes)
         next_value = number_of(next(numbers))
         # One block: the number of its values, then the number of its operations.
         head = reference(1) + reference(next_value - first)

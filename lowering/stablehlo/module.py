@@ -9,6 +9,9 @@ other readers ignore. `xlabuilder.name` of an argument is the name of the parame
 `xlabuilder.parameters` and `xlabuilder.result` of the function are the nested shapes. If a
 parameter's name does not follow from its arguments (an empty tuple has none),
 `xlabuilder.parameter_names` of the function lists the names of all parameters.
+`xlabuilder.nesting` of the function is the nesting of the arguments and results of a function that
+was called with trees (see `call_tree`), and `xlabuilder.platforms` the names of the platforms of a
+module for several (see `platforms`).
 """
 
 from __future__ import annotations
@@ -20,10 +23,10 @@ import re
 import secrets
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, NoReturn
 
 from jaxlib.mlir import ir
 
@@ -51,15 +54,21 @@ from lowering.host.callbacks import PythonFunction
 from lowering.jaxlib_api import versions
 from lowering.mlir.attributes import ARGUMENT_NAME
 from lowering.mlir.flattening import leaf_paths
-from lowering.mlir.operations import attribute_text, entry_text, functions_in
+from lowering.mlir.operations import attribute_text, entry_text, functions_in, main_function
 from lowering.mlir.printing import module_text
 from lowering.mlir.types import shape_of_type
 from lowering.pjrt.entry_layouts import LAYOUT_MODE
 from lowering.reading import module_reader
 from lowering.reading.exported import embedded_artifact, platforms_of, trees_of
 from lowering.reading.module_reader import file_error
-from lowering.stablehlo.artifact_versions import checked_version, first_newer, version_error
-from lowering.stablehlo.call_tree import CallTree, with_call_tree
+from lowering.stablehlo.artifact_versions import checked_version, version_error
+from lowering.stablehlo.call_tree import NESTING, CallTree, parsed_tree, with_call_tree
+from lowering.stablehlo.platforms import (
+    GLOBAL_CONSTANT,
+    declare_platforms,
+    declared_platforms,
+)
+from lowering.stablehlo.version_history import lowest_version
 
 PathLike = str | os.PathLike[str]
 Buffer = bytes | bytearray | memoryview
@@ -78,7 +87,7 @@ class StablehloModule(Displayed, NotAFunction):
         functions: the Python functions that the module calls; files and text do not contain them.
         platforms: the platforms of a `jax.export.Exported` for several platforms. The first
             argument of @main is then the number of a platform, which `compile` sets.
-        tree: the nesting of a jax function's arguments and results; `save` does not write it.
+        tree: the nesting of the arguments and results of a function of jax or `lowering.jit`.
 
     Example:
         >>> import builder as xb, lowering
@@ -124,6 +133,18 @@ class StablehloModule(Displayed, NotAFunction):
         fix = "copy or pickle module.bytecode, and read it with lowering.load_bytes(data)"
         raise error_of(OperandError, "copy", rule, fix)
 
+    def with_module(
+        self, module: ir.Module, program_shape: ProgramShape | None = None
+    ) -> StablehloModule:
+        """Return a StablehloModule of another MLIR module, with the other facts of this one."""
+        return StablehloModule(
+            module,
+            self.program_shape if program_shape is None else program_shape,
+            self.functions,
+            platforms=self.platforms,
+            tree=self.tree,
+        )
+
     @property
     def name(self) -> str:
         """The module's name, or "main" if it has none."""
@@ -158,36 +179,40 @@ class StablehloModule(Displayed, NotAFunction):
         Args:
             version: the StableHLO version to write, such as "1.9.0"; "minimum" or "current", the
                 oldest or newest that the installed jaxlib writes; "4w" or "12w", the version that
-                all releases of the last 4 or 12 weeks can read. None selects "12w"; if this
-                version can't express the module, None selects the first later one that can.
+                all releases of the last 4 or 12 weeks can read. None selects the first version
+                from 1.0.0 on that can express the module, which the most readers accept.
 
         Raises:
             VersionError: `version` is not a supported version, or cannot express an operation of
                 the module.
         """
         requested = checked_version("artifact", version)
-        written = requested or versions.compatible_version(12)
         try:
-            return self._write_artifact(written)
+            return self._write_artifact(requested or partial(lowest_version, self.module))
         except ValueError as error:
             report = str(error)
-        available = first_newer(written, self._is_expressible)
-        if requested is None and available is not None:
-            return self._write_artifact(available)
-        raise version_error(self.module, self.name, written, available, report)
+        newest = versions.current_version()
+        if requested is None:  # `version_history` does not list what the module needs
+            with contextlib.suppress(ValueError):
+                return self._write_artifact(newest)
+        raise version_error(self.module, self.name, requested or newest, report)
 
-    def _is_expressible(self, version: str) -> bool:
-        try:
-            self._write_artifact(version)
-        except ValueError:
-            return False
-        return True
-
-    def _write_artifact(self, version: str) -> bytes:
+    def _write_artifact(self, version: str | Callable[[bytes], str]) -> bytes:
         return module_reader.sealed_artifact(self.module, version, self._prepare_artifact)
 
     def _prepare_artifact(self, copy: ir.Module) -> None:
         extension("lowering.legalize", "prepare_artifact", copy, self.name)
+
+    def _expanded(self, op: str, composites: str, without: Sequence[str]) -> StablehloModule:
+        """Return a module without some operations; `op` is the function that the user called."""
+        if (
+            type(composites) is str
+            and composites == "keep"
+            and type(without) in (tuple, list)
+            and not without
+        ):
+            return self
+        return extension("lowering.portable", "expanded", self, op, composites, without)
 
     def verify(self) -> None:
         """Run MLIR's verifier; `lower` and `load` return verified modules.
@@ -204,7 +229,14 @@ class StablehloModule(Displayed, NotAFunction):
             raise error_of(LoweringError, "verify", rule, detail="\n".join(reports)) from None
 
     @explained
-    def save(self, path: PathLike, *, version: str | None = None) -> None:
+    def save(
+        self,
+        path: PathLike,
+        *,
+        version: str | None = None,
+        composites: Literal["keep", "inline"] = "keep",
+        without: Sequence[str] = (),
+    ) -> None:
         """Write the module to a file, atomically.
 
         The content is written to a temporary file in the same folder, which is then renamed.
@@ -212,11 +244,16 @@ class StablehloModule(Displayed, NotAFunction):
         Args:
             path: ends in .mlir (text), .mlirbc (bytecode) or .stablehlo (portable artifact).
             version: the StableHLO version to write (see `artifact`); for .stablehlo only.
+            composites: "inline" replaces composites, and operations of CHLO such as `erf` and
+                `top_k`, by calls of their decompositions in the file.
+            without: names of operations that are replaced by others in the file, such as
+                "cholesky", "triangular_solve" and "fft".
 
         Raises:
             ModuleFileError: `path` has another suffix; the module calls a Python function; or the
                 file cannot be written.
             VersionError: `version` is not a supported version, or cannot express an operation.
+            LoweringError: an operation in `without` has no expansion.
 
         Example:
             >>> import builder as xb, lowering, tempfile, pathlib
@@ -251,12 +288,13 @@ class StablehloModule(Displayed, NotAFunction):
                 version=version,
                 op="save",
             )
+        written = self._expanded("save", composites, without)
         if suffix == ".mlir":
-            pieces = [self.text.encode()]
+            pieces = [written.text.encode()]
         elif suffix == ".mlirbc":
-            pieces = module_reader.sealed_bytecode(self.module)
+            pieces = module_reader.sealed_bytecode(written.module)
         else:
-            pieces = [self.artifact(checked_version("save", version))]
+            pieces = [written.artifact(checked_version("save", version))]
         write_atomically(name, pieces)
 
     def _parts(self) -> list[Part]:
@@ -491,16 +529,51 @@ def from_bytes(data: bytes, path: str | None) -> StablehloModule:
     """Read a module from the content of a file; raises the errors of `load`."""
     exported = embedded_artifact(data)
     module = module_reader.read(exported or data, path)
-    shape = _program_shape(module, path)
+    shape = program_shape_of(module, path)
     if exported is None:
-        return StablehloModule(module, shape)
+        return of_attributes(module, shape, path)
     platforms, trees, tree = platforms_of(data), trees_of(data), None
     if trees is not None:
         shape, tree = with_call_tree(module, shape, platforms, *trees)
+    return with_attributes(StablehloModule(module, shape, platforms=platforms, tree=tree))
+
+
+def of_attributes(
+    module: ir.Module, shape: ProgramShape, path: str | None = None
+) -> StablehloModule:
+    """Return a module with the platforms and the tree in the attributes of @main.
+
+    Args:
+        module: the module.
+        shape: its signature.
+        path: the file, for messages; None if there is none.
+
+    Raises:
+        ModuleFileError: the attribute with the tree can't be read.
+    """
+    platforms = declared_platforms(module)
+    attributes, tree = main_function(module.operation).attributes, None
+    if NESTING in attributes:
+        first = 1 if platforms else 0
+        called = ProgramShape(shape.parameters[first:], shape.result)
+        try:
+            tree = parsed_tree(attribute_text(attributes[NESTING]) or "", called)
+        except ValueError as error:
+            raise _wrong_attribute(path, f"{NESTING.partition('.')[2]}: {error}") from None
     return StablehloModule(module, shape, platforms=platforms, tree=tree)
 
 
-def _program_shape(module: ir.Module, path: str | None) -> ProgramShape:
+def with_attributes(module: StablehloModule) -> StablehloModule:
+    """Return a module of jax; set the attributes of @main that files keep of what jax knows."""
+    declare_platforms(module.module, module.platforms)
+    text = None if module.tree is None else module.tree.literal()
+    if text is not None:
+        main = main_function(module.module.operation)
+        main.attributes[NESTING] = ir.StringAttr.get(text, module.module.context)
+    return module
+
+
+def program_shape_of(module: ir.Module, path: str | None) -> ProgramShape:
     """Return the signature of ``@main``, with tuples and names from the attributes of `lower`."""
     function = next(functions_in(module.operation, "main"), None)
     if function is None or not len(function.regions[0].blocks):
@@ -559,7 +632,7 @@ def _with_layouts(
     if key in function.attributes:
         for index, entry in enumerate(ir.ArrayAttr(function.attributes[key])):
             values = ir.DictAttr(entry)
-            names[index] = entry_text(values, ARGUMENT_NAME)
+            names[index] = entry_text(values, ARGUMENT_NAME) or entry_text(values, GLOBAL_CONSTANT)
             shapes[index] = _with_layout(shapes[index], entry_text(values, LAYOUT_MODE))
     return shapes, names
 

@@ -26,7 +26,15 @@ from lowering.jaxlib_api.jax_lowering import lowered_with_rules
 from lowering.reading.file_kind import reject_by_prefix
 from lowering.reading.module_reader import sealed_bytecode
 from lowering.stablehlo.call_tree import with_call_tree
-from lowering.stablehlo.module import Buffer, StablehloModule, from_bytes, load_bytes, read_file
+from lowering.stablehlo.module import (
+    Buffer,
+    StablehloModule,
+    from_bytes,
+    load_bytes,
+    program_shape_of,
+    read_file,
+    with_attributes,
+)
 
 if TYPE_CHECKING:
     from jax.export import Exported
@@ -62,17 +70,18 @@ def load(source: ModuleSource) -> StablehloModule:
     Damaged bytecode can crash MLIR. Bytecode without this library's checksum is therefore parsed in
     a helper process first, which takes some tenths of a second.
 
-    A module from an object of jax, or from the output of `Exported.serialize`, keeps the nesting of
-    the function's arguments and results: `lowering.compile` returns an executable that is called
-    like the function, including unused arguments and keyword arguments. Other files do not keep the
-    nesting; pass flat arguments without the unused ones. This is also so for serialized functions
-    whose trees have classes that were registered with jax, such as namedtuples: load
-    ``jax.export.deserialize(data)`` to keep such a nesting. `interpret`, `compare` and executables
-    for replicas take flat arguments.
+    A module of a function, of jax or `lowering.jit`, keeps the nesting of the function's arguments
+    and results: the executable of `lowering.compile` is called like the function, including unused
+    arguments and keyword arguments, or with one array for each parameter of @main. `save` writes
+    the nesting to the file. In files it consists of dicts, lists, tuples and None: a named tuple
+    becomes a tuple, and a dataclass or another class with named fields a dict. A call may pass
+    either form; results have the form of the file. Dicts whose keys are not Python literals
+    can't be written, and serialized jax functions with classes that were registered with jax
+    can't be read in this way: such programs take one array for each parameter.
 
-    The first argument of @main in a module for several platforms is the number of the platform.
-    `lowering.compile` sets it for an `Exported`, also a serialized one. In other modules it is an
-    ordinary parameter.
+    The first argument of @main in a module for several platforms of jax is the number of the
+    platform. `lowering.compile` sets it, if the module is from an `Exported` or a `Lowered`, or was
+    saved here. In other modules it is an ordinary parameter.
 
     Args:
         source: the path of a file; the content of a file as bytes or text (a string is text if it
@@ -104,19 +113,32 @@ def module_of(source: Any, op: str) -> StablehloModule:
     if isinstance(source, jax.stages.Traced):
         source = lowered_stage(source)
     if isinstance(source, jax.stages.Lowered):
-        module = module_of(source.compiler_ir("stablehlo"), op)
-        platforms = jax_stages.lowered_platforms(source)
-        return _with_tree(module, source, platforms, jax_stages.used_leaves(source))
+        return with_attributes(_of_stage(module_of(source.compiler_ir("stablehlo"), op), source))
     if isinstance(source, ir.Module):
         # With a checksum, the bytecode is not parsed in a helper process.
         return from_bytes(b"".join(sealed_bytecode(source)), None)
     # Importing jax.export is slow.
     if hasattr(source, "mlir_module_serialized"):
         module = load_bytes(source.mlir_module_serialized)
-        return _with_tree(module, source, source.platforms, source.module_kept_var_idx)
+        platforms, used = source.platforms, source.module_kept_var_idx
+        return with_attributes(_with_tree(module, source, platforms, used))
     first = "a module" if op in ("load", "to_computation") else "an XlaComputation, a module"
     rule = f"expected {first}, a path, text, bytes or an object of jax, got {brief(source)}"
     raise error_of(OperandError, op, rule, _fix(source))
+
+
+def shared_module(lowered: jax.stages.Lowered) -> StablehloModule:
+    """Return the module of a Lowered without a copy, which would take longer than its import.
+
+    It is read only: jax may return the same module to others.
+    """
+    module: Any = lowered.compiler_ir("stablehlo")
+    return _of_stage(StablehloModule(module, program_shape_of(module, None)), lowered)
+
+
+def _of_stage(module: StablehloModule, lowered: jax.stages.Lowered) -> StablehloModule:
+    platforms = jax_stages.lowered_platforms(lowered)
+    return _with_tree(module, lowered, platforms, jax_stages.used_leaves(lowered))
 
 
 def lowered_stage(traced: jax.stages.Traced) -> jax.stages.Lowered:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from graphs import assert_same
 from hypothesis import given, settings
+from tables import each_row
 
 import builder as xb
 from builder.rewriting.replacing import Operands
@@ -47,7 +48,7 @@ def annotated() -> xb.XlaComputation:
 
 
 class TestWithoutReplacements:
-    @pytest.mark.parametrize("nested", [False, True])
+    @each_row("nested", [False, True])
     def test_the_result_is_equal(self, nested: bool) -> None:
         c = annotated()
         again = c.replace(keep, nested=nested)
@@ -425,7 +426,7 @@ class TestRefused:
         ):
             annotated().replace("tanh")  # type: ignore[arg-type]
 
-    @pytest.mark.parametrize("function", [int, dict, lambda op: None])
+    @each_row("function", [int, dict, lambda op: None])
     def test_other_arguments(self, function: Any) -> None:
         with pytest.raises(xb.OperandError, match=r"function must be a function .*, got <"):
             annotated().replace(function)

@@ -205,3 +205,21 @@ def test_wrong_calls(call: Callable[[], object], fix: str) -> None:
     with pytest.raises(xb.OperandError) as caught:
         call()
     assert caught.value.fix == fix
+
+
+def test_the_operation_that_xla_cannot_compile_is_found_among_others() -> None:
+    """XLA's report has neither a line nor, if several operations have one name, which it is."""
+    module = lowering.load_bytes("""
+func.func @main(%n: tensor<1xi32>) -> (tensor<3xi32>, tensor<3xi32>) {
+  %0 = stablehlo.dynamic_iota %n, dim = 0 : (tensor<1xi32>) -> tensor<3xi32>
+  %1 = stablehlo.constant dense<3> : tensor<1xi32>
+  %2 = stablehlo.dynamic_iota %1, dim = 0 : (tensor<1xi32>) -> tensor<3xi1>
+  %3 = stablehlo.convert %2 : (tensor<3xi1>) -> tensor<3xi32>
+  return %0, %3 : tensor<3xi32>, tensor<3xi32>
+}""")
+    with pytest.raises(lowering.CompileError) as caught:
+        lowering.compile(module, "cpu")
+    assert str(caught.value).startswith(
+        "compile: main: XLA can't compile dynamic_iota, recorded at -:5, for cpu: "
+    )
+    assert caught.value.op == "dynamic_iota"

@@ -14,6 +14,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 import builder as xb
 import lowering
 from lowering import ArgumentError, CompileError, ExecutionError
+from lowering.jaxlib_api.compilation import compile_and_load
+from lowering.jaxlib_api.hlo_conversion import hlo_text_to_stablehlo
 
 N = 8
 ROWS = xb.Mesh({"data": 2, "model": 4})
@@ -389,6 +391,63 @@ def test_collectives_on_unpartitioned_arrays() -> None:
     left = b.build(xb.spmd_full_to_shard_shape(x, "{devices=[8]<=[8]}"))
     with pytest.raises(CompileError, match=r"sharding {manual}.*\nfix: .*spmd_shard_to_full_shape"):
         compiled(left)
+
+
+_SUM = """HloModule summed
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT sum = f32[] add(a, b)
+}
+ENTRY main {
+  x = f32[8] parameter(0), sharding={X}
+  y = f32[8] multiply(x, x)
+  z = f32[8] all-reduce(y), replica_groups=GROUPS, to_apply=addZ
+  ROOT r = f32[8] negate(z), sharding={replicated}
+}
+"""
+_GLOBAL = ", channel_id=1, use_global_device_ids=true"
+
+
+@pytest.mark.parametrize(
+    ("x", "groups", "z"),
+    [
+        ("replicated", "{{0,1,2,3}}", _GLOBAL),
+        ("replicated", "{{0,2},{1,3}}", _GLOBAL),
+        ("replicated", "{{0}}", ", channel_id=1"),
+        ("devices=[4]<=[4]", "{{0,1,2,3}}", _GLOBAL + ", sharding={replicated}"),
+    ],
+)
+def test_a_sum_of_replicated_arrays(x: str, groups: str, z: str) -> None:
+    """Each partition adds up the full array, as in XLA's program of the same HLO text."""
+    text = _SUM.replace("X", x).replace("GROUPS", groups).replace("addZ", f"add{z}")
+    run = compiled(lowering.from_hlo(text), num_partitions=4)
+    four = devices()[:4]
+    plain = compile_and_load(four, hlo_text_to_stablehlo(text), num_partitions=4)
+    values = array(8)
+    placed = jax.device_put(values, NamedSharding(Mesh(np.array(four), "d"), run_spec(x)))
+    [expected] = plain.execute_sharded([placed]).disassemble_into_single_device_arrays()
+    actual = run(values).addressable_shards
+    assert len(actual) == len(expected) == 4
+    for one, other in zip(actual, expected, strict=True):
+        np.testing.assert_array_equal(one.data, other)
+
+
+def run_spec(tiling: str) -> P:
+    return P("d") if tiling.startswith("devices") else P()
+
+
+@pytest.mark.parametrize(
+    ("x", "groups", "fix"),
+    [
+        ("devices=[4]<=[4]", "{{0,1,2,3}}", r"with b.sharding\('{replicated}'\)"),  # XLA aborts
+        ("replicated", "{{0},{1,2,3}}", "has its own arrays$"),  # the devices get different sums
+    ],
+)
+def test_refused_sums_of_full_arrays(x: str, groups: str, fix: str) -> None:
+    text = _SUM.replace("X", x).replace("GROUPS", groups).replace("addZ", f"add{_GLOBAL}")
+    with pytest.raises(CompileError, match=f"(?m)got a full array.*\nfix: .*{fix}"):
+        compiled(lowering.from_hlo(text), num_partitions=4)
 
 
 _MANUAL = """

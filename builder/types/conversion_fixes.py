@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-import jax
-import numpy as np
-
 from builder.types import primitive_type as pt
-from lowering.pjrt.devices import Target
+from builder.types.shape import ArrayShape
 
 _AS_NUMPY: Final = "numpy.asarray(array)"
 
 
-def conversion_fix(array: Any, target: Target, passed: Any) -> str:
+def conversion_fix(array: Any, shape: ArrayShape, passed: Any) -> str:
     """Return the fix for an array of a wrong dtype or wrong sizes.
 
     The fix contains code that converts the array. If several conversions of the sizes are possible,
@@ -22,27 +19,32 @@ def conversion_fix(array: Any, target: Target, passed: Any) -> str:
 
     Args:
         array: the array, of NumPy or jax.
-        target: what it must fit.
+        shape: the shape of the parameter.
         passed: the value that the user passed, from which the array was read.
     """
     if isinstance(passed, (list, tuple)):
-        return f"pass nested lists of the parameter's sizes: {target.dimensions}"
-    dtype = pt.dtype_text(target.dtype)
+        return f"pass nested lists of the parameter's sizes: {shape.dimensions}"
+    expected = shape.element_type.dtype
+    dtype = pt.dtype_text(expected)
     try:
         pt.from_dtype(array.dtype)
     except ValueError:
+        # An .npz file has bytes in place of the types of ml_dtypes. The dtypes of jax's random keys
+        # have no kind.
+        is_bytes = getattr(array.dtype, "kind", "") == "V"
+        if is_bytes and array.dtype.itemsize == expected.itemsize:
+            return f"read its bytes as the parameter's type: array.view({dtype})"
         return (
-            f"pass an array of numbers: numpy.asarray(values, {dtype}), "
-            f"of sizes {target.dimensions}"
+            f"pass an array of numbers: numpy.asarray(values, {dtype}), of sizes {shape.dimensions}"
         )
-    verb, code = _rearrangement(array.shape, target.dimensions)
+    verb, code = _rearrangement(array.shape, shape.dimensions)
     if code is None:
-        return f"pass an array of the parameter's sizes: {target.dimensions}"
-    if array.dtype != target.dtype:
+        return f"pass an array of the parameter's sizes: {shape.dimensions}"
+    if array.dtype != expected:
         verb = f"convert and {verb}" if verb else "convert"
         code += f".astype({dtype})"
-    # Arrays of other libraries have other methods.
-    name = "array" if isinstance(passed, (np.ndarray, np.generic, jax.Array)) else _AS_NUMPY
+    # Arrays of some libraries have other methods.
+    name = "array" if hasattr(passed, "astype") else _AS_NUMPY
     return f"{verb} it: {name}{code}"
 
 

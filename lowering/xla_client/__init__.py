@@ -11,10 +11,7 @@ from lowering.xla_client import native_names as native_names, ops as ops
 from lowering.xla_client.builder import XlaBuilder as XlaBuilder
 from lowering.xla_client.client import (
     Client as Client,
-    CompileOptions as CompileOptions,
     Device as Device,
-    DeviceAssignment as DeviceAssignment,
-    ExecutableBuildOptions as ExecutableBuildOptions,
     LoadedExecutable as LoadedExecutable,
     execute_with_python_values as execute_with_python_values,
     execute_with_python_values_replicated as execute_with_python_values_replicated,
@@ -39,6 +36,11 @@ from lowering.xla_client.enums import (
     dtype_to_etype as dtype_to_etype,
 )
 from lowering.xla_client.errors import XlaRuntimeError as XlaRuntimeError
+from lowering.xla_client.options import (
+    CompileOptions as CompileOptions,
+    DeviceAssignment as DeviceAssignment,
+    ExecutableBuildOptions as ExecutableBuildOptions,
+)
 from lowering.xla_client.protos import (
     ChannelHandle as ChannelHandle,
     ConvolutionDimensionNumbers as ConvolutionDimensionNumbers,

@@ -5,10 +5,8 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final, Literal, cast
 
 import jax
@@ -20,9 +18,9 @@ from lowering.errors import ArgumentError, DeviceError
 from lowering.host import custom_calls
 from lowering.host.infeed import transfer_from_outfeed, transfer_to_infeed
 from lowering.importer.hlo import from_hlo
+from lowering.jaxlib_api import native
 from lowering.pjrt import devices as pjrt_devices
-from lowering.pjrt.placement import device_put
-from lowering.reading.protocol_buffers import encoded_field, encoded_number
+from lowering.pjrt.placement import device_put, share_memory
 from lowering.running.compiling import compile as compile_program
 from lowering.running.executable import Executable
 from lowering.running.executable_loading import load_executable
@@ -32,6 +30,7 @@ from lowering.xla_client.builder import XlaBuilder, new_builder
 from lowering.xla_client.computations import HloModule, XlaComputation
 from lowering.xla_client.enums import ChannelHandle_ChannelType
 from lowering.xla_client.errors import reporting
+from lowering.xla_client.options import CompileOptions
 from lowering.xla_client.protos import ChannelHandle
 from lowering.xla_client.shapes import Layout, Shape
 
@@ -80,102 +79,6 @@ class Device:
 
     def __repr__(self) -> str:
         return repr(self.new)
-
-
-class DeviceAssignment:
-    """The numbers of the devices of a program, a row for each replica."""
-
-    __slots__ = ("_numbers",)
-
-    def __init__(self, numbers: Any) -> None:
-        self._numbers = np.asarray(numbers, dtype=np.int64)
-        if self._numbers.ndim != 2:
-            rule = f"expected an array of two dimensions, got {brief(numbers)}"
-            raise error_of(OperandError, "DeviceAssignment", rule)
-
-    @classmethod
-    def create(cls, numbers: Any) -> DeviceAssignment:
-        """Return the assignment of an array of device numbers, a row for each replica."""
-        return cls(numbers)
-
-    def replica_count(self) -> int:
-        """Return the number of replicas."""
-        return int(self._numbers.shape[0])
-
-    def computation_count(self) -> int:
-        """Return the number of partitions of each replica."""
-        return int(self._numbers.shape[1])
-
-    def serialize(self) -> bytes:
-        """Return XLA's DeviceAssignmentProto as bytes."""
-        columns = [
-            encoded_field(3, encoded_field(1, b"".join(encoded_number(int(n)) for n in column)))
-            for column in self._numbers.T
-        ]
-        counts = [bytes([8 * i]) + encoded_number(n) for i, n in enumerate(self._numbers.shape, 1)]
-        return b"".join([*counts, *columns])
-
-    def numbers(self) -> list[int]:
-        """Return the device numbers, row by row."""
-        return [int(number) for number in self._numbers.flat]
-
-
-@dataclass(slots=True)
-class ExecutableBuildOptions:
-    """The options of XLA's compiler that a program may set.
-
-    The attributes of `debug_options` are XLA's flags: `xla_cpu_enable_fast_math` and others. The
-    other attributes without an explanation are ignored: they are hints, or jax no longer has them.
-
-    Attributes:
-        num_replicas, num_partitions: the number of replicas, and of partitions in each replica.
-        device_assignment: the devices.
-        result_layout: must be the shape of the result, if it is given.
-        optimization_level: 0 to 3.
-    """
-
-    num_replicas: int = 1
-    num_partitions: int = 1
-    device_assignment: DeviceAssignment | None = None
-    result_layout: Shape | None = None
-    optimization_level: int | None = None
-    use_spmd_partitioning: bool = False
-    use_shardy_partitioner: bool = False
-    use_auto_spmd_partitioning: bool = False
-    auto_spmd_partitioning_mesh_shape: list[int] = field(default_factory=list)
-    auto_spmd_partitioning_mesh_ids: list[int] = field(default_factory=list)
-    allow_spmd_sharding_propagation_to_parameters: list[bool] = field(default_factory=list)
-    allow_spmd_sharding_propagation_to_output: list[bool] = field(default_factory=list)
-    exec_time_optimization_effort: float = 0.0
-    memory_fitting_effort: float = 0.0
-    memory_fitting_level: int = 0
-    fdo_profile: bytes | None = None
-    debug_options: SimpleNamespace = field(default_factory=SimpleNamespace)
-
-
-@dataclass(slots=True)
-class CompileOptions:
-    """The options of `Client.compile`.
-
-    Attributes:
-        argument_layouts: must be the shapes of the parameters, if they are given.
-        num_replicas, num_partitions: the number of replicas, and of partitions in each replica.
-        device_assignment: the devices.
-        env_option_overrides: XLA's flags and their values.
-        parameter_is_tupled_arguments, tuple_arguments, compile_portable_executable,
-            profile_version: ignored.
-    """
-
-    argument_layouts: list[Shape] | None = None
-    num_replicas: int = 1
-    num_partitions: int = 1
-    device_assignment: DeviceAssignment | None = None
-    parameter_is_tupled_arguments: bool = False
-    tuple_arguments: bool = False
-    compile_portable_executable: bool = False
-    profile_version: int = 0
-    env_option_overrides: list[tuple[str, Any]] = field(default_factory=list)
-    executable_build_options: ExecutableBuildOptions = field(default_factory=ExecutableBuildOptions)
 
 
 class ExecuteResults:
@@ -230,7 +133,7 @@ class LoadedExecutable:
     def __init__(self, new: Executable | ReplicatedExecutable, client: Client) -> None:
         self.new = new
         self.client = client
-        self.traceback = None
+        self.traceback = native.xla_client.Traceback.get_traceback()
 
     @property
     def fingerprint(self) -> bytes:
@@ -433,7 +336,10 @@ class Client:
         Args:
             argument: a NumPy array or scalar, a Python number, or an array of another library.
             device: a device of this client; by default the first one.
-            force_copy, host_buffer_semantics: ignored; the array is always copied.
+            force_copy: whether to copy the array also with ZERO_COPY.
+            host_buffer_semantics: with `HostBufferSemantics.ZERO_COPY` the buffer uses the memory
+                of a NumPy array on CPU if it is aligned; the program must not modify the array
+                afterwards. Otherwise the array is copied.
 
         Raises:
             XlaRuntimeError: the value is not an array.
@@ -441,6 +347,9 @@ class Client:
         if isinstance(argument, (bool, int, float, complex)):
             argument = np.asarray(argument)
         target = self._devices[0] if device is None else device
+        is_shared = host_buffer_semantics == native.xla_client.HostBufferSemantics.ZERO_COPY
+        if is_shared and not force_copy and isinstance(argument, np.ndarray):
+            return share_memory(argument, target.new)
         return device_put(argument, target.new)
 
     @reporting("compile")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import jax
@@ -17,10 +19,7 @@ from lowering.xla_client import ops as ops
 from lowering.xla_client.builder import XlaBuilder as XlaBuilder
 from lowering.xla_client.client import (
     Client as Client,
-    CompileOptions as CompileOptions,
     Device as Device,
-    DeviceAssignment as DeviceAssignment,
-    ExecutableBuildOptions as ExecutableBuildOptions,
     LoadedExecutable as LoadedExecutable,
     register_custom_call_target as register_custom_call_target,
 )
@@ -38,6 +37,11 @@ from lowering.xla_client.enums import (
     ResultAccuracy_Mode as ResultAccuracy_Mode,
 )
 from lowering.xla_client.errors import XlaRuntimeError as XlaRuntimeError, reporting
+from lowering.xla_client.options import (
+    CompileOptions as CompileOptions,
+    DeviceAssignment as DeviceAssignment,
+    ExecutableBuildOptions as ExecutableBuildOptions,
+)
 from lowering.xla_client.protos import (
     ChannelHandle as ChannelHandle,
     FrontendAttributes as FrontendAttributes,
@@ -60,6 +64,36 @@ RUNTIME_NAMES: Final = frozenset(
 """The names of jaxlib's `xla_client` that `lowering.xla_client` passes on: those of the runtime."""
 
 HloPrintOptions = native.xla_client.hlo.HloPrintOptions
+
+
+@contextmanager
+def tracebacks(enabled: bool = True) -> Iterator[None]:
+    """Set in a ``with`` block whether jaxlib creates tracebacks of buffers and executables.
+
+    Example:
+        >>> from lowering import xla_client as xc
+        >>> with xc.tracebacks(enabled=False):
+        ...     print(xc.Traceback.get_traceback())
+        None
+    """
+    before = native.jax_extension.tracebacks_enabled()
+    native.jax_extension.set_tracebacks_enabled(enabled)
+    try:
+        yield
+    finally:
+        native.jax_extension.set_tracebacks_enabled(before)
+
+
+class jax_jit:
+    """The state of jax's threads."""
+
+    @staticmethod
+    def set_thread_local_state_initialization_callback(callback: Callable[[], None]) -> None:
+        """Do nothing: jax initializes the state of its threads itself.
+
+        jaxlib called `callback` in each new thread, and programs without jax had to pass a
+        function.
+        """
 
 
 class mlir:

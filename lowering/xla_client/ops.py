@@ -417,7 +417,12 @@ def Parameter(
     stem = name or f"p{parameter_number}"
     numbered = (f"{stem}_{count}" for count in range(1, len(used) + 2))
     unique = next(n for n in (stem, *numbered) if n not in used)
-    return builder.parameter(shape, unique, number=parameter_number)
+    return builder.parameter(
+        shape,
+        unique,
+        number=parameter_number,
+        replicated_at_leaf_buffers=list(replicated_at_leaf_buffers),
+    )
 
 
 _WINDOW = (

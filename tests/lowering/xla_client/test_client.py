@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import jax
+import jaxlib.xla_client
 import numpy as np
 import pytest
 
@@ -42,6 +44,79 @@ def test_buffers_have_the_types_of_values(client: xc.Client, value: Any) -> None
     buffer = client.buffer_from_pyval(value, client.devices()[0])
     assert buffer.dtype == np.asarray(value).dtype
     np.testing.assert_array_equal(np.asarray(buffer), value)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.bool_, xc.bfloat16])
+def test_buffers_in_the_memory_of_arrays(client: xc.Client, dtype: Any) -> None:
+    raw = np.zeros(256, np.uint8)
+    start = -raw.ctypes.data % 128  # XLA uses aligned memory only
+    values = raw[start : start + 8].view(dtype)
+    shared = client.buffer_from_pyval(
+        values, host_buffer_semantics=xc.HostBufferSemantics.ZERO_COPY
+    )
+    assert shared.dtype == dtype
+    assert shared.unsafe_buffer_pointer() == values.ctypes.data
+    zero_copy = xc.HostBufferSemantics.ZERO_COPY
+    for copied in (
+        client.buffer_from_pyval(values),
+        client.buffer_from_pyval(values, None, True, zero_copy),
+    ):
+        assert copied.unsafe_buffer_pointer() != values.ctypes.data
+
+
+def test_serialized_options() -> None:
+    options = xc.CompileOptions()
+    assert xc.CompileOptions.ParseFromString(options.SerializeAsString()) == options
+    options.num_replicas = 3
+    options.profile_version = 7
+    options.compile_portable_executable = True
+    options.argument_layouts = [xc.Shape("f32[2,3]{0,1}")]
+    options.device_assignment = xc.DeviceAssignment.create([[4, 1], [0, 3], [5, 2]])
+    options.env_option_overrides = [("xla_cpu_enable_fast_math", True)]
+    build = options.executable_build_options
+    build.num_partitions = 2
+    build.optimization_level = 2
+    build.debug_options.xla_test_all_input_layouts = True
+    build.debug_options.xla_gpu_cuda_data_dir = "/cuda"
+    build.debug_options.xla_no_flag_of_jaxlib = 5
+    serialized = options.SerializeAsString()
+    # XLA reads the same options.
+    native = jaxlib.xla_client.CompileOptions.ParseFromString(serialized)
+    assert (native.num_replicas, native.num_partitions, native.profile_version) == (3, 2, 7)
+    assert str(native.argument_layouts) == "[f32[2,3]{0,1}]"
+    assert native.device_assignment.serialize() == options.device_assignment.serialize()
+    read = xc.CompileOptions.ParseFromString(serialized)
+    assert read.device_assignment is not None
+    assert read.device_assignment.numbers() == [4, 1, 0, 3, 5, 2]
+    assert read.argument_layouts == options.argument_layouts
+    assert read.env_option_overrides == options.env_option_overrides
+    assert read.compile_portable_executable
+    own = read.executable_build_options
+    assert (own.num_replicas, own.num_partitions, own.optimization_level) == (3, 2, 2)
+    assert vars(own.debug_options) == vars(build.debug_options)
+    options.num_replicas = "three"  # type: ignore[assignment]  # the mistake
+    with pytest.raises(TypeError, match="SerializeAsString: "):
+        options.SerializeAsString()
+
+
+def test_states_of_threads_are_those_of_jax() -> None:
+    started = []
+    xc._xla.jax_jit.set_thread_local_state_initialization_callback(lambda: started.append(1))
+    thread = threading.Thread(target=lambda: started.append(jax.jit(lambda x: x + 1)(1).item()))
+    thread.start()
+    thread.join()
+    assert started == [2]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_tracebacks(client: xc.Client, enabled: bool) -> None:
+    before = xc.Traceback.get_traceback() is None
+    with xc.tracebacks(enabled=enabled):
+        created = client.buffer_from_pyval(X), client.compile(negated())
+        for traceback in (*(one.traceback for one in created), xc.Traceback.get_traceback()):
+            assert ("test_tracebacks" in str(traceback)) == enabled
+            assert (traceback is None) != enabled
+    assert (xc.Traceback.get_traceback() is None) == before
 
 
 def test_live_buffers(client: xc.Client) -> None:

@@ -566,6 +566,7 @@ def test_parameters() -> None:
     first = ops.Parameter(b, 0, xc.shape_from_pyval(np.float32(0)), name="x")
     third = ops.Parameter(b, 2, xc.Shape("f32[2,3]{0,1}"), "", [True])
     ops.Tuple(b, [ops.Sub(second, first), third])
+    assert third.attributes["replicated_at_leaf_buffers"] == (True,)
     difference, matrix = run(b, np.float32(3), np.float32(5), X)
     close(difference, np.float32(2))
     close(matrix, X)

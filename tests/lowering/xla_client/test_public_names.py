@@ -19,6 +19,9 @@ OTHER_PACKAGES = r"builder\b|lowering\.(?!xla_client\b)"
 PRIVATE = {
     "encoded_field": "the old protocol buffers of shapes and of device assignments",
     "encoded_number": "the old protocol buffers of shapes and of device assignments",
+    "fields_of": "the old protocol buffers of device assignments",
+    "numbers_in": "the old protocol buffers of device assignments",
+    "share_memory": "buffers in the memory of arrays",
     "hlo_proto_text": "an HloModule that is not imported as a computation",
     "proto_of_text": "an HloModule that is not imported as a computation",
     "native": "the names of jaxlib's runtime",

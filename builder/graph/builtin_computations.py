@@ -9,6 +9,7 @@ from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, shared_attributes
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
+from builder.schema.comparison import comparison_type
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, intern_array
@@ -49,10 +50,6 @@ def default_comparator(scalars: tuple[ArrayShape, ...]) -> XlaComputation:
 
 def _compared(lhs: XlaOp, rhs: XlaOp, direction: str) -> XlaOp:
     """Record a comparison of two scalars, except complex; floating-point numbers by total order."""
-    element_type = lhs.shape.element_type
-    if element_type.is_floating:
-        kind = "TOTALORDER"
-    else:
-        kind = "SIGNED" if element_type.is_signed else "UNSIGNED"
+    kind = comparison_type(lhs.shape.element_type, total_order=True)
     attributes = shared_attributes(comparison_direction=direction, compare_type=kind)
     return append(lhs.builder, "compare", _PRED, (lhs, rhs), attributes)

@@ -14,11 +14,11 @@ computation can use only its parameters.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
 from sys import _getframe
-from types import FunctionType
+from types import FrameType, FunctionType
 from typing import Any, Final
 
 import numpy as np
@@ -443,12 +443,22 @@ def _computation_for_all(
         op, role, function, shapes, pass_arguments=pass_arguments, purpose=purpose
     )
     if user is not None:
-        code, lasti = user.f_code, user.f_lasti
-        for recorded_op in recorded.builder.ops:
-            if recorded_op.code is code and recorded_op.lasti == lasti:
-                recorded_op.code, recorded_op.lasti = None, 0
+        _forget_line(recorded.builder.ops, user)
     recorded.builder.name = name or recorded.builder.name
     return recorded.build()
+
+
+def _forget_line(ops: Iterable[XlaOp], user: FrameType) -> None:
+    """Remove the source line from each op that was recorded at it, those of bodies included."""
+    code, lasti = user.f_code, user.f_lasti
+    pending = [*ops]
+    while pending:
+        op = pending.pop()
+        # The body of an op of another line has other lines, too.
+        if op.code is code and op.lasti == lasti:
+            op.code, op.lasti = None, 0
+            for computation in op.called_computations:
+                pending += computation.ops
 
 
 _library_computation = per_signature(_computation_for_all)

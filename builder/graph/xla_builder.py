@@ -30,6 +30,7 @@ from builder.types.shape import (
     Shape,
     ShapeLike,
     TupleShape,
+    leaf_count,
     shape_argument,
     without_layout,
 )
@@ -58,6 +59,21 @@ def _parameter_attributes(number: int) -> Mapping[str, Any]:
 def _iota_plan(shape: Shape, iota_dimension: int | None) -> _Plan:
     inferred, dimension = reshaping.iota.strict(shape, iota_dimension)
     return inferred, shared_attributes(iota_dimension=dimension)
+
+
+def _replicated_leaves(shape: Shape, flags: Sequence[bool]) -> tuple[bool, ...]:
+    """Check the `replicated_at_leaf_buffers` of a parameter; return () if all are false."""
+    if type(flags) is tuple and not flags:
+        return ()
+    name = "replicated_at_leaf_buffers"
+    if not isinstance(flags, (list, tuple)) or not all(isinstance(one, bool) for one in flags):
+        rule = f"{name} must be a sequence of bools, got {brief(flags)}"
+        raise error_of(OperandError, "parameter", rule)
+    count = leaf_count(shape)
+    if flags and len(flags) != count:
+        rule = f"{name} must have a bool for each array, {count}, got {len(flags)} for {shape}"
+        raise error_of(OperandError, "parameter", rule, shapes={"shape": shape})
+    return tuple(flags) if any(flags) else ()
 
 
 class _LastOp:
@@ -176,6 +192,7 @@ class XlaBuilder(Displayed):
         *,
         number: int | None = None,
         sharding: ShardingTree = None,
+        replicated_at_leaf_buffers: Sequence[bool] = (),
     ) -> XlaOp:
         """Record a parameter of the computation.
 
@@ -189,6 +206,8 @@ class XlaBuilder(Displayed):
             sharding: the parameter's sharding, see `XlaBuilder.sharding`. For a tuple, pass one
                 sharding for all elements, or a sequence nested like the tuple, with a sharding for
                 each element. None for the sharding of the enclosing ``with`` block, if any.
+            replicated_at_leaf_buffers: for each array of `shape`, in order, whether all replicas
+                pass equal arguments. XLA may rely on it; the arguments are not compared.
 
         Returns:
             The parameter's value, of shape `shape` without the layout.
@@ -199,7 +218,7 @@ class XlaBuilder(Displayed):
             ShapeInferenceError: the layout has padded dimensions, which XLA does not support; the
                 sharding does not fit.
             ShapeTextError: the sharding is malformed.
-            OperandError: the name is empty.
+            OperandError: the name is empty; `replicated_at_leaf_buffers` has another length.
 
         Example:
             >>> import builder as xb
@@ -239,11 +258,12 @@ class XlaBuilder(Displayed):
             raise error_of(OperandError, "parameter", rule, fix, shapes={f"p{number}": resolved})
         if number in self.parameters or name in self.parameter_names:
             raise self._duplicate_parameter(number, name, resolved)
+        replicated = _replicated_leaves(resolved, replicated_at_leaf_buffers)
         if sharding is None:
-            return self.add_parameter(resolved, name, int(number))
+            return self.add_parameter(resolved, name, int(number), replicated)
         text = self._sharding_of_parameter(resolved, sharding)
         return record_with_sharding(
-            self, text, lambda: self.add_parameter(resolved, name, int(number))
+            self, text, lambda: self.add_parameter(resolved, name, int(number), replicated)
         )
 
     def _duplicate_parameter(self, number: int, name: str, shape: Shape) -> BuilderError:
@@ -277,7 +297,9 @@ class XlaBuilder(Displayed):
             return sharding_text.join_leaf_texts(leaf_texts)
         return leaf_texts[0]
 
-    def add_parameter(self, shape: Shape, name: str, number: int) -> XlaOp:
+    def add_parameter(
+        self, shape: Shape, name: str, number: int, replicated: tuple[bool, ...] = ()
+    ) -> XlaOp:
         """Record a parameter whose name and number are free."""
         # The layout is a property of the entry, not of the value: ops see the shape without it.
         value_shape = without_layout(shape)
@@ -286,6 +308,8 @@ class XlaBuilder(Displayed):
         else:
             check_supported_layout("parameter", "shape", shape)
             attributes = {"number": number, "shape_with_layout": shape}
+        if replicated:
+            attributes = {**attributes, "replicated_at_leaf_buffers": replicated}
         op = append(self, "parameter", value_shape, (), attributes)
         metadata = op.metadata
         op.metadata = (

@@ -42,6 +42,7 @@ from builder.ops.operands import (
 from builder.schema import SCHEMAS
 from builder.support.functions import is_function
 from builder.support.signatures import per_signature
+from builder.types import primitive_type as pt
 from builder.types.shape import Shape, TupleShape
 
 Applied = XlaComputation | Callable[..., Any]
@@ -363,6 +364,8 @@ def scan(
             carries.
         scan_dimension: the dimension along which inputs are sliced and outputs are stacked.
         scan_dimension_size: the size of `scan_dimension`; required only if there are no inputs.
+            Without inputs and outputs it is the number of steps, and a `while` is recorded, because
+            HLO's scan has its number of steps from an input or an output.
         is_reverse: whether to proceed from the last index to the first.
         is_associative: whether the order of application does not matter, so that a backend may
             combine steps; None if unspecified. Ignored if `computation` uses other arrays.
@@ -404,6 +407,8 @@ def scan(
         parameters, _ = _scan_arguments(*arguments, dimension, scan_dimension_size)
         step = computation_or_recorded("scan", "computation", computation, parameters, builder)
         shape = _scan_shape(*arguments, signature(step), dimension, scan_dimension_size)
+        if scan_dimension_size is not None and not arrays and len(shape.elements) == len(carries):
+            return _repeated(step, carries, scan_dimension_size)
         captured: list[XlaOp] = []
         if isinstance(step, Recorded):
             if step.captures():
@@ -423,6 +428,26 @@ def scan(
         widened = _tuple_shape((*shape.elements, *_shapes_of(captured)))
         result = record("scan", widened, operands, attributes)
         return record_tuple(result.builder, [result[i] for i in range(len(shape.elements))])
+
+
+def _repeated(
+    step: XlaComputation | Recorded, carries: builtins.tuple[XlaOp, ...], count: int
+) -> XlaOp:
+    """Record a scan without inputs and outputs: a `while` that counts the steps."""
+    captured = append_captures(step) if isinstance(step, Recorded) else []
+    (called,) = build_all([step])
+    builder = carries[0].builder
+    element_type = pt.s32 if count <= pt.s32.max else pt.s64
+
+    def next_state(state: XlaOp) -> list[XlaOp]:
+        number, *values = state
+        results = call(called, *values, *captured)
+        is_one = not isinstance(results.shape, TupleShape)
+        return [number + 1, *([results] if is_one else results)]
+
+    init = [builder.constant(0, element_type), *carries]
+    result = while_(lambda state: state[0] < count, next_state, init)
+    return record_tuple(builder, [result[i + 1] for i in range(len(carries))])
 
 
 def _builder_of(name: str, values: Sequence[Operand]) -> XlaBuilder:
@@ -450,11 +475,11 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[Operand]) -
         body: a computation T -> T, or a callable on one XlaOp. A callable may unpack a tuple
             (``i, total = state``), return a tuple of ops, and use ops of the enclosing builder. A
             function decorated with ``@xb.computation`` is recorded once; see `reduce`.
-        init: the initial state, of any shape T; several ops are combined into a tuple. A number
-            among them is a scalar constant. It has the element type of the parameter if `condition`
-            or `body` is a computation. If they are callables, a bool is a pred, an int an s32, and
-            a float an f32, or of the floating-point type of the arrays beside it if these have
-            exactly one. Pass a NumPy number for another type.
+        init: the initial state, of any shape T. The ops in a sequence are combined into a tuple,
+            also a single op. A number among them is a scalar constant. It has the element type of
+            the parameter if `condition` or `body` is a computation. If they are callables, a bool
+            is a pred, an int an s32, and a float an f32, or of the floating-point type of the
+            arrays beside it if these have exactly one. Pass a NumPy number for another type.
 
     Returns:
         The last state, of shape T.
@@ -555,10 +580,12 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
             false_computation to false_operand.
         branch_index: a scalar s32: the index of the branch. Any index out of range, including a
             negative one, selects the last branch.
-        true_operand, false_operand, branch_operands: one op for each branch; several ops in a
-            sequence are combined into a tuple; None for a callable without arguments.
+        true_operand, false_operand, branch_operands: one operand for each branch: an op; a sequence
+            of any number of ops, which are combined into a tuple, also a single op or none; or None
+            for a callable without arguments, or a computation on the empty tuple.
         true_computation, false_computation, branch_computations: computations T_b -> S, or
-            callables on one XlaOp. Callables may use ops of the enclosing builder.
+            callables on one XlaOp, the tuple if the operand is a sequence. Callables may use ops of
+            the enclosing builder.
 
     Returns:
         A value of shape S.
@@ -594,9 +621,7 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
     with rollback_on_error(builder):
         states = [
             builder.empty_tuple()
-            if operand is None
-            else operand
-            if type(operand) is XlaOp
+            if operand is None or (isinstance(operand, _SEQUENCES) and not operand)
             else _state("conditional", f"branch operand {index}", operand)
             for index, operand in enumerate(operands)
         ]

@@ -10,9 +10,13 @@ import numpy as np
 
 from builder.check import Check
 from builder.errors import ConstantError, OperandError, PrimitiveTypeError, brief, error_of
+from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder
 from builder.graph.registry import order_of_arguments
+from builder.graph.subcomputations import ReusableFunction
+from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
+from builder.support.functions import is_function
 from builder.support.missing import Missing
 from builder.support.signatures import per_signature
 from builder.types.constant import (
@@ -266,3 +270,25 @@ def broadcast_to(operand: XlaOp, shape: ArrayShape, dimensions: tuple[int, ...])
         (operand,),
         dimensions_attribute("broadcast_dimensions", dimensions),
     )
+
+
+def need_computation(op: str, value: object) -> None:
+    """Raise an OperandError that names the function `op` if a value is not a computation."""
+    if isinstance(value, XlaComputation):
+        return
+    fix = ""
+    if isinstance(value, XlaOp):
+        fix = "\nfix: build a computation first: op.builder.build(op)"
+    elif isinstance(value, XlaBuilder):
+        fix = "\nfix: build a computation first: builder.build(op)"
+    elif isinstance(value, ReusableFunction) or hasattr(value, "computation"):  # of jit
+        fix = "\nfix: pass function.computation(shape, ...), with a shape for each parameter"
+    elif hasattr(value, "compiled_shape"):  # an executable, which does not contain its ops
+        fix = "\nfix: pass the computation that was compiled"
+    elif hasattr(value, "program_shape"):  # a StablehloModule
+        fix = "\nfix: pass lowering.to_computation(module)"
+    elif hasattr(value, "eval_shape"):  # of jax.jit
+        fix = "\nfix: pass lowering.from_jax(function, shape, ...)"
+    elif is_function(value):
+        fix = "\nfix: pass xb.computation(shape, ...)(function), with a shape for each parameter"
+    raise OperandError(f"{op}: expected an XlaComputation, got {brief(value)}{fix}", op=op)

@@ -96,7 +96,8 @@ def _are_axes(value: Any) -> bool:
     """Return whether a value lists axes of a mesh, such as ("data", None) or a PartitionSpec."""
     if not isinstance(value, (list, tuple)) and type(value).__name__ not in ("PartitionSpec", "P"):
         return False
-    return any(value) and all(axis is None or _is_axis(axis) for axis in value)
+    axes = [axis for axis in value if axis is not None]
+    return bool(axes) and all(map(_is_axis, axes))
 
 
 def _is_axis(axis: Any) -> bool:

@@ -118,7 +118,7 @@ def cholesky_solve(factor: XlaOp, b: XlaOp, lower: bool = True) -> XlaOp:
     first: TransposeLike = "NO_TRANSPOSE" if lower else "ADJOINT"
     second: TransposeLike = "ADJOINT" if lower else "NO_TRANSPOSE"
     for transpose in (first, second):
-        right = _triangle_solved(matrix, right, lower=lower, transpose_a=transpose)
+        right = triangle_solved(matrix, right, lower=lower, transpose_a=transpose)
     return _restored(right, b)
 
 
@@ -152,10 +152,10 @@ def lstsq(a: XlaOp, b: XlaOp) -> XlaOp:
     matrix = as_batch(prepared(a))
     if m >= n:
         q, r = qr(matrix)
-        x = _triangle_solved(r, matmul(adjoint(q), right), lower=False)
+        x = triangle_solved(r, matmul(adjoint(q), right), lower=False)
     else:
         q, r = qr(adjoint(matrix))
-        x = matmul(q, _triangle_solved(r, right, lower=False, transpose_a="ADJOINT"))
+        x = matmul(q, triangle_solved(r, right, lower=False, transpose_a="ADJOINT"))
     columns = shape_of(b).dimensions[len(batch) + 1 :]
     return as_type(reshape(x, (*batch, n, *columns)), shape_of(a).element_type)
 
@@ -190,11 +190,11 @@ def _solved(a: XlaOp, b: XlaOp) -> XlaOp:
     factors, pivots = lu_factors(a)
     order = permutation_of(pivots, sizes[-2])
     b = reshape(rows_at(as_batch(b), as_batch(order, 1)), sizes)
-    b = _triangle_solved(factors, b, lower=True, unit_diagonal=True)
-    return _triangle_solved(factors, b, lower=False)
+    b = triangle_solved(factors, b, lower=True, unit_diagonal=True)
+    return triangle_solved(factors, b, lower=False)
 
 
-def _triangle_solved(
+def triangle_solved(
     a: XlaOp,
     b: XlaOp,
     *,
@@ -202,7 +202,7 @@ def _triangle_solved(
     unit_diagonal: bool = False,
     transpose_a: TransposeLike = "NO_TRANSPOSE",
 ) -> XlaOp:
-    """Record `triangular_solve` as a composite op, which CPUs run with BLAS."""
+    """Record `triangular_solve` of prepared arrays as a composite op, which CPUs run with BLAS."""
     attributes = {"lower": lower, "unit_diagonal": unit_diagonal, "transpose_a": transpose_a}
     algorithm = _triangular_solve(lower, unit_diagonal, transpose_a)
     return decomposed("triangular_solve", algorithm, a, b, **attributes)[0]

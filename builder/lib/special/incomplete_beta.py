@@ -100,7 +100,7 @@ def _incomplete_beta(a: XlaOp, b: XlaOp, x: XlaOp) -> XlaOp:
         select(is_direct, difference, neg(difference)),
         is_used,
     )
-    value = fraction * _beta_density(a, b, x, difference)
+    value = fraction * _beta_density(a, b, x, difference, one)
     value = select(is_direct, value, 1.0 - value)
     value = clamp(0.0, value, 1.0)  # roundings may exceed them
     value = select(or_(eq(x, 0.0), eq(a, math.inf)), 0.0, value)
@@ -126,13 +126,11 @@ def _upper_half(x: XlaOp) -> XlaOp:
 
 def slope_of_incomplete_beta(a: XlaOp, b: XlaOp, x: XlaOp) -> XlaOp:
     """Return the derivative of I(a, b, x) by x, for x between 0 and 1, in f32 or f64."""
-    return _beta_density(a, b, x, _difference(a, b, x), is_slope=True)
+    return _beta_density(a, b, x, _difference(a, b, x), None)
 
 
-def _beta_density(
-    a: XlaOp, b: XlaOp, x: XlaOp, difference: XlaOp, *, is_slope: bool = False
-) -> XlaOp:
-    """Return x^a (1 - x)^b / B(a, b), where B is the beta function.
+def _beta_density(a: XlaOp, b: XlaOp, x: XlaOp, difference: XlaOp, divisor: XlaOp | None) -> XlaOp:
+    """Return x^a (1 - x)^b / B(a, b), where B is the beta function, divided by a or b.
 
     The logarithms of large gamma functions would cancel. So those of numbers from 8 on are
     Stirling's series, whose leading terms are combined with the powers.
@@ -140,8 +138,10 @@ def _beta_density(
     Args:
         a, b, x: see `regularized_incomplete_beta`.
         difference: a - (a + b) x.
-        is_slope: whether to divide the result by x and 1 - x.
+        divisor: a or b; None to divide by x and 1 - x instead. For small a and b the quotient is in
+            the normal range if the density is not.
     """
+    is_slope = divisor is None
     rest, log_x = 1.0 - x, log(x)
     # Not log1p(-x): a converted computation calls jax's, which `legalize` does not rewrite.
     log_rest = select(lt(x, 0.5), log1p_less(neg(x)) - x, log(rest))
@@ -158,16 +158,19 @@ def _beta_density(
     exponent = exponent + b * _log_ratio_less(difference / b, rest, total / b)
     both_large = exp_of(exponent + (tails - stirling_tail(small)))
     both_large = both_large * sqrt(small * (large / total) * (0.5 / math.pi))
+    factor = small
+    if divisor is not None:
+        both_large, factor = both_large / divisor, small / divisor
 
     power = small * log(select(is_a_smaller, x, rest) * total)
     power = power + large * select(is_a_smaller, log_rest, log_x)
     ratio = small / large
     growth = large * select(lt(ratio, 0.5), log1p_less(ratio), log(1.0 + ratio) - ratio)
     growth = growth - 0.5 * log1p(ratio) + tails
-    one_large = small * exp_of(power + (growth - wide_lgamma(small + 1.0)))
+    one_large = factor * exp_of(power + (growth - wide_lgamma(small + 1.0)))
 
     gammas = wide_lgamma(total + 1.0) - wide_lgamma(a + 1.0) - wide_lgamma(b + 1.0)
-    none_large = small * (large / total) * exp_of(a * log_x + b * log_rest + gammas)
+    none_large = factor * exp_of(a * log_x + b * log_rest + gammas) * (large / total)
     return select(ge(small, 8.0), both_large, select(ge(large, 8.0), one_large, none_large))
 
 
@@ -177,7 +180,7 @@ def _log_ratio_less(change: XlaOp, x: XlaOp, factor: XlaOp) -> XlaOp:
 
 
 def _beta_fraction(a: XlaOp, b: XlaOp, x: XlaOp, difference: XlaOp, is_used: XlaOp) -> XlaOp:
-    """Return I(a, b, x) / (x^a (1 - x)^b / B(a, b)), given `difference`, a - (a + b) x.
+    """Return a I(a, b, x) / (x^a (1 - x)^b / B(a, b)), given `difference`, a - (a + b) x.
 
     The even part of the continued fraction DLMF 8.17.22, by Steed's method: the fraction is the sum
     of the differences of its convergents, whose rounding errors decrease with them.
@@ -185,7 +188,8 @@ def _beta_fraction(a: XlaOp, b: XlaOp, x: XlaOp, difference: XlaOp, is_used: Xla
     a, b = select(is_used, a, 1.0), select(is_used, b, 1.0)
     x, difference = select(is_used, x, 0.0), select(is_used, difference, 1.0)
     eps = eps_of(x)
-    first = 1.0 / (a / (a + 1.0) * (difference + 1.0))
+    scaled = (a + 1.0) / (difference + 1.0)
+    first = scaled / a
 
     def condition(state: XlaOp) -> XlaOp:
         return and_(lt(state[0], 10000.0), any_of(state[1]))
@@ -203,5 +207,5 @@ def _beta_fraction(a: XlaOp, b: XlaOp, x: XlaOp, difference: XlaOp, is_used: Xla
         return n, gt(abs(term), abs(total) * eps), a, b, x, difference, new, term, total
 
     counter = a.builder.constant(0.0, kind_of(a))
-    start = (counter, is_used, a, b, x, difference, first, first, first)
+    start = (counter, is_used, a, b, x, difference, first, scaled, scaled)
     return while_(condition, body, start)[8]

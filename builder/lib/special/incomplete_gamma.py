@@ -182,11 +182,11 @@ def _incomplete_gamma(a: XlaOp, x: XlaOp, *, is_upper: bool) -> XlaOp:
     a, x = (select(is_huge, operand * 2.0**-20, operand) for operand in (a, x))
     is_series = or_(le(x, 1.0), le(x, a))
     is_near = is_uniform(a, x)
-    power = gamma_density(a, x)
-    is_inside = and_(_is_inside(a, x, is_near), gt(power, 0.0))
+    power, power_by_a = _powers(a, x)
+    is_inside = and_(_is_inside(a, x, is_near), gt(power_by_a, 0.0))
     low, _ = _gamma_series(a, x, and_(is_inside, is_series), has_gradient=False)
     high, _ = _gamma_fraction(a, x, and_(is_inside, not_(is_series)), has_gradient=False)
-    low, high = power * low / a, power * high
+    low, high = power_by_a * low, power * high
     low_tail, high_tail = uniform_tails(a, x)
     low, high = select(is_near, low_tail, low), select(is_near, high_tail, high)
     low, high = clamp(0.0, low, 1.0), clamp(0.0, high, 1.0)  # roundings may exceed them
@@ -208,8 +208,11 @@ def _upper_of_small(a: XlaOp, x: XlaOp) -> XlaOp:
     total: XlaOp | float = 0.0
     for n in range(20 if is_double(x) else 12, 0, -1):
         total = (1.0 / (a + float(n)) + total) * (x * (-1.0 / n))
-    exponent = a * log(x) - _lgamma_of_next(a)
-    return neg(expm1(exponent) + a * exp(exponent) * total)
+    # Everything is divided by a, because the products of a small a are below the normal range.
+    slope = log(x) - (polynomial(a, lgamma_series(is_double(a))) - log1p(a) / a)
+    exponent = a * slope
+    ratio = select(eq(exponent, 0.0), 1.0, expm1(exponent) / exponent)
+    return neg(a * (slope * ratio + exp(exponent) * total))
 
 
 def _lgamma_of_next(x: XlaOp) -> XlaOp:
@@ -226,10 +229,15 @@ def _incomplete_gamma_gradient(a: XlaOp, x: XlaOp, *, is_sample: bool) -> XlaOp:
     # The derivatives of the logarithms of x^a exp(-x) / gamma(a + 1), and of the same / gamma(a).
     low_slope = log(x) - wide_digamma(a + 1.0)
     slope = low_slope + 1.0 / a
-    low = (low * low_slope + low_gradient) / a
+    low = low * low_slope + low_gradient
     high = neg(high * slope + high_gradient)
-    value = select(is_near, uniform_gradient(a, x), select(is_series, low, high))
-    value = neg(value * x) if is_sample else value * gamma_density(a, x)
+    near = uniform_gradient(a, x)
+    if is_sample:
+        value = neg(select(is_near, near, select(is_series, low / a, high)) * x)
+    else:
+        power, power_by_a = _powers(a, x)
+        value = select(is_series, low * power_by_a, high * power)
+        value = select(is_near, near * power, value)
     value = select(or_(eq(x, 0.0), or_(eq(x, math.inf), eq(a, math.inf))), 0.0, value)
     is_undefined = or_(or_(ne(a, a), ne(x, x)), or_(le(a, 0.0), lt(x, 0.0)))
     is_undefined = or_(is_undefined, and_(eq(a, math.inf), eq(x, math.inf)))
@@ -244,6 +252,14 @@ def _is_inside(a: XlaOp, x: XlaOp, is_near: XlaOp) -> XlaOp:
 
 def gamma_density(a: XlaOp, x: XlaOp) -> XlaOp:
     """Return x^a exp(-x) / gamma(a)."""
+    return _powers(a, x)[0]
+
+
+def _powers(a: XlaOp, x: XlaOp) -> tuple[XlaOp, XlaOp]:
+    """Return x^a exp(-x) / gamma(a), and the same divided by a.
+
+    For small a, the first may be below the normal range, and the second is near 1.
+    """
     # For large a, the terms of the logarithm cancel, unless they are combined.
     ratio = (x - a) / a
     logarithm = select(lt(abs(ratio), 0.5), log1p_less(ratio), log(x / a) - ratio)
@@ -251,7 +267,9 @@ def gamma_density(a: XlaOp, x: XlaOp) -> XlaOp:
     # The logarithm of gamma(a) is large for small a.
     is_small = le(a, 0.5)
     gamma = select(is_small, _lgamma_of_next(a), wide_lgamma(a))
-    return select(ge(a, 8.0), large, select(is_small, a, 1.0) * exp(a * log(x) - x - gamma))
+    small = exp(a * log(x) - x - gamma)
+    power = select(ge(a, 8.0), large, select(is_small, a, 1.0) * small)
+    return power, select(is_small, small, power / a)
 
 
 def _gamma_series(a: XlaOp, x: XlaOp, is_used: XlaOp, *, has_gradient: bool) -> tuple[XlaOp, XlaOp]:

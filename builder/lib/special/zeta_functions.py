@@ -34,7 +34,8 @@ def zeta(x: XlaOp, q: XlaOp) -> XlaOp:
     """Return the Hurwitz zeta function, the sum of (q + k)^(-x) over the integers k from 0.
 
     The result is infinite where x is 1, and NaN where x is below 1 or where q is negative and x is
-    not an integer. Where q is 0 or a negative integer, it is infinite for even x and NaN otherwise.
+    not an integer. Where q is 0 or a negative integer, it is infinite for even x and for 1, and NaN
+    otherwise.
     For negative q it has no derivative with respect to x: there it is NaN.
 
     Accuracy: 4 + x / 4 ulps. For negative q and odd x terms cancel, and these are ulps of the
@@ -101,11 +102,10 @@ def _zeta(x: XlaOp, q: XlaOp) -> XlaOp:
     mirrored = positive_zeta(x, up) - positive_zeta(x, 1.0 - q)
     value = positive_zeta(x, select(is_negative, q - floor(q), q))
     value = select(is_negative, value + select(is_even, mirrored, neg(mirrored)), value)
-    value = select(eq(x, 1.0), math.inf, value)
     is_undefined = or_(lt(x, 1.0), and_(le(q, 0.0), ne(x, floor(x))))
     is_pole = and_(le(q, 0.0), eq(q, floor(q)))
     value = select(or_(is_undefined, is_pole), math.nan, value)
-    return select(and_(is_pole, is_even), math.inf, value)
+    return select(or_(eq(x, 1.0), and_(is_pole, is_even)), math.inf, value)
 
 
 def positive_zeta(x: XlaOp, q: XlaOp) -> XlaOp:

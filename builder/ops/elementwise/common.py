@@ -18,6 +18,7 @@ from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp
 from builder.ops.operands import dimensions_attribute, is_number, need_op, number_constant
 from builder.ops.runtime_sizes import Sizes, needs_runtime_sizes, record_broadcast, sizes_from
+from builder.schema.comparison import comparison_type
 from builder.support.signatures import SignatureTable, per_signature
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape, intern_array
@@ -115,15 +116,6 @@ def _plan(name: str, opcode: str, lhs: Shape, rhs: Shape, broadcast_dimensions: 
     return plan
 
 
-def _comparison_type(element_type: PrimitiveType, total_order: bool) -> str:
-    """Return HLO's comparison type; `total_order` affects floating-point types only."""
-    if element_type.is_floating:
-        return "TOTALORDER" if total_order else "FLOAT"
-    if element_type.is_complex:
-        return "FLOAT"
-    return "SIGNED" if element_type.is_signed else "UNSIGNED"
-
-
 _COMPARISONS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     (direction, kind): MappingProxyType({"comparison_direction": direction, "compare_type": kind})
     for direction in shape_inference.elementwise.COMPARISON_DIRECTIONS
@@ -143,7 +135,7 @@ def _compare_plan(
     result = shape_inference.elementwise.compare.strict(
         lhs, rhs, direction, dimensions, total_order=total_order, op=name
     )
-    kind = _comparison_type(lhs.element_type, total_order)
+    kind = comparison_type(lhs.element_type, total_order=total_order)
     plan = (result, *_broadcasts(lhs, rhs, result, dimensions))
     return plan, _COMPARISONS[direction, kind]
 

@@ -12,10 +12,14 @@ from builder.attributes import ResultAccuracyLike
 from builder.graph.calls import unknown_arguments
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
+from builder.ops.elementwise.binary import complex, or_
 from builder.ops.elementwise.common import record_binary, record_unary
+from builder.ops.elementwise.comparison import ne
+from builder.ops.elementwise.selection import select
 from builder.ops.operands import need_op
 from builder.schema import MATH_H, SCHEMAS
 from builder.types import primitive_type as pt
+from builder.types.shape import ArrayShape
 
 
 @op(SCHEMAS["abs"])
@@ -484,6 +488,9 @@ def tanh(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: 
 def atan(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The inverse tangent in radians, recorded as ``atan2(operand, 1)``.
 
+    For complex numbers, where XLA's atan2 is NaN at large and imaginary ones, it is recorded as
+    `atanh` of the number with its parts exchanged.
+
     Example:
         >>> import builder as xb
         >>> xb.atan(xb.XlaBuilder().parameter(xb.f32[3])).opcode
@@ -493,7 +500,20 @@ def atan(operand: XlaOp, **unknown: Never) -> XlaOp:
     """
     if unknown:
         raise unknown_arguments(atan, unknown)
-    return record_binary("atan", "atan2", need_op("atan", "operand", operand), 1, None)
+    source = need_op("atan", "operand", operand)
+    if isinstance(source.shape, ArrayShape) and source.shape.element_type.is_complex:
+        return _complex_atan(source)
+    return record_binary("atan", "atan2", source, 1, None)
+
+
+def _complex_atan(z: XlaOp) -> XlaOp:
+    """Return atan(x + iy) = v + iu, where atanh(y + ix) = u + iv."""
+    x, y = real(z), imag(z)
+    exchanged = atanh(complex(y, x))
+    u, v = real(exchanged), imag(exchanged)
+    # XLA's atanh has an angle of pi / 2 at NaNs.
+    is_nan = or_(ne(x, x), ne(u, u))
+    return complex(select(is_nan, float("nan"), v), u)
 
 
 @op(SCHEMAS["multiply"], cpp_name="Square", section=MATH_H)

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import builder as xb
+from builder import lib
 from builder.graph import subcomputations as nested
 
 
@@ -518,6 +519,14 @@ class TestUses:
         assert source.line == plain.__code__.co_firstlineno + 1
         # Parameters have no source line, because the first user records them.
         assert [p.source for p in first.parameters] == [None, None]
+
+    def test_bodies_of_library_functions_do_not_have_the_line_of_their_first_use(
+        self, x: xb.XlaOp
+    ) -> None:
+        factors, _ = lib.qr_decomposition(x)
+        computations = factors.builder.build(factors).called_computations()
+        assert len(computations) > 2
+        assert {op.source for each in computations for op in each.ops} == {None}
 
 
 class TestCall:

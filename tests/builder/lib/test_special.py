@@ -218,6 +218,8 @@ def test_poles_of_zeta() -> None:
     x = np.array([1, 0.5, -3, 2, 3, 2, 2.5, 2, np.nan, 2])
     q = np.array([2, 2, 2, 0, 0, -3, -1.5, np.inf, 1, np.nan])
     expected = [np.inf, np.nan, np.nan, np.inf, np.nan, np.inf, np.nan, 0, np.nan, np.nan]
+    for pole in (0, -1, -1.5):
+        x, q, expected = np.append(x, 1), np.append(q, pole), [*expected, np.inf]
     np.testing.assert_array_equal(values_of(lib.zeta, x, q), expected)
 
 
@@ -334,6 +336,24 @@ def test_igamma_of_small_parameters() -> None:
     a, x = (v.reshape(-1) for v in np.meshgrid([1e-3, 0.1, 0.3, 0.5], np.linspace(0.01, 0.9, 20)))
     expected = scipy.special.gammaincc(a, x)
     np.testing.assert_allclose(values_of(lib.igammac, a, x), expected, rtol=2e-13)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_parameters_near_the_smallest_normal_number(kind: Any) -> None:
+    """P(a, x) is 1 - a E1(x), and I(a, k a, x) is k / (1 + k), up to the terms of a."""
+    tiny = np.finfo(kind).tiny
+    a = np.repeat(tiny * np.array([1, 1.5, 2, 7, 1000], kind), 3)
+    x = np.tile(np.array([1e-3, 0.5, 1], kind), 5)
+    np.testing.assert_allclose(values_of(lib.igamma, a, x), 1, rtol=4 * np.finfo(kind).eps)
+    exponential = scipy.special.exp1(x.astype(float)).astype(kind)
+    upper = values_of(lib.igammac, a, x)
+    # A CPU may flush results below the normal range to zero.
+    tolerance = {"rtol": 32 * np.finfo(kind).eps, "atol": tiny}
+    np.testing.assert_allclose(upper, exponential * a, **tolerance)
+    np.testing.assert_allclose(values_of(lib.igamma_grad_a, a, x), -exponential, **tolerance)
+    for factor in (1, 2):
+        got = values_of(lib.regularized_incomplete_beta, a, factor * a, x * kind(0.5))
+        np.testing.assert_allclose(got, factor / (1 + factor), rtol=32 * np.finfo(kind).eps)
 
 
 def test_gradients_of_igamma_with_tiny_parameters() -> None:

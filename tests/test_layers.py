@@ -43,6 +43,7 @@ LAYERS = (
     "lowering.legalize",
     "lowering.running",
     "lowering.interpreter",
+    "lowering.portable",
     "lowering.jax_interop",
     "lowering.ffi",
     "lowering.xla_client",
@@ -83,7 +84,10 @@ EXTENSIONS = {
     },
     "builder.types.shape": {"_repr_svg_": "builder.layout.drawing"},
     "lowering.running.jit": {"_trace_call": "lowering.jax_interop.to_jax"},
-    "lowering.stablehlo.module": {"_prepare_artifact": "lowering.legalize"},
+    "lowering.stablehlo.module": {
+        "_expanded": "lowering.portable",
+        "_prepare_artifact": "lowering.legalize",
+    },
 }
 """The methods whose code is in a package above, by module."""
 

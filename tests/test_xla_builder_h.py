@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-import pytest
 from scripts import load_script
+from tables import each_row
 
 import builder as xb
 
@@ -28,12 +28,12 @@ def resolved(name: str) -> object:
     return inspect.unwrap(owner) if callable(owner) else owner
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.cpp)
+@each_row("row", ROWS)
 def test_names_in_builder_exist(row: Any) -> None:
     assert all(resolved(name) is not None for name in row.ours)
 
 
-@pytest.mark.parametrize("row", [r for r in ROWS if not r.ours], ids=lambda row: row.cpp)
+@each_row("row", [r for r in ROWS if not r.ours])
 def test_declarations_without_equivalent_have_a_reason(row: object) -> None:
     assert len(row.note) > 10  # type: ignore[attr-defined]
     assert row.note.endswith(".")  # type: ignore[attr-defined]
@@ -43,7 +43,7 @@ def test_names_are_unique() -> None:
     assert len(NAMES) == len(ROWS)
 
 
-@pytest.mark.parametrize("name", xb.OPERATIONS)
+@each_row("name", xb.OPERATIONS)
 def test_every_operation_is_in_the_row_of_its_cpp_name(name: str) -> None:
     """Except operations of XLA's client library, and those that XLA does not have."""
     info = xb.OPERATIONS[name]

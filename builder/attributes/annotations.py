@@ -52,8 +52,9 @@ class Annotations(NamedTuple):
         meshes: the device meshes that shardings refer to, by name.
         result_shardings: for each array of the result, its sharding as text, or None; empty if no
             array has a sharding. They apply only if the computation is the entry.
-        nesting: for the entry computation of a jax function, the nesting of the function's
-            arguments and results (`CallTree` in `lowering`); else None.
+        terminator: the attributes of the operation that ends the computation's function or region.
+        nesting: for the entry computation of a function of jax or `lowering.jit`, the nesting of
+            the function's arguments and results (`CallTree` in `lowering`); else None.
 
     Example:
         >>> import builder as xb
@@ -72,6 +73,7 @@ class Annotations(NamedTuple):
     results: tuple[AttributeTexts, ...] = ()
     meshes: Meshes = NO_MESHES
     result_shardings: tuple[str | None, ...] = ()
+    terminator: AttributeTexts = NO_ATTRIBUTES
     nesting: Any = None
 
 

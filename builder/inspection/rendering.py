@@ -1,14 +1,16 @@
 """Render what objects show as text and as rich renderables.
 
-The package `rich` is imported only to print a table.
+The package `rich` is imported only for colours.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
+from builder.inspection.plain_text import table_lines, wrapped
 from builder.support.display import (
     Bar,
     CellGrid,
@@ -26,7 +28,6 @@ from builder.support.displayed import Displayed
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
-    from rich.text import Text
 
 
 _WIDTH_WITHOUT_TERMINAL: Final = 120
@@ -67,6 +68,13 @@ def truncated(part: ProgramText) -> tuple[list[str], str]:
     return shown, note
 
 
+Span = tuple[str, str]
+"""A text, and its rich style or ""."""
+
+Block = list[Span] | TextTable
+"""A paragraph, or a table without title and caption."""
+
+
 def rich_of(parts: Iterable[Part]) -> Group:
     """Return the parts as a rich renderable.
 
@@ -78,60 +86,61 @@ def rich_of(parts: Iterable[Part]) -> Group:
         from rich.text import Text
     except ImportError as error:
         raise ImportError(
-            f"printing a table requires rich, which can't be imported: {error}\n"
-            f"fix: run `pip install rich`, or use rows, fields and as_dict() instead of printing"
+            f"colours require rich, which can't be imported: {error}\n"
+            f"fix: run `pip install rich`, or use print instead of rich.print"
         ) from error
     shown: list[Any] = []
     for part in parts:
-        shown += [*_rich(part), Text("")]
+        for block in _blocks(part):
+            if isinstance(block, TextTable):
+                shown.append(rich_table(block.columns, block.rows))
+            else:
+                shown.append(Text.assemble(*block))
+        shown.append(Text(""))
     return Group(*shown[:-1])
 
 
-def _rich(part: Part) -> Iterator[Any]:
-    from rich.text import Text
-
+def _blocks(part: Part) -> Iterator[Block]:
+    """Yield what a terminal shows of a part."""
     match part:
         case str():
-            yield Text("\n".join(map(printable, part.split("\n"))), style="italic")
+            yield [("\n".join(map(printable, part.split("\n"))), "italic")]
         case Heading(kind, name, description):
-            yield Text.assemble((kind, "bold"), " ", printable(name))
+            yield [(kind, "bold"), (f" {printable(name)}", "")]
             if description:
-                yield Text(printable(description))
+                yield [(printable(description), "")]
         case TextTable(title, columns, rows, caption):
             if title:
-                yield Text(printable(title), style="bold")
+                yield [(printable(title), "bold")]
             if rows:
-                yield rich_table(columns, rows)
+                yield TextTable("", columns, rows)
             if caption:
-                yield from _rich(caption)
+                yield from _blocks(caption)
         case ProgramText():
             lines, note = truncated(part)
-            yield Text("\n".join(map(printable, lines)))
+            yield [("\n".join(map(printable, lines)), "")]
             if note:
-                yield from _rich(note)
+                yield from _blocks(note)
         case Bar(title, segments):
             total = sum(segment.amount for segment in segments) or 1
             rows = [
                 [segment.name, segment.text, "█" * round(40 * segment.amount / total)]
                 for segment in segments
             ]
-            yield Text(printable(title))
-            yield rich_table(
-                (Column(""), Column("", is_number=True), Column("", style="blue")), rows
-            )
-        case CellGrid(title, headings, lines):
+            columns = (Column(""), Column("", is_number=True), Column("", style="blue"))
+            yield [(printable(title), "")]
+            yield TextTable("", columns, rows)
+        case CellGrid(title, headings, cells):
             if title:
-                yield Text(printable(title))
-            cells = [[name, *[cell.text for cell in row]] for name, row in lines]
-            yield rich_table([Column(""), *map(Column, headings)], cells)
+                yield [(printable(title), "")]
+            rows = [[name, *[cell.text for cell in row]] for name, row in cells]
+            yield TextTable("", (Column(""), *map(Column, headings)), rows)
         case SideBySide():
-            yield colored_lines(part.lines)
-        case SvgPicture(_, text) if text:
-            yield Text(text)
-        case SvgPicture():
-            yield Text("a notebook shows the picture; save(path) writes it")
+            yield _colored_lines(part.lines)
+        case SvgPicture(_, text):
+            yield [(text or "a notebook shows the picture; save(path) writes it", "")]
         case Fold(summary):
-            yield Text(f"▸ {printable(summary)}")
+            yield [(f"▸ {printable(summary)}", "")]
 
 
 def rich_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> Table:
@@ -163,30 +172,35 @@ def rich_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> T
 
 
 def _as_text(parts: Iterable[Part]) -> str:
-    """Return the parts as text without colours, as wide as the terminal."""
-    renderable = rich_of(parts)
-    from rich.console import Console
+    """Return the parts as text without colours, as wide as the terminal.
 
+    The text is that of rich, which takes long for large tables.
+    """
     width = shutil.get_terminal_size((_WIDTH_WITHOUT_TERMINAL, 0)).columns
-    # In a notebook rich would display the table and return no text.
-    console = Console(width=width, color_system=None, force_terminal=False, force_jupyter=False)
-    with console.capture() as capture:
-        console.print(renderable, highlight=False)
-    return "\n".join(line.rstrip() for line in capture.get().splitlines())
+    lines: list[str] = []
+    for part in parts:
+        for block in _blocks(part):
+            if isinstance(block, TextTable):
+                rows = [[printable(str(cell)) for cell in row] for row in block.rows]
+                lines += table_lines(block.columns, rows, width)
+            else:
+                text = "".join([text for text, _ in block])
+                lines += chain.from_iterable(wrapped(line, width) for line in text.split("\n"))
+        lines.append("")
+    return "\n".join(lines[:-1])
 
 
 _LINE_STYLES: Final = {"-": "red", "+": "green", "~": "yellow", "": "bold"}
 
 
-def colored_lines(lines: Iterable[tuple[str, str]]) -> Text:
-    """Return lines in the colours of a diff, as a rich renderable.
+def _colored_lines(lines: Iterable[tuple[str, str]]) -> list[Span]:
+    """Return lines in the colours of a diff.
 
     Args:
         lines: pairs of a sign ("-", "+", "~", or "" for a heading) and a line.
     """
-    from rich.text import Text
-
-    return Text("\n").join(Text(text, style=_LINE_STYLES[sign]) for sign, text in lines)
+    spans = [span for sign, text in lines for span in ((text, _LINE_STYLES[sign]), ("\n", ""))]
+    return spans[:-1]
 
 
 def flops_text(count: int) -> str:

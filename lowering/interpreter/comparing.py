@@ -31,6 +31,7 @@ from lowering.interpreter.ulps import distances, in_units_of
 from lowering.mlir.flattening import leaf_paths
 from lowering.pjrt.devices import DeviceLike, device_argument
 from lowering.running.compiling import compile
+from lowering.stablehlo.lower import lower
 from lowering.stablehlo.sources import ModuleSource
 
 Array = np.ndarray[Any, Any]
@@ -134,15 +135,17 @@ def compare(
         >>> found.agrees, found.first.op.opcode, found.first.ulps, found.first.index
         (False, 'add', 6.0, (2,))
     """
-    program = program_of("compare", computation)
+    target = device_argument("compare", device)
+    program = program_of("compare", computation, target)
     reference = program if isinstance(program, XlaComputation) else to_computation(program)
     seconds = checked_timeout("compare", timeout)
     _check_ulps(ulps)
     subject = _checked_variant(reference, device_computation)
-    target = device_argument("compare", device)
-    flat = flat_arguments(reference, args, by_name)
+    flat, _ = flat_arguments(reference, args, by_name)
     arguments = _nested(reference, flat)
-    device_result = compile(subject, target)(*arguments)
+    module = lower(subject)
+    module.tree = None  # the reference's result is flat
+    device_result = compile(module, target)(*arguments)
     reference_values, left_out = _reference_values(reference, flat, target, seconds)
     device_values = (
         _separate_values(subject, reference_values, target)

@@ -20,6 +20,7 @@ from builder.support.displayed import Displayed
 from builder.types.shape import ArrayShape, Shape, has_unbounded_sizes, leaves
 from lowering.errors import ArgumentError, DeviceError, ExecutionError, LoweringError
 from lowering.importer import to_computation
+from lowering.importer.importing import for_device
 from lowering.interpreter import helper
 from lowering.interpreter.instrumentation import with_probes, with_results
 from lowering.interpreter.interpreter_support import interpreter_bytecode
@@ -29,6 +30,7 @@ from lowering.running.arguments import DELETED, DELETED_FIX, Arguments
 from lowering.running.program import ProgramInfo
 from lowering.stablehlo.lower import lower
 from lowering.stablehlo.module import StablehloModule
+from lowering.stablehlo.platform_index import for_platform
 from lowering.stablehlo.sources import ModuleSource, module_of
 
 Program = StablehloModule | XlaComputation
@@ -166,8 +168,8 @@ def interpret(
 
     Returns:
         The result: NumPy arrays, with element types of ml_dtypes where NumPy has none; nested in
-        tuples like the root; None for a token. Its static type is Any, because the root may be any
-        tree. With `probe` an Interpretation with the result and
+        tuples like the root, or like the function's result; None for a token. Its static type is
+        Any, because the root may be any tree. With `probe` an Interpretation with the result and
         the values.
 
     Raises:
@@ -191,14 +193,15 @@ def interpret(
         >>> {op.opcode: value.tolist() for op, value in seen.values.items()}
         {'multiply': [0.0, 4.0], 'negate': [-0.0, -4.0]}
     """
-    program = program_of("interpret", computation)
+    program = program_of("interpret", computation, _host())
     seconds = checked_timeout("interpret", timeout)
     if probe is None or probe is False:
-        return run(program, flat_arguments(program, args, by_name), timeout=seconds)
+        arguments, nest = flat_arguments(program, args, by_name)
+        return nest(run(program, arguments, timeout=seconds))
     if not isinstance(program, XlaComputation):
         program = to_computation(program)
     entry, nested = _probed(program, probe)
-    arguments = flat_arguments(program, args, by_name)
+    arguments, nest = flat_arguments(program, args, by_name)
     names = {op: str(number) for number, op in enumerate(nested)}
     instrumented, copies = with_probes(program, names) if nested else (program, None)
     instrumented = with_results(
@@ -211,17 +214,30 @@ def interpret(
         values[op] = _executions(op.shape, probed.get(name, []))
     computations = (*program.called_computations(), program)  # callees before their callers
     ordered = {op: values[op] for each in computations for op in each.ops if op in values}
-    return Interpretation(program, result, ordered)
+    return Interpretation(program, nest(result), ordered)
 
 
-def program_of(op: str, value: Any) -> Program:
+def _host() -> jax.Device:
+    """Return a CPU device; jax's default device if jax is configured without CPU."""
+    try:
+        return device("cpu")
+    except DeviceError:
+        return device()
+
+
+def program_of(op: str, value: Any, target: jax.Device) -> Program:
     """Return the computation or module that a user passed as `value` to the function `op`.
+
+    Of a program for several platforms, return that for the platform of `target`.
 
     Raises:
         OperandError: `value` is neither a computation nor what `lowering.load` accepts.
         ArgumentError: a parameter has an unbounded size.
     """
-    program = value if isinstance(value, XlaComputation) else module_of(value, op)
+    if isinstance(value, XlaComputation):
+        program: Program = for_device(value, target)
+    else:
+        program = for_platform(module_of(value, op), target)
     shape = program.program_shape
     for name, parameter in zip(shape.parameter_names, shape.parameters, strict=True):
         if has_unbounded_sizes(parameter):
@@ -251,20 +267,21 @@ def checked_timeout(op: str, timeout: Any) -> float | None:
 
 def flat_arguments(
     program: Program, args: Sequence[Any], by_name: Mapping[str, Any]
-) -> list[Array]:
-    """Return the arrays for `@main`, checked like the arguments of a compiled computation.
+) -> tuple[list[Array], Callable[[Any], Any]]:
+    """Return the arrays for `@main`, and the function that nests the result of the call.
 
-    Tokens are omitted.
+    The arguments are checked like those of a compiled computation. Tokens are omitted.
 
     Raises:
         ArgumentError: the arguments do not match the parameters.
     """
-    try:
-        target = device("cpu")
-    except DeviceError:  # jax is configured without CPU
-        target = device()
-    arguments = Arguments(ProgramInfo(program.name, program.program_shape), sharding_of(target))
-    ordered = arguments.by_position(tuple(args), dict(by_name)) if by_name else tuple(args)
+    if isinstance(program, XlaComputation):
+        tree = None if program.annotations is None else program.annotations.nesting
+    else:
+        tree = program.tree
+    info = ProgramInfo(program.name, program.program_shape, tree=tree)
+    arguments = Arguments(info, sharding_of(_host()))
+    ordered, nest = arguments.bind(tuple(args), by_name)
     arrays = []
     for value, leaf in zip(arguments.flatten(ordered), arguments.leaves, strict=True):
         if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
@@ -281,7 +298,7 @@ def flat_arguments(
         array = np.asarray(arguments.put(value, leaf))
         if isinstance(leaf.shape, ArrayShape):
             arrays.append(array)
-    return arrays
+    return arrays, nest
 
 
 def run(

@@ -53,8 +53,9 @@ def apply(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     jax has compiled separately, by an inner `jax.jit`, becomes a called computation. `gradients`
     and `to_jax` differentiate the ops as `jax.grad` differentiates the function, `stop_gradient`,
     `jax.custom_jvp` and `jax.custom_vjp` included: see docs/jax.md. jax lowers for its default
-    platform: decompositions such as `jnp.linalg.qr` become calls of that platform's libraries. The
-    trace of a function is cached for arguments of equal shapes.
+    platform, except that decompositions such as `jnp.linalg.qr` become the composites of
+    `builder.lib`, which every platform runs. The trace of a function is cached for arguments of
+    equal shapes.
 
     Args:
         function: a function of jax arrays.

@@ -115,8 +115,13 @@ def _traceable(computation: XlaComputation, tree: CallTree | None) -> Callable[.
     function = to_jax(computation)
     if tree is None:
         return function
-    name = computation.name
-    return lambda *args, **by_name: tree.nest(function(*tree.flatten(name, args, by_name)))
+    name, names = computation.name, computation.program_shape.parameter_names
+
+    def nested(*args: Any, **by_name: Any) -> Any:
+        values, nest = tree.bind(name, args, by_name, names)
+        return nest(function(*values))
+
+    return nested
 
 
 def _compiled(

@@ -21,7 +21,8 @@ from jaxlib.mlir import ir
 from builder.graph.computation import XlaComputation
 from builder.graph.inlined_calls import InlinedCall
 from builder.schema.control_flow import CUSTOM_DERIVATIVE
-from lowering.importer.control_flow import INLINED_CALL
+from lowering.importer.scope import INLINED_CALL
+from lowering.jax_interop.portable_linalg import portable_rules
 from lowering.jax_interop.registry import Step, Value
 from lowering.jaxlib_api import jax_arrays, jax_lowering
 
@@ -149,7 +150,10 @@ def lowered_with_calls(traced: jax.stages.Traced) -> tuple[jax.stages.Lowered, S
     equations: list[Equation] = []
 
     def marked(context: Any, *operands: Any, **params: Any) -> list[Any]:
-        results = jax_lowering.lowered_by_jax(context, *operands, **params)
+        lowered: jax_lowering.LoweringRule = portable.get(
+            context.primitive, jax_lowering.lowered_by_jax
+        )
+        results = list(lowered(context, *operands, **params))
         avals = tuple(context.avals_in), tuple(context.avals_out)
         are_values = all(isinstance(value, ir.Value) for value in (*operands, *results))
         if not are_values or not _has_derivative(avals[1]):
@@ -169,8 +173,9 @@ def lowered_with_calls(traced: jax.stages.Traced) -> tuple[jax.stages.Lowered, S
         return results
 
     primitives = {e.primitive for e in jax_lowering.equations_of(traced.jaxpr)}
-    rules = {p: marked for p in primitives if p.name not in _SAME_RULE}
-    return jax_lowering.lowered_with_rules(traced, rules), equations
+    portable = portable_rules(primitives)
+    marks = {p: marked for p in primitives if p.name not in _SAME_RULE}
+    return jax_lowering.lowered_with_rules(traced, portable | marks), equations
 
 
 def _has_derivative(results: Sequence[Any]) -> bool:

@@ -19,7 +19,7 @@ from lowering.importer import to_computation
 from lowering.importer.importing import imported
 from lowering.jax_interop.equations import lowered_with_calls, whole_call
 from lowering.jaxlib_api.jax_stages import static_arguments, used_leaves
-from lowering.stablehlo.sources import exclude_own_frames, load
+from lowering.stablehlo.sources import exclude_own_frames, shared_module
 
 _OURS: Final = (XlaComputation, ReusableFunction)
 
@@ -203,7 +203,7 @@ def computation_of_stage(op: str, stage: Any) -> XlaComputation:
         return _without_callbacks(op, to_computation(stage))
     exclude_own_frames()
     lowered, equations = lowered_with_calls(stage)
-    computation = _without_callbacks(op, imported(load(lowered), inlined=equations))
+    computation = _without_callbacks(op, imported(shared_module(lowered), inlined=equations))
     whole = whole_call(stage, computation, used_leaves(lowered))
     if whole is not None:
         computation.inlined_calls = [*computation.inlined_calls, whole]

@@ -6,7 +6,7 @@ op. It can be compiled, exported and vmapped, and cannot be differentiated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -120,26 +120,38 @@ def _abstract(*_: Aval, op: PastedOp) -> Any:
 
 
 def _lower(ctx: Any, *operands: Any, op: PastedOp) -> Any:
-    """Paste the module of an op, once for a program, and call it."""
+    return paste(ctx, op, f"xlabuilder_{op.opcode}", lambda: _legalized(op, ctx), operands)
+
+
+def paste(ctx: Any, key: Any, name: str, code: Callable[[], bytes], operands: Sequence[Any]) -> Any:
+    """Call @main of a module in a program that jax lowers; return the MLIR values of the results.
+
+    Args:
+        ctx: jax's context of the lowering.
+        key: identifies the module, which is pasted once for a program.
+        name: the name of the function in the program; a number is appended if there are several.
+        code: returns the text or bytecode of the module.
+        operands: the MLIR values of the arguments.
+    """
     functions = ctx.module_context.cached_primitive_lowerings
-    name = functions.get(op)
-    if name is None:
-        code = _legalized(op, ctx)
-        initialize_lapack(code)
-        module = ir.Module.parse(code, ctx.module_context.context)
+    pasted_name = functions.get(key)
+    if pasted_name is None:
+        written = code()
+        initialize_lapack(written)
+        module = ir.Module.parse(written, ctx.module_context.context)
         functions_of_op: Any = module.body.operations
         main = next(f for f in functions_of_op if f.sym_name.value == "main")
         for kind in ("arg_attrs", "res_attrs"):
             if kind in main.operation.attributes:
                 del main.operation.attributes[kind]
-        name = functions[op] = mlir.merge_mlir_modules(
+        pasted_name = functions[key] = mlir.merge_mlir_modules(
             ctx.module_context.module,
-            f"xlabuilder_{op.opcode}",
+            name,
             module,
             dst_symtab=ctx.module_context.symbol_table,
         )
     types = [mlir.aval_to_ir_type(ctx.module_context, aval) for aval in ctx.avals_out]
-    return func.CallOp(types, ir.FlatSymbolRefAttr.get(name), operands).results
+    return func.CallOp(types, ir.FlatSymbolRefAttr.get(pasted_name), operands).results
 
 
 def _legalized(op: PastedOp, ctx: Any) -> bytes:

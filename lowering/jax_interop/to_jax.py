@@ -14,14 +14,14 @@ from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
+from builder.ops.operands import need_computation
 from builder.types.constant import scalar_array
+from builder.types.nested_values import NestingError, flatten_value
 from builder.types.shape import ArrayShape, Shape, TokenShape
 from lowering.errors import ArgumentError, LoweringError
 from lowering.jax_interop.evaluation import Preparation, wide_op
 from lowering.jax_interop.pasting import nested
 from lowering.jax_interop.registry import Value, place
-from lowering.pjrt.nesting import NestingError, flatten_value
-from lowering.stablehlo.lower import need_computation
 
 
 @explained

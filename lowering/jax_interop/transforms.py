@@ -21,9 +21,11 @@ from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.control_flow import call
+from builder.ops.operands import need_computation
 from builder.rewriting.inlining import inlined_ops
 from builder.support.caller import caller_frame
 from builder.types.shape import ArrayShape, Shape, TupleShape, leaves as leaf_shapes
+from lowering.importer.importing import for_device
 from lowering.jax_interop.applying import Trace, record_trace
 from lowering.jax_interop.evaluation import wide_op
 from lowering.jax_interop.from_jax import abstract_array, traced_computation
@@ -39,7 +41,6 @@ from lowering.jax_interop.pullbacks import transformation_errors
 from lowering.jax_interop.python_calls import recorded_calls
 from lowering.jax_interop.reverse import Reverse, leaves_of
 from lowering.stablehlo.call_tree import CallTree
-from lowering.stablehlo.lower import need_computation
 
 Wrt = str | Sequence[str] | None
 """The names of parameters; None for all."""
@@ -52,9 +53,11 @@ def grad(computation: XlaComputation, wrt: Wrt = None) -> XlaComputation:
     The result is an ordinary graph: it can be lowered, exported, inspected and edited.
 
     Args:
-        computation: its result is a scalar of a floating-point type, the loss.
+        computation: its result is a scalar of a floating-point type, the loss. A program of jax
+            for several platforms becomes that for jax's default device.
         wrt: the name of a parameter, or several names; None for all parameters. For a computation
-            of a jax function (`from_jax`), the name of an argument stands for all its arrays.
+            of a function of jax (`from_jax`) or `lowering.jit`, the name of an argument stands for
+            all its arrays.
 
     Returns:
         A computation called "NAME_grad", of the same parameters. Its result is the gradient with
@@ -140,6 +143,7 @@ def vmap(
         (x: f32[8,3], y: f32[3]) -> f32[8]
     """
     need_computation("vmap", computation)
+    computation = for_device(computation, None)
     check_effects("vmap", computation)
     size = integer("vmap", "axis_size", axis_size)
     if size < 0:
@@ -195,6 +199,7 @@ def _gradient(
     op: str, computation: XlaComputation, wrt: Wrt, *, with_value: bool
 ) -> XlaComputation:
     need_computation(op, computation)
+    computation = for_device(computation, None)
     check_effects(op, computation)
     scalar_loss(op, "the result", computation.program_shape.result)
     groups = _selected(op, computation, wrt)
@@ -313,7 +318,8 @@ def _built(b: XlaBuilder, computation: XlaComputation, value: Any) -> XlaComputa
     else:
         results, structure = jax.tree.flatten(value)
         is_tuple = len(results) != 1
-        tree = dataclasses.replace(nesting, results=structure, result_tokens=0, is_tuple=is_tuple)
+        returned = tuple(range(len(results)))
+        tree = dataclasses.replace(nesting, results=structure, returned=returned, is_tuple=is_tuple)
         b.annotations = Annotations(nesting=tree)
         root = record_tuple(b, results) if is_tuple else results[0]
     _drop_unused(b, root)

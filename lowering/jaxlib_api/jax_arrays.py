@@ -26,6 +26,17 @@ def put(array: Any, aval: Any, sharding: Any, device: Any) -> Any:
     )
 
 
+def share(array: Any, aval: Any, sharding: Any, device: Any) -> Any:
+    """Return a jax.Array like `put`, which may use the memory of the NumPy array.
+
+    XLA does so on CPU if the memory is aligned. The NumPy array must not be modified afterwards.
+    """
+    return jax_extension.batched_device_put(
+        aval, sharding, [array], [device], True, False, _ZERO_COPY, True
+    )
+
+
+_ZERO_COPY: Final = xla_client.HostBufferSemantics.ZERO_COPY
 _DURING_CALL: Final = xla_client.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
 
 array_type: Final[type[Any]] = xla_client.ArrayImpl

@@ -7,6 +7,8 @@ from typing import Any
 
 import jax
 from jax._src.interpreters import mlir as _mlir
+from jax._src.lax import linalg as _linalg
+from jax.extend.core import Primitive
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
@@ -77,6 +79,11 @@ def lowered_with_rules(
         parameters = _mlir.LoweringParameters(override_lowering_rules=every)
     lowered: jax.stages.Lowered = traced.lower(_private_parameters=parameters)
     return lowered
+
+
+def linalg_primitives() -> frozenset[Any]:
+    """Return the primitives of jax.lax.linalg."""
+    return frozenset(value for value in vars(_linalg).values() if isinstance(value, Primitive))
 
 
 def _stopped(_: Any, operand: Any) -> list[Any]:

@@ -40,6 +40,9 @@ Attribute = str | DenseElements | tuple[int, ...] | bytes
 ARGUMENT_NAME: Final = "xlabuilder.name"
 """The argument attribute that records the name of the parameter."""
 
+REPLICATION: Final = "mhlo.parameter_replication"
+"""The argument attribute that marks an argument as equal on all replicas: ``[true]``."""
+
 UNIT: Final = "unit"
 """The unit attribute, which has no value."""
 

@@ -85,6 +85,26 @@ def main_function(module: ir.Operation) -> ir.Operation:
     return next(functions_in(module, "main"))
 
 
+def module_with_main(
+    context: ir.Context, arguments: Sequence[ir.Type], results: Sequence[ir.Type]
+) -> tuple[ir.Module, ir.Block]:
+    """Return a module with a function @main of these types, and the function's empty block."""
+    with ir.Location.unknown(context):
+        module = ir.Module.create()
+        main = ir.Operation.create(
+            "func.func",
+            attributes={
+                "sym_name": ir.StringAttr.get("main"),
+                "function_type": ir.TypeAttr.get(
+                    ir.FunctionType.get(list(arguments), list(results))
+                ),
+            },
+            regions=1,
+            ip=ir.InsertionPoint(module.body),
+        )
+        return module, main.regions[0].blocks.append(*arguments)
+
+
 def enclosing_function_name(operation: ir.Operation) -> str:
     """The name of the function around an operation; empty outside of functions."""
     functions = (one for one in enclosing(operation) if one.name == "func.func")

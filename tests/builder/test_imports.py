@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from processes import run_python
 from scripts import ROOT
+from tables import each_row
 
 PACKAGE = ROOT / "builder"
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -72,7 +72,7 @@ FIRST_USES = {
 }
 
 
-@pytest.mark.parametrize("use", FIRST_USES.values(), ids=FIRST_USES)
+@each_row("use", FIRST_USES.values())
 def test_ml_dtypes_is_loaded_at_first_use(use: str) -> None:
     program = (
         "import sys, builder as xb\n"
@@ -87,7 +87,7 @@ def test_ml_dtypes_is_loaded_at_first_use(use: str) -> None:
     run_python("-c", program)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=map(module_name, MODULES))
+@each_row("path", MODULES)
 def test_dependencies_are_numpy_and_ml_dtypes(path: Path) -> None:
     # Imports inside functions count.
     packages = set()

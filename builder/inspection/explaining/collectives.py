@@ -30,19 +30,21 @@ def groups_of(op: XlaOp, replicas: int | None, limit: int) -> tuple[tuple[int, .
     """Return the groups of participants of a collective op.
 
     Raises:
-        ShapeInferenceError: `replicas` is less than the number of participants, or there are
-            more than `limit`.
+        ShapeInferenceError: `replicas` is not the number of participants that the op's groups or
+            its number of shards determine; there are more than `limit`.
     """
     attributes = op.attributes
     pairs = attributes.get("source_target_pairs")
     groups: tuple[tuple[int, ...], ...] = () if pairs is not None else _recorded_groups(op)
-    least = max((number for numbers in (*groups, *(pairs or ())) for number in numbers), default=0)
-    count = least + 1
-    if not groups:
-        implied = attributes.get("shard_count") or attributes.get("split_count") or 2
-        count = max(implied, count) if replicas is None else replicas
-    if count <= least or (replicas is not None and replicas < 1):
-        rule = f"replicas must be at least {least + 1}, got {replicas}"
+    least = 1 + max((n for numbers in (*groups, *(pairs or ())) for n in numbers), default=0)
+    shards: int | None = attributes.get("shard_count") or attributes.get("split_count")
+    exact = least if groups else shards
+    count = replicas
+    if count is None:
+        count = max(2, least) if exact is None else exact
+    elif count != exact and (exact is not None or count < least):
+        needed = f"at least {least}" if exact is None else f"{exact}, as the op determines"
+        rule = f"replicas must be {needed}, got {replicas}"
         raise error_of(ShapeInferenceError, "explain", rule, "omit replicas")
     if count > limit:
         rule = f"a picture has at most {limit} replicas, got {count:,}"

@@ -273,6 +273,19 @@ def test_notebooks_show_pictures_and_terminals_text(tmp_path: Path) -> None:
         ),
         (
             lambda b: xb.explain(xb.all_gather(arg(b, 2), 0, 2), replicas=0),
+            "replicas must be 2, as the op determines, got 0",
+        ),
+        (lambda b: xb.explain(xb.all_to_all(arg(b, 4), 0, 0, 2), replicas=4), "must be 2, .*got 4"),
+        (
+            lambda b: xb.explain(xb.reduce_scatter(arg(b, 6), xb.add, 0, 2), replicas=3),
+            "replicas must be 2, as the op determines, got 3",
+        ),
+        (
+            lambda b: xb.explain(xb.all_reduce(arg(b, 2), xb.add, [[0, 1]]), replicas=3),
+            "replicas must be 2, as the op determines, got 3",
+        ),
+        (
+            lambda b: xb.explain(xb.all_reduce(arg(b, 2), xb.add), replicas=0),
             "replicas must be at least 1, got 0",
         ),
         (

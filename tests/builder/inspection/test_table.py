@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from html_pages import page_of
 from rich.console import Console
+from tables import each_row
 
 import builder as xb
 from builder.inspection.table import OpRow
@@ -96,8 +97,8 @@ def test_ops_without_one_hlo_instruction_show_recorded_attributes() -> None:
     assert 'custom_call_target="f"' in call.attributes
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
+@each_row(
+    "value, text",
     [
         (np.float32(1.5), "1.5"),
         (np.float32([1, 2]), "{1, 2}"),
@@ -156,7 +157,7 @@ def test_rows_are_created_on_access(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "49,994 ops are omitted; limit=None prints all" in text
 
 
-@pytest.mark.parametrize(("limit", "lines"), [(None, 90), (45, 90), (44, 89), (0, 1)])
+@each_row("limit, lines", [(None, 90), (45, 90), (44, 89), (0, 1)])
 def test_limit(limit: int | None, lines: int) -> None:
     text = str(chain(90).table(limit=limit)).splitlines()
     rows = [line for line in text[3:] if line.strip() and "ops are omitted" not in line]
@@ -239,7 +240,8 @@ def test_without_rich(monkeypatch: pytest.MonkeyPatch, summed: xb.XlaComputation
     assert len(table.as_dict()["ops"]) == 4
     assert "4 ops" in repr(table)
     assert "<table>" in table._repr_html_()
+    assert str(table).startswith("%total: 4 ops\nnumber   opcode")
     for drawn in (table, summed.stats()):
         with pytest.raises(ImportError, match="fix: run `pip install rich`"):
-            str(drawn)
+            drawn.__rich__()
     assert str(summed.diff(summed)) == "total: equal"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tables import each_row
 
 import builder as xb
 import builder.errors
@@ -32,8 +33,8 @@ FACTS: dict[type, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize("protocol", [0, 2, pickle.HIGHEST_PROTOCOL])
+@each_row("kind", CLASSES)
+@each_row("protocol", [0, 2, pickle.HIGHEST_PROTOCOL])
 def test_pickle(kind: Any, protocol: int) -> None:
     error = kind("add: operands must be arrays", **FACTS.get(kind, {}))
     for other in (pickle.loads(pickle.dumps(error, protocol)), copy.copy(error)):

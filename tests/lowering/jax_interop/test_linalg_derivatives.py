@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from typing import Any
 
 import jax
@@ -345,3 +346,39 @@ def test_other_calls_are_refused(change: str) -> None:
     function = lowering.to_jax(lowering.to_computation(lowering.load(text)))
     with pytest.raises(LoweringError, match=r"custom_call.*: jax has no derivative"):
         jax.jit(jax.grad(lambda a: jnp.sum(function(a)))).trace(np.eye(3))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_triangles_of_jax(dtype: Any) -> None:
+    """Each side and form of the matrix, whose other triangle is not read."""
+    a, b = matrices(dtype, 2, 3, 3) + 3 * np.eye(3), matrices(dtype, 2, 3, 3)
+
+    def solved(a: Any, b: Any) -> Any:
+        return [
+            linalg.triangular_solve(
+                a, b, left_side=left, lower=left, transpose_a=transposed, conjugate_a=conjugate
+            )
+            for left, transposed, conjugate in product((False, True), repeat=3)
+        ]
+
+    computation = lowering.from_jax(solved, a, b)
+    assert "custom_call" not in lowering.lower(computation).text
+    results = lowering.compile(computation)(a, b)
+    for result, expected in zip(results, jax.jit(solved)(a, b), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-12)
+
+
+def test_programs_of_jax_call_no_library() -> None:
+    """Neither the program nor its gradient, which other readers can run then."""
+    x = matrices(np.float64, 2, 4, 4)
+    portable = [name for name in PROGRAMS if name not in ("tridiagonal", "eigvals")]
+
+    def losses(a: Any) -> Any:
+        return sum(weighted(PROGRAMS[name](a)) for name in portable)
+
+    computation = lowering.from_jax(jax.value_and_grad(losses), x)
+    assert "custom_call" not in lowering.lower(computation).text
+    value, gradient = lowering.compile(computation)(x)
+    expected, expected_gradient = jax.jit(jax.value_and_grad(losses))(x)
+    np.testing.assert_allclose(value, expected, rtol=1e-10)
+    np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-8)

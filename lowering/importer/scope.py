@@ -28,6 +28,7 @@ from lowering.importer.registry import Value
 from lowering.importer.tables import Place, Tables
 from lowering.mlir.attribute_values import UNREADABLE
 from lowering.mlir.operations import attribute_text
+from lowering.mlir.types import UnsupportedTypeError
 from lowering.sharding.attributes import SHARDINGS
 
 INLINED_CALL: Final = "xlabuilder.inlined_call"
@@ -122,10 +123,13 @@ class Scope:
         for position, operation in enumerate(operations):
             self.bodies = body.inner.get(position, ())
             operands: list[Any] = [values.get(value) for value in operation.operands]
-            ops = self._import(operation, operands)
-            for result, op in zip(operation.results, ops, strict=True):
+            try:
+                ops = self._import(operation, operands)
+                shapes = [self.tables.shape(result.type) for result in operation.results]
+            except UnsupportedTypeError as error:
+                raise failure(operation, str(error)) from None
+            for result, op, shape in zip(operation.results, ops, shapes, strict=True):
                 if op is not None:
-                    shape = self.tables.shape(result.type)
                     if op.shape is not shape:
                         reason = f"a result is {shape} in the file, and shape inference gives "
                         raise failure(operation, f"{reason}{op.shape}")

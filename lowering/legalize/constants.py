@@ -66,8 +66,8 @@ def constant_that_counts_from_negative_zero(
 _MAX_NARROW_COUNT: Final = 2**8 + 1
 """The largest length of a vector [0, 1, 2, ...] that bf16 or an 8-bit type represents exactly."""
 
-_MAX_C64_COUNT: Final = 2**24 + 1
-"""The largest length of a vector [0, 1, 2, ...] that c64 represents exactly."""
+_MAX_COMPLEX_COUNT: Final = {pt.c64: 2**24 + 1, pt.c128: 2**53 + 1}
+"""The largest length of a vector [0, 1, 2, ...] that each complex type represents exactly."""
 
 
 def _float_count(
@@ -90,7 +90,7 @@ def _float_count(
 
 def _complex_count(operation: ir.Operation, shape: ArrayShape) -> np.ndarray[Any, Any] | None:
     """The elements of a constant equal to [0, 1, 2, ...] with a negative zero; None for others."""
-    if shape.element_type is pt.c64 and shape.dimensions[0] > _MAX_C64_COUNT:
+    if shape.dimensions[0] > _MAX_COMPLEX_COUNT[shape.element_type]:
         return None
     array = elements_in_bytecode(operation, shape)
     if array is None or not _equals_iota(array):

@@ -1,4 +1,4 @@
-"""Checks that the operations of a loaded module have element types that XLA compiles.
+"""Checks of the operations of a loaded module that MLIR does not make: element types above all.
 
 A recorded op has element types that its definition accepts. MLIR verifies the operations of a file,
 but StableHLO and CHLO admit further types for some operations, on which XLA's compiler aborts or
@@ -9,6 +9,7 @@ operations of a module.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -50,9 +51,7 @@ _WITHOUT_SCHEMA: Final = {
 """Operations without an op, which XLA expands when it reads the module, and the element types for
 which it has an expansion."""
 
-_COMPARISONS: Final = ("stablehlo.compare", f"{_BROADCASTING}compare")
 _COMPARISON_ATTRIBUTES: Final = ("comparison_direction", "compare_type")
-_BITCAST: Final = "stablehlo.bitcast_convert"
 _CASE: Final = re.compile(r"#\w+<\w+ (\w+)>")
 """Matches an attribute such as #stablehlo<comparison_direction LT>; the group is the case."""
 
@@ -83,21 +82,17 @@ def check_element_types(module: ir.Operation, name: str, platform: str) -> None:
         # The other operands have the same element type, or are indices, sizes or preds: MLIR
         # verifies this.
         signature: tuple[Any, ...] = (types.text, operation.operands[0].type)
-        is_comparison = operation.name in _COMPARISONS
-        if is_comparison:
-            signature += tuple(map(operation.attributes.get, _COMPARISON_ATTRIBUTES))
-        elif operation.name == _BITCAST:
-            signature += (operation.results[0].type,)
+        check = _CHECKS.get(operation.name)
+        if check is not None:
+            attributes = map(operation.attributes.get, check.attributes)
+            signature += operation.name, operation.results[0].type, *attributes
         if signature not in faults:
             shape = _array_shape(operation.operands[0])
-            if shape is None:
-                fault = None  # quantized elements, for instance
-            elif is_comparison:
-                fault = _fault_of_comparison(operation, shape.element_type)
-            elif operation.name == _BITCAST:
-                fault = _fault_of_bitcast(operation, shape)
-            else:
+            fault = None  # of a type that XLA does not have
+            if shape is not None:
                 fault = _fault(shape.element_type, types)
+                if fault is None and check is not None:
+                    fault = check.fault(operation, shape)
             faults[signature] = fault
         return faults[signature]
 
@@ -134,12 +129,12 @@ def _unused_functions(module: ir.Operation) -> set[str]:
 @cache
 def accepted_types(platform: str) -> dict[str, ElementTypes]:
     """Return the element types of the first operand by operation name, where they are limited."""
-    accepted = dict(_WITHOUT_SCHEMA)
+    accepted = dict.fromkeys(_CHECKS, ANY) | _WITHOUT_SCHEMA
     for schema in SCHEMAS.values():
         first = next(iter(schema.operands.split()), "").removeprefix("*")
         types = schema.element_types.get(first, ANY)
         names = (schema.stablehlo, *schema.synonyms, f"{_BROADCASTING}{schema.opcode}")
-        if types is not ANY or schema.stablehlo in (*_COMPARISONS, _BITCAST):
+        if types is not ANY:
             accepted.update(dict.fromkeys(names, types))
     for rewrite in REWRITES:
         if rewrite.adds is not None and platform in rewrite.platforms:
@@ -171,7 +166,8 @@ def _fault(element_type: PrimitiveType, types: ElementTypes) -> _Fault | None:
     return _Fault(f"must have operands of {types.text} type", fix)
 
 
-def _fault_of_comparison(operation: ir.Operation, element_type: PrimitiveType) -> _Fault | None:
+def _fault_of_comparison(operation: ir.Operation, operand: ArrayShape) -> _Fault | None:
+    element_type = operand.element_type
     direction, compare_type = (
         _CASE.sub(r"\1", str(operation.attributes.get(name))) for name in _COMPARISON_ATTRIBUTES
     )
@@ -202,3 +198,31 @@ def _fault_of_bitcast(operation: ir.Operation, operand: ArrayShape) -> _Fault | 
         f"types have {result.element_type.bits} bits, not {result}"
     )
     return _Fault(rule, "reshape the operand, or correct the type of the result")
+
+
+def _fault_of_top_k(operation: ir.Operation, _: ArrayShape) -> _Fault | None:
+    # To MLIR, the least number means an unknown size, which is compatible with any size.
+    k = ir.IntegerAttr(operation.attributes["k"]).value
+    if k >= 0:
+        return None
+    return _Fault(f"must have a k that is not negative, not {k}", "correct the attribute k")
+
+
+class _Check(NamedTuple):
+    """What MLIR does not verify of an operation.
+
+    Attributes:
+        fault: returns the rule that an operation breaks, given the shape of its first operand.
+        attributes: the attributes on which this depends, beside the types.
+    """
+
+    fault: Callable[[ir.Operation, ArrayShape], _Fault | None]
+    attributes: tuple[str, ...] = ()
+
+
+_CHECKS: Final = {
+    "stablehlo.compare": _Check(_fault_of_comparison, _COMPARISON_ATTRIBUTES),
+    f"{_BROADCASTING}compare": _Check(_fault_of_comparison, _COMPARISON_ATTRIBUTES),
+    "stablehlo.bitcast_convert": _Check(_fault_of_bitcast),
+    "chlo.top_k": _Check(_fault_of_top_k, ("k",)),
+}

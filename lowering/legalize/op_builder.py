@@ -101,10 +101,12 @@ class OpBuilder:
         return shapes[value_type]
 
     def array_of(self, value: Value) -> ArrayShape:
-        """The shape of a value, which must be an array."""
-        shape = self.shape(value)
-        assert shape is not None  # verified by MLIR
-        return shape
+        """The shape of a value, which must be an array.
+
+        Raises:
+            LoweringError: the type has an encoding other than bounds, which MLIR accepts.
+        """
+        return self.shape(value) or array_of(value)
 
     def element_type(self, value: Value) -> PrimitiveType | None:
         """The element type of a value; None unless it is an array of an element type of XLA."""

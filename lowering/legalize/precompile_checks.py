@@ -155,8 +155,11 @@ class _Checker:
         self.checked_types.add(mlir_type)
         try:
             shape = shape_of_type(mlir_type)
-        except LoweringError:
-            return  # not a type of XLA, which other code refuses
+        except LoweringError as error:
+            if not isinstance(mlir_type, ir.RankedTensorType):
+                return  # a tuple, for instance
+            fix = "use arrays of XLA's element types, without encodings, of fewer elements"
+            raise self.error(f"{error}, in {what}", fix) from None
         if not isinstance(shape, ArrayShape):
             return
         if self.platform == "tpu" and shape.element_type in (pt.s2, pt.u2):

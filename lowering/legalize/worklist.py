@@ -8,9 +8,11 @@ from typing import Final
 from jaxlib.mlir import ir
 
 from builder.sharding.text import as_per_value, leaf_texts
+from lowering.errors import LoweringError, recorded_at
 from lowering.legalize.op_builder import OpBuilder
 from lowering.legalize.registry import Rewrite, Target, Value
 from lowering.mlir.operations import attribute_text, enclosing, operations_in
+from lowering.mlir.types import UnsupportedTypeError
 from lowering.sharding.attributes import SHARDINGS, sharding_attribute
 
 _FRONTEND_ATTRIBUTES: Final = "mhlo.frontend_attributes"
@@ -48,6 +50,9 @@ def apply_rewrites(
 
     Returns:
         Whether the module changed.
+
+    Raises:
+        LoweringError: an operation has a type that XLA does not have.
     """
     no_rewrites: frozenset[Rewrite] = frozenset()
     pending = [(operation, no_rewrites) for operation in reversed(operations_in(module, table))]
@@ -59,7 +64,12 @@ def apply_rewrites(
                 if candidate in origins:
                     continue
                 target.created = []
-                values = candidate.apply(OpBuilder(target, operation), operation)
+                try:
+                    values = candidate.apply(OpBuilder(target, operation), operation)
+                except UnsupportedTypeError as error:
+                    op = operation.name.partition(".")[2]
+                    where = recorded_at(operation.location)
+                    raise LoweringError(f"{target.name}: {op}{where} {error}") from None
                 if values is None:
                     continue
                 changed = True

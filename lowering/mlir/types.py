@@ -71,11 +71,16 @@ def mlir_type(shape: ArrayShape | TokenShape, context: ir.Context) -> ir.Type:
 _BOUNDS: Final = re.compile(r"#stablehlo\.bounds<([^>]*)>")
 
 
+class UnsupportedTypeError(LoweringError):
+    """XLA has no shape that corresponds to an MLIR type; the message does not name an operation."""
+
+
 def shape_of_type(value: ir.Type) -> ArrayShape | TokenShape:
     """The shape of a value of this MLIR type.
 
     Raises:
-        LoweringError: XLA has no corresponding shape (quantized types, memref, index).
+        UnsupportedTypeError: XLA has no corresponding shape (quantized types, memref, index, an
+            encoding other than bounds).
     """
     text = shortened(str(value))
     if text == "!stablehlo.token":
@@ -83,17 +88,23 @@ def shape_of_type(value: ir.Type) -> ArrayShape | TokenShape:
     try:
         tensor = ir.RankedTensorType(value)
     except ValueError:
-        raise LoweringError(f"the MLIR type {text} is neither a tensor nor a token") from None
+        raise UnsupportedTypeError(
+            f"the MLIR type {text} is neither a tensor nor a token"
+        ) from None
     element_text = str(tensor.element_type)
     element_type = _BY_TEXT.get(element_text)
     if element_type is None:
-        raise LoweringError(
+        raise UnsupportedTypeError(
             f"the MLIR element type {element_text} of {text} is not supported by XLA"
         )
     dynamic = [tensor.is_dynamic_dim(i) for i in range(tensor.rank)]
     sizes = [UNBOUNDED if d else tensor.get_dim_size(i) for i, d in enumerate(dynamic)]
     encoding = tensor.encoding
     match = None if encoding is None else _BOUNDS.fullmatch(str(encoding))
+    if encoding is not None and match is None:
+        raise UnsupportedTypeError(
+            f"the MLIR type {text} has an encoding other than #stablehlo.bounds"
+        )
     try:
         if match is not None:
             for index, bound in enumerate(match[1].split(",")):
@@ -101,7 +112,7 @@ def shape_of_type(value: ir.Type) -> ArrayShape | TokenShape:
                     sizes[index] = int(bound)
         return array_shape(element_type, sizes, dynamic_dimensions=dynamic)
     except (IndexError, ValueError) as error:
-        raise LoweringError(f"the MLIR type {text} is not an XLA shape: {error}") from None
+        raise UnsupportedTypeError(f"the MLIR type {text} is not an XLA shape: {error}") from None
 
 
 def is_of_other_elements(value: ir.Type) -> bool:

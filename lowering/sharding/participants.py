@@ -82,7 +82,7 @@ def participants(operation: ir.Operation) -> Participants:
     """Return the participants of a collective operation.
 
     Raises:
-        LoweringError: the operation's groups do not fit their mesh.
+        LoweringError: the operation's groups do not fit their mesh, or have no numbers.
     """
     attributes = operation.attributes
     channel = 0
@@ -94,7 +94,10 @@ def participants(operation: ir.Operation) -> Participants:
     groups: tuple[tuple[int, ...], ...] = ()
     if "replica_groups" in attributes:
         table = groups_of(operation)
-        groups = tuple(tuple(n for n in row if n >= 0) for row in table)
+        rows = (tuple(n for n in row if n >= 0) for row in table)
+        groups = tuple(row for row in rows if row)
+        if len(table) and not groups:
+            raise LoweringError(f"its groups must have numbers, got {np.array(table).tolist()}")
     if channel <= 0:
         mode = Mode.REPLICAS
     elif name in ("all_to_all", "collective_permute", "collective_broadcast"):
@@ -103,7 +106,7 @@ def participants(operation: ir.Operation) -> Participants:
         mode = Mode.DEVICES
     else:
         mode = Mode.REPLICAS_AND_PARTITIONS
-    return Participants(mode, tuple(group for group in groups if group), channel)
+    return Participants(mode, groups, channel)
 
 
 def check_participants(
@@ -159,6 +162,15 @@ def _check_operation(
     listed = sum(map(len, parties.groups))
     if parties.groups and listed != available:
         raise error(f"requires {listed} {parties.mode.value} in its groups", listed)
+    numbers = sorted(number for group in parties.groups for number in group)
+    if parties.groups and numbers != list(range(available)):
+        listed_numbers = ", ".join(map(str, numbers[:8])) + ", ..." * (len(numbers) > 8)
+        raise CompileError(
+            f"compile: {name}: {kind}{recorded_at(operation.location)} must have each number from "
+            f"0 to {available - 1} once in its groups, got {listed_numbers}\n"
+            f"fix: correct the replica groups",
+            op=kind,
+        )
     group_size = _group_size(operation)
     if group_size is None:
         return

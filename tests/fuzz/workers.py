@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
+import re
 import select
 import signal
 import subprocess
@@ -12,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["Outcome", "Worker", "keep"]
+__all__ = ["Outcome", "Worker", "has_large_arrays", "keep"]
 
 _ROOT: Final = Path(__file__).parents[2]
 _WALL_SECONDS: Final = 90.0
@@ -20,7 +22,12 @@ _WALL_SECONDS: Final = 90.0
 
 
 ENDLESS: Final = "endless"
-"""The outcome of a program with a loop that runs longer than the time limit."""
+"""The outcome of a program with a loop or large arrays that takes longer than the time limit."""
+
+_MOST_ELEMENTS: Final = 1 << 20
+"""The size of the largest array of a program that is run."""
+
+_SIZES: Final = re.compile(rb"tensor<((?:\d+x)+)")
 
 
 class Outcome(NamedTuple):
@@ -32,6 +39,12 @@ class Outcome(NamedTuple):
     @property
     def is_defect(self) -> bool:
         return self.kind not in ("ok", "refused", ENDLESS)
+
+
+def has_large_arrays(data: bytes) -> bool:
+    """Return whether the text of a module mentions an array that takes XLA long to compute."""
+    sizes = (map(int, match[:-1].split(b"x")) for match in set(_SIZES.findall(data)))
+    return any(math.prod(each) > _MOST_ELEMENTS for each in sizes)
 
 
 class Worker:
@@ -112,7 +125,9 @@ class Worker:
         self.stop()
         self._errors.seek(0)
         report = self._errors.read().decode(errors="replace")[-4000:]
-        if status == signal.SIGPROF and stage == "run" and b"while" in data:
+        # XLA evaluates constants when it compiles.
+        takes_long = has_large_arrays(data) or (stage == "run" and b"while" in data)
+        if status == signal.SIGPROF and stage in ("compile", "run") and takes_long:
             return Outcome(ENDLESS, "")
         if status == signal.SIGPROF:
             return Outcome(f"hang in {stage}", report)

@@ -17,13 +17,21 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Final
 
 import numpy as np
 
 import builder as xb
 import lowering
-from tests.type_grid.cases import CASES, ELEMENT_TYPES, modules, text_of
+from tests.type_grid.cases import (
+    CASES,
+    ELEMENT_TYPES,
+    Case,
+    cases_of_other_integers,
+    modules,
+    text_of,
+)
 from tests.type_grid.outcomes import LETTERS, read_table, write_table
 
 _SECONDS: Final = 60
@@ -36,10 +44,15 @@ Key = tuple[str, str, bool]
 """A case, an element type, and whether the operands are constants."""
 
 
+@cache
+def _all_cases() -> dict[str, Case]:
+    return CASES | cases_of_other_integers()
+
+
 def outcome(key: Key) -> str:
     """Return a letter of `LETTERS`, or a description of the defect."""
     name, type_name, constant = key
-    case = CASES[name]
+    case = _all_cases()[name]
     try:
         module = lowering.load_bytes(text_of(case, ELEMENT_TYPES[type_name], constant=constant))
     except lowering.ModuleFileError:
@@ -106,16 +119,20 @@ def main() -> int:
     parser.add_argument(
         "--constants", action="store_true", help="use constants as operands; writes no table"
     )
+    parser.add_argument(
+        "--integers",
+        action="store_true",
+        help="replace integers of the attributes, with f32 elements; writes no table",
+    )
     options = parser.parse_args()
     # XLA reads the number of devices when a child starts it.
     os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
     lowering.compile  # noqa: B018  (imported once, before the forks)
     table = read_table()
-    keys = [
-        (name, element_type.name, constant)
-        for name, element_type, constant in modules()
-        if options.only in name and constant == options.constants
-    ]
+    all_keys = [(name, element_type.name, constant) for name, element_type, constant in modules()]
+    if options.integers:
+        all_keys = [(name, "f32", options.constants) for name in cases_of_other_integers()]
+    keys = [key for key in all_keys if options.only in key[0] and key[2] == options.constants]
     if options.missing:
         keys = [key for key in keys if table.get(key[:2], ".") == "."]
     end = time.monotonic() + options.seconds
@@ -125,12 +142,11 @@ def main() -> int:
         if letter not in LETTERS:
             has_defect = True
             print(*key[:2], "constants" if key[2] else "", letter, flush=True)
-        elif not options.constants:
+        elif key[0] in CASES and not options.constants:
             table[key[:2]] = letter
         if number % 500 == 0:
             print(f"{number} of {len(keys)} modules", flush=True)
-    if not options.constants:
-        write_table(table)
+    write_table(table)
     return 1 if has_defect else 0
 
 

@@ -675,3 +675,20 @@ def modules() -> Iterator[tuple[str, PrimitiveType, bool]]:
             # XLA's evaluator of constants has code of its own for each operation.
             if case.operands and case.replicas * case.partitions == 1:
                 yield name, element_type, True
+
+
+_INTEGER: Final = re.compile(r"(?<![\w.#%-])-?\d+(?![\w.])")
+_OTHER_INTEGERS: Final = (-(2**63), -1, 0, 3, 2**31, 2**40, 2**63 - 1)
+
+
+def cases_of_other_integers() -> dict[str, Case]:
+    """Return each case with one integer of its attributes replaced by another one."""
+    changed = {}
+    for name, case in CASES.items():
+        for number, match in enumerate(_INTEGER.finditer(case.attributes)):
+            before, after = case.attributes[: match.start()], case.attributes[match.end() :]
+            for value in _OTHER_INTEGERS:
+                changed[f"{name}, integer {number} = {value}"] = case._replace(
+                    attributes=f"{before}{value}{after}"
+                )
+    return changed

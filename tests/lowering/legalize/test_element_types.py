@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NoReturn
 
 import numpy as np
@@ -72,11 +73,17 @@ REFUSED = {
         "fix: compute with the real and the imaginary parts of the operands"),
     ),
     "a bitcast to a type of the same width and fewer dimensions": (
-        "func.func @main(%a: tensor<3x2xi4>) -> tensor<3xui4> {\n"
-        "%0 = stablehlo.bitcast_convert %a : (tensor<3x2xi4>) -> tensor<3xui4>\n"
-        "return %0 : tensor<3xui4> }",
+        """func.func @main(%a: tensor<3x2xi4>) -> tensor<3xui4> {
+%0 = stablehlo.bitcast_convert %a : (tensor<3x2xi4>) -> tensor<3xui4>
+return %0 : tensor<3xui4> }""",
         ("bitcast_convert, recorded at -:2, must have a result of 2 dimensions, like its operand, "
         "because both element types have 4 bits, not u4[3], got s4[3,2]"),
+    ),
+    "an integer that stands for an unknown size": (
+        """func.func @main(%a: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xi32>) {
+%0:2 = chlo.top_k(%a, k = -9223372036854775808) : tensor<2xf32> -> (tensor<2xf32>, tensor<2xi32>)
+return %0#0, %0#1 : tensor<2xf32>, tensor<2xi32> }""",
+        "top_k, recorded at -:2, must have a k that is not negative, not -9223372036854775808, got",
     ),
     "an operation that broadcasts": (
         binary("chlo.broadcast_atan2", "i8"),
@@ -128,6 +135,28 @@ def test_refused(name: str) -> None:
         lowering.compile(lowering.load_bytes(text))
     assert message in str(caught.value)
     assert f".{caught.value.op}" in text
+
+
+@pytest.mark.parametrize("operation", ["add", "minimum"])  # the latter has a rewrite
+@pytest.mark.parametrize(
+    ("between", "rule"),
+    [
+        ("2xf32, 5 : i32", "has an encoding other than #stablehlo.bounds"),
+        ("2x9223372036854775807xf64", "has more than 2**63 - 1 elements"),
+    ],
+)
+@pytest.mark.usefixtures("without_xla")
+def test_types_that_xla_does_not_have(operation: str, between: str, rule: str) -> None:
+    text = f"""func.func @main() -> tensor<f32> {{
+%0 = stablehlo.constant dense<1.0> : tensor<{between}>
+%1 = stablehlo.{operation} %0, %0 : tensor<{between}>
+%2 = stablehlo.constant dense<1.0> : tensor<f32>
+return %2 : tensor<f32> }}"""
+    module = lowering.load_bytes(text)
+    with pytest.raises((lowering.CompileError, lowering.LoweringError), match=re.escape(rule)):
+        lowering.compile(module)
+    with pytest.raises(lowering.LoweringError, match=r"recorded at -:[23]: the MLIR type"):
+        lowering.to_computation(module)
 
 
 def test_accepted() -> None:

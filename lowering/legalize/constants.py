@@ -30,7 +30,7 @@ def known_elements(value: Value) -> np.ndarray[Any, Any] | None:
 def _buffer(attribute: Any) -> np.ndarray[Any, Any] | None:
     try:
         return np.asarray(memoryview(attribute))
-    except (BufferError, TypeError):
+    except (BufferError, TypeError, ValueError):  # ValueError: more bytes than memory can hold
         return None
 
 

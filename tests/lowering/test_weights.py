@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 import builder as xb
 import lowering
@@ -92,13 +93,12 @@ def test_a_bound_parameter_keeps_its_sharding() -> None:
 
 
 def test_a_safetensors_file(tmp_path: Path) -> None:
-    files = pytest.importorskip("safetensors.numpy", reason="an optional package")
     b = xb.XlaBuilder("half")
     x, w = b.parameter(xb.bf16[3], "x"), b.parameter(xb.bf16[3], "layer/w")
     computation = b.build(x * w)
     weights = {"layer/w": np.arange(3).astype(ml_dtypes.bfloat16)}
     hoisted, arrays = xb.hoist_constants(xb.bind(computation, weights), at_least=1)
-    files.save_file(arrays, tmp_path / "weights.safetensors")
-    loaded = files.load_file(tmp_path / "weights.safetensors")
+    save_file(arrays, tmp_path / "weights.safetensors")
+    loaded = load_file(tmp_path / "weights.safetensors")
     again = xb.bind(hoisted, loaded)
     assert again.diff(xb.bind(computation, weights)).equal

@@ -30,10 +30,11 @@ STAMP_NEWEST = .venv-newest/.made-for
 
 VERSIONS = import sys, jax, jaxlib, numpy; print("Python %d.%d.%d" % sys.version_info[:3], \
 	*(m.__name__ + " " + m.__version__ for m in (jax, jaxlib, numpy)), sep=", ")
+JAXLIB_TESTS = tests/lowering tests/conformance tests/property tests/defects tests/type_grid
 PYTEST = -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-newest test-gpu fuzz stress lint format types bench bench-check docs notebooks site screenshots platforms clean moved
+.PHONY: help demo test test-all test-newest test-gpu fuzz stress lint format types bench bench-check docs notebooks site screenshots platforms clean moved
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -45,9 +46,14 @@ test: $(STAMP) ## run the tests
 	@$(VENV) -c '$(VERSIONS)'
 	@$(VENV) $(PYTEST)
 
-test-newest: $(STAMP_NEWEST) ## run the tests on the newest Python and jax
+test-all: $(STAMP) ## run the tests and those that take long and rarely fail
+	@$(VENV) -c '$(VERSIONS)'
+	@$(VENV) $(PYTEST) --all
+
+# What depends on jaxlib. The reproducers of XLA's defects are slow, but a new jaxlib changes them.
+test-newest: $(STAMP_NEWEST) ## run the tests that depend on jaxlib on the newest Python and jax
 	@$(VENV_NEWEST) -c '$(VERSIONS)'
-	@$(VENV_NEWEST) $(PYTEST)
+	@$(VENV_NEWEST) $(PYTEST) -m "not slow or jaxlib" $(JAXLIB_TESTS)
 
 test-gpu: $(STAMP) ## run the GPU tests, on a GPU or on the device XLABUILDER_TEST_DEVICE
 	@$(VENV) -c '$(VERSIONS)'

@@ -25,23 +25,56 @@ gc.disable()
 _DESELECTED = pytest.StashKey[str]()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="also run the tests marked slow")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Run slow tests if the command line names paths or markers."""
+    if hasattr(config, "workerinput"):
+        return  # a worker of pytest-xdist, which has the options of the main process
+    names_paths = config.args_source is pytest.Config.ArgsSource.ARGS
+    config.option.all = config.option.all or names_paths or bool(config.option.markexpr)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect tests marked `gpu` on machines without a GPU, and record the reason."""
-    marked = [item for item in items if item.get_closest_marker("gpu")]
-    if not marked:
-        return
+    """Deselect tests, and record the reason."""
+    reasons = [_without_slow_tests(config, items), _without_gpu_tests(config, items)]
+    config.stash[_DESELECTED] = "\n".join(filter(None, reasons))
+
+
+def _deselect(config: pytest.Config, items: list[pytest.Item], marker: str) -> int:
+    """Deselect the tests with a marker, and return their number."""
+    marked = [item for item in items if item.get_closest_marker(marker)]
+    if marked:
+        items[:] = [item for item in items if not item.get_closest_marker(marker)]
+        config.hook.pytest_deselected(items=marked)
+    return len(marked)
+
+
+def _without_slow_tests(config: pytest.Config, items: list[pytest.Item]) -> str | None:
+    """Deselect tests marked `slow`, unless the command line asks for them."""
+    if config.option.all:
+        return None
+    count = _deselect(config, items, "slow")
+    return f"{count} tests marked slow were deselected: --all runs them" if count else None
+
+
+def _without_gpu_tests(config: pytest.Config, items: list[pytest.Item]) -> str | None:
+    """Deselect tests marked `gpu` on machines without a GPU."""
+    if not any(item.get_closest_marker("gpu") for item in items):
+        return None
     # Imported late, because it imports jax.
     from on_device import missing
 
     reason = missing()
     if reason is None:
-        return
+        return None
     if config.getoption("markexpr") == "gpu":
         code = pytest.ExitCode.NO_TESTS_COLLECTED
         pytest.exit(f"tests marked gpu can't run here: {reason}", returncode=code)
-    items[:] = [item for item in items if not item.get_closest_marker("gpu")]
-    config.hook.pytest_deselected(items=marked)
-    config.stash[_DESELECTED] = f"{len(marked)} tests marked gpu were deselected: {reason}"
+    count = _deselect(config, items, "gpu")
+    return f"{count} tests marked gpu were deselected: {reason}"
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -62,7 +95,7 @@ def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     message = config.stash.get(_DESELECTED, None)
-    if message is not None:
+    if message:
         terminalreporter.write_line(message)
 
 

@@ -6,10 +6,13 @@ import json
 import os
 
 import jaxlib
+import pytest
 from processes import run_python
 from scripts import load_script
 
 import builder as xb
+
+pytestmark = pytest.mark.slow
 
 tool = load_script("tools/write_platforms.py")
 

@@ -14,6 +14,8 @@ from scripts import ROOT, load_script
 import builder as xb
 from builder.schema import SCHEMAS
 
+pytestmark = pytest.mark.slow
+
 # The order in which they import each other.
 for imported in ("write_platforms", "xla_builder_h", "write_operations", "write_defects"):
     load_script(f"tools/{imported}.py")

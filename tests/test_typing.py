@@ -18,6 +18,8 @@ import builder as xb
 from builder import attributes
 from builder.attributes import host
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """\
 from typing import Any, assert_type
 import builder as xb

@@ -25,7 +25,7 @@ fi
 echo "Installing the project and its dependencies into $directory; the first time takes minutes"
 # The newest Python only runs the tests.
 case $mode in
-    newest) extras=bench,demo,site,test upgrade="--upgrade --upgrade-strategy eager" ;;
+    newest) extras=test upgrade="--upgrade --upgrade-strategy eager" ;;
     *) extras=dev upgrade= ;;
 esac
 # pip would compile all modules, most of which are never imported. Python compiles those that are

@@ -15,6 +15,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
+from lowering.errors import CompileError, recorded_at
 from lowering.host.callbacks import PythonFunction
 from lowering.jaxlib_api import mlir
 from lowering.legalize import (
@@ -54,6 +55,7 @@ from lowering.legalize.partitions import (
 from lowering.legalize.registry import ARTIFACT, Target, rewrites_for
 from lowering.legalize.rows import add_device_dimension
 from lowering.legalize.worklist import apply_rewrites, mentions_any
+from lowering.mlir.operations import operations_in
 from lowering.reading.bytecode_tables import module_strings
 from lowering.sharding.frontend_shardings import check_meshes
 from lowering.sharding.participants import check_participants, may_contain_collectives
@@ -147,8 +149,28 @@ def legalize(
         make_manual(copy.operation)
     elif has_unused_shardings:
         drop_shardings(copy.operation)
-    copy.operation.verify()
+    try:
+        copy.operation.verify()
+    except ir.MLIRError as error:
+        raise _invalid(module.operation, name, error) from None
     return Legalized(copy.operation, mlir.bytecode(copy), target.callbacks)
+
+
+def _invalid(module: ir.Operation, name: str, error: ir.MLIRError) -> CompileError:
+    """Return the error for an operation of which MLIR verifies only the rewritten form.
+
+    The operations of CHLO that broadcast their operands are of this kind.
+    """
+    diagnostic = error.error_diagnostics[0]
+    at = str(diagnostic.location)
+    operations = [each for each in operations_in(module) if str(each.location) == at]
+    op = operations[0].name.partition(".")[2] if operations else "compile"
+    operands = ", ".join(str(operand.type) for each in operations[:1] for operand in each.operands)
+    return CompileError(
+        f"compile: {name}: {op}{recorded_at(diagnostic.location)} is invalid: "
+        f"{diagnostic.message}, got {operands}\nfix: correct the types of the operands",
+        op=op,
+    )
 
 
 def prepare_artifact(module: ir.Module, name: str) -> None:

@@ -47,6 +47,9 @@ _SOUND_RETURN: Final = (
 """Matches the operands of a `stablehlo.return` of tensors only."""
 
 
+_REDUCE: Final = r'hlo\.reduce"\s*\((?:\s*%[^,()\n]*)?\)'
+"""Matches a reduction without initial values."""
+
 _QUOTED: Final = r'"([^"\\\n]*+(?:\\.[^"\\\n]*+)*+)(?:"(\s*=)?)?'
 _ODD_BYTE: Final = r"\\[89A-Fa-f][0-9A-Fa-f]"
 """Matches an escaped byte above 127."""
@@ -83,6 +86,11 @@ def exceeded_limit(text: str) -> TextProblem | None:
         if match is not None:
             reason = "a spatial dimension of a convolution is 10000 or more"
             return _at(text, match.end() - 5, reason, "number the spatial dimensions from 0")
+    if 'reduce"' in text:
+        match = re.search(_REDUCE, text)
+        if match is not None:  # StableHLO's verifier reads beyond the operands
+            reason = "reduce must have an initial value for each operand"
+            return _at(text, match.start(), reason, "add the operands of the initial values")
     return _expansion(text)
 
 
@@ -92,8 +100,8 @@ def crash_risk(text: str) -> TextProblem | None:
     The text may also be valid, so the caller parses it in a helper process first.
 
     StableHLO's verifier crashes if the condition of a loop or the comparator of a sort returns
-    other values than tensors. Other regions may return tokens. MLIR's Python bindings abort on
-    names that are not UTF-8.
+    other values than tensors. Other regions may return tokens. It also crashes on a reduction of
+    one operand without an initial value. MLIR's Python bindings abort on names that are not UTF-8.
     """
     checked: set[str] = set()  # many lines end in the same way
     for match in re.finditer(_RETURN, text):

@@ -24,7 +24,7 @@ from lowering.errors import CompileError, recorded_at
 from lowering.host.custom_calls import check_registered, failing_calls
 from lowering.jaxlib_api import compilation
 from lowering.legalize import legalize
-from lowering.legalize.element_types import check_element_types
+from lowering.legalize.loaded_modules import check_loaded_module
 from lowering.legalize.precompile_checks import check_compilable
 from lowering.mlir.donations import donated_arguments
 from lowering.mlir.operations import operations_in
@@ -184,7 +184,7 @@ def compile(
         module = with_shardings(module, shape.parameters)
     partitioning = read_partitioning(module.operation, name, shape, num_replicas, num_partitions)
     if not is_recorded:
-        check_element_types(module.operation, name, target.platform)
+        check_loaded_module(module.operation, name, target.platform)
     # The results of a partitioned program are arrays over all devices anyway.
     in_rows = results == "sharded" and partitioning is None
     legalized = legalize(

@@ -36,6 +36,8 @@ from benchmarks.steps import CONTENDERS, STEPS, ratios_of
 from benchmarks.tables import PARTS, Table, budget_tables, show
 from benchmarks.timing import ContenderError, in_turns, spread
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # A program that answers as benchmarks.peer does, and crashes after a number of answers.

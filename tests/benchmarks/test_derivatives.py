@@ -13,6 +13,8 @@ from benchmarks.figures import read_figures
 from benchmarks.report import report_text
 from benchmarks.training_steps import Model
 
+pytestmark = pytest.mark.slow
+
 SMALL = MODELS["small"]
 
 

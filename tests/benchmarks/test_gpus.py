@@ -10,6 +10,8 @@ import pytest
 from benchmarks.figures import FiguresError
 from benchmarks.gpus import gpu_section
 
+pytestmark = pytest.mark.slow
+
 FIGURES = Path(__file__).resolve().parents[2] / "docs" / "performance" / "figures.json"
 
 

@@ -24,6 +24,8 @@ import lowering
 from benchmarks.graphs import GRAPHS, Graph, constants, lstm, resnet50, shapes, transformer
 from benchmarks.languages import jax_lax, ours
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # The same models with small arrays.

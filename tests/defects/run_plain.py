@@ -20,7 +20,7 @@ import jax
 
 import lowering
 from lowering.legalize import bounded_ops, registry
-from lowering.legalize.element_types import accepted_types
+from lowering.legalize.loaded_modules import accepted_types
 from tests.defects.reproducer import differing_results, read
 
 

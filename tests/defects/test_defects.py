@@ -19,6 +19,8 @@ from scripts import ROOT, load_script
 from lowering.legalize.registry import ALL_PLATFORMS, ARTIFACT, INTERPRETER, Rewrite
 from tests.defects.reproducer import all_reproducers, differing_results, read
 
+pytestmark = [pytest.mark.slow, pytest.mark.jaxlib]
+
 _SCRIPT = load_script("tools/write_defects.py")
 described, ALL_REWRITES = _SCRIPT.described, _SCRIPT.ALL_REWRITES
 

@@ -20,6 +20,8 @@ import builder as xb
 import lowering
 from builder import lib
 
+pytestmark = pytest.mark.slow
+
 DIGITS = ROOT / "examples" / "digits.py"
 
 

@@ -9,6 +9,8 @@ from scripts import load_script
 
 import lowering
 
+pytestmark = pytest.mark.slow
+
 
 def test_replicas_train_like_one_device() -> None:
     digits = load_script("examples/digits.py")

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from scripts import ROOT
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).parent / "one_of_two.py"
 
 

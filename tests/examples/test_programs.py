@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 from scripts import load_script
 
+pytestmark = pytest.mark.slow
+
 load_script("examples/digits.py")  # imported by other examples
 
 

@@ -8,6 +8,8 @@ from tests.fuzz import seeds
 from tests.fuzz.mutations import mutated
 from tests.fuzz.workers import Outcome, Worker, keep
 
+pytestmark = pytest.mark.slow
+
 SEED = 1
 INPUTS = 250
 

@@ -24,7 +24,7 @@ _WALL_SECONDS: Final = 90.0
 ENDLESS: Final = "endless"
 """The outcome of a program with a loop or large arrays that takes longer than the time limit."""
 
-_MOST_ELEMENTS: Final = 1 << 20
+_MOST_ELEMENTS: Final = 1 << 16
 """The size of the largest array of a program that is run."""
 
 _SIZES: Final = re.compile(rb"tensor<((?:\d+x)+)")

@@ -9,6 +9,8 @@ import pytest
 from html_pages import page_of
 from scripts import ROOT, load_script
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def cells() -> list[Any]:

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from scripts import ROOT, load_script
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def texts() -> list[str]:

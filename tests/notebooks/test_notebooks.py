@@ -10,6 +10,8 @@ from xml.etree import ElementTree
 import pytest
 from scripts import ROOT, load_script
 
+pytestmark = pytest.mark.slow
+
 writer = load_script("tools/write_notebooks.py")
 
 NAMES = sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from scripts import ROOT, load_script
 
+pytestmark = pytest.mark.slow
+
 LAYERS, SIZE = 8, 256
 
 

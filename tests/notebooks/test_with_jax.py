@@ -7,6 +7,8 @@ import pytest
 from scipy import stats
 from scripts import ROOT, load_script
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def text() -> str:

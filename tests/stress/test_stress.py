@@ -2,9 +2,12 @@
 
 import jax
 import numpy as np
+import pytest
 
 import lowering
 from tests.stress import running
+
+pytestmark = pytest.mark.slow
 
 
 def test_threads_that_call_and_compile() -> None:

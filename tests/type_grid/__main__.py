@@ -28,7 +28,7 @@ from tests.type_grid.cases import (
     CASES,
     ELEMENT_TYPES,
     Case,
-    cases_of_other_integers,
+    malformed_cases,
     modules,
     text_of,
 )
@@ -46,7 +46,7 @@ Key = tuple[str, str, bool]
 
 @cache
 def _all_cases() -> dict[str, Case]:
-    return CASES | cases_of_other_integers()
+    return CASES | malformed_cases()
 
 
 def outcome(key: Key) -> str:
@@ -120,9 +120,9 @@ def main() -> int:
         "--constants", action="store_true", help="use constants as operands; writes no table"
     )
     parser.add_argument(
-        "--integers",
+        "--malformed",
         action="store_true",
-        help="replace integers of the attributes, with f32 elements; writes no table",
+        help="replace integers, operands and results; writes no table",
     )
     options = parser.parse_args()
     # XLA reads the number of devices when a child starts it.
@@ -130,8 +130,8 @@ def main() -> int:
     lowering.compile  # noqa: B018  (imported once, before the forks)
     table = read_table()
     all_keys = [(name, element_type.name, constant) for name, element_type, constant in modules()]
-    if options.integers:
-        all_keys = [(name, "f32", options.constants) for name in cases_of_other_integers()]
+    if options.malformed:
+        all_keys = [(name, "f32", options.constants) for name in malformed_cases()]
     keys = [key for key in all_keys if options.only in key[0] and key[2] == options.constants]
     if options.missing:
         keys = [key for key in keys if table.get(key[:2], ".") == "."]

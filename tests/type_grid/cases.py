@@ -679,16 +679,27 @@ def modules() -> Iterator[tuple[str, PrimitiveType, bool]]:
 
 _INTEGER: Final = re.compile(r"(?<![\w.#%-])-?\d+(?![\w.])")
 _OTHER_INTEGERS: Final = (-(2**63), -1, 0, 3, 2**31, 2**40, 2**63 - 1)
+_OTHER_TYPES: Final = ("", "0", "1", "3", "5", "2x3", "3x2", "2x3x4", "0x3", "2xi1", "i64", "3xi64")
 
 
-def cases_of_other_integers() -> dict[str, Case]:
-    """Return each case with one integer of its attributes replaced by another one."""
-    changed = {}
+def malformed_cases() -> dict[str, Case]:
+    """Return each case with one integer, operand or result replaced, left out or repeated."""
+    malformed: dict[str, Case] = {}
     for name, case in CASES.items():
         for number, match in enumerate(_INTEGER.finditer(case.attributes)):
             before, after = case.attributes[: match.start()], case.attributes[match.end() :]
             for value in _OTHER_INTEGERS:
-                changed[f"{name}, integer {number} = {value}"] = case._replace(
-                    attributes=f"{before}{value}{after}"
-                )
-    return changed
+                changed = case._replace(attributes=f"{before}{value}{after}")
+                malformed[f"{name}, integer {number} = {value}"] = changed
+        for field in ("operands", "results"):
+            types: Sequence[str] = getattr(case, field)
+            for position, described in enumerate(types):
+                shape, _, value = described.partition("=")
+                others: list[list[str]] = [[], [described, described], *([t] for t in _OTHER_TYPES)]
+                if value:
+                    others += [[f"{shape}={integer}"] for integer in _OTHER_INTEGERS]
+                for other in others:
+                    changed_types = [*types[:position], *other, *types[position + 1 :]]
+                    label = f"{name}, {field} {position} = {' and '.join(other) or 'none'}"
+                    malformed[label] = case._replace(**{field: changed_types})
+    return malformed

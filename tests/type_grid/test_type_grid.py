@@ -8,10 +8,12 @@ from __future__ import annotations
 import pytest
 
 import lowering
-from lowering.legalize.element_types import check_element_types
+from lowering.legalize.loaded_modules import check_loaded_module
 from tests.type_grid.__main__ import outcome
 from tests.type_grid.cases import CASES, ELEMENT_TYPES, text_of
 from tests.type_grid.outcomes import LETTERS, read_table
+
+pytestmark = [pytest.mark.slow, pytest.mark.jaxlib]
 
 TABLE = read_table()
 REFUSED = [key for key, letter in TABLE.items() if letter == "d"]
@@ -30,7 +32,7 @@ def test_the_table_has_no_defects() -> None:
 def is_refused(key: tuple[str, str]) -> bool:
     module = lowering.load_bytes(text_of(CASES[key[0]], ELEMENT_TYPES[key[1]])).module
     try:
-        check_element_types(module.operation, "main", "cpu")
+        check_loaded_module(module.operation, "main", "cpu")
     except lowering.CompileError as error:
         return "recorded at -:" in str(error)
     return False

@@ -130,6 +130,19 @@ def test_a_condition_that_is_not_a_tensor():
     assert lowering.load_bytes(LOOP.replace("KIND", "tensor<i1>")).name == "main"
 
 
+def test_a_reduction_without_an_initial_value():
+    """StableHLO's verifier may crash on it."""
+    text = module(
+        '  %0 = "stablehlo.reduce"(%x) ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>):\n'
+        "    stablehlo.return %a : tensor<f32>\n"
+        "  }) {dimensions = array<i64: 0>} : (tensor<3xf32>) -> tensor<f32>",
+        "tensor<3xf32>",
+    )
+    with pytest.raises(ModuleFileError, match="reduce must have an initial value") as caught:
+        lowering.load_bytes(text)
+    assert caught.value.line == 2
+
+
 def test_tokens_may_be_returned():
     text = module(
         "  %p = stablehlo.constant dense<true> : tensor<i1>\n"

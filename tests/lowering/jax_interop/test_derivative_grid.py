@@ -24,6 +24,8 @@ from builder import lib
 from builder.lib.registry import DIFFERENTIABLE
 from lowering.jax_interop.rules.elementwise import FUNCTIONS
 
+pytestmark = pytest.mark.slow
+
 NAN, INF = np.nan, np.inf
 _SMALLEST_NORMAL = {"f32": 1.1754943508222875e-38, "f64": 2.2250738585072014e-308}
 

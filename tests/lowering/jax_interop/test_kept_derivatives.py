@@ -1,6 +1,9 @@
 """The table of docs/jax.md: which derivatives of jax functions are kept."""
 
+import pytest
 from scripts import ROOT, load_script
+
+pytestmark = pytest.mark.slow
 
 writer = load_script("tools/write_derivatives.py")
 

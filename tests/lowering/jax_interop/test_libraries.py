@@ -17,6 +17,8 @@ import pytest
 import builder as xb
 import lowering
 
+pytestmark = pytest.mark.slow
+
 Case = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function and its arguments, in any trees."""
 

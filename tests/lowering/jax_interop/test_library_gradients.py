@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from scripts import load_script
 
+pytestmark = pytest.mark.slow
+
 trials: Any = load_script("tests/lowering/jax_interop/library_gradients.py")
 
 IN_SUITE = ("jax linalg", "jax numpy", "jax control", "optax", "equinox", "flax")

@@ -923,8 +923,8 @@ ODD_ATTRIBUTES = {
         "",
         None,
     ),
-    "text for an encoding": ('tensor<2xf32, "#stablehlo.bounds<x>">', "", "", "arg0"),
-    "three bounds in text": ('tensor<2xf32, "#stablehlo.bounds<1,2,3>">', "", "", "arg0"),
+    "text for an encoding": ('tensor<2xf32, "#stablehlo.bounds<x>">', "", "", None),
+    "three bounds in text": ('tensor<2xf32, "#stablehlo.bounds<1,2,3>">', "", "", None),
 }
 
 

@@ -85,6 +85,44 @@ return %0 : tensor<3xui4> }""",
 return %0#0, %0#1 : tensor<2xf32>, tensor<2xi32> }""",
         "top_k, recorded at -:2, must have a k that is not negative, not -9223372036854775808, got",
     ),
+    "an einsum of other sizes": (
+        """func.func @main(%a: tensor<2x3xf32>, %b: tensor<4x5xf32>) -> tensor<2x5xf32> {
+%0 = "stablehlo.einsum"(%a, %b) {einsum_config = "ab,bc->ac"} :
+  (tensor<2x3xf32>, tensor<4x5xf32>) -> tensor<2x5xf32>
+return %0 : tensor<2x5xf32> }""",
+        ("einsum, recorded at -:2, must have equal sizes for the label b of ab,bc->ac, not 3 and "
+        "4, got f32[2,3], f32[4,5]"),
+    ),
+    "an einsum of fewer dimensions": (
+        """func.func @main(%a: tensor<2x3xf32>, %b: tensor<3xf32>) -> tensor<2xf32> {
+%0 = "stablehlo.einsum"(%a, %b) {einsum_config = "ab,bc->ac"} :
+  (tensor<2x3xf32>, tensor<3xf32>) -> tensor<2xf32>
+return %0 : tensor<2xf32> }""",
+        "must have 2 dimensions where its config is bc, got f32[2,3], f32[3]",
+    ),
+    "a slice that is larger than its operand": (
+        """func.func @main(%a: tensor<0xf32>, %i: tensor<1xi64>) -> tensor<2xf32> {
+%0 = stablehlo.real_dynamic_slice %a, %i, %i, %i :
+  (tensor<0xf32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<2xf32>
+return %0 : tensor<2xf32> }""",
+        "must have a result with the dimensions of its operand, and not larger, not f32[2], got",
+    ),
+    "a size that the result does not have": (
+        """func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {
+%0 = stablehlo.constant dense<-1> : tensor<i32>
+%1 = stablehlo.set_dimension_size %a, %0, dim = 0 : (tensor<2xf32>, tensor<i32>) -> tensor<2xf32>
+return %1 : tensor<2xf32> }""",
+        ("set_dimension_size, recorded at -:3, must have a bounded size in its result, unless the "
+        "size is the constant 2, not f32[2], got f32[2], s32[]\n"
+        "fix: write tensor<?x..., #stablehlo.bounds<2>> for the result"),
+    ),
+    "operands that do not broadcast": (
+        """func.func @main(%a: tensor<2xf32>, %b: tensor<3xf32>) -> tensor<2xf32> {
+%0 = chlo.broadcast_minimum %a, %b : (tensor<2xf32>, tensor<3xf32>) -> tensor<2xf32>
+return %0 : tensor<2xf32> }""",
+        ("broadcast_minimum, recorded at -:2, is invalid: size of operand dimension 0 (3) is not "
+        "equal to 1 or size of result dimension 0 (2), got tensor<2xf32>, tensor<3xf32>"),
+    ),
     "an operation that broadcasts": (
         binary("chlo.broadcast_atan2", "i8"),
         ("broadcast_atan2, recorded at -:2, must have operands of floating-point or complex type, "
@@ -159,6 +197,17 @@ return %2 : tensor<f32> }}"""
         lowering.to_computation(module)
 
 
+def test_a_collective_of_replicas_that_do_not_exist() -> None:
+    text = """func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {
+%0 = "stablehlo.collective_broadcast"(%a) {replica_groups = dense<[[0, 3]]> : tensor<1x2xi64>} :
+  (tensor<2xf32>) -> tensor<2xf32>
+return %0 : tensor<2xf32> }"""
+    with pytest.raises(lowering.CompileError) as caught:
+        lowering.compile(lowering.load_bytes(text), num_replicas=2)
+    rule = "collective_broadcast, recorded at -:2, must have each number from 0 to 1 once in its "
+    assert f"{rule}groups, got 0, 3\nfix: correct the replica groups" in str(caught.value)
+
+
 def test_accepted() -> None:
     """Equality of complex numbers, and the order that a rewrite defines."""
     equal = lowering.compile(lowering.load_bytes(binary("stablehlo.compare", C64, EQUAL, "i1")))
@@ -204,6 +253,6 @@ def test_recorded_programs_are_not_checked_again(monkeypatch: pytest.MonkeyPatch
     def check(*_: Any) -> NoReturn:
         raise AssertionError
 
-    monkeypatch.setattr(compiling, "check_element_types", check)
+    monkeypatch.setattr(compiling, "check_loaded_module", check)
     b = xb.XlaBuilder("recorded")
     assert float(lowering.compile(b.build(-b.parameter(xb.f32[()])))(2)) == -2

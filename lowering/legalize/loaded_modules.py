@@ -1,9 +1,9 @@
-"""Checks of the operations of a loaded module that MLIR does not make: element types above all.
+"""Checks of the operations of a loaded module that MLIR does not make.
 
 A recorded op has element types that its definition accepts. MLIR verifies the operations of a file,
 but StableHLO and CHLO admit further types for some operations, on which XLA's compiler aborts or
-fails without naming the operation. `check_element_types` applies the definitions of the ops to the
-operations of a module.
+fails without naming the operation. `check_loaded_module` applies the definitions of the ops to the
+operations of a module. Of a few operations, listed in `_CHECKS`, MLIR does not verify the sizes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 from jaxlib.mlir import ir
 
 from builder.schema import SCHEMAS, ElementTypes
@@ -63,8 +64,8 @@ class _Fault(NamedTuple):
     fix: str
 
 
-def check_element_types(module: ir.Operation, name: str, platform: str) -> None:
-    """Raise CompileError for an operation whose op's definition does not accept its element type.
+def check_loaded_module(module: ir.Operation, name: str, platform: str) -> None:
+    """Raise CompileError for an operation that its op's definition does not accept.
 
     Args:
         module: the operation of a verified module that was loaded; its functions and regions are
@@ -85,7 +86,10 @@ def check_element_types(module: ir.Operation, name: str, platform: str) -> None:
         check = _CHECKS.get(operation.name)
         if check is not None:
             attributes = map(operation.attributes.get, check.attributes)
-            signature += operation.name, operation.results[0].type, *attributes
+            values = [*operation.operands, *operation.results]
+            signature += operation.name, *attributes, *(value.type for value in values)
+            if operation.name == "stablehlo.set_dimension_size":
+                signature += (operation.operands[1],)  # it may be a constant
         if signature not in faults:
             shape = _array_shape(operation.operands[0])
             fault = None  # of a type that XLA does not have
@@ -208,6 +212,56 @@ def _fault_of_top_k(operation: ir.Operation, _: ArrayShape) -> _Fault | None:
     return _Fault(f"must have a k that is not negative, not {k}", "correct the attribute k")
 
 
+def _fault_of_einsum(operation: ir.Operation, _: ArrayShape) -> _Fault | None:
+    config = ir.StringAttr(operation.attributes["einsum_config"]).value
+    inputs, output = config.replace(" ", "").split("->")
+    sizes: dict[str, int] = {}
+    labelled = zip(
+        [*inputs.split(","), output], [*operation.operands, *operation.results], strict=False
+    )
+    for labels, value in labelled:
+        array = _array_shape(value)
+        if array is None or "." in labels:
+            continue
+        fix = "correct the attribute einsum_config"
+        if array.rank != len(labels):
+            return _Fault(f"must have {len(labels)} dimensions where its config is {labels}", fix)
+        for label, size in zip(labels, array.dimensions, strict=True):
+            if sizes.setdefault(label, size) != size:
+                rule = f"must have equal sizes for the label {label} of {config}"
+                return _Fault(f"{rule}, not {sizes[label]} and {size}", fix)
+    return None
+
+
+def _fault_of_slice(operation: ir.Operation, operand: ArrayShape) -> _Fault | None:
+    result = _array_shape(operation.results[0])
+    if result is None or not (result.is_static and operand.is_static):
+        return None
+    sizes = zip(result.dimensions, operand.dimensions, strict=False)
+    if result.rank == operand.rank and all(size <= whole for size, whole in sizes):
+        return None
+    return _Fault(
+        f"must have a result with the dimensions of its operand, and not larger, not {result}",
+        "correct the type of the result",
+    )
+
+
+def _fault_of_dimension_size(operation: ir.Operation, _: ArrayShape) -> _Fault | None:
+    result = _array_shape(operation.results[0])
+    dimension = ir.IntegerAttr(operation.attributes["dimension"]).value
+    if result is None or result.dynamic_dimensions[dimension]:
+        return None
+    size, number = result.dimensions[dimension], operation.operands[1]
+    is_constant = isinstance(number, ir.OpResult) and number.owner.name == "stablehlo.constant"
+    if is_constant and int(np.asarray(number.owner.attributes["value"])) == size:
+        return None
+    return _Fault(
+        f"must have a bounded size in its result, unless the size is the constant {size}, not "
+        f"{result}",
+        f"write tensor<?x..., #stablehlo.bounds<{size}>> for the result",
+    )
+
+
 class _Check(NamedTuple):
     """What MLIR does not verify of an operation.
 
@@ -224,5 +278,8 @@ _CHECKS: Final = {
     "stablehlo.compare": _Check(_fault_of_comparison, _COMPARISON_ATTRIBUTES),
     f"{_BROADCASTING}compare": _Check(_fault_of_comparison, _COMPARISON_ATTRIBUTES),
     "stablehlo.bitcast_convert": _Check(_fault_of_bitcast),
+    "stablehlo.einsum": _Check(_fault_of_einsum, ("einsum_config",)),
+    "stablehlo.real_dynamic_slice": _Check(_fault_of_slice),
+    "stablehlo.set_dimension_size": _Check(_fault_of_dimension_size),
     "chlo.top_k": _Check(_fault_of_top_k, ("k",)),
 }

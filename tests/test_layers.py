@@ -254,6 +254,7 @@ def test_a_circle_is_found() -> None:
     assert circles({"a": ["b"], "b": ["c"], "c": ["b"], "d": ["a"]}) == [{"b", "c"}]
 
 
+@pytest.mark.slow
 def test_extensions_are_those_listed() -> None:
     found = {
         module: sorted(calls)

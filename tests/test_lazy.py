@@ -109,6 +109,7 @@ for module in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_each_module_can_be_imported_first() -> None:
     assert run_python("-c", IMPORT_IN_FORKS, *sorted(set(lowering._LAZY.values()))).stdout == ""
 

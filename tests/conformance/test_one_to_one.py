@@ -130,6 +130,7 @@ def nested_ops(op: xb.XlaOp) -> Iterator[xb.XlaOp]:
             yield from each.ops
 
 
+@pytest.mark.slow
 def test_stablehlo_has_one_operation_for_each_op() -> None:
     allowed = listed("What StableHLO can't express")
     deviating = set()

@@ -180,6 +180,7 @@ def test_test_data_that_fails(tmp_path: Path) -> None:
     assert "result 1 is [2 5], expected [2 6]" in lines[4]
 
 
+@pytest.mark.slow
 def test_interpreted(tmp_path: Path) -> None:
     (tmp_path / "add.mlir").write_text(INTERPRET.replace("FIVE", "5.0"))
     (tmp_path / "sides.mlir").write_text(PARALLEL.replace("SECOND", "21"))
@@ -218,6 +219,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_sample_that_kills_the_process_is_one_failure(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(KILLER.format(folder=str(ROOT / "tests" / "conformance")))

@@ -158,6 +158,7 @@ def test_notebooks_fold_groups() -> None:
     assert "details" not in small.tags
 
 
+@pytest.mark.slow
 @each_row("scoped", [True, False])
 def test_large_graphs_open_on_an_outline(scoped: bool) -> None:
     computation = layers(25_000, scoped=scoped)

@@ -196,6 +196,7 @@ LARGE = [
 """Large enough to be copied in blocks; some have rows in the same cache sets."""
 
 
+@pytest.mark.slow
 @each_row("element", ["s8", "bf16", "f32", "f64", "c128"])
 @each_row("text", LARGE)
 def test_large_arrays(element: str, text: str) -> None:

@@ -173,6 +173,7 @@ def _continuous(name: str) -> dict[str, tuple[Any, Any, Any]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DTYPES)
 def test_continuous_distributions(name: str) -> None:
     """Uniform numbers equal those of jax; others are near them, since versions of XLA differ.
@@ -266,6 +267,7 @@ INTEGERS = (
 OF_OPS = ("u32", "s8", "s64")
 
 
+@pytest.mark.slow
 def test_integers() -> None:
     """Of all types with the limits as numbers; of some with one or both as ops."""
 

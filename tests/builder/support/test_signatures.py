@@ -104,6 +104,7 @@ def test_new_shapes_do_not_become_slower() -> None:
     assert seconds(range(8001, 9001)) < 3 * first
 
 
+@pytest.mark.slow
 def test_new_shapes_do_not_leak_memory() -> None:
     def record(sizes: range) -> list[weakref.ref[xb.Shape]]:
         references = []

@@ -111,6 +111,7 @@ def test_exceptions_of_the_users_functions_are_printed(tmp_path: Path) -> None:
     assert "in f\n" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decorator", ["lowering.jit", "lowering.jit(num_replicas=1)"])
 @pytest.mark.parametrize("expression", ["1 / 0", "len(3)", "{}[1]", "int('x')", "[][1]"])
 def test_errors_of_a_function_have_no_internal_frames_or_context(
@@ -128,6 +129,7 @@ def test_errors_of_a_function_have_no_internal_frames_or_context(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["from_jax(f, xb.f32[3])", "apply(f, x)", "jit(g)(3)"])
 def test_errors_of_functions_of_jax(tmp_path: Path, call: str) -> None:
     functions = "def f(x):\n    return {}[1]\ndef g(x):\n    return lowering.apply(f, x)\n"

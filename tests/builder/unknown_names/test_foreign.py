@@ -368,6 +368,7 @@ def test_many_suggestions_are_compared() -> None:
     assert len(COMPARED) > 40
 
 
+@pytest.mark.slow
 @each_row("name", COMPARED)
 def test_suggestions_compute_what_jax_computes(name: str) -> None:
     text = foreign.EXPRESSIONS[name]

@@ -57,6 +57,7 @@ for file in files:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["qr", "eigh"])
 @pytest.mark.parametrize("route", ["load", "load_executable"])
 def test_lapack_in_a_fresh_process(tmp_path: Path, route: str, first: str) -> None:

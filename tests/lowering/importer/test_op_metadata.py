@@ -68,6 +68,7 @@ def test_a_module_keeps_the_metadata(name: str | None, op_type: str | None) -> N
         assert [metadata(op) for op in again.ops[1:]] == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "op_type"), NAMES)
 @pytest.mark.parametrize("as_proto", [False, True])
 def test_hlo_keeps_the_metadata(name: str | None, op_type: str | None, as_proto: bool) -> None:

@@ -106,6 +106,7 @@ def test_perturbed_results_differ(name: str, dtype: Any, monkeypatch: pytest.Mon
     assert not comparison.results[0].agrees
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["FFT", "IFFT", "RFFT", "IRFFT"])
 @pytest.mark.parametrize("length", [8, 31, 100, 512, 4096])
 def test_transforms_agree(kind: str, length: int) -> None:
@@ -125,6 +126,7 @@ POOL: list[tuple[Callable[..., xb.XlaOp], Callable[..., Any], int]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("seed", range(4))
 def test_random_programs_agree(seed: int, dtype: Any) -> None:

@@ -244,6 +244,7 @@ PROGRAMS: dict[str, tuple[Callable[..., xb.XlaOp], tuple[tuple[int, ...], ...]]]
 """All functions of a program are in one tuple: many small programs compile slowly."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name: str) -> None:
     check(of(PROGRAMS[name][0], *PROGRAMS[name][1]), positive=name in ("binary", "complex"))

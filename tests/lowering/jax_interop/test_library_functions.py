@@ -84,6 +84,7 @@ SECOND: list[tuple[str, Callable[..., xb.XlaOp], Callable[[Any], Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "expected"), [case[1:] for case in SECOND], ids=[case[0] for case in SECOND]
 )

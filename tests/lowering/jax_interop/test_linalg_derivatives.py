@@ -160,6 +160,7 @@ def compared(function: Callable[..., Any], reference: Callable[..., Any], *argum
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-10 * np.abs(other).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DECOMPOSITIONS)
 def test_functions_of_the_library(name: str) -> None:
     """The gradient of a batch of real matrices and its derivative along a direction.
@@ -258,6 +259,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
 def test_programs_of_jax(dtype: Any) -> None:
     """Calls of LAPACK in a program that is read from a file."""
@@ -280,6 +282,7 @@ def test_programs_of_jax(dtype: Any) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["solve", "svdvals"])
 def test_gradients_of_programs_of_jax(name: str) -> None:
     """Twice: the gradient has calls of LAPACK too."""
@@ -368,6 +371,7 @@ def test_triangles_of_jax(dtype: Any) -> None:
         np.testing.assert_allclose(result, expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_programs_of_jax_call_no_library() -> None:
     """Neither the program nor its gradient, which other readers can run then."""
     x = matrices(np.float64, 2, 4, 4)

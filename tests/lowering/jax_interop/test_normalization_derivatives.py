@@ -107,6 +107,7 @@ def test_all_operands_and_results(name: str, feature: int) -> None:
         np.testing.assert_allclose(result, value, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [xb.f32, xb.bf16, xb.f16])
 @pytest.mark.parametrize("mean", [0, 50])
 def test_precision(dtype: xb.PrimitiveType, mean: int) -> None:

@@ -79,6 +79,7 @@ def test_gradients_of_benchmark_graphs(name: str) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6 * scale)
 
 
+@pytest.mark.slow
 def test_gradient_of_the_digits_example() -> None:
     """The derivative of `to_jax` equals the gradients that the example records."""
     digits = load_script("examples/digits.py")

@@ -126,6 +126,7 @@ def cases_of(family: int, seeds: list[int]) -> tuple[list[Case], xb.XlaComputati
     return chosen, b.build(xb.tuple(*results)), arguments
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", range(FAMILIES))
 def test_same_bits(family: int) -> None:
     chosen, program, (arguments,) = cases_of(family, seeds=[0])
@@ -142,6 +143,7 @@ def test_same_bits(family: int) -> None:
                 raise AssertionError(f"{case[0]}: {case[1]!r}: {error}") from error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", range(FAMILIES))
 def test_vmap(family: int) -> None:
     """Each opcode for a batch of two, against a loop."""

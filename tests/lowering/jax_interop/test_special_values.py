@@ -88,6 +88,7 @@ def of_type(t: xb.PrimitiveType, b: xb.XlaBuilder, x: xb.XlaOp, y: xb.XlaOp) -> 
     return results
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("t", TYPES, ids=str)
 def test_same_bits(t: xb.PrimitiveType) -> None:
     values = special(t)

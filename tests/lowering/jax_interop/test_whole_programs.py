@@ -99,6 +99,7 @@ def check(
         assert error <= tolerance, number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["convnet", "lstm", "kalman", "fft_convolution"])
 def test_examples(name: str) -> None:
     module = load_script(f"examples/{name}.py")
@@ -168,6 +169,7 @@ def gpt_of_jax(tokens: Any, embedding: Any, norm: Any, blocks: Any) -> Any:
     return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(logits), tokens[1:, None], 1))
 
 
+@pytest.mark.slow
 def test_a_gpt() -> None:
     embedding, norm, blocks = load_script("examples/gpt.py").random_weights(seed=1)
     tokens = np.random.default_rng(3).integers(0, len(embedding), 13).astype(np.int32)
@@ -228,6 +230,7 @@ def test_a_resnet() -> None:
     check(lowering.jit(resnet).computation(*values), resnet_of_jax, values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "size"), [("layers", 3), ("lstm", 6), ("chain", 20), ("reducers", 4)]
 )
@@ -254,6 +257,7 @@ def differentiable_nodes(seed: int) -> list[Node]:
     ]
 
 
+@pytest.mark.slow
 def test_random_graphs() -> None:
     """All in one program, because compiling many small ones is slow; each has its own operands."""
     b = xb.XlaBuilder("graphs")

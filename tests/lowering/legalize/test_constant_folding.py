@@ -54,6 +54,7 @@ SIZE = 300
 INDICES = [(t, v) for t in UNSIGNED for v in (7, t.max // 2 + 1, t.max - 1, t.max)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("t", "index"), INDICES, ids=str)
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_slices_at_unsigned_indices(way: Any, t: xb.PrimitiveType, index: int) -> None:
@@ -128,6 +129,7 @@ def order_key(t: xb.PrimitiveType, values: np.ndarray[Any, Any]) -> np.ndarray[A
     return np.array(keys, object)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("t", FLOATS, ids=str)
 def test_the_total_order_of_constants(t: xb.PrimitiveType) -> None:
     values = some_floats(t)

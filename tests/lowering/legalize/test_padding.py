@@ -40,6 +40,7 @@ def padded(x: np.ndarray[Any, Any], padding: Any, before: Any, after: Any) -> An
     return np.asarray(lowering.compile(b.build(result), num_partitions=8)(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), PAIRS, ids=str)
 @pytest.mark.parametrize(("sizes", "padding"), CASES, ids=str)
 def test_padding_of_partitions(sizes: Any, padding: Any, before: Any, after: Any) -> None:

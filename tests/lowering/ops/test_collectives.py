@@ -196,6 +196,7 @@ PAIRS = [(0, 3), (3, 7), (7, 0), (5, 5)]
 SOURCES = [[3, 0, 1, 2], [6, 5, 4, 7]]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("t", ALL, ids=str)
 def test_data_movement_of_every_type(t: PrimitiveType) -> None:
@@ -247,6 +248,7 @@ def reducers_of(t: PrimitiveType) -> list[str]:
     return [*names, "sub", *(["and", "or", "xor"] if t.is_integral else [])]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("t", [t for t in ALL if t is not xb.f8e8m0fnu], ids=str)
 def test_reductions_of_every_type(t: PrimitiveType) -> None:

@@ -75,6 +75,7 @@ CASES: dict[str, tuple[Any, Callable[[Array, Array], Array], tuple[int, ...], tu
 }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("name", CASES)
 def test_every_type(name: str) -> None:
@@ -100,6 +101,7 @@ WIDER = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("source", [t for t in ALL_TYPES if WIDER[t]], ids=str)
 def test_preferred_element_type(source: xb.PrimitiveType) -> None:
@@ -122,6 +124,7 @@ def test_precision() -> None:
         np.testing.assert_allclose(actual, x.astype(np.float64) @ y, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("algorithm", list(xb.DotAlgorithm), ids=repr)
 def test_algorithms(algorithm: xb.DotAlgorithm) -> None:

@@ -562,6 +562,7 @@ def running_sums(
     return b.build(sums_of(b, t, sizes, dimension, **options))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("reverse", [False, True])
 def test_scan_of_every_type(reverse: bool) -> None:

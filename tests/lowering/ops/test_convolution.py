@@ -162,6 +162,7 @@ def recorded(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_every_type(name: str) -> None:

@@ -175,6 +175,7 @@ def test_a_dynamic_reshape_to_fixed_sizes() -> None:
     assert_identical(run(scalar, x[:1]), x[0].reshape(()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("t", ALL_TYPES, ids=str)
 def test_dynamic_reshape_moves_every_type(t: xb.PrimitiveType) -> None:
     x = sample(t, (2, 3))

@@ -694,6 +694,7 @@ def numbers_of(source: PrimitiveType) -> np.ndarray:
     return np.resize(x[::13], 5120) if x.size > 5120 else x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ALL, ids=str)
 def test_convert_element_type(source: PrimitiveType) -> None:
     x = numbers_of(source)
@@ -739,6 +740,7 @@ def same_width_or_first(source: PrimitiveType) -> list[PrimitiveType]:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("source", [t for t in ALL if not t.is_complex], ids=str)
 def test_bitcast_convert_type(source: PrimitiveType) -> None:
@@ -904,6 +906,7 @@ def test_reduce_precision(exponent_bits: int, mantissa_bits: int) -> None:
 # Constants and iota.
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("t", ALL, ids=str)
 def test_constants(t: PrimitiveType) -> None:

@@ -226,6 +226,7 @@ def is_nan(x: np.ndarray) -> np.ndarray:
         return x != x
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("t", ALL, ids=str)
 def test_constants_preserve_every_bit(t: PrimitiveType) -> None:
@@ -314,6 +315,7 @@ MOVES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("t", ALL, ids=str)
 def test_ops_that_move_elements_preserve_bits(t: PrimitiveType) -> None:

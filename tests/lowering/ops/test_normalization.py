@@ -130,6 +130,7 @@ def assert_near(got: Any, want: np.ndarray, size: float | None = None) -> None:
     assert (error <= np.abs(rounded - want) + 2e-5 * max(1, np.abs(want).max())).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda s: str(s[0]))
 def test_every_type(shape: tuple[tuple[int, ...], int]) -> None:
     b = xb.XlaBuilder("types")

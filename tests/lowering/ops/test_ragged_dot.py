@@ -126,6 +126,7 @@ def expected_product(x: Array, y: Array, sizes: Any, numbers: Ragged, t: xb.Prim
     return total.astype(t.dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("name", ["rows", "inner", "batch"])
 def test_every_type(name: str) -> None:

@@ -58,6 +58,7 @@ def test_the_functions_are_those_of_stablehlo() -> None:
     assert taking == set(FUNCTIONS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_function(name: str) -> None:
     """XLA parses and prints the accuracy; an import from StableHLO or HLO keeps it."""
@@ -75,6 +76,7 @@ def test_every_function(name: str) -> None:
     np.testing.assert_allclose(result, FUNCTIONS[name](x), rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accuracy", ACCURACIES, ids=str)
 def test_every_accuracy(accuracy: xb.ResultAccuracy) -> None:
     """The tolerances keep all bits."""

@@ -63,6 +63,7 @@ def order(x: np.ndarray, axis: int = -1) -> np.ndarray:
     return np.argsort(keys(x), axis=axis, kind="stable")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("t", ALL, ids=str)
 def test_every_type(t: PrimitiveType) -> None:
@@ -224,6 +225,7 @@ def test_bounded_sizes(size: int) -> None:
 # top_k.
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("t", ALL, ids=str)
 def test_top_k_of_every_type(t: PrimitiveType) -> None:

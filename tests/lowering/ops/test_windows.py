@@ -157,6 +157,7 @@ WINDOWS: list[tuple[Any, ...]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("name", REDUCERS)
 def test_reduce_window_of_every_type(name: str) -> None:

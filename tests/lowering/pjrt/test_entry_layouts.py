@@ -82,6 +82,7 @@ def negated(parameter: str, result: str, name: str = "negated") -> xb.XlaComputa
 # Orders
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("rank", range(5))
 def test_every_order_of_a_parameter_and_of_a_result(rank: int) -> None:
@@ -824,6 +825,7 @@ def test_functions_of_empty_arrays_in_two_orders() -> None:
             assert np.asarray(result).shape == sizes
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("seed", range(20))
 def test_random_programs(seed: int) -> None:

@@ -120,6 +120,7 @@ READER = """
 """
 
 
+@pytest.mark.slow
 def test_peak_memory(tmp_path):
     """The file, and two copies of the elements in MLIR's reader."""
     size = 64 << 20

@@ -197,6 +197,7 @@ def test_nothing_is_written_without_a_terminal() -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_ctrl_c_reports_that_it_waits() -> None:
     output = in_terminal(PROGRAM.format(ops=2500), Typist("compiling waves"))
     lines = screen(output)
@@ -369,6 +370,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_the_elapsed_time(tmp_path: Path) -> None:
     writer = load_script("tools/write_notebooks.py")
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(NOTEBOOK)])

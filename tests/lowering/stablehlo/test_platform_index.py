@@ -48,6 +48,7 @@ def serialized(exported: export.Exported) -> bytes:
     return struct.pack("<I", 4 + len(offsets)) + offsets + table + tail
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("platforms", PLATFORMS, ids=",".join)
 def test_the_number_is_passed(platforms: tuple[str, ...], tmp_path: Path) -> None:
     exported = export.export(by_platform, platforms=platforms)(X)

@@ -29,14 +29,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="also run the tests marked slow")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Run slow tests if the command line names paths or markers."""
-    if hasattr(config, "workerinput"):
-        return  # a worker of pytest-xdist, which has the options of the main process
-    names_paths = config.args_source is pytest.Config.ArgsSource.ARGS
-    config.option.all = config.option.all or names_paths or bool(config.option.markexpr)
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect tests, and record the reason."""
     reasons = [_without_slow_tests(config, items), _without_gpu_tests(config, items)]
@@ -53,8 +45,9 @@ def _deselect(config: pytest.Config, items: list[pytest.Item], marker: str) -> i
 
 
 def _without_slow_tests(config: pytest.Config, items: list[pytest.Item]) -> str | None:
-    """Deselect tests marked `slow`, unless the command line asks for them."""
-    if config.option.all:
+    """Deselect tests marked `slow`, unless the command line asks for them or names paths."""
+    names_paths = config.args_source is pytest.Config.ArgsSource.ARGS
+    if config.option.all or config.option.markexpr or names_paths:
         return None
     count = _deselect(config, items, "slow")
     return f"{count} tests marked slow were deselected: --all runs them" if count else None

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scripts import ROOT, load_script
+from tables import each_row
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -21,7 +22,7 @@ def text_of(document: Path) -> str:
     return document.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
+@each_row("document", DOCUMENTS)
 def test_files_exist(document: Path) -> None:
     text = text_of(document)
     links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from scripts import ROOT
+from tables import each_row
 
 LAYERS = (
     "builder.support",
@@ -233,7 +234,7 @@ def test_every_package_has_a_layer() -> None:
     assert sorted(LAYERS) == sorted({package_of(module) for module in MODULES})
 
 
-@pytest.mark.parametrize("package", LAYERS)
+@each_row("package", LAYERS)
 def test_imports_point_down(package: str) -> None:
     below = set(LAYERS[: LAYERS.index(package) + 1])
     upward = {
@@ -268,7 +269,7 @@ def test_extensions_are_those_listed() -> None:
             assert layers[package_of(target)] > layers[package_of(module)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "from builder.support.extensions import extension as later",

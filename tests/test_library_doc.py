@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 
-import pytest
 from scripts import ROOT, load_script
+from tables import each_row
 
 from builder import lib
 
@@ -19,7 +19,7 @@ def test_the_committed_file_is_current() -> None:
     assert committed == writer.document(), "run `make docs`"
 
 
-@pytest.mark.parametrize("name", lib.FUNCTIONS)
+@each_row("name", lib.FUNCTIONS)
 def test_functions(name: str) -> None:
     """Each function is offered by `lib` and by its family, and documented with an example."""
     info = lib.FUNCTIONS[name]

@@ -8,6 +8,7 @@ import numpy as np
 import printed_numbers
 import pytest
 from printed_numbers import same_output
+from tables import each_row
 
 THIRD = np.float32(1 / 3)
 
@@ -55,8 +56,8 @@ def test_a_number_with_few_digits_may_round_the_other_way(old: str, new: str) ->
     assert same_output(new, old)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
+@each_row(
+    "old, new",
     [
         *[("0.12", "0.14"), ("0.125", "0.13"), ("1.5", "1.6"), ("2.", "3."), ("0.01", "0.02")],
         *[("0.00", "0.01"), ("0.000000e+00", "1.000000e-06"), ("1e-05", "2e-05")],
@@ -68,8 +69,8 @@ def test_numbers_with_few_digits(old: str, new: str) -> None:
     assert not same_output(f"[{new}]", f"[{old}]")
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
+@each_row(
+    "old, new",
     [
         *[("1000000000", "1000000001"), ("f32[3]", "f32[4]"), ("%add.10", "%add.11")],
         *[("1.20.0", "1.21.0"), ("jaxlib 0.10", "jaxlib 0.12"), ("12.25ms", "12.26ms")],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from scripts import ROOT, load_script
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -31,7 +31,7 @@ def test_all_names_are_listed() -> None:
     assert names - internal - NEW_NAMES == set(writer.TYPES) - {"ops"} & names | names & {"ops"}
 
 
-@pytest.mark.parametrize("name", writer.METHODS)
+@each_row("name", writer.METHODS)
 def test_methods_exist(name: str) -> None:
     kind, method = name.split(".")
     assert callable(getattr(getattr(xc, kind), method))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from scripts import ROOT, load_script
+from tables import each_row
 
 HERE = Path(__file__).parent
 FILES = (
@@ -89,11 +90,7 @@ def test_the_documents_have_these_numbers() -> None:
         assert all(f"{n:,}" in text for n in (7556, COUNTED, uncounted)), document
 
 
-@pytest.mark.parametrize(
-    ("file", "op"),
-    OFFERED,
-    ids=[f"{op}-{file.split('_')[1].split('.')[0]}" for file, op in OFFERED],
-)
+@each_row("file, op", OFFERED)
 def test_op_agrees(file: str, op: str) -> None:
     report = runner.run(BY_OP[file, op])
     shown = [runner.describe(case, got) for case, got in report.failures[:20]]

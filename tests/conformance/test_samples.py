@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scripts import ROOT, load_script
+from tables import each_row
 
 sys.path.insert(0, str(ROOT / "tests" / "conformance"))
 runner = load_script("tests/conformance/sample_runner.py")
@@ -256,7 +257,7 @@ CLOSE = {
 }
 
 
-@pytest.mark.parametrize("case", CLOSE)
+@each_row("case", CLOSE)
 def test_closeness(case: str) -> None:
     one, other, allowed, expected = CLOSE[case]
     for pair in ((one, other), (other, one)):

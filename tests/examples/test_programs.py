@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scripts import load_script
+from tables import each_row
 
 pytestmark = pytest.mark.slow
 
@@ -230,7 +231,7 @@ def lines_of_code(function: Any) -> int:
     return len(numbers)
 
 
-@pytest.mark.parametrize("name", REFERENCES)
+@each_row("name", REFERENCES)
 def test_the_programs_have_at_most_twice_the_lines_of_jax_numpy(name: str) -> None:
     module = load_script(f"examples/{name}.py")
     programs, references, _ = REFERENCES[name]

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 from scripts import ROOT, load_script
+from tables import each_row
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +48,7 @@ def test_a_run_has_the_committed_outputs(name: str, tmp_path: Path) -> None:
             assert found == expected or writer.same_shown(expected, found), hint
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_it_begins_with_a_link_to_colab_and_installs_the_package(name: str) -> None:
     notebook = committed(name)
     assert sources(writer.with_opening(notebook, name)) == sources(notebook)
@@ -60,7 +61,7 @@ def test_it_begins_with_a_link_to_colab_and_installs_the_package(name: str) -> N
     assert not install.outputs, "the package is installed in the tests"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_it_was_run_from_top_to_bottom(name: str) -> None:
     cells = code_cells(committed(name))
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
@@ -71,7 +72,7 @@ def test_it_was_run_from_top_to_bottom(name: str) -> None:
     assert {kind for output in outputs for kind in output.get("data", ())} <= KINDS
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_its_outputs_do_not_depend_on_the_machine(name: str) -> None:
     """They have no absolute paths, addresses or settings."""
     notebook = committed(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -48,7 +49,7 @@ IMPORTED_AS_OTHER_OPS = {
 """docs/architecture.md lists them."""
 
 
-@pytest.mark.parametrize("name", sorted(xb.OPERATIONS.keys() - {"python_call"}))
+@each_row("name", sorted(xb.OPERATIONS.keys() - {"python_call"}))
 def test_round_trips_of_examples(name: str) -> None:
     differ = [c.diff(round_trip(c)) for c in recorded_by_example(name)]
     assert any(differ) == (name in IMPORTED_AS_OTHER_OPS)

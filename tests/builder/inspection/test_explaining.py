@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import run_replicated
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -241,8 +242,8 @@ def test_notebooks_show_pictures_and_terminals_text(tmp_path: Path) -> None:
     assert repr(picture).startswith("<Explanation of <XlaOp %1")
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each_row(
+    "call, message",
     [
         (lambda b: xb.explain(3), "explain: op must be an XlaOp, got 3"),
         (lambda b: xb.explain(arg(b, 2)), "explain: there is no picture of parameter"),

@@ -11,6 +11,7 @@ import pytest
 from cost_cases import CASES, OTHERWISE, all_opcodes, opcodes
 from jax._src.lib import xla_client
 from jaxlib import _jax
+from tables import each_row
 
 import builder as xb
 from builder.inspection.rendering import bytes_text, flops_text
@@ -161,8 +162,8 @@ def loop(begin: int, condition: Callable[[xb.XlaOp], xb.XlaOp], body: object) ->
     return xb.while_(condition, body, b.constant(begin, xb.s32))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("begin", "condition", "body", "count"),
+@each_row(
+    "begin, condition, body, count",
     [
         (0, lambda i: i < 10, add_one, 10),
         (0, lambda i: i <= 10, add_one, 11),

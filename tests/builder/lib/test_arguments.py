@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder import lib
@@ -37,7 +38,7 @@ ODD: tuple[Any, ...] = (
 )
 
 
-@pytest.mark.parametrize("name", sorted(lib.FUNCTIONS))
+@each_row("name", sorted(lib.FUNCTIONS))
 def test_odd_arguments(name: str) -> None:
     """A call returns, or raises an error of `builder` that begins with the function's name."""
     draw = random.Random(name)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.special
 from library_calls import run
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -170,8 +171,8 @@ def arrays(*texts: str) -> list[xb.XlaOp]:
 Q, KV = "f32[2,5,6,8]", "f32[2,7,3,8]"
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each_row(
+    "call, message",
     [
         (
             lambda: lib.dot_product_attention(*arrays(Q, "f32[2,7,4,8]", "f32[2,7,4,8]")),

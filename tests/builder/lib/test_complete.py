@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder import lib
@@ -106,7 +107,7 @@ def test_no_two_functions_have_one_name_of_xla() -> None:
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("name", sorted(OPS))
+@each_row("name", sorted(OPS))
 def test_ops(name: str) -> None:
     assert callable(getattr(xb, OPS[name]))
     with pytest.raises(AttributeError, match=rf"fix: use xb\.{OPS[name]}\("):

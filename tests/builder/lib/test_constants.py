@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from library_calls import run
+from tables import each_row
 
 import builder as xb
 from builder import lib
@@ -20,7 +21,7 @@ def value(op: xb.XlaOp) -> Any:
     return op.attributes["value"][()]
 
 
-@pytest.mark.parametrize("name", FLOATS)
+@each_row("name", FLOATS)
 def test_limits_of_floats(name: str) -> None:
     b, t = xb.XlaBuilder(), xb.as_primitive_type(name)
     limits = ml_dtypes.finfo(t.dtype)
@@ -35,7 +36,7 @@ def test_limits_of_floats(name: str) -> None:
         assert (smallest, largest) == (limits.min, limits.max)
 
 
-@pytest.mark.parametrize("name", FLOATS)
+@each_row("name", FLOATS)
 def test_nan(name: str) -> None:
     b = xb.XlaBuilder()
     if name == "f4e2m1fn":
@@ -79,8 +80,8 @@ def test_arrays() -> None:
     assert lib.full_like(xb.XlaBuilder().parameter("f32[<=5,2]"), 1).shape == xb.f32[5, 2]
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each_row(
+    "call, message",
     [
         (lambda b: lib.nan_value(b, xb.s32), "nan_value: type must be a floating-point type, got"),
         (

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from library_calls import run
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -178,8 +179,8 @@ def opcodes(function: Callable[[xb.XlaOp, xb.XlaOp], Any]) -> list[str]:
     return [op.opcode for op in b.ops[2:]]
 
 
-@pytest.mark.parametrize(
-    ("function", "expected"),
+@each_row(
+    "function, expected",
     [
         (lambda x, i: x[:], ""),
         (lambda x, i: x[...], ""),
@@ -281,8 +282,8 @@ def test_values_of_an_enclosing_computation() -> None:
     np.testing.assert_array_equal(run(record, x, np.int32(2)), expected)
 
 
-@pytest.mark.parametrize(
-    ("use", "message"),
+@each_row(
+    "use, message",
     [
         (lambda x: x[4], "getitem: an index must be from -4 to 3, got 4 for dimension 0\n  x f32"),
         (lambda x: x[0, -10], "getitem: an index must be from -9 to 8, got -10 for dimension 1"),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from library_calls import run
+from tables import each_row
 
 import builder as xb
 from builder import lib
@@ -63,8 +64,8 @@ def _pred(b: xb.XlaBuilder) -> xb.XlaOp:
     return b.parameter("pred[]")
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each_row(
+    "call, message",
     [
         (
             lambda x: lib.while_loop_helper(lambda v: v, lambda v: v, []),

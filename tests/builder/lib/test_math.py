@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from library_calls import run
+from tables import each_row
 
 import builder as xb
 from builder import lib
@@ -93,8 +94,8 @@ def test_sizes_of_any_kind() -> None:
     assert lib.next_after(bounded, bounded).shape == bounded.shape
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each_row(
+    "call, message",
     [
         (lambda b: lib.is_nan(b.parameter("s32[2]")), "is_nan: operand must be a floating-point"),
         (lambda b: lib.is_inf(b.parameter("c64[2]")), "is_inf: operand must be a floating-point"),

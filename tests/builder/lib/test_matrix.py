@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from library_calls import run
+from tables import each_row
 
 import builder as xb
 from builder import lib
@@ -296,7 +297,7 @@ REFUSALS: list[tuple[Callable[..., Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("call", "message"), REFUSALS)
+@each_row("call, message", REFUSALS)
 def test_refusals(call: Callable[..., Any], message: str) -> None:
     b = xb.XlaBuilder()
     with pytest.raises(xb.XlaError) as caught:

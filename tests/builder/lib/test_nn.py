@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.special
 from library_calls import run
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -182,8 +183,8 @@ def test_dropout(dtype: Any) -> None:
         np.testing.assert_allclose(result.astype(np.float64), expected, rtol=error)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each_row(
+    "call, message",
     [
         (
             lambda b: lib.cross_entropy(b.parameter(xb.f32[2, 3]), b.parameter(xb.s32[3])),

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from jax import lax
 from library_calls import run
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -185,8 +186,8 @@ def test_convolutions_with_the_gradients_padding() -> None:
 F = "f32[2,8,8,3]"
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each_row(
+    "call, message",
     [
         (
             lambda x: lib.max_pool(x, [2], [2, 2], "SAME", "NHWC"),

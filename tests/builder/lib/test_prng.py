@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 from library_calls import run
+from tables import each_row
 
 import builder as xb
 from builder import lib
@@ -206,8 +207,8 @@ def _u64(b: xb.XlaBuilder, *sizes: int) -> xb.XlaOp:
     return b.parameter(xb.array_shape("u64", sizes))
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each_row(
+    "call, message",
     [
         (
             lambda b: lib.three_fry_bit_generator(_u64(b, 2), _u64(b, 1), xb.u32[2]),

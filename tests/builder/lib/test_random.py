@@ -13,6 +13,7 @@ import pytest
 import scipy.special
 import scipy.stats
 from library_calls import run
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -411,8 +412,8 @@ def _with_key(call: Callable[[xb.XlaOp], Any]) -> Callable[[xb.XlaBuilder], Any]
 MAKE = "\nfix: make a key with lib.random_key(builder, seed)"
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each_row(
+    "call, message",
     [
         (
             lambda b: lib.uniform(np.array([0, 1], np.uint32), xb.f32[2]),

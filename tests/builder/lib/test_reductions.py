@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from library_calls import run
+from tables import each_row
 
 import builder as xb
 from builder import lib
@@ -247,8 +248,8 @@ def test_unbounded_sizes() -> None:
     assert str(lib.logsumexp(x, axis=1).shape) == "f32[?]"
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each_row(
+    "call, message",
     [
         (
             lambda b: lib.mean(b.parameter(xb.s32[2])),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder import lib
@@ -21,7 +22,7 @@ def test_functions_of_builders_are_found() -> None:
     assert {"zeros", "eye", "linspace", "random_key"} <= {*OF_BUILDER}
 
 
-@pytest.mark.parametrize("name", OF_BUILDER)
+@each_row("name", OF_BUILDER)
 def test_builders_are_checked(name: str) -> None:
     function = lib.FUNCTIONS[name].function
     required = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty]

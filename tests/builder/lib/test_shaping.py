@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from library_calls import run
+from tables import each_row
 
 import builder as xb
 from builder import lib
@@ -234,8 +235,8 @@ def test_put_along_axis_skips_indices_out_of_range() -> None:
     assert put.tolist() == [-1, 1, 2, 3, -1]
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each_row(
+    "call, message",
     [
         (lambda b, x: lib.where(x, x, x), "where: condition must be of type pred, got f32[2,3]"),
         (lambda b, x: lib.where(x > 0.0, 1.0, 2.0), "where: on_true or on_false must be an array"),

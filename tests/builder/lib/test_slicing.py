@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from library_calls import run
+from tables import each_row
 
 import builder as xb
 from builder import lib
@@ -169,8 +170,8 @@ def test_bounded_sizes() -> None:
     assert str(lib.slice_in_minor_dims(b.parameter("f32[?,9]"), [3], [5]).shape) == "f32[?,2]"
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each_row(
+    "call, message",
     [
         (
             lambda x, i: lib.slice_in_minor_dims(x, [1], [2, 3]),

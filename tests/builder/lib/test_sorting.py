@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from library_calls import run
+from tables import each_row
 
 import builder as xb
 from builder import lib
@@ -157,8 +158,8 @@ def test_an_operand_that_is_a_part_is_reduced_further() -> None:
     assert size(4096, 2, 1, 0.5, False) == (128, 5)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each_row(
+    "call, message",
     [
         (lambda b, x: lib.argsort(b.parameter("f32[<=4]")), "argsort: x must have fixed sizes"),
         (lambda b, x: lib.argsort(x, 2), "argsort: axis must be a dimension"),

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from tables import each_row
 
 import builder as xb
 
@@ -265,7 +266,7 @@ ERRORS: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", ERRORS)
+@each_row("case", ERRORS)
 def test_errors(case: str) -> None:
     call, message = ERRORS[case]
     with pytest.raises(xb.XlaError, match=message):

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder.types import dlpack
@@ -38,7 +39,7 @@ def test_arrays_of_numpy(kind: Any, array: np.ndarray) -> None:
     assert got.size == 0 or np.shares_memory(got, array)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     ["bf16", "f8e3m4", "f8e4m3", "f8e4m3fn", "f8e4m3b11fnuz", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz"],
 )

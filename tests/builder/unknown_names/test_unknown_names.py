@@ -8,6 +8,7 @@ import time
 
 import pytest
 from processes import run_python
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -20,8 +21,8 @@ def message_of(owner: object, name: str) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "fix"),
+@each_row(
+    "name, fix",
     [
         ("exp", "xb.exp(operand)"),
         ("sum", "lib.sum(x, axis)  # from builder import lib"),
@@ -86,8 +87,8 @@ def test_attributes_of_builders(name: str, fix: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "rest"),
+@each_row(
+    "name, rest",
     [
         ("lowre", "\nfix: did you mean lowering.lower?"),
         ("Compile", "\nfix: use lowering.compile"),

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 from support import assert_identical, run, stablehlo_of_text, trusted_module
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -411,8 +412,8 @@ def test_a_name_is_registered_once(library: ctypes.CDLL) -> None:
         lowering.register_custom_call_target("pair", library.myfunc)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named", "message"),
+@each_row(
+    "arguments, named, message",
     [
         (("", None), {}, "name must be a non-empty string that does not begin with '$', got ''"),
         (("$x", None), {}, "does not begin with '$', got '\\$x'"),
@@ -664,8 +665,8 @@ def test_unprintable_results_and_exceptions() -> None:
     assert "raised UnprintableError at " in str(fails(raise_unprintable, "f32[2]"))
 
 
-@pytest.mark.parametrize(
-    ("function", "shape", "message"),
+@each_row(
+    "function, shape, message",
     [
         (lambda x: None, "f32[2]", "the result must be f32[2], got None"),
         (lambda x: (x,), "f32[2]", "the result must be f32[2], got a tuple of sizes (1, 2)"),

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from imported import of_text
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -45,7 +46,7 @@ def held(computation: xb.XlaComputation) -> np.ndarray[Any, Any]:
     return result
 
 
-@pytest.mark.parametrize("element_type", TYPES, ids=str)
+@each_row("element_type", TYPES)
 def test_every_bit_is_preserved(element_type: PrimitiveType) -> None:
     for sizes in SIZES:
         array = any_bits(element_type, sizes)
@@ -126,7 +127,7 @@ RESOURCES = {
 }
 
 
-@pytest.mark.parametrize("name", RESOURCES)
+@each_row("name", RESOURCES)
 def test_elements_in_a_resource(name: str) -> None:
     blob, kind, expected = RESOURCES[name]
     computation = of_text(f"""

@@ -13,6 +13,7 @@ import pytest
 from imported import imported_from_jax, of_text, returned
 from jax import lax
 from support import assert_identical, summable
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -90,7 +91,7 @@ def test_precisions_are_preserved() -> None:
 WHOLE = [t for t in ALL if t.bits >= 8 or t is xb.pred]
 
 
-@pytest.mark.parametrize("element_type", WHOLE, ids=str)
+@each_row("element_type", WHOLE)
 def test_round_trip_of_every_type(element_type: PrimitiveType) -> None:
     b = xb.XlaBuilder("products")
     x, y = (b.parameter(xb.array_shape(element_type, [2, 3, 4]), name) for name in "xy")
@@ -110,7 +111,7 @@ WIDER = {
 } | {(xb.bf16, xb.f32), (xb.f16, xb.f64), (xb.f8e5m2, xb.f16), (xb.f32, xb.f64)}
 
 
-@pytest.mark.parametrize("wide", sorted(WIDER, key=str), ids=str)
+@each_row("wide", sorted(WIDER, key=str))
 def test_the_result_type_is_preserved(wide: tuple[PrimitiveType, PrimitiveType]) -> None:
     element_type, result = wide
     b = xb.XlaBuilder("wide")
@@ -123,7 +124,7 @@ def test_the_result_type_is_preserved(wide: tuple[PrimitiveType, PrimitiveType])
     returned(b.build(xb.tuple(*results)))
 
 
-@pytest.mark.parametrize("algorithm", xb.DotAlgorithm, ids=str)
+@each_row("algorithm", xb.DotAlgorithm)
 def test_round_trip_of_algorithms(algorithm: xb.DotAlgorithm) -> None:
     for operands, results in ALGORITHM_TYPES[algorithm]:
         for element_type, result in itertools.product(operands, results):

@@ -11,6 +11,7 @@ import pytest
 from imported import of_text, returned
 from jax import export
 from support import assert_identical
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -281,7 +282,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
+@each_row("case", WRONG)
 def test_argument_shapes_that_do_not_match(case: str) -> None:
     shapes, kind, message = WRONG[case]
     module = lowering.load_bytes(OPEN)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from jaxlib.mlir import ir
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -57,7 +58,7 @@ def hlo_text(module: lowering.StablehloModule) -> str:
     return text
 
 
-@pytest.mark.parametrize(("name", "op_type"), NAMES)
+@each_row("name, op_type", NAMES)
 def test_a_module_keeps_the_metadata(name: str | None, op_type: str | None) -> None:
     computation = recorded(name, op_type)
     module = lowering.lower(computation)
@@ -81,7 +82,7 @@ def test_hlo_keeps_the_metadata(name: str | None, op_type: str | None, as_proto:
         assert metadata(again.ops[number]) == (name or default, *metadata(op)[1:])
 
 
-@pytest.mark.parametrize(("name", "op_type"), NAMES)
+@each_row("name, op_type", NAMES)
 def test_xla_prints_the_metadata_of_hlo_text(name: str | None, op_type: str | None) -> None:
     text = recorded(name, op_type).to_hlo_text(metadata=True)
     parsed = xla_metadata(hlo_conversion.parsed_hlo_text(text))
@@ -103,8 +104,8 @@ def test_xla_reads_the_metadata_of_a_module() -> None:
     assert "op_name" not in typed.replace('op_name="x"', "")
 
 
-@pytest.mark.parametrize(
-    ("location", "expected"),
+@each_row(
+    "location, expected",
     [
         ('"T:"("n"("f.py":3:4))', ("n", "T")),
         ('"T:"("n")', ("n", "T")),

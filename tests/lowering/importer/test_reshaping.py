@@ -11,6 +11,7 @@ import pytest
 from imported import imported_from_jax, of_text, returned
 from jax import lax
 from support import assert_identical, small_numbers
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -67,7 +68,7 @@ OF_ANY_TYPE: dict[str, Recorded] = {
 }
 
 
-@pytest.mark.parametrize("element_type", ALL, ids=str)
+@each_row("element_type", ALL)
 def test_round_trip_of_every_type(element_type: PrimitiveType) -> None:
     for record in OF_ANY_TYPE.values():
         b = xb.XlaBuilder("shaping")
@@ -78,7 +79,7 @@ def test_round_trip_of_every_type(element_type: PrimitiveType) -> None:
 COUNTING = [t for t in ALL if t not in (xb.pred, xb.f8e8m0fnu)]
 
 
-@pytest.mark.parametrize("element_type", COUNTING, ids=str)
+@each_row("element_type", COUNTING)
 def test_round_trip_of_iota(element_type: PrimitiveType) -> None:
     b = xb.XlaBuilder("counting")
     rows = b.iota(xb.array_shape(element_type, [2, 3]), 0)
@@ -86,7 +87,7 @@ def test_round_trip_of_iota(element_type: PrimitiveType) -> None:
     returned(b.build(xb.tuple(rows, columns, b.iota(xb.array_shape(element_type, [5])))))
 
 
-@pytest.mark.parametrize("element_type", [t for t in ALL if t.bits != 2], ids=str)
+@each_row("element_type", [t for t in ALL if t.bits != 2])
 def test_round_trip_of_concatenate(element_type: PrimitiveType) -> None:
     b = xb.XlaBuilder("joining")
     x = b.parameter(xb.array_shape(element_type, [2, 3]), "x")
@@ -119,7 +120,7 @@ BOUNDED: dict[str, tuple[str, Recorded]] = {
 }
 
 
-@pytest.mark.parametrize("name", BOUNDED)
+@each_row("name", BOUNDED)
 def test_round_trip_of_bounded_sizes(name: str) -> None:
     shape, record = BOUNDED[name]
     b = xb.XlaBuilder("bounded")

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from property.families import FAMILIES
 from property.strategies import Call
 from round_trip import same
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -126,7 +127,7 @@ def check(computation: xb.XlaComputation) -> str | None:
     return difference
 
 
-@pytest.mark.parametrize("name", xb.OPERATIONS)
+@each_row("name", xb.OPERATIONS)
 def test_examples_of_the_docstrings(name: str) -> None:
     computations = recorded_by_example(name)
     assert computations

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from cost_cases import CASES
 from support import flat, small_numbers
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -32,7 +33,7 @@ def computation(function: Any, *shapes: Any) -> xb.XlaComputation:
     return b.build(function(*[b.parameter(s, f"p{i}") for i, s in enumerate(shapes)]))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "element_type",
     [
         xb.pred,
@@ -50,7 +51,6 @@ def computation(function: Any, *shapes: Any) -> xb.XlaComputation:
         xb.c64,
         xb.c128,
     ],
-    ids=str,
 )
 def test_arguments_and_results_of_each_element_type(element_type: xb.PrimitiveType) -> None:
     values = np.array([0, 1, 1]).astype(element_type.dtype)

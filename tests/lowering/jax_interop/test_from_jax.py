@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from processes import run_python
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -108,7 +109,7 @@ def test_tuples_and_numbers() -> None:
     np.testing.assert_array_equal(lowering.compile(c)(nested, np.float32(1)), [4, 7])
 
 
-@pytest.mark.parametrize("name", ["f64", "s64", "u64", "c128", "bf16", "f8e4m3fn", "s4", "pred"])
+@each_row("name", ["f64", "s64", "u64", "c128", "bf16", "f8e4m3fn", "s4", "pred"])
 def test_element_types(name: str) -> None:
     element_type = getattr(xb, name)
     c = lowering.from_jax(lambda x: jnp.concatenate([x, x]), element_type[3])

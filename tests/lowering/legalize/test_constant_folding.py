@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from support import parameter_like, run
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -76,7 +77,7 @@ def test_gather_at_unsigned_indices(way: Any, t: xb.PrimitiveType, index: int) -
     assert_array_equal(got, [min(index, SIZE - 1), 3])
 
 
-@pytest.mark.parametrize(("t", "index"), INDICES, ids=str)
+@each_row("t, index", INDICES)
 def test_the_interpreter_scatters_at_unsigned_indices(t: xb.PrimitiveType, index: int) -> None:
     x = np.arange(SIZE, dtype=np.int32)
     want = x.copy()

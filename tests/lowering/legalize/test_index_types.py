@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from processes import run_python
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -101,8 +102,8 @@ def _module(t: xb.PrimitiveType, size: int) -> lowering.StablehloModule:
     return lowering.lower(b.build(xb.dynamic_update_slice(x, xb.slice(x, [0], [1]), [i])))
 
 
-@pytest.mark.parametrize(
-    ("t", "size", "wide"),
+@each_row(
+    "t, size, wide",
     [
         (xb.s8, 127, None),
         (xb.s8, 128, "i32"),
@@ -116,7 +117,6 @@ def _module(t: xb.PrimitiveType, size: int) -> lowering.StablehloModule:
         (xb.s64, 2**40, None),
         (xb.u64, 2**40, "i64"),  # by the rewrite of indices from 2^63 on
     ],
-    ids=str,
 )
 def test_indices_are_converted_to_the_narrowest_wide_type(
     t: xb.PrimitiveType, size: int, wide: str | None

@@ -12,6 +12,7 @@ from jaxlib.mlir import ir
 from library_calls import library_targets
 from matrix_cases import matrices
 from processes import run_python
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -46,8 +47,8 @@ def test_targets(shape: str, cpu: str, gpu: str) -> None:
 SQUARE, PIVOTS = xb.f32[3, 3], xb.s32[3]
 
 
-@pytest.mark.parametrize(
-    ("name", "version", "operands", "results"),
+@each_row(
+    "name, version, operands, results",
     [
         ("xlabuilder.lu", 2, [SQUARE], [SQUARE, PIVOTS]),
         ("mine.lu", 1, [SQUARE], [SQUARE, PIVOTS]),
@@ -61,7 +62,6 @@ SQUARE, PIVOTS = xb.f32[3, 3], xb.s32[3]
         ("xlabuilder.lu", 1, [xb.parse_shape("f32[<=3,3]")], [SQUARE, PIVOTS]),
         ("xlabuilder.lu", 1, [xb.f32[0, 3]], [xb.f32[0, 3], xb.s32[0]]),
     ],
-    ids=str,
 )
 def test_other_composites_are_not_replaced(
     name: str, version: int, operands: list[xb.ArrayShape], results: list[xb.ArrayShape]

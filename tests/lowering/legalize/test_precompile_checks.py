@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -144,7 +145,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_row("name", REFUSED)
 def test_refused(name: str) -> None:
     make, message = REFUSED[name]
     module = make()

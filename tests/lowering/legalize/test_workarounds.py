@@ -13,6 +13,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from processes import run_python
 from support import run
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -53,7 +54,7 @@ ONE_EACH = {
 }
 
 
-@pytest.mark.parametrize("case", ONE_EACH)
+@each_row("case", ONE_EACH)
 def test_an_op_is_lowered_to_one_operation(case: str) -> None:
     function, *shapes = ONE_EACH[case]
     b = xb.XlaBuilder("one")
@@ -154,7 +155,7 @@ AS_RECORDED: dict[str, tuple[Any, list[str], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", AS_RECORDED)
+@each_row("name", AS_RECORDED)
 def test_exported_modules_have_one_operation_for_an_op(name: str) -> None:
     function, shapes, stablehlo, hlo = AS_RECORDED[name]
     b = xb.XlaBuilder("recorded")

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 from jaxlib.mlir import ir
+from tables import each_row
 
 from lowering.mlir.attribute_values import attribute_value
 from lowering.mlir.context import shared_context
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
+@each_row(
+    "text, value",
     [
         ("7 : i64", 7),
         ("true", True),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from jaxlib.mlir import ir
 from support import small_numbers
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -20,7 +21,7 @@ from lowering.stablehlo.emitter import Emitter
 EDGES = [n for size in (7, 14, 21, 28, 35, 42, 49) for n in (2**size - 1, 2**size, 2**size + 1)]
 
 
-@pytest.mark.parametrize("number", [0, 1, 2, 100, *EDGES])
+@each_row("number", [0, 1, 2, 100, *EDGES])
 def test_reference(number: int) -> None:
     encoded = reference(number)
     # The format: the number of trailing zeros is the number of bytes that follow, of 7 bits each.
@@ -63,7 +64,7 @@ def test_locations(line: int) -> None:
 TEXTS = ["", "plain", 'q"uote', "back\\slash", "new\nline", "\0\x7f", "ünï", "日本", "\\22", "%#@"]
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@each_row("text", TEXTS)
 def test_strings(text: str) -> None:
     writer = BytecodeWriter()
     attributes = {"x.a": quoted(text), "x.b": dictionary({text: quoted(text)} if text else {})}
@@ -98,7 +99,7 @@ def test_equal_values_share_an_entry() -> None:
 SHAPES = [(), (1,), (7,), (8,), (9,), (3, 5), (1000,), (2, 1, 4)]
 
 
-@pytest.mark.parametrize("element_type", xb.types.primitive_type.ALL, ids=str)
+@each_row("element_type", xb.types.primitive_type.ALL)
 def test_elements(element_type: xb.PrimitiveType) -> None:
     """The attribute equals that of MLIR's Python bindings."""
     for dimensions in SHAPES:
@@ -287,7 +288,7 @@ def test_constants_recorded_by_one_line() -> None:
             assert np.asarray(one).tobytes() == array.tobytes()
 
 
-@pytest.mark.parametrize("element_type", xb.types.primitive_type.ALL, ids=str)
+@each_row("element_type", xb.types.primitive_type.ALL)
 def test_large_constants_of_every_type(element_type: xb.PrimitiveType) -> None:
     """The attribute equals that of MLIR's Python bindings."""
     array = np.ascontiguousarray(small_numbers(element_type, (70, 61)))

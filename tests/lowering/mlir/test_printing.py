@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -19,7 +20,7 @@ def assert_read_back(computation: xb.XlaComputation) -> str:
     return module.text
 
 
-@pytest.mark.parametrize("name", sorted(xb.OPERATIONS))
+@each_row("name", sorted(xb.OPERATIONS))
 def test_examples(name: str) -> None:
     for computation in recorded_by_example(name):
         assert_read_back(computation)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, PartitionSpec
 from support import assert_identical, assert_same_bits, parameter_like, run_replicated
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -751,7 +752,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], xb.XlaOp], dict[str, int], str, st
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_row("name", REFUSED)
 def test_missing_participants_are_refused(name: str) -> None:
     call, where, op, reason = REFUSED[name]
     b = xb.XlaBuilder("who")

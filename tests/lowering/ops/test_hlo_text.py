@@ -21,6 +21,7 @@ from support import (
     stablehlo_of_text,
     trusted_module,
 )
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -153,7 +154,7 @@ def test_shardings_are_read(sharding: str) -> None:
 # Dot algorithms
 
 
-@pytest.mark.parametrize("algorithm", list(xb.DotAlgorithm), ids=repr)
+@each_row("algorithm", list(xb.DotAlgorithm))
 def test_the_parser_reads_dot_algorithms(algorithm: xb.DotAlgorithm) -> None:
     """Their conversion and execution is tested in test_contraction.py."""
     b = xb.XlaBuilder("dot")

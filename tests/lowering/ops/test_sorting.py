@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 from support import assert_identical, branch, operation_names, parameter_like
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -279,7 +280,7 @@ def test_top_k_agrees_with_jax() -> None:
 # One operation for each op.
 
 
-@pytest.mark.parametrize("t", ALL, ids=str)
+@each_row("t", ALL)
 def test_every_type_is_one_operation(t: PrimitiveType) -> None:
     b = xb.XlaBuilder("sorted")
     x = b.parameter(xb.array_shape(t, [3, 8]), "x")

@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -70,8 +71,8 @@ def doubled(x):
     return x + x
 
 
-@pytest.mark.parametrize(
-    ("name", "call"),
+@each_row(
+    "name, call",
     [
         ("device", lowering.device),
         ("devices", lowering.devices),
@@ -92,7 +93,7 @@ def test_the_error_names_the_function_that_was_called(name, call):
     assert caught.value.op == name
 
 
-@pytest.mark.parametrize("element_type", pt.ALL, ids=str)
+@each_row("element_type", pt.ALL)
 def test_every_element_type_bit_for_bit(element_type):
     array = values(element_type)
     for shaped in (array, array.reshape(3, 4), array[:1].reshape(()), array[:0]):

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from jax.experimental.layout import Format, Layout as JaxLayout
 from support import assert_identical
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -567,7 +568,7 @@ OPS: dict[str, tuple[str, Callable[[xb.XlaBuilder, xb.XlaOp, str], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("place", OPS)
+@each_row("place", OPS)
 def test_layouts_of_ops(place: str) -> None:
     opcode, record = OPS[place]
     for layout in ("{0,1:T(2,2)}", "{0,1:S(1)}", "{0,1:E(64)}", "{0,1:L(4)}", "{0,1}"):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from jax.experimental.layout import Format, Layout
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -118,8 +119,8 @@ def test_arrays_are_not_read_on_the_host(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [np.asarray(p[0]).tolist() for p in pairs] == [(values * 2).tolist()] * 2
 
 
-@pytest.mark.parametrize(
-    ("value", "to", "message"),
+@each_row(
+    "value, to, message",
     [
         (np.ones((3, 4)), lambda: spec("x"), "an array of the sizes (3, 4) can't be sharded by"),
         (np.ones(4), lambda: spec("x", "y"), "an array of the sizes (4,) can't be sharded by"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from jaxlib.mlir import ir
+from tables import each_row
 
 import lowering
 from lowering.jaxlib_api import mlir
@@ -129,8 +130,8 @@ def test_text_with_supported_names_is_not_walked(monkeypatch: pytest.MonkeyPatch
         lowering.load_bytes(TEXT)
 
 
-@pytest.mark.parametrize(
-    ("operation", "refused"),
+@each_row(
+    "operation, refused",
     [
         ("math.erf %x : tensor<2xf32>", r"math\.erf is not an operation"),
         ('"math.erf"(%x) : ' + UNARY, r"math\.erf is not an operation"),
@@ -147,7 +148,6 @@ def test_text_with_supported_names_is_not_walked(monkeypatch: pytest.MonkeyPatch
         ),
         ('"vhlo.sine_v1"(%x) : ' + UNARY, r"vhlo\.sine_v1 is not an operation"),
     ],
-    ids=["name", "quoted", "escaped", "call", "escaped call", "custom call", "composite", "vhlo"],
 )
 def test_operations_in_text_are_refused_by_name(operation: str, refused: str) -> None:
     before, _, after = PLAIN.partition('"stablehlo.add"')

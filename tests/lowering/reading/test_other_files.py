@@ -9,6 +9,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import lowering
 from lowering import ModuleFileError
@@ -46,7 +47,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@each_row("name", OTHERS)
 def test_recognized_formats(name):
     data, kind, fix = OTHERS[name]
     with pytest.raises(ModuleFileError) as caught:

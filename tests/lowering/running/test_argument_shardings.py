@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from jax._src.sharding_impls import GSPMDSharding
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -70,7 +71,7 @@ def test_the_parameters_take_the_arrays_as_they_are(order: list[int], form: str)
         assert np.array_equal(run(X, 2 * X), 3 * X)
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=str)
+@each_row("spec", SPECS)
 def test_tilings_are_those_of_jax(spec: Any) -> None:
     sharding = NamedSharding(mesh_of([*range(8)]), spec)
     _, (text,) = recorded([sharding], "{replicated}")

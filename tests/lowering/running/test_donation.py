@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -50,8 +51,8 @@ class TestRecording:
         b.setup_alias(np.array([0]), np.int32(0), range(1))
         assert b.build(xb.tuple(x[0])).aliases == (((0,), 0, (0,)),)
 
-    @pytest.mark.parametrize(
-        ("wrong", "error", "message"),
+    @each_row(
+        "wrong, error, message",
         [
             (lambda b: b.setup_alias([], 2), xb.BuilderError, "there is no parameter 2 yet"),
             (lambda b: b.setup_alias([], -1), xb.BuilderError, "there is no parameter -1 yet"),
@@ -303,8 +304,8 @@ class TestByName:
         with pytest.raises(lowering.ArgumentError, match=r"for partition 0 .* deleted"):
             run([(one, (counts,)) for one in given], aligned_ones())
 
-    @pytest.mark.parametrize(
-        ("donate", "message"),
+    @each_row(
+        "donate, message",
         [
             (
                 ["stat"],

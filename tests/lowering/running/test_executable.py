@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from jax.experimental.layout import Format, Layout
 from processes import run_python
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -96,7 +97,7 @@ def test_arguments_are_neither_retained_nor_shared(affine):
     assert np.array_equal(same, X)
 
 
-@pytest.mark.parametrize("element_type", pt.ALL, ids=str)
+@each_row("element_type", pt.ALL)
 def test_every_element_type_bit_for_bit(element_type):
     t = element_type_text(element_type)
     run = compiled(

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -475,8 +476,8 @@ class TestRecording:
         fails.clear()
         np.testing.assert_array_equal(jitted(X), X + X)
 
-    @pytest.mark.parametrize(
-        ("make", "message"),
+    @each_row(
+        "make, message",
         [
             (lambda: lowering.jit(3), "expected a function, got 3"),
             (lambda: lowering.jit(xb.computation(xb.f32[2])(xb.neg)), "lowering.compile"),

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -227,7 +228,7 @@ WRONG: list[tuple[Any, str]] = [
 
 
 class TestRefusals:
-    @pytest.mark.parametrize(("options", "message"), WRONG)
+    @each_row("options, message", WRONG)
     def test_invalid_options(self, options: Any, message: str) -> None:
         with pytest.raises(xb.OperandError, match=f"(?s)^compile: .*{message}"):
             lowering.compile(waves, "cpu", options=options)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -202,8 +203,8 @@ func.func @main(%x: tensor<8x3xf64>, %t: !stablehlo.token, %n: tensor<i64>)
     np.testing.assert_array_equal(np.asarray(number), np.full((8, 3), 3.0))
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
+@each_row(
+    "value, message",
     [
         (lambda x: x[:2], r"must be f32\[4,8\], got f32\[2,8\]"),
         (lambda x: x.T, r"got f32\[8,4\]\nfix: .*transpose"),
@@ -596,8 +597,8 @@ def axes(text: str) -> str:
 MESH = 'sdy.mesh @mesh = <["x"=2, "y"=4]>'
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@each_row(
+    "text, message",
     [
         (
             doubling(tiles("{devices=[2,4]<=[8]}")),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from processes import run_python
 from support import assert_identical, run_replicated
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -345,8 +346,8 @@ def test_one_device_in_the_list() -> None:
     assert run.device == devices()[2]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
+@each_row(
+    "arguments, error, message",
     [
         (
             {"num_replicas": 9},

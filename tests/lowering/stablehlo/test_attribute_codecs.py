@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from jaxlib.mlir import ir
 from recorded_ops import recorded_ops
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -72,7 +72,7 @@ TYPES = {
 """The element types of operands and result that are not f32."""
 
 
-@pytest.mark.parametrize("algorithm", DotAlgorithm)
+@each_row("algorithm", DotAlgorithm)
 def test_every_algorithm_of_a_dot_is_read_back(algorithm: DotAlgorithm) -> None:
     operand, result = TYPES.get(algorithm.name, (xb.f32, xb.f32))
     b = xb.XlaBuilder("dot")

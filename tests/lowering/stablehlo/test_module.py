@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from jaxlib.mlir import ir
 from processes import run_python
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -928,7 +929,7 @@ ODD_ATTRIBUTES = {
 }
 
 
-@pytest.mark.parametrize("name", ODD_ATTRIBUTES)
+@each_row("name", ODD_ATTRIBUTES)
 def test_unusual_attributes(name: str) -> None:
     """The module has the expected name, or is refused with a ModuleFileError."""
     mlir_type, argument, function, parameter = ODD_ATTRIBUTES[name]

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 from jax import export
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -209,7 +210,7 @@ def test_calls_of_many_arrays_are_shortened() -> None:
     assert len(text) < 200
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "",

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import lowering
 from builder.schema import SCHEMAS
@@ -131,7 +132,7 @@ def test_errors_of_element_types_are_both() -> None:
             ops.Erfc(x)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "call",
     [
         lambda b, x: ops.Conditional(x, 3, x),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
+from tables import each_row
 
 from lowering import xla_client as xc
 from lowering.xla_client import ops
@@ -101,7 +101,7 @@ def test_answers_of_jaxlib() -> None:
     assert {c: (found[c], answer) for c, answer in recorded.items() if answer not in found[c]} == {}
 
 
-@pytest.mark.parametrize("reason", RECORDED["different"])
+@each_row("reason", RECORDED["different"])
 def test_other_answers(reason: str) -> None:
     for call, (of_jaxlib, here) in RECORDED["different"][reason].items():
         found = answers(call)

@@ -6,8 +6,8 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
 from scripts import ROOT
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -32,7 +32,7 @@ MODULES = {"pjrt_devices": ["devices"], "custom_calls": ["register_custom_call_t
 """The modules whose functions have the names of functions here, and the functions used."""
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@each_row("path", FILES)
 def test_names_are_public(path: Path) -> None:
     public = {*xb.__all__, *dir(xb.errors), *lowering.__all__, *PRIVATE, "custom_calls", "lib"}
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

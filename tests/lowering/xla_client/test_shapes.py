@@ -5,6 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 from lowering import xla_client as xc
@@ -120,7 +121,7 @@ def test_shape_index() -> None:
     assert repr(xc.ShapeIndex((1, 2))) == "{1,2}"
 
 
-@pytest.mark.parametrize("kind", xc.XLA_ELEMENT_TYPE_TO_DTYPE)
+@each_row("kind", xc.XLA_ELEMENT_TYPE_TO_DTYPE)
 def test_element_types(kind: xc.PrimitiveType) -> None:
     dtype = xc.XLA_ELEMENT_TYPE_TO_DTYPE[kind]
     if dtype == np.dtype(object):

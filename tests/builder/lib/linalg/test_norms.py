@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from library_calls import run
 from matrix_cases import matrices
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -80,8 +81,8 @@ def test_bounded_sizes() -> None:
     np.testing.assert_allclose([float(one) for one in program(a)], wanted, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("shape", "arguments", "message"),
+@each_row(
+    "shape, arguments, message",
     [
         ("s32[3]", (), "norm: x must be of floating-point or complex type, got s32[3]"),
         ("f32[3,4,5]", (1,), "norm: axis must be one dimension for vectors or two for matrices"),

@@ -11,6 +11,7 @@ import pytest
 import scipy.linalg
 from library_calls import run, run_portable
 from matrix_cases import adjoint, matrices, rounding_unit
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -142,8 +143,8 @@ def test_bounded_sizes(sizes: tuple[int, ...], full_matrices: bool) -> None:
     check_qr(a, q[:count, :m, :k], r[:count, :k, :n], False)
 
 
-@pytest.mark.parametrize(
-    ("shapes", "message"),
+@each_row(
+    "shapes, message",
     [
         (["f32[3]"], "qr: a must have at least two dimensions, got f32[3]"),
         (["f32[3,?]"], "qr: a must not have an unbounded size, got f32[3,?]"),

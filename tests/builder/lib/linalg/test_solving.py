@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from library_calls import run, run_portable
 from matrix_cases import adjoint, matrices, rounding_unit
+from tables import each_row
 
 import builder as xb
 from builder import lib
@@ -133,8 +134,8 @@ def test_smallest_systems(n: int) -> None:
         assert np.array_equal(x, right / 2)
 
 
-@pytest.mark.parametrize(
-    ("function", "shapes", "message"),
+@each_row(
+    "function, shapes, message",
     [
         (
             lib.solve,

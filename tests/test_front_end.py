@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny_numpy as tiny
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -69,7 +70,7 @@ def test_the_functions_of_a_front_end_are_recorded_at_each_use() -> None:
     assert str(first.root.source) == f"{__file__}:{first.root.source.line}"
 
 
-@pytest.mark.parametrize("name", ["nothing.like.this", 3, None, tiny])
+@each_row("name", ["nothing.like.this", 3, None, tiny])
 def test_a_module_that_is_not_imported_is_refused(name: object) -> None:
     with pytest.raises(xb.OperandError, match=r"declare_internal: .*\nfix: pass __name__"):
         xb.declare_internal(name)  # type: ignore[arg-type]

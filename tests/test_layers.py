@@ -305,7 +305,7 @@ def test_modules_are_imported_by_statements() -> None:
     assert all(MODULES[module].name == "__init__.py" for module in lazy)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "importlib.import_module('builder.inspection.table')",
@@ -321,8 +321,8 @@ def test_an_import_by_name_is_found(text: str) -> None:
     assert imports_by_name(ast.parse(text))
 
 
-@pytest.mark.parametrize(
-    ("condition", "counts"),
+@each_row(
+    "condition, counts",
     [
         ("TYPE_CHECKING", False),
         ("typing.TYPE_CHECKING", False),

@@ -24,8 +24,8 @@ def test_the_examples_of_the_module() -> None:
     assert not result.failed
 
 
-@pytest.mark.parametrize("steps", [-2, -1, 1, 2])
-@pytest.mark.parametrize("number", [THIRD, np.float32(0.4082483), np.float32(1e30)])
+@each_row("steps", [-2, -1, 1, 2])
+@each_row("number", [THIRD, np.float32(0.4082483), np.float32(1e30)])
 def test_last_digits_may_differ(number: np.float32, steps: int) -> None:
     other = after(number, steps)
     assert str(number) != str(other)
@@ -36,20 +36,20 @@ def test_last_digits_may_differ(number: np.float32, steps: int) -> None:
     assert same_output(*map(str, complexes))
 
 
-@pytest.mark.parametrize("steps", [-16, -8, 8, 16])
+@each_row("steps", [-16, -8, 8, 16])
 def test_many_steps_are_a_difference(steps: int) -> None:
     assert not same_output(str(THIRD), str(after(THIRD, steps)))
 
 
-@pytest.mark.parametrize("factor", [1 - 1e-4, 1 + 1e-4, 1 + 1e-6, -1])
+@each_row("factor", [1 - 1e-4, 1 + 1e-4, 1 + 1e-6, -1])
 def test_other_numbers_are_a_difference(factor: float) -> None:
     number = 0.40824829
     assert not same_output(f"[{number}]", f"[{number * factor:.8f}]")
     assert not same_output(f"{number}", f"{number * factor}")
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), [("0.12", "0.13"), ("0.09", "0.10"), ("-8.3729", "-8.3730"), ("2.5e-01",) * 2]
+@each_row(
+    "old, new", [("0.12", "0.13"), ("0.09", "0.10"), ("-8.3729", "-8.3730"), ("2.5e-01",) * 2]
 )
 def test_a_number_with_few_digits_may_round_the_other_way(old: str, new: str) -> None:
     assert same_output(f"loss {old}, 1", f"loss {new}, 1")

@@ -10,6 +10,7 @@ import griffe
 import numpy as np
 import pytest
 from scripts import ROOT, load_script
+from tables import each_row
 
 import builder as xb
 from builder.schema import SCHEMAS
@@ -158,8 +159,8 @@ def test_the_help_of_the_command() -> None:
     assert "Usage: xlabuilder convert [OPTIONS] " in text
 
 
-@pytest.mark.parametrize(
-    ("link", "expected"),
+@each_row(
+    "link, expected",
     [
         ("../donate.md#in-the-file", "../donate.md#in-the-file"),
         ("other.md", "other.md"),

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import pytest
 from scripts import ROOT
+from tables import each_row
 
 import builder as xb
 from builder import attributes
@@ -91,8 +92,8 @@ def names_in(annotation: Any) -> set[str]:
     return {name for part in get_args(annotation) for name in names_in(part)}
 
 
-@pytest.mark.parametrize(
-    ("annotation", "kind"),
+@each_row(
+    "annotation, kind",
     [
         (attributes.PaddingLike, xb.Padding),
         (attributes.PrecisionLike, xb.Precision),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 from tables import each_row
 
 import builder as xb
@@ -77,7 +76,7 @@ def test_equal_loops() -> None:
     assert loop().diff(round_trip(loop())).equal
 
 
-@pytest.mark.parametrize(
+@each_row(
     "other",
     [
         loop(step=2.0),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from library_calls import run
+from tables import each_row
 
 import builder as xb
 from builder import lib
@@ -53,8 +54,8 @@ def test_several_keys() -> None:
     np.testing.assert_array_equal(run(record, *keys, numbers), expected)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each_row(
+    "call, message",
     [
         (
             lambda: lib.create_scalar_lt_computation([]),

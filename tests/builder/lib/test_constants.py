@@ -46,7 +46,7 @@ def test_nan(name: str) -> None:
         assert np.isnan(value(lib.nan_value(b, name)).astype(np.float32))
 
 
-@pytest.mark.parametrize("name", INTEGERS)
+@each_row("name", INTEGERS)
 def test_limits_of_integers(name: str) -> None:
     b, t = xb.XlaBuilder(), xb.as_primitive_type(name)
     limits = ml_dtypes.iinfo(t.dtype)
@@ -59,7 +59,7 @@ def test_limits_of_integers(name: str) -> None:
         assert int(value(function(b, t))) == expected
 
 
-@pytest.mark.parametrize("name", ["pred", "s4", "u8", "f32", "c64", "f4e2m1fn"])
+@each_row("name", ["pred", "s4", "u8", "f32", "c64", "f4e2m1fn"])
 def test_zero_and_one(name: str) -> None:
     b = xb.XlaBuilder()
     zero, one = lib.zero(b, name), lib.one(b, name)

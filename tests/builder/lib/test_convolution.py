@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from jax import lax
 from library_calls import run
+from tables import each_row
 
 import builder as xb
 from builder import lib
@@ -69,8 +70,8 @@ def test_dynamic_sizes() -> None:
     assert str(lib.conv(x, kernel, np.int64(2)).shape) == "f32[?,<=4,4,4]"
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each_row(
+    "call, message",
     [
         (
             lambda x, k: lib.conv(x, k, data_format="NWC"),

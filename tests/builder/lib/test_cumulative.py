@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from library_calls import run
+from tables import each_row
 
 import builder as xb
 from builder import lib
@@ -149,8 +150,8 @@ def test_large_sums_are_fast_and_accurate() -> None:
     np.testing.assert_allclose(got[1], expected[-1] - expected, rtol=0, atol=2e-3)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each_row(
+    "call, message",
     [
         (lambda x: lib.cumsum(x > 0, 0), "cumsum: x must be of numbers, got pred[4,?]\nfix: "),
         (lambda x: lib.cumprod(x, 2), "cumprod: axis must be a dimension (from -2 to 1), got 2"),

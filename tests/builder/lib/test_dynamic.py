@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from library_calls import run
+from tables import each_row
 
 import builder as xb
 from builder import lib
@@ -70,8 +71,8 @@ def test_several_branches(index: int) -> None:
     np.testing.assert_array_equal(run(results, X, np.int32(index)), wanted)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each_row(
+    "call, message",
     [
         (
             lambda p, x: lib.dynamic_conditional(p, x),

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from library_calls import run
+from tables import each_row
 
 import builder as xb
 from builder import lib
@@ -65,8 +66,8 @@ def test_empty_constant_and_dynamic_arrays() -> None:
     assert str(lib.rms_norm(x).shape) == "f32[?,<=8,4]"
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each_row(
+    "call, message",
     [
         (
             lambda x: lib.layer_norm(x, x),

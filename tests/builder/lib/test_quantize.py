@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from library_calls import run
+from tables import each_row
 
 import builder as xb
 from builder import lib
@@ -64,8 +65,8 @@ def test_range() -> None:
 RANGE = lib.QuantizedRange(0, 1)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each_row(
+    "call, message",
     [
         (
             lambda b, x: lib.dequantize(b.parameter("s32[2]"), RANGE, xb.u8),

@@ -19,6 +19,7 @@ import pytest
 import scipy.special
 from exact_gamma import gamma_slopes, gamma_values
 from library_calls import run
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -223,7 +224,7 @@ def test_poles_of_zeta() -> None:
     np.testing.assert_array_equal(values_of(lib.zeta, x, q), expected)
 
 
-@pytest.mark.parametrize("name", FLOATS)
+@each_row("name", FLOATS)
 def test_polygamma(name: str) -> None:
     n, x = np.meshgrid([0, 1, 2, 3, 5, 9], [0.1, 0.7, 1, 1.4, 2.5, 6, 30, 200])
     n, x = (normal_numbers(a.reshape(-1), name) for a in (n, x))
@@ -407,7 +408,7 @@ def edges_of_igamma(name: str) -> tuple[Any, Any]:
     return a, np.array([1, 1, -1, 0, inf, 1, nan, 1, inf]).astype(dtype)
 
 
-@pytest.mark.parametrize("name", FLOATS)
+@each_row("name", FLOATS)
 def test_edges_of_igamma(name: str) -> None:
     nan = np.nan
     for function, expected in (

@@ -17,8 +17,8 @@ from builder.types import dlpack
 from tests.foreign_arrays import DlpackOnly, OldDlpack
 
 
-@pytest.mark.parametrize("kind", [DlpackOnly, OldDlpack])
-@pytest.mark.parametrize(
+@each_row("kind", [DlpackOnly, OldDlpack])
+@each_row(
     "array",
     [
         np.arange(24, dtype=np.int16).reshape(2, 3, 4),
@@ -29,7 +29,6 @@ from tests.foreign_arrays import DlpackOnly, OldDlpack
         np.zeros((0, 3), np.uint8),
         np.array([True, False]),
     ],
-    ids=lambda a: f"{a.dtype}{list(a.shape)}",
 )
 def test_arrays_of_numpy(kind: Any, array: np.ndarray) -> None:
     got, expected = dlpack.read(kind(array)), np.from_dlpack(kind(array))
@@ -108,8 +107,8 @@ class Changed(DlpackOnly):
         return capsule
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
+@each_row(
+    "fields, message",
     [
         ({"device_type": 2}, "the elements are in the memory of a device"),
         ({"code": 3}, "NumPy has no type for DLPack's type code 3 with 64 bits and 1 lanes"),

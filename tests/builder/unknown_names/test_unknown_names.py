@@ -51,8 +51,8 @@ def test_misspelled_names_of_other_libraries(name: str, fix: str) -> None:
     assert f"no such name in builder\nfix: {fix}" in message_of(xb, name)
 
 
-@pytest.mark.parametrize(
-    ("name", "fix"),
+@each_row(
+    "name, fix",
     [
         ("argmax", "use lib.arg_max"),
         ("sort", "use xb.sort(operands)"),
@@ -69,8 +69,8 @@ def test_names_of_the_library(name: str, fix: str) -> None:
     assert not hasattr(lib, f"_{name}")
 
 
-@pytest.mark.parametrize(
-    ("name", "fix"),
+@each_row(
+    "name, fix",
     [
         ("Parameter", "b.parameter(shape)"),
         ("SetUpAlias", "b.setup_alias(output_index, param_number)"),

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 import pytest
 from support import assert_identical, stablehlo_of_text, trusted_module
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -299,8 +300,8 @@ def unordered(kind: str) -> xb.XlaComputation:
     return b.build()
 
 
-@pytest.mark.parametrize(
-    ("kind", "later", "before"),
+@each_row(
+    "kind, later, before",
     [
         ("one token", "infeed", "infeed"),
         ("two beginnings", "infeed", "infeed"),
@@ -552,8 +553,8 @@ def test_invalid_timeouts(seconds: Any, monkeypatch: pytest.MonkeyPatch) -> None
         reads(s32)()
 
 
-@pytest.mark.parametrize(
-    ("value", "shape", "given"),
+@each_row(
+    "value, shape, given",
     [
         (np.int32(1), xb.s32[1], "s32[]"),
         (np.float32(1), s32, "f32[]"),
@@ -588,8 +589,8 @@ def endless() -> list[Any]:
     return whole
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
+@each_row(
+    "value, message",
     [
         (
             1.5,
@@ -637,8 +638,8 @@ def test_a_received_value_of_another_shape() -> None:
     assert lowering.transfer_from_outfeed(xb.s32[2]).tolist() == [1, 2]
 
 
-@pytest.mark.parametrize(
-    ("shape", "error", "message"),
+@each_row(
+    "shape, error, message",
     [
         ("token[]", lowering.ArgumentError, "must consist of arrays of static sizes, got token"),
         ("(s32[<=2])", lowering.ArgumentError, "must consist of arrays of static sizes, got"),

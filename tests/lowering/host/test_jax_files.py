@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from jax.experimental import io_callback
 from processes import run_python
+from tables import each_row
 
 import lowering
 from builder.errors import OperandError
@@ -122,7 +123,7 @@ def guarded_by_a_branch(a: Any) -> Any:
     return jax.lax.cond(a[1] > 0, lambda x: x * 2, pure, a)
 
 
-@pytest.mark.parametrize("function", [pure, unordered, ordered, printing, guarded_by_a_branch])
+@each_row("function", [pure, unordered, ordered, printing, guarded_by_a_branch])
 def test_python_functions_are_required(function: Callable[..., Any]) -> None:
     module = lowering.load_bytes(lowered(function, X))
     for program in (module, lowering.to_computation(module)):

@@ -13,6 +13,7 @@ from imported import of_text
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxlib.mlir import ir
 from support import assert_identical
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -205,8 +206,8 @@ def refusal(body: str, before: str = "") -> str:
 MESH = 'sdy.mesh @mesh = <["x"=2]>'
 
 
-@pytest.mark.parametrize(
-    ("name", "pattern", "body", "before"),
+@each_row(
+    "name, pattern, body, before",
     [
         (
             "sdy.manual_computation",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 from imported import of_text
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -96,7 +96,7 @@ def test_regions_that_differ_only_in_source_lines_are_shared() -> None:
     assert len(set(actual)) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     "other",
     [
         "%c = stablehlo.subtract %a, %b : tensor<f32>",
@@ -106,7 +106,6 @@ def test_regions_that_differ_only_in_source_lines_are_shared() -> None:
         "%d = stablehlo.add %b, %b : tensor<f32>\n" + ADD,
         '%c = "stablehlo.add"(%a, %zero) : (tensor<f32>, tensor<f32>) -> tensor<f32>',
     ],
-    ids=["name", "order", "operand", "attribute", "two", "outside"],
 )
 def test_other_regions_are_not_shared(other: str) -> None:
     first, second, third, fourth = applied(sums(ADD, other, ADD, other))

@@ -88,8 +88,8 @@ def test_an_element_that_is_repeated_is_copied() -> None:
     assert held(computation).tolist() == [1.5] * 4
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
+@each_row(
+    "value, expected",
     [
         ("dense<[1.0, 0x7FA00001]> : tensor<2xf32>", np.uint32([0x3F800000, 0x7FA00001])),
         ("dense<[1.0, 0x7F81]> : tensor<2xbf16>", np.uint16([0x3F80, 0x7F81])),
@@ -98,7 +98,6 @@ def test_an_element_that_is_repeated_is_copied() -> None:
         ("dense<[true, false, true]> : tensor<3xi1>", np.uint8([1, 0, 1])),
         ('dense<"0x0102FF"> : tensor<3xui8>', np.uint8([1, 2, 255])),
     ],
-    ids=str,
 )
 def test_texts(value: str, expected: Any) -> None:
     kind = value.rpartition(" : ")[2]

@@ -1,6 +1,7 @@
 """Modules that MLIR parses but that can't be imported, found by `make fuzz`."""
 
 import pytest
+from tables import each_row
 
 import lowering
 from lowering import LoweringError, ModuleFileError
@@ -47,9 +48,7 @@ def test_errors_name_the_file(tmp_path):
     assert str(caught.value).startswith(start)
 
 
-@pytest.mark.parametrize(
-    ("line", "column"), [(4294967295, 1), (2147483647, 1), (1, 4294967295), (0, 0)]
-)
+@each_row("line, column", [(4294967295, 1), (2147483647, 1), (1, 4294967295), (0, 0)])
 def test_line_numbers_that_python_does_not_support(line, column):
     text = module(f'  %0 = stablehlo.add %x, %x : tensor<f32> loc("a.py":{line}:{column})')
     (_, added) = lowering.to_computation(lowering.load_bytes(text)).ops

@@ -403,7 +403,7 @@ DYNAMIC = {
 }
 
 
-@pytest.mark.parametrize("name", DYNAMIC)
+@each_row("name", DYNAMIC)
 def test_sizes_that_depend_on_values_are_refused(name: str) -> None:
     body, reason = DYNAMIC[name]
     source = f"""

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from imported import imported_from_jax, of_text, returned
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -221,7 +222,7 @@ def test_python_functions_are_not_in_texts() -> None:
         of_text(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "config",
     ["", ", backend_config = {}", ', backend_config = {index = "a"}', INDEX % -1, INDEX % 0],
 )

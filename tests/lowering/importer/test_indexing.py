@@ -12,6 +12,7 @@ import pytest
 from imported import imported_from_jax, of_text, returned
 from jax import lax
 from support import assert_identical
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -74,8 +75,8 @@ def test_results_agree_with_jax(name: str) -> None:
 INDEX_TYPES = [t for t in ALL if t.is_integral]
 
 
-@pytest.mark.parametrize("index_type", INDEX_TYPES, ids=str)
-@pytest.mark.parametrize("element_type", [xb.pred, xb.s4, xb.bf16, xb.c128], ids=str)
+@each_row("index_type", INDEX_TYPES)
+@each_row("element_type", [xb.pred, xb.s4, xb.bf16, xb.c128])
 def test_round_trip_of_every_type(element_type: PrimitiveType, index_type: PrimitiveType) -> None:
     b = xb.XlaBuilder("indexing")
     x = b.parameter(xb.array_shape(element_type, [5, 6]), "x")

@@ -13,6 +13,7 @@ import pytest
 import scipy
 from imported import imported_from_jax, of_text, returned
 from jax import lax
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -67,7 +68,7 @@ def test_results_agree_with_jax(name: str) -> None:
 FLOATS = (xb.f16, xb.bf16, xb.f32, xb.f64, xb.c64, xb.c128)
 
 
-@pytest.mark.parametrize("element_type", FLOATS, ids=str)
+@each_row("element_type", FLOATS)
 def test_round_trip_of_matrix_ops(element_type: xb.PrimitiveType) -> None:
     b = xb.XlaBuilder("matrices")
     a = b.parameter(xb.array_shape(element_type, [3, 4, 4]), "a")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from imported import of_text, returned
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -76,7 +76,7 @@ def test_one_of_three_gradients_is_used() -> None:
     np.testing.assert_allclose(np.asarray(actual), expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("element_type", [xb.f16, xb.bf16, xb.f32, xb.f64], ids=str)
+@each_row("element_type", [xb.f16, xb.bf16, xb.f32, xb.f64])
 def test_round_trip_of_every_type(element_type: xb.PrimitiveType) -> None:
     b = xb.XlaBuilder("normal")
     x = b.parameter(xb.array_shape(element_type, [4, 3, 2]), "x")

@@ -12,6 +12,7 @@ import pytest
 from imported import imported_from_jax, of_text, returned
 from jax import lax
 from round_trip import same
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -110,7 +111,7 @@ def _second_of_two(b: xb.XlaBuilder) -> xb.XlaOp:
 RECORDED = (_map_, _reduce_three, _window, _scatter, _sort, _second_of_two)
 
 
-@pytest.mark.parametrize("record", RECORDED, ids=lambda record: record.__name__[1:])
+@each_row("record", RECORDED)
 def test_round_trip(record: Callable[[xb.XlaBuilder], xb.XlaOp]) -> None:
     b = xb.XlaBuilder("program")
     returned(b.build(record(b)))
@@ -231,8 +232,8 @@ STRIDES = "window_strides = array<i64: 1, 1>"
 PADDING = "padding = dense<0> : tensor<2x2xi64>"
 
 
-@pytest.mark.parametrize(
-    ("text", "attributes"),
+@each_row(
+    "text, attributes",
     [
         (REDUCE_WINDOW, [SIZES]),
         (REDUCE_WINDOW, [SIZES, STRIDES]),

@@ -255,7 +255,7 @@ def calling() -> xb.XlaComputation:
     return outer.build(xb.call(twice, made)[0])
 
 
-@pytest.mark.parametrize("make", [looping, nested, annotated, in_layouts])
+@each_row("make", [looping, nested, annotated, in_layouts])
 def test_examples(make: Callable[[], xb.XlaComputation]) -> None:
     assert check(make()) is None
 
@@ -287,8 +287,8 @@ class TestSame:
     def test_equal_computations(self) -> None:
         assert same(self.record(), self.record()) is None
 
-    @pytest.mark.parametrize(
-        ("change", "reason"),
+    @each_row(
+        "change, reason",
         [
             ({"name": "d"}, "names: 'c', 'd'"),
             ({"parameter": "y"}, "metadata of the parameter x"),

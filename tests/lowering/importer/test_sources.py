@@ -25,6 +25,7 @@ import pytest
 from jax import export
 from round_trip import same
 from support import assert_identical
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -154,7 +155,7 @@ def test_a_damaged_serialized_export_is_refused(tmp_path: Path) -> None:
         assert embedded_artifact(bytes(changed)) in (None, embedded_artifact(bytes(data)))
 
 
-@pytest.mark.parametrize("source", [None, 3, ["a.mlir"], computation])
+@each_row("source", [None, 3, ["a.mlir"], computation])
 def test_other_values_are_refused(source: Any) -> None:
     with pytest.raises(xb.OperandError, match="to_computation: expected a module, a path"):
         lowering.to_computation(source)

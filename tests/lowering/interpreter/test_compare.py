@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -167,7 +168,7 @@ def test_invalid_ulps(ulps: Any) -> None:
         lowering.compare(model, X, ulps=ulps)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "dtype",
     [
         np.float16,

@@ -170,9 +170,7 @@ def test_probes_in_branches_have_values_if_executed() -> None:
         assert seen.result == lowering.interpret(c, 3.0, number)
 
 
-@pytest.mark.parametrize(
-    "element_type", [xb.pred, xb.u4, xb.f8e8m0fnu, xb.f4e2m1fn, xb.bf16, xb.c64], ids=str
-)
+@each_row("element_type", [xb.pred, xb.u4, xb.f8e8m0fnu, xb.f4e2m1fn, xb.bf16, xb.c64])
 def test_probes_in_branches_of_each_element_type(element_type: xb.PrimitiveType) -> None:
     def function(x: xb.XlaOp, choice: xb.XlaOp) -> xb.XlaOp:
         return xb.conditional(choice, x, lambda v: xb.rev(v, [0]), x, lambda v: v)
@@ -287,8 +285,8 @@ def test_an_op_of_another_computation_is_not_probed() -> None:
         lowering.interpret(model, X, probe=computation(xb.neg, xb.f32[3]).root)
 
 
-@pytest.mark.parametrize(
-    ("name", "record"),
+@each_row(
+    "name, record",
     [
         ("cholesky", lambda b: xb.cholesky(b.constant(np.eye(2, dtype=np.float32)), True)),
         (

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -68,8 +69,8 @@ def twice(x: xb.XlaOp) -> xb.XlaOp:
     return x * 2.0
 
 
-@pytest.mark.parametrize(
-    ("function", "fix"),
+@each_row(
+    "function, fix",
     [
         (lowering.compile(twice), "lowering.to_jax(computation) in jax.jit, jax.grad and other"),
         (lowering.lower(twice), "lowering.to_jax(lowering.to_computation(module))(...)"),

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -59,8 +60,8 @@ def test_same_results_as_replicas() -> None:
                 np.testing.assert_array_equal(leaf[device], reference)
 
 
-@pytest.mark.parametrize(
-    ("record", "axis", "message"),
+@each_row(
+    "record, axis, message",
     [
         (CASES["add"], None, "all_reduce, recorded at .*: its replicas must be the positions"),
         (lambda x: xb.all_reduce(x, xb.mul), "i", "jax reduces along an axis by add, max and min"),

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from recorded_ops import recorded_ops
 from support import assert_same_bits, flat, small_numbers
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -193,7 +194,7 @@ def test_static_sizes_of_dynamic_ops() -> None:
     np.testing.assert_array_equal(result, values.reshape(2, 3))
 
 
-@pytest.mark.parametrize("opcode", sorted(REFUSED))
+@each_row("opcode", sorted(REFUSED))
 def test_refused_opcodes(opcode: str) -> None:
     op, computation = next((op, c) for _, op, c in recorded_ops() if op.opcode == opcode)
     with pytest.raises(LoweringError) as caught:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import jax
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -135,8 +136,8 @@ def test_python_numbers() -> None:
         function(1.5, 300)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
+@each_row(
+    "arguments, message",
     [
         ((X,), r"expected 2 arguments \(x, y\), got 1 by position"),
         ((X, Y, Y), r"expected 2 arguments \(x, y\), got 3 by position"),

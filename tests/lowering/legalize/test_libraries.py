@@ -76,8 +76,8 @@ def test_other_composites_are_not_replaced(
     assert library_targets(lowering.lower(b.build(root)), "cpu") == ["composite"]
 
 
-@pytest.mark.parametrize(
-    ("element_type", "cpu"),
+@each_row(
+    "element_type, cpu",
     [
         ("f32", ["lapack_sgeqrf_ffi", "lapack_sorgqr_ffi"]),
         ("f64", ["lapack_dgeqrf_ffi", "lapack_dorgqr_ffi"]),

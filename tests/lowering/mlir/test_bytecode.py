@@ -32,7 +32,7 @@ def test_reference(number: int) -> None:
     assert next(references(number)) == encoded
 
 
-@pytest.mark.parametrize("start", [0, 120, 2**14 - 3, 2**21 - 3])
+@each_row("start", [0, 120, 2**14 - 3, 2**21 - 3])
 def test_references(start: int) -> None:
     actual = list(itertools.islice(references(start), 20_000))
     assert actual == [reference(number) for number in range(start, start + 20_000)]
@@ -51,7 +51,7 @@ def read(writer: BytecodeWriter, attributes: bytes, location: bytes) -> ir.Opera
     return ir.Module.parse(code, shared_context()).operation
 
 
-@pytest.mark.parametrize("line", [1, 127, 128, 2**14, 2**21 - 1, 2**31 - 1])
+@each_row("line", [1, 127, 128, 2**14, 2**21 - 1, 2**31 - 1])
 def test_locations(line: int) -> None:
     writer = BytecodeWriter()
     place = writer.file_location('a "b"\\\n.py', line, 7)

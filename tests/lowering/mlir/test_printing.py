@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import pytest
 from tables import each_row
 
 import builder as xb
@@ -53,8 +52,8 @@ OF_SCALARS: dict[str, Callable[[xb.XlaOp], xb.XlaOp]] = {
 """Ops whose lists of dimensions, sizes or indices are empty."""
 
 
-@pytest.mark.parametrize("name", OF_SCALARS)
-@pytest.mark.parametrize("is_inside", [False, True])
+@each_row("name", OF_SCALARS)
+@each_row("is_inside", [False, True])
 def test_scalars(name: str, is_inside: bool) -> None:
     b = xb.XlaBuilder('a "name"')
     with b.frontend_attributes({"a.b": ", , sizes = []"}):

@@ -13,6 +13,7 @@ import pytest
 import scipy
 from hypothesis import given, settings, strategies as st
 from support import assert_same_bits, run, summable
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -488,8 +489,8 @@ def test_bounded_sizes() -> None:
         assert_same_bits(got, want)
 
 
-@pytest.mark.parametrize(
-    ("lhs", "rhs", "groups"),
+@each_row(
+    "lhs, rhs, groups",
     [
         ("f32[2,3,8]", "f32[2,3,<=3]", 1),
         ("f32[2,3,<=8]", "f32[2,3,<=3]", 1),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from jaxlib.mlir import ir
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -73,8 +74,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str, str | None]] = 
 }
 
 
-@pytest.mark.parametrize("dynamic", [BOUNDED, UNBOUNDED], ids=["bounded", "unbounded"])
-@pytest.mark.parametrize("name", CASES)
+@each_row("dynamic", [BOUNDED, UNBOUNDED])
+@each_row("name", CASES)
 def test_dynamic_sizes_lower(name: str, dynamic: Any) -> None:
     function, others, bounded, unbounded = CASES[name]
     expected = bounded if dynamic is BOUNDED else unbounded
@@ -112,8 +113,8 @@ def mixed_conditional(p: xb.XlaOp, x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
     return xb.conditional(p, x, lambda v: v, y, lambda v: v)
 
 
-@pytest.mark.parametrize(
-    ("opcode", "function", "shapes", "message"),
+@each_row(
+    "opcode, function, shapes, message",
     [
         (
             "call",

@@ -134,7 +134,7 @@ def test_frontend_attributes_are_read() -> None:
         assert hlo_conversion.stablehlo_to_hlo_text(code).count("frontend_attributes={") == 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     "sharding",
     [
         "{replicated}",
@@ -174,7 +174,7 @@ def test_the_parser_reads_dot_algorithms(algorithm: xb.DotAlgorithm) -> None:
 # Opcodes that jaxlib converts to mhlo
 
 
-@pytest.mark.parametrize("name", TRANSCENDENTAL)
+@each_row("name", TRANSCENDENTAL)
 def test_opcodes_that_jaxlib_converts_to_mhlo(name: str) -> None:
     """XLA parses an op of the opcode for each type."""
     b = xb.XlaBuilder(name)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import run, stablehlo_of_text, trusted_module
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -130,7 +131,7 @@ def test_saved_and_loaded() -> None:
     assert lowering.load_bytes(module.artifact(version="minimum")).text == module.text
 
 
-@pytest.mark.parametrize("name", ["send", "recv", "send_to_host", "recv_from_host"])
+@each_row("name", ["send", "recv", "send_to_host", "recv_from_host"])
 def test_send_and_recv_do_not_run_on_a_cpu(name: str) -> None:
     b = xb.XlaBuilder("program")
     x = b.parameter(xb.f32[2])
@@ -334,7 +335,7 @@ def test_an_empty_target_name() -> None:
         lowering.lower(b.build(b.custom_call("", xb.f32[2])))
 
 
-@pytest.mark.parametrize("name", ["x.y", "a b", "é", 'qu"ote', "new\nline", "@at", "0"])
+@each_row("name", ["x.y", "a b", "é", 'qu"ote', "new\nline", "@at", "0"])
 def test_names(name: str) -> None:
     b = xb.XlaBuilder("named")
     with pytest.raises(lowering.CompileError) as caught:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from processes import run_python
 from support import assert_same_bits, branch, operation_names, run
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -549,8 +550,8 @@ def test_an_update_with_a_branch_inside_a_branch() -> None:
     p.check()
 
 
-@pytest.mark.parametrize(
-    ("operand", "indices", "updates", "numbers", "count"),
+@each_row(
+    "operand, indices, updates, numbers, count",
     [
         ("f32[8]", "s32[2]", "f32[2,3]", ([1], [], [0], 1), 1),
         ("f32[8]", "s32[2]", "f32[2]", ([], [0], [0], 1), 3),
@@ -827,9 +828,7 @@ def on_bounded(kind: str) -> xb.XlaComputation:
     return b.build(got[1])
 
 
-@pytest.mark.parametrize(
-    "kind", ["windows", "no number", "several operands", "several and indices"]
-)
+@each_row("kind", ["windows", "no number", "several operands", "several and indices"])
 def test_bounded_sizes_that_are_refused(kind: str) -> None:
     """XLA uses the bound as the size, or aborts on several bounded operands."""
     with pytest.raises(lowering.CompileError) as caught:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy
 from support import parameter_like, run
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -347,8 +348,8 @@ def test_irfft_of_length_0() -> None:
     assert run(b.build(xb.fft(parameter_like(b, x), "IRFFT", [0])), x).shape == (3, 0)
 
 
-@pytest.mark.parametrize(
-    ("shape", "fft_type", "fft_length"),
+@each_row(
+    "shape, fft_type, fft_length",
     [
         (xb.c64[8], "FFT", [7]),
         (xb.c64[8], "FFT", [9]),

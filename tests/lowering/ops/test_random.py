@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy
 from support import compiled_once, run
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -194,8 +195,8 @@ def test_the_new_state_continues_the_sequence() -> None:
     assert np.array_equal(np.concatenate(got[:2]), got[2])
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "shape"),
+@each_row(
+    "algorithm, shape",
     [
         ("RNG_PHILOX", xb.u32[4]),
         ("RNG_DEFAULT", xb.u64[1]),

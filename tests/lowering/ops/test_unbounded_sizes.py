@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -398,8 +399,8 @@ def test_the_interpreter_requests_the_sizes() -> None:
     assert np.asarray(lowering.interpret(fixed, x)).tolist() == [2, 2]
 
 
-@pytest.mark.parametrize(
-    ("source", "places", "result"),
+@each_row(
+    "source, places, result",
     [
         ("f32[3]", [1], "f32[?,3]"),
         ("f32[?,1]", [2, 0], "f32[5,4,?]"),

@@ -44,8 +44,8 @@ def test_devices_by_name():
         assert lowering.device(None) is first
 
 
-@pytest.mark.parametrize(
-    ("which", "message"),
+@each_row(
+    "which, message",
     [
         ("abacus", "there is no platform 'abacus' here\nfix: use one of "),
         ("cpu:4096", "there is no device 'cpu:4096', cpu has "),
@@ -164,8 +164,8 @@ def test_dlpack_objects():
     assert np.asarray(there).tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
+@each_row(
+    "value, message",
     [
         ([1, 2], "expected an array, got a list\nfix: "),
         (None, "expected an array, got None\nfix: "),

@@ -328,8 +328,8 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("place", ["parameter x", "the result"])
-@pytest.mark.parametrize("name", REFUSED)
+@each_row("place", ["parameter x", "the result"])
+@each_row("name", REFUSED)
 def test_layouts_that_a_cpu_does_not_support(name: str, place: str) -> None:
     text, reason = REFUSED[name]
     shape = xb.parse_shape(text)
@@ -410,8 +410,8 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize("where", ["parameter arg0", "the result"])
-@pytest.mark.parametrize("mode", FOREIGN)
+@each_row("where", ["parameter arg0", "the result"])
+@each_row("mode", FOREIGN)
 def test_layouts_of_foreign_modules(mode: str, where: str) -> None:
     module = foreign(mode, where)  # can be read
     with pytest.raises(CompileError) as caught:
@@ -502,7 +502,7 @@ def test_default_layouts_have_no_attribute() -> None:
 # The HLO text
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "f32[3,5]{0,1}",

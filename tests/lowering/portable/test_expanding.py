@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -161,8 +162,8 @@ def test_what_has_no_expansion_is_refused(tmp_path):
         )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
+@each_row(
+    "arguments, message",
     [
         ({"without": "fft"}, r"must be a list of names .*, got 'fft'\nfix: pass without=\['fft'\]"),
         ({"without": 3}, "without must be a list of names of operations, got 3"),

@@ -1,6 +1,7 @@
 """Texts that would crash MLIR's parser or make it loop."""
 
 import pytest
+from tables import each_row
 
 import lowering
 from lowering import ModuleFileError
@@ -52,7 +53,7 @@ def test_a_type_of_400_dimensions_is_read():
     assert lowering.load_bytes(text).program_shape.result.rank == 400
 
 
-@pytest.mark.parametrize("piece", ["-", "- ", "d0 + ", "2 * "])
+@each_row("piece", ["-", "- ", "d0 + ", "2 * "])
 def test_a_long_affine_map(piece):
     text = f"module attributes {{foo.bar = affine_map<(d0) -> ({piece * 100_000}d0)>}} {{}}"
     message, *place = refused(text)
@@ -93,7 +94,7 @@ def test_valid_text_is_accepted():
     assert exceeded_limit("") is None
 
 
-@pytest.mark.parametrize("beside", ["", "{}<>(x) ", '"{" {}-> ', '<(a)>[[]] "}" -> '])
+@each_row("beside", ["", "{}<>(x) ", '"{" {}-> ', '<(a)>[[]] "}" -> '])
 def test_the_limit_of_nested_brackets(beside):
     """Empty brackets and brackets in strings do not count."""
     for depth, reason in ((1000, None), (1001, "brackets may nest at most 1000 deep")):
@@ -116,8 +117,8 @@ GENERIC = "dimension_numbers = #stablehlo.conv<"
 PRETTY = "dim_numbers = "
 
 
-@pytest.mark.parametrize("spelling", [GENERIC, PRETTY])
-@pytest.mark.parametrize("part", ["]x[0", "[b, 0, f]x", "->[b, 0"])
+@each_row("spelling", [GENERIC, PRETTY])
+@each_row("part", ["]x[0", "[b, 0, f]x", "->[b, 0"])
 def test_a_large_spatial_dimension(spelling, part):
     """The parser would allocate as many numbers."""
     text = CONVOLUTION.replace(GENERIC, spelling)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from processes import run_python
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -230,8 +231,8 @@ class TestFolder:
 
 
 class TestArguments:
-    @pytest.mark.parametrize(
-        ("arguments", "more", "message"),
+    @each_row(
+        "arguments, more, message",
         [
             ((3,), {}, "a path must be a string or a pathlib.Path, got int"),
             (("",), {}, "folder must be the path of a folder, got ''\nfix: pass None for no cache"),

@@ -289,8 +289,8 @@ def test_wrong_shapes_and_types(affine):
     )
 
 
-@pytest.mark.parametrize(
-    ("given", "expected", "fix"),
+@each_row(
+    "given, expected, fix",
     [
         ((2, 3), "3x2", "transpose it: array.transpose((1, 0))"),
         ((5, 2, 3), "2x3x5", "transpose it: array.transpose((1, 2, 0))"),
@@ -303,7 +303,7 @@ def test_wrong_shapes_and_types(affine):
         ((5,), "2x3", "pass an array of the parameter's sizes: (2, 3)"),
     ],
 )
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@each_row("dtype", [np.float32, np.float64])
 def test_suggested_fixes_for_sizes(given, expected, fix, dtype):
     """A reshape is advised only if it moves no element; the program would accept its result."""
     run = compiled(

@@ -440,8 +440,8 @@ class TestRecording:
         line = wrong.__code__.co_firstlineno + 1
         assert caught.value.location == f"{__file__}:{line}"
 
-    @pytest.mark.parametrize(
-        ("function", "message"),
+    @each_row(
+        "function, message",
         [
             (lambda x: None, "must return XlaOps, got None"),
             (lambda x: {"a": [x, 2.0]}, r"the result\['a'\]\[1\] of f must be an XlaOp, got 2.0"),

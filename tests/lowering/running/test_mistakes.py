@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -22,8 +23,8 @@ def double(x: xb.XlaOp) -> xb.XlaOp:
     return x + x
 
 
-@pytest.mark.parametrize(
-    ("arguments", "fix"),
+@each_row(
+    "arguments, fix",
     [
         ({"static_argnums": 1}, "write static= instead of static_argnums="),
         ({"static_argnames": ["n"]}, "write static= instead of static_argnames="),
@@ -42,8 +43,8 @@ def test_parameters_of_jax_jit(arguments: dict[str, Any], fix: str) -> None:
         lowering.jit(**arguments)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each_row(
+    "call, message",
     [
         (
             lambda: lowering.compile(double, backend="cpu"),  # type: ignore[call-overload]
@@ -112,7 +113,7 @@ OBJECTS: dict[str, tuple[Callable[[], Any], dict[str, str]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", OBJECTS)
+@each_row("kind", OBJECTS)
 def test_attributes_of_other_libraries(kind: str) -> None:
     make, meanings = OBJECTS[kind]
     value = make()
@@ -165,8 +166,8 @@ def test_copies() -> None:
         pickle.dumps(executable)
 
 
-@pytest.mark.parametrize(
-    ("call", "fix"),
+@each_row(
+    "call, fix",
     [
         (
             lambda: lowering.compile(lambda x: x),  # type: ignore[call-overload]

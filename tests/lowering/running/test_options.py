@@ -233,8 +233,8 @@ class TestRefusals:
         with pytest.raises(xb.OperandError, match=f"(?s)^compile: .*{message}"):
             lowering.compile(waves, "cpu", options=options)
 
-    @pytest.mark.parametrize(
-        ("name", "value", "message"),
+    @each_row(
+        "name, value, message",
         [
             (
                 "xla_cpu_enable_fast_mth",

@@ -10,6 +10,7 @@ import jaxlib
 import numpy as np
 import pytest
 from scripts import load_script
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -24,8 +25,8 @@ def product(x: xb.XlaOp) -> xb.XlaOp:
     return xb.exp(xb.dot(x, x))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "more", "message"),
+@each_row(
+    "arguments, more, message",
     [
         (("cpu", "2"), {}, "jaxlib compiles only for the CPU .*\nfix: .*xla_cpu_max_isa"),
         (("abacus", "2"), {}, "there is no compiler for platform 'abacus'\nfix: use one of tpu, g"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import lowering
 from lowering.jaxlib_api import hlo_conversion
@@ -112,8 +113,8 @@ ENTRY %e (x: f32[1]) -> f32[2] {
         assert f"replica_groups={{{{{expected}}}}}" in str(imported)
 
 
-@pytest.mark.parametrize(
-    ("axes", "reason"),
+@each_row(
+    "axes, reason",
     [
         ([axis("c")], r"must be along axes of the mesh @mesh, .* got the axis 'c'"),
         ([axis("a"), axis("a", "(1)2")], "overlap"),

@@ -27,6 +27,7 @@ import pytest
 from jax import export
 from jax.experimental import io_callback
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from tables import each_row
 
 import lowering
 from lowering import ArgumentError
@@ -104,7 +105,7 @@ def test_arguments_by_name_in_any_order() -> None:
     assert [float(run(a=three, b=five)) for _ in range(3)] == [2, 2, 2]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "result", [lambda x: None, lambda x: [x], lambda x: (x,), lambda x: ((x, x), {}), lambda x: ()]
 )
 def test_results(result: Callable[[Any], Any]) -> None:

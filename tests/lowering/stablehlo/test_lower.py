@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from jaxlib.mlir import ir
 from support import run
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -183,7 +184,7 @@ def test_unusual_names_in_mlir_and_hlo_text() -> None:
     assert loaded.program_shape.parameter_names == tuple(NAMES)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "last", ["", "f32[2]", "(f32[2], s32[])", "f32[2,2]{0,1}", "{replicated}", "weight", "donated"]
 )
 def test_arguments_with_only_a_name(last: str) -> None:

@@ -448,7 +448,7 @@ def test_a_module_is_printed_in_several_threads_at_once():
     assert wrong == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "operation",
     [
         "affine.for %i = 0 to 2 { }",
@@ -596,8 +596,8 @@ def calls(f, g, main):
     return CALLS.replace("{f}", f).replace("{g}", g).replace("{main}", main)
 
 
-@pytest.mark.parametrize(
-    ("text", "cycle", "line"),
+@each_row(
+    "text, cycle, line",
     [
         (calls("h", "h", "main"), "@main -> @main", 12),
         (calls("g", "f", "f"), "@f -> @g -> @f", 7),

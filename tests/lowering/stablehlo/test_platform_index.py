@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 from jax import export, lax
+from tables import each_row
 
 import lowering
 from lowering.reading.exported import embedded_artifact, platforms_of
@@ -64,7 +65,7 @@ def test_the_number_is_passed(platforms: tuple[str, ...], tmp_path: Path) -> Non
         np.testing.assert_array_equal(run(X), expected)
 
 
-@pytest.mark.parametrize("platforms", PLATFORMS, ids=",".join)
+@each_row("platforms", PLATFORMS)
 def test_serialized_platforms(platforms: tuple[str, ...]) -> None:
     exported = export.export(by_platform, platforms=platforms)(X)
     data = serialized(exported)

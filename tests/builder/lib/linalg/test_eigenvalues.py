@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from library_calls import library_targets, run, run_portable
 from matrix_cases import matrices
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -126,8 +127,8 @@ def test_narrow_types() -> None:
         assert np.array_equal(abs(vectors), np.full((2, 2), 0.5**0.5, np.float32).astype(a.dtype))
 
 
-@pytest.mark.parametrize(
-    ("shape", "cpu", "gpu"),
+@each_row(
+    "shape, cpu, gpu",
     [
         ("f32[3,3]", "lapack_ssyevd_ffi", "cusolver_syevd_ffi"),
         ("f64[2,3,3]", "lapack_dsyevd_ffi", "cusolver_syevd_ffi"),
@@ -185,8 +186,8 @@ def test_bounded_sizes() -> None:
     check_eigh(a, vectors, values[:2, :3])
 
 
-@pytest.mark.parametrize(
-    ("shape", "message"),
+@each_row(
+    "shape, message",
     [
         ("f32[3]", "eigh: a must have at least two dimensions, got f32[3]"),
         ("f32[?,3,3]", "eigh: a must not have an unbounded size, got f32[?,3,3]"),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from library_calls import run
 from matrix_cases import matrices
+from tables import each_row
 
 import builder as xb
 from builder import lib
@@ -53,8 +54,8 @@ def test_empty_and_nan() -> None:
     assert no_rank.tolist() == [0, 0]
 
 
-@pytest.mark.parametrize(
-    ("shape", "rtol", "message"),
+@each_row(
+    "shape, rtol, message",
     [
         ("f32[3]", None, "pinv: a must have at least two dimensions, got f32[3]"),
         ("s32[3,3]", None, "pinv: a must be of floating-point or complex type, got s32[3,3]"),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from library_calls import library_targets, run, run_portable
 from matrix_cases import matrices
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -168,8 +169,8 @@ def test_libraries(element_type: str, letter: str, tmp_path: Path) -> None:
     assert all(map(np.array_equal, *both))
 
 
-@pytest.mark.parametrize(
-    ("shape", "message"),
+@each_row(
+    "shape, message",
     [
         ("f32[3]", "svd: a must have at least two dimensions, got f32[3]"),
         ("f32[?,3,3]", "svd: a must not have an unbounded size, got f32[?,3,3]"),

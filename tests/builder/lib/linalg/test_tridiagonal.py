@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from library_calls import run, run_portable
 from matrix_cases import matrices, rounding_unit
+from tables import each_row
 
 import builder as xb
 from builder import lib
@@ -84,8 +85,8 @@ def test_special_systems() -> None:
     assert product.shape == (0, 1)
 
 
-@pytest.mark.parametrize(
-    ("shapes", "message"),
+@each_row(
+    "shapes, message",
     [
         (["f32[8]"] * 4, "rhs must have at least two dimensions, got f32[8]"),
         (["f32[8,1]"] * 3 + ["f32[2,8]"], "lower_diagonal must have the sizes [1, 8]"),

@@ -18,13 +18,17 @@ from lowering.reading.constants import elements_in_bytecode
 def known_elements(value: Value) -> np.ndarray[Any, Any] | None:
     """The elements of a constant, or of the constant operand of a broadcast_in_dim.
 
-    None for other values, and for element types that Python's buffer protocol does not support.
+    A constant of equal elements has one: it may stand for more elements than memory can hold. None
+    for other values, and for element types that Python's buffer protocol does not support.
     """
     if isinstance(value, ir.OpResult) and value.owner.name == "stablehlo.broadcast_in_dim":
         value = value.owner.operands[0]
     if not isinstance(value, ir.OpResult) or value.owner.name != "stablehlo.constant":
         return None
-    return _buffer(value.owner.attributes["value"])
+    array = _buffer(value.owner.attributes["value"])
+    if array is not None and array.ndim and not any(array.strides):
+        array = array[(slice(1),) * array.ndim]
+    return array
 
 
 def _buffer(attribute: Any) -> np.ndarray[Any, Any] | None:

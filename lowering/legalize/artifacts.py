@@ -6,6 +6,7 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
+from lowering.errors import CompileError, recorded_at
 from lowering.legalize.op_builder import OpBuilder
 from lowering.legalize.registry import ALL_PLATFORMS, INTERPRETER, REWRITES, Value, rewrite
 from lowering.mlir.operations import attribute_text, checked_dictionary
@@ -48,7 +49,19 @@ def _restored(
     if encoded is None:
         return None
     types = [result.type for result in operation.results]
-    return list(b.create(encoded[0], types, operation.operands, encoded[1]).results)
+    restored = b.create(encoded[0], types, operation.operands, encoded[1])
+    try:
+        restored.verify()
+    except ir.MLIRError as error:
+        kind, short = operation.name.partition(".")[2], encoded[0].partition(".")[2]
+        message = error.error_diagnostics[0].message if error.error_diagnostics else str(error)
+        raise CompileError(
+            f"compile: {b.target.name}: {kind} of {encoded[0]!r}{recorded_at(operation.location)} "
+            f"must have the operands, results and attributes of {short}, got a call that MLIR "
+            f"refuses: {message}\nfix: correct the call, or save the module again",
+            op=kind,
+        ) from None
+    return list(restored.results)
 
 
 def _encoded(

@@ -23,6 +23,7 @@ from lowering.host.callbacks import (
     python_callback,
 )
 from lowering.jaxlib_api import compilation
+from lowering.legalize.call_signatures import check_signature
 from lowering.legalize.op_builder import OpBuilder, array_of
 from lowering.legalize.registry import (
     ALL_PLATFORMS,
@@ -155,11 +156,12 @@ def calls_of_registered_functions(b: OpBuilder, operation: ir.Operation) -> Sequ
     A module of jax refers to Python functions by index, and does not contain them, so XLA would
     crash. Without layouts, XLA would choose the layouts of a call's operands and results, and the
     called function can't query these layouts. Conversions between full arrays and shards are
-    removed if there is one partition.
+    removed if there is one partition. Calls that XLA implements are checked.
     """
     if PUBLIC_NAME in operation.attributes:
         return None  # created by a rewrite
     target = attribute_text(operation.attributes["call_target_name"])
+    check_signature(b.target, operation, target)
     if target in SHAPE_CONVERSIONS:
         return replace_shape_conversion(b.target, operation, target)
     if target in _JAX_CALLBACKS:

@@ -212,6 +212,15 @@ def test_elementwise_operations(name):
         assert (np.signbit(actual) == np.signbit(expected))[zeros].all()
 
 
+@pytest.mark.parametrize("element_type", [xb.f8e4m3fn, xb.f8e4m3b11fnuz, xb.f8e5m2, xb.f16])
+def test_is_finite_of_types_with_and_without_infinities(element_type):
+    with np.errstate(invalid="ignore"):
+        numbers = np.array([0, 1, -2, np.inf, -np.inf, np.nan]).astype(element_type.dtype)
+    module, expansion = _expanded("is_finite", xb.is_finite, numbers)
+    (expected,), (actual,) = _run(module, numbers), _run(expansion, numbers)
+    np.testing.assert_array_equal(actual, expected)
+
+
 def test_counting_bits():
     types = (xb.u8, xb.s8, xb.u32, xb.s64, xb.u4)
     arrays = [np.array([0, 1, 3, 7, 5, 2 ** (t.bits - 1) - 1, 6]).astype(t.dtype) for t in types]

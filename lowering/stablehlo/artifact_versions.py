@@ -17,6 +17,7 @@ from lowering.jaxlib_api import versions
 from lowering.mlir.attributes import ARGUMENT_NAME
 from lowering.mlir.operations import entry_text, functions_in, operations_in
 from lowering.stablehlo.version_history import (
+    COMPOSITE,
     Need,
     entry_arguments,
     numbers_of,
@@ -84,6 +85,8 @@ def version_error(module: ir.Module, name: str, version: str, report: str) -> Ve
     )
     available = max((need.version for need, _ in needs), key=numbers_of)
     fix = f"write version {available} or newer, up to {versions.current_version()}"
+    if any(need.subject == COMPOSITE for need, _ in needs):
+        fix += "; composites='inline' writes the program without composites"
     return error_of(VersionError, "artifact", rule, fix, version=version, detail=report)
 
 

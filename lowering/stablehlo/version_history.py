@@ -49,6 +49,9 @@ OPERATIONS: Final = {
 }
 """The version of each operation that StableHLO 0.9.0 does not have."""
 
+COMPOSITE: Final = "the operation composite"
+"""The subject of the need of composites, which `composites="inline"` removes."""
+
 _EXPANDED: Final = {
     f"chlo.{name}"
     for name in (
@@ -247,7 +250,7 @@ def operation_needs(operation: ir.Operation) -> Iterator[Need]:
     if name in OPERATIONS:
         yield Need(OPERATIONS[name], f"the operation {short}")
     elif dialect == "chlo" and name not in _EXPANDED:
-        yield Need(OPERATIONS["stablehlo.composite"], "the operation composite")
+        yield Need(OPERATIONS["stablehlo.composite"], COMPOSITE)
     if dialect == "stablehlo":
         for form in _FORMS_OF.get(short, ()):
             if form.applies(operation):

@@ -6,7 +6,7 @@ MLIR does not verify them, and XLA's compiler aborts if there are others.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from jaxlib.mlir import ir
 
@@ -90,13 +90,12 @@ def _is_top_k(operation: ir.Operation) -> bool:
     )
 
 
-class _Signature:
+class _Signature(NamedTuple):
     """What a target of XLA requires: a condition, the condition in words, and a fix."""
 
-    def __init__(self, applies: Callable[[ir.Operation], bool], rule: str, fix: str = "") -> None:
-        self.applies = applies
-        self.rule = rule
-        self.fix = fix or "correct the types of the call, or call another target"
+    applies: Callable[[ir.Operation], bool]
+    rule: str
+    fix: str = "correct the types of the call, or call another target"
 
 
 _SAME: Final = _Signature(_is_like_operand, "one operand, and one result of its type")

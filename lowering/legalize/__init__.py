@@ -60,6 +60,7 @@ from lowering.reading.bytecode_tables import module_strings
 from lowering.sharding.frontend_shardings import check_meshes
 from lowering.sharding.participants import check_participants, may_contain_collectives
 from lowering.sharding.partitioning import Partitioning
+from lowering.sharding.texts import check_sharding_texts
 
 __all__ = ["Legalized", "legalize", "prepare_artifact"]
 
@@ -114,6 +115,7 @@ def legalize(
     # A search of the bytecode is faster than a walk over the operations.
     strings = module_strings(code)
     check_meshes(strings, name)
+    check_sharding_texts(module.operation, strings, name)
     dynamic.refuse_unbounded_sizes(module.operation, strings, name)
     bounded = dynamic.has_bounded_sizes(module.operation, strings)
     has_collectives = may_contain_collectives(strings)

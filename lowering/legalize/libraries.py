@@ -164,6 +164,12 @@ def _triangle(given: Given) -> dict[str, str] | None:
     return valid if len(valid) == len(config) else None
 
 
+def _cholesky_triangle(given: Given) -> dict[str, str] | None:
+    # StableHLO cholesky: `lower` is false by default.
+    uplo = letter(given.get("lower"), {"true": "L", "false": "U", "None": "U"})
+    return None if uplo is None else {"uplo": uplo}
+
+
 ROUTINES: Final = (
     Routine(
         "lu",
@@ -269,7 +275,7 @@ _POTRF: Final = Routine(
     {"cpu": lapack("potrf")},
     ["nn", " s32"],
     aliases={0: 0},
-    config=lambda given: {"uplo": letter(given["lower"], {"true": "L", "false": "U"}) or ""},
+    config=_cholesky_triangle,
 )
 
 
@@ -287,7 +293,7 @@ def cholesky_by_lapack(b: OpBuilder, operation: ir.Operation) -> list[Value] | N
     shape = b.array_of(factor)
     indices = shape.with_element_type(pt.s32)
     row, column = b.counted(indices, shape.rank - 2), b.counted(indices, shape.rank - 1)
-    is_lower = ir.BoolAttr(operation.attributes["lower"]).value
+    is_lower = "lower" in operation.attributes and ir.BoolAttr(operation.attributes["lower"]).value
     factor = b.masked(b.compared("GE" if is_lower else "LE", row, column), factor)
     return _if_converged(0)(b, [factor, status])
 

@@ -45,8 +45,8 @@ def failing_operation(
     """
     operations = [each for each in operations_in(module.operation) if each.name not in _SKIPPED]
     quoted = [each for each in operations if f"'{each.name}'" in report]
-    if len(quoted or operations) == 1:
-        return (quoted or operations)[0]
+    if len(quoted) == 1:
+        return quoted[0]
     if platform == "cpu":
         number = _number_of_failing_operation(module, num_replicas, num_partitions)
         if number is not None:

@@ -36,9 +36,8 @@ from lowering.sharding.manual_computations import (
     may_have_manual_calls,
     without_tuple,
 )
+from lowering.sharding.texts import FRONTEND, MESHES, parse_meshes
 
-_FRONTEND: Final = "mhlo.frontend_attributes"
-_MESHES: Final = "xla.sdy.meshes"
 _SHARDING: Final = "xla.sdy.sharding"
 _CONSTRAINT: Final = "Sharding"
 _ELEMENT: Final = "stablehlo.get_tuple_element"
@@ -52,11 +51,11 @@ def check_meshes(strings: bytes, name: str) -> None:
         strings: the strings in the module's bytecode.
         name: the computation's name, for messages.
     """
-    if f"{_SHARDING}\0".encode() in strings and f"{_MESHES}\0".encode() not in strings:
+    if f"{_SHARDING}\0".encode() in strings and f"{MESHES}\0".encode() not in strings:
         raise CompileError(
             f"compile: {name}: shardings in frontend attributes ({_SHARDING}) require a "
             f"declaration of their meshes, got none\n"
-            f"fix: add the frontend attribute {_MESHES} to the module, or remove the shardings"
+            f"fix: add the frontend attribute {MESHES} to the module, or remove the shardings"
         )
 
 
@@ -81,7 +80,7 @@ def with_shardings(module: ir.Module, parameters: Sequence[Shape]) -> ir.Module:
 
 def has_shardy_text(strings: bytes) -> bool:
     """Whether a module has Shardy's frontend attributes, given the strings in its bytecode."""
-    return any(f"{name}\0".encode() in strings for name in (_SHARDING, _MESHES))
+    return any(f"{name}\0".encode() in strings for name in (_SHARDING, MESHES))
 
 
 def read_shardings(module: ir.Module, parameters: Sequence[Shape], op: str = "from_hlo") -> None:
@@ -99,7 +98,7 @@ def read_shardings(module: ir.Module, parameters: Sequence[Shape], op: str = "fr
     sharded = [o for o in operations_in(module.operation) if _sharding_in(o.attributes)]
     with module.context, ir.Location.unknown():
         try:
-            _declare_meshes(module)
+            _declare_meshes(module, op)
             for function in list(functions_in(module.operation)):
                 is_entry = symbol_name(function) == "main"
                 _convert_arguments(function, parameters if is_entry else ())
@@ -117,37 +116,38 @@ def read_shardings(module: ir.Module, parameters: Sequence[Shape], op: str = "fr
             report = str(error).strip().splitlines()
             reason = next((line for line in report if "error:" in line), report[-1])
             rule = f"a sharding does not fit the module: {reason.partition('error: ')[2]}"
-            fix = f"declare the mesh in the frontend attribute {_MESHES} of the module"
+            fix = f"declare the mesh in the frontend attribute {MESHES} of the module"
             raise error_of(LoweringError, op, rule, fix, detail=str(error)) from None
 
 
 def _sharding_in(attributes: ir.OpAttributeMap | Mapping[str, ir.Attribute]) -> str:
     """Return the text of the Shardy sharding in frontend attributes; empty if there is none."""
-    if _FRONTEND not in attributes:
+    if FRONTEND not in attributes:
         return ""
-    return entry_text(ir.DictAttr(attributes[_FRONTEND]), _SHARDING) or ""
+    return entry_text(ir.DictAttr(attributes[FRONTEND]), _SHARDING) or ""
 
 
 def _remove(
     attributes: ir.OpAttributeMap | dict[str, ir.Attribute], name: str
 ) -> ir.Attribute | None:
     """Remove a frontend attribute, and return its value; None if it does not exist."""
-    frontend = checked_dictionary(attributes[_FRONTEND])
+    frontend = checked_dictionary(attributes[FRONTEND])
     removed = frontend.pop(name, None)
-    del attributes[_FRONTEND]
+    del attributes[FRONTEND]
     if frontend:
-        attributes[_FRONTEND] = ir.DictAttr.get(frontend)
+        attributes[FRONTEND] = ir.DictAttr.get(frontend)
     return removed
 
 
-def _declare_meshes(module: ir.Module) -> None:
+def _declare_meshes(module: ir.Module, op: str) -> None:
     attributes = module.operation.attributes
-    if _FRONTEND not in attributes:
+    if FRONTEND not in attributes:
         return
-    text = _remove(attributes, _MESHES)
+    text = _remove(attributes, MESHES)
     if text is None:
         return
-    meshes = checked_dictionary(ir.Attribute.parse(attribute_text(text) or ""))
+    name = symbol_name(module.operation) if "sym_name" in module.operation.attributes else "main"
+    meshes = parse_meshes(attribute_text(text) or "", op, name)
     ip = ir.InsertionPoint.at_block_begin(module.body)
     for name, mesh in meshes.items():
         symbol = ir.StringAttr.get(name)

@@ -678,12 +678,13 @@ def modules() -> Iterator[tuple[str, PrimitiveType, bool]]:
 
 
 _INTEGER: Final = re.compile(r"(?<![\w.#%-])-?\d+(?![\w.])")
+_ATTRIBUTE: Final = re.compile(r", (?=\w+ =|\w+(?:,|$))")
 _OTHER_INTEGERS: Final = (-(2**63), -1, 0, 3, 2**31, 2**40, 2**63 - 1)
 _OTHER_TYPES: Final = ("", "0", "1", "3", "5", "2x3", "3x2", "2x3x4", "0x3", "2xi1", "i64", "3xi64")
 
 
 def malformed_cases() -> dict[str, Case]:
-    """Return each case with one integer, operand or result replaced, left out or repeated."""
+    """Return each case with one integer, attribute, operand or result changed or left out."""
     malformed: dict[str, Case] = {}
     for name, case in CASES.items():
         for number, match in enumerate(_INTEGER.finditer(case.attributes)):
@@ -691,6 +692,10 @@ def malformed_cases() -> dict[str, Case]:
             for value in _OTHER_INTEGERS:
                 changed = case._replace(attributes=f"{before}{value}{after}")
                 malformed[f"{name}, integer {number} = {value}"] = changed
+        attributes = _ATTRIBUTE.split(case.attributes)
+        for number, attribute in enumerate(attributes):
+            rest = ", ".join([*attributes[:number], *attributes[number + 1 :]])
+            malformed[f"{name} without {attribute}"] = case._replace(attributes=rest)
         for field in ("operands", "results"):
             types: Sequence[str] = getattr(case, field)
             for position, described in enumerate(types):

@@ -247,6 +247,15 @@ def test_cholesky_of_cpus(lower: bool) -> None:
         np.testing.assert_allclose(factor[index], want if lower else want.conj().T, atol=1e-12)
 
 
+def test_cholesky_in_a_file_without_its_optional_attribute() -> None:
+    """The default of `lower` is false."""
+    text = """func.func @main(%a: tensor<2x2xf32>) -> tensor<2x2xf32> {
+      %0 = "stablehlo.cholesky"(%a) : (tensor<2x2xf32>) -> tensor<2x2xf32>
+      return %0 : tensor<2x2xf32> }"""
+    factor = lowering.compile(lowering.load_bytes(text))(np.array([[4, 2], [2, 5]], np.float32))
+    np.testing.assert_allclose(factor, [[2, 1], [0, 2]])
+
+
 @pytest.mark.parametrize("shape", ["f16[3,3]", "f32[0,0]", "f64[2,0,0]"])
 def test_cholesky_without_lapack(shape: str) -> None:
     b = xb.XlaBuilder("recorded")

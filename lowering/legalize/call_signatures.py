@@ -91,7 +91,7 @@ def _is_top_k(operation: ir.Operation) -> bool:
 
 
 class _Signature(NamedTuple):
-    """What a target of XLA requires: a condition, the condition in words, and a fix."""
+    """What a target of XLA requires: a condition, its text for messages, and a fix."""
 
     applies: Callable[[ir.Operation], bool]
     rule: str

@@ -6,7 +6,8 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
-from lowering.errors import LoweringError, recorded_at
+from lowering.errors import LoweringError
+from lowering.mlir.operations import place_of
 
 _REASONS: Final = {
     "stablehlo.async_start": ": XLA's compiler creates asynchronous operations itself",
@@ -16,7 +17,7 @@ _REASONS: Final = {
 
 def failure(operation: ir.Operation, reason: str) -> LoweringError:
     """Return the LoweringError for an operation that can't be imported because of `reason`."""
-    where = recorded_at(operation.location).rstrip(",")
+    where = place_of(operation).rstrip(",")
     return LoweringError(
         f"to_computation: {operation.name}{where}: {reason}", op=str(operation.name)
     )

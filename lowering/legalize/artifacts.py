@@ -6,10 +6,10 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
-from lowering.errors import CompileError, recorded_at
+from lowering.errors import CompileError
 from lowering.legalize.op_builder import OpBuilder
 from lowering.legalize.registry import ALL_PLATFORMS, INTERPRETER, REWRITES, Value, rewrite
-from lowering.mlir.operations import attribute_text, checked_dictionary
+from lowering.mlir.operations import attribute_text, checked_dictionary, place_of
 
 _COMPOSITE: Final = (("chlo.", "mhlo."), "name", "composite_attributes")
 """The dialects of the operations that composites encode, and the attributes of the composites."""
@@ -56,7 +56,7 @@ def _restored(
         kind, short = operation.name.partition(".")[2], encoded[0].partition(".")[2]
         message = error.error_diagnostics[0].message if error.error_diagnostics else str(error)
         raise CompileError(
-            f"compile: {b.target.name}: {kind} of {encoded[0]!r}{recorded_at(operation.location)} "
+            f"compile: {b.target.name}: {kind} of {encoded[0]!r}{place_of(operation)} "
             f"must have the operands, results and attributes of {short}, got a call that MLIR "
             f"refuses: {message}\nfix: correct the call, or save the module again",
             op=kind,

@@ -12,8 +12,9 @@ from jaxlib.mlir import ir
 
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape
-from lowering.errors import CompileError, LoweringError, recorded_at
+from lowering.errors import CompileError, LoweringError
 from lowering.legalize.registry import Target, Value
+from lowering.mlir.operations import place_of
 from lowering.mlir.types import shape_of_type
 
 
@@ -28,7 +29,7 @@ def check_signature(target: Target, operation: ir.Operation, call_target: str | 
     )
     raise CompileError(
         f"compile: {target.name}: custom_call of {call_target!r}"
-        f"{recorded_at(operation.location)} must have {known.rule}, because XLA's compiler "
+        f"{place_of(operation)} must have {known.rule}, because XLA's compiler "
         f"implements this target, got operands {operands}, results {results}\nfix: {known.fix}",
         op="custom_call",
     )

@@ -16,7 +16,7 @@ from jaxlib.mlir import ir
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import intern_array
-from lowering.errors import CompileError, recorded_at
+from lowering.errors import CompileError
 from lowering.legalize.data_movement import CARRIERS, TWO_BITS
 from lowering.legalize.op_builder import (
     Attributes,
@@ -27,6 +27,7 @@ from lowering.legalize.op_builder import (
     is_static,
 )
 from lowering.legalize.registry import ALL_PLATFORMS, Target, Value, rewrite
+from lowering.mlir.operations import place_of
 from lowering.sharding.participants import Mode, participants
 
 _REDUCERS: Final = ("add", "multiply", "maximum", "minimum")
@@ -306,7 +307,7 @@ def _uniform_group_size(target: Target, operation: ir.Operation) -> int:
         return sizes.pop()
     kind = operation.name.partition(".")[2]
     raise CompileError(
-        f"compile: {target.name}: {kind}{recorded_at(operation.location)} can't run on "
+        f"compile: {target.name}: {kind}{place_of(operation)} can't run on "
         f"{target.platform}: in groups of different sizes XLA reduces only with add, mul, min and "
         f"max, and preds also with and_ and or_, got groups of {sorted(sizes)} devices\n"
         f"fix: use groups of the same size",

@@ -22,7 +22,7 @@ from builder.schema.element_types import ANY, FLOATING
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape
-from lowering.errors import CompileError, LoweringError, recorded_at
+from lowering.errors import CompileError, LoweringError
 from lowering.legalize.artifacts import is_restored
 from lowering.legalize.registry import REWRITES, Value
 from lowering.mlir.operations import (
@@ -30,6 +30,7 @@ from lowering.mlir.operations import (
     functions_in,
     operations_in,
     operations_where,
+    place_of,
     referenced_functions,
     symbol_name,
 )
@@ -112,8 +113,7 @@ def check_loaded_module(module: ir.Operation, name: str, platform: str) -> None:
         op = operation.name.partition(".")[2]
         operands = ", ".join(str(_array_shape(operand)) for operand in operation.operands)
         raise CompileError(
-            f"compile: {name}: {op}{recorded_at(operation.location)} {rule}, got {operands}\n"
-            f"fix: {fix}",
+            f"compile: {name}: {op}{place_of(operation)} {rule}, got {operands}\nfix: {fix}",
             op=op,
         )
 

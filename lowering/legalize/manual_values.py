@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from jaxlib.mlir import ir
 
-from lowering.errors import CompileError, recorded_at
+from lowering.errors import CompileError
 from lowering.legalize.partitions import is_manual, is_replicated, shards_nothing
 from lowering.mlir.operations import (
     BRANCHES,
@@ -27,6 +27,7 @@ from lowering.mlir.operations import (
     enclosing,
     main_function,
     operations_in,
+    place_of,
     symbol_name,
 )
 from lowering.sharding.participants import COLLECTIVES, Mode, participants
@@ -147,7 +148,7 @@ def check_manual_values(module: ir.Operation, name: str, partitioning: Partition
             )
         if message:
             kind = operation.name.partition(".")[2]
-            place = recorded_at(operation.location)
+            place = place_of(operation)
             raise CompileError(f"compile: {name}: {kind}{place} {message}", op=kind)
 
 

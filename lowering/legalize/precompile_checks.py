@@ -15,7 +15,7 @@ from jaxlib.mlir import ir
 
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape
-from lowering.errors import CompileError, LoweringError, recorded_at
+from lowering.errors import CompileError, LoweringError
 from lowering.legalize.registry import PUBLIC_NAME, REFUSALS
 from lowering.mlir.operations import (
     CALLS,
@@ -24,6 +24,7 @@ from lowering.mlir.operations import (
     enclosing,
     enclosing_function_name,
     operations_in,
+    place_of,
 )
 from lowering.mlir.types import shape_of_type
 from lowering.sharding.participants import COLLECTIVES
@@ -112,7 +113,7 @@ class _Checker:
             for refusal in refusals.get(name, ()):
                 if not (refusal.unless and refusal.unless(operation)):
                     op = _public_name(operation)
-                    place = recorded_at(operation.location)
+                    place = place_of(operation)
                     rule = f"{op}{place} can't run on {self.platform}: {refusal.reason}"
                     raise self.error(rule, refusal.fix, op)
             for result in operation.results:

@@ -6,8 +6,9 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
-from lowering.errors import CompileError, recorded_at
+from lowering.errors import CompileError
 from lowering.legalize.registry import Target, Value
+from lowering.mlir.operations import place_of
 
 SHAPE_CONVERSIONS: Final = {
     "SPMDFullToShardShape": "spmd_full_to_shard_shape",
@@ -33,7 +34,7 @@ def replace_shape_conversion(
     if before != after:
         op = SHAPE_CONVERSIONS[call_target]
         raise CompileError(
-            f"compile: {target.name}: {op}{recorded_at(operation.location)} requires a program "
+            f"compile: {target.name}: {op}{place_of(operation)} requires a program "
             f"that XLA partitions, got num_partitions=1, operand {before}, result {after}\n"
             f"fix: call lowering.compile(computation, num_partitions=N), where N is the number of "
             f"devices in the sharding",

@@ -8,10 +8,10 @@ from typing import Final
 from jaxlib.mlir import ir
 
 from builder.sharding.text import as_per_value, leaf_texts
-from lowering.errors import LoweringError, recorded_at
+from lowering.errors import LoweringError
 from lowering.legalize.op_builder import OpBuilder
 from lowering.legalize.registry import Rewrite, Target, Value
-from lowering.mlir.operations import attribute_text, enclosing, operations_in
+from lowering.mlir.operations import attribute_text, enclosing, operations_in, place_of
 from lowering.mlir.types import UnsupportedTypeError
 from lowering.sharding.attributes import SHARDINGS, sharding_attribute
 
@@ -68,7 +68,7 @@ def apply_rewrites(
                     values = candidate.apply(OpBuilder(target, operation), operation)
                 except UnsupportedTypeError as error:
                     op = operation.name.partition(".")[2]
-                    where = recorded_at(operation.location)
+                    where = place_of(operation)
                     raise LoweringError(f"{target.name}: {op}{where} {error}") from None
                 if values is None:
                     continue

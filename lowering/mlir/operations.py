@@ -10,6 +10,7 @@ from jaxlib.mlir import ir
 
 from builder.errors import error_of
 from builder.schema import SCHEMAS
+from lowering.errors import recorded_at
 
 REFERRING: Final = {
     schema.stablehlo: attribute.stablehlo
@@ -124,6 +125,30 @@ def referenced_functions(operation: ir.Operation) -> list[str]:
     value = operation.attributes[name]
     symbols = list(ir.ArrayAttr(value)) if isinstance(value, ir.ArrayAttr) else [value]
     return [symbol.value for symbol in symbols if isinstance(symbol, ir.FlatSymbolRefAttr)]
+
+
+def place_of(operation: ir.Operation) -> str:
+    """Return ", recorded at FILE:LINE," for an operation; "" if no line is known.
+
+    The operations in functions of this library have no lines of their own. Their place is that of
+    the nearest call or composite: ", needed by NAME, recorded at FILE:LINE,".
+    """
+    place = recorded_at(operation.location)
+    if place:
+        return place
+    *_, module = [operation, *enclosing(operation)]
+    references = [one for one in operations_in(module, REFERRING) if referenced_functions(one)]
+    seen: set[str] = set()
+    while not place:
+        name = enclosing_function_name(operation)
+        callers = (one for one in references if name in referenced_functions(one))
+        caller = None if name in seen else next(callers, None)
+        if caller is None:
+            return ""
+        seen.add(name)
+        operation, place = caller, recorded_at(caller.location)
+    composite = operation.attributes.get("name")
+    return f", needed by {name if composite is None else attribute_text(composite)}{place}"
 
 
 def call_target(operation: ir.Operation) -> str:

@@ -16,7 +16,7 @@ from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS
 from builder.support.suggestions import did_you_mean
 from builder.support.unique_names import UniqueNames
-from lowering.errors import LoweringError, recorded_at
+from lowering.errors import LoweringError
 from lowering.importer.decompositions import module_of_operation
 from lowering.importer.importing import imported
 from lowering.interpreter import expansions as expansions  # registers rewrites
@@ -32,6 +32,7 @@ from lowering.mlir.operations import (
     enclosing_function_name,
     functions_in,
     operations_in,
+    place_of,
     symbol_name,
 )
 from lowering.portable.registry import EXPANSIONS
@@ -250,7 +251,7 @@ class _Expander:
         if origin:
             subject += f", in the expansion of {', '.join(map(_short, sorted(origin)))}"
         rule = (
-            f"{subject}{recorded_at(operation.location)} in {self.name!r} has no expansion, got "
+            f"{subject}{place_of(operation)} in {self.name!r} has no expansion, got "
             f"without={sorted(map(_short, self.asked))}"
         )
         if reason:

@@ -21,12 +21,15 @@ from lowering.portable.registry import expansion
 
 @expansion("cholesky")
 def cholesky(op: XlaOp, operands: Sequence[XlaOp]) -> XlaOp:
-    """Compute a column of the factor from those left of it; NaN where there is no factor."""
+    """Compute a column of the factor from those left of it.
+
+    As on a CPU, all elements of a factor are NaN if the matrix is not positive definite.
+    """
     (a,) = operands
     shape = shape_of(a)
     a = as_type(a, working_type(shape.element_type))
     is_lower = op.attributes["lower"]
-    factor = _factor(as_batch(a if is_lower else adjoint(a)))
+    factor = _nan_without_factor(_factor(as_batch(a if is_lower else adjoint(a))))
     factor = xb.reshape(factor if is_lower else adjoint(factor), shape.dimensions)
     return as_type(factor, shape.element_type)
 
@@ -56,6 +59,15 @@ def _factor(a: XlaOp) -> XlaOp:
         return [xb.dynamic_update_slice(factor, column, [0, 0, index])]
 
     return lib.for_each_index(n, xb.s32, step, [triangle(a, upper=False)])[0]
+
+
+def _nan_without_factor(factor: XlaOp) -> XlaOp:
+    """Replace each factor of a batch with NaN unless its diagonal is positive."""
+    size = xb.real(factor) if shape_of(factor).element_type.is_complex else factor
+    is_valid = xb.or_(size > 0, xb.ne(counted_along(factor, 1), counted_along(factor, 2)))
+    is_factor = xb.reduce(is_valid, True, xb.and_, [1, 2])
+    everywhere = xb.broadcast_in_dim(is_factor, shape_of(factor).dimensions, [0])
+    return xb.select(everywhere, factor, float("nan"))
 
 
 @expansion("triangular_solve")

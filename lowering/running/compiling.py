@@ -20,14 +20,14 @@ from builder.types.shape import (
     leaves,
     nested_text,
 )
-from lowering.errors import CompileError, recorded_at
+from lowering.errors import CompileError
 from lowering.host.custom_calls import check_registered, failing_calls
 from lowering.jaxlib_api import compilation
 from lowering.legalize import legalize
 from lowering.legalize.loaded_modules import check_loaded_module
 from lowering.legalize.precompile_checks import check_compilable
 from lowering.mlir.donations import donated_arguments
-from lowering.mlir.operations import operations_in
+from lowering.mlir.operations import operations_in, place_of
 from lowering.pjrt.devices import DeviceLike, devices_for as find_devices, is_local
 from lowering.pjrt.entry_layouts import parameter_layouts, requested_layouts
 from lowering.pjrt.failures import without_status_code
@@ -269,7 +269,7 @@ def _compile_error(
         op = "compile"
     else:
         op = operation.name.partition(".")[2]
-        rule = f"{name}: XLA can't compile {op}{recorded_at(operation.location)} for {platform}"
+        rule = f"{name}: XLA can't compile {op}{place_of(operation)} for {platform}"
         rule = f"{rule}: {reason}"
         fix = "use other operations or another element type"
     if operations_in(module.operation, ["stablehlo.set_dimension_size"]):

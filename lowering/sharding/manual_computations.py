@@ -22,6 +22,7 @@ from lowering.mlir.operations import (
     functions_in,
     operations_in,
     operations_where,
+    place_of,
 )
 
 TO_SHARDS: Final = "xla.sdy.GlobalToLocalShape"
@@ -157,7 +158,7 @@ def _frontend_text(operation: ir.Operation, name: str) -> str:
     frontend = attributes.get(_FRONTEND)
     text = None if frontend is None else attribute_text(entry(ir.DictAttr(frontend), name))
     if text is None:
-        rule = f"the custom call {call_target(operation)}{recorded_at(operation.location)} must "
+        rule = f"the custom call {call_target(operation)}{place_of(operation)} must "
         raise error_of(LoweringError, "compile", f"{rule}have the frontend attribute {name}")
     return text
 

@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 from jaxlib.mlir import ir
 
-from lowering.errors import CompileError, LoweringError, recorded_at
-from lowering.mlir.operations import operations_in
+from lowering.errors import CompileError, LoweringError
+from lowering.mlir.operations import operations_in, place_of
 from lowering.sharding.axis_groups import groups_of
 
 COLLECTIVES: Final = frozenset(
@@ -130,7 +130,7 @@ def _check_operation(
     try:
         parties = participants(operation)
     except LoweringError as reason:
-        place = recorded_at(operation.location)
+        place = place_of(operation)
         raise CompileError(
             f"compile: {name}: {kind}{place} is invalid: {reason}", op=kind
         ) from None
@@ -149,8 +149,7 @@ def _check_operation(
             channel = "channel_id=1, " if parties.mode is Mode.REPLICAS else ""
             fix = f"pass {channel}use_global_device_ids=True if the groups contain device numbers"
         return CompileError(
-            f"compile: {name}: {kind}{recorded_at(operation.location)} {rule}, got {compiled}\n"
-            f"fix: {fix}",
+            f"compile: {name}: {kind}{place_of(operation)} {rule}, got {compiled}\nfix: {fix}",
             op=kind,
         )
 
@@ -166,7 +165,7 @@ def _check_operation(
     if parties.groups and numbers != list(range(available)):
         listed_numbers = ", ".join(map(str, numbers[:8])) + ", ..." * (len(numbers) > 8)
         raise CompileError(
-            f"compile: {name}: {kind}{recorded_at(operation.location)} must have each number from "
+            f"compile: {name}: {kind}{place_of(operation)} must have each number from "
             f"0 to {available - 1} once in its groups, got {listed_numbers}\n"
             f"fix: correct the replica groups",
             op=kind,

@@ -21,13 +21,14 @@ from jaxlib.mlir.dialects import sdy
 from builder.errors import ShapeTextError, error_of
 from builder.sharding.tiling import Tiling, parse_tilings
 from builder.types.shape import ArrayShape, ProgramShape, TokenShape
-from lowering.errors import CompileError, recorded_at
+from lowering.errors import CompileError
 from lowering.mlir.donations import ALIASING
 from lowering.mlir.operations import (
     argument_attributes,
     attribute_text,
     main_function,
     operations_in,
+    place_of,
     symbol_name,
 )
 from lowering.pjrt.nesting import NamedLeaf, program_leaves
@@ -152,7 +153,7 @@ def _read_shardings(
     meshes: dict[str, _Mesh] = {}
     for operation in operations_in(module):
         attributes = operation.attributes
-        where = recorded_at(operation.location)
+        where = place_of(operation)
         if operation.name == "sdy.mesh":
             meshes[symbol_name(operation)] = _mesh(attributes["mesh"])
         elif operation.name.startswith("sdy.") or SHARDY in attributes:

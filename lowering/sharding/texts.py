@@ -11,7 +11,7 @@ from jaxlib.mlir import ir
 from builder.errors import XlaError
 from builder.sharding.text import is_shardy
 from builder.sharding.tiling import parse_tilings
-from lowering.errors import CompileError, recorded_at
+from lowering.errors import CompileError
 from lowering.mlir.operations import (
     argument_attributes,
     attribute_text,
@@ -19,6 +19,7 @@ from lowering.mlir.operations import (
     entry_text,
     functions_in,
     operations_in,
+    place_of,
 )
 from lowering.sharding.attributes import GSPMD
 
@@ -93,7 +94,7 @@ def _texts(module: ir.Operation) -> Iterator[tuple[str, str]]:
     for operation in operations_in(module):
         if GSPMD in operation.attributes:
             op = operation.name.partition(".")[2]
-            what = f"{GSPMD} of {op}{recorded_at(operation.location)}"
+            what = f"{GSPMD} of {op}{place_of(operation)}"
             places.append((what, operation.attributes[GSPMD]))
     for what, attribute in places:
         text = attribute_text(attribute)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -156,6 +157,11 @@ def test_what_has_no_expansion_is_refused(tmp_path):
     assert not list(tmp_path.iterdir())
     with pytest.raises(LoweringError, match=r"while, in the expansion of cholesky, recorded at"):
         lowering.lower(_computation(xb.cholesky, xb.f32[4, 4]), without=["while", "cholesky"])
+    # Functions of the library have no lines.
+    program = _computation(lambda x: lib.qr(x)[1], xb.f32[4, 4])
+    needed = rf"while, needed by \w+, recorded at {re.escape(__file__)}:\d+, in 'program'"
+    with pytest.raises(LoweringError, match=needed):
+        lowering.lower(program, without=["while", "composite"])
     with pytest.raises(LoweringError, match=r"cholesky.* has no expansion, .*: iota: shape must"):
         lowering.lower(
             _computation(xb.cholesky, xb.parse_shape("f32[<=4,4,4]")), without=["cholesky"]

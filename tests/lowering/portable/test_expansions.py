@@ -73,7 +73,7 @@ def test_cholesky_reads_one_triangle_and_is_nan_without_a_factor():
     )
     first, second = lowering.interpret(module, a, not_definite)
     np.testing.assert_allclose(first, [[2, 0], [1, 2]])
-    assert np.isnan(second[1, 1])
+    assert np.isnan(second).all()
 
 
 @pytest.mark.parametrize("element_type", [xb.f32, xb.c128])

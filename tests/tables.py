@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, TypeVar
 
+import pytest
+
 T = TypeVar("T")
 
 
@@ -46,6 +48,8 @@ def each_row(names: str, table: Iterable[Any]) -> Callable[[T], T]:
                     function(*arguments, **named, **fixtures)
                 except KeyboardInterrupt:
                     raise
+                except pytest.skip.Exception:
+                    raise ValueError("a skip would hide the other rows") from None
                 except BaseException as error:  # pytest.fail raises a BaseException
                     error.add_note(f"in the row {named}")
                     errors.append(error)
@@ -54,7 +58,7 @@ def each_row(names: str, table: Iterable[Any]) -> Callable[[T], T]:
 
         signature = inspect.signature(function)
         remaining = [p for p in signature.parameters.values() if p.name not in parameters]
-        test.__signature__ = signature.replace(parameters=remaining)  # type: ignore[attr-defined]
+        test.__signature__ = signature.replace(parameters=remaining)  # type: ignore[attr-defined]  # inspect reads it
         return test
 
     return decorate

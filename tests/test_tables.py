@@ -45,6 +45,16 @@ def test_a_class() -> None:
     assert TestNumbers().helper(3) == 3
 
 
+def test_a_row_is_not_skipped() -> None:
+    @each_row("number", [1, 2])
+    def test(number: int) -> None:
+        if number == 1:
+            pytest.skip("hides the second row")
+
+    with pytest.raises(ValueError, match="a skip would hide the other rows"):
+        test()
+
+
 def test_an_empty_table_is_refused() -> None:
     with pytest.raises(ValueError, match="without rows"):
         each_row("number", [])

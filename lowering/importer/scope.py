@@ -127,7 +127,8 @@ class Scope:
                 ops = self._import(operation, operands)
                 shapes = [self.tables.shape(result.type) for result in operation.results]
             except UnsupportedTypeError as error:
-                raise failure(operation, str(error)) from None
+                fix = "use arrays of XLA's element types, without an encoding"
+                raise failure(operation, f"{error}\nfix: {fix}") from None
             for result, op, shape in zip(operation.results, ops, shapes, strict=True):
                 if op is not None:
                     if op.shape is not shape:

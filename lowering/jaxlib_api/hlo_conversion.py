@@ -119,3 +119,10 @@ def stablehlo_to_hlo_text(module_bytecode: bytes) -> str:
     computation = jax_extension.mlir.mlir_module_to_xla_computation(module_bytecode, False, False)
     text: str = computation.as_hlo_text()
     return text
+
+
+def is_serialized_sharding(data: bytes) -> bool:
+    """Return whether bytes are a serialized `OpSharding`."""
+    sharding = xla_client.OpSharding()
+    sharding.ParseFromString(data)  # it reads nothing from other bytes, without an error
+    return bool(sharding.SerializeToString() == data)

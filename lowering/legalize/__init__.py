@@ -159,9 +159,9 @@ def legalize(
 
 
 def _invalid(module: ir.Operation, name: str, error: ir.MLIRError) -> CompileError:
-    """Return the error for an operation of which MLIR verifies only the rewritten form.
+    """Return the error for an operation that MLIR refuses only after a rewrite.
 
-    The operations of CHLO that broadcast their operands are of this kind.
+    MLIR does not verify the sizes of CHLO's operations that broadcast their operands.
     """
     diagnostic = error.error_diagnostics[0]
     at = str(diagnostic.location)

@@ -14,6 +14,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from builder.types import primitive_type as pt
+from lowering.errors import recorded_at
 from lowering.jaxlib_api.compilation import CALLBACK_TARGET
 from lowering.legalize.manual_values import value_kinds
 from lowering.legalize.op_builder import Attributes, OpBuilder, array_of
@@ -26,7 +27,6 @@ from lowering.mlir.operations import (
     enclosing,
     enclosing_function_name,
     operations_in,
-    place_of,
 )
 from lowering.sharding.participants import COLLECTIVES
 from lowering.sharding.partitioning import Partitioning
@@ -78,7 +78,7 @@ def compare_conditions(
         kind = operation.name.partition(".")[2]
         disagreement = Disagreement(
             kind,
-            f"{target.name}: {kind}{place_of(operation)} must have the same condition "
+            f"{target.name}: {kind}{recorded_at(operation.location)} must have the same condition "
             f"on all devices, because it contains {collective}, which waits for all devices; got "
             f"different conditions\nfix: compute the condition from values that are equal on all "
             f"devices, for instance with all_reduce",

@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 from jaxlib.mlir import ir
 
 from builder.types import primitive_type as pt
-from builder.types.shape import ArrayShape
-from lowering.errors import CompileError, LoweringError
-from lowering.legalize.registry import Target, Value
+from lowering.errors import CompileError
+from lowering.legalize.registry import Target
 from lowering.mlir.operations import place_of
-from lowering.mlir.types import shape_of_type
+from lowering.mlir.types import array_shape_of_type
+from lowering.sharding.texts import FRONTEND
 
 
 def check_signature(target: Target, operation: ir.Operation, call_target: str | None) -> None:
@@ -35,20 +35,12 @@ def check_signature(target: Target, operation: ir.Operation, call_target: str | 
     )
 
 
-def _array(value: Value) -> ArrayShape | None:
-    try:
-        shape = shape_of_type(value.type)
-    except LoweringError:
-        return None
-    return shape if isinstance(shape, ArrayShape) else None
-
-
 def _is_like_first(operation: ir.Operation) -> bool:
     """Whether the only result has the element type and the sizes or bounds of the first operand."""
     if not len(operation.operands) or len(operation.results) != 1:
         return False
     operand, result = operation.operands[0], operation.results[0]
-    before, after = _array(operand), _array(result)
+    before, after = array_shape_of_type(operand.type), array_shape_of_type(result.type)
     if before is None or after is None:
         return bool(operand.type == result.type)
     return before.element_type is after.element_type and before.dimensions == after.dimensions
@@ -61,15 +53,17 @@ def _is_like_operand(operation: ir.Operation) -> bool:
 def _converts_sizes(operation: ir.Operation) -> bool:
     if (len(operation.operands), len(operation.results)) != (1, 1):
         return False
-    before, after = _array(operation.operands[0]), _array(operation.results[0])
+    before, after = (
+        array_shape_of_type(operation.operands[0].type),
+        array_shape_of_type(operation.results[0].type),
+    )
     if before is None or after is None:
         return False
     return before.element_type is after.element_type and before.rank == after.rank
 
 
 def _has_sharding(operation: ir.Operation) -> bool:
-    name = "mhlo.frontend_attributes"
-    attributes = operation.attributes.get(name)
+    attributes = operation.attributes.get(FRONTEND)
     is_sharded = isinstance(attributes, ir.DictAttr) and "xla.sdy.sharding" in attributes
     return is_sharded and _is_like_operand(operation)
 
@@ -77,8 +71,8 @@ def _has_sharding(operation: ir.Operation) -> bool:
 def _is_top_k(operation: ir.Operation) -> bool:
     if (len(operation.operands), len(operation.results)) != (1, 2):
         return False
-    operand = _array(operation.operands[0])
-    values, indices = map(_array, operation.results)
+    operand = array_shape_of_type(operation.operands[0].type)
+    values, indices = (array_shape_of_type(result.type) for result in operation.results)
     if operand is None or values is None or indices is None or operand.rank not in (1, 2):
         return False
     types = (operand.element_type, values.element_type, indices.element_type)

@@ -14,7 +14,7 @@ from jaxlib.mlir import ir
 from builder.schema.host import PYTHON_CALL
 from builder.types import primitive_type as pt
 from builder.types.shape import TokenShape, TupleShape, intern_array
-from lowering.errors import CompileError, ExecutionError, LoweringError
+from lowering.errors import CompileError, ExecutionError, LoweringError, recorded_at
 from lowering.host import infeed
 from lowering.host.callbacks import (
     PythonFunction,
@@ -35,7 +35,7 @@ from lowering.legalize.registry import (
 )
 from lowering.legalize.sharding import SHAPE_CONVERSIONS, replace_shape_conversion
 from lowering.mlir.attributes import layouts_text
-from lowering.mlir.operations import attribute_text, place_of
+from lowering.mlir.operations import attribute_text
 from lowering.mlir.types import shape_of_type
 
 _PERMUTE: Final = "use xb.collective_permute to send from replica to replica"
@@ -116,7 +116,7 @@ def infeed_as_callback(b: OpBuilder, operation: ir.Operation) -> list[Value]:
         # An empty tuple has no data to read.
         return list(operation.operands)
     shapes = [array_of(result) for result in list(operation.results)[:-1]]
-    name, place = b.target.name, place_of(operation)
+    name, place = b.target.name, recorded_at(operation.location)
     devices, waits = b.target.devices, b.target.failure.waits
 
     def read(device: Any, _arguments: Sequence[Any]) -> tuple[Any, ...]:
@@ -171,7 +171,7 @@ def calls_of_registered_functions(b: OpBuilder, operation: ir.Operation) -> Sequ
             return None
         _set_layouts(operation)
         return operation.results
-    place = place_of(operation)
+    place = recorded_at(operation.location)
     function = _recorded_function(b.target, operation, place)
     _check_platform(b.target, "python_call", place, f"{function.name}{function.place}")
     callback = python_callback(function, b.target.name, place)
@@ -212,7 +212,7 @@ _CONFIGURATIONS: Final = ("mhlo.backend_config", "backend_config")
 
 def _supply_function(b: OpBuilder, operation: ir.Operation, call_target: str) -> Sequence[Value]:
     """Make a call of jax refer to the Python function that `compile` received for its index."""
-    target, place = b.target, place_of(operation)
+    target, place = b.target, recorded_at(operation.location)
     index, name = _function_index(operation)
     if index is None or index >= len(target.supplied):
         got = f"{len(target.supplied)} functions" if target.supplied else "no functions"
@@ -315,7 +315,7 @@ def _call_with_device(
     """Create a call of a Python function; its arguments are the running device and the operands."""
     if b.target.num_partitions > 1:
         raise CompileError(
-            f"compile: {b.target.name}: {public_name}{place_of(operation)} can't run "
+            f"compile: {b.target.name}: {public_name}{recorded_at(operation.location)} can't run "
             f"on several partitions, got num_partitions={b.target.num_partitions}\n"
             f"fix: run the program on replicas, or pass values as arguments",
             op=public_name,

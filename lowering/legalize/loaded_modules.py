@@ -22,9 +22,9 @@ from builder.schema.element_types import ANY, FLOATING
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape
-from lowering.errors import CompileError, LoweringError
+from lowering.errors import CompileError
 from lowering.legalize.artifacts import is_restored
-from lowering.legalize.registry import REWRITES, Value
+from lowering.legalize.registry import REWRITES
 from lowering.mlir.operations import (
     REFERRING,
     functions_in,
@@ -34,7 +34,7 @@ from lowering.mlir.operations import (
     referenced_functions,
     symbol_name,
 )
-from lowering.mlir.types import shape_of_type
+from lowering.mlir.types import array_shape_of_type
 
 _BROADCASTING: Final = "chlo.broadcast_"
 """The prefix of the CHLO operations that broadcast the operands of an operation of StableHLO."""
@@ -89,10 +89,9 @@ def check_loaded_module(module: ir.Operation, name: str, platform: str) -> None:
             attributes = map(operation.attributes.get, check.attributes)
             values = [*operation.operands, *operation.results]
             signature += operation.name, *attributes, *(value.type for value in values)
-            if operation.name == "stablehlo.set_dimension_size":
-                signature += (operation.operands[1],)  # it may be a constant
+            signature += tuple(operation.operands[number] for number in check.operands)
         if signature not in faults:
-            shape = _array_shape(operation.operands[0])
+            shape = array_shape_of_type(operation.operands[0].type)
             fault = None  # of a type that XLA does not have
             if shape is not None:
                 fault = _fault(shape.element_type, types)
@@ -111,7 +110,9 @@ def check_loaded_module(module: ir.Operation, name: str, platform: str) -> None:
     for operation in refused[:1]:
         rule, fix = fault_of(operation) or ("", "")
         op = operation.name.partition(".")[2]
-        operands = ", ".join(str(_array_shape(operand)) for operand in operation.operands)
+        operands = ", ".join(
+            str(array_shape_of_type(operand.type)) for operand in operation.operands
+        )
         raise CompileError(
             f"compile: {name}: {op}{place_of(operation)} {rule}, got {operands}\nfix: {fix}",
             op=op,
@@ -152,15 +153,6 @@ def accepted_types(platform: str) -> dict[str, ElementTypes]:
     return accepted
 
 
-def _array_shape(value: Value) -> ArrayShape | None:
-    """Return the shape of a value; None unless it is an array of an element type of XLA."""
-    try:
-        shape = shape_of_type(value.type)
-    except LoweringError:
-        return None
-    return shape if isinstance(shape, ArrayShape) else None
-
-
 def _fault(element_type: PrimitiveType, types: ElementTypes) -> _Fault | None:
     if element_type in types.types:
         return None
@@ -190,7 +182,7 @@ def _fault_of_comparison(operation: ir.Operation, operand: ArrayShape) -> _Fault
 
 
 def _fault_of_bitcast(operation: ir.Operation, operand: ArrayShape) -> _Fault | None:
-    result = _array_shape(operation.results[0])
+    result = array_shape_of_type(operation.results[0].type)
     if result is None or result.element_type.bits != operand.element_type.bits:
         return None
     # StableHLO bitcast_convert (C1). MLIR does not compare the ranks, and XLA computes a result
@@ -220,7 +212,7 @@ def _fault_of_einsum(operation: ir.Operation, _: ArrayShape) -> _Fault | None:
         [*inputs.split(","), output], [*operation.operands, *operation.results], strict=False
     )
     for labels, value in labelled:
-        array = _array_shape(value)
+        array = array_shape_of_type(value.type)
         if array is None or "." in labels:
             continue
         fix = "correct the attribute einsum_config"
@@ -234,7 +226,7 @@ def _fault_of_einsum(operation: ir.Operation, _: ArrayShape) -> _Fault | None:
 
 
 def _fault_of_slice(operation: ir.Operation, operand: ArrayShape) -> _Fault | None:
-    result = _array_shape(operation.results[0])
+    result = array_shape_of_type(operation.results[0].type)
     if result is None or not (result.is_static and operand.is_static):
         return None
     sizes = zip(result.dimensions, operand.dimensions, strict=False)
@@ -247,7 +239,7 @@ def _fault_of_slice(operation: ir.Operation, operand: ArrayShape) -> _Fault | No
 
 
 def _fault_of_dimension_size(operation: ir.Operation, _: ArrayShape) -> _Fault | None:
-    result = _array_shape(operation.results[0])
+    result = array_shape_of_type(operation.results[0].type)
     dimension = ir.IntegerAttr(operation.attributes["dimension"]).value
     if result is None or result.dynamic_dimensions[dimension]:
         return None
@@ -268,10 +260,12 @@ class _Check(NamedTuple):
     Attributes:
         fault: returns the rule that an operation breaks, given the shape of its first operand.
         attributes: the attributes on which this depends, beside the types.
+        operands: the positions of the operands whose constants it depends on.
     """
 
     fault: Callable[[ir.Operation, ArrayShape], _Fault | None]
     attributes: tuple[str, ...] = ()
+    operands: tuple[int, ...] = ()
 
 
 _CHECKS: Final = {
@@ -280,6 +274,6 @@ _CHECKS: Final = {
     "stablehlo.bitcast_convert": _Check(_fault_of_bitcast),
     "stablehlo.einsum": _Check(_fault_of_einsum, ("einsum_config",)),
     "stablehlo.real_dynamic_slice": _Check(_fault_of_slice),
-    "stablehlo.set_dimension_size": _Check(_fault_of_dimension_size),
+    "stablehlo.set_dimension_size": _Check(_fault_of_dimension_size, ("dimension",), (1,)),
     "chlo.top_k": _Check(_fault_of_top_k, ("k",)),
 }

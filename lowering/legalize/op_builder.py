@@ -12,10 +12,9 @@ from jaxlib.mlir import ir
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, intern_array
-from lowering.errors import LoweringError
 from lowering.legalize.partitions import is_manual, mark_manual
 from lowering.legalize.registry import Target, Value
-from lowering.mlir.types import dense_attribute, mlir_type, shape_of_type
+from lowering.mlir.types import array_shape_of_type, dense_attribute, mlir_type, shape_of_type
 from lowering.sharding.attributes import GSPMD
 
 Attributes = Mapping[str, "ir.Attribute | str | int | bool | Sequence[int]"]
@@ -93,11 +92,7 @@ class OpBuilder:
         value_type = value.type
         shapes = self.target.shapes
         if value_type not in shapes:
-            try:
-                shape = shape_of_type(value_type)
-            except LoweringError:  # quantized elements, for instance
-                shape = None
-            shapes[value_type] = shape if isinstance(shape, ArrayShape) else None
+            shapes[value_type] = array_shape_of_type(value_type)
         return shapes[value_type]
 
     def array_of(self, value: Value) -> ArrayShape:

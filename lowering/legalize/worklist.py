@@ -69,7 +69,10 @@ def apply_rewrites(
                 except UnsupportedTypeError as error:
                     op = operation.name.partition(".")[2]
                     where = place_of(operation)
-                    raise LoweringError(f"{target.name}: {op}{where} {error}") from None
+                    raise LoweringError(
+                        f"{target.name}: {op}{where} has operands that XLA does not support: "
+                        f"{error}\nfix: use arrays of XLA's element types, without an encoding"
+                    ) from None
                 if values is None:
                     continue
                 changed = True

@@ -131,7 +131,8 @@ def place_of(operation: ir.Operation) -> str:
     """Return ", recorded at FILE:LINE," for an operation; "" if no line is known.
 
     The operations in functions of this library have no lines of their own. Their place is that of
-    the nearest call or composite: ", needed by NAME, recorded at FILE:LINE,".
+    the nearest call or composite: ", needed by NAME, recorded at FILE:LINE,". To find it takes a
+    walk over the module, so this is only for errors.
     """
     place = recorded_at(operation.location)
     if place:

@@ -115,6 +115,15 @@ def shape_of_type(value: ir.Type) -> ArrayShape | TokenShape:
         raise UnsupportedTypeError(f"the MLIR type {text} is not an XLA shape: {error}") from None
 
 
+def array_shape_of_type(value: ir.Type) -> ArrayShape | None:
+    """The shape of a value of this MLIR type; None unless it is an array that XLA supports."""
+    try:
+        shape = shape_of_type(value)
+    except UnsupportedTypeError:
+        return None
+    return shape if isinstance(shape, ArrayShape) else None
+
+
 def is_of_other_elements(value: ir.Type) -> bool:
     """Whether a type is a tensor whose element type XLA does not support."""
     if not isinstance(value, ir.RankedTensorType):

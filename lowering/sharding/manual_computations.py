@@ -24,6 +24,7 @@ from lowering.mlir.operations import (
     operations_where,
     place_of,
 )
+from lowering.sharding.texts import FRONTEND
 
 TO_SHARDS: Final = "xla.sdy.GlobalToLocalShape"
 """The target of the custom call that converts operands of a manual computation to shards."""
@@ -39,7 +40,6 @@ MANUAL_AXES: Final = "xla.sdy.manual_axes"
 BODY: Final = "xla.sdy.manual_computation_body"
 """Text that XLA requires in the name of a manual computation's function."""
 
-_FRONTEND: Final = "mhlo.frontend_attributes"
 _ELEMENT: Final = "stablehlo.get_tuple_element"
 _NO_SHARDINGS: Final = "#sdy.sharding_per_value<[]>"
 
@@ -155,7 +155,7 @@ def _only_source(user: ir.Operation) -> ir.Operation | None:
 
 def _frontend_text(operation: ir.Operation, name: str) -> str:
     attributes = operation.attributes
-    frontend = attributes.get(_FRONTEND)
+    frontend = attributes.get(FRONTEND)
     text = None if frontend is None else attribute_text(entry(ir.DictAttr(frontend), name))
     if text is None:
         rule = f"the custom call {call_target(operation)}{place_of(operation)} must "

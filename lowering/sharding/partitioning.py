@@ -21,14 +21,13 @@ from jaxlib.mlir.dialects import sdy
 from builder.errors import ShapeTextError, error_of
 from builder.sharding.tiling import Tiling, parse_tilings
 from builder.types.shape import ArrayShape, ProgramShape, TokenShape
-from lowering.errors import CompileError
+from lowering.errors import CompileError, recorded_at
 from lowering.mlir.donations import ALIASING
 from lowering.mlir.operations import (
     argument_attributes,
     attribute_text,
     main_function,
     operations_in,
-    place_of,
     symbol_name,
 )
 from lowering.pjrt.nesting import NamedLeaf, program_leaves
@@ -153,7 +152,7 @@ def _read_shardings(
     meshes: dict[str, _Mesh] = {}
     for operation in operations_in(module):
         attributes = operation.attributes
-        where = place_of(operation)
+        where = recorded_at(operation.location)
         if operation.name == "sdy.mesh":
             meshes[symbol_name(operation)] = _mesh(attributes["mesh"])
         elif operation.name.startswith("sdy.") or SHARDY in attributes:

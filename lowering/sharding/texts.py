@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from jaxlib import xla_client
 from jaxlib.mlir import ir
 
 from builder.errors import XlaError
 from builder.sharding.text import is_shardy
 from builder.sharding.tiling import parse_tilings
 from lowering.errors import CompileError
+from lowering.jaxlib_api.hlo_conversion import is_serialized_sharding
 from lowering.mlir.operations import (
     argument_attributes,
     attribute_text,
@@ -45,9 +45,12 @@ def check_sharding_texts(module: ir.Operation, strings: bytes, name: str) -> Non
     if meshes is not None:
         with module.context:
             parse_meshes(meshes, "compile", name)
-    for what, text in _texts(module):
-        reason = _problem(text)
-        if reason is not None:
+    for what, attribute, operation in _shardings(module):
+        text = attribute_text(attribute)  # None for a protocol buffer that is not UTF-8
+        reason = None if text is None else _problem(text)
+        if text is not None and reason is not None:
+            if operation is not None:
+                what += f" of {operation.name.partition('.')[2]}{place_of(operation)}"
             raise CompileError(
                 f"compile: {name}: {what} must be a sharding of XLA, got {text[:200]!r}: {reason}\n"
                 f"fix: write a sharding such as {{devices=[2,1]<=[2]}}, or remove it"
@@ -78,28 +81,22 @@ def parse_meshes(text: str, op: str, name: str) -> dict[str, ir.Attribute]:
     return checked_dictionary(attribute)
 
 
-def _texts(module: ir.Operation) -> Iterator[tuple[str, str]]:
-    """Yield each sharding's place, for messages, and its text."""
+def _shardings(
+    module: ir.Operation,
+) -> Iterator[tuple[str, ir.Attribute, ir.Operation | None]]:
+    """Yield the place of each sharding, for messages, the attribute, and its operation, if any."""
     listed = module.attributes.get(_OF_PARAMETERS)
-    places = [
-        (f"the module's {_OF_PARAMETERS}", each)
-        for each in (listed if isinstance(listed, ir.ArrayAttr) else ())
-    ]
+    for each in listed if isinstance(listed, ir.ArrayAttr) else ():
+        yield f"the module's {_OF_PARAMETERS}", each, None
     if _OF_RESULT in module.attributes:
-        places.append((f"the module's {_OF_RESULT}", module.attributes[_OF_RESULT]))
+        yield f"the module's {_OF_RESULT}", module.attributes[_OF_RESULT], None
     for function in functions_in(module):
         for number, attributes in enumerate(argument_attributes(function)):
             if GSPMD in attributes:
-                places.append((f"{GSPMD} of argument {number}", attributes[GSPMD]))
+                yield f"{GSPMD} of argument {number}", attributes[GSPMD], None
     for operation in operations_in(module):
         if GSPMD in operation.attributes:
-            op = operation.name.partition(".")[2]
-            what = f"{GSPMD} of {op}{place_of(operation)}"
-            places.append((what, operation.attributes[GSPMD]))
-    for what, attribute in places:
-        text = attribute_text(attribute)
-        if text is not None:  # None for a protocol buffer that is not UTF-8
-            yield what, text
+            yield GSPMD, operation.attributes[GSPMD], operation
 
 
 def _problem(text: str) -> str | None:
@@ -107,10 +104,8 @@ def _problem(text: str) -> str | None:
     if is_shardy(text):
         return None
     if not text.startswith("{"):
-        sharding = xla_client.OpSharding()
-        sharding.ParseFromString(text.encode())  # reads nothing from other bytes, without an error
-        is_same = sharding.SerializeToString() == text.encode()
-        return None if is_same else "neither a text in braces nor a protocol buffer"
+        is_valid = is_serialized_sharding(text.encode())
+        return None if is_valid else "neither a text in braces nor a protocol buffer"
     try:
         parse_tilings(text)
     except XlaError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
@@ -37,7 +38,7 @@ from builder.lib.arguments import (
     static_argument,
     typed_argument,
 )
-from builder.lib.registry import library_function
+from builder.lib.registry import library_function, noting_calls
 from builder.lib.slicing import gather_along, gather_parts
 from builder.ops import elementwise as ew
 from builder.ops.indexing import dynamic_slice, scatter
@@ -220,7 +221,17 @@ def split(x: XlaOp, indices_or_sections: int | Sequence[int], axis: int = 0) -> 
             fix = "reshape the dimension into two, and index the first one"
             raise error_of(ShapeInferenceError, "split", rule, fix, dimension=number)
         edges = [size // parts * n for n in range(parts + 1)]
-    return [slice_in_dim(x, start, limit, 1, number) for start, limit in pairwise(edges)]
+    return list(parts_between(x, edges, number))
+
+
+@partial(noting_calls, "parts_between")
+def parts_between(x: XlaOp, edges: Sequence[int], dimension: int) -> tuple[XlaOp, ...]:
+    """Return the parts of an array between indices of a dimension.
+
+    The derivative of all parts together is a concatenation. By the slices' own derivatives, each
+    cotangent would be padded to the size of the array, and the padded arrays added.
+    """
+    return tuple([slice_in_dim(x, start, end, 1, dimension) for start, end in pairwise(edges)])
 
 
 @library_function()

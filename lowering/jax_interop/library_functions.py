@@ -1,8 +1,9 @@
 """The functions of `builder.lib` with derivatives of their own, as differentiable jax functions.
 
-The ops that such a function records are an approximation by cases, whose derivative is inaccurate
-or NaN where the function is smooth. The function here has the same parameters, and arrays for ops.
-Only its derivative is used; the values are those of the recorded ops.
+The ops that such a function records may be an approximation by cases, whose derivative is
+inaccurate or NaN where the function is smooth, or may have a derivative that is slower. The
+function here has the same parameters, and arrays for ops. Only its derivative is used; the values
+are those of the recorded ops.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial, wraps
 from inspect import signature
+from itertools import pairwise
 from typing import Any, Final
 
 import jax
@@ -183,6 +185,14 @@ def cross_entropy(logits: Value, labels: Value, axis: int = -1) -> Value:
 @_entry
 def largest_number(x: Value, dimensions: Sequence[int]) -> Value:
     return lax.stop_gradient(x.max(tuple(dimensions)))
+
+
+def _parts_between(x: Value, edges: Sequence[int], dimension: int) -> Sequence[Value]:
+    sizes = [limit - start for start, limit in pairwise(edges)]
+    return lax.split(x, sizes, dimension)
+
+
+FUNCTIONS["parts_between"] = _parts_between
 
 
 @_entry

@@ -390,9 +390,9 @@ CASES = [*elementwise_cases(), *library_cases(), *row_cases()]
 
 
 def test_all_functions_with_derivatives_are_on_the_grid() -> None:
-    # `largest_number` is a part of softmax, and `det` is tested with the other library functions.
-    # The others have no derivative.
-    rest = {"largest_number", "det", "next_after", "random_gamma_grad"}
+    # `largest_number` is a part of softmax; `det` is tested with the other library functions, and
+    # `parts_between`, a part of split, with gradients. The others have no derivative.
+    rest = {"largest_number", "det", "parts_between", "next_after", "random_gamma_grad"}
     assert {*DIFFERENTIABLE} - rest <= {name for name, _ in CASES}
 
 

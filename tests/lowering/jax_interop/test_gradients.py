@@ -98,6 +98,31 @@ def test_indexing_and_sorting() -> None:
     check(ours, theirs, X)
 
 
+def test_the_derivative_of_split_is_one_concatenate() -> None:
+    def ours(x: xb.XlaOp) -> xb.XlaOp:
+        def step(row: xb.XlaOp, carry: xb.XlaOp) -> xb.XlaOp:
+            first, _, last = lib.split(xb.sin(row + carry), [2, 4], axis=-1)
+            return xb.pad_in_dim(first * last[:2], 0, 0, 0, 5)
+
+        first, second, _ = lib.split(x * x, [1, 5])
+        zeros = lib.zeros(x.builder, xb.f32[7])
+        return total(xb.scan(second, zeros, step, 0)[0]) + total(first * first)
+
+    def theirs(x: Any) -> Any:
+        def step(carry: Any, row: Any) -> Any:
+            first, _, last = jnp.split(jnp.sin(row + carry), [2, 4])
+            return jnp.pad(first * last[:2], (0, 5)), None
+
+        first, second, _ = jnp.split(x * x, [1, 5])
+        return jnp.sum(jax.lax.scan(step, jnp.zeros(7), second)[0]) + jnp.sum(first * first)
+
+    array = rng.standard_normal((8, 7)).astype(np.float32)
+    found = check(ours, theirs, array)
+    counts = Counter(op.opcode for c in (found, *found.called_computations()) for op in c.ops)
+    # The pads are those of the step, of its derivative, and of the derivative of `last[:2]`.
+    assert (counts["concatenate"], counts["pad"]) == (2, 3)
+
+
 def test_loops_branches_and_captured_values() -> None:
     """A loop with a known number of iterations, whose body has a branch and captures a value."""
 

@@ -254,6 +254,40 @@ def _fault_of_dimension_size(operation: ir.Operation, _: ArrayShape) -> _Fault |
     )
 
 
+def _fault_of_index_select(operation: ir.Operation, operand: ArrayShape) -> _Fault | None:
+    index, result = (
+        array_shape_of_type(value.type) for value in (operation.operands[1], operation.results[0])
+    )
+    if index is None or result is None:
+        return _Fault("must have arrays of XLA's element types", "correct the types")
+    if not index.element_type.is_integral:
+        rule = f"must have an index of integer type, not {index.element_type}"
+        return _Fault(rule, "convert the index with stablehlo.convert")
+    dimension, batch = (
+        ir.IntegerAttr(operation.attributes[name]).value for name in ("dim", "batch_dims")
+    )
+    if not (0 <= batch <= dimension < operand.rank and batch <= index.rank):
+        rule = (
+            "must have 0 <= batch_dims <= dim, dim less than the rank of the operand, and "
+            f"batch_dims at most the rank of the index, not batch_dims {batch} and dim {dimension}"
+        )
+        return _Fault(rule, "correct the attributes dim and batch_dims")
+    if result.element_type is not operand.element_type:
+        rule = f"must have a result of type {operand.element_type}, not {result.element_type}"
+        return _Fault(rule, "correct the type of the result")
+    if not (operand.is_static and index.is_static and result.is_static):
+        return None
+    sizes, indices = operand.dimensions, index.dimensions
+    if sizes[:batch] != indices[:batch]:
+        rule = f"must have equal sizes in the first {batch} dimensions of operand and index"
+        return _Fault(rule, "correct the attribute batch_dims, or the sizes")
+    expected = (*sizes[:dimension], *indices[batch:], *sizes[dimension + 1 :])
+    if result.dimensions != expected:
+        rule = f"must have a result of sizes {list(expected)}, not {result}"
+        return _Fault(rule, "correct the type of the result")
+    return None
+
+
 class _Check(NamedTuple):
     """What MLIR does not verify of an operation.
 
@@ -275,5 +309,6 @@ _CHECKS: Final = {
     "stablehlo.einsum": _Check(_fault_of_einsum, ("einsum_config",)),
     "stablehlo.real_dynamic_slice": _Check(_fault_of_slice),
     "stablehlo.set_dimension_size": _Check(_fault_of_dimension_size, ("dimension",), (1,)),
+    "stablehlo.torch_index_select": _Check(_fault_of_index_select, ("dim", "batch_dims")),
     "chlo.top_k": _Check(_fault_of_top_k, ("k",)),
 }

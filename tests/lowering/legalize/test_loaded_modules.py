@@ -85,6 +85,43 @@ return %0 : tensor<3xui4> }""",
 return %0#0, %0#1 : tensor<2xf32>, tensor<2xi32> }""",
         "top_k, recorded at -:2, must have a k that is not negative, not -9223372036854775808, got",
     ),
+    "an index of complex type": (
+        """func.func @main(%a: tensor<5x2xf32>, %b: tensor<3xcomplex<f32>>) -> tensor<3x2xf32> {
+%0 = "stablehlo.torch_index_select"(%a, %b) {dim = 0 : i64, batch_dims = 0 : i64} :
+  (tensor<5x2xf32>, tensor<3xcomplex<f32>>) -> tensor<3x2xf32>
+return %0 : tensor<3x2xf32> }""",
+        "torch_index_select, recorded at -:2, must have an index of integer type, not c64",
+    ),
+    "an index along a dimension that does not exist": (
+        """func.func @main(%a: tensor<5x2xf32>, %b: tensor<3xi32>) -> tensor<3x2xf32> {
+%0 = "stablehlo.torch_index_select"(%a, %b) {dim = 2 : i64, batch_dims = 0 : i64} :
+  (tensor<5x2xf32>, tensor<3xi32>) -> tensor<3x2xf32>
+return %0 : tensor<3x2xf32> }""",
+        ("torch_index_select, recorded at -:2, must have 0 <= batch_dims <= dim, dim less "
+        "than the rank of the operand"),
+    ),
+    "an index of other batch sizes": (
+        """func.func @main(%a: tensor<5x2xf32>, %b: tensor<3xi32>) -> tensor<5xf32> {
+%0 = "stablehlo.torch_index_select"(%a, %b) {dim = 1 : i64, batch_dims = 1 : i64} :
+  (tensor<5x2xf32>, tensor<3xi32>) -> tensor<5xf32>
+return %0 : tensor<5xf32> }""",
+        ("torch_index_select, recorded at -:2, must have equal sizes in the first 1 "
+        "dimensions of operand and index"),
+    ),
+    "slices of another size": (
+        """func.func @main(%a: tensor<5x2xf32>, %b: tensor<3xi32>) -> tensor<3x2xf32> {
+%0 = "stablehlo.torch_index_select"(%a, %b) {dim = 1 : i64, batch_dims = 0 : i64} :
+  (tensor<5x2xf32>, tensor<3xi32>) -> tensor<3x2xf32>
+return %0 : tensor<3x2xf32> }""",
+        "torch_index_select, recorded at -:2, must have a result of sizes [5, 3], not f32[3,2]",
+    ),
+    "slices of another type": (
+        """func.func @main(%a: tensor<5x2xf32>, %b: tensor<3xi32>) -> tensor<3x2xf64> {
+%0 = "stablehlo.torch_index_select"(%a, %b) {dim = 0 : i64, batch_dims = 0 : i64} :
+  (tensor<5x2xf32>, tensor<3xi32>) -> tensor<3x2xf64>
+return %0 : tensor<3x2xf64> }""",
+        "torch_index_select, recorded at -:2, must have a result of type f32, not f64",
+    ),
     "an einsum of other sizes": (
         """func.func @main(%a: tensor<2x3xf32>, %b: tensor<4x5xf32>) -> tensor<2x5xf32> {
 %0 = "stablehlo.einsum"(%a, %b) {einsum_config = "ab,bc->ac"} :

@@ -6,7 +6,6 @@ Nothing here needs jax; `lowering` lowers computations to StableHLO and runs the
 
 import typing as _typing
 
-from builder import shape_inference as shape_inference
 from builder.attributes import (
     ChannelHandle as ChannelHandle,
     ChannelType as ChannelType,
@@ -55,6 +54,7 @@ from builder.layout import (
     Tile as Tile,
     parse_layout as parse_layout,
 )
+from builder.ops import shape_inference as shape_inference
 from builder.ops.collectives import (
     all_gather as all_gather,
     all_reduce as all_reduce,

@@ -23,7 +23,6 @@ LAYERS = (
     "builder.attributes",
     "builder.schema",
     "builder.sharding",
-    "builder.shape_inference",
     "builder.graph",
     "builder.ops",
     "builder.lib",

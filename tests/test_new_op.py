@@ -17,11 +17,11 @@ from scripts import load_script
 
 import builder as xb
 import lowering
-from builder.check import Check, integers
+from builder.check import Check
 from builder.graph.recording import record
-from builder.graph.registry import op
+from builder.graph.registry import op_by_hand
+from builder.ops.definition import op
 from builder.ops.elementwise.common import record_unary
-from builder.ops.operands import dimensions_attribute, need_op
 from builder.schema import (
     BUILDER_H,
     SCHEMAS,
@@ -64,7 +64,7 @@ def define_erf_inv() -> Callable[..., xb.XlaOp]:
         tolerance=Tolerance(16),
     )
 
-    @op(schema, family="elementwise")
+    @op_by_hand(schema, family="elementwise")
     def erf_inv(operand: xb.XlaOp) -> xb.XlaOp:
         return record_unary("erf_inv", "erf_inv", operand)
 
@@ -87,11 +87,9 @@ def define_mirror() -> Callable[..., xb.XlaOp]:
         check.unique(dimensions, name="dimensions")
         return check.array("operand")
 
-    @op(schema, family="reshaping")
+    @op(schema, infer, family="reshaping")
     def mirror(operand: xb.XlaOp, dimensions: Sequence[int]) -> xb.XlaOp:
-        numbers = integers("mirror", "dimensions", dimensions)
-        shape = infer(need_op("mirror", "operand", operand).shape, numbers)
-        return record("mirror", shape, (operand,), dimensions_attribute("dimensions", numbers))
+        """Reverse an array."""
 
     return mirror
 
@@ -108,7 +106,7 @@ def define_fold() -> Callable[..., xb.XlaOp]:
         tolerance=Tolerance(1, terms=lambda op: op.operands[0].shape.element_count),
     )
 
-    @op(schema, family="reduction")
+    @op_by_hand(schema, family="reduction")
     def fold(operand: xb.XlaOp, init_value: xb.XlaOp, to_apply: xb.XlaComputation) -> xb.XlaOp:
         attributes = {"dimensions": tuple(range(operand.shape.rank)), "to_apply": to_apply}
         return record("fold", init_value.shape, (operand, init_value), attributes)

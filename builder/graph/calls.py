@@ -1,8 +1,9 @@
 """Errors for calls whose arguments are not the parameters of an op.
 
-Python's TypeError does not contain what to write, so the decorator `op` wraps ops in `explained`.
-A wrapper would slow down the ops that programs record most. Those have a parameter ``**unknown``
-instead, which costs little, and raise `unknown_arguments` if it is not empty; see
+Python's TypeError does not contain what to write. An op that `builder/ops/definition.py` makes
+accepts any arguments, and calls `wrong_call` for wrong ones. The decorator `op_by_hand` wraps ops
+in `explained`. A wrapper would slow down those that programs record most. They have a parameter
+``**unknown`` instead, which costs little, and raise `unknown_arguments` if it is not empty; see
 `accepting_unknown`.
 """
 
@@ -164,6 +165,27 @@ def surplus_numbers(op: str, name: str, numbers: Sequence[Any]) -> OperandError:
     rule = f"{name} must be one sequence of integers, got {len(numbers)} arguments"
     fix = f"write {name}=[{', '.join(brief(number, 40) for number in numbers)}]"
     return error_of(OperandError, op, rule, fix)
+
+
+def wrong_call(
+    function: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any]
+) -> OperandError:
+    """Return the error for a call that does not fit the parameters of a function.
+
+    Args:
+        function: a function with nothing but a docstring, so that it may be called.
+        arguments, named: the arguments of the call.
+    """
+    try:
+        function(*arguments, **named)
+    except TypeError as error:
+        text = str(error)
+    last = list(inspect.signature(function).parameters)[-1]
+    count = len(inspect.signature(function).parameters)
+    numbers = arguments[count - 1 :]
+    if not named and len(numbers) > 1 and all(type(number) is int for number in numbers):
+        return surplus_numbers(function.__name__, last, numbers)
+    return _wrong_call(function, arguments, named, text)
 
 
 def _call(function: Callable[..., Any]) -> str:

@@ -1,4 +1,4 @@
-"""The table of operations: one entry for each public op, made by the decorator `op`.
+"""The table of operations: one entry for each public op, made by the decorators of ops.
 
 docs/operations.md is generated from the table, and tests/test_registry.py checks each entry.
 """
@@ -25,6 +25,8 @@ class OpInfo:
     Attributes:
         function: the function, or the method of XlaBuilder.
         schema: the schema of the op that the function records last and returns.
+        rule: the function that infers the shape of the result from the shapes of the operands and
+            the attributes, which `builder.shape_inference` offers to users.
         cpp_name: the name in the C++ XlaBuilder.
         section: the section of the Operation Semantics document, or another source.
         family: the name shared by the modules of its function, its shape inference and its schema.
@@ -33,6 +35,7 @@ class OpInfo:
 
     function: Callable[..., Any]
     schema: Schema
+    rule: Callable[..., Any] | None
     cpp_name: str
     section: str
     family: str
@@ -58,41 +61,65 @@ OPERATIONS: Final[dict[str, OpInfo]] = {}
 """The public operations by name."""
 
 
-def op(
+def register(
+    function: Callable[..., Any],
     schema: Schema,
+    rule: Callable[..., Any] | None = None,
     *,
     cpp_name: str = "",
     section: str = "",
     aliases: tuple[str, ...] = (),
     family: str = "",
-) -> Callable[[F], F]:
-    """Add the decorated function to `OPERATIONS`, and return it with errors for wrong arguments.
+) -> None:
+    """Add a function to `OPERATIONS`.
 
     Args:
-        schema: the schema of the op that the function records last.
+        function, schema, rule: see `OpInfo`.
         cpp_name, section: see `OpInfo`; by default those of the schema, which several functions
             may share.
         aliases: other names of the function.
         family: see `OpInfo`; by default the name of the function's module in `builder.ops`.
     """
+    OPERATIONS[function.__name__] = OpInfo(
+        function,
+        schema,
+        rule,
+        cpp_name or schema.cpp_name,
+        section or schema.section,
+        # builder.ops.FAMILY or builder.ops.FAMILY.part
+        family or function.__module__.split(".")[2],
+        aliases,
+    )
+
+
+def op_by_hand(
+    schema: Schema, rule: Callable[..., Any] | None = None, **facts: Any
+) -> Callable[[F], F]:
+    """Return a decorator for a public op with a body, which adds errors for wrong arguments.
+
+    The arguments are those of `register`. Ops without a form of their own have no body; see
+    `builder/ops/definition.py`.
+    """
 
     def enter(function: F) -> F:
-        if "unknown" in function.__annotations__:
-            function = accepting_unknown(function)
-        else:
-            function = explained(function)
-        OPERATIONS[function.__name__] = OpInfo(
-            function,
-            schema,
-            cpp_name or schema.cpp_name,
-            section or schema.section,
-            # builder.ops.FAMILY or builder.ops.FAMILY.part
-            family or function.__module__.split(".")[2],
-            aliases,
-        )
+        is_checked = "unknown" in function.__annotations__
+        function = accepting_unknown(function) if is_checked else explained(function)
+        register(function, schema, rule, **facts)
         return function
 
     return enter
+
+
+def rule_of(name: str) -> Callable[..., Any]:
+    """Return the function that infers the shape of an op; see `OpInfo.rule`.
+
+    Raises:
+        KeyError: there is no such op, or it has no rule.
+    """
+    rule = OPERATIONS[name].rule
+    if rule is None:
+        raise KeyError(name)
+    return rule
 
 
 def order_of_arguments(name: str) -> str:

@@ -17,9 +17,9 @@ from builder.graph.computation import XlaComputation
 from builder.graph.foreign_values import Purpose, foreign_result, foreign_root
 from builder.graph.inlined_calls import InlinedCall
 from builder.graph.recording import append, record_with_sharding, shared_attributes
+from builder.graph.registry import rule_of
 from builder.graph.xla_op import NO_METADATA, OpMetadata, SourceLocation, XlaOp, with_metadata
 from builder.layout.program_layouts import check_supported_layout, result_shape
-from builder.shape_inference import collectives, control_flow, reshaping
 from builder.support.displayed import Displayed
 from builder.support.extensions import extension
 from builder.support.signatures import per_signature
@@ -57,8 +57,8 @@ def _parameter_attributes(number: int) -> Mapping[str, Any]:
 
 @per_signature
 def _iota_plan(shape: Shape, iota_dimension: int | None) -> _Plan:
-    inferred, dimension = reshaping.iota.strict(shape, iota_dimension)
-    return inferred, shared_attributes(iota_dimension=dimension)
+    inferred = rule_of("iota")(shape, iota_dimension)
+    return inferred, shared_attributes(iota_dimension=iota_dimension or 0)
 
 
 def _replicated_leaves(shape: Shape, flags: Sequence[bool]) -> tuple[bool, ...]:
@@ -392,7 +392,7 @@ class XlaBuilder(Displayed):
 
         Operation Semantics: ReplicaId.
         """
-        return append(self._target("replica_id"), "replica_id", collectives.replica_id())
+        return append(self._target("replica_id"), "replica_id", rule_of("replica_id")())
 
     def partition_id(self) -> XlaOp:
         """Return the number of the partition that executes the program, from 0 within each replica.
@@ -407,7 +407,7 @@ class XlaBuilder(Displayed):
 
         Not in Operation Semantics; StableHLO's partition_id.
         """
-        return append(self._target("partition_id"), "partition_id", collectives.partition_id())
+        return append(self._target("partition_id"), "partition_id", rule_of("partition_id")())
 
     def create_token(self) -> XlaOp:
         """Record a token without dependencies, the first in a chain of ordered ops.
@@ -547,7 +547,7 @@ class XlaBuilder(Displayed):
         if not isinstance(computation, XlaComputation):
             rule = f"computation must be an XlaComputation, got {brief(computation)}"
             raise error_of(OperandError, "call", rule)
-        shape = control_flow.call.strict(computation.signature, ())
+        shape = rule_of("call")(computation.signature, ())
         return append(self._target("call"), "call", shape, (), {"to_apply": computation})
 
     @explained

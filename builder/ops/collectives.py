@@ -13,16 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from builder import shape_inference
 from builder.attributes import ChannelHandle, ChannelHandleLike, ReplicaGroups, ReplicaGroupsLike
 from builder.attributes.fields import sequence_or_none
 from builder.check import Check, flag, integer, integers, refusal
 from builder.errors import ShapeInferenceError, ShapeTextError
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
-from builder.graph.registry import op
+from builder.graph.registry import op_by_hand
 from builder.graph.subcomputations import as_computation
 from builder.graph.xla_op import XlaOp
+from builder.ops import rules as shape_inference
 from builder.ops.elementwise import add, or_
 from builder.ops.operands import integer_key, need_op, need_ops
 from builder.schema import BUILDER_H, SCHEMAS
@@ -50,7 +50,7 @@ _permute_shape = per_signature(shape_inference.collectives.collective_permute.st
 _broadcast_shape = per_signature(shape_inference.collectives.collective_broadcast.strict)
 
 
-@op(SCHEMAS["all_reduce"], aliases=("all_reduce_tuple",))
+@op_by_hand(SCHEMAS["all_reduce"], aliases=("all_reduce_tuple",))
 def all_reduce(
     operand: XlaOp | Sequence[XlaOp],
     computation: Reducer,
@@ -122,7 +122,7 @@ def _all_reduce(
     return _record_parts("all_reduce", operand, operand, arrays, attributes)
 
 
-@op(SCHEMAS["all_reduce"], cpp_name="CrossReplicaSum", section="CrossReplicaSum")
+@op_by_hand(SCHEMAS["all_reduce"], cpp_name="CrossReplicaSum", section="CrossReplicaSum")
 def cross_replica_sum(
     operand: XlaOp | Sequence[XlaOp], replica_groups: ReplicaGroupsLike = ()
 ) -> XlaOp:
@@ -153,7 +153,7 @@ def cross_replica_sum(
     return _all_reduce("cross_replica_sum", shape, arrays, computation, participants)
 
 
-@op(SCHEMAS["all_gather"], aliases=("all_gather_tuple",))
+@op_by_hand(SCHEMAS["all_gather"], aliases=("all_gather_tuple",))
 def all_gather(
     operand: XlaOp | Sequence[XlaOp],
     all_gather_dim: int,
@@ -208,7 +208,7 @@ def all_gather(
     return _record_parts(name, source, shape, arrays, _laid_out(attributes, shape, layout))
 
 
-@op(SCHEMAS["reduce_scatter"])
+@op_by_hand(SCHEMAS["reduce_scatter"])
 def reduce_scatter(
     operand: XlaOp | Sequence[XlaOp],
     computation: Reducer,
@@ -269,7 +269,7 @@ def reduce_scatter(
     return _record_parts(name, source, shape, arrays, _laid_out(attributes, shape, layout))
 
 
-@op(SCHEMAS["all_to_all"])
+@op_by_hand(SCHEMAS["all_to_all"])
 def all_to_all(
     operand: XlaOp,
     split_dimension: int,
@@ -326,7 +326,7 @@ def all_to_all(
     return record(name, shape, (source,), _laid_out(attributes, shape, layout))
 
 
-@op(SCHEMAS["all_to_all_tuple"])
+@op_by_hand(SCHEMAS["all_to_all_tuple"])
 def all_to_all_tuple(
     operands: Sequence[XlaOp],
     replica_groups: ReplicaGroupsLike = (),
@@ -367,7 +367,7 @@ def all_to_all_tuple(
     return record(name, shape, ops, _laid_out(attributes, shape, layout))
 
 
-@op(SCHEMAS["collective_permute"])
+@op_by_hand(SCHEMAS["collective_permute"])
 def collective_permute(
     operand: XlaOp,
     source_target_pairs: Sequence[Sequence[int]],
@@ -404,7 +404,7 @@ def collective_permute(
     return record(name, shape, (source,), attributes)
 
 
-@op(SCHEMAS["collective_permute"], cpp_name="MultiCollectivePermute", section=BUILDER_H)
+@op_by_hand(SCHEMAS["collective_permute"], cpp_name="MultiCollectivePermute", section=BUILDER_H)
 def multi_collective_permute(
     operands: Sequence[XlaOp],
     source_target_pairs: Sequence[Sequence[int]],
@@ -450,7 +450,7 @@ def multi_collective_permute(
         return record("tuple", TupleShape(shapes), tuple(results))
 
 
-@op(SCHEMAS["collective_broadcast"])
+@op_by_hand(SCHEMAS["collective_broadcast"])
 def collective_broadcast(
     operand: XlaOp, replica_groups: ReplicaGroupsLike, channel_id: ChannelHandleLike | None = None
 ) -> XlaOp:

@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Never, overload
 
-from builder import shape_inference
 from builder.attributes.composite import composite_attributes_text
 from builder.check import flag, integer
 from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import unknown_arguments
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
-from builder.graph.registry import op
+from builder.graph.registry import op_by_hand
 from builder.graph.subcomputations import (
     Recorded,
     ReusableFunction,
@@ -32,6 +31,7 @@ from builder.graph.subcomputations import (
 )
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
+from builder.ops import rules as shape_inference
 from builder.ops.operands import (
     Operand,
     need_op,
@@ -57,7 +57,7 @@ _call_shape = per_signature(shape_inference.control_flow.call.strict)
 _composite_shape = per_signature(shape_inference.control_flow.composite_call.strict)
 
 
-@op(SCHEMAS["tuple"])
+@op_by_hand(SCHEMAS["tuple"])
 def tuple(*elements: XlaOp | Sequence[XlaOp], **unknown: Never) -> XlaOp:
     """Combine several values into a tuple.
 
@@ -92,7 +92,7 @@ def tuple(*elements: XlaOp | Sequence[XlaOp], **unknown: Never) -> XlaOp:
     return record("tuple", _tuple_shape(builtins.tuple([o.shape for o in ops])), ops)
 
 
-@op(SCHEMAS["get_tuple_element"])
+@op_by_hand(SCHEMAS["get_tuple_element"])
 def get_tuple_element(tuple_data: XlaOp, index: int, **unknown: Never) -> XlaOp:
     """Return one element of a tuple; ``tuple_data[index]`` is equivalent.
 
@@ -128,7 +128,7 @@ def _element_plan(tuple_data: Shape, index: int) -> builtins.tuple[Shape, Mappin
     return shape, shared_attributes(index=index)
 
 
-@op(SCHEMAS["optimization_barrier"])
+@op_by_hand(SCHEMAS["optimization_barrier"])
 def optimization_barrier(operand: XlaOp) -> XlaOp:
     """Return the operand, and prevent the compiler from moving operations across this op.
 
@@ -196,7 +196,7 @@ def _shapes_of(ops: Sequence[XlaOp]) -> builtins.tuple[Shape, ...]:
     return builtins.tuple([op.shape for op in ops])
 
 
-@op(SCHEMAS["call"])
+@op_by_hand(SCHEMAS["call"], shape_inference.control_flow.call.strict)
 def call(computation: Applied, *operands: XlaOp) -> XlaOp:
     """Call a computation on the operands.
 
@@ -285,7 +285,7 @@ def _call_plan(
     return shape, MappingProxyType({"to_apply": callee})
 
 
-@op(SCHEMAS["composite"])
+@op_by_hand(SCHEMAS["composite"])
 def composite_call(
     computation: Applied,
     operands: XlaOp | Sequence[XlaOp],
@@ -340,7 +340,7 @@ def composite_call(
     )
 
 
-@op(SCHEMAS["scan"])
+@op_by_hand(SCHEMAS["scan"])
 def scan(
     inputs: XlaOp | Sequence[XlaOp],
     inits: Operand | Sequence[Operand],
@@ -466,7 +466,7 @@ _scan_arguments = per_signature(shape_inference.control_flow.scan_arguments.stri
 _scan_shape = per_signature(shape_inference.control_flow.scan.strict)
 
 
-@op(SCHEMAS["while"])
+@op_by_hand(SCHEMAS["while"])
 def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[Operand]) -> XlaOp:
     """Apply `body` to a state repeatedly, as long as `condition` returns true for the state.
 
@@ -566,7 +566,7 @@ def conditional(
 ) -> XlaOp: ...
 
 
-@op(SCHEMAS["conditional"])
+@op_by_hand(SCHEMAS["conditional"])
 def conditional(*arguments: Any, **named: Any) -> XlaOp:
     """Execute one of several computations and return its result.
 

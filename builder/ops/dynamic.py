@@ -11,11 +11,11 @@ from typing import Any
 
 from builder.check import flags, integer, integers
 from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
-from builder.graph.registry import op
+from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import Operand, dimensions_attribute, is_number, need_op, number_as
+from builder.ops.rules import dynamic as infer
 from builder.schema import BUILDER_H, SCHEMAS
-from builder.shape_inference import dynamic as infer
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
 from builder.types.shape import ShapeLike, shape_argument
@@ -26,7 +26,7 @@ _reshape_shape = per_signature(infer.dynamic_reshape.strict)
 _broadcast_shape = per_signature(infer.dynamic_broadcast_in_dim.strict)
 
 
-@op(SCHEMAS["get_dimension_size"])
+@op_by_hand(SCHEMAS["get_dimension_size"])
 def get_dimension_size(operand: XlaOp, dimension: int) -> XlaOp:
     """Return the runtime size of one dimension.
 
@@ -55,7 +55,7 @@ def get_dimension_size(operand: XlaOp, dimension: int) -> XlaOp:
     return record("get_dimension_size", shape, (source,), shared_attributes(dimension=number))
 
 
-@op(SCHEMAS["set_dimension_size"])
+@op_by_hand(SCHEMAS["set_dimension_size"])
 def set_dimension_size(operand: XlaOp, size: Operand, dimension: int) -> XlaOp:
     """Return the operand with the runtime size of one dimension set.
 
@@ -110,7 +110,7 @@ def _constant_value(size: XlaOp) -> int | None:
     return int(size.attributes["value"])
 
 
-@op(SCHEMAS["set_dimension_size"], cpp_name="RemoveDynamicDimension", section=BUILDER_H)
+@op_by_hand(SCHEMAS["set_dimension_size"], cpp_name="RemoveDynamicDimension", section=BUILDER_H)
 def remove_dynamic_dimension(operand: XlaOp, dimension: int) -> XlaOp:
     """Make one dimension static: its bound becomes its size.
 
@@ -150,7 +150,7 @@ def set_to_bound(operand: XlaOp, dimension: int, size: XlaOp) -> XlaOp:
     return record("set_dimension_size", shape, (operand, size), attributes)
 
 
-@op(SCHEMAS["dynamic_reshape"])
+@op_by_hand(SCHEMAS["dynamic_reshape"])
 def dynamic_reshape(
     operand: XlaOp,
     dim_sizes: Sequence[Operand],
@@ -202,7 +202,7 @@ def dynamic_reshape(
         return record("dynamic_reshape", shape, (source, *sizes))
 
 
-@op(SCHEMAS["dynamic_broadcast_in_dim"])
+@op_by_hand(SCHEMAS["dynamic_broadcast_in_dim"])
 def dynamic_broadcast_in_dim(
     operand: XlaOp,
     output_dimensions: XlaOp,

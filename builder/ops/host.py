@@ -24,12 +24,12 @@ from builder.check import Check, flag
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder, shared_attributes
-from builder.graph.registry import op
+from builder.graph.registry import op_by_hand
 from builder.graph.subcomputations import record_tuple_element
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_op, need_ops
+from builder.ops.rules import host as infer
 from builder.schema import BUILDER_H, SCHEMAS
-from builder.shape_inference import host as infer
 from builder.support.functions import NotAFunction
 from builder.support.signatures import per_signature
 from builder.types.shape import TOKEN_SHAPE, Shape, ShapeLike, TupleShape, shape_argument
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from builder.graph.xla_builder import XlaBuilder
 
 
-@op(SCHEMAS["after_all"])
+@op_by_hand(SCHEMAS["after_all"])
 def after_all(*operands: XlaOp | Sequence[XlaOp]) -> XlaOp:
     """Combine several tokens into one that is ordered after all of them.
 
@@ -147,7 +147,7 @@ def _last_token(builder: XlaBuilder, stream: str) -> XlaOp:
     return token
 
 
-@op(SCHEMAS["infeed"], cpp_name="InfeedWithToken", section=f"Infeed; {BUILDER_H}")
+@op_by_hand(SCHEMAS["infeed"], cpp_name="InfeedWithToken", section=f"Infeed; {BUILDER_H}")
 def infeed_with_token(token: XlaOp, shape: ShapeLike, config: str | bytes = "") -> XlaOp:
     """Read a value from the device's infeed, ordered after a token.
 
@@ -186,7 +186,7 @@ def infeed_with_token(token: XlaOp, shape: ShapeLike, config: str | bytes = "") 
     return record("infeed", result, (before,), attributes)
 
 
-@op(SCHEMAS["outfeed"])
+@op_by_hand(SCHEMAS["outfeed"])
 def outfeed(
     operand: XlaOp, shape_with_layout: ShapeLike | None = None, outfeed_config: str | bytes = ""
 ) -> XlaOp:
@@ -232,7 +232,7 @@ def _outfeed_attributes(
     return shared_attributes(outfeed_shape=shape, outfeed_config=config)
 
 
-@op(SCHEMAS["outfeed"], cpp_name="OutfeedWithToken")
+@op_by_hand(SCHEMAS["outfeed"], cpp_name="OutfeedWithToken")
 def outfeed_with_token(
     operand: XlaOp,
     token: XlaOp,
@@ -304,7 +304,7 @@ def _channel_attributes(channel: ChannelHandle, data: Shape) -> Mapping[str, Any
     )
 
 
-@op(SCHEMAS["send"])
+@op_by_hand(SCHEMAS["send"])
 def send(operand: XlaOp, channel_handle: ChannelHandleLike) -> XlaOp:
     """Send an array to the recv of the same channel in another computation.
 
@@ -334,7 +334,7 @@ def send(operand: XlaOp, channel_handle: ChannelHandleLike) -> XlaOp:
     return record("send", shape, (value, before), _channel_attributes(channel, value.shape))
 
 
-@op(SCHEMAS["send"], cpp_name="SendWithToken", section=BUILDER_H)
+@op_by_hand(SCHEMAS["send"], cpp_name="SendWithToken", section=BUILDER_H)
 def send_with_token(operand: XlaOp, token: XlaOp, channel_handle: ChannelHandleLike) -> XlaOp:
     """Send an array to the recv of the same channel, ordered after a token.
 
@@ -365,7 +365,7 @@ def send_with_token(operand: XlaOp, token: XlaOp, channel_handle: ChannelHandleL
     return record("send", shape, (value, before), _channel_attributes(channel, value.shape))
 
 
-@op(SCHEMAS["send"], cpp_name="SendToHost", section=BUILDER_H)
+@op_by_hand(SCHEMAS["send"], cpp_name="SendToHost", section=BUILDER_H)
 def send_to_host(
     operand: XlaOp, token: XlaOp, shape_with_layout: ShapeLike, channel_handle: ChannelHandleLike
 ) -> XlaOp:
@@ -422,7 +422,7 @@ def _recv_after(
     return record("recv", result, (before,), attributes)
 
 
-@op(SCHEMAS["recv"], cpp_name="RecvWithToken", section=BUILDER_H)
+@op_by_hand(SCHEMAS["recv"], cpp_name="RecvWithToken", section=BUILDER_H)
 def recv_with_token(token: XlaOp, shape: ShapeLike, channel_handle: ChannelHandleLike) -> XlaOp:
     """Receive the array that the send of the same channel sends, ordered after a token.
 
@@ -450,7 +450,7 @@ def recv_with_token(token: XlaOp, shape: ShapeLike, channel_handle: ChannelHandl
     )
 
 
-@op(SCHEMAS["recv"], cpp_name="RecvFromHost", section=BUILDER_H)
+@op_by_hand(SCHEMAS["recv"], cpp_name="RecvFromHost", section=BUILDER_H)
 def recv_from_host(token: XlaOp, shape: ShapeLike, channel_handle: ChannelHandleLike) -> XlaOp:
     """Receive an array from the host, ordered after a token.
 
@@ -479,7 +479,7 @@ def recv_from_host(token: XlaOp, shape: ShapeLike, channel_handle: ChannelHandle
 # Custom calls.
 
 
-@op(SCHEMAS["custom_call"])
+@op_by_hand(SCHEMAS["custom_call"])
 def custom_call(
     target_name: str,
     operands: XlaOp | Sequence[XlaOp],
@@ -659,7 +659,7 @@ _custom_call_shape = per_signature(infer.custom_call.strict)
 _CUSTOM_CALL_NAMES = tuple(custom_call_plan.__kwdefaults__ or ())
 
 
-@op(SCHEMAS["python_call"])
+@op_by_hand(SCHEMAS["python_call"])
 def python_call(
     function: Callable[..., Any],
     operands: XlaOp | Sequence[XlaOp],

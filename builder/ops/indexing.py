@@ -23,13 +23,13 @@ from builder.errors import OperandError, brief
 from builder.graph.calls import unknown_arguments
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder, shared_attributes
-from builder.graph.registry import op
+from builder.graph.registry import op_by_hand
 from builder.graph.subcomputations import as_computation
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import is_number, need_op, need_ops, number_constant, scalars_of
 from builder.ops.reshaping import reshape, slice
+from builder.ops.rules import indexing as infer
 from builder.schema import SCHEMAS
-from builder.shape_inference import indexing as infer
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape, intern_array
@@ -48,7 +48,7 @@ def _dynamic_slice_plan(
     return shape, MappingProxyType({"slice_sizes": sizes})
 
 
-@op(SCHEMAS["dynamic_slice"])
+@op_by_hand(SCHEMAS["dynamic_slice"])
 def dynamic_slice(
     operand: XlaOp,
     start_indices: StartIndices,
@@ -100,7 +100,7 @@ def dynamic_slice(
     return record("dynamic_slice", shape, (operand, *scalars), attributes)
 
 
-@op(SCHEMAS["dynamic_update_slice"])
+@op_by_hand(SCHEMAS["dynamic_update_slice"])
 def dynamic_update_slice(
     operand: XlaOp, update: XlaOp, start_indices: StartIndices, **unknown: Never
 ) -> XlaOp:
@@ -250,7 +250,7 @@ def _check_in_bounds(
 _gather_shape = per_signature(infer.gather.strict)
 
 
-@op(SCHEMAS["gather"])
+@op_by_hand(SCHEMAS["gather"])
 def gather(
     operand: XlaOp,
     start_indices: XlaOp,
@@ -344,7 +344,7 @@ def _scatter_plan(
     return shape, MappingProxyType(attributes)
 
 
-@op(SCHEMAS["scatter"])
+@op_by_hand(SCHEMAS["scatter"])
 def scatter(
     operands: XlaOp | Sequence[XlaOp],
     scatter_indices: XlaOp,

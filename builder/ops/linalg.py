@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from builder.attributes import FftType, FftTypeLike, Transpose, TransposeLike
 from builder.check import flag, integers
 from builder.graph.recording import record, shared_attributes
-from builder.graph.registry import op
+from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_op
+from builder.ops.rules import linalg as infer
 from builder.schema import SCHEMAS
-from builder.shape_inference import linalg as infer
 from builder.support.signatures import per_signature
 
 _cholesky_shape = per_signature(infer.cholesky.strict)
@@ -22,7 +22,7 @@ _triangular_solve_shape = per_signature(infer.triangular_solve.strict)
 _fft_shape = per_signature(infer.fft.strict)
 
 
-@op(SCHEMAS["cholesky"])
+@op_by_hand(SCHEMAS["cholesky"])
 def cholesky(a: XlaOp, lower: bool = True) -> XlaOp:
     """Return the Cholesky decomposition of a positive definite matrix: a triangular matrix.
 
@@ -56,7 +56,7 @@ def cholesky(a: XlaOp, lower: bool = True) -> XlaOp:
     return record("cholesky", _cholesky_shape(source.shape), (source,), attributes)
 
 
-@op(SCHEMAS["triangular_solve"])
+@op_by_hand(SCHEMAS["triangular_solve"])
 def triangular_solve(
     a: XlaOp,
     b: XlaOp,
@@ -108,7 +108,7 @@ def triangular_solve(
     return record("triangular_solve", shape, (matrix, right), attributes)
 
 
-@op(SCHEMAS["fft"])
+@op_by_hand(SCHEMAS["fft"])
 def fft(operand: XlaOp, fft_type: FftTypeLike, fft_length: Sequence[int]) -> XlaOp:
     """Return the Fourier transform along the last one, two or three dimensions.
 

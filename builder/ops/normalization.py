@@ -17,11 +17,11 @@ import numpy as np
 from builder.check import integer
 from builder.errors import ShapeInferenceError, brief, error_of
 from builder.graph.recording import record
-from builder.graph.registry import op
+from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_op
+from builder.ops.rules import normalization as infer
 from builder.schema import SCHEMAS
-from builder.shape_inference import normalization as infer
 from builder.support.signatures import per_signature
 from builder.types.shape import Shape
 
@@ -75,7 +75,7 @@ def _as_f32(value: float) -> float | None:
     return rounded if isfinite(rounded) else None
 
 
-@op(SCHEMAS["batch_norm_training"])
+@op_by_hand(SCHEMAS["batch_norm_training"])
 def batch_norm_training(
     operand: XlaOp, scale: XlaOp, offset: XlaOp, epsilon: float, feature_index: int
 ) -> XlaOp:
@@ -112,7 +112,7 @@ def batch_norm_training(
     return _record("batch_norm_training", _training_shape, ops, epsilon, feature_index)
 
 
-@op(SCHEMAS["batch_norm_inference"])
+@op_by_hand(SCHEMAS["batch_norm_inference"])
 def batch_norm_inference(
     operand: XlaOp,
     scale: XlaOp,
@@ -153,7 +153,7 @@ def batch_norm_inference(
     return _record("batch_norm_inference", _inference_shape, ops, epsilon, feature_index)
 
 
-@op(SCHEMAS["batch_norm_grad"])
+@op_by_hand(SCHEMAS["batch_norm_grad"])
 def batch_norm_grad(
     operand: XlaOp,
     scale: XlaOp,

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 from builder.attributes import RandomAlgorithm, RandomAlgorithmLike
 from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
-from builder.graph.registry import op
+from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import Operand, is_number, need_op, number_as
+from builder.ops.rules import random as infer
 from builder.schema import SCHEMAS
-from builder.shape_inference import random as infer
 from builder.support.signatures import per_signature
 from builder.types.shape import ArrayShape, Shape, ShapeLike, shape_argument
 
@@ -48,7 +48,7 @@ def _draw(
         return record("rng", result, (low, high), shared_attributes(distribution=op))
 
 
-@op(SCHEMAS["rng"], cpp_name="RngNormal", section="RngNormal")
+@op_by_hand(SCHEMAS["rng"], cpp_name="RngNormal", section="RngNormal")
 def rng_normal(mu: Operand, sigma: Operand, shape: ShapeLike) -> XlaOp:
     """Return normally distributed random numbers, different in each run.
 
@@ -79,7 +79,7 @@ def rng_normal(mu: Operand, sigma: Operand, shape: ShapeLike) -> XlaOp:
     return _draw("rng_normal", {"mu": mu, "sigma": sigma}, result, _normal_shape)
 
 
-@op(SCHEMAS["rng"], cpp_name="RngUniform", section="RngUniform")
+@op_by_hand(SCHEMAS["rng"], cpp_name="RngUniform", section="RngUniform")
 def rng_uniform(a: Operand, b: Operand, shape: ShapeLike) -> XlaOp:
     """Return random numbers distributed uniformly in ``[a, b)``, different in each run.
 
@@ -112,7 +112,7 @@ def rng_uniform(a: Operand, b: Operand, shape: ShapeLike) -> XlaOp:
     return _draw("rng_uniform", {"a": a, "b": b}, result, _uniform_shape)
 
 
-@op(SCHEMAS["rng_bit_generator"])
+@op_by_hand(SCHEMAS["rng_bit_generator"])
 def rng_bit_generator(
     algorithm: RandomAlgorithmLike, initial_state: XlaOp, shape: ShapeLike
 ) -> XlaOp:

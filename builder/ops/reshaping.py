@@ -6,44 +6,84 @@ Slice, Transpose.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, Never
+from typing import Any, Final, Never
 
 from builder.attributes import PaddingConfig, PaddingConfigDimension, PaddingConfigLike
-from builder.check import Check, integer, integers, refusal
+from builder.check import Check, integer, integers, refusal, sizes_differ
 from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import surplus_numbers, unknown_arguments
 from builder.graph.recording import append, record, resolve_builder
-from builder.graph.registry import op
+from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp
+from builder.ops.definition import builder_method, op
 from builder.ops.operands import (
-    broadcast_to,
-    dimensions_attribute,
     integer_key,
     is_number,
     need_op,
     need_ops,
     number_constant,
 )
-from builder.schema import BUILDER_H, SCHEMAS
-from builder.shape_inference import reshaping as infer
-from builder.support.missing import Missing
+from builder.ops.rules.broadcasting import matching_places
+from builder.schema import BUILDER_H
+from builder.schema.definition import Attribute, CostClass, Group, define
+from builder.schema.element_types import ANY, NUMBER
+from builder.schema.kinds import DIMENSION, INTEGER, INTEGERS, PADDING
 from builder.support.signatures import per_signature
-from builder.types.shape import ArrayShape, Shape
+from builder.types.shape import UNBOUNDED, ArrayShape, Shape, intern_array
 
 Attributes = Mapping[str, Any]
 
 
-@per_signature
-def _broadcast_plan(operand: Shape, sizes: tuple[int, ...]) -> tuple[ArrayShape, tuple[int, ...]]:
-    shape = infer.broadcast.strict(operand, sizes)
-    return shape, tuple(range(len(sizes), shape.rank))
+_BROADCAST_FIX: Final = (
+    "broadcast operand with xb.dynamic_broadcast_in_dim, to sizes from xb.get_dimension_size"
+)
 
 
-@op(SCHEMAS["broadcast_in_dim"], cpp_name="Broadcast", section="Broadcast")
-def broadcast(operand: XlaOp, broadcast_sizes: Sequence[int], **unknown: Never) -> XlaOp:
+_RESHAPE_FIX: Final = (
+    "reshape operand with xb.dynamic_reshape, with xb.UNBOUNDED in new_size_bounds and sizes "
+    "from xb.get_dimension_size"
+)
+
+
+def _broadcast_shape(operand: Shape, broadcast_sizes: Sequence[int]) -> ArrayShape:
+    check = Check("broadcast", operand=operand)
+    array = check.array("operand")
+    # XLA shape_inference.cc: InferBroadcastShape
+    check.sizes(broadcast_sizes, name="broadcast_sizes")
+    if not array.is_bounded:
+        check.fail("an operand with an unbounded dimension can't be broadcast", fix=_BROADCAST_FIX)
+    dynamic = (*(False for _ in broadcast_sizes), *array.dynamic_dimensions)
+    return check.result(array.element_type, (*broadcast_sizes, *array.dimensions), dynamic)
+
+
+def _trailing_dimensions(operand: ArrayShape, broadcast_sizes: Sequence[int]) -> Attributes:
+    new = len(broadcast_sizes)
+    return {"broadcast_dimensions": tuple(range(new, new + operand.rank))}
+
+
+BROADCAST_IN_DIM: Final = define(
+    "broadcast_in_dim",
+    "operand",
+    (Attribute("broadcast_dimensions", INTEGERS, "dimensions"),),
+    element_types={"operand": ANY},
+    hlo="broadcast",
+)
+
+
+@op(
+    BROADCAST_IN_DIM,
+    _broadcast_shape,
+    _trailing_dimensions,
+    cpp_name="Broadcast",
+    section="Broadcast",
+    broadcast_sizes=INTEGERS,
+)
+def broadcast(operand: XlaOp, broadcast_sizes: Sequence[int]) -> XlaOp:
     """Broadcast the operand along new leading dimensions.
 
     ``output[i0, ..., iN, j0, ..., jM] = operand[j0, ..., jM]``. Recorded as `broadcast_in_dim`.
@@ -67,22 +107,73 @@ def broadcast(operand: XlaOp, broadcast_sizes: Sequence[int], **unknown: Never) 
 
     Operation Semantics: Broadcast.
     """
-    if unknown:
-        raise unknown_arguments(broadcast, unknown)
-    source = need_op("broadcast", "operand", operand)
-    sizes = integers("broadcast", "broadcast_sizes", broadcast_sizes)
-    return broadcast_to(source, *_broadcast_plan(source.shape, sizes))
 
 
-_broadcast_in_dim_shape = per_signature(infer.broadcast_in_dim.strict)
+def _broadcast_in_dim_shape(
+    operand: Shape, out_dim_size: Sequence[int], broadcast_dimensions: Sequence[int]
+) -> ArrayShape:
+    check = Check("broadcast_in_dim", operand=operand)
+    array = check.array("operand")
+    rank = len(out_dim_size)
+    # XLA shape_inference.cc: InferBroadcastShape
+    check.sizes(out_dim_size, name="out_dim_size", at_run_time="dynamic_broadcast_in_dim")
+    if array.rank > rank:
+        check.fail(
+            f"the result must have at least as many dimensions as operand: {array.rank}, "
+            f"got out_dim_size {list(out_dim_size)}",
+            fix="remove dimensions of size 1 first with xb.reshape"
+            if 1 in array.dimensions
+            else None,
+        )
+    # StableHLO broadcast_in_dim (C2)
+    check.one_for_each_dimension(broadcast_dimensions, of="operand", name="broadcast_dimensions")
+    dynamic = [False] * rank
+    previous = -1
+    for index, place in enumerate(broadcast_dimensions):
+        # StableHLO broadcast_in_dim (C3), (C4)
+        check.in_rank(place, rank, of="the result", name="broadcast_dimensions")
+        if place <= previous:
+            order = sorted(range(array.rank), key=broadcast_dimensions.__getitem__)
+            fix = (
+                "map each dimension of operand to a dimension of its own"
+                if place in broadcast_dimensions[:index]
+                else f"transpose the operand first with xb.transpose(operand, {order})"
+            )
+            check.fail(
+                f"broadcast_dimensions must be strictly increasing, "
+                f"got {list(broadcast_dimensions)}",
+                dimension=place,
+                fix=fix,
+            )
+        previous = place
+        size, new_size = array.dimensions[index], out_dim_size[place]
+        # StableHLO broadcast_in_dim (C5)
+        if size == new_size:
+            dynamic[place] = array.dynamic_dimensions[index]
+        elif size == 1 and array.dynamic_dimensions[index]:
+            check.fail_along(index, "a dynamic size <=1 can't be broadcast", f"size {new_size}")
+        elif size not in (1, UNBOUNDED):
+            check.fail(
+                f"dimension {index} of operand has size {array.dimension_text(index)}, dimension "
+                f"{place} of the result has size {new_size}; these sizes must be equal, or the "
+                f"operand's size must be 1",
+                dimension=index,
+                fix=_placement(array, out_dim_size),
+            )
+    return check.result(array.element_type, out_dim_size, dynamic)
 
 
-@op(SCHEMAS["broadcast_in_dim"])
+def _placement(array: ArrayShape, sizes: Sequence[int]) -> str | None:
+    """Return the fix that names `broadcast_dimensions` for these sizes, or None if none fit."""
+    places = matching_places(array.dimensions, sizes)
+    return None if places is None else f"map to equal sizes: broadcast_dimensions={places}"
+
+
+@op(BROADCAST_IN_DIM, _broadcast_in_dim_shape, out_dim_size=INTEGERS)
 def broadcast_in_dim(
     operand: XlaOp,
     out_dim_size: Sequence[int],
     broadcast_dimensions: Sequence[int],
-    **unknown: Never,
 ) -> XlaOp:
     """Broadcast the operand into a larger array, with an explicit mapping of dimensions.
 
@@ -107,21 +198,174 @@ def broadcast_in_dim(
 
     Operation Semantics: BroadcastInDim.
     """
-    if unknown:
-        raise unknown_arguments(broadcast_in_dim, unknown)
-    if type(operand) is not XlaOp:
-        need_op("broadcast_in_dim", "operand", operand)
-    sizes = integers("broadcast_in_dim", "out_dim_size", out_dim_size)
-    numbers = integers("broadcast_in_dim", "broadcast_dimensions", broadcast_dimensions)
-    shape = _broadcast_in_dim_shape(operand.shape, sizes, numbers)
-    attributes = dimensions_attribute("broadcast_dimensions", numbers)
-    return record("broadcast_in_dim", shape, (operand,), attributes)
 
 
-_reshape_shape = per_signature(infer.reshape.strict)
+@per_signature
+def _reshape_shape(
+    operand: Shape,
+    new_sizes: Sequence[int],
+    dimensions: Sequence[int] | None = None,
+    op: str = "reshape",
+    inferred_dimension: int = -1,
+) -> ArrayShape:
+    """Return the shape of the operand reshaped to other sizes.
+
+    If a bounded dimension is split, dimension `inferred_dimension` of the result is bounded. The
+    default, -1, selects no dimension.
+    """
+    check = Check(op, operand=operand)
+    array = check.array("operand")
+    # XLA shape_inference.cc: InferReshapeShape
+    if not -1 <= inferred_dimension < max(len(new_sizes), 1):
+        dimensions_text = f"0 to {len(new_sizes) - 1}" if new_sizes else "it has none"
+        check.fail(
+            f"inferred_dimension must be a dimension of the result ({dimensions_text}), or "
+            f"-1 for none, got {inferred_dimension}",
+            dimension=inferred_dimension,
+        )
+    if dimensions is not None:
+        # Operation Semantics: Reshape
+        check.permutation(dimensions, of="operand", name="dimensions")
+        array = _permuted(array, dimensions)
+    count = math.prod(array.dimensions) if array.is_bounded else None
+    check.sizes(new_sizes, name="new_sizes", at_run_time="dynamic_reshape", count=count)
+    if not array.is_bounded:
+        # XLA shape_inference.cc: InferReshapeShape
+        if any(d and s != UNBOUNDED for s, d in _dimensions(array)):
+            check.fail(
+                "an operand with both bounded and unbounded dimensions can't be reshaped",
+                fix=_RESHAPE_FIX,
+            )
+        return check.result(array.element_type, new_sizes)
+    old_count, new_count = math.prod(array.dimensions), math.prod(new_sizes)
+    # StableHLO reshape (C2)
+    if old_count != new_count:
+        check.fail(
+            f"the number of elements must stay the same, {old_count}, "
+            f"got {new_count} for new_sizes {list(new_sizes)}",
+            fix=_reshape_fix(old_count, new_sizes),
+        )
+    dynamic = [False] * len(new_sizes)
+    if not array.is_static:
+        for place in _dynamic_after_reshape(check, array, new_sizes, inferred_dimension):
+            dynamic[place] = True
+    return check.result(array.element_type, new_sizes, dynamic)
 
 
-@op(SCHEMAS["reshape"])
+def _reshape_fix(count: int, new_sizes: Sequence[int]) -> str:
+    """Return the fix for a reshape of `count` elements to another number of elements."""
+    for place in reversed(range(len(new_sizes))):
+        rest = math.prod(size for index, size in enumerate(new_sizes) if index != place)
+        if rest and count % rest == 0:
+            sizes = [count // rest if index == place else s for index, s in enumerate(new_sizes)]
+            return f"write sizes whose product is {count}, for instance {sizes}"
+    return f"write sizes whose product is {count}"
+
+
+def _dimensions(array: ArrayShape) -> zip[tuple[int, bool]]:
+    return zip(array.dimensions, array.dynamic_dimensions, strict=True)
+
+
+def _permuted(array: ArrayShape, permutation: Sequence[int]) -> ArrayShape:
+    return intern_array(
+        array.element_type,
+        tuple(array.dimensions[i] for i in permutation),
+        tuple(array.dynamic_dimensions[i] for i in permutation),
+    )
+
+
+Cut = tuple[int, int]
+
+
+def equal_products(old: Sequence[int], new: Sequence[int]) -> list[Cut]:
+    """Cut `old` and `new` into as many parts with equal products as possible; return the cuts.
+
+    A cut (i, j) is before old[i] and new[j]. A size of 1 without a counterpart is a separate part;
+    the matching part of the other list is empty.
+    """
+    i = 0
+    while i < min(len(old), len(new)) and old[i] == new[i]:
+        i += 1
+    j = i
+    cuts = [(k, k) for k in range(i)]
+    end = (len(old), len(new))
+    rest = math.prod(old[i:])
+    if rest != math.prod(new[j:]):
+        # A zero among the equal sizes makes the products equal although the rest differs.
+        return [(0, 0), end]
+    cuts.append((i, j))
+    if rest == 0:
+        return [*cuts, end]
+    old_product = new_product = 1
+    while (i, j) != end:
+        # The side with the smaller product advances; at a cut, the side with the smaller next
+        # size, or both if they are equal.
+        behind = old_product - new_product
+        if behind == 0 and i < len(old) and j < len(new):
+            behind = old[i] - new[j]
+        elif behind == 0:
+            behind = -1 if i < len(old) else 1
+        if behind <= 0:
+            old_product *= old[i]
+            i += 1
+        if behind >= 0:
+            new_product *= new[j]
+            j += 1
+        if old_product == new_product:
+            cuts.append((i, j))
+    return cuts
+
+
+def _dynamic_after_reshape(
+    check: Check, array: ArrayShape, new_sizes: Sequence[int], inferred_dimension: int
+) -> list[int]:
+    """Return the dimensions of a reshape's result that are bounded.
+
+    A bounded dimension may be combined with others (``[2,<=3] -> [<=6]``), or split if all new
+    sizes but one are 1 (``[<=6] -> [<=6,1]``). If it is split otherwise (``[<=6] -> [2,3]``), the
+    inferred dimension is bounded. Without an inferred dimension, the result is static, as in XLA.
+    A reshape that both combines and splits a bounded dimension is refused.
+    """
+    cuts = equal_products(array.dimensions, new_sizes)
+    last = array.rank - 1
+    bounded = []
+    for dimension, (size, dynamic) in enumerate(_dimensions(array)):
+        if not dynamic:
+            continue
+        part = next(p for p in range(len(cuts) - 1) if cuts[p][0] <= dimension < cuts[p + 1][0])
+        (old_start, new_start), (old_end, new_end) = cuts[part], cuts[part + 1]
+        # XLA shape_inference.cc: InferReshapeShape
+        if old_end - old_start > 1 and new_end - new_start > 1:
+            check.fail_along(
+                dimension,
+                f"a bounded dimension can be split, or combined with others, but not both in one "
+                f"reshape to {list(new_sizes)}",
+                array.dimension_text(dimension),
+                fix="reshape in two steps",
+            )
+        # Sizes of 1 next to the part could be the bounded dimension as well.
+        new_start = min(j for i, j in cuts if i == old_start)
+        new_end = max(j for i, j in cuts if i == old_end)
+        if size == 1 and new_sizes:
+            if dimension not in (0, last):
+                rule = "a dimension <=1 can be reshaped only if it is the first or the last"
+                check.fail_along(dimension, rule, "<=1")
+            bounded.append(len(new_sizes) - 1 if dimension == last else 0)
+        elif new_end - new_start == 1:
+            bounded.append(new_start)
+        elif inferred_dimension != -1 and new_end > new_start:
+            bounded.append(inferred_dimension)
+        else:
+            larger = [j for j in range(new_start, new_end) if new_sizes[j] != 1]
+            if len(larger) == 1:
+                bounded.append(larger[0])
+    return bounded
+
+
+RESHAPE: Final = define("reshape", "operand", element_types={"operand": ANY})
+
+
+@op_by_hand(RESHAPE, _reshape_shape)
 def reshape(
     operand: XlaOp,
     new_sizes: Sequence[int],
@@ -175,7 +419,21 @@ def reshape(
     return record("reshape", shape, (operand,))
 
 
-@op(SCHEMAS["reshape"], cpp_name="ReshapeWithInferredDimension", section=BUILDER_H)
+def _reshape_with_inferred_dimension_shape(
+    operand: Shape, new_sizes: Sequence[int], inferred_dimension: int
+) -> ArrayShape:
+    name = "reshape_with_inferred_dimension"
+    return _reshape_shape(operand, new_sizes, None, name, inferred_dimension)
+
+
+@op(
+    RESHAPE,
+    _reshape_with_inferred_dimension_shape,
+    cpp_name="ReshapeWithInferredDimension",
+    section=BUILDER_H,
+    new_sizes=INTEGERS,
+    inferred_dimension=INTEGER,
+)
 def reshape_with_inferred_dimension(
     operand: XlaOp, new_sizes: Sequence[int], inferred_dimension: int
 ) -> XlaOp:
@@ -202,17 +460,31 @@ def reshape_with_inferred_dimension(
 
     Not in Operation Semantics; XlaBuilder's ReshapeWithInferredDimension.
     """
-    name = "reshape_with_inferred_dimension"
-    source = need_op(name, "operand", operand)
-    sizes = integers(name, "new_sizes", new_sizes)
-    inferred = integer(name, "inferred_dimension", inferred_dimension)
-    return record("reshape", _reshape_shape(source.shape, sizes, None, name, inferred), (source,))
 
 
-_collapse_shape = per_signature(infer.collapse.strict)
+@per_signature
+def _collapse_shape(operand: Shape, dimensions: Sequence[int]) -> ArrayShape:
+    check = Check("collapse", operand=operand)
+    array = check.array("operand")
+    # Operation Semantics: Collapse
+    check.dimensions_in_range(dimensions, of="operand", name="dimensions")
+    for before, after in pairwise(dimensions):
+        if after != before + 1:
+            rule = f"dimensions must be consecutive and in order, got {list(dimensions)}"
+            fix = "transpose first with xb.transpose, or use xb.reshape(..., dimensions=...)"
+            check.fail(rule, dimension=after, fix=fix)
+    if len(dimensions) < 2:
+        return array.with_layout(None)
+    # XLA shape_inference.cc: InferReshapeShape
+    if not array.is_bounded:
+        check.fail("an operand with an unbounded dimension can't be collapsed", fix=_RESHAPE_FIX)
+    first, last = dimensions[0], dimensions[-1]
+    size = math.prod(array.dimensions[first : last + 1])
+    sizes = (*array.dimensions[:first], size, *array.dimensions[last + 1 :])
+    return _reshape_shape(array, sizes, op="collapse")
 
 
-@op(SCHEMAS["reshape"], cpp_name="Collapse", section="Collapse")
+@op_by_hand(RESHAPE, _collapse_shape, cpp_name="Collapse", section="Collapse")
 def collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
     """Collapse consecutive dimensions into one; recorded as `reshape`.
 
@@ -243,11 +515,24 @@ def collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
     return source if len(numbers) < 2 else record("reshape", shape, (source,))
 
 
-_transpose_shape = per_signature(infer.transpose.strict)
+def _transpose_shape(operand: Shape, permutation: Sequence[int]) -> ArrayShape:
+    check = Check("transpose", operand=operand)
+    array = check.array("operand")
+    # StableHLO transpose (C2)
+    check.permutation(permutation, of="operand", name="permutation")
+    return _permuted(array, permutation)
 
 
-@op(SCHEMAS["transpose"])
-def transpose(operand: XlaOp, permutation: Sequence[int], *more: Never, **unknown: Never) -> XlaOp:
+TRANSPOSE: Final = define(
+    "transpose",
+    "operand",
+    (Attribute("permutation", INTEGERS, "dimensions"),),
+    element_types={"operand": ANY},
+)
+
+
+@op(TRANSPOSE, _transpose_shape)
+def transpose(operand: XlaOp, permutation: Sequence[int]) -> XlaOp:
     """Permute dimensions: dimension i of the result is dimension ``permutation[i]`` of the operand.
 
     Args:
@@ -268,25 +553,28 @@ def transpose(operand: XlaOp, permutation: Sequence[int], *more: Never, **unknow
 
     Operation Semantics: Transpose.
     """
-    if unknown:
-        raise unknown_arguments(transpose, unknown)
-    if type(operand) is not XlaOp:
-        need_op("transpose", "operand", operand)
-    if more:
-        raise surplus_numbers("transpose", "permutation", (permutation, *more))
-    given: object = permutation
-    if (given is None or isinstance(given, Missing)) and isinstance(operand.shape, ArrayShape):
-        fix = f"write {list(range(operand.shape.rank))[::-1]} to reverse the dimensions"
-        raise refusal("transpose", "permutation must be a sequence of integers", given, fix)
-    order = integers("transpose", "permutation", permutation)
-    shape = _transpose_shape(operand.shape, order)
-    return record("transpose", shape, (operand,), dimensions_attribute("permutation", order))
 
 
-_rev_shape = per_signature(infer.rev.strict)
+def _rev_shape(operand: Shape, dimensions: Sequence[int]) -> ArrayShape:
+    check = Check("rev", operand=operand)
+    array = check.array("operand")
+    # StableHLO reverse (C3), (C2)
+    check.dimensions_in_range(dimensions, of="operand", name="dimensions")
+    check.unique(dimensions, name="dimensions")
+    return array.with_layout(None)
 
 
-@op(SCHEMAS["reverse"])
+REVERSE: Final = define(
+    "reverse",
+    "operand",
+    (Attribute("dimensions", INTEGERS),),
+    cpp_name="Rev",
+    section="Rev (reverse)",
+    element_types={"operand": ANY},
+)
+
+
+@op(REVERSE, _rev_shape)
 def rev(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
     """Reverse the elements along dimensions.
 
@@ -307,19 +595,86 @@ def rev(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
 
     Operation Semantics: Rev (reverse).
     """
-    source = need_op("rev", "operand", operand)
-    numbers = integers("rev", "dimensions", dimensions)
-    shape = _rev_shape(source.shape, numbers)
-    return record("reverse", shape, (source,), dimensions_attribute("dimensions", numbers))
+
+
+def _concatenate_shape(operands: Sequence[Shape], dimension: int) -> ArrayShape:
+    check = Check.numbered("concatenate", "operand", operands)
+    # StableHLO concatenate (C3), (C1)
+    arrays = check.arrays()
+    element_type = check.same_element_type()
+    first = arrays[0]
+    # StableHLO concatenate (C2)
+    for index, array in enumerate(arrays):
+        if array.rank != first.rank:
+            check.fail(
+                f"operands must have the same number of dimensions, got {first.rank} for operand 0 "
+                f"and {array.rank} for operand {index}",
+                fix="add dimensions of size 1 to operand "
+                f"{index if array.rank < first.rank else 0} with xb.reshape",
+            )
+    # StableHLO concatenate (C4)
+    if not first.rank:
+        fix = "reshape each scalar to [1] with xb.reshape"
+        check.fail("scalars can't be concatenated", fix=fix)
+    check.dimension(dimension, of="operand 0", name="dimension")
+    sizes, dynamic = list(first.dimensions), list(first.dynamic_dimensions)
+    for index, array in enumerate(arrays[1:], 1):
+        for place, (size, size_dynamic) in enumerate(_dimensions(array)):
+            unbounded = UNBOUNDED in (size, sizes[place])
+            if place == dimension:
+                # A sum is unbounded if a term is.
+                sizes[place] = UNBOUNDED if unbounded else sizes[place] + size
+                dynamic[place] = dynamic[place] or size_dynamic
+            elif unbounded:
+                # The size of either operand is the size of both.
+                if sizes[place] == UNBOUNDED:
+                    sizes[place], dynamic[place] = size, size_dynamic
+            elif size != sizes[place]:
+                other = next(k for k, a in enumerate(arrays) if a.dimensions[place] != UNBOUNDED)
+                # StableHLO concatenate (C2)
+                check.fail(
+                    f"operands must have equal sizes in all dimensions but {dimension}; "
+                    f"dimension {place} has {arrays[other].dimension_text(place)} in operand "
+                    f"{other} and {array.dimension_text(place)} in operand {index}",
+                    dimension=place,
+                    fix=_concatenate_fix(arrays, index),
+                )
+            else:
+                dynamic[place] = dynamic[place] or size_dynamic
+    return check.result(element_type, sizes, dynamic)
+
+
+def _concatenate_fix(arrays: Sequence[ArrayShape], index: int) -> str:
+    """Return the fix for arrays whose sizes differ outside the dimension of concatenation."""
+    rank = arrays[0].rank
+    for dimension in range(rank):
+        others = [d for d in range(rank) if d != dimension]
+        if not any(
+            sizes_differ(array.dimensions[d], arrays[0].dimensions[d])
+            for array in arrays
+            for d in others
+        ):
+            return f"concatenate along dimension {dimension}, where all other sizes are equal"
+    return f"make the sizes equal with xb.pad or xb.slice of operand {index}, or of the others"
 
 
 @per_signature
 def _concatenate_plan(operands: tuple[Shape, ...], dimension: int) -> tuple[ArrayShape, Attributes]:
-    shape = infer.concatenate.strict(operands, dimension)
+    shape = _concatenate_shape(operands, dimension)
     return shape, MappingProxyType({"dimension": dimension})
 
 
-@op(SCHEMAS["concatenate"], aliases=("concat_in_dim",))
+CONCATENATE: Final = define(
+    "concatenate",
+    "*operands",
+    (Attribute("dimension", DIMENSION, "dimensions"),),
+    cpp_name="ConcatInDim",
+    section="Concatenate",
+    element_types={"operands": ANY},
+)
+
+
+@op_by_hand(CONCATENATE, _concatenate_shape, aliases=("concat_in_dim",))
 def concatenate(operands: Sequence[XlaOp], dimension: int, **unknown: Never) -> XlaOp:
     """Concatenate arrays along a dimension.
 
@@ -360,15 +715,54 @@ def concatenate(operands: Sequence[XlaOp], dimension: int, **unknown: Never) -> 
     return record("concatenate", shape, sources, attributes)
 
 
+def _pad_shape(
+    operand: Shape, padding_value: Shape, padding_config: PaddingConfig, op: str = "pad"
+) -> ArrayShape:
+    """Return the shape of the padded operand; negative padding removes elements."""
+    check = Check(op, operand=operand, padding_value=padding_value)
+    array = check.array("operand")
+    # StableHLO pad (I2), (C1), (C2)
+    check.scalar("padding_value")
+    check.same_element_type()
+    check.one_for_each_dimension(padding_config.dimensions, of="operand", name="padding_config")
+    sizes = []
+    for index, padding in enumerate(padding_config.dimensions):
+        # StableHLO pad (C3)
+        if padding.interior_padding < 0:
+            rule = "interior padding must not be negative"
+            fix = "remove elements with xb.slice and strides"
+            check.fail_along(index, rule, padding.interior_padding, fix=fix)
+        old = array.dimensions[index]
+        if old == UNBOUNDED:
+            sizes.append(UNBOUNDED)
+            continue
+        # StableHLO pad (C4)
+        size = old + max(old - 1, 0) * padding.interior_padding
+        size += padding.edge_padding_low + padding.edge_padding_high
+        if size < 0:
+            rule = f"negative padding must leave a size of 0 or more, not {size}"
+            check.fail_along(index, rule, padding)
+        sizes.append(size)
+    return check.result(array.element_type, sizes, array.dynamic_dimensions)
+
+
 @per_signature
 def _pad_plan(
     operand: Shape, padding_value: Shape, config: PaddingConfig, name: str
 ) -> tuple[ArrayShape, Attributes]:
-    shape = infer.pad.strict(operand, padding_value, config, name)
+    shape = _pad_shape(operand, padding_value, config, name)
     return shape, MappingProxyType({"padding_config": config})
 
 
-@op(SCHEMAS["pad"])
+PAD: Final = define(
+    "pad",
+    "operand padding_value",
+    (Attribute("padding_config", PADDING, "padding"),),
+    element_types={"operand": ANY, "padding_value": ANY},
+)
+
+
+@op_by_hand(PAD, _pad_shape)
 def pad(
     operand: XlaOp,
     padding_value: XlaOp | int | float | complex,
@@ -431,7 +825,7 @@ def _pad(name: str, source: XlaOp, padding_value: Any, config: PaddingConfig) ->
     return record("pad", shape, (source, value), attributes)
 
 
-@op(SCHEMAS["pad"], cpp_name="PadInDim", section="Pad (XlaBuilder's PadInDim)")
+@op_by_hand(PAD, cpp_name="PadInDim", section="Pad (XlaBuilder's PadInDim)")
 def pad_in_dim(
     operand: XlaOp,
     padding_value: XlaOp | int | float | complex,
@@ -467,36 +861,92 @@ def pad_in_dim(
     source = need_op("pad_in_dim", "operand", operand)
     check = Check("pad_in_dim", operand=source.shape)
     config = [PaddingConfigDimension()] * check.array("operand").rank
+    # xla_builder.h: PadInDim
     number = check.dimension(integer("pad_in_dim", "dimno", dimno), "operand", "dimno")
     low, high = integer("pad_in_dim", "pad_lo", pad_lo), integer("pad_in_dim", "pad_hi", pad_hi)
     config[number] = PaddingConfigDimension(low, high)
     return _pad("pad_in_dim", source, padding_value, PaddingConfig(tuple(config)))
 
 
-def _slice_attributes(
-    starts: tuple[int, ...], limits: tuple[int, ...], strides: tuple[int, ...]
-) -> Attributes:
-    return MappingProxyType({"start_indices": starts, "limit_indices": limits, "strides": strides})
-
-
-@per_signature
-def _slice_plan(
+def _slice_shape(
     operand: Shape,
-    starts: tuple[int, ...],
-    limits: tuple[int, ...],
-    strides: tuple[int, ...] | None,
-) -> tuple[ArrayShape, Attributes]:
-    shape = infer.slice.strict(operand, starts, limits, strides)
-    return shape, _slice_attributes(starts, limits, strides or (1,) * shape.rank)
+    start_indices: Sequence[int],
+    limit_indices: Sequence[int],
+    strides: Sequence[int] | None = None,
+    op: str = "slice",
+) -> ArrayShape:
+    """Return the shape of the operand's elements from start to limit, in steps of stride.
+
+    For an unbounded dimension, the limit `UNBOUNDED` means its size at run time.
+    """
+    check = Check(op, operand=operand)
+    array = check.array("operand")
+    strides = (1,) * array.rank if strides is None else strides
+    # StableHLO slice (C2)
+    check.one_for_each_dimension(start_indices, of="operand", name="start_indices")
+    check.one_for_each_dimension(limit_indices, of="operand", name="limit_indices")
+    check.one_for_each_dimension(strides, of="operand", name="strides")
+    sizes, dynamic = [], []
+    slices = zip(array.dimensions, start_indices, limit_indices, strides, strict=True)
+    for index, (old, start, limit, stride) in enumerate(slices):
+        # StableHLO slice (C3)
+        if start < 0:
+            fix = f"write {start + old}; indices are counted from 0" if start + old >= 0 else None
+            check.fail_along(index, "a start index must not be negative", start, fix=fix)
+        if limit > old != UNBOUNDED:
+            rule = f"a limit index must be at most the size, {array.dimension_text(index)}"
+            check.fail_along(index, rule, limit, fix=f"write a limit of at most {old}")
+        is_whole = limit == old == UNBOUNDED
+        if limit < start and not is_whole:
+            rule = "a limit index must be at least the start index"
+            hint = "reverse with xb.rev" if limit >= 0 else "count limits from index 0"
+            check.fail_along(index, rule, f"{start} to {limit}", fix=hint)
+        # StableHLO slice (C4)
+        if stride < 1:
+            fix = "reverse with xb.rev" if stride else None
+            check.fail_along(index, "a stride must be at least 1", stride, fix=fix)
+        size = UNBOUNDED if is_whole else (limit - start + stride - 1) // stride
+        sizes.append(size)
+        # Like XLA, treat a slice of size 1 of a bounded dimension as static.
+        is_dynamic = array.dynamic_dimensions[index] and old != UNBOUNDED and size != 1
+        dynamic.append(is_whole or is_dynamic)
+    return check.result(array.element_type, sizes, dynamic)
 
 
-@op(SCHEMAS["slice"])
+_BOUNDS = ("start_indices", "limit_indices", "strides")
+
+
+def _slice(op: Any) -> str:
+    bounds = zip(*(op.attributes[name] for name in _BOUNDS), strict=True)
+    parts = [f"[{start}:{limit}:{stride}]" for start, limit, stride in bounds]
+    return f", slice={{{', '.join(parts)}}}"
+
+
+SLICE: Final = define(
+    "slice",
+    "operand",
+    (*(Attribute(name, INTEGERS, None) for name in _BOUNDS), Group(_slice)),
+    element_types={"operand": ANY},
+    cost=CostClass.RULE,
+)
+
+
+def _bounds(
+    operand: ArrayShape,
+    start_indices: Sequence[int],
+    limit_indices: Sequence[int],
+    strides: Sequence[int] | None,
+) -> Attributes:
+    steps = (1,) * operand.rank if strides is None else strides
+    return dict(zip(_BOUNDS, (start_indices, limit_indices, steps), strict=True))
+
+
+@op(SLICE, _slice_shape, _bounds)
 def slice(
     operand: XlaOp,
     start_indices: Sequence[int],
     limit_indices: Sequence[int],
     strides: Sequence[int] | None = None,
-    **unknown: Never,
 ) -> XlaOp:
     """Return a slice of an array: from a start to a limit in each dimension.
 
@@ -521,28 +971,38 @@ def slice(
 
     Operation Semantics: Slice.
     """
-    if unknown:
-        raise unknown_arguments(slice, unknown)
-    if type(operand) is not XlaOp:
-        need_op("slice", "operand", operand)
-    starts = integers("slice", "start_indices", start_indices)
-    limits = integers("slice", "limit_indices", limit_indices)
-    steps = None if strides is None else integers("slice", "strides", strides)
-    shape, attributes = _slice_plan(operand.shape, starts, limits, steps)
-    return record("slice", shape, (operand,), attributes)
 
 
-@per_signature
-def _slice_in_dim_plan(
-    operand: Shape, start: int, limit: int, stride: int, dimno: int
-) -> tuple[ArrayShape, Attributes]:
-    shape = infer.slice_in_dim.strict(operand, start, limit, stride, dimno)
-    return shape, _slice_attributes(
-        *infer.slice_in_dim_indices(operand, start, limit, stride, dimno)
-    )
+def _slice_in_dim_shape(
+    operand: Shape, start_index: int, limit_index: int, stride: int = 1, dimno: int = 0
+) -> ArrayShape:
+    check = Check("slice_in_dim", operand=operand)
+    array = check.array("operand")
+    # xla_builder.h: SliceInDim
+    check.dimension(dimno, of="operand", name="dimno")
+    bounds = _bounds_in_dim(array, start_index, limit_index, stride, dimno)
+    return _slice_shape(operand, **bounds, op="slice_in_dim")
 
 
-@op(SCHEMAS["slice"], cpp_name="SliceInDim", section="Slice (XlaBuilder's SliceInDim)")
+def _bounds_in_dim(
+    operand: ArrayShape, start_index: int, limit_index: int, stride: int, dimno: int
+) -> Attributes:
+    starts, limits, strides = [0] * operand.rank, [*operand.dimensions], [1] * operand.rank
+    starts[dimno], limits[dimno], strides[dimno] = start_index, limit_index, stride
+    return dict(zip(_BOUNDS, map(tuple, (starts, limits, strides)), strict=True))
+
+
+@op(
+    SLICE,
+    _slice_in_dim_shape,
+    _bounds_in_dim,
+    cpp_name="SliceInDim",
+    section="Slice (XlaBuilder's SliceInDim)",
+    start_index=INTEGER,
+    limit_index=INTEGER,
+    stride=INTEGER,
+    dimno=INTEGER,
+)
 def slice_in_dim(
     operand: XlaOp, start_index: int, limit_index: int, stride: int = 1, dimno: int = 0
 ) -> XlaOp:
@@ -570,12 +1030,32 @@ def slice_in_dim(
 
     Operation Semantics: Slice. Not described there separately; XlaBuilder's SliceInDim.
     """
-    source = need_op("slice_in_dim", "operand", operand)
-    shape, attributes = _slice_in_dim_plan(
-        source.shape,
-        integer("slice_in_dim", "start_index", start_index),
-        integer("slice_in_dim", "limit_index", limit_index),
-        integer("slice_in_dim", "stride", stride),
-        integer("slice_in_dim", "dimno", dimno),
-    )
-    return record("slice", shape, (source,), attributes)
+
+
+def _iota_shape(shape: Shape, iota_dimension: int | None = None) -> ArrayShape:
+    check = Check("iota", shape=shape)
+    array = check.array("shape")
+    element_type = array.element_type
+    # Not in XLA: an iota of a dynamic size is not supported.
+    if not array.is_static:
+        fix = "use static sizes; xb.set_dimension_size makes a dimension of the result dynamic"
+        check.fail(f"shape must be static, got {array}", fix=fix)
+    # StableHLO iota: the type of output; a type without zero has no first element
+    check.element_type("shape", NUMBER, fix="use an integer type, and compare the result")
+    if element_type.is_floating and element_type.min > 0:
+        check.fail(f"shape must be of a type that can represent 0, got {element_type}")
+    # StableHLO iota (C1)
+    if not array.rank:
+        check.fail("shape must have a dimension to count along, got a scalar")
+    if iota_dimension is None:
+        if array.rank != 1:
+            rule = f"iota_dimension is required unless the rank is 1, got rank {array.rank}"
+            check.fail(rule, fix=f"set iota_dimension to a dimension from 0 to {array.rank - 1}")
+    else:
+        check.dimension(iota_dimension, of="shape", name="iota_dimension")
+    return array.with_layout(None)
+
+
+IOTA: Final = define("iota", "", (Attribute("iota_dimension", INTEGER),))
+
+builder_method(IOTA, _iota_shape)

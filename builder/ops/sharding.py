@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from builder import shape_inference
 from builder.graph.recording import record, record_with_sharding, resolve_builder
-from builder.graph.registry import op
+from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp
+from builder.ops import rules as shape_inference
 from builder.ops.host import custom_call_plan
 from builder.ops.operands import need_op
 from builder.schema import BUILDER_H, SCHEMAS
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 _MANUAL = "{manual}"
 
 
-@op(SCHEMAS["custom_call"], cpp_name="(none)", section="XLA, the custom call Sharding; Shardy")
+@op_by_hand(
+    SCHEMAS["custom_call"], cpp_name="(none)", section="XLA, the custom call Sharding; Shardy"
+)
 def with_sharding(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
     """Return the operand with a sharding.
 
@@ -65,7 +67,7 @@ def with_sharding(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
     return _partitioner_call("Sharding", value, shape, text)
 
 
-@op(SCHEMAS["custom_call"], cpp_name="ConvertSpmdFullToShardShape", section=BUILDER_H)
+@op_by_hand(SCHEMAS["custom_call"], cpp_name="ConvertSpmdFullToShardShape", section=BUILDER_H)
 def spmd_full_to_shard_shape(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
     """Return each device's shard of an array, for ops that are partitioned manually.
 
@@ -107,7 +109,7 @@ def spmd_full_to_shard_shape(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
     return _partitioner_call("SPMDFullToShardShape", sharded, part, _MANUAL)
 
 
-@op(SCHEMAS["custom_call"], cpp_name="ConvertSpmdShardToFullShape", section=BUILDER_H)
+@op_by_hand(SCHEMAS["custom_call"], cpp_name="ConvertSpmdShardToFullShape", section=BUILDER_H)
 def spmd_shard_to_full_shape(
     operand: XlaOp, full_shape: ShapeLike, sharding: ShardingLike
 ) -> XlaOp:

@@ -12,8 +12,8 @@ from builder.graph.subcomputations import ReusableFunction
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import OpMetadata, XlaOp
 from builder.ops.operands import need_ops
+from builder.ops.rules import control_flow
 from builder.rewriting.copying import copy_op, merge_metadata
-from builder.shape_inference import control_flow
 
 
 def inline(computation: XlaComputation | ReusableFunction, *operands: XlaOp) -> XlaOp:

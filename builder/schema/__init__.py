@@ -18,7 +18,6 @@ from builder.schema import (
     normalization as normalization,
     random as random,
     reduction as reduction,
-    reshaping as reshaping,
 )
 from builder.schema.definition import (
     BUILDER_H as BUILDER_H,

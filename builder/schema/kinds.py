@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from builder.attributes import ChannelHandle, DotAlgorithm, PaddingConfig, Precision, ReplicaGroups
 from builder.attributes.host import OutputOperandAliasing
+from builder.check import flag, integer, integers
 from builder.schema.syntax import braces, quoted, quoted_bytes, with_layout
 from builder.types.shape import Shape
 
@@ -26,6 +27,19 @@ class AttributeKind:
 
     def __str__(self) -> str:
         return self.NAME
+
+    def convert(self, op: str, name: str, value: Any) -> Any:
+        """Return an argument of an op as the value that is recorded.
+
+        Args:
+            op: the public name of the op.
+            name: the name of the argument.
+            value: the argument.
+
+        Raises:
+            XlaError: the value can't be converted.
+        """
+        raise NotImplementedError(f"{op}: no conversion of {name}, of kind {self}: {value!r}")
 
     def text(self, value: Any) -> str:
         """Return an attribute's value as HLO text."""
@@ -45,11 +59,17 @@ class Integer(AttributeKind):
     def __str__(self) -> str:
         return "integer" if self.bits == 64 else f"{self.bits}-bit integer"
 
+    def convert(self, op: str, name: str, value: Any) -> int:
+        return integer(op, name, value)
+
 
 class Dimension(AttributeKind):
     """One dimension, a list in HLO text: ``dimensions={1}``."""
 
     NAME = "dimension"
+
+    def convert(self, op: str, name: str, value: Any) -> int:
+        return integer(op, name, value)
 
     def text(self, value: int) -> str:
         return f"{{{value}}}"
@@ -60,6 +80,9 @@ class Integers(AttributeKind):
 
     NAME = "integers"
 
+    def convert(self, op: str, name: str, value: Any) -> tuple[int, ...]:
+        return integers(op, name, value)
+
     def text(self, value: tuple[int, ...]) -> str:
         return braces(value)
 
@@ -68,6 +91,9 @@ class Flag(AttributeKind):
     """A Boolean: ``lower=true``."""
 
     NAME = "bool"
+
+    def convert(self, op: str, name: str, value: Any) -> bool:
+        return flag(op, name, value)
 
     def text(self, value: bool) -> str:
         return str(value).lower()

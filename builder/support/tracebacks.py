@@ -18,9 +18,11 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import dropwhile
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from builder.support.caller import is_inside
+
+E = TypeVar("E", bound=BaseException)
 
 VARIABLE: Final = "XLABUILDER_SHOW_INTERNAL_FRAMES"
 _STATE: Final[dict[str, bool]] = {}
@@ -101,7 +103,7 @@ def _install() -> None:
 def _internal_frames_removed(error: BaseException | None) -> Iterator[None]:
     """Remove internal frames and exceptions from the errors in a chain, until the context ends."""
     saved = []
-    shown = _STATE.get("shown", os.environ.get(VARIABLE, "") not in ("", "0"))
+    shown = _are_shown()
     for each in [] if shown or error is None else _chain(error):
         cause, context, suppresses = each.__cause__, each.__context__, each.__suppress_context__
         saved.append((each, cause, context, suppresses, each.__traceback__))
@@ -161,3 +163,15 @@ def _entries(frames: TracebackType | None) -> Iterator[TracebackType]:
     while frames is not None:
         yield frames
         frames = frames.tb_next
+
+
+def without_internal_frames(error: E) -> E:
+    """Return an error without its traceback, unless internal frames are shown.
+
+    A function of the library raises the result, so that its own frame is the only internal one.
+    """
+    return error if _are_shown() else error.with_traceback(None)
+
+
+def _are_shown() -> bool:
+    return _STATE.get("shown", os.environ.get(VARIABLE, "") not in ("", "0"))

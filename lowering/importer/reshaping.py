@@ -5,9 +5,9 @@ from __future__ import annotations
 from jaxlib.mlir import ir
 
 import builder as xb
+from builder import shape_inference as infer
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import broadcast_to
-from builder.shape_inference import reshaping as infer
 from builder.types.shape import UNBOUNDED, ArrayShape
 from lowering.importer.by_schema import schema_importer
 from lowering.importer.registry import importer

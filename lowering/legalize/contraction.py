@@ -13,7 +13,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from builder.attributes import DotDimensionNumbers, RaggedDotDimensionNumbers
-from builder.shape_inference.contraction import (
+from builder.ops.rules.contraction import (
     RaggedMode,
     dot_general,
     ragged_mode,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from builder.graph.xla_op import XlaOp
-from builder.shape_inference.reshaping import equal_products
+from builder.ops.reshaping import equal_products
 from builder.support.signatures import per_signature
 from builder.types.shape import ArrayShape
 

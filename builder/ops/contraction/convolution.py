@@ -19,12 +19,12 @@ from builder.attributes import (
 from builder.attributes.window import padding_argument
 from builder.check import flags, integer, integers, optional_integers
 from builder.graph.recording import record, shared_attributes
-from builder.graph.registry import op
+from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp
 from builder.ops.contraction.dot_product import preferred_type
 from builder.ops.operands import need_op
+from builder.ops.rules import contraction as infer
 from builder.schema import SCHEMAS
-from builder.shape_inference import contraction as infer
 from builder.support.signatures import per_signature
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
 from builder.types.shape import ArrayShape, Shape
@@ -118,7 +118,7 @@ def _record(
     return record("convolution", shape, (lhs, rhs), attributes)
 
 
-@op(SCHEMAS["convolution"], cpp_name="Conv", section="Conv")
+@op_by_hand(SCHEMAS["convolution"], cpp_name="Conv", section="Conv")
 def conv(
     lhs: XlaOp,
     rhs: XlaOp,
@@ -167,7 +167,9 @@ def conv(
     return _record("conv", lhs, rhs, window, None, options)
 
 
-@op(SCHEMAS["convolution"], cpp_name="ConvWithGeneralPadding", section="ConvWithGeneralPadding")
+@op_by_hand(
+    SCHEMAS["convolution"], cpp_name="ConvWithGeneralPadding", section="ConvWithGeneralPadding"
+)
 def conv_with_general_padding(
     lhs: XlaOp,
     rhs: XlaOp,
@@ -216,7 +218,7 @@ def conv_with_general_padding(
     return _record("conv_with_general_padding", lhs, rhs, window, None, options)
 
 
-@op(SCHEMAS["convolution"], cpp_name="ConvWithGeneralDimensions")
+@op_by_hand(SCHEMAS["convolution"], cpp_name="ConvWithGeneralDimensions")
 def conv_with_general_dimensions(
     lhs: XlaOp,
     rhs: XlaOp,
@@ -259,7 +261,7 @@ def conv_with_general_dimensions(
     return _record("conv_with_general_dimensions", lhs, rhs, window, dimension_numbers, options)
 
 
-@op(SCHEMAS["convolution"], cpp_name="ConvGeneral")
+@op_by_hand(SCHEMAS["convolution"], cpp_name="ConvGeneral")
 def conv_general(
     lhs: XlaOp,
     rhs: XlaOp,
@@ -301,7 +303,7 @@ def conv_general(
     return _record("conv_general", lhs, rhs, window, dimension_numbers, options)
 
 
-@op(SCHEMAS["convolution"])
+@op_by_hand(SCHEMAS["convolution"])
 def conv_general_dilated(
     lhs: XlaOp,
     rhs: XlaOp,

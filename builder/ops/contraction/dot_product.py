@@ -20,11 +20,11 @@ from builder.attributes import (
 from builder.errors import ShapeInferenceError, error_of
 from builder.graph.calls import unknown_arguments
 from builder.graph.recording import record, shared_attributes
-from builder.graph.registry import op
+from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_op
+from builder.ops.rules import contraction as infer
 from builder.schema import SCHEMAS
-from builder.shape_inference import contraction as infer
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
@@ -90,7 +90,7 @@ def _key(dimension_numbers: Any) -> Any:
     return (tuple(lhs), tuple(rhs)), (tuple(lhs_batch), tuple(rhs_batch))
 
 
-@op(SCHEMAS["dot_general"], cpp_name="Dot", section="Dot")
+@op_by_hand(SCHEMAS["dot_general"], cpp_name="Dot", section="Dot")
 def dot(
     lhs: XlaOp,
     rhs: XlaOp,
@@ -136,7 +136,7 @@ def dot(
     return record("dot_general", shape, (lhs, rhs), attributes)
 
 
-@op(SCHEMAS["dot_general"])
+@op_by_hand(SCHEMAS["dot_general"])
 def dot_general(
     lhs: XlaOp,
     rhs: XlaOp,

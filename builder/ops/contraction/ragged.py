@@ -15,12 +15,12 @@ from builder.attributes import (
     RaggedDotDimensionNumbersLike,
 )
 from builder.graph.recording import record, shared_attributes
-from builder.graph.registry import op
+from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp
 from builder.ops.contraction.dot_product import preferred_type
 from builder.ops.operands import need_op
+from builder.ops.rules import contraction as infer
 from builder.schema import SCHEMAS
-from builder.shape_inference import contraction as infer
 from builder.support.signatures import per_signature
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
 from builder.types.shape import ArrayShape, Shape
@@ -39,7 +39,7 @@ def _plan(
     return shape, shared_attributes(dimension_numbers=numbers, precision=precision)
 
 
-@op(SCHEMAS["ragged_dot"])
+@op_by_hand(SCHEMAS["ragged_dot"])
 def ragged_dot(
     lhs: XlaOp,
     rhs: XlaOp,

@@ -9,14 +9,14 @@ from typing import Any, Never
 
 from builder.errors import ShapeInferenceError, error_of
 from builder.graph.calls import unknown_arguments
-from builder.graph.registry import op
+from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp
 from builder.ops.elementwise.common import element_type_of, record_binary
 from builder.ops.operands import Dimensions, Operand
 from builder.schema import SCHEMAS
 
 
-@op(SCHEMAS["add"])
+@op_by_hand(SCHEMAS["add"])
 def add(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -34,7 +34,7 @@ def add(
     return record_binary("add", "add", lhs, rhs, broadcast_dimensions, unknown)
 
 
-@op(SCHEMAS["subtract"])
+@op_by_hand(SCHEMAS["subtract"])
 def sub(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -52,7 +52,7 @@ def sub(
     return record_binary("sub", "subtract", lhs, rhs, broadcast_dimensions, unknown)
 
 
-@op(SCHEMAS["multiply"])
+@op_by_hand(SCHEMAS["multiply"])
 def mul(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -70,7 +70,7 @@ def mul(
     return record_binary("mul", "multiply", lhs, rhs, broadcast_dimensions, unknown)
 
 
-@op(SCHEMAS["mulhi"])
+@op_by_hand(SCHEMAS["mulhi"])
 def mulhi(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -88,7 +88,7 @@ def mulhi(
     return record_binary("mulhi", "mulhi", lhs, rhs, broadcast_dimensions, unknown)
 
 
-@op(SCHEMAS["divide"])
+@op_by_hand(SCHEMAS["divide"])
 def div(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -106,7 +106,7 @@ def div(
     return record_binary("div", "divide", lhs, rhs, broadcast_dimensions, unknown)
 
 
-@op(SCHEMAS["remainder"])
+@op_by_hand(SCHEMAS["remainder"])
 def rem(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -124,7 +124,7 @@ def rem(
     return record_binary("rem", "remainder", lhs, rhs, broadcast_dimensions, unknown)
 
 
-@op(SCHEMAS["maximum"])
+@op_by_hand(SCHEMAS["maximum"])
 def max(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -145,7 +145,7 @@ def max(
     return record_binary("max", "maximum", lhs, rhs, broadcast_dimensions)
 
 
-@op(SCHEMAS["minimum"])
+@op_by_hand(SCHEMAS["minimum"])
 def min(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -166,7 +166,7 @@ def min(
     return record_binary("min", "minimum", lhs, rhs, broadcast_dimensions)
 
 
-@op(SCHEMAS["and"])
+@op_by_hand(SCHEMAS["and"])
 def and_(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -184,7 +184,7 @@ def and_(
     return record_binary("and_", "and", lhs, rhs, broadcast_dimensions, unknown)
 
 
-@op(SCHEMAS["or"])
+@op_by_hand(SCHEMAS["or"])
 def or_(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -202,7 +202,7 @@ def or_(
     return record_binary("or_", "or", lhs, rhs, broadcast_dimensions, unknown)
 
 
-@op(SCHEMAS["xor"])
+@op_by_hand(SCHEMAS["xor"])
 def xor(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -220,7 +220,7 @@ def xor(
     return record_binary("xor", "xor", lhs, rhs, broadcast_dimensions, unknown)
 
 
-@op(SCHEMAS["power"])
+@op_by_hand(SCHEMAS["power"])
 def pow(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -238,7 +238,7 @@ def pow(
     return record_binary("pow", "power", lhs, rhs, broadcast_dimensions, unknown)
 
 
-@op(SCHEMAS["atan2"])
+@op_by_hand(SCHEMAS["atan2"])
 def atan2(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -256,7 +256,7 @@ def atan2(
     return record_binary("atan2", "atan2", lhs, rhs, broadcast_dimensions, unknown)
 
 
-@op(SCHEMAS["shift_left"])
+@op_by_hand(SCHEMAS["shift_left"])
 def shift_left(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -274,7 +274,7 @@ def shift_left(
     return record_binary("shift_left", "shift_left", lhs, rhs, broadcast_dimensions, unknown)
 
 
-@op(SCHEMAS["shift_right_arithmetic"])
+@op_by_hand(SCHEMAS["shift_right_arithmetic"])
 def shift_right_arithmetic(
     lhs: Operand,
     rhs: Operand,
@@ -297,7 +297,7 @@ def shift_right_arithmetic(
     )
 
 
-@op(SCHEMAS["shift_right_logical"])
+@op_by_hand(SCHEMAS["shift_right_logical"])
 def shift_right_logical(
     lhs: Operand,
     rhs: Operand,
@@ -320,7 +320,7 @@ def shift_right_logical(
     )
 
 
-@op(SCHEMAS["complex"])
+@op_by_hand(SCHEMAS["complex"])
 def complex(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, Never
 
-from builder import shape_inference
 from builder.attributes import ResultAccuracy, ResultAccuracyLike
 from builder.check import integers
 from builder.errors import OperandError, brief, error_of
@@ -16,6 +15,7 @@ from builder.graph.recording import append, record, resolve_builder
 from builder.graph.registry import OPERATIONS
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp
+from builder.ops import rules as shape_inference
 from builder.ops.operands import dimensions_attribute, is_number, need_op, number_constant
 from builder.ops.runtime_sizes import Sizes, needs_runtime_sizes, record_broadcast, sizes_from
 from builder.schema.comparison import comparison_type

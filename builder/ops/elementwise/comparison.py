@@ -14,14 +14,14 @@ from typing import Literal, Never
 from builder.check import flag
 from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import unknown_arguments
-from builder.graph.registry import op
+from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp
 from builder.ops.elementwise.common import record_compare
 from builder.ops.operands import Dimensions, Operand
 from builder.schema import SCHEMAS
 
 
-@op(SCHEMAS["compare"], cpp_name="Eq")
+@op_by_hand(SCHEMAS["compare"], cpp_name="Eq")
 def eq(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -38,7 +38,7 @@ def eq(
     return record_compare("eq", "EQ", lhs, rhs, broadcast_dimensions, False, unknown)
 
 
-@op(SCHEMAS["compare"], cpp_name="Ne")
+@op_by_hand(SCHEMAS["compare"], cpp_name="Ne")
 def ne(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -55,7 +55,7 @@ def ne(
     return record_compare("ne", "NE", lhs, rhs, broadcast_dimensions, False, unknown)
 
 
-@op(SCHEMAS["compare"], cpp_name="Ge")
+@op_by_hand(SCHEMAS["compare"], cpp_name="Ge")
 def ge(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -72,7 +72,7 @@ def ge(
     return record_compare("ge", "GE", lhs, rhs, broadcast_dimensions, False, unknown)
 
 
-@op(SCHEMAS["compare"], cpp_name="Gt")
+@op_by_hand(SCHEMAS["compare"], cpp_name="Gt")
 def gt(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -89,7 +89,7 @@ def gt(
     return record_compare("gt", "GT", lhs, rhs, broadcast_dimensions, False, unknown)
 
 
-@op(SCHEMAS["compare"], cpp_name="Le")
+@op_by_hand(SCHEMAS["compare"], cpp_name="Le")
 def le(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -106,7 +106,7 @@ def le(
     return record_compare("le", "LE", lhs, rhs, broadcast_dimensions, False, unknown)
 
 
-@op(SCHEMAS["compare"], cpp_name="Lt")
+@op_by_hand(SCHEMAS["compare"], cpp_name="Lt")
 def lt(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -123,7 +123,7 @@ def lt(
     return record_compare("lt", "LT", lhs, rhs, broadcast_dimensions, False, unknown)
 
 
-@op(SCHEMAS["compare"], cpp_name="EqTotalOrder")
+@op_by_hand(SCHEMAS["compare"], cpp_name="EqTotalOrder")
 def eq_total_order(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -140,7 +140,7 @@ def eq_total_order(
     return record_compare("eq_total_order", "EQ", lhs, rhs, broadcast_dimensions, True, unknown)
 
 
-@op(SCHEMAS["compare"], cpp_name="NeTotalOrder")
+@op_by_hand(SCHEMAS["compare"], cpp_name="NeTotalOrder")
 def ne_total_order(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -157,7 +157,7 @@ def ne_total_order(
     return record_compare("ne_total_order", "NE", lhs, rhs, broadcast_dimensions, True, unknown)
 
 
-@op(SCHEMAS["compare"], cpp_name="GeTotalOrder")
+@op_by_hand(SCHEMAS["compare"], cpp_name="GeTotalOrder")
 def ge_total_order(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -174,7 +174,7 @@ def ge_total_order(
     return record_compare("ge_total_order", "GE", lhs, rhs, broadcast_dimensions, True, unknown)
 
 
-@op(SCHEMAS["compare"], cpp_name="GtTotalOrder")
+@op_by_hand(SCHEMAS["compare"], cpp_name="GtTotalOrder")
 def gt_total_order(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -191,7 +191,7 @@ def gt_total_order(
     return record_compare("gt_total_order", "GT", lhs, rhs, broadcast_dimensions, True, unknown)
 
 
-@op(SCHEMAS["compare"], cpp_name="LeTotalOrder")
+@op_by_hand(SCHEMAS["compare"], cpp_name="LeTotalOrder")
 def le_total_order(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -208,7 +208,7 @@ def le_total_order(
     return record_compare("le_total_order", "LE", lhs, rhs, broadcast_dimensions, True, unknown)
 
 
-@op(SCHEMAS["compare"], cpp_name="LtTotalOrder")
+@op_by_hand(SCHEMAS["compare"], cpp_name="LtTotalOrder")
 def lt_total_order(
     lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
 ) -> XlaOp:
@@ -225,7 +225,7 @@ def lt_total_order(
     return record_compare("lt_total_order", "LT", lhs, rhs, broadcast_dimensions, True, unknown)
 
 
-@op(SCHEMAS["compare"])
+@op_by_hand(SCHEMAS["compare"])
 def compare(
     lhs: Operand,
     rhs: Operand,

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Never
 
-from builder import shape_inference
 from builder.check import integer
 from builder.graph.calls import unknown_arguments
 from builder.graph.recording import record
-from builder.graph.registry import op
+from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp
+from builder.ops import rules as shape_inference
 from builder.ops.elementwise.comparison import ne
 from builder.ops.operands import need_op
 from builder.schema import SCHEMAS
@@ -24,7 +24,7 @@ from builder.types.primitive_type import PrimitiveTypeLike
 from builder.types.shape import ArrayShape, Shape
 
 
-@op(SCHEMAS["convert"], aliases=("convert",))
+@op_by_hand(SCHEMAS["convert"], aliases=("convert",))
 def convert_element_type(
     operand: XlaOp, new_element_type: PrimitiveTypeLike, **unknown: Never
 ) -> XlaOp:
@@ -68,7 +68,7 @@ def convert_element_type(
 _convert_shape = per_signature(shape_inference.elementwise.convert_element_type.strict)
 
 
-@op(SCHEMAS["bitcast_convert"])
+@op_by_hand(SCHEMAS["bitcast_convert"])
 def bitcast_convert_type(
     operand: XlaOp, new_element_type: PrimitiveTypeLike, **unknown: Never
 ) -> XlaOp:
@@ -106,7 +106,7 @@ def bitcast_convert_type(
 _bitcast_shape = per_signature(shape_inference.elementwise.bitcast_convert_type.strict)
 
 
-@op(SCHEMAS["stochastic_convert"])
+@op_by_hand(SCHEMAS["stochastic_convert"])
 def stochastic_convert_type(
     operand: XlaOp,
     random: XlaOp,
@@ -157,7 +157,7 @@ def stochastic_convert_type(
 _stochastic_shape = per_signature(shape_inference.elementwise.stochastic_convert_type.strict)
 
 
-@op(SCHEMAS["reduce_precision"])
+@op_by_hand(SCHEMAS["reduce_precision"])
 def reduce_precision(
     operand: XlaOp, exponent_bits: int, mantissa_bits: int, **unknown: Never
 ) -> XlaOp:

@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Never
 
-from builder import shape_inference
 from builder.check import integers
 from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import unknown_arguments
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder, rollback_on_error
-from builder.graph.registry import op
+from builder.graph.registry import op_by_hand
 from builder.graph.subcomputations import as_computation, available_computation
 from builder.graph.xla_op import XlaOp
+from builder.ops import rules as shape_inference
 from builder.ops.elementwise.common import constant_of, element_type_of
 from builder.ops.operands import (
     Operand,
@@ -36,7 +36,7 @@ _clamp_shape = per_signature(shape_inference.elementwise.clamp.strict)
 _select_shape = per_signature(shape_inference.elementwise.select.strict)
 
 
-@op(SCHEMAS["clamp"])
+@op_by_hand(SCHEMAS["clamp"])
 def clamp(min: Operand, operand: XlaOp, max: Operand, **unknown: Never) -> XlaOp:
     """Limit each element to a range: ``min(max(operand, lower), upper)``.
 
@@ -91,7 +91,7 @@ def clamp(min: Operand, operand: XlaOp, max: Operand, **unknown: Never) -> XlaOp
     return record("clamp", result, (lower, value, upper))
 
 
-@op(SCHEMAS["select"])
+@op_by_hand(SCHEMAS["select"])
 def select(pred: XlaOp, on_true: Operand, on_false: Operand, **unknown: Never) -> XlaOp:
     """Select each element from `on_true` where `pred` is true, from `on_false` elsewhere.
 
@@ -159,7 +159,7 @@ def _identity(value: XlaOp) -> XlaOp:
     return value
 
 
-@op(SCHEMAS["map"])
+@op_by_hand(SCHEMAS["map"])
 def map(
     operands: XlaOp | Sequence[XlaOp],
     computation: XlaComputation | Callable[..., XlaOp],

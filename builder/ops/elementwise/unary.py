@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Never
 
-from builder import shape_inference
 from builder.attributes import ResultAccuracyLike
 from builder.graph.calls import unknown_arguments
-from builder.graph.registry import op
+from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp
+from builder.ops import rules as shape_inference
 from builder.ops.elementwise.binary import complex, or_
 from builder.ops.elementwise.common import record_binary, record_unary
 from builder.ops.elementwise.comparison import ne
@@ -22,7 +22,7 @@ from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape
 
 
-@op(SCHEMAS["abs"])
+@op_by_hand(SCHEMAS["abs"])
 def abs(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The absolute value |x|; the modulus of a complex number.
 
@@ -36,7 +36,7 @@ def abs(operand: XlaOp, **unknown: Never) -> XlaOp:
     return record_unary("abs", "abs", operand, None, unknown)
 
 
-@op(SCHEMAS["acos"])
+@op_by_hand(SCHEMAS["acos"])
 def acos(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The inverse cosine in radians, from 0 to pi; NaN for real numbers outside [-1, 1].
 
@@ -50,7 +50,7 @@ def acos(operand: XlaOp, **unknown: Never) -> XlaOp:
     return record_unary("acos", "acos", operand, None, unknown)
 
 
-@op(SCHEMAS["acosh"])
+@op_by_hand(SCHEMAS["acosh"])
 def acosh(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The inverse hyperbolic cosine ln(x + sqrt(x^2 - 1)); NaN for real numbers below 1.
 
@@ -64,7 +64,7 @@ def acosh(operand: XlaOp, **unknown: Never) -> XlaOp:
     return record_unary("acosh", "acosh", operand, None, unknown)
 
 
-@op(SCHEMAS["asin"])
+@op_by_hand(SCHEMAS["asin"])
 def asin(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The inverse sine in radians, from -pi/2 to pi/2; NaN for real numbers outside [-1, 1].
 
@@ -78,7 +78,7 @@ def asin(operand: XlaOp, **unknown: Never) -> XlaOp:
     return record_unary("asin", "asin", operand, None, unknown)
 
 
-@op(SCHEMAS["asinh"])
+@op_by_hand(SCHEMAS["asinh"])
 def asinh(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The inverse hyperbolic sine ln(x + sqrt(x^2 + 1)).
 
@@ -92,7 +92,7 @@ def asinh(operand: XlaOp, **unknown: Never) -> XlaOp:
     return record_unary("asinh", "asinh", operand, None, unknown)
 
 
-@op(SCHEMAS["atanh"])
+@op_by_hand(SCHEMAS["atanh"])
 def atanh(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The inverse hyperbolic tangent ln((1 + x) / (1 - x)) / 2; NaN for real x outside [-1, 1].
 
@@ -106,7 +106,7 @@ def atanh(operand: XlaOp, **unknown: Never) -> XlaOp:
     return record_unary("atanh", "atanh", operand, None, unknown)
 
 
-@op(SCHEMAS["cbrt"])
+@op_by_hand(SCHEMAS["cbrt"])
 def cbrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
     """The cube root; negative for negative x.
 
@@ -120,7 +120,7 @@ def cbrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: 
     return record_unary("cbrt", "cbrt", operand, result_accuracy, unknown)
 
 
-@op(SCHEMAS["ceil"])
+@op_by_hand(SCHEMAS["ceil"])
 def ceil(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The smallest integer that is not less than x.
 
@@ -134,7 +134,7 @@ def ceil(operand: XlaOp, **unknown: Never) -> XlaOp:
     return record_unary("ceil", "ceil", operand, None, unknown)
 
 
-@op(SCHEMAS["count_leading_zeros"])
+@op_by_hand(SCHEMAS["count_leading_zeros"])
 def clz(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The number of zero bits above the highest set bit; the width of the type for 0.
 
@@ -148,7 +148,7 @@ def clz(operand: XlaOp, **unknown: Never) -> XlaOp:
     return record_unary("clz", "count_leading_zeros", operand, None, unknown)
 
 
-@op(SCHEMAS["cosine"])
+@op_by_hand(SCHEMAS["cosine"])
 def cos(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
     """The cosine of an angle in radians.
 
@@ -162,7 +162,7 @@ def cos(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: N
     return record_unary("cos", "cosine", operand, result_accuracy, unknown)
 
 
-@op(SCHEMAS["cosh"])
+@op_by_hand(SCHEMAS["cosh"])
 def cosh(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The hyperbolic cosine (e^x + e^-x) / 2.
 
@@ -176,7 +176,7 @@ def cosh(operand: XlaOp, **unknown: Never) -> XlaOp:
     return record_unary("cosh", "cosh", operand, None, unknown)
 
 
-@op(SCHEMAS["erf"])
+@op_by_hand(SCHEMAS["erf"])
 def erf(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The error function, 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x.
 
@@ -190,7 +190,7 @@ def erf(operand: XlaOp, **unknown: Never) -> XlaOp:
     return record_unary("erf", "erf", operand, None, unknown)
 
 
-@op(SCHEMAS["exponential"])
+@op_by_hand(SCHEMAS["exponential"])
 def exp(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
     """The exponential function e^x.
 
@@ -204,7 +204,7 @@ def exp(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: N
     return record_unary("exp", "exponential", operand, result_accuracy, unknown)
 
 
-@op(SCHEMAS["exponential_minus_one"])
+@op_by_hand(SCHEMAS["exponential_minus_one"])
 def expm1(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
     """e^x - 1, accurate for x near 0.
 
@@ -218,7 +218,7 @@ def expm1(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown:
     return record_unary("expm1", "exponential_minus_one", operand, result_accuracy, unknown)
 
 
-@op(SCHEMAS["floor"])
+@op_by_hand(SCHEMAS["floor"])
 def floor(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The largest integer that is not greater than x.
 
@@ -232,7 +232,7 @@ def floor(operand: XlaOp, **unknown: Never) -> XlaOp:
     return record_unary("floor", "floor", operand, None, unknown)
 
 
-@op(SCHEMAS["imag"])
+@op_by_hand(SCHEMAS["imag"])
 def imag(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The imaginary part; 0 for real numbers.
 
@@ -246,7 +246,7 @@ def imag(operand: XlaOp, **unknown: Never) -> XlaOp:
     return record_unary("imag", "imag", operand, None, unknown)
 
 
-@op(SCHEMAS["is_finite"])
+@op_by_hand(SCHEMAS["is_finite"])
 def is_finite(operand: XlaOp, **unknown: Never) -> XlaOp:
     """Whether x is neither infinite nor NaN.
 
@@ -260,7 +260,7 @@ def is_finite(operand: XlaOp, **unknown: Never) -> XlaOp:
     return record_unary("is_finite", "is_finite", operand, None, unknown)
 
 
-@op(SCHEMAS["log"])
+@op_by_hand(SCHEMAS["log"])
 def log(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
     """The natural logarithm ln(x); -inf for 0, and NaN for negative real numbers.
 
@@ -274,7 +274,7 @@ def log(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: N
     return record_unary("log", "log", operand, result_accuracy, unknown)
 
 
-@op(SCHEMAS["log_plus_one"])
+@op_by_hand(SCHEMAS["log_plus_one"])
 def log1p(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
     """ln(1 + x), accurate for x near 0.
 
@@ -288,7 +288,7 @@ def log1p(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown:
     return record_unary("log1p", "log_plus_one", operand, result_accuracy, unknown)
 
 
-@op(SCHEMAS["logistic"])
+@op_by_hand(SCHEMAS["logistic"])
 def logistic(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
     """The logistic function 1 / (1 + e^-x).
 
@@ -302,7 +302,7 @@ def logistic(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unkno
     return record_unary("logistic", "logistic", operand, result_accuracy, unknown)
 
 
-@op(SCHEMAS["negate"])
+@op_by_hand(SCHEMAS["negate"])
 def neg(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The negated number -x; modulo 2^bits for unsigned integers.
 
@@ -316,7 +316,7 @@ def neg(operand: XlaOp, **unknown: Never) -> XlaOp:
     return record_unary("neg", "negate", operand, None, unknown)
 
 
-@op(SCHEMAS["not"])
+@op_by_hand(SCHEMAS["not"])
 def not_(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The logical not of preds, the bitwise not of integers.
 
@@ -330,7 +330,7 @@ def not_(operand: XlaOp, **unknown: Never) -> XlaOp:
     return record_unary("not_", "not", operand, None, unknown)
 
 
-@op(SCHEMAS["popcnt"])
+@op_by_hand(SCHEMAS["popcnt"])
 def population_count(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The number of set bits.
 
@@ -344,7 +344,7 @@ def population_count(operand: XlaOp, **unknown: Never) -> XlaOp:
     return record_unary("population_count", "popcnt", operand, None, unknown)
 
 
-@op(SCHEMAS["real"])
+@op_by_hand(SCHEMAS["real"])
 def real(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The real part; x itself for real numbers.
 
@@ -358,7 +358,7 @@ def real(operand: XlaOp, **unknown: Never) -> XlaOp:
     return record_unary("real", "real", operand, None, unknown)
 
 
-@op(SCHEMAS["round_nearest_afz"])
+@op_by_hand(SCHEMAS["round_nearest_afz"])
 def round(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The nearest integer; halves are rounded away from zero.
 
@@ -372,7 +372,7 @@ def round(operand: XlaOp, **unknown: Never) -> XlaOp:
     return record_unary("round", "round_nearest_afz", operand, None, unknown)
 
 
-@op(SCHEMAS["round_nearest_even"])
+@op_by_hand(SCHEMAS["round_nearest_even"])
 def round_nearest_even(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The nearest integer; halves are rounded to the even integer.
 
@@ -386,7 +386,7 @@ def round_nearest_even(operand: XlaOp, **unknown: Never) -> XlaOp:
     return record_unary("round_nearest_even", "round_nearest_even", operand, None, unknown)
 
 
-@op(SCHEMAS["rsqrt"])
+@op_by_hand(SCHEMAS["rsqrt"])
 def rsqrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
     """The reciprocal of the square root, 1 / sqrt(x).
 
@@ -400,7 +400,7 @@ def rsqrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown:
     return record_unary("rsqrt", "rsqrt", operand, result_accuracy, unknown)
 
 
-@op(SCHEMAS["sign"])
+@op_by_hand(SCHEMAS["sign"])
 def sign(operand: XlaOp, **unknown: Never) -> XlaOp:
     """-1, 0 or 1 by the sign of x; -0 for -0, NaN for NaN; x / |x| for complex numbers.
 
@@ -414,7 +414,7 @@ def sign(operand: XlaOp, **unknown: Never) -> XlaOp:
     return record_unary("sign", "sign", operand, None, unknown)
 
 
-@op(SCHEMAS["sine"])
+@op_by_hand(SCHEMAS["sine"])
 def sin(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
     """The sine of an angle in radians.
 
@@ -428,7 +428,7 @@ def sin(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: N
     return record_unary("sin", "sine", operand, result_accuracy, unknown)
 
 
-@op(SCHEMAS["sinh"])
+@op_by_hand(SCHEMAS["sinh"])
 def sinh(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The hyperbolic sine (e^x - e^-x) / 2.
 
@@ -442,7 +442,7 @@ def sinh(operand: XlaOp, **unknown: Never) -> XlaOp:
     return record_unary("sinh", "sinh", operand, None, unknown)
 
 
-@op(SCHEMAS["sqrt"])
+@op_by_hand(SCHEMAS["sqrt"])
 def sqrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
     """The square root; NaN for negative real numbers.
 
@@ -456,7 +456,7 @@ def sqrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: 
     return record_unary("sqrt", "sqrt", operand, result_accuracy, unknown)
 
 
-@op(SCHEMAS["tan"])
+@op_by_hand(SCHEMAS["tan"])
 def tan(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
     """The tangent of an angle in radians.
 
@@ -470,7 +470,7 @@ def tan(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: N
     return record_unary("tan", "tan", operand, result_accuracy, unknown)
 
 
-@op(SCHEMAS["tanh"])
+@op_by_hand(SCHEMAS["tanh"])
 def tanh(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
     """The hyperbolic tangent.
 
@@ -484,7 +484,7 @@ def tanh(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: 
     return record_unary("tanh", "tanh", operand, result_accuracy, unknown)
 
 
-@op(SCHEMAS["atan2"], cpp_name="Atan", section=MATH_H)
+@op_by_hand(SCHEMAS["atan2"], cpp_name="Atan", section=MATH_H)
 def atan(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The inverse tangent in radians, recorded as ``atan2(operand, 1)``.
 
@@ -516,7 +516,7 @@ def _complex_atan(z: XlaOp) -> XlaOp:
     return complex(select(is_nan, float("nan"), v), u)
 
 
-@op(SCHEMAS["multiply"], cpp_name="Square", section=MATH_H)
+@op_by_hand(SCHEMAS["multiply"], cpp_name="Square", section=MATH_H)
 def square(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The square x * x, recorded as ``mul(operand, operand)``.
 
@@ -532,7 +532,7 @@ def square(operand: XlaOp, **unknown: Never) -> XlaOp:
     return record_binary("square", "multiply", need_op("square", "operand", operand), operand, None)
 
 
-@op(SCHEMAS["divide"], cpp_name="Reciprocal", section=MATH_H)
+@op_by_hand(SCHEMAS["divide"], cpp_name="Reciprocal", section=MATH_H)
 def reciprocal(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The reciprocal 1 / x of a floating-point or complex number, recorded as ``div(1, operand)``.
 
@@ -549,6 +549,7 @@ def reciprocal(operand: XlaOp, **unknown: Never) -> XlaOp:
         "reciprocal", operand=need_op("reciprocal", "operand", operand).shape
     )
     element_type = check.array("operand").element_type
+    # Not in XLA: there the reciprocals of most integers are 0.
     check.that(
         element_type.is_floating or element_type.is_complex,
         f"operand must be of floating-point or complex type, got {element_type}",
@@ -557,7 +558,7 @@ def reciprocal(operand: XlaOp, **unknown: Never) -> XlaOp:
     return record_binary("reciprocal", "divide", 1, operand, None)
 
 
-@op(SCHEMAS["complex"], cpp_name="Conj")
+@op_by_hand(SCHEMAS["complex"], cpp_name="Conj")
 def conj(operand: XlaOp, **unknown: Never) -> XlaOp:
     """The complex conjugate, recorded as ``complex(real(x), neg(imag(x)))``.
 
@@ -574,6 +575,7 @@ def conj(operand: XlaOp, **unknown: Never) -> XlaOp:
         raise unknown_arguments(conj, unknown)
     check = shape_inference.Check("conj", operand=need_op("conj", "operand", operand).shape)
     part = check.array("operand").element_type.real_type
+    # Not in XLA: checked here, so that the message names conj.
     if part not in (pt.f32, pt.f64):
         check.fail(f"operand must be of c64, c128, f32 or f64 type, got {part}")
     return record_binary(

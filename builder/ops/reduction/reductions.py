@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Never
 
-from builder import shape_inference
 from builder.check import Check, integers
 from builder.graph.calls import unknown_arguments
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder, rollback_on_error
-from builder.graph.registry import op
+from builder.graph.registry import op_by_hand
 from builder.graph.subcomputations import as_computation, available_computation, is_library_function
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
+from builder.ops import rules as shape_inference
 from builder.ops.operands import (
     Operand,
     is_number,
@@ -34,7 +34,7 @@ from builder.types.shape import Shape
 Planned = tuple[Shape, Mapping[str, Any]]
 
 
-@op(SCHEMAS["reduce"])
+@op_by_hand(SCHEMAS["reduce"])
 def reduce(
     operands: XlaOp | Sequence[XlaOp],
     init_values: Operand | Sequence[Operand],
@@ -239,7 +239,7 @@ def _init_shapes(
     return tuple(init_shapes), constants
 
 
-@op(SCHEMAS["reduce"], cpp_name="ReduceAll", section="Reduce (XlaBuilder's ReduceAll)")
+@op_by_hand(SCHEMAS["reduce"], cpp_name="ReduceAll", section="Reduce (XlaBuilder's ReduceAll)")
 def reduce_all(
     operand: XlaOp, init_value: Operand, computation: XlaComputation | Callable[..., Any]
 ) -> XlaOp:

@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from builder import shape_inference
 from builder.check import Check, flag, integer
 from builder.graph.builtin_computations import default_comparator
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
-from builder.graph.registry import op
+from builder.graph.registry import op_by_hand
 from builder.graph.subcomputations import as_computation, available_computation
 from builder.graph.xla_op import XlaOp
+from builder.ops import rules as shape_inference
 from builder.ops.operands import need_op, need_ops, scalars_of
 from builder.schema import SCHEMAS
 from builder.support.signatures import per_signature
@@ -25,7 +25,7 @@ from builder.types.shape import Shape
 _top_k_shape = per_signature(shape_inference.reduction.top_k.strict)
 
 
-@op(SCHEMAS["sort"])
+@op_by_hand(SCHEMAS["sort"])
 def sort(
     operands: XlaOp | Sequence[XlaOp],
     comparator: XlaComputation | Callable[..., Any] | None = None,
@@ -100,7 +100,7 @@ def _sort_plan(
     return shape, MappingProxyType(attributes)
 
 
-@op(SCHEMAS["top_k"])
+@op_by_hand(SCHEMAS["top_k"])
 def top_k(operand: XlaOp, k: int, *, largest: bool = True) -> XlaOp:
     """Return the k largest elements along the last dimension, in order, and their indices.
 

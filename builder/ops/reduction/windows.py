@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from builder import shape_inference
 from builder.attributes.window import Padding, PaddingLike, padding_argument
 from builder.check import Check, integers, optional_integers
 from builder.errors import brief
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder, rollback_on_error
-from builder.graph.registry import op
+from builder.graph.registry import op_by_hand
 from builder.graph.subcomputations import as_computation
 from builder.graph.xla_op import XlaOp
+from builder.ops import rules as shape_inference
 from builder.ops.operands import Operand, is_number, need_op, number_constant
 from builder.ops.reduction.reductions import Reduction, record_reduction
 from builder.schema import SCHEMAS
@@ -102,7 +102,7 @@ def _select_and_scatter_plan(
     return shape, MappingProxyType({**attributes, "select": select, "scatter": scatter})
 
 
-@op(SCHEMAS["reduce_window"])
+@op_by_hand(SCHEMAS["reduce_window"])
 def reduce_window(
     operands: XlaOp | Sequence[XlaOp],
     init_values: Operand | Sequence[Operand],
@@ -161,7 +161,7 @@ def reduce_window(
     return record_reduction(reduction, operands, init_values, computation, window)
 
 
-@op(
+@op_by_hand(
     SCHEMAS["reduce_window"],
     cpp_name="ReduceWindowWithGeneralPadding",
     section="ReduceWindow (XlaBuilder's ReduceWindowWithGeneralPadding)",
@@ -206,7 +206,7 @@ def reduce_window_with_general_padding(
     return record_reduction(reduction, operands, init_values, computation, window)
 
 
-@op(SCHEMAS["select_and_scatter"])
+@op_by_hand(SCHEMAS["select_and_scatter"])
 def select_and_scatter(
     operand: XlaOp,
     select: XlaComputation | Callable[..., Any],
@@ -265,7 +265,7 @@ def select_and_scatter(
     return _select_and_scatter(name, operand, select, scatter, window, source, init_value)
 
 
-@op(
+@op_by_hand(
     SCHEMAS["select_and_scatter"],
     cpp_name="SelectAndScatterWithGeneralPadding",
     section="SelectAndScatter (XlaBuilder's SelectAndScatterWithGeneralPadding)",

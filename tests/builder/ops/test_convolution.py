@@ -11,7 +11,7 @@ from tables import each_row
 
 import builder as xb
 from builder.attributes.window import dilated, explicit_padding
-from builder.shape_inference import contraction as infer
+from builder.ops.rules import contraction as infer
 
 Numbers = xb.ConvolutionDimensionNumbers
 SAME, VALID = xb.Padding.SAME, xb.Padding.VALID

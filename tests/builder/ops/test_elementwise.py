@@ -12,7 +12,7 @@ import pytest
 from tables import each_row
 
 import builder as xb
-from builder.shape_inference import elementwise as inference
+from builder.ops.rules import elementwise as inference
 from builder.types.primitive_type import ALL
 from tests.foreign_arrays import PROTOCOLS, ArrayOnly
 

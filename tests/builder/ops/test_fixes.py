@@ -135,10 +135,6 @@ FIXES: dict[str, tuple[Call, Call]] = {
         lambda p: xb.reshape(p.x, [4, 4]),
         lambda p: xb.reshape(p.x, [4, 8]),
     ),
-    "write [1, 0] to reverse the dimensions": (
-        lambda p: xb.transpose(p.x, None),  # type: ignore[arg-type]
-        lambda p: xb.transpose(p.x, [1, 0]),
-    ),
     "write [0, 1]; dimensions are counted from 0": (
         lambda p: xb.transpose(p.x, [0, -1]),
         lambda p: xb.transpose(p.x, [0, 1]),

@@ -10,7 +10,7 @@ import pytest
 from tables import each_row
 
 import builder as xb
-from builder.shape_inference import linalg as infer
+from builder.ops.rules import linalg as infer
 from builder.types.primitive_type import ALL
 
 FLOATING = [t for t in ALL if t.is_floating or t.is_complex]

@@ -8,8 +8,8 @@ import pytest
 from tables import each_row
 
 import builder as xb
-from builder.shape_inference import contraction as infer
-from builder.shape_inference.contraction import RaggedMode
+from builder.ops.rules import contraction as infer
+from builder.ops.rules.contraction import RaggedMode
 
 Ragged = xb.RaggedDotDimensionNumbers
 ROWS = Ragged((([1], [1]), ([], [])), [0], [0])

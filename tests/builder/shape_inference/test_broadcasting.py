@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from tables import each_row
 
 import builder as xb
-from builder.shape_inference.elementwise import binary
+from builder.ops.rules.elementwise import binary
 
 
 def added(lhs: str, rhs: str, dimensions: tuple[int, ...] | None = None) -> str:

@@ -19,10 +19,7 @@ from tables import each_row
 
 from builder.check import Check
 
-INFERENCE = ROOT / "builder" / "shape_inference"
-MODULES = sorted(
-    path for path in INFERENCE.rglob("*.py") if path.name not in ("__init__.py", "public.py")
-)
+MODULES = sorted((ROOT / "builder" / "ops").rglob("*.py"))
 
 CITATION = re.compile(
     r"# (?:StableHLO [a-z]|Operation Semantics: [A-Z]|xla_builder\.h: [A-Z]|Not in XLA: [a-z]"

@@ -177,17 +177,15 @@ CALLS: dict[str, dict[str, Infer]] = {
     },
     "sort": {"operands": lambda t: infer.reduction.sort([t[3]], scalars(t, xb.pred))},
     "top_k": {"operand": lambda t: infer.reduction.top_k(t[3], 2)},
-    "reshape": {"operand": lambda t: infer.reshaping.reshape(t[3], [3, 1])},
-    "reverse": {"operand": lambda t: infer.reshaping.rev(t[3], [0])},
-    "transpose": {"operand": lambda t: infer.reshaping.transpose(t[2, 3], [1, 0])},
-    "broadcast_in_dim": {"operand": lambda t: infer.reshaping.broadcast_in_dim(t[3], [2, 3], [1])},
-    "concatenate": {"operands": lambda t: infer.reshaping.concatenate([t[3], t[2]], 0)},
+    "reshape": {"operand": lambda t: infer.reshape(t[3], [3, 1])},
+    "reverse": {"operand": lambda t: infer.rev(t[3], [0])},
+    "transpose": {"operand": lambda t: infer.transpose(t[2, 3], [1, 0])},
+    "broadcast_in_dim": {"operand": lambda t: infer.broadcast_in_dim(t[3], [2, 3], [1])},
+    "concatenate": {"operands": lambda t: infer.concatenate([t[3], t[2]], 0)},
     "pad": {
-        "operand padding_value": lambda t: infer.reshaping.pad(
-            t[3], t[()], xb.PaddingConfig([(1, 0, 2)])
-        )
+        "operand padding_value": lambda t: infer.pad(t[3], t[()], xb.PaddingConfig([(1, 0, 2)]))
     },
-    "slice": {"operand": lambda t: infer.reshaping.slice(t[3], [0], [2])},
+    "slice": {"operand": lambda t: infer.slice(t[3], [0], [2])},
 }
 """A call of each opcode with element types, for operands that have one type."""
 

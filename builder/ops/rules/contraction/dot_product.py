@@ -11,7 +11,7 @@ from typing import Final
 
 from builder.attributes import DotAlgorithm, DotDimensionNumbers
 from builder.check import Check, sizes_differ
-from builder.shape_inference.public import public
+from builder.ops.rules.public import public
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape

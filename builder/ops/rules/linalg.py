@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from builder.attributes import FftType
 from builder.check import CONVERT, Check
+from builder.ops.rules.public import public
 from builder.schema import SCHEMAS
 from builder.schema.element_types import COMPLEX, PART_OF_COMPLEX
-from builder.shape_inference.public import public
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape

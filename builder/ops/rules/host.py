@@ -11,8 +11,8 @@ from builder.attributes import ChannelHandle, ChannelType
 from builder.attributes.host import OutputOperandAliasing
 from builder.check import Check, first_duplicate
 from builder.layout.program_layouts import check_supported_layout
-from builder.shape_inference.control_flow import same_shape
-from builder.shape_inference.public import public
+from builder.ops.rules.control_flow import same_shape
+from builder.ops.rules.public import public
 from builder.types.shape import (
     TOKEN_SHAPE,
     ArrayShape,

@@ -18,7 +18,7 @@ form of the citations.
 """
 
 from builder.check import Check as Check
-from builder.shape_inference import (
+from builder.ops.rules import (
     collectives as collectives,
     contraction as contraction,
     control_flow as control_flow,
@@ -30,6 +30,5 @@ from builder.shape_inference import (
     normalization as normalization,
     random as random,
     reduction as reduction,
-    reshaping as reshaping,
     sharding as sharding,
 )

@@ -71,8 +71,10 @@ def _each(op: str, name: str, values: Any, kind: str, convert: Converter) -> lis
     return [convert(op, f"{name} {i}", value) for i, value in enumerate(sequence)]
 
 
-def _shapes(op: str, name: str, values: Any) -> list[Shape]:
-    return [values] if isinstance(values, Shape) else _each(op, name, values, "shapes", _shape)
+def _shapes(op: str, name: str, values: Any) -> tuple[Shape, ...]:
+    if isinstance(values, Shape):
+        return (values,)
+    return tuple(_each(op, name, values, "shapes", _shape))
 
 
 def _program_shape(op: str, name: str, value: Any) -> ProgramShape:
@@ -162,12 +164,16 @@ def _converter(annotation: Any) -> Converter | None:
     return _CONVERTERS.get(annotation)
 
 
-def public(function: Callable[P, R]) -> PublicFunction[P, R]:
+def public(function: Callable[P, R], name: str = "") -> PublicFunction[P, R]:
     """Return the public form of an inference function, which converts its arguments.
 
     The attribute `strict` of the public form is `function` itself, without conversion.
+
+    Args:
+        function: the inference function.
+        name: the name of the op, if it is not that of the function.
     """
-    op = function.__name__
+    op = name or function.__name__
     converters: dict[str, Converter | None] = {}
 
     @wraps(function)
@@ -186,6 +192,7 @@ def public(function: Callable[P, R]) -> PublicFunction[P, R]:
                 named[name] = convert(op, name, named[name])
         return function(*values, **named)
 
+    converted.__name__ = converted.__qualname__ = op
     public_function = cast("PublicFunction[P, R]", converted)
     public_function.strict = function
     return public_function

@@ -14,10 +14,10 @@ from typing import Final
 
 from builder.check import Check, any_dynamic, same_sizes
 from builder.errors import SignatureError
+from builder.ops.rules.broadcasting import broadcast_sizes
+from builder.ops.rules.public import public
 from builder.schema import SCHEMAS, ResultType, Schema
 from builder.schema.comparison import comparable
-from builder.shape_inference.broadcasting import broadcast_sizes
-from builder.shape_inference.public import public
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import (

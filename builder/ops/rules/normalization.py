@@ -6,8 +6,8 @@ Operation Semantics: BatchNormGrad, BatchNormInference, BatchNormTraining.
 from __future__ import annotations
 
 from builder.check import CONVERT, Check, sizes_differ
+from builder.ops.rules.public import public
 from builder.schema import SCHEMAS
-from builder.shape_inference.public import public
 from builder.types.shape import ArrayShape, Shape, TupleShape, intern_array
 
 

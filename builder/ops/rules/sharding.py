@@ -7,8 +7,8 @@ ConvertSpmdShardToFullShape.
 from __future__ import annotations
 
 from builder.check import Check
-from builder.shape_inference.control_flow import same_shape
-from builder.shape_inference.public import public
+from builder.ops.rules.control_flow import same_shape
+from builder.ops.rules.public import public
 from builder.sharding.mesh import MeshSharding
 from builder.types.shape import ArrayShape, Shape
 

@@ -18,7 +18,7 @@ from builder.attributes import (
 from builder.check import Check, first_duplicate
 from builder.errors import ShapeInferenceError
 from builder.layout.program_layouts import check_supported_layout
-from builder.shape_inference.public import public
+from builder.ops.rules.public import public
 from builder.types import primitive_type as pt
 from builder.types.layout import Layout
 from builder.types.shape import (

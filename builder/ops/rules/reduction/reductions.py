@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from builder.check import Check, same_sizes
-from builder.shape_inference.public import public
+from builder.ops.rules.public import public
 from builder.types.shape import ArrayShape, ProgramShape, Shape, TupleShape, intern_array
 
 

@@ -1,15 +1,15 @@
 """Infer the result shapes of reductions along dimensions and over windows, and of sorts."""
 
-from builder.shape_inference.reduction.reductions import (
+from builder.ops.rules.reduction.reductions import (
     reduce as reduce,
     reducer as reducer,
 )
-from builder.shape_inference.reduction.sorting import (
+from builder.ops.rules.reduction.sorting import (
     sort as sort,
     sorted_dimension as sorted_dimension,
     top_k as top_k,
 )
-from builder.shape_inference.reduction.windows import (
+from builder.ops.rules.reduction.windows import (
     Window as Window,
     reduce_window as reduce_window,
     select_and_scatter as select_and_scatter,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from builder.check import Check
-from builder.shape_inference.public import public
-from builder.shape_inference.reduction.reductions import equal_sizes
+from builder.ops.rules.public import public
+from builder.ops.rules.reduction.reductions import equal_sizes
 from builder.types import primitive_type as pt
 from builder.types.shape import UNBOUNDED, ProgramShape, Shape, TupleShape, intern_array
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from builder.check import Check, any_dynamic, same_sizes
 from builder.errors import brief
-from builder.shape_inference.public import public
+from builder.ops.rules.public import public
 from builder.types import primitive_type as pt
 from builder.types.shape import (
     ArrayShape,

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from builder.attributes.window import Padding
 from builder.check import Check, same_sizes
-from builder.shape_inference.public import public
-from builder.shape_inference.reduction.reductions import equal_sizes, reducer, reduction_operands
-from builder.shape_inference.window import window_list, window_padding, windows_along
+from builder.ops.rules.public import public
+from builder.ops.rules.reduction.reductions import equal_sizes, reducer, reduction_operands
+from builder.ops.rules.window import window_list, window_padding, windows_along
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, ProgramShape, Shape, TupleShape, intern_array
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from builder.attributes import ConvolutionDimensionNumbers
 from builder.attributes.window import Padding
 from builder.check import Check, sizes_differ
-from builder.shape_inference.contraction.dot_product import is_promotable
-from builder.shape_inference.public import public
-from builder.shape_inference.window import window_list, window_padding, windows_along
+from builder.ops.rules.contraction.dot_product import is_promotable
+from builder.ops.rules.public import public
+from builder.ops.rules.window import window_list, window_padding, windows_along
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape
 

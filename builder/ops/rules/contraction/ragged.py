@@ -9,9 +9,9 @@ import enum
 
 from builder.attributes import RaggedDotDimensionNumbers
 from builder.check import Check, sizes_differ
+from builder.ops.rules.contraction.dot_product import dot_general
+from builder.ops.rules.public import public
 from builder.schema import SCHEMAS
-from builder.shape_inference.contraction.dot_product import dot_general
-from builder.shape_inference.public import public
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape
 

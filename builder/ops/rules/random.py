@@ -6,9 +6,9 @@ Operation Semantics: RngBitGenerator, RngNormal, RngUniform.
 from __future__ import annotations
 
 from builder.check import CONVERT, Check
+from builder.ops.rules.public import public
 from builder.schema import SCHEMAS, ElementTypes
 from builder.schema.element_types import FLOATING, REAL_NUMBER
-from builder.shape_inference.public import public
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, TupleShape
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from builder.check import Check, sizes_differ
+from builder.ops.rules.public import public
 from builder.schema import SCHEMAS, ElementTypes
-from builder.shape_inference.public import public
 from builder.types import primitive_type as pt
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape, intern_array
 

@@ -11,8 +11,8 @@ from typing import Final
 
 from builder.attributes import GatherDimensionNumbers, ScatterDimensionNumbers
 from builder.check import Check, sizes_differ
+from builder.ops.rules.public import public
 from builder.schema import SCHEMAS
-from builder.shape_inference.public import public
 from builder.types.shape import UNBOUNDED, ArrayShape, ProgramShape, Shape, TupleShape, intern_array
 
 

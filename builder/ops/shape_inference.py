@@ -1,0 +1,40 @@
+"""Shape inference: functions from shapes and attributes to the shape of an op's result.
+
+The functions need no builder, record nothing and have no state:
+
+    >>> import builder as xb
+    >>> infer = xb.shape_inference
+    >>> infer.transpose("f32[2,3,4]", [2, 0, 1])
+    f32[4,2,3]
+
+There is one function for each op. The arguments are those of the op, with shapes in place of ops
+and a ProgramShape in place of a computation. A shape may be passed as text. Other arguments may
+have any form that the op accepts. For invalid arguments, a function raises the same
+ShapeInferenceError as the op.
+
+A comment above each check cites the rule that it implements; docs/shape_inference.md explains the
+form of the citations.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from builder.check import Check as Check
+from builder.graph.registry import OPERATIONS
+from builder.ops import rules as families
+from builder.ops.rules.public import PublicFunction, public
+
+
+def __getattr__(name: str) -> PublicFunction[..., Any]:
+    info = OPERATIONS.get(name)
+    if info is None or info.rule is None:
+        function: PublicFunction[..., Any] = getattr(families, name)
+        return function
+    function = globals()[name] = public(info.rule, name)
+    function.__doc__ = f"Return the shape of the result of `{name}`, from shapes and attributes."
+    return function
+
+
+def __dir__() -> list[str]:
+    return sorted(name for name, info in OPERATIONS.items() if info.rule is not None)

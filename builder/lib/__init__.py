@@ -115,7 +115,6 @@ from builder.lib.matrix import (
     get_diagonal_mask as get_diagonal_mask,
     get_matrix_diagonal as get_matrix_diagonal,
     get_matrix_diagonal_via_gather as get_matrix_diagonal_via_gather,
-    identity_matrix as identity_matrix,
     lower_triangle as lower_triangle,
     maybe_transpose_in_minor_dims as maybe_transpose_in_minor_dims,
     set_matrix_diagonal as set_matrix_diagonal,

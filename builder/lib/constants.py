@@ -26,12 +26,14 @@ from builder.types.shape import ArrayShape, ShapeLike, shape_argument
 
 
 @library_function("ConstantR0WithType")
-def constant_r0_with_type(builder: XlaBuilder, type: PrimitiveTypeLike, value: Any) -> XlaOp:
+def constant_r0_with_type(
+    builder: XlaBuilder, element_type: PrimitiveTypeLike, value: Any
+) -> XlaOp:
     """Return a scalar constant of an element type.
 
     Args:
         builder: records the constant.
-        type: the element type.
+        element_type: the element type.
         value: a Python number that the type can represent.
 
     Raises:
@@ -43,7 +45,8 @@ def constant_r0_with_type(builder: XlaBuilder, type: PrimitiveTypeLike, value: A
         >>> lib.constant_r0_with_type(xb.XlaBuilder(), xb.s8, 3).shape
         s8[]
     """
-    return _scalar(builder, element_type_argument("constant_r0_with_type", "type", type), value)
+    kind = element_type_argument("constant_r0_with_type", "element_type", element_type)
+    return _scalar(builder, kind, value)
 
 
 @library_function("ScalarLike")
@@ -92,11 +95,11 @@ def full_like(prototype: XlaOp, value: Any) -> XlaOp:
 
 
 @library_function("Zero")
-def zero(builder: XlaBuilder, type: PrimitiveTypeLike) -> XlaOp:
+def zero(builder: XlaBuilder, element_type: PrimitiveTypeLike) -> XlaOp:
     """Return the scalar 0 of an element type; false for pred.
 
     Raises:
-        PrimitiveTypeError: `type` is not an element type.
+        PrimitiveTypeError: `element_type` is not an element type.
         ConstantError: the type can't represent 0 (f8e8m0fnu).
 
     Example:
@@ -105,7 +108,7 @@ def zero(builder: XlaBuilder, type: PrimitiveTypeLike) -> XlaOp:
         >>> lib.zero(xb.XlaBuilder(), xb.c64).shape
         c64[]
     """
-    return _scalar(builder, element_type_argument("zero", "type", type), 0)
+    return _scalar(builder, element_type_argument("zero", "element_type", element_type), 0)
 
 
 @library_function("Zeros")
@@ -145,11 +148,11 @@ def zeros_like(prototype: XlaOp) -> XlaOp:
 
 
 @library_function("One")
-def one(builder: XlaBuilder, type: PrimitiveTypeLike) -> XlaOp:
+def one(builder: XlaBuilder, element_type: PrimitiveTypeLike) -> XlaOp:
     """Return the scalar 1 of an element type; true for pred.
 
     Raises:
-        PrimitiveTypeError: `type` is not an element type.
+        PrimitiveTypeError: `element_type` is not an element type.
         ConstantError: the type can't represent 1.
 
     Example:
@@ -158,11 +161,11 @@ def one(builder: XlaBuilder, type: PrimitiveTypeLike) -> XlaOp:
         >>> lib.one(xb.XlaBuilder(), xb.u4).shape
         u4[]
     """
-    return _scalar(builder, element_type_argument("one", "type", type), 1)
+    return _scalar(builder, element_type_argument("one", "element_type", element_type), 1)
 
 
 @library_function("Epsilon")
-def epsilon(builder: XlaBuilder, type: PrimitiveTypeLike) -> XlaOp:
+def epsilon(builder: XlaBuilder, element_type: PrimitiveTypeLike) -> XlaOp:
     """Return the difference between 1 and the next larger number of a floating-point type.
 
     Raises:
@@ -174,11 +177,11 @@ def epsilon(builder: XlaBuilder, type: PrimitiveTypeLike) -> XlaOp:
         >>> lib.epsilon(xb.XlaBuilder(), xb.f32).attributes["value"]
         array(1.1920929e-07, dtype=float32)
     """
-    return builder.constant(float(_finfo("epsilon", type).eps), type)
+    return builder.constant(float(_finfo("epsilon", element_type).eps), element_type)
 
 
 @library_function("MinPositiveNormalValue")
-def min_positive_normal_value(builder: XlaBuilder, type: PrimitiveTypeLike) -> XlaOp:
+def min_positive_normal_value(builder: XlaBuilder, element_type: PrimitiveTypeLike) -> XlaOp:
     """Return the smallest positive normal number of a floating-point type.
 
     Raises:
@@ -190,12 +193,12 @@ def min_positive_normal_value(builder: XlaBuilder, type: PrimitiveTypeLike) -> X
         >>> lib.min_positive_normal_value(xb.XlaBuilder(), xb.f32).attributes["value"]
         array(1.1754944e-38, dtype=float32)
     """
-    smallest = _finfo("min_positive_normal_value", type).smallest_normal
-    return builder.constant(float(smallest), type)
+    smallest = _finfo("min_positive_normal_value", element_type).smallest_normal
+    return builder.constant(float(smallest), element_type)
 
 
 @library_function("MinValue")
-def min_value(builder: XlaBuilder, type: PrimitiveTypeLike) -> XlaOp:
+def min_value(builder: XlaBuilder, element_type: PrimitiveTypeLike) -> XlaOp:
     """Return the smallest value of a real type: -inf if the type has infinities.
 
     Raises:
@@ -208,11 +211,11 @@ def min_value(builder: XlaBuilder, type: PrimitiveTypeLike) -> XlaOp:
         >>> [int(lib.min_value(b, t).attributes["value"]) for t in (xb.s8, xb.u8)]
         [-128, 0]
     """
-    return _extreme("min_value", builder, type, -np.inf)
+    return _extreme("min_value", builder, element_type, -np.inf)
 
 
 @library_function("MinFiniteValue")
-def min_finite_value(builder: XlaBuilder, type: PrimitiveTypeLike) -> XlaOp:
+def min_finite_value(builder: XlaBuilder, element_type: PrimitiveTypeLike) -> XlaOp:
     """Return the smallest finite value of a real type.
 
     Raises:
@@ -224,12 +227,12 @@ def min_finite_value(builder: XlaBuilder, type: PrimitiveTypeLike) -> XlaOp:
         >>> float(lib.min_finite_value(xb.XlaBuilder(), xb.f16).attributes["value"])
         -65504.0
     """
-    real = _real("min_finite_value", type)
+    real = _real("min_finite_value", element_type)
     return builder.constant(real.min, real)
 
 
 @library_function("MaxValue")
-def max_value(builder: XlaBuilder, type: PrimitiveTypeLike) -> XlaOp:
+def max_value(builder: XlaBuilder, element_type: PrimitiveTypeLike) -> XlaOp:
     """Return the largest value of a real type: inf if the type has infinities.
 
     Raises:
@@ -241,11 +244,11 @@ def max_value(builder: XlaBuilder, type: PrimitiveTypeLike) -> XlaOp:
         >>> float(lib.max_value(xb.XlaBuilder(), xb.f16).attributes["value"])
         inf
     """
-    return _extreme("max_value", builder, type, np.inf)
+    return _extreme("max_value", builder, element_type, np.inf)
 
 
 @library_function("MaxFiniteValue")
-def max_finite_value(builder: XlaBuilder, type: PrimitiveTypeLike) -> XlaOp:
+def max_finite_value(builder: XlaBuilder, element_type: PrimitiveTypeLike) -> XlaOp:
     """Return the largest finite value of a real type.
 
     Raises:
@@ -257,12 +260,12 @@ def max_finite_value(builder: XlaBuilder, type: PrimitiveTypeLike) -> XlaOp:
         >>> float(lib.max_finite_value(xb.XlaBuilder(), xb.f8e4m3fn).attributes["value"])
         448.0
     """
-    real = _real("max_finite_value", type)
+    real = _real("max_finite_value", element_type)
     return builder.constant(real.max, real)
 
 
 @library_function("NanValue")
-def nan_value(builder: XlaBuilder, type: PrimitiveTypeLike) -> XlaOp:
+def nan_value(builder: XlaBuilder, element_type: PrimitiveTypeLike) -> XlaOp:
     """Return a quiet NaN of a floating-point type.
 
     Raises:
@@ -275,7 +278,7 @@ def nan_value(builder: XlaBuilder, type: PrimitiveTypeLike) -> XlaOp:
         >>> float(lib.nan_value(xb.XlaBuilder(), xb.bf16).attributes["value"])
         nan
     """
-    return builder.constant(np.nan, _floating("nan_value", type))
+    return builder.constant(np.nan, _floating("nan_value", element_type))
 
 
 def _scalar(builder: XlaBuilder, type: PrimitiveType, value: Any) -> XlaOp:

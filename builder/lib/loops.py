@@ -26,7 +26,7 @@ def while_loop_helper(
     initial_values: Sequence[XlaOp],
     name: str = "while_loop",
     builder: XlaBuilder | None = None,
-) -> list[XlaOp]:
+) -> tuple[XlaOp, ...]:
     """Repeat a body for several values, as long as a condition holds.
 
     Both functions may use ops of the enclosing builder, as in `builder.while_`.
@@ -70,7 +70,7 @@ def for_each_index(
     initial_values: Sequence[XlaOp],
     name: str = "for_each_index",
     builder: XlaBuilder | None = None,
-) -> list[XlaOp]:
+) -> tuple[XlaOp, ...]:
     """Repeat a body for the indices from 0.
 
     The body may use ops of the enclosing builder, as in `builder.while_`.
@@ -130,7 +130,7 @@ def _loop(
     initial_values: Sequence[XlaOp],
     name: str,
     builder: XlaBuilder | None,
-) -> list[XlaOp]:
+) -> tuple[XlaOp, ...]:
     values = need_ops(op, "initial value", initial_values)
     if not isinstance(name, str):
         raise error_of(OperandError, op, f"name must be a string, got {brief(name)}")
@@ -148,7 +148,7 @@ def _loop(
         return record_tuple(*results) if results else state.builder.empty_tuple()
 
     condition.__name__, body.__name__ = f"{name}_condition", f"{name}_body"
-    return _elements(while_(condition, body, state))
+    return tuple(_elements(while_(condition, body, state)))
 
 
 def _check_function(op: str, name: str, function: Any) -> None:

@@ -37,14 +37,14 @@ _SIGNED = {4: pt.s4, 8: pt.s8, 16: pt.s16, 32: pt.s32, 64: pt.s64}
 
 
 @library_function("IsPosInf")
-def is_pos_inf(operand: XlaOp) -> XlaOp:
+def is_pos_inf(x: XlaOp) -> XlaOp:
     """Return whether each element is +infinity. Types without infinities give false.
 
     Args:
-        operand: a floating-point array of any sizes.
+        x: a floating-point array of any sizes.
 
     Raises:
-        OperandError: `operand` is not a floating-point array.
+        OperandError: `x` is not a floating-point array.
 
     Example:
         >>> import builder as xb
@@ -52,18 +52,18 @@ def is_pos_inf(operand: XlaOp) -> XlaOp:
         >>> lib.is_pos_inf(xb.XlaBuilder().parameter(xb.bf16[3])).shape
         pred[3]
     """
-    return gt(operand, float(floating_type("is_pos_inf", operand=operand).max))
+    return gt(x, float(floating_type("is_pos_inf", x=x).max))
 
 
 @library_function("IsNegInf")
-def is_neg_inf(operand: XlaOp) -> XlaOp:
+def is_neg_inf(x: XlaOp) -> XlaOp:
     """Return whether each element is -infinity. Types without infinities give false.
 
     Args:
-        operand: a floating-point array of any sizes.
+        x: a floating-point array of any sizes.
 
     Raises:
-        OperandError: `operand` is not a floating-point array.
+        OperandError: `x` is not a floating-point array.
 
     Example:
         >>> import builder as xb
@@ -71,18 +71,18 @@ def is_neg_inf(operand: XlaOp) -> XlaOp:
         >>> lib.is_neg_inf(xb.XlaBuilder().parameter(xb.f32[3])).shape
         pred[3]
     """
-    return lt(operand, float(floating_type("is_neg_inf", operand=operand).min))
+    return lt(x, float(floating_type("is_neg_inf", x=x).min))
 
 
 @library_function("IsInf")
-def is_inf(operand: XlaOp) -> XlaOp:
+def is_inf(x: XlaOp) -> XlaOp:
     """Return whether each element is +infinity or -infinity.
 
     Args:
-        operand: a floating-point array of any sizes.
+        x: a floating-point array of any sizes.
 
     Raises:
-        OperandError: `operand` is not a floating-point array.
+        OperandError: `x` is not a floating-point array.
 
     Example:
         >>> import builder as xb
@@ -90,18 +90,18 @@ def is_inf(operand: XlaOp) -> XlaOp:
         >>> lib.is_inf(xb.XlaBuilder().parameter(xb.f64[2, 3])).shape
         pred[2,3]
     """
-    return gt(abs(operand), float(floating_type("is_inf", operand=operand).max))
+    return gt(abs(x), float(floating_type("is_inf", x=x).max))
 
 
 @library_function("IsNan")
-def is_nan(operand: XlaOp) -> XlaOp:
+def is_nan(x: XlaOp) -> XlaOp:
     """Return whether each element is a NaN.
 
     Args:
-        operand: a floating-point array of any sizes.
+        x: a floating-point array of any sizes.
 
     Raises:
-        OperandError: `operand` is not a floating-point array.
+        OperandError: `x` is not a floating-point array.
 
     Example:
         >>> import builder as xb
@@ -109,19 +109,19 @@ def is_nan(operand: XlaOp) -> XlaOp:
         >>> lib.is_nan(xb.XlaBuilder().parameter(xb.f16[3])).shape
         pred[3]
     """
-    floating_type("is_nan", operand=operand)
-    return ne(operand, operand)
+    floating_type("is_nan", x=x)
+    return ne(x, x)
 
 
 @library_function("IsNegZero")
-def is_neg_zero(operand: XlaOp) -> XlaOp:
+def is_neg_zero(x: XlaOp) -> XlaOp:
     """Return whether each element is -0. Types without a negative zero give false.
 
     Args:
-        operand: a floating-point array of any sizes.
+        x: a floating-point array of any sizes.
 
     Raises:
-        OperandError: `operand` is not a floating-point array.
+        OperandError: `x` is not a floating-point array.
 
     Example:
         >>> import builder as xb
@@ -129,9 +129,9 @@ def is_neg_zero(operand: XlaOp) -> XlaOp:
         >>> lib.is_neg_zero(xb.XlaBuilder().parameter(xb.f32[3])).shape
         pred[3]
     """
-    if floating_type("is_neg_zero", operand=operand).bits < 32:
-        operand = convert_element_type(operand, pt.f32)
-    return eq_total_order(operand, -0.0)
+    if floating_type("is_neg_zero", x=x).bits < 32:
+        x = convert_element_type(x, pt.f32)
+    return eq_total_order(x, -0.0)
 
 
 @library_function("NextAfter", has_derivative=True)

@@ -16,19 +16,16 @@ from typing import Any
 from builder.attributes import DotDimensionNumbers, GatherDimensionNumbers, PrecisionLike
 from builder.check import CONVERT, flag, integer, integers
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
-from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import (
     array_argument,
     as_type,
     bounded_argument,
-    natural,
     shape_of,
     static_argument,
     widened,
 )
 from builder.lib.registry import library_function
-from builder.lib.shaping import eye
 from builder.ops import elementwise as ew
 from builder.ops.contraction import dot_general
 from builder.ops.indexing import gather
@@ -50,37 +47,13 @@ EinsumArgument = XlaOp | str | Sequence[int]
 _Labels = list[Hashable]
 
 
-@library_function("IdentityMatrix")
-def identity_matrix(builder: XlaBuilder, type: PrimitiveTypeLike, m: int, n: int) -> XlaOp:
-    """Return a matrix with ones on the main diagonal and zeros elsewhere.
-
-    Args:
-        builder: records the matrix.
-        type: the element type.
-        m: the number of rows.
-        n: the number of columns.
-
-    Raises:
-        ShapeInferenceError: a size is negative.
-
-    Example:
-        >>> import builder as xb
-        >>> from builder import lib
-        >>> lib.identity_matrix(xb.XlaBuilder(), xb.s32, 2, 3).shape
-        s32[2,3]
-    """
-    for name, size in (("m", m), ("n", n)):
-        natural("identity_matrix", name, size)
-    return eye(builder, m, n, type)
-
-
 @library_function("GetDiagonalMask")
-def get_diagonal_mask(x: XlaOp, diagonal: int = 0) -> XlaOp:
+def get_diagonal_mask(x: XlaOp, k: int = 0) -> XlaOp:
     """Return a mask of the sizes of `x` that is true on a diagonal.
 
     Args:
         x: an array of at least two dimensions.
-        diagonal: the number of the diagonal.
+        k: the number of the diagonal.
 
     Raises:
         ShapeInferenceError: `x` has less than two dimensions, or an unbounded size.
@@ -91,7 +64,7 @@ def get_diagonal_mask(x: XlaOp, diagonal: int = 0) -> XlaOp:
         >>> lib.get_diagonal_mask(xb.XlaBuilder().parameter(xb.f32[5, 2, 3]), 1).shape
         pred[5,2,3]
     """
-    return _mask("get_diagonal_mask", x, ew.eq, diagonal)
+    return _mask("get_diagonal_mask", x, ew.eq, k)
 
 
 @library_function("GetMatrixDiagonal")
@@ -186,19 +159,19 @@ def get_matrix_diagonal_via_gather(x: XlaOp, k: int = 0) -> XlaOp:
 
 
 @library_function("SetMatrixDiagonal")
-def set_matrix_diagonal(matrix: XlaOp, diag: XlaOp, k: int = 0) -> XlaOp:
+def set_matrix_diagonal(x: XlaOp, diagonal: XlaOp, k: int = 0) -> XlaOp:
     """Replace a diagonal of each matrix.
 
     Args:
-        matrix: an array of shape [..., m, n].
-        diag: the new elements, an array of the shape that `get_matrix_diagonal` returns.
+        x: an array of shape [..., m, n].
+        diagonal: the new elements, an array of the shape that `get_matrix_diagonal` returns.
         k: the number of the diagonal.
 
     Returns:
-        An array of the shape of `matrix`.
+        An array of the shape of `x`.
 
     Raises:
-        ShapeInferenceError: `matrix` has less than two dimensions, or an unbounded size; `diag` has
+        ShapeInferenceError: `x` has less than two dimensions, or an unbounded size; `diagonal` has
             other sizes or another element type.
 
     Example:
@@ -210,32 +183,32 @@ def set_matrix_diagonal(matrix: XlaOp, diag: XlaOp, k: int = 0) -> XlaOp:
         f32[5,2,3]
     """
     op = "set_matrix_diagonal"
-    shape, m, n = _matrices(op, "matrix", matrix)
-    given = array_argument(op, "diag", diag)
+    shape, m, n = _matrices(op, "x", x)
+    given = array_argument(op, "diagonal", diagonal)
     k = integer(op, "k", k)
     length = _diagonal_length(m, n, k)
     major = shape.rank - 2
     expected = (*shape.dimensions[:major], length)
     if given.dimensions != expected or given.element_type is not shape.element_type:
         wanted = shape.element_type[expected]
-        rule = f"diag must be of shape {wanted} for diagonal {k} of {shape}, got {given}"
+        rule = f"diagonal must be of shape {wanted} for diagonal {k} of {shape}, got {given}"
         raise error_of(ShapeInferenceError, op, rule)
     # One element for each row, or for each column of a diagonal below the main one.
     along = major if k >= 0 else major + 1
     # The padding is never read; all types but pred have a 1, and f8e8m0fnu has no 0.
     unread = True if shape.element_type is pred else 1
-    elements = pad_in_dim(diag, unread, major, 0, shape.dimensions[along] - length)
+    elements = pad_in_dim(diagonal, unread, major, 0, shape.dimensions[along] - length)
     wide = broadcast_in_dim(elements, shape.dimensions, [*range(major), along])
-    return ew.select(_mask(op, matrix, ew.eq, k), wide, matrix)
+    return ew.select(_mask(op, x, ew.eq, k), wide, x)
 
 
 @library_function("TriangleMask")
-def triangle_mask(x: XlaOp, diagonal: int) -> XlaOp:
+def triangle_mask(x: XlaOp, k: int) -> XlaOp:
     """Return a mask of the sizes of `x` that is true on a diagonal and below it.
 
     Args:
         x: an array of at least two dimensions.
-        diagonal: the number of the diagonal.
+        k: the number of the diagonal.
 
     Raises:
         ShapeInferenceError: `x` has less than two dimensions, or an unbounded size.
@@ -246,7 +219,7 @@ def triangle_mask(x: XlaOp, diagonal: int) -> XlaOp:
         >>> lib.triangle_mask(xb.XlaBuilder().parameter(xb.f32[3, 3]), -1).shape
         pred[3,3]
     """
-    return _mask("triangle_mask", x, ew.le, diagonal)
+    return _mask("triangle_mask", x, ew.le, k)
 
 
 @library_function("Triangle")

@@ -39,7 +39,7 @@ class SpatialDimensionOutputSizeAndPadding(NamedTuple):
 
 @library_function("MaxPool")
 def max_pool(
-    operand: XlaOp,
+    x: XlaOp,
     kernel_size: Sequence[int],
     stride: Sequence[int],
     padding: PaddingLike,
@@ -48,7 +48,7 @@ def max_pool(
     """Return the largest element in each position of a window.
 
     Args:
-        operand: an array of real numbers; any sizes may be dynamic.
+        x: an array of real numbers; any sizes may be dynamic.
         kernel_size: the sizes of the window.
         stride: the distances between positions of the window.
         padding: "SAME", "VALID", or a pair (low, high) for each spatial dimension. Padding is never
@@ -66,15 +66,15 @@ def max_pool(
         >>> lib.max_pool(x, [2, 2], [2, 2], "VALID", "NHWC").shape
         f32[8,14,14,3]
     """
-    form, shape, kernel, strides = _window("max_pool", operand, kernel_size, stride, data_format)
+    form, shape, kernel, strides = _window("max_pool", x, kernel_size, stride, data_format)
     pads = _padding("max_pool", form, padding)
-    lowest = min_value(operand.builder, shape.element_type)
-    return reduce_window(operand, lowest, ew.max, kernel, strides, pads)
+    lowest = min_value(x.builder, shape.element_type)
+    return reduce_window(x, lowest, ew.max, kernel, strides, pads)
 
 
 @library_function("AvgPool")
 def avg_pool(
-    operand: XlaOp,
+    x: XlaOp,
     kernel_size: Sequence[int],
     stride: Sequence[int],
     padding: PaddingLike,
@@ -84,7 +84,7 @@ def avg_pool(
     """Return the average of the elements in each position of a window.
 
     Args:
-        operand: an array of numbers. Sums of integers wrap, and averages are rounded toward zero.
+        x: an array of numbers. Sums of integers wrap, and averages are rounded toward zero.
         kernel_size: the sizes of the window.
         stride: the distances between positions of the window.
         padding: a pair (low, high) for each spatial dimension, "SAME" or "VALID".
@@ -103,16 +103,16 @@ def avg_pool(
         >>> lib.avg_pool(x, [3, 3], [1, 1], "SAME", "NCHW", False).shape
         f32[8,3,28,28]
     """
-    form, shape, kernel, strides = _window("avg_pool", operand, kernel_size, stride, data_format)
+    form, shape, kernel, strides = _window("avg_pool", x, kernel_size, stride, data_format)
     includes = flag("avg_pool", "counts_include_padding", counts_include_padding)
     pads = _padding("avg_pool", form, padding)
     if not includes:
-        bounded_argument("avg_pool", "operand", shape)
-    sums = reduce_window(widened(operand), 0, ew.add, kernel, strides, pads)
+        bounded_argument("avg_pool", "x", shape)
+    sums = reduce_window(widened(x), 0, ew.add, kernel, strides, pads)
     if includes:
         return as_type(ew.div(sums, math.prod(kernel)), shape.element_type)
     sizes = [
-        get_dimension_size(operand, number) if is_dynamic else size
+        get_dimension_size(x, number) if is_dynamic else size
         for number, (size, is_dynamic) in enumerate(
             zip(shape.dimensions, shape.dynamic_dimensions, strict=True)
         )
@@ -288,7 +288,7 @@ def _window(
     kernel_size: Sequence[int],
     stride: Sequence[int],
     data_format: TensorFormatLike,
-    name: str = "operand",
+    name: str = "x",
 ) -> tuple[TensorFormat, ArrayShape, tuple[int, ...], tuple[int, ...]]:
     """Return the format and the shape of an operand, and the window's sizes and strides."""
     shape = array_argument(op, name, operand)

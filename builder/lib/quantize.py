@@ -53,13 +53,13 @@ class QuantizedRange:
 
 
 @library_function("PackToUint32")
-def pack_to_uint32(input: Any) -> Any:
+def pack_to_uint32(x: Any) -> Any:
     """Pack an array of u8 or u16 into an array of u32, as `dequantize` takes it.
 
     The first number of each four or two has the highest bits. Zeros complete the last ones.
 
     Args:
-        input: a NumPy array of type uint8 or uint16 with at least one dimension. The numbers of
+        x: a NumPy array of type uint8 or uint16 with at least one dimension. The numbers of
             the last dimension are packed; a list is an array of its numbers.
 
     Returns:
@@ -74,10 +74,10 @@ def pack_to_uint32(input: Any) -> Any:
         >>> [f"{number:x}" for number in lib.pack_to_uint32(np.array([1, 2, 3, 4, 5], np.uint8))]
         ['1020304', '5000000']
     """
-    array = np.asarray(input)
+    array = np.asarray(x)
     if array.dtype not in (np.uint8, np.uint16) or not array.ndim:
-        rule = f"input must be an array of uint8 or uint16, got {array.dtype}[{array.shape}]"
-        fix = "convert with numpy.asarray(input, numpy.uint8)"
+        rule = f"x must be an array of uint8 or uint16, got {array.dtype}[{array.shape}]"
+        fix = "convert with numpy.asarray(x, numpy.uint8)"
         raise error_of(OperandError, "pack_to_uint32", rule, fix)
     count = u32.dtype.itemsize // array.dtype.itemsize
     missing = -array.shape[-1] % count
@@ -90,9 +90,9 @@ def pack_to_uint32(input: Any) -> Any:
 
 @library_function("Dequantize")
 def dequantize(
-    input: XlaOp,
+    x: XlaOp,
     range: QuantizedRange,
-    type: PrimitiveTypeLike,
+    element_type: PrimitiveTypeLike,
     mode_string: str = "MIN_COMBINED",
     transpose_output: bool = False,
 ) -> XlaOp:
@@ -102,9 +102,9 @@ def dequantize(
     to the maximum of the range. The results are computed in f32 and rounded once.
 
     Args:
-        input: an array of u32 with at least one dimension, see `pack_to_uint32`.
+        x: an array of u32 with at least one dimension, see `pack_to_uint32`.
         range: the numbers of the smallest and of the largest integer of the type.
-        type: the type of the packed integers: u8 or u16. XLA has it as template argument.
+        element_type: the type of the packed integers: u8 or u16. XLA has it as template argument.
         mode_string: "MIN_COMBINED", the only mode that XLA has.
         transpose_output: whether to reverse the order of the result's dimensions.
 
@@ -124,25 +124,25 @@ def dequantize(
         bf16[5,8]
     """
     op = "dequantize"
-    shape = array_argument(op, "input", input)
+    shape = array_argument(op, "x", x)
     if shape.element_type is not u32 or not shape.rank:
-        rule = f"input must be of type u32 with at least one dimension, got {shape}"
+        rule = f"x must be of type u32 with at least one dimension, got {shape}"
         raise error_of(ShapeInferenceError, op, rule)
-    bounded_argument(op, "input", shape)
+    bounded_argument(op, "x", shape)
     if not isinstance(range, QuantizedRange):
         rule = f"range must be a QuantizedRange, got {brief(range)}"
         raise error_of(OperandError, op, rule, "write lib.QuantizedRange(min, max)")
-    kind = element_type_argument(op, "type", type)
+    kind = element_type_argument(op, "element_type", element_type)
     if kind not in (u8, u16):
-        raise error_of(ShapeInferenceError, op, f"type must be u8 or u16, got {kind}")
+        raise error_of(ShapeInferenceError, op, f"element_type must be u8 or u16, got {kind}")
     if mode_string != "MIN_COMBINED":
         rule = f'mode_string must be "MIN_COMBINED", got {brief(mode_string)}'
         raise error_of(OperandError, op, rule)
     is_transposed = flag(op, "transpose_output", transpose_output)
     count = u32.bits // kind.bits
-    shifts = input.builder.constant([kind.bits * n for n in builtins.range(count)][::-1], u32)
+    shifts = x.builder.constant([kind.bits * n for n in builtins.range(count)][::-1], u32)
     dimensions = list(builtins.range(shape.rank))
-    wide = broadcast_in_dim(input, [*shape.dimensions, count], dimensions)
+    wide = broadcast_in_dim(x, [*shape.dimensions, count], dimensions)
     integers = ew.and_(ew.shift_right_logical(wide, shifts, [shape.rank]), int(kind.max))
     numbers = collapse(as_type(integers, f32), [shape.rank - 1, shape.rank])
     result = as_type(numbers * ((range.max - range.min) / kind.max) + range.min, bf16)

@@ -93,7 +93,7 @@ def random_key(builder: XlaBuilder, seed: int | XlaOp) -> XlaOp:
 
 
 @library_function()
-def split_key(key: XlaOp, num: int = 2) -> list[XlaOp]:
+def split_key(key: XlaOp, num: int = 2) -> tuple[XlaOp, ...]:
     """Return several keys derived from one, like `jax.random.split`.
 
     Args:
@@ -122,7 +122,7 @@ def split_key(key: XlaOp, num: int = 2) -> list[XlaOp]:
         rule = f"num must be from 1 to {MOST_RESULTS}, got {count}"
         raise error_of(ShapeInferenceError, "split_key", rule, fix)
     keys = _keys(words, [count])
-    return [keys[n] for n in range(count)]
+    return tuple([keys[n] for n in range(count)])
 
 
 @library_function()

@@ -229,11 +229,11 @@ def min(x: XlaOp, axis: Axes = None, keepdims: bool = False) -> XlaOp:
 
 
 @library_function("Any")
-def any(predicates: XlaOp, axis: Axes = None, keepdims: bool = False) -> XlaOp:
+def any(x: XlaOp, axis: Axes = None, keepdims: bool = False) -> XlaOp:
     """Return whether an element is true, along dimensions; false for no elements.
 
     Args:
-        predicates: an array of preds.
+        x: an array of preds.
         axis: a dimension, several, or None for all.
         keepdims: whether the reduced dimensions remain, of size 1.
 
@@ -246,16 +246,16 @@ def any(predicates: XlaOp, axis: Axes = None, keepdims: bool = False) -> XlaOp:
         >>> lib.any(xb.XlaBuilder().parameter(xb.f32[4, 3]) > 0.0).shape
         pred[]
     """
-    _preds("any", predicates)
-    return _reduced("any", predicates, False, ew.or_, axis, keepdims)
+    _preds("any", x)
+    return _reduced("any", x, False, ew.or_, axis, keepdims)
 
 
 @library_function()
-def all(predicates: XlaOp, axis: Axes = None, keepdims: bool = False) -> XlaOp:
+def all(x: XlaOp, axis: Axes = None, keepdims: bool = False) -> XlaOp:
     """Return whether all elements are true, along dimensions; true for no elements.
 
     Args:
-        predicates: an array of preds.
+        x: an array of preds.
         axis: a dimension, several, or None for all.
         keepdims: whether the reduced dimensions remain, of size 1.
 
@@ -268,8 +268,8 @@ def all(predicates: XlaOp, axis: Axes = None, keepdims: bool = False) -> XlaOp:
         >>> lib.all(xb.XlaBuilder().parameter(xb.f32[4, 3]) > 0.0, axis=0).shape
         pred[3]
     """
-    _preds("all", predicates)
-    return _reduced("all", predicates, True, ew.and_, axis, keepdims)
+    _preds("all", x)
+    return _reduced("all", x, True, ew.and_, axis, keepdims)
 
 
 @library_function(has_derivative=True)
@@ -305,14 +305,12 @@ def logsumexp(x: XlaOp, axis: Axes = None, keepdims: bool = False) -> XlaOp:
 
 
 @library_function("ArgMax")
-def arg_max(
-    input: XlaOp, output_type: PrimitiveTypeLike, axis: int, keepdims: bool = False
-) -> XlaOp:
+def arg_max(x: XlaOp, element_type: PrimitiveTypeLike, axis: int, keepdims: bool = False) -> XlaOp:
     """Return the index of the largest element along a dimension; the first among equal ones.
 
     Args:
-        input: an array of real numbers or preds. NaNs are not counted, unlike in NumPy.
-        output_type: the integer type of the result.
+        x: an array of real numbers or preds. NaNs are not counted, unlike in NumPy.
+        element_type: the integer type of the result.
         axis: a dimension; it may be negative.
         keepdims: whether the dimension remains, of size 1.
 
@@ -320,7 +318,7 @@ def arg_max(
         Indices; 0 for no elements, and if all are NaN.
 
     Raises:
-        ShapeInferenceError: the type is complex; `output_type` is not an integer type; the
+        ShapeInferenceError: the type is complex; `element_type` is not an integer type; the
             dimension is out of range; a size is unbounded.
 
     Example:
@@ -329,18 +327,16 @@ def arg_max(
         >>> lib.arg_max(xb.XlaBuilder().parameter(xb.f32[4, 3]), xb.s32, -1).shape
         s32[4]
     """
-    return _arg("arg_max", input, output_type, axis, keepdims, ew.gt, min_value)
+    return _arg("arg_max", x, element_type, axis, keepdims, ew.gt, min_value)
 
 
 @library_function("ArgMinMax")
-def arg_min(
-    input: XlaOp, output_type: PrimitiveTypeLike, axis: int, keepdims: bool = False
-) -> XlaOp:
+def arg_min(x: XlaOp, element_type: PrimitiveTypeLike, axis: int, keepdims: bool = False) -> XlaOp:
     """Return the index of the smallest element along a dimension; the first among equal ones.
 
     Args:
-        input: an array of real numbers or preds. NaNs are not counted, unlike in NumPy.
-        output_type: the integer type of the result.
+        x: an array of real numbers or preds. NaNs are not counted, unlike in NumPy.
+        element_type: the integer type of the result.
         axis: a dimension; it may be negative.
         keepdims: whether the dimension remains, of size 1.
 
@@ -348,7 +344,7 @@ def arg_min(
         Indices; 0 for no elements, and if all are NaN.
 
     Raises:
-        ShapeInferenceError: the type is complex; `output_type` is not an integer type; the
+        ShapeInferenceError: the type is complex; `element_type` is not an integer type; the
             dimension is out of range; a size is unbounded.
 
     Example:
@@ -357,7 +353,7 @@ def arg_min(
         >>> lib.arg_min(xb.XlaBuilder().parameter(xb.f32[4, 3]), xb.u8, 0, keepdims=True).shape
         u8[1,3]
     """
-    return _arg("arg_min", input, output_type, axis, keepdims, ew.lt, max_value)
+    return _arg("arg_min", x, element_type, axis, keepdims, ew.lt, max_value)
 
 
 def others(rank: int, axes: tuple[int, ...]) -> list[int]:
@@ -374,11 +370,11 @@ def _fractions(op: str, x: XlaOp) -> ArrayShape:
     return shape
 
 
-def _preds(op: str, predicates: XlaOp) -> None:
-    shape = array_argument(op, "predicates", predicates)
+def _preds(op: str, x: XlaOp) -> None:
+    shape = array_argument(op, "x", x)
     if shape.element_type is not pred:
         fix = "compare first, for instance x != 0"
-        rule = f"predicates must be of type pred, got {shape}"
+        rule = f"x must be of type pred, got {shape}"
         raise error_of(ShapeInferenceError, op, rule, fix)
 
 
@@ -452,24 +448,24 @@ def _variance(op: str, x: XlaOp, axes: tuple[int, ...], correction: Any) -> XlaO
 
 def _arg(
     op: str,
-    input: XlaOp,
-    output_type: PrimitiveTypeLike,
+    x: XlaOp,
+    element_type: PrimitiveTypeLike,
     axis: int,
     keepdims: bool,
     better: Callable[..., XlaOp],
     worst: Callable[..., XlaOp],
 ) -> XlaOp:
-    shape = ordered_argument(op, "input", input)
-    kind = element_type_argument(op, "output_type", output_type)
+    shape = ordered_argument(op, "x", x)
+    kind = element_type_argument(op, "element_type", element_type)
     if not kind.is_integral:
-        rule = f"output_type must be an integer type, got {kind}"
+        rule = f"element_type must be an integer type, got {kind}"
         raise error_of(ShapeInferenceError, op, rule, "write xb.s32")
-    bounded_argument(op, "input", shape)
+    bounded_argument(op, "x", shape)
     number = axis_argument(op, "axis", axis, shape.rank)
     flag(op, "keepdims", keepdims)
     index_type = s32 if shape.dimensions[number] <= s32.max else kind
-    worst_value = worst(input.builder, shape.element_type)
-    indices = input.builder.iota(index_type[shape.dimensions], number)
+    worst_value = worst(x.builder, shape.element_type)
+    indices = x.builder.iota(index_type[shape.dimensions], number)
 
     def best_of(value: XlaOp, index: XlaOp, other: XlaOp, other_index: XlaOp) -> tuple[XlaOp, ...]:
         # In any order of the reduction, the lowest index wins among equal values. NaNs lose, at the
@@ -482,8 +478,8 @@ def _arg(
         lower = ew.min(index, other_index)
         return ew.select(is_other, other, value), ew.select(is_tie, lower, best_index)
 
-    best = reduce([input, indices], [worst_value, 0], best_of, [number])
-    result = _kept(input, get_tuple_element(best, 1), (number,), keepdims)
+    best = reduce([x, indices], [worst_value, 0], best_of, [number])
+    result = _kept(x, get_tuple_element(best, 1), (number,), keepdims)
     return as_type(result, kind)
 
 

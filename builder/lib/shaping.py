@@ -176,7 +176,7 @@ def stack(arrays: Sequence[XlaOp], axis: int = 0) -> XlaOp:
 
 
 @library_function()
-def split(x: XlaOp, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[XlaOp]:
+def split(x: XlaOp, indices_or_sections: int | Sequence[int], axis: int = 0) -> tuple[XlaOp, ...]:
     """Divide an array along a dimension.
 
     Args:
@@ -221,7 +221,7 @@ def split(x: XlaOp, indices_or_sections: int | Sequence[int], axis: int = 0) -> 
             fix = "reshape the dimension into two, and index the first one"
             raise error_of(ShapeInferenceError, "split", rule, fix, dimension=number)
         edges = [size // parts * n for n in range(parts + 1)]
-    return list(parts_between(x, edges, number))
+    return parts_between(x, edges, number)
 
 
 @partial(noting_calls, "parts_between")
@@ -407,12 +407,12 @@ def tile(x: XlaOp, reps: int | Sequence[int]) -> XlaOp:
 
 
 @library_function("BroadcastTo")
-def broadcast_to(input: XlaOp, output_dims: Sequence[int]) -> XlaOp:
+def broadcast_to(x: XlaOp, sizes: Sequence[int]) -> XlaOp:
     """Repeat an array to sizes that are multiples of its own.
 
     Args:
-        input: an array. Its dimensions are aligned at the last one.
-        output_dims: the sizes of the result. Each is a multiple of the array's size: the array is
+        x: an array. Its dimensions are aligned at the last one.
+        sizes: those of the result. Each is a multiple of the array's size: the array is
             repeated as by `tile`.
 
     Raises:
@@ -427,20 +427,20 @@ def broadcast_to(input: XlaOp, output_dims: Sequence[int]) -> XlaOp:
         f32[5,4,3]
     """
     op = "broadcast_to"
-    shape = array_argument(op, "input", input)
-    bounded_argument(op, "input", shape)
-    sizes = integers(op, "output_dims", output_dims)
-    first = len(sizes) - shape.rank
-    pairs = list(zip(shape.dimensions, sizes[max(first, 0) :], strict=False))
+    shape = array_argument(op, "x", x)
+    bounded_argument(op, "x", shape)
+    new_sizes = integers(op, "sizes", sizes)
+    first = len(new_sizes) - shape.rank
+    pairs = list(zip(shape.dimensions, new_sizes[max(first, 0) :], strict=False))
     if first < 0 or any(new != old and (not old or new % old) for old, new in pairs):
-        rule = f"each size must be a multiple of the array's size, got {list(sizes)} for {shape}"
+        rule = f"each size must be a multiple of the array's, got {list(new_sizes)} for {shape}"
         fix = "sizes are aligned at the last dimension"
         raise error_of(ShapeInferenceError, op, rule, fix)
     if all(old in (1, new) for old, new in pairs):
-        is_same = shape.dimensions == sizes
-        return input if is_same else broadcast_in_dim(input, sizes, range(first, len(sizes)))
-    reps = [*sizes[:first], *(new // old if old else 1 for old, new in pairs)]
-    return tile(input, reps)
+        is_same = shape.dimensions == new_sizes
+        return x if is_same else broadcast_in_dim(x, new_sizes, range(first, len(new_sizes)))
+    reps = [*new_sizes[:first], *(new // old if old else 1 for old, new in pairs)]
+    return tile(x, reps)
 
 
 @library_function()
@@ -479,7 +479,7 @@ def linspace(
     start: float,
     stop: float,
     num: int,
-    type: PrimitiveTypeLike = f32,
+    element_type: PrimitiveTypeLike = f32,
     endpoint: bool = True,
 ) -> XlaOp:
     """Return evenly spaced numbers of an interval, as a constant.
@@ -491,7 +491,7 @@ def linspace(
         start: the first number.
         stop: the last number.
         num: how many numbers.
-        type: a floating-point type.
+        element_type: a floating-point type.
         endpoint: whether `stop` is the last number; otherwise it would be the next one.
 
     Raises:
@@ -505,9 +505,9 @@ def linspace(
         >>> lib.linspace(xb.XlaBuilder(), 0, 1, 5).attributes["value"]
         array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
-    kind = element_type_argument("linspace", "type", type)
+    kind = element_type_argument("linspace", "element_type", element_type)
     if not kind.is_floating:
-        rule = f"type must be a floating-point type, got {kind}"
+        rule = f"element_type must be a floating-point type, got {kind}"
         raise error_of(ShapeInferenceError, "linspace", rule)
     ends = finite_number("linspace", "start", start), finite_number("linspace", "stop", stop)
     count = natural("linspace", "num", num)
@@ -524,15 +524,17 @@ def linspace(
 _LONGEST_CONSTANT: Final = 2**24
 
 
-@library_function()
-def eye(builder: XlaBuilder, n: int, m: int | None = None, type: PrimitiveTypeLike = f32) -> XlaOp:
+@library_function("IdentityMatrix")
+def eye(
+    builder: XlaBuilder, n: int, m: int | None = None, element_type: PrimitiveTypeLike = f32
+) -> XlaOp:
     """Return a matrix with ones on the diagonal and zeros elsewhere.
 
     Args:
         builder: records the matrix.
         n: the number of rows.
         m: the number of columns; by default `n`.
-        type: the element type.
+        element_type: the element type.
 
     Raises:
         ShapeInferenceError: a size is negative.
@@ -540,10 +542,10 @@ def eye(builder: XlaBuilder, n: int, m: int | None = None, type: PrimitiveTypeLi
     Example:
         >>> import builder as xb
         >>> from builder import lib
-        >>> lib.eye(xb.XlaBuilder(), 3, type=xb.bf16).shape
+        >>> lib.eye(xb.XlaBuilder(), 3, element_type=xb.bf16).shape
         bf16[3,3]
     """
-    kind = element_type_argument("eye", "type", type)
+    kind = element_type_argument("eye", "element_type", element_type)
     return as_type(ew.eq(*_rows_and_columns("eye", builder, n, m)), kind)
 
 
@@ -553,7 +555,7 @@ def tri(
     n: int,
     m: int | None = None,
     k: int = 0,
-    type: PrimitiveTypeLike = f32,
+    element_type: PrimitiveTypeLike = f32,
 ) -> XlaOp:
     """Return a matrix with ones at and below a diagonal, and zeros above it.
 
@@ -562,7 +564,7 @@ def tri(
         n: the number of rows.
         m: the number of columns; by default `n`.
         k: the diagonal: 0 for the main one, 1 for the one above it, -1 for the one below it.
-        type: the element type; `xb.pred` for a mask.
+        element_type: the element type; `xb.pred` for a mask.
 
     Raises:
         ShapeInferenceError: a size is negative.
@@ -570,10 +572,10 @@ def tri(
     Example:
         >>> import builder as xb
         >>> from builder import lib
-        >>> lib.tri(xb.XlaBuilder(), 3, 4, type=xb.pred).shape
+        >>> lib.tri(xb.XlaBuilder(), 3, 4, element_type=xb.pred).shape
         pred[3,4]
     """
-    kind = element_type_argument("tri", "type", type)
+    kind = element_type_argument("tri", "element_type", element_type)
     rows, columns = _rows_and_columns("tri", builder, n, m)
     # Any diagonal outside the matrix is all ones or all zeros, so the sum can't overflow.
     limit = shape_of(rows).dimensions
@@ -583,14 +585,14 @@ def tri(
 
 @library_function()
 def one_hot(
-    indices: XlaOp, num_classes: int, type: PrimitiveTypeLike = f32, axis: int = -1
+    indices: XlaOp, num_classes: int, element_type: PrimitiveTypeLike = f32, axis: int = -1
 ) -> XlaOp:
     """Return ones at indices along a new dimension, and zeros elsewhere.
 
     Args:
         indices: an array of integers. An index outside of the classes gives only zeros.
         num_classes: the size of the new dimension.
-        type: the element type of the result.
+        element_type: the element type of the result.
         axis: the number of the new dimension in the result.
 
     Raises:
@@ -604,7 +606,7 @@ def one_hot(
         f32[4,10]
     """
     shape = indices_argument("one_hot", "indices", indices)
-    kind = element_type_argument("one_hot", "type", type)
+    kind = element_type_argument("one_hot", "element_type", element_type)
     count = natural("one_hot", "num_classes", num_classes)
     new = axis_argument("one_hot", "axis", axis, shape.rank + 1)
     bounded_argument("one_hot", "indices", shape)
@@ -762,7 +764,9 @@ def _with_one(op: str, x: XlaOp, axes: tuple[int, ...]) -> XlaOp:
 def _rows_and_columns(op: str, builder: XlaBuilder, n: int, m: int | None) -> tuple[XlaOp, XlaOp]:
     if isinstance(n, PrimitiveType):
         rule = f"n must be an integer, got the element type {n}"
-        raise error_of(ShapeInferenceError, op, rule, f"write lib.{op}(builder, n, type=xb.{n})")
+        raise error_of(
+            ShapeInferenceError, op, rule, f"write lib.{op}(builder, n, element_type=xb.{n})"
+        )
     rows = natural(op, "n", n)
     columns = rows if m is None else natural(op, "m", m)
     index = s32 if max(rows, columns) < s32.max // 2 else s64

@@ -187,16 +187,16 @@ def dynamic_update_slice_in_minor_dims(
 
 
 @library_function("TorchGather")
-def torch_gather(input: XlaOp, index: XlaOp, dim: int, sparse: bool = True) -> XlaOp:
+def torch_gather(x: XlaOp, index: XlaOp, axis: int, sparse: bool = True) -> XlaOp:
     """Return elements at indices along a dimension, with own indices for each row.
 
-    ``result[i, j, k] = input[i, index[i, j, k], k]`` for dimension 1 of 3.
+    ``result[i, j, k] = x[i, index[i, j, k], k]`` for dimension 1 of 3.
 
     Args:
-        input: an array; the dimension has a fixed size of at least 1.
+        x: an array; the dimension has a fixed size of at least 1.
         index: an array of integers, of the input's rank. In the other dimensions it is at most as
             large as the input, and selects from the first rows.
-        dim: a dimension.
+        axis: a dimension.
         sparse: True for a gather, in which indices out of range are clamped to it. False for
             comparisons with all positions and a sum, in which they give 0, and -0 becomes 0.
 
@@ -216,38 +216,38 @@ def torch_gather(input: XlaOp, index: XlaOp, dim: int, sparse: bool = True) -> X
         f32[4,2]
     """
     flag("torch_gather", "sparse", sparse)
-    shape = array_argument("torch_gather", "input", input)
+    shape = array_argument("torch_gather", "x", x)
     selected = indices_argument("torch_gather", "index", index)
-    number = axis_argument("torch_gather", "dim", dim, shape.rank)
-    bounded_argument("torch_gather", "input", shape)
+    number = axis_argument("torch_gather", "axis", axis, shape.rank)
+    bounded_argument("torch_gather", "x", shape)
     bounded_argument("torch_gather", "index", selected)
-    indexed_size("torch_gather", "input", shape, number)
+    indexed_size("torch_gather", "x", shape, number)
     if selected.rank != shape.rank:
-        rule = f"input and index must have one rank, got {shape} and {selected}"
+        rule = f"x and index must have one rank, got {shape} and {selected}"
         raise error_of(ShapeInferenceError, "torch_gather", rule)
     for n, (taken, size) in enumerate(zip(selected.dimensions, shape.dimensions, strict=True)):
         if n != number and taken > size:
-            rule = f"index must not be larger than input in dimension {n}, got {selected}"
-            shapes = {"input": shape, "index": selected}
+            rule = f"index must not be larger than x in dimension {n}, got {selected}"
+            shapes = {"x": shape, "index": selected}
             raise error_of(ShapeInferenceError, "torch_gather", rule, dimension=n, shapes=shapes)
     limits = list(selected.dimensions)
     limits[number] = shape.dimensions[number]
-    rows = input if limits == list(shape.dimensions) else slice(input, [0] * shape.rank, limits)
+    rows = x if limits == list(shape.dimensions) else slice(x, [0] * shape.rank, limits)
     if sparse:
         return gather_along(rows, index, number)
     counts = [*selected.dimensions[:number], limits[number], *selected.dimensions[number:]]
     mask = _is_at(index, number, counts)
     wide = broadcast_in_dim(rows, counts, [n + (n > number) for n in range(shape.rank)])
-    zero = input.builder.constant(np.zeros((), shape.element_type.dtype))
+    zero = x.builder.constant(np.zeros((), shape.element_type.dtype))
     return reduce(ew.select(mask, wide, zero), zero, ew.add, [number])
 
 
 @library_function("TorchScatterDense")
 def torch_scatter_dense(
-    input: XlaOp,
+    x: XlaOp,
     index: XlaOp,
     src: XlaOp,
-    dim: int,
+    axis: int,
     combiner: Callable[[XlaOp, XlaOp], XlaOp],
 ) -> XlaOp:
     """Combine an array with others' elements, placed at indices along a dimension.
@@ -257,10 +257,10 @@ def torch_scatter_dense(
     positions; those out of range have no effect.
 
     Args:
-        input: an array; the dimension has a fixed size.
+        x: an array; the dimension has a fixed size.
         index: an array of integers, with the input's sizes except along the dimension.
         src: the elements: an array of the shape of `index` and of the input's element type.
-        dim: a dimension.
+        axis: a dimension.
         combiner: an associative and commutative function of two ops, to which 0 is neutral, such as
             ``xb.add``. It is applied to scalars and to arrays.
 
@@ -279,20 +279,20 @@ def torch_scatter_dense(
         >>> lib.torch_scatter_dense(x, index, src, 1, xb.add).shape
         f32[4,9]
     """
-    shape = array_argument("torch_scatter_dense", "input", input)
+    shape = array_argument("torch_scatter_dense", "x", x)
     selected = indices_argument("torch_scatter_dense", "index", index)
     source = array_argument("torch_scatter_dense", "src", src)
     if not callable(combiner):
         rule = f"combiner must be a function of two XlaOps, got {brief(combiner, 80)}"
         raise error_of(OperandError, "torch_scatter_dense", rule, "pass for instance xb.add")
-    number = axis_argument("torch_scatter_dense", "dim", dim, shape.rank)
-    bounded_argument("torch_scatter_dense", "input", shape)
+    number = axis_argument("torch_scatter_dense", "axis", axis, shape.rank)
+    bounded_argument("torch_scatter_dense", "x", shape)
     bounded_argument("torch_scatter_dense", "index", selected)
-    size = fixed_size("torch_scatter_dense", "input", shape, number)
+    size = fixed_size("torch_scatter_dense", "x", shape, number)
     along = [s for n, s in enumerate(selected.dimensions) if n != number]
     if along != [s for n, s in enumerate(shape.dimensions) if n != number]:
-        rule = f"index must have the sizes of input except in dimension {number}, got {selected}"
-        shapes = {"input": shape, "index": selected}
+        rule = f"index must have the sizes of x except in dimension {number}, got {selected}"
+        shapes = {"x": shape, "index": selected}
         raise error_of(ShapeInferenceError, "torch_scatter_dense", rule, shapes=shapes)
     if source.dimensions != selected.dimensions:
         rule = f"src and index must have the same sizes, got {source} and {selected}"
@@ -300,21 +300,21 @@ def torch_scatter_dense(
     counts = [*selected.dimensions[:number], size, *selected.dimensions[number:]]
     mask = _is_at(index, number, counts)
     wide = broadcast_in_dim(src, counts, [n + (n >= number) for n in range(shape.rank)])
-    zero = input.builder.constant(np.zeros((), shape.element_type.dtype))
+    zero = x.builder.constant(np.zeros((), shape.element_type.dtype))
     placed = reduce(ew.select(mask, wide, zero), zero, combiner, [number + 1])
-    return combiner(input, placed)
+    return combiner(x, placed)
 
 
 @library_function("TorchIndexSelect")
-def torch_index_select(input: XlaOp, index: XlaOp, dim: int, batch_dims: int = 0) -> XlaOp:
+def torch_index_select(x: XlaOp, index: XlaOp, axis: int, batch_dims: int = 0) -> XlaOp:
     """Return the parts of an array at indices along a dimension; indices are clamped to it.
 
     ``lib.take`` without batch dimensions, but negative indices do not count from the end.
 
     Args:
-        input: an array; the dimension has a fixed size of at least 1.
+        x: an array; the dimension has a fixed size of at least 1.
         index: an array of integers. Its first `batch_dims` dimensions have the sizes of the input.
-        dim: a dimension, not one of the first `batch_dims`.
+        axis: a dimension, not one of the first `batch_dims`.
         batch_dims: the number of dimensions of `index` that belong to those of the input.
 
     Returns:
@@ -333,17 +333,17 @@ def torch_index_select(input: XlaOp, index: XlaOp, dim: int, batch_dims: int = 0
         >>> lib.torch_index_select(x, index, 1, batch_dims=1).shape
         f32[4,2,5]
     """
-    shape = array_argument("torch_index_select", "input", input)
+    shape = array_argument("torch_index_select", "x", x)
     selected = indices_argument("torch_index_select", "index", index)
-    number = axis_argument("torch_index_select", "dim", dim, shape.rank)
+    number = axis_argument("torch_index_select", "axis", axis, shape.rank)
     batch = integer("torch_index_select", "batch_dims", batch_dims)
-    bounded_argument("torch_index_select", "input", shape)
-    indexed_size("torch_index_select", "input", shape, number)
+    bounded_argument("torch_index_select", "x", shape)
+    indexed_size("torch_index_select", "x", shape, number)
     if not 0 <= batch <= min(number, selected.rank):
         rule = f"batch_dims must be from 0 to {min(number, selected.rank)}, got {batch}"
-        shapes = {"input": shape, "index": selected}
+        shapes = {"x": shape, "index": selected}
         raise error_of(ShapeInferenceError, "torch_index_select", rule, shapes=shapes)
-    return gather_parts(input, index, number, batch)
+    return gather_parts(x, index, number, batch)
 
 
 def gather_parts(x: XlaOp, indices: XlaOp, dimension: int, batch: int = 0) -> XlaOp:

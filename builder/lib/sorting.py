@@ -81,7 +81,7 @@ def argsort(x: XlaOp, axis: int = -1, descending: bool = False) -> XlaOp:
 
 @library_function("TopKWithPartitions")
 def top_k_with_partitions(
-    input: XlaOp, k: int, num_partitions: int = 1, index_type: PrimitiveTypeLike = s32
+    x: XlaOp, k: int, num_partitions: int = 1, element_type: PrimitiveTypeLike = s32
 ) -> XlaOp:
     """Return the k largest elements along the last dimension, selected from those of partitions.
 
@@ -89,18 +89,18 @@ def top_k_with_partitions(
     the k largest elements of each are selected first.
 
     Args:
-        input: an array; if there are partitions, the last dimension has a fixed size.
+        x: an array; if there are partitions, the last dimension has a fixed size.
         k: the number of elements.
         num_partitions: the number of parts of the last dimension. If they have at most k elements,
             there is one.
-        index_type: the integer type of the indices.
+        element_type: the integer type of the indices.
 
     Returns:
         A tuple of two arrays whose last dimension has size k: the elements, and their indices.
 
     Raises:
         ShapeInferenceError: the input is a scalar; k is negative or larger than the last dimension;
-            there is no partition; `index_type` is not an integer type, or can't represent the
+            there is no partition; `element_type` is not an integer type, or can't represent the
             indices; the last dimension has a dynamic size.
 
     Example:
@@ -111,34 +111,34 @@ def top_k_with_partitions(
         (f32[4,5], s32[4,5])
     """
     op = "top_k_with_partitions"
-    shape = array_argument(op, "input", input)
+    shape = array_argument(op, "x", x)
     count = integer(op, "k", k)
     partitions = integer(op, "num_partitions", num_partitions)
-    kind = element_type_argument(op, "index_type", index_type)
-    check = Check(op, input=shape)
+    kind = element_type_argument(op, "element_type", element_type)
+    check = Check(op, x=shape)
     check.that(partitions >= 1, f"num_partitions must be at least 1, got {partitions}")
     size = shape.dimensions[-1] if shape.rank else 0
-    check.that(kind.is_integral, f"index_type must be an integer type, got {kind}")
+    check.that(kind.is_integral, f"element_type must be an integer type, got {kind}")
     check.that(
-        size <= int(kind.max) + 1, f"index_type must represent the index {size - 1}, got {kind}"
+        size <= int(kind.max) + 1, f"element_type must represent the index {size - 1}, got {kind}"
     )
     length = _ratio(size, partitions)
     if partitions == 1 or not 0 < count < length:
-        values, indices = top_k_(input, count)
+        values, indices = top_k_(x, count)
         return tuple_(values, as_type(indices, kind))
     last = shape.rank - 1
-    fixed_size(op, "input", shape, last)
-    bounded_argument(op, "input", shape)
+    fixed_size(op, "x", shape, last)
+    bounded_argument(op, "x", shape)
     full = size // length
-    rows = input if full * length == size else slice_in_dim(input, 0, full * length, 1, last)
+    rows = x if full * length == size else slice_in_dim(x, 0, full * length, 1, last)
     major = shape.dimensions[:-1]
     values, indices = top_k_(reshape(rows, [*major, full, length]), count)
-    starts = input.builder.iota(s64[full], 0) * length
+    starts = x.builder.iota(s64[full], 0) * length
     positions = ew.add(as_type(indices, s64), starts, [last])
     parts = [reshape(part, [*major, full * count]) for part in (values, positions)]
     if full * length < size:
-        rest = slice_in_dim(input, full * length, size, 1, last)
-        numbers = input.builder.iota(s64[size - full * length], 0) + full * length
+        rest = slice_in_dim(x, full * length, size, 1, last)
+        numbers = x.builder.iota(s64[size - full * length], 0) + full * length
         added = rest, broadcast(numbers, major)
         parts = [concatenate(pair, last) for pair in zip(parts, added, strict=True)]
     values, indices = top_k_(parts[0], count)

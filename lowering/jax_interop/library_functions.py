@@ -292,13 +292,13 @@ def det(a: Value) -> Value:
 
 
 @_slopes(partial(_evaluated, lib.digamma))
-def lgamma(input: Value) -> Value:
-    return lax.lgamma(input)
+def lgamma(x: Value) -> Value:
+    return lax.lgamma(x)
 
 
 @_slopes(lambda x: _evaluated(lib.polygamma, lax.full_like(x, 1), x))
-def digamma(input: Value) -> Value:
-    return lax.digamma(input)
+def digamma(x: Value) -> Value:
+    return lax.digamma(x)
 
 
 @_slopes(

@@ -152,4 +152,4 @@ def squared_magnitude(x: XlaOp) -> XlaOp:
 def identities(batch: XlaOp) -> XlaOp:
     """Return an identity matrix for each matrix of a batch, with as many rows."""
     count, n, _ = shape_of(batch).dimensions
-    return broadcast(eye(batch.builder, n, type=shape_of(batch).element_type), (count,))
+    return broadcast(eye(batch.builder, n, element_type=shape_of(batch).element_type), (count,))

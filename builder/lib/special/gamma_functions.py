@@ -37,17 +37,17 @@ BERNOULLI: Final = (
 
 
 @library_function("Lgamma", has_derivative=True)
-def lgamma(input: XlaOp) -> XlaOp:
+def lgamma(x: XlaOp) -> XlaOp:
     """Return log(|gamma(x)|); +infinity at 0, the negative integers and the infinities.
 
     Accuracy: 3 ulps from -0.5 on, and 4 ulps on devices without a fused multiply-add; below -0.5,
     4 ulps of the largest of the result, lgamma(-x) and 1.
 
     Args:
-        input: a floating-point array.
+        x: a floating-point array.
 
     Raises:
-        OperandError: `input` is not a floating-point array.
+        OperandError: `x` is not a floating-point array.
         ShapeInferenceError: a size is unbounded.
 
     Example:
@@ -58,22 +58,22 @@ def lgamma(input: XlaOp) -> XlaOp:
 
     Source: DLMF 5.7.3 near 1 and 2, 5.11.1 (Stirling) from 8, 5.5.1 between, 5.5.3 below -0.5.
     """
-    floating_type("lgamma", input=input)
-    refuse_unbounded("lgamma", input=input)
-    return in_f32(wide_lgamma, input)
+    floating_type("lgamma", x=x)
+    refuse_unbounded("lgamma", x=x)
+    return in_f32(wide_lgamma, x)
 
 
 @library_function("Digamma", has_derivative=True)
-def digamma(input: XlaOp) -> XlaOp:
+def digamma(x: XlaOp) -> XlaOp:
     """Return the derivative of log(gamma(x)); -infinity at 0, NaN at the negative integers.
 
     Accuracy: 2 ulps of the result or of 1, the larger one; below -0.5, 8 ulps.
 
     Args:
-        input: a floating-point array.
+        x: a floating-point array.
 
     Raises:
-        OperandError: `input` is not a floating-point array.
+        OperandError: `x` is not a floating-point array.
         ShapeInferenceError: a size is unbounded.
 
     Example:
@@ -84,9 +84,9 @@ def digamma(input: XlaOp) -> XlaOp:
 
     Source: DLMF 5.7.4 near 1 and 2, 5.11.2 from 8, 5.5.2 between, 5.5.4 below -0.5.
     """
-    floating_type("digamma", input=input)
-    refuse_unbounded("digamma", input=input)
-    return in_f32(wide_digamma, input)
+    floating_type("digamma", x=x)
+    refuse_unbounded("digamma", x=x)
+    return in_f32(wide_digamma, x)
 
 
 def wide_lgamma(x: XlaOp) -> XlaOp:

@@ -88,7 +88,7 @@ def test_arrays() -> None:
             lambda b: lib.min_value(b, xb.c64),
             "min_value: type must be real, got c64\nfix: write xb.f32",
         ),
-        (lambda b: lib.one(b, "f99"), "one: type: unknown primitive type 'f99'"),
+        (lambda b: lib.one(b, "f99"), "one: element_type: unknown primitive type 'f99'"),
         (lambda b: lib.max_value(b, [3]), "max_value: type: expected a primitive type"),
         (lambda b: lib.zeros(b, "(f32[2], s32[])"), "zeros: shape must be an array shape, got"),
         (lambda b: lib.zeros_like(b.create_token()), "zeros_like: full_like: prototype must be an"),

@@ -50,13 +50,13 @@ def test_for_each_index() -> None:
 
 def test_names_and_loops_without_values() -> None:
     b = xb.XlaBuilder()
-    assert lib.for_each_index(3, xb.s32, lambda i, values: [], [], "mine", b) == []
+    assert lib.for_each_index(3, xb.s32, lambda i, values: [], [], "mine", b) == ()
     text = str(b.build(b.constant(1.0, xb.f32)))
     assert "%mine_condition (" in text
     assert "%mine_body (" in text
     b = xb.XlaBuilder()
     assert (
-        lib.while_loop_helper(lambda v: p, lambda v: [], [], builder=(p := _pred(b)).builder) == []
+        lib.while_loop_helper(lambda v: p, lambda v: [], [], builder=(p := _pred(b)).builder) == ()
     )
 
 

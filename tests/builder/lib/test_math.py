@@ -97,10 +97,10 @@ def test_sizes_of_any_kind() -> None:
 @each_row(
     "call, message",
     [
-        (lambda b: lib.is_nan(b.parameter("s32[2]")), "is_nan: operand must be a floating-point"),
-        (lambda b: lib.is_inf(b.parameter("c64[2]")), "is_inf: operand must be a floating-point"),
-        (lambda b: lib.is_neg_zero(1.0), "is_neg_zero: operand must be an XlaOp, got float"),
-        (lambda b: lib.is_pos_inf(b.create_token()), "is_pos_inf: operand must be an array, got"),
+        (lambda b: lib.is_nan(b.parameter("s32[2]")), "is_nan: x must be a floating-point"),
+        (lambda b: lib.is_inf(b.parameter("c64[2]")), "is_inf: x must be a floating-point"),
+        (lambda b: lib.is_neg_zero(1.0), "is_neg_zero: x must be an XlaOp, got float"),
+        (lambda b: lib.is_pos_inf(b.create_token()), "is_pos_inf: x must be an array, got"),
         (lambda b: lib.round_to_even(b.parameter("s8[]")), "round_to_even: x must be a floating-"),
         (lambda b: lib.maybe_conjugate(b.parameter("(c64[])"), True), "maybe_conjugate: x must be"),
         (

@@ -198,7 +198,7 @@ F = "f32[2,8,8,3]"
         ),
         (
             lambda x: lib.max_pool(x, [2], [2], "SAME", "NWC"),
-            "max_pool: operand must have the 3 dimensions of data_format, got f32[2,8,8,3]\nfix:",
+            "max_pool: x must have the 3 dimensions of data_format, got f32[2,8,8,3]\nfix:",
         ),
         (
             lambda x: lib.max_pool(x, [2, 2], [2, 2], "SAME", "HWC"),
@@ -246,7 +246,7 @@ F = "f32[2,8,8,3]"
             lambda x: lib.avg_pool(
                 x.builder.parameter("f32[2,?,3]"), [2], [1], "VALID", "NWC", False
             ),
-            "avg_pool: operand must not have an unbounded size, got f32[2,?,3]\nfix: give",
+            "avg_pool: x must not have an unbounded size, got f32[2,?,3]\nfix: give",
         ),
     ],
 )

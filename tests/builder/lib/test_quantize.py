@@ -27,9 +27,7 @@ def test_packing() -> None:
     ]
     assert lib.pack_to_uint32(np.zeros((2, 0), np.uint8)).shape == (2, 0)
     for wrong in ([1, 2], np.int8([1]), np.uint8(1)):
-        with pytest.raises(
-            xb.OperandError, match=r"^pack_to_uint32: input must be an array of uint"
-        ):
+        with pytest.raises(xb.OperandError, match=r"^pack_to_uint32: x must be an array of uint"):
             lib.pack_to_uint32(wrong)
 
 
@@ -70,21 +68,21 @@ RANGE = lib.QuantizedRange(0, 1)
     [
         (
             lambda b, x: lib.dequantize(b.parameter("s32[2]"), RANGE, xb.u8),
-            "input must be of type u3",
+            "x must be of type u3",
         ),
         (
             lambda b, x: lib.dequantize(b.parameter("u32[]"), RANGE, xb.u8),
-            "input must be of type u32",
+            "x must be of type u32",
         ),
         (
             lambda b, x: lib.dequantize(b.parameter("u32[?]"), RANGE, xb.u8),
-            "input must not have an",
+            "x must not have an",
         ),
         (
             lambda b, x: lib.dequantize(x, (0, 1), xb.u8),
             "range must be a QuantizedRange, got (0, 1)",
         ),
-        (lambda b, x: lib.dequantize(x, RANGE, xb.s8), "type must be u8 or u16, got s8"),
+        (lambda b, x: lib.dequantize(x, RANGE, xb.s8), "element_type must be u8 or u16, got s8"),
         (
             lambda b, x: lib.dequantize(x, RANGE, xb.u8, "SCALED"),
             "mode_string must be \"MIN_COMBINED\", got 'SCALED'",

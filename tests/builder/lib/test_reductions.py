@@ -256,7 +256,7 @@ def test_unbounded_sizes() -> None:
             "mean: x must be of floating-point or complex type, got s32[2]\nfix: convert it with",
         ),
         (lambda b: lib.sum(b.parameter(xb.pred[2])), "sum: x must be of numbers, got pred[2]\nfix"),
-        (lambda b: lib.any(b.parameter(xb.f32[2])), "any: predicates must be of type pred, got"),
+        (lambda b: lib.any(b.parameter(xb.f32[2])), "any: x must be of type pred, got"),
         (lambda b: lib.max(b.parameter(xb.c64[2])), "max: x must be real, got c64[2]"),
         (
             lambda b: lib.sum(b.parameter(xb.f32[2, 3]), axis=-3),
@@ -278,11 +278,11 @@ def test_unbounded_sizes() -> None:
         (lambda b: lib.sum([1.0]), "sum: x must be an XlaOp, got list"),
         (
             lambda b: lib.arg_max(b.parameter(xb.f32[2]), xb.f32, 0),
-            "arg_max: output_type must be an integer type, got f32\nfix: write xb.s32",
+            "arg_max: element_type must be an integer type, got f32\nfix: write xb.s32",
         ),
         (
             lambda b: lib.arg_min(b.parameter("f32[?]"), xb.s32, 0),
-            "arg_min: input must not have an unbounded size, got f32[?]\nfix: give dimension 0",
+            "arg_min: x must not have an unbounded size, got f32[?]\nfix: give dimension 0",
         ),
     ],
 )

@@ -275,7 +275,10 @@ def test_put_along_axis_skips_indices_out_of_range() -> None:
         ),
         (lambda b, x: lib.tile(x, -1), "tile: each entry of reps must not be negative, got -1"),
         (lambda b, x: lib.repeat(x, 1.5, 0), "repeat: repeats must be an integer, got 1.5"),
-        (lambda b, x: lib.linspace(b, 0, 1, 3, xb.s32), "linspace: type must be a floating-point"),
+        (
+            lambda b, x: lib.linspace(b, 0, 1, 3, xb.s32),
+            "linspace: element_type must be a floating-point",
+        ),
         (
             lambda b, x: lib.linspace(b, 0, 1e400, 3),
             "linspace: stop must be a finite number, got inf",
@@ -301,7 +304,7 @@ def test_put_along_axis_skips_indices_out_of_range() -> None:
             lambda b, x: lib.eye(b, xb.s32, 3),
             (
                 "eye: n must be an integer, got the element type s32\n"
-                "fix: write lib.eye(builder, n, type=xb.s32)"
+                "fix: write lib.eye(builder, n, element_type=xb.s32)"
             ),
         ),
         (

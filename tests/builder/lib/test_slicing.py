@@ -203,7 +203,7 @@ def test_bounded_sizes() -> None:
         (lambda x, i: lib.torch_gather(x, x, 0), "index must be of integer type, got f32"),
         (
             lambda x, i: lib.torch_gather(x, xb.convert_element_type(x, "s8"), 3),
-            "dim must be a dim",
+            "axis must be a dim",
         ),
         (
             lambda x, i: lib.torch_gather(x, i.builder.parameter("s8[3,4,9]"), 1),
@@ -212,11 +212,11 @@ def test_bounded_sizes() -> None:
         (lambda x, i: lib.torch_gather(x[:, :0], x, 1), "index must be of integer type"),
         (
             lambda x, i: lib.torch_gather(x[:, :0], i.builder.parameter("s8[1,1,1]"), 1),
-            "dimension 1 of input must not be empty",
+            "dimension 1 of x must not be empty",
         ),
         (
             lambda x, i: lib.torch_gather(i.builder.parameter("f32[?]"), i, 0),
-            "input must not have an unbounded size",
+            "x must not have an unbounded size",
         ),
         (lambda x, i: lib.torch_scatter_dense(x, i, x, 0, xb.add), "index must have the sizes"),
         (

@@ -175,11 +175,11 @@ def test_an_operand_that_is_a_part_is_reduced_further() -> None:
         ),
         (
             lambda b, x: lib.top_k_with_partitions(b.parameter(xb.f32[300]), 1, 2, xb.s8),
-            "index_type must represent the index 299, got s8",
+            "element_type must represent the index 299, got s8",
         ),
         (
             lambda b, x: lib.top_k_with_partitions(b.parameter("f32[<=300]"), 1, 2),
-            "dimension 0 of input must have a fixed size",
+            "dimension 0 of x must have a fixed size",
         ),
         (
             lambda b, x: lib.approx_top_k([x], [], 1, 1, DESCENDING),

@@ -278,7 +278,9 @@ from builder.types.shape import (
     parse_shape as parse_shape,
     tuple_shape as tuple_shape,
 )
-from builder.unknown_names import missing_name as _missing_name
+
+# pyproject.toml reads it, and `lowering` exports it.
+__version__ = "0.1.0"
 
 # Aliases: the names of xla_builder.h where the document's are different.
 convert = _alias("convert", convert_element_type)
@@ -325,7 +327,10 @@ else:
     def __getattr__(name):
         if name in _LAZY:
             return _lazy_name(globals(), _LAZY, name)
-        raise _missing_name(name, __all__)
+        from builder.support.extensions import extension
+        from builder.unknown_names import missing_name
+
+        raise missing_name(name, __all__, extension("lowering", "__dir__"))
 
     def __dir__():
         return __all__

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
 if TYPE_CHECKING:
+    from builder import __version__ as __version__
     from lowering import ffi as ffi, xla_client as xla_client
     from lowering.errors import (
         ArgumentError as ArgumentError,
@@ -85,6 +86,7 @@ else:
     # Importing jax is slow, and `xlabuilder --help` does not need it. Submodules such as `ffi` need
     # no entry.
     _MODULES = {
+        "builder": "__version__",
         "lowering.errors": "ArgumentError CompileError DeviceError "
         "ExecutionError LoweringError ModuleFileError VersionError",
         "lowering.host": "infeed",
@@ -120,7 +122,7 @@ else:
     _LAZY = dict(
         sorted((name, module) for module, names in _MODULES.items() for name in names.split())
     )
-    __all__ = sorted([*_LAZY, "ffi", "xla_client"])
+    __all__ = sorted([*(name for name in _LAZY if name[0] != "_"), "ffi", "xla_client"])
 
     def __getattr__(name):
         from builder.support.lazy import lazy_name

@@ -53,6 +53,7 @@ LAYERS = (
 """From the bottom up. A package imports packages that come before it."""
 
 EXTENSIONS = {
+    "builder": {"__getattr__": "lowering"},
     "builder.graph.computation": {
         "diff": "builder.inspection.comparing",
         "draw": "builder.inspection.pictures",
@@ -77,11 +78,13 @@ EXTENSIONS = {
         "at": "builder.lib.indexing",
         "_meaning_for_numpy": "builder.unknown_names",
     },
+    "builder.lib": {"__getattr__": "builder.unknown_names"},
     "builder.support.displayed": {
         "_parts": "builder.inspection.describing",
         "_repr_html_": "builder.inspection.html",
         "__rich__": "builder.inspection.rendering",
     },
+    "builder.support.unknown_attributes": {"__getattr__": "builder.unknown_names"},
     "builder.types.shape": {"_repr_svg_": "builder.layout.drawing"},
     "lowering.running.jit": {"_trace_call": "lowering.jax_interop.to_jax"},
     "lowering.stablehlo.module": {
@@ -169,14 +172,17 @@ def extension_calls(tree: ast.Module) -> list[tuple[str, str]]:
     """The method and the module of each call of `extension`.
 
     Raises:
-        AssertionError: `extension` is used other than by a call of its name in a method.
+        AssertionError: `extension` is used other than by a call of its name in a method, or in the
+            `__getattr__` of a package.
     """
     in_methods: dict[ast.AST, str] = {}
     for parent in ast.walk(tree):
-        if isinstance(parent, ast.ClassDef):
-            for method in parent.body:
-                if isinstance(method, ast.FunctionDef):
-                    in_methods.update(dict.fromkeys(ast.walk(method), method.name))
+        methods = parent.body if isinstance(parent, ast.ClassDef) else [parent]
+        for method in methods:
+            if isinstance(method, ast.FunctionDef) and (
+                method is not parent or method.name == "__getattr__"
+            ):
+                in_methods.update(dict.fromkeys(ast.walk(method), method.name))
     found = []
     called = set()
     for node in ast.walk(tree):
@@ -186,7 +192,7 @@ def extension_calls(tree: ast.Module) -> list[tuple[str, str]]:
                 assert node in in_methods, f"not in a method: {text}"
                 target, name = (ast.literal_eval(argument) for argument in node.args[:2])
                 assert name in {
-                    getattr(defined, "name", None) for defined in TREES[target].body
+                    getattr(defined, "name", None) for defined in top_level(TREES[target])
                 } | {alias.name for alias in exported(TREES[target])}, text
                 found.append((in_methods[node], target))
                 called.add(function)
@@ -199,6 +205,12 @@ def extension_calls(tree: ast.Module) -> list[tuple[str, str]]:
     used = {n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == "extension"}
     assert used == called, "extension is not called"
     return found
+
+
+def top_level(tree: ast.Module) -> Iterator[ast.stmt]:
+    """The statements of a module, also those in the branches of its `if` statements."""
+    for node in tree.body:
+        yield from node.body + node.orelse if isinstance(node, ast.If) else [node]
 
 
 def exported(tree: ast.Module) -> Iterator[ast.alias]:

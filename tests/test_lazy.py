@@ -5,15 +5,18 @@ from __future__ import annotations
 import ast
 import importlib
 import pickle
+import re
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from processes import run_python
+from scripts import ROOT
 
 import builder as xb
 import lowering
-from builder import layout
+from builder import layout, lib
 
 PACKAGES = (xb, layout, lowering)
 
@@ -42,7 +45,7 @@ def test_type_checkers_see_the_same_names(package: ModuleType) -> None:
     assert list(lazy) == sorted(lazy)
     for name, module in imports.items():
         assert getattr(package, name) is getattr(importlib.import_module(module), name)
-    assert set(lazy) <= set(package.__all__)
+    assert set(lazy) - {"__version__"} <= set(package.__all__)
     # Importing a submodule of that name would replace the name.
     folder = Path(str(package.__file__)).parent
     assert not {path.stem for path in folder.iterdir()} & set(lazy)
@@ -69,7 +72,7 @@ def test_names_of_lowering_are_imported_at_first_use() -> None:
     assert run_python("-c", program).stderr == ""
 
 
-@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
+@pytest.mark.parametrize("package", [*PACKAGES, lib], ids=lambda package: package.__name__)
 def test_dir_lists_the_public_names(package: ModuleType) -> None:
     """The names that the package re-exports (``name as name``), and the names that it assigns."""
     assert package.__file__ is not None
@@ -78,12 +81,21 @@ def test_dir_lists_the_public_names(package: ModuleType) -> None:
     nested = [node for each in body if isinstance(each, ast.If) for node in each.body + each.orelse]
     for node in body + nested:
         if isinstance(node, ast.ImportFrom):
-            reexported |= {alias.name for alias in node.names if alias.asname == alias.name}
+            names = {alias.name for alias in node.names if alias.asname == alias.name}
+            reexported |= {name for name in names if not name.startswith("_")}
         elif isinstance(node, ast.Assign):
             targets = {target.id for target in node.targets if isinstance(target, ast.Name)}
             reexported |= {name for name in targets if not name.startswith("_")}
     public = reexported | ({"layout"} if package is xb else set())
     assert dir(package) == package.__all__ == sorted(public)
+
+
+def test_both_packages_have_the_version_of_the_changelog() -> None:
+    (newest, *_) = re.findall(r"^## ([\d.]+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert xb.__version__ == lowering.__version__ == newest
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    attribute = project["tool"]["setuptools"]["dynamic"]["version"]["attr"]
+    assert attribute == "builder.__version__"  # a literal, so that builds do not import it
 
 
 def test_a_star_import_has_all_names() -> None:

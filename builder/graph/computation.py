@@ -19,6 +19,7 @@ from builder.support.displayed import Displayed
 from builder.support.extensions import extension
 from builder.support.functions import NotAFunction
 from builder.support.signatures import SignatureTable
+from builder.support.unknown_attributes import ExplainsAttributes
 from builder.types.foreign_arrays import is_tracer
 from builder.types.shape import Shape, ShapeLike, interned_program_shape
 
@@ -47,7 +48,7 @@ class Application(NamedTuple):
     times: int
 
 
-class XlaComputation(Displayed, NotAFunction):
+class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
     """The result of a builder: ops in the order of recording, and the root.
 
     Attributes:

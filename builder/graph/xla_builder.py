@@ -23,6 +23,7 @@ from builder.layout.program_layouts import check_supported_layout, result_shape
 from builder.support.displayed import Displayed
 from builder.support.extensions import extension
 from builder.support.signatures import per_signature
+from builder.support.unknown_attributes import ExplainsAttributes
 from builder.types.constant import constant_plan
 from builder.types.shape import (
     TOKEN_SHAPE,
@@ -86,7 +87,7 @@ class _LastOp:
 LAST_OP: Final[Any] = _LastOp()
 
 
-class XlaBuilder(Displayed):
+class XlaBuilder(Displayed, ExplainsAttributes):
     """Records the ops of one computation, in order, and builds it.
 
     Ops that have operands are functions (``xb.add(x, y)``), which find the builder through their

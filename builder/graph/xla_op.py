@@ -14,6 +14,7 @@ from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.support.caller import shown_file
 from builder.support.displayed import Displayed
 from builder.support.extensions import extension
+from builder.support.unknown_attributes import ExplainsAttributes
 from builder.types.shape import Shape, TupleShape
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def _binary(name: str) -> tuple[_BinaryMethod, _BinaryMethod]:
     return method, reflected
 
 
-class XlaOp(Displayed):
+class XlaOp(Displayed, ExplainsAttributes):
     """A recorded instruction, created by the functions of `builder` and by builder methods.
 
     Attributes:
@@ -365,7 +366,7 @@ class XlaOp(Displayed):
         )
 
     def _meaning_for_numpy(self, name: str, *, reduces: bool) -> str | None:
-        return extension("builder.unknown_names", "meaning_for_numpy", name, reduces=reduces)
+        return extension("builder.unknown_names", "meaning_for_array", name, reduces=reduces)
 
     def _not_a_tuple(self, op: str, use: str, fix: str) -> ShapeInferenceError:
         rule = f"{use} requires a tuple, got {self.shape}"

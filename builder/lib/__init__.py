@@ -4,37 +4,12 @@ All functions record public ops only. Functions with the names of XLA's client l
 (`xla/hlo/builder/lib`), in snake_case, take its arguments in its order. Element types are never
 promoted, and arrays are broadcast only where a function documents it.
 
-``from builder import lib`` offers all functions (``lib.zeros_like``), also by family
-(``lib.constants.zeros_like``).
+``from builder import lib`` offers all functions (``lib.zeros_like``). Each family is a module:
+``from builder.lib import linalg``.
 """
 
 import typing as _typing
 
-from builder.lib import (
-    attention as attention,
-    comparators as comparators,
-    constants as constants,
-    convolution as convolution,
-    cumulative as cumulative,
-    dynamic as dynamic,
-    linalg as linalg,
-    loops as loops,
-    math as math,
-    matrix as matrix,
-    nn as nn,
-    normalization as normalization,
-    pooling as pooling,
-    prng as prng,
-    quantize as quantize,
-    random as random,
-    reductions as reductions,
-    shaping as shaping,
-    slicing as slicing,
-    sorting as sorting,
-    special as special,
-    tensor_format as tensor_format,
-    tuples as tuples,
-)
 from builder.lib.attention import (
     dot_product_attention as dot_product_attention,
     rotary_embedding as rotary_embedding,
@@ -261,7 +236,17 @@ from builder.lib.tuples import (
 )
 
 if not _typing.TYPE_CHECKING:
-    from builder.support.foreign_names import UNKNOWN_NAMES as _UNKNOWN_NAMES
+    # Without the families: importing a module makes it an attribute of its package.
+    __all__ = sorted(
+        name
+        for name, value in globals().items()
+        if not name.startswith("_") and not isinstance(value, type(_typing))
+    )
 
     def __getattr__(name):
-        raise _UNKNOWN_NAMES["builder.lib"](name)
+        from builder.support.extensions import extension
+
+        raise extension("builder.unknown_names", "missing_name_of_library", name, FUNCTIONS)
+
+    def __dir__():
+        return __all__

@@ -7,7 +7,8 @@ imports the function and calls it:
     def table(self, *, limit: int | None = 40) -> OpTable:
         return extension("builder.inspection.table", "table_of", self, limit=limit)
 
-Thus the class does not import that package, and `import builder` does not load it.
+Thus the class does not import that package, and `import builder` does not load it. The
+`__getattr__` of a package calls it, too, for the errors of `builder.unknown_names`.
 tests/test_layers.py lists these calls; nothing else may use `extension`.
 """
 

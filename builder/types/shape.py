@@ -29,6 +29,7 @@ from builder.errors import (
 from builder.support.extensions import extension
 from builder.support.interning import InternTable
 from builder.support.signatures import per_signature
+from builder.support.unknown_attributes import ExplainsAttributes
 from builder.types import primitive_type as pt
 from builder.types.layout import MAX_DIMENSIONS, Layout, in_order, int_or_none
 from builder.types.layout_text import parse_layout, read_layout
@@ -76,7 +77,7 @@ DimensionLike = int | Bounded | str
 """A size, `bounded(n)` or "<=n", `UNBOUNDED` or "?"."""
 
 
-class ArrayShape:
+class ArrayShape(ExplainsAttributes):
     """The shape of an array: element type, dimensions, and an optional layout.
 
     Created by ``f32[2, 3]``, `array_shape` or `parse_shape`. Equal shapes are one object.

@@ -8,40 +8,30 @@ attributes that an object may not have: `hasattr`, protocols, autocompletion.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from builder import layout
 from builder.errors import UnknownNameError
 from builder.graph.calls import REDUCTIONS
-from builder.graph.computation import XlaComputation
 from builder.graph.registry import OPERATIONS
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
-from builder.support.foreign_names import UNKNOWN_NAMES, add_foreign_names
 from builder.support.suggestions import did_you_mean
 from builder.types.primitive_type import other_names
-from builder.types.shape import ArrayShape
-from builder.unknown_names import attributes
-from builder.unknown_names.foreign import (
-    ABSENT,
-    EXPRESSIONS,
-    LIBRARY,
-    LOWERING,
-    RENAMED,
-)
+from builder.unknown_names.table import ATTRIBUTES, FUNCTIONS
 
 
-def missing_name(name: str, package: Iterable[str]) -> AttributeError:
+def missing_name(
+    name: str, package: Collection[str], of_lowering: Collection[str]
+) -> AttributeError:
     """Return the error for ``xb.name``, which does not exist.
 
     Args:
         name: the name.
-        package: the names of `builder`.
+        package, of_lowering: the names of `builder` and `lowering`.
     """
     if name.startswith("__"):  # looked up by the interpreter, not by users
         return AttributeError(f"module 'builder' has no attribute {name!r}")
@@ -56,131 +46,106 @@ def missing_name(name: str, package: Iterable[str]) -> AttributeError:
         )
     if name == "lib":
         return UnknownNameError("xb.lib: builder does not import lib\nfix: from builder import lib")
-    return _unknown(name, "builder", "xb", _similar(package))
+    return _unknown(name, "builder", "xb", _names("lowering", of_lowering), _public(package))
 
 
 def missing_name_of_lowering(
-    name: str, names: Iterable[str], package: Iterable[str]
+    name: str, names: Collection[str], package: Collection[str]
 ) -> AttributeError:
     """Return the error for ``lowering.name``, which does not exist.
 
     Args:
         name: the name.
-        names: the names of `lowering`.
-        package: the names of `builder`.
+        names, package: the names of `lowering` and `builder`.
     """
     if name.startswith("_"):
         return AttributeError(f"module 'lowering' has no attribute {name!r}")
-    similar = {_normalized(each): f"lowering.{each}" for each in names}
-    return _unknown(name, "lowering", "lowering", {**_similar(package), **similar})
+    similar = _public(package) | _names("lowering", names)
+    return _unknown(name, "lowering", "lowering", _names("lowering", names), similar)
 
 
-def _missing_name_of_library(name: str) -> AttributeError:
-    """Return the error for ``lib.name``, which does not exist."""
-    from builder.lib import FUNCTIONS  # lazy import
-
-    if name.startswith("_"):
-        return AttributeError(f"module 'builder.lib' has no attribute {name!r}")
-    similar = {_normalized(each): f"lib.{each}" for each in FUNCTIONS}
-    return _unknown(name, "builder.lib", "lib", similar)
-
-
-def explain_attributes(cls: type, meanings: Mapping[str, str]) -> None:
-    """Make the error for each attribute in `meanings`, which `cls` does not have, contain it."""
-
-    def error(owner: type, name: str) -> AttributeError:
-        return _missing_attribute(owner, name, meanings[name])
-
-    add_foreign_names(cls, meanings, error)
-
-
-def _explain_attributes_of_builder() -> None:
-    explain_attributes(ArrayShape, attributes.SHAPE)
-    explain_attributes(XlaComputation, attributes.COMPUTATION)
-    functions = [
-        *(EXPRESSIONS | RENAMED | LIBRARY | REDUCTIONS),
-        *attributes.OF_LIBRARY.split(),
-        *(name for info in OPERATIONS.values() for name in (info.name, info.opcode)),
-    ]
-    of_arrays = [name for name in dir(np.ndarray) if not name.startswith("_")]
-    add_foreign_names(XlaOp, [*attributes.OPS, *of_arrays, *functions], _missing_attribute_of_op)
-    cpp_names = [info.cpp_name for info in OPERATIONS.values()]
-    of_methods = [_cpp_name(name) for name in vars(XlaBuilder) if not name.startswith("_")]
-    names = [*attributes.BUILDER, *of_methods, *functions, *cpp_names]
-    add_foreign_names(XlaBuilder, names, _missing_attribute_of_builder)
-
-
-def _cpp_name(name: str) -> str:
-    return "".join(part.capitalize() for part in name.split("_"))
-
-
-def _missing_attribute_of_op(_: type, name: str) -> AttributeError:
-    return _missing_attribute(XlaOp, name, attributes.OPS.get(name) or _meaning_for_array(name))
-
-
-def _missing_attribute_of_builder(_: type, name: str) -> AttributeError:
-    meaning = attributes.BUILDER.get(name)
-    for public, method in vars(XlaBuilder).items():
-        if meaning is None and _normalized(public) == _normalized(name) and callable(method):
-            meaning = _call(f"b.{public}", method)
-    return _missing_attribute(XlaBuilder, name, meaning or _meanings().get(_key(name)))
-
-
-def _missing_attribute(cls: type, name: str, meaning: str | None) -> AttributeError:
-    article = "an" if cls.__name__[0] in "AEX" else "a"
-    rule = f"{article} {cls.__name__} has no attribute {name!r}"
-    return _with_fix(rule, "" if meaning is None else f"\nfix: use {meaning}")
-
-
-def _meaning_for_array(name: str) -> str | None:
-    """Return what to write for a function of one array, or None: "max" is not that of two."""
-    return _of_library(name) if name in REDUCTIONS else _meanings().get(_key(name))
-
-
-def meaning_for_numpy(name: str, *, reduces: bool = False) -> str | None:
-    """Return what to write for a function of NumPy, or None.
+def missing_name_of_library(name: str, functions: Collection[str]) -> AttributeError:
+    """Return the error for ``lib.name``, which does not exist.
 
     Args:
-        name: the name of the function.
-        reduces: whether the function is a ufunc whose method `reduce` is called.
+        name: the name.
+        functions: the names of the functions of `builder.lib`.
+    """
+    if name.startswith("_"):
+        return AttributeError(f"module 'builder.lib' has no attribute {name!r}")
+    return _unknown(name, "builder.lib", "lib", {}, _names("lib", functions))
+
+
+def missing_attribute(cls: type, name: str) -> UnknownNameError | None:
+    """Return the error for an attribute that instances of `cls` do not have.
+
+    Returns:
+        The error, or None if nothing is known about the name.
+    """
+    meaning = None
+    for base in cls.__mro__:
+        table = ATTRIBUTES.get(base.__name__, {})
+        meaning = meaning or table.get(name)
+        if base is XlaOp:
+            meaning = meaning_for_array(name)
+        elif base is XlaBuilder:
+            meaning = meaning or _method(name) or _meaning(name)
+    if meaning is None:
+        return None
+    article = "an" if cls.__name__[0] in "AEX" else "a"
+    return _with_fix(f"{article} {cls.__name__} has no attribute {name!r}", f"\nfix: use {meaning}")
+
+
+def _method(name: str) -> str | None:
+    """Return a call of the method of XlaBuilder that the C++ method `name` corresponds to."""
+    for public, method in vars(XlaBuilder).items():
+        if _normalized(public) == _normalized(name) and callable(method):
+            return _call(f"b.{public}", method)
+    return None
+
+
+def meaning_for_array(name: str, *, reduces: bool = False) -> str | None:
+    """Return what to write for a function of one array, or None.
+
+    Args:
+        name: the name of the function: "max" is a reduction, not the maximum of two arrays.
+        reduces: whether the function is a ufunc of NumPy whose method `reduce` is called.
     """
     if reduces:
-        called = _operation(name)
-        name = next((reduction for reduction, op in REDUCTIONS.items() if op == called), name)
-    return _meaning_for_array(name)
+        meaning = _meaning(name) or ""
+        called = [reduction for reduction, op in REDUCTIONS.items() if f"xb.{op}(" in meaning]
+        name = called[0] if called else name
+    return _expanded(f"lib.{name}") if name in REDUCTIONS else _meaning(name)
 
 
-def _operation(name: str) -> str | None:
-    """Return the name of the op with the meaning of `name`, or None."""
-    for info in OPERATIONS.values():
-        if _normalized(name) in (_normalized(info.name), _normalized(info.opcode)):
-            return info.name
-    return RENAMED.get(name)
-
-
-def _unknown(name: str, package: str, prefix: str, similar: Mapping[str, str]) -> UnknownNameError:
+def _unknown(
+    name: str, package: str, prefix: str, others: Mapping[str, str], similar: Mapping[str, str]
+) -> UnknownNameError:
     """Return the error for a name that a package does not have.
 
     Args:
         name: the name.
         package: the package's name.
         prefix: the name under which programs import it.
+        others: the spellings of names that matter more than other meanings, by normalized name.
         similar: the spellings of names that may be suggested, by normalized name.
     """
     rule = f"{prefix}.{name}: there is no such name in {package}"
-    if name in ABSENT:
-        return _with_fix(f"{rule}; {ABSENT[name]}")
-    key = _key(name)
-    meaning = _meanings().get(key) or similar.get(key)
-    if meaning is not None:
-        return _with_fix(rule, f"\nfix: use {meaning}")
-    return _with_fix(rule, did_you_mean(key, similar, cutoff=0.75) or _of_similar_name(key))
+    known = {**_meanings(), **others}
+    keys = _keys(name)
+    for key in keys:
+        meaning = known.get(key) or similar.get(key)
+        if meaning is not None:
+            return _with_fix(rule, f"\nfix: use {meaning}")
+    return _with_fix(
+        rule, did_you_mean(keys[0], similar, cutoff=0.75) or _of_similar_name(keys[0], known)
+    )
 
 
-def _of_similar_name(key: str) -> str:
+def _of_similar_name(key: str, known: Mapping[str, str]) -> str:
     """Return the fix for a misspelled name of another library, or ""."""
-    matches = get_close_matches(key, _meanings(), 1, 0.8)
-    return "".join(f"\nfix: did you mean {match}? Use {_meanings()[match]}" for match in matches)
+    matches = get_close_matches(key, known, 1, 0.8)
+    return "".join(f"\nfix: did you mean {match}? Use {known[match]}" for match in matches)
 
 
 def _with_fix(rule: str, fix: str = "") -> UnknownNameError:
@@ -189,73 +154,104 @@ def _with_fix(rule: str, fix: str = "") -> UnknownNameError:
     return error
 
 
-def _similar(package: Iterable[str]) -> dict[str, str]:
+def _names(prefix: str, names: Iterable[str]) -> dict[str, str]:
+    """Return the spelling of each name of a package, by normalized name."""
+    return {_normalized(name): f"{prefix}.{name}" for name in names}
+
+
+def _public(package: Collection[str]) -> dict[str, str]:
     """Return the spellings of the names in `builder` and its public parts, by normalized name."""
-    names = {
-        **{name: f"xb.layout.{name}" for name in vars(layout)["__all__"]},
-        **{name: f"b.{name}" for name, info in OPERATIONS.items() if info.is_method},
-        **{name: f"xb.{name}" for name in package},
-    }
-    return {_normalized(name): spelling for name, spelling in names.items()}
+    methods = [name for name, info in OPERATIONS.items() if info.is_method]
+    of_layout = _names("xb.layout", vars(layout)["__all__"])
+    return of_layout | _names("b", methods) | _names("xb", package)
+
+
+def _meaning(name: str) -> str | None:
+    return next((_meanings()[key] for key in _keys(name) if key in _meanings()), None)
 
 
 @lru_cache(maxsize=1)
 def _meanings() -> Mapping[str, str]:
     """Return what to write for names of ops and of other libraries, by normalized name."""
-    from builder.lib import FUNCTIONS  # lazy import
+    from builder.lib import FUNCTIONS as LIBRARY  # lazy import
 
-    operations = OPERATIONS.values()
+    infos = OPERATIONS.values()
     calls = {
-        info.name: _call(f"{'b' if info.is_method else 'xb'}.{info.name}", info.function)
-        for info in operations
+        info.name: _expanded(f"{'b' if info.is_method else 'xb'}.{info.name}") for info in infos
     }
     tables: list[Iterable[tuple[str, str]]] = [
-        EXPRESSIONS.items(),
+        [(name, _expanded(text)) for name, text in FUNCTIONS.items()],
         calls.items(),
-        [(name, calls[operation]) for name, operation in RENAMED.items()],
-        [(info.opcode, calls[info.name]) for info in operations],
-        [(info.cpp_name, calls[info.name]) for info in operations],
-        [(name, _of_library(name)) for name in FUNCTIONS],
-        [(name, _of_library(meant)) for name, meant in LIBRARY.items()],
-        [(info.schema.stablehlo.rpartition(".")[2], calls[info.name]) for info in operations],
-        [(name, text.format(name)) for name, text in LOWERING.items()],
+        [(info.opcode, calls[info.name]) for info in infos],
+        [(info.cpp_name, calls[info.name]) for info in infos],
+        [(name, _expanded(f"lib.{name}")) for name in LIBRARY],
+        [(info.cpp_name, _expanded(f"lib.{name}")) for name, info in LIBRARY.items()],
+        [(info.schema.stablehlo.rpartition(".")[2], calls[info.name]) for info in infos],
+        [(f"reduce_{name}", _expanded(f"lib.{name}")) for name in REDUCTIONS],
+        [(f"reduce_{op}", _expanded(f"lib.{name}")) for name, op in REDUCTIONS.items()],
+        [(f"a{name}", _expanded(f"lib.{name}")) for name in REDUCTIONS],
         [(name, f"xb.{element_type}") for name, element_type in other_names().items()],
     ]
     meanings: dict[str, str] = {}
     for table in tables:
         for name, meaning in table:
-            meanings.setdefault(_normalized(name), meaning)
+            if name:  # most library functions have no name in C++
+                meanings.setdefault(_normalized(name), meaning)
     return meanings
 
 
-def _of_library(name: str) -> str:
-    """Return a call of a function of `builder.lib`."""
-    from builder.lib import FUNCTIONS  # lazy import
+def _expanded(text: str) -> str:
+    """Return a text of the table; a call, if the text is the name of an op or library function."""
+    from builder.lib import FUNCTIONS as LIBRARY  # lazy import
 
-    return f"{_call(f'lib.{name}', FUNCTIONS[name].function)}  # from builder import lib"
+    prefix, _, name = text.partition(".")
+    if prefix in ("xb", "b") and name in OPERATIONS:
+        return _call(text, OPERATIONS[name].function)
+    if prefix == "lib" and name in LIBRARY:
+        return f"{_call(text, LIBRARY[name].function)}  # from builder import lib"
+    return text
 
 
 def _call(spelling: str, function: Callable[..., Any]) -> str:
-    """Return a call of the function with its required parameters and `axis` as arguments."""
+    """Return a call of the function with its required parameters, axis and bounds as arguments."""
     parameters = inspect.signature(function).parameters.values()
     names = [
         str(p.replace(annotation=p.empty, default=p.empty))
         for p in parameters
-        if p.name == "axis" or (p.default is p.empty and p.name != "self")
+        if p.name in ("axis", "max", "min") or (p.default is p.empty and p.name != "self")
     ]
     return f"{spelling}({', '.join(names)})"
 
 
-def _key(name: str) -> str:
-    """Return the normalized name, without suffixes that do not change the meaning."""
-    for suffix in ("_p", "Op", "WithDeviceList"):  # jax's primitives, MLIR, C++ XlaBuilder
+_PREFIXES = {
+    "arc": "a",
+    "bitwise": "",
+    "createscalar": "",
+    "cumulative": "cum",
+    "dynamic": "",
+    "logical": "",
+    "mhlo": "",
+}
+"""Beginnings of names of other libraries, and the beginning of the name of the op."""
+
+
+def _keys(name: str) -> list[str]:
+    """Return the normalized names with the meaning of `name`, the most similar one first."""
+    for suffix in (
+        "_p",
+        "Op",
+        "WithDeviceList",
+        "AndLayouts",
+    ):  # jax's primitives, MLIR, C++ XlaBuilder
         name = name.removesuffix(suffix)
-    return _normalized(name)
+    key = _normalized(name)
+    shorter = key.removesuffix("computation")
+    return [key] + [
+        ours + shorter.removeprefix(foreign)
+        for foreign, ours in _PREFIXES.items()
+        if shorter.startswith(foreign)
+    ]
 
 
 def _normalized(name: str) -> str:
-    return name.replace("_", "").lower()
-
-
-_explain_attributes_of_builder()
-UNKNOWN_NAMES["builder.lib"] = _missing_name_of_library
+    return name.replace("_", "").replace("-", "").lower()

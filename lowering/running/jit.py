@@ -30,9 +30,9 @@ from builder.support.display import Column, Heading, Part, TextTable
 from builder.support.displayed import Displayed
 from builder.support.extensions import extension
 from builder.support.functions import is_function
+from builder.support.unknown_attributes import ExplainsAttributes
 from builder.types.constant import default_element_type, scalar_array, wider_number
 from builder.types.shape import ArrayShape, Shape, intern_array
-from builder.unknown_names import attributes, explain_attributes
 from lowering.errors import ArgumentError, CompileError
 from lowering.jaxlib_api import execution, jax_arrays
 from lowering.pjrt.devices import DeviceLike, device_argument
@@ -109,7 +109,7 @@ class _PlacedCall(NamedTuple):
     rows: frozenset[int] = frozenset()
 
 
-class JittedFunction(Displayed):
+class JittedFunction(Displayed, ExplainsAttributes):
     """A function of XlaOps that is called with arrays. `lowering.jit` creates it.
 
     A call with arrays, in any trees of jax.tree_util, executes the recorded function on a device,
@@ -969,6 +969,3 @@ def jit(
         raise error.renamed("jit") from None
     counts = read_counts(num_replicas, num_partitions, results)
     return JittedFunction(Signature(name, function, donate, static), device, options, counts)
-
-
-explain_attributes(JittedFunction, attributes.JITTED)

@@ -16,10 +16,10 @@ from builder.graph.calls import explained
 from builder.inspection.rendering import bytes_text, flops_text
 from builder.support.display import Column, Heading, Part, TextTable
 from builder.support.displayed import Displayed
+from builder.support.unknown_attributes import ExplainsAttributes
 from builder.types.layout import Layout
 from builder.types.layout_text import parse_layout
 from builder.types.shape import ArrayShape, ProgramShape, Shape, TokenShape, TupleShape, fold
-from builder.unknown_names import attributes, explain_attributes
 from lowering.errors import ExecutionError
 from lowering.jaxlib_api import array_layouts, executables
 from lowering.running.executable_file import save_executable
@@ -65,7 +65,7 @@ class ProgramInfo:
     compile_seconds: float = 0.0
 
 
-class CompiledProgram(Displayed):
+class CompiledProgram(Displayed, ExplainsAttributes):
     """The base class of the executables that `lowering.compile` creates.
 
     Attributes:
@@ -328,6 +328,3 @@ def _devices_text(devices: Sequence[jax.Device]) -> str:
     names = [f"{device.platform}:{device.id}" for device in devices]
     shown = ", ".join(names) if len(names) <= _MOST_NAMED else f"{len(names):,} devices"
     return f"on {kind}: {shown}"
-
-
-explain_attributes(CompiledProgram, attributes.EXECUTABLE)

@@ -37,6 +37,7 @@ from builder.support.display import Heading, Part, ProgramText
 from builder.support.displayed import Displayed
 from builder.support.extensions import extension
 from builder.support.functions import NotAFunction
+from builder.support.unknown_attributes import ExplainsAttributes
 from builder.types.foreign_arrays import is_tracer
 from builder.types.shape import (
     ArrayShape,
@@ -48,7 +49,6 @@ from builder.types.shape import (
     leaves,
     parse_shape,
 )
-from builder.unknown_names import attributes, explain_attributes
 from lowering.errors import LoweringError, ModuleFileError, VersionError
 from lowering.host.callbacks import PythonFunction
 from lowering.jaxlib_api import versions
@@ -75,7 +75,7 @@ Buffer = bytes | bytearray | memoryview
 _Leaf = ArrayShape | TokenShape
 
 
-class StablehloModule(Displayed, NotAFunction):
+class StablehloModule(Displayed, ExplainsAttributes, NotAFunction):
     """A verified StableHLO module with a function ``@main``.
 
     `lowering.lower` and `lowering.load` return one.
@@ -687,6 +687,3 @@ def _parameter_name(names: list[str | None], shape: Shape, number: int) -> str:
     if first is None:
         return f"arg{number}"
     return re.sub(r"(\[\d+\])+$", "", first) if isinstance(shape, TupleShape) else first
-
-
-explain_attributes(StablehloModule, attributes.MODULE)

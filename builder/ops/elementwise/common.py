@@ -195,7 +195,9 @@ def record_binary(
         constant = append(builder, "constant", scalar, (), value)
         lhs, rhs = (constant, rhs) if is_left else (lhs, constant)
         return _record_planned(opcode, lhs, rhs, plan, NO_ATTRIBUTES)
-    if lhs.builder is not rhs.builder:
+    known: XlaBuilder | None = lhs.builder
+    if rhs.builder is not known or not known.is_open:
+        known = None
         resolve_builder(name, lhs, rhs)  # raises before a broadcast is recorded
     left, right = lhs.shape, rhs.shape
     if broadcast_dimensions is None:
@@ -207,7 +209,6 @@ def record_binary(
         plan = _plan(name, opcode, left, right, broadcast_dimensions)
     shape, lhs_broadcast, rhs_broadcast = plan
     if lhs_broadcast is None and rhs_broadcast is None:
-        known = lhs.builder if lhs.builder is rhs.builder and lhs.builder.is_open else None
         return record(opcode, shape, (lhs, rhs), NO_ATTRIBUTES, 3, known)
     return _record_planned(opcode, lhs, rhs, plan, NO_ATTRIBUTES)
 

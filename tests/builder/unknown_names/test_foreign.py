@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,9 +21,8 @@ from tables import each_row
 import builder as xb
 import lowering
 from builder import lib
-from builder.graph.calls import REDUCTIONS
 from builder.types.primitive_type import other_names
-from builder.unknown_names import attributes, foreign
+from builder.unknown_names.table import ATTRIBUTES, FUNCTIONS
 
 
 def message_of(name: str, owner: object = xb) -> str:
@@ -34,34 +32,17 @@ def message_of(name: str, owner: object = xb) -> str:
 
 
 def is_explained(name: str) -> bool:
-    """Whether `builder` has a name, or its error contains what to write or a reason."""
-    if name in dir(xb):
-        return True
-    rule, _, fix = message_of(name).partition("\nfix: ")
-    return fix.startswith("use ") or rule.endswith(tuple(foreign.ABSENT.values())) or "b." in fix
+    """Whether `builder` has a name, or its error contains what to write."""
+    fix = "" if name in dir(xb) else message_of(name).partition("\nfix: ")[2]
+    return name in dir(xb) or fix.startswith(("use ", "b."))
 
 
 def functions(module: ModuleType) -> list[str]:
-    public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
-    return sorted(
-        n for n, value in public.items() if callable(value) and not isinstance(value, type)
-    )
-
-
-WITHOUT_MEANING = {
-    "traces or places computations of jax": "ConvGeneralDilatedDimensionNumbers PrecisionLike "
-    "axis_size composite dce_sink padtype_to_pads pcast platform_dependent psum_scatter_start "
-    "stage conv_general_permutations",
-    "composed of many ops": "conv_general_dilated_local conv_general_dilated_patches cumlogsumexp "
-    "polynomial ragged_all_to_all scaled_dot",
-}
-"""The functions of jax.lax without a suggestion, by reason."""
-
-
-@each_row("name", functions(jax.lax))
-def test_functions_of_jax_lax(name: str) -> None:
-    exceptions = " ".join(WITHOUT_MEANING.values()).split()
-    assert is_explained(name) or name in exceptions
+    return [
+        name
+        for name, value in vars(module).items()
+        if callable(value) and not isinstance(value, type) and not name.startswith("_")
+    ]
 
 
 COMMON = (
@@ -86,22 +67,10 @@ COMMON = (
 )
 
 
-@each_row("name", COMMON.split())
-def test_common_names_of_numpy(name: str) -> None:
-    assert hasattr(jnp, name) or hasattr(np, name)
-    assert is_explained(name)
-
-
 ACTIVATIONS = (
     "elu gelu hard_sigmoid hard_silu hard_swish hard_tanh leaky_relu log_sigmoid log_softmax "
     "logsumexp mish one_hot relu relu6 sigmoid silu soft_sign softmax softplus swish"
 )
-
-
-@each_row("name", ACTIVATIONS.split())
-def test_activation_functions(name: str) -> None:
-    assert hasattr(jax.nn, name)
-    assert is_explained(name)
 
 
 def dialect_names(dialect: ModuleType) -> list[str]:
@@ -112,69 +81,72 @@ def dialect_names(dialect: ModuleType) -> list[str]:
     )
 
 
-NOT_RECORDED = {
-    *("async_done", "async_start", "return"),
-    *("uniform_dequantize", "uniform_quantize", "unary_einsum"),
+FROM_HEADER = [
+    row.cpp
+    for _, rows in load_script("tools/xla_builder_h.py").GROUPS
+    for row in rows
+    if row.cpp.isidentifier() and any(name in xb.OPERATIONS for name in row.ours)
+]
+
+STABLEHLO = dialect_names(stablehlo)
+
+SOURCES: dict[str, tuple[Iterable[str], str]] = {
+    "jax.lax": (
+        functions(jax.lax),
+        # Trace or place computations of jax, compute shapes, are composed of many ops, or rare.
+        (
+            "ConvGeneralDilatedDimensionNumbers PrecisionLike axis_size broadcast_shapes composite "
+            "conv_dimension_numbers conv_general_permutations conv_general_shape_tuple "
+            "conv_shape_tuple conv_transpose_shape_tuple dce_sink padtype_to_pads pcast "
+            "platform_dependent psum_scatter_start reduce_window_shape_tuple shape_as_value stage "
+            "conv_general_dilated_local conv_general_dilated_patches polynomial precv psend "
+            "pswapaxes ragged_all_to_all scaled_dot scatter_apply broadcast_to_rank "
+            "one_minus_square"
+        ),
+    ),
+    "NumPy": (COMMON.split(), "positive resize"),
+    "jax.nn": (ACTIVATIONS.split(), "hard_sigmoid hard_silu hard_swish hard_tanh mish soft_sign"),
+    # Asynchronous operations, terminators, quantization, and a deprecated operation.
+    "StableHLO": (
+        STABLEHLO,
+        "async_done async_start return uniform_dequantize uniform_quantize unary_einsum",
+    ),
+    "classes of StableHLO": (
+        ["".join(map(str.capitalize, name.split("_"))) + "Op" for name in STABLEHLO],
+        "AsyncDoneOp AsyncStartOp ReturnOp UniformDequantizeOp UniformQuantizeOp UnaryEinsumOp",
+    ),
+    "CHLO": (
+        [name for name in dialect_names(chlo) if not name.startswith(("broadcast_", "_"))],
+        "constant_like",
+    ),
+    "xla_builder.h": (FROM_HEADER, ""),
 }
-"""Operations of StableHLO without an op here: asynchronous, terminators, quantization, and an
-operation that StableHLO deprecates."""
+"""The names of other libraries, and those without a suggestion."""
 
 
-@each_row("name", sorted({*dialect_names(stablehlo)} - NOT_RECORDED))
-def test_operations_of_stablehlo(name: str) -> None:
-    assert is_explained(name)
-    assert is_explained("".join(map(str.capitalize, name.split("_"))) + "Op")
+@each_row("source", SOURCES)
+def test_names_of_other_libraries(source: str) -> None:
+    names, unexplained = SOURCES[source]
+    assert {name for name in names if not is_explained(name)} <= {*unexplained.split()}
 
 
-@each_row(
-    "name",
-    [
-        name
-        for name in dialect_names(chlo)
-        if not name.startswith("broadcast_") and name not in ("_asin_acos_kernel", "constant_like")
-    ],
-)
-def test_operations_of_chlo(name: str) -> None:
-    assert is_explained(name)
+def test_common_names_exist() -> None:
+    assert all(hasattr(jnp, name) or hasattr(np, name) for name in COMMON.split())
+    assert all(hasattr(jax.nn, name) for name in ACTIVATIONS.split())
 
 
-@each_row(
-    "cpp",
-    [
-        row.cpp
-        for _, rows in load_script("tools/xla_builder_h.py").GROUPS
-        for row in rows
-        if row.cpp.isidentifier() and any(name in xb.OPERATIONS for name in row.ours)
-    ],
-)
-def test_functions_of_xla_builder_h(cpp: str) -> None:
-    assert is_explained(cpp)
-
-
-def test_the_names_of_lowering_are_those_of_its_package() -> None:
-    names = {name for name, text in foreign.LOWERING.items() if text == "lowering.{}"}
-    assert names == set(lowering.__all__)
-
-
-def test_names_are_listed_once() -> None:
-    tables = [foreign.RENAMED, foreign.EXPRESSIONS, foreign.ABSENT, foreign.LOWERING]
-    names = [name for table in tables for name in table]
-    assert len(names) == len(set(names))
-    assert not {*foreign.RENAMED, *foreign.ABSENT} & {*dir(xb)}
-    assert not {*foreign.LIBRARY} & {*foreign.RENAMED, *foreign.EXPRESSIONS, *lib.FUNCTIONS}
-
-
-@each_row("name", [*foreign.RENAMED, *foreign.EXPRESSIONS])
+@each_row("name", FUNCTIONS)
 def test_each_entry_is_in_a_message(name: str) -> None:
-    """No entry is hidden by another."""
-    if name not in dir(xb):
-        text = foreign.EXPRESSIONS.get(name) or f"xb.{foreign.RENAMED[name]}("
-        assert f"\nfix: use {text}" in message_of(name)
-
-
-@each_row("operation", sorted(set(foreign.RENAMED.values())))
-def test_renamed_operations_exist(operation: str) -> None:
-    assert operation in xb.OPERATIONS
+    """No entry is hidden by another, and names of functions are extended to calls."""
+    text = FUNCTIONS[name]
+    message = message_of(name, lib)
+    prefix, _, function = text.partition(".")
+    if prefix in ("xb", "b", "lib") and function.isidentifier() and name != "named_sharding":
+        table = lib.FUNCTIONS if prefix == "lib" else xb.OPERATIONS
+        assert function in table
+        assert f"\nfix: use {text}(" in message
+    else:
+        assert f"\nfix: use {text}" in message
 
 
 @each_row("name", other_names())
@@ -281,19 +253,13 @@ def recorded(text: str, tmp_path: Path = Path()) -> tuple[list[Any], list[str]]:
     return values, [n for n in VALUES if re.search(rf"\b{n}\b", text)]
 
 
-OF_OBJECTS = (
-    attributes.OPS,
-    attributes.BUILDER,
-    attributes.COMPUTATION,
-    attributes.MODULE,
-    attributes.EXECUTABLE,
-    attributes.JITTED,
-    attributes.SHAPE,
-)
+EXPRESSIONS = {
+    name: text for name, text in FUNCTIONS.items() if not re.fullmatch(r"\w+\.\w+", text)
+}
 
 ALL_TEXTS = {
-    text: name for table in (foreign.EXPRESSIONS, *OF_OBJECTS) for name, text in table.items()
-} | {text.format(name): name for name, text in foreign.LOWERING.items()}
+    text: name for table in (EXPRESSIONS, *ATTRIBUTES.values()) for name, text in table.items()
+}
 
 
 @pytest.mark.parametrize("text", ALL_TEXTS)
@@ -301,36 +267,6 @@ def test_suggestions_are_valid(text: str, tmp_path: Path) -> None:
     values, _ = recorded(text, tmp_path)
     has_no_result = any(f".{n}(" in text for n in ("save", "setup_alias", "cache_clear"))
     assert has_no_result or all(value is not None for value in values)
-
-
-@each_row("name", foreign.LIBRARY)
-def test_library_functions_exist(name: str) -> None:
-    function = lib.FUNCTIONS[foreign.LIBRARY[name]].function
-    required = [
-        p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty
-    ]
-    fix = f"fix: use lib.{foreign.LIBRARY[name]}({', '.join(required)}"
-    assert fix in message_of(name)
-    assert message_of(name).endswith(")  # from builder import lib")
-
-
-@each_row("name", attributes.OF_LIBRARY.split())
-def test_library_functions_are_suggested_as_attributes(name: str) -> None:
-    x = xb.XlaBuilder().parameter(xb.f32[2])
-    assert "\nfix: use " in message_of(name, x)
-    assert "\nfix: use " in message_of(name, x.builder)
-
-
-@each_row("name", REDUCTIONS)
-def test_reductions(name: str) -> None:
-    x = xb.XlaBuilder().parameter(xb.f32[2])
-    assert f"fix: use lib.{name}(" in message_of(name, x)
-    with pytest.raises(xb.OperandError) as caught:
-        getattr(np, name)(x)
-    assert f"numpy.{name}: an XlaOp has no value" in str(caught.value)
-    assert f"fix: use lib.{name}(" in str(caught.value)
-    assert caught.value.location is not None
-    assert caught.value.location.startswith(__file__)
 
 
 REFERENCES: dict[str, Callable[..., Any] | None] = {
@@ -354,24 +290,24 @@ def reference(name: str) -> Callable[..., Any] | None:
     return next((getattr(m, name) for m in (jnp, jax.nn) if hasattr(m, name)), None)
 
 
-OTHER_VARIABLES = "b conditional element_type function lhs np operands sizes while_ xor"
+OTHER_VARIABLES = "b conditional element_type function lhs lowering np operands sizes while_ xor"
 
 COMPARED = [
     name
-    for name, text in foreign.EXPRESSIONS.items()
+    for name, text in EXPRESSIONS.items()
     if reference(name) is not None
     and not {*re.findall(r"\w+", text.partition("  #")[0])} & {*OTHER_VARIABLES.split()}
 ]
 
 
 def test_many_suggestions_are_compared() -> None:
-    assert len(COMPARED) > 40
+    assert len(COMPARED) > 30
 
 
 @pytest.mark.slow
 @each_row("name", COMPARED)
 def test_suggestions_compute_what_jax_computes(name: str) -> None:
-    text = foreign.EXPRESSIONS[name]
+    text = EXPRESSIONS[name]
     (value,), used = recorded(text)
     if not isinstance(value, xb.XlaOp):
         assert text in ("math.inf", "math.nan", "math.pi") or "x.shape" in text
@@ -383,8 +319,3 @@ def test_suggestions_compute_what_jax_computes(name: str) -> None:
     assert function is not None
     expected = np.asarray(function(*[VALUES[array] for array in used]))
     np.testing.assert_allclose(got, expected, rtol=2e-5, atol=1e-6)
-
-
-def test_parameters_in_calls_are_those_of_the_functions() -> None:
-    parameters = inspect.signature(xb.clamp).parameters
-    assert message_of("clip").endswith(f"fix: use xb.clamp({', '.join(parameters)})")

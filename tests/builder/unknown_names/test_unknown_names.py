@@ -5,7 +5,10 @@ from __future__ import annotations
 import copy
 import pickle
 import time
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 from processes import run_python
 from tables import each_row
@@ -27,9 +30,9 @@ def message_of(owner: object, name: str) -> str:
         ("exp", "xb.exp(operand)"),
         ("sum", "lib.sum(x, axis)  # from builder import lib"),
         ("max", "lib.max(x, axis)  # from builder import lib"),
-        ("T", "xb.transpose(x, permutation)"),
+        ("T", "xb.transpose(operand, permutation)"),
         ("dtype", "x.shape.element_type"),
-        ("clip", "xb.clamp(min, operand, max)"),
+        ("clip", "lib.clip(x, min, max)  # from builder import lib"),
         ("compile", "lowering.compile(computation)  # a call returns arrays with values"),
         ("iota", "b.iota(shape)"),
     ],
@@ -37,6 +40,18 @@ def message_of(owner: object, name: str) -> str:
 def test_attributes_of_ops(name: str, fix: str) -> None:
     x = xb.XlaBuilder().parameter(xb.f32[2])
     assert message_of(x, name) == f"an XlaOp has no attribute {name!r}\nfix: use {fix}"
+
+
+@each_row(
+    "call, name, reduction",
+    [(lambda x, n=n: getattr(np, n)(x), n, n) for n in ("all", "any", "max", "min", "prod", "sum")]
+    + [(np.add.reduce, "add", "sum"), (np.bitwise_or.reduce, "bitwise_or", "any")],
+)
+def test_reductions_of_numpy(call: Callable[[Any], Any], name: str, reduction: str) -> None:
+    with pytest.raises(xb.OperandError) as caught:
+        call(xb.XlaBuilder().parameter(xb.f32[2]))
+    assert str(caught.value).startswith(f"numpy.{name}: an XlaOp has no value")
+    assert f"fix: use lib.{reduction}(" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -93,9 +108,9 @@ def test_attributes_of_builders(name: str, fix: str) -> None:
         ("lowre", "\nfix: did you mean lowering.lower?"),
         ("Compile", "\nfix: use lowering.compile"),
         ("add", "\nfix: use xb.add(lhs, rhs)"),
-        ("run", "\nfix: use lowering.compile(computation)"),
+        ("run", "\nfix: use lowering.compile(computation)  # a call returns arrays with values"),
         ("f32", "\nfix: use xb.f32"),
-        ("stop_gradient", "; xb.custom_gradient defines the derivative of a computation"),
+        ("custom_vjp", "\nfix: use xb.custom_gradient(computation, backward)"),
         ("jvp", "\nfix: use lowering.to_jax(computation)  # jax's transformations apply to it"),
         ("qwertz", ""),
     ],
@@ -136,7 +151,7 @@ def test_attributes_of_objects_are_looked_up_fast() -> None:
 
 def test_python_adds_no_other_suggestion() -> None:
     """Python's tracebacks append the attribute with the most similar name."""
-    for name, fix in (("xb.where", "xb.select(pred, on_true, on_false)"), ("x.shap", "shape")):
+    for name, fix in (("xb.where", "lib.where("), ("x.shap", "shape")):
         program = f"import builder as xb\nx = xb.XlaBuilder().parameter(xb.f32[2])\n{name}\n"
         done = run_python("-c", program, status=1)
         assert fix in done.stderr

@@ -15,7 +15,7 @@ from tables import each_row
 
 import builder as xb
 import lowering
-from builder.unknown_names import attributes
+from builder.unknown_names.table import ATTRIBUTES
 
 
 @xb.computation(xb.f32[2])
@@ -106,10 +106,10 @@ def test_a_call_with_an_op_names_call() -> None:
 
 
 OBJECTS: dict[str, tuple[Callable[[], Any], dict[str, str]]] = {
-    "a StablehloModule": (lambda: lowering.lower(double), attributes.MODULE),
-    "an Executable": (lambda: lowering.compile(double), attributes.EXECUTABLE),
-    "a JittedFunction": (lambda: lowering.jit(lambda x: x), attributes.JITTED),
-    "an XlaComputation": (lambda: double, attributes.COMPUTATION),
+    "a StablehloModule": (lambda: lowering.lower(double), ATTRIBUTES["StablehloModule"]),
+    "an Executable": (lambda: lowering.compile(double), ATTRIBUTES["CompiledProgram"]),
+    "a JittedFunction": (lambda: lowering.jit(lambda x: x), ATTRIBUTES["JittedFunction"]),
+    "an XlaComputation": (lambda: double, ATTRIBUTES["XlaComputation"]),
 }
 
 

@@ -61,7 +61,7 @@ def computations_of_example(info: Any) -> list[Any]:
                 exec(compile(example.source, f"<{info.name}>", "single"), names)
     finally:
         xb.XlaBuilder.__init__ = original  # type: ignore[method-assign]
-    return [b.build() for b in builders if b.ops and not b.built and b.parent is None]
+    return [b.build() for b in builders if b.ops and not b.built and b._parent is None]
 
 
 def argument_of(shape: Any) -> Any:

@@ -44,7 +44,7 @@ def default_comparator(scalars: tuple[ArrayShape, ...]) -> XlaComputation:
         is_before_by_real = _compared(real, other_real, "LT")
         root = append(builder, "or", _PRED, (is_before_by_real, is_before_by_imag))
     for op in builder.ops:
-        op.code, op.lasti = None, 0
+        op._code, op._lasti = None, 0
     return builder.build(root)
 
 

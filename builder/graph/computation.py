@@ -93,6 +93,7 @@ class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
         "__weakref__",
         "_applications",
         "_called",
+        "_plans",
         "_users",
         "aliases",
         "annotations",
@@ -102,7 +103,6 @@ class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
         "name",
         "ops",
         "parameters",
-        "plans",
         "program_shape",
         "root",
         "sharding_form",
@@ -145,7 +145,7 @@ class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
         self._called: tuple[XlaComputation, ...] | None = None
         self._applications: tuple[Application, ...] | None = None
         # Results of inference for ops that apply this computation: see `planned`.
-        self.plans: SignatureTable[Any] = SignatureTable()
+        self._plans: SignatureTable[Any] = SignatureTable()
 
     def planned(self, plan: Callable[..., P], *arguments: Any) -> P:
         """Return ``plan(*arguments)``, where `plan` infers an op that applies this computation.
@@ -153,8 +153,8 @@ class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
         The results are cached in this computation, and freed with it.
         """
         key = plan, arguments
-        cached: P | None = self.plans.get(key)
-        return self.plans.add(key, plan(*arguments)) if cached is None else cached
+        cached: P | None = self._plans.get(key)
+        return self._plans.add(key, plan(*arguments)) if cached is None else cached
 
     if not TYPE_CHECKING:  # type checkers report the call
 

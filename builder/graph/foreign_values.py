@@ -88,8 +88,8 @@ def foreign_operand(op: str, operands: Sequence[XlaOp]) -> BuilderError:
     inner = _inner_builder(operands)
     enclosing = _enclosing(inner)
     outside = [number for number, o in enumerate(operands) if o.builder not in enclosing]
-    if enclosing[-1].purpose is not None and outside:
-        return _captured(op, enclosing[-1].purpose, operands[outside[0]])
+    if enclosing[-1]._purpose is not None and outside:
+        return _captured(op, enclosing[-1]._purpose, operands[outside[0]])
     second = outside[0] if outside else len(operands) - 1
     first = next((n for n, o in enumerate(operands) if o.builder in enclosing), 0)
     listed = "\n".join(
@@ -110,8 +110,8 @@ def foreign_result(op: str, value: XlaOp, builder: XlaBuilder) -> BuilderError:
     if _is_recorded(value.builder):
         return _leaked(op, "the result", value)
     barrier = _enclosing(builder)[-1]
-    if barrier.purpose is not None:
-        return _captured(op, barrier.purpose, value)
+    if barrier._purpose is not None:
+        return _captured(op, barrier._purpose, value)
     rule = (
         f"the result belongs to builder {value.builder.name!r}, which is not an enclosing builder "
         f"of {builder.name!r}, got\n  {located(value)}"
@@ -122,7 +122,7 @@ def foreign_result(op: str, value: XlaOp, builder: XlaBuilder) -> BuilderError:
 
 def foreign_root(root: XlaOp, builder: XlaBuilder) -> BuilderError:
     """Return the error for a root of another builder, passed to the `build` of `builder`."""
-    if root.builder.purpose is not None and not _is_replacement(builder):
+    if root.builder._purpose is not None and not _is_replacement(builder):
         return _leaked("build", "the root", root)
     rule = (
         f"the root belongs to builder {root.builder.name!r}, not to {builder.name!r}, got\n"
@@ -133,13 +133,13 @@ def foreign_root(root: XlaOp, builder: XlaBuilder) -> BuilderError:
 
 
 def _is_replacement(builder: XlaBuilder) -> bool:
-    return builder.purpose is not None and builder.purpose.op == "replace"
+    return builder._purpose is not None and builder._purpose.op == "replace"
 
 
 def _is_recorded(builder: XlaBuilder) -> bool:
     """Return whether `builder` belongs to a callable whose recording has ended."""
     return (
-        builder.purpose is not None
+        builder._purpose is not None
         and not _is_replacement(builder)
         and builder not in RECORDING.builders
     )
@@ -152,14 +152,14 @@ def _inner_builder(operands: Sequence[XlaOp]) -> XlaBuilder:
         innermost = RECORDING.builders[-1]
         if any(builder in _enclosing(innermost) for builder in builders):
             return innermost
-    return next((b for b in builders if b.purpose is not None), builders[0])
+    return next((b for b in builders if b._purpose is not None), builders[0])
 
 
 def _enclosing(builder: XlaBuilder) -> list[XlaBuilder]:
     """Return `builder` and the builders whose values it may capture, the outermost last."""
     builders = [builder]
-    while builders[-1].parent is not None:
-        builders.append(builders[-1].parent)
+    while builders[-1]._parent is not None:
+        builders.append(builders[-1]._parent)
     return builders
 
 
@@ -186,7 +186,7 @@ def _captured(op: str, purpose: Purpose, value: XlaOp) -> BuilderError:
 
 def _leaked(op: str, role: str, value: XlaOp) -> BuilderError:
     """Return the error for a value of a callable that is used outside of the callable."""
-    purpose = value.builder.purpose
+    purpose = value.builder._purpose
     assert purpose is not None  # checked by the callers
     # The parameters of a callable have the line of the op that applies it.
     applied = next(iter(value.builder.parameters.values()), None)

@@ -77,13 +77,13 @@ def record(
     while frame is not None:
         code = frame.f_code
         if not INSIDE[code.co_filename]:
-            op.code = code
-            op.lasti = frame.f_lasti
+            op._code = code
+            op._lasti = frame.f_lasti
             break
         frame = frame.f_back
     else:
-        op.code = None
-        op.lasti = 0
+        op._code = None
+        op._lasti = 0
     ops.append(op)
     return op
 
@@ -195,9 +195,9 @@ class rollback_on_error:  # noqa: N801  (used as a statement, like contextlib's)
         self.marks = []
         builder: XlaBuilder | None = self.builder
         while builder is not None:
-            counts = len(builder.ops), len(builder.captured), len(builder.parameters)
+            counts = len(builder.ops), len(builder._captured), len(builder.parameters)
             self.marks.append((builder, (*counts, len(builder.inlined_calls))))
-            builder = builder.parent
+            builder = builder._parent
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if kind is None:
@@ -206,8 +206,8 @@ class rollback_on_error:  # noqa: N801  (used as a statement, like contextlib's)
             del builder.ops[ops:]
             del builder.inlined_calls[calls:]
             # Dicts keep the order of insertion, and popitem removes the last item.
-            while len(builder.captured) > captured:
-                builder.captured.popitem()
+            while len(builder._captured) > captured:
+                builder._captured.popitem()
             while len(builder.parameters) > parameters:
                 _, parameter = builder.parameters.popitem()
                 builder.parameter_names.discard(parameter.name or "")
@@ -260,9 +260,9 @@ def _target(opcode: str, operands: tuple[XlaOp, ...]) -> XlaBuilder:
     While a callable of a `while_`, `scan`, `conditional` or `call` is being recorded, the enclosing
     builder is not open: the innermost builder records, and captures values of enclosing builders.
     """
-    target = operands[0].builder.innermost()
+    target = operands[0].builder._innermost()
     for operand in operands:
-        if operand.builder.built or operand.builder.innermost() is not target:
+        if operand.builder.built or operand.builder._innermost() is not target:
             raise foreign_operand(_public_name(opcode), operands)
     return target
 
@@ -270,4 +270,4 @@ def _target(opcode: str, operands: tuple[XlaOp, ...]) -> XlaBuilder:
 def _resolve(opcode: str, operands: tuple[XlaOp, ...]) -> tuple[XlaBuilder, tuple[XlaOp, ...]]:
     """Return the builder that records an op, and its operands; capture values of outer builders."""
     target = _target(opcode, operands)
-    return target, tuple(target.adopt(opcode, operand) for operand in operands)
+    return target, tuple(target._adopt(opcode, operand) for operand in operands)

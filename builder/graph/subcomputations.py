@@ -67,7 +67,7 @@ class Recorded:
 
     def captures(self) -> list[tuple[XlaOp, XlaOp]]:
         """Return for each captured value a pair of ops: in the enclosing and the nested builder."""
-        captured = self.builder.captured
+        captured = self.builder._captured
         return [pair for pair in captured.values() if pair[1].opcode == "captured"]
 
     def build(self) -> XlaComputation:
@@ -151,15 +151,15 @@ def record_callable(
         raise _nested_too_deep(op, role, limit, depth + 1)
     default_name, description = _default_names(op, role)
     builder = XlaBuilder(_identifier(function, default_name))
-    builder.purpose = purpose or description
-    builder.parent = enclosing
+    builder._purpose = purpose or description
+    builder._parent = enclosing
     names = names or _parameter_names(function, len(shapes))
     parameters = [
-        builder.add_parameter(shape, names[number], number) for number, shape in enumerate(shapes)
+        builder._add_parameter(shape, names[number], number) for number, shape in enumerate(shapes)
     ]
     if enclosing is not None:
         builder.current_metadata = enclosing.current_metadata
-        enclosing.child = builder
+        enclosing._child = builder
         enclosing.is_open = False
     recording.append(builder)
     try:
@@ -199,7 +199,7 @@ def record_callable(
     finally:
         recording.pop()
         if enclosing is not None:
-            enclosing.child = None
+            enclosing._child = None
             enclosing.is_open = not enclosing.built
     return Recorded(builder, root)
 
@@ -286,7 +286,7 @@ def _as_root(op: str, role: str, builder: XlaBuilder, result: Any) -> XlaOp:
             fix = f"\nfix: return x.builder.constant({kind}), where x is an argument"
         rule = f"{role} must return an XlaOp, or several in a tuple, got {brief(result)}{fix}"
         raise error_of(OperandError, op, rule)
-    return builder.adopt(op, result)
+    return builder._adopt(op, result)
 
 
 def build_all(computations: Sequence[XlaComputation | Recorded]) -> tuple[XlaComputation, ...]:
@@ -455,8 +455,8 @@ def _forget_line(ops: Iterable[XlaOp], user: FrameType) -> None:
     while pending:
         op = pending.pop()
         # The body of an op of another line has other lines, too.
-        if op.code is code and op.lasti == lasti:
-            op.code, op.lasti = None, 0
+        if op._code is code and op._lasti == lasti:
+            op._code, op._lasti = None, 0
             for computation in op.called_computations:
                 pending += computation.ops
 
@@ -655,7 +655,7 @@ def _widen_parameter(recorded: Recorded, captured: list[XlaOp], indices: dict[in
     shape = TupleShape((old.shape, *(op.shape for op in captured)))
     parameter = append(builder, "parameter", shape, (), {"number": 0})
     builder.ops.insert(0, builder.ops.pop())
-    parameter.code, parameter.lasti, parameter.name = old.code, old.lasti, old.name
+    parameter._code, parameter._lasti, parameter.name = old._code, old._lasti, old.name
     builder.parameters[0] = parameter
     for number, op in enumerate(builder.ops):
         op.id = number

@@ -107,24 +107,25 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         (x: f32[32,784], w: f32[784,10], bias: f32[10]) -> f32[32,10]
     """
 
-    __slots__ = (
-        "annotations",
-        "built",
-        "captured",
-        "child",
-        "current_metadata",
-        "donations",
-        "inlined_calls",
-        "is_open",
-        "last_tokens",
-        "name",
-        "ops",
-        "parameter_names",
-        "parameters",
-        "parent",
-        "purpose",
-        "sharding_form",
-    )
+    # A dict gives the attributes docstrings.
+    __slots__ = {
+        "_captured": "The captured values: the id of an op, the enclosing op and the op here.",
+        "_child": "The builder of the callable that is being recorded here, or None.",
+        "_donations": "The donated arguments, if this is the entry computation.",
+        "_parent": "The enclosing builder, if this one records a callable.",
+        "_purpose": "The description of the callable that this builder records, for messages.",
+        "annotations": "The annotations of the imported module, or None.",
+        "built": "Whether the computation is built.",
+        "current_metadata": "The metadata of the next op: name, type, sharding, or None.",
+        "inlined_calls": "The recorded functions that have derivatives of their own.",
+        "is_open": "Whether ops can be recorded: not built, and no callable is being recorded.",
+        "last_tokens": "The last tokens of the infeeds and outfeeds that are ordered by default.",
+        "name": "The name of the computation.",
+        "ops": "The recorded ops, in order.",
+        "parameter_names": "The names of the parameters.",
+        "parameters": "The parameters by number.",
+        "sharding_form": 'The form of the program\'s shardings, or "" if there are none.',
+    }
 
     @explained
     def __init__(self, name: str = "computation") -> None:
@@ -135,25 +136,18 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         self.parameters: dict[int, XlaOp] = {}
         self.parameter_names: set[str] = set()
         self.built = False
-        # False once built, and while the callable of a nested computation is being recorded: one
-        # flag, so that recording an op tests one condition.
+        # One flag, so that recording an op tests one condition.
         self.is_open = True
-        self.child: XlaBuilder | None = None
+        self._child: XlaBuilder | None = None
         self.current_metadata: OpMetadata | None = None
-        # For a builder that records a callable: the enclosing builder, the callable's description
-        # for messages, and the captured values (id of an op -> the enclosing op, the op here).
-        self.parent: XlaBuilder | None = None
-        self.purpose: Purpose | None = None
-        self.captured: dict[int, tuple[XlaOp, XlaOp]] = {}
-        # Functions with derivatives of their own whose ops are recorded here.
+        self._parent: XlaBuilder | None = None
+        self._purpose: Purpose | None = None
+        self._captured: dict[int, tuple[XlaOp, XlaOp]] = {}
         self.inlined_calls: list[InlinedCall] = []
-        # The last token of the infeeds and outfeeds that are ordered automatically.
         self.last_tokens: dict[str, XlaOp] = {}
-        # Properties of the entry computation: donated arguments, and annotations of the module
-        # that it was imported from.
-        self.donations: Donations | None = None
+        self._donations: Donations | None = None
         self.annotations: Annotations | None = None
-        # The form of the program's shardings, in the outermost builder.
+        # Set in the outermost builder.
         self.sharding_form = ""
 
     def __repr__(self) -> str:
@@ -166,14 +160,14 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         fix = "build the computation, and record its ops with xb.inline(computation, *operands)"
         raise error_of(OperandError, "copy", rule, fix)
 
-    def innermost(self) -> XlaBuilder:
+    def _innermost(self) -> XlaBuilder:
         """Return the builder of the innermost callable that is being recorded, by default self."""
         builder = self
-        while builder.child is not None:
-            builder = builder.child
+        while builder._child is not None:
+            builder = builder._child
         return builder
 
-    def check_open(self, op: str) -> None:
+    def _check_open(self, op: str) -> None:
         """Raise BuilderError if the computation is already built."""
         if self.built:
             rule = f"builder {self.name!r} was already built"
@@ -182,8 +176,8 @@ class XlaBuilder(Displayed, ExplainsAttributes):
 
     def _target(self, op: str) -> XlaBuilder:
         """Return the builder that `innermost` returns; raise if it is already built."""
-        builder = self.innermost()
-        builder.check_open(op)
+        builder = self._innermost()
+        builder._check_open(op)
         return builder
 
     def parameter(
@@ -232,7 +226,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
 
         Not in Operation Semantics; XlaBuilder's Parameter.
         """
-        self.check_open("parameter")
+        self._check_open("parameter")
         if isinstance(name, (ArrayShape, TupleShape)) and isinstance(shape, str):
             rule = f"the first argument is the shape, got {brief(shape)} and {name}"
             fix = f"write parameter({str(name)!r}, {brief(shape)})"
@@ -261,10 +255,10 @@ class XlaBuilder(Displayed, ExplainsAttributes):
             raise self._duplicate_parameter(number, name, resolved)
         replicated = _replicated_leaves(resolved, replicated_at_leaf_buffers)
         if sharding is None:
-            return self.add_parameter(resolved, name, int(number), replicated)
+            return self._add_parameter(resolved, name, int(number), replicated)
         text = self._sharding_of_parameter(resolved, sharding)
         return record_with_sharding(
-            self, text, lambda: self.add_parameter(resolved, name, int(number), replicated)
+            self, text, lambda: self._add_parameter(resolved, name, int(number), replicated)
         )
 
     def _duplicate_parameter(self, number: int, name: str, shape: Shape) -> BuilderError:
@@ -298,7 +292,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
             return sharding_text.join_leaf_texts(leaf_texts)
         return leaf_texts[0]
 
-    def add_parameter(
+    def _add_parameter(
         self, shape: Shape, name: str, number: int, replicated: tuple[bool, ...] = ()
     ) -> XlaOp:
         """Record a parameter whose name and number are free."""
@@ -609,7 +603,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
                     "keys must consist of ASCII letters, digits, '_', '.' and '-', and begin with"
                 )
                 raise error_of(OperandError, name, f"{rule} a letter or '_', got {brief(key)}")
-        outer = (self.innermost().current_metadata or NO_METADATA).frontend_attributes
+        outer = (self._innermost().current_metadata or NO_METADATA).frontend_attributes
         return self._metadata_block(frontend_attributes={**(outer or {}), **attributes})
 
     @explained
@@ -697,7 +691,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         if not isinstance(name, str) or not name or "" in name.split("/"):
             rule = f"name must be a non-empty string that {_SCOPE_RULE}, got {brief(name)}"
             raise error_of(OperandError, "scope", rule, 'write b.scope("layer1")')
-        outer = self.innermost().current_metadata
+        outer = self._innermost().current_metadata
         prefix = None if outer is None else outer.scope
         return self._metadata_block(scope=name if prefix is None else f"{prefix}/{name}")
 
@@ -708,7 +702,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         The public methods check the arguments. Errors raised in this generator would not report the
         user's line, because contextlib is the caller.
         """
-        target = self.innermost()
+        target = self._innermost()
         outer = target.current_metadata or NO_METADATA
         target.current_metadata = with_metadata(outer, **changes)
         try:
@@ -775,7 +769,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         XlaBuilder's SetSharding, ClearSharding.
         """
         self._check_sharding("set_sharding", sharding)
-        target = self.innermost()
+        target = self._innermost()
         target.current_metadata = with_metadata(target.current_metadata, sharding=sharding)
 
     def _check_sharding(self, op: str, sharding: ShardingLike | None) -> None:
@@ -784,7 +778,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
             from builder.sharding import validation  # lazy import
 
             checked = validation.check_sharding_type(op, sharding)
-            validation.register_sharding(self.innermost(), op, checked)
+            validation.register_sharding(self._innermost(), op, checked)
 
     @explained
     def setup_alias(
@@ -858,24 +852,24 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         self._open_donations("add_buffer_donor").add_donor(donor, self.parameters.get(number))
 
     def _open_donations(self, op: str) -> Donations:
-        self.check_open(op)
-        if self.donations is None:
-            self.donations = Donations()
-        return self.donations
+        self._check_open(op)
+        if self._donations is None:
+            self._donations = Donations()
+        return self._donations
 
-    def adopt(self, opcode: str, op: XlaOp) -> XlaOp:
+    def _adopt(self, opcode: str, op: XlaOp) -> XlaOp:
         """Return the op that represents `op` in this builder; capture `op` of an outer builder."""
         if op.builder is self:
             return op
-        captured = self.captured.get(id(op))
+        captured = self._captured.get(id(op))
         if captured is not None:
             return captured[1]
-        enclosing = self.parent
+        enclosing = self._parent
         while enclosing is not None and enclosing is not op.builder:
-            enclosing = enclosing.parent
-        if self.parent is None or enclosing is None:
+            enclosing = enclosing._parent
+        if self._parent is None or enclosing is None:
             raise foreign_result(opcode, op, self)
-        outer = self.parent.adopt(opcode, op)
+        outer = self._parent._adopt(opcode, op)
         if (
             outer.opcode == "constant"
             and not isinstance(outer.shape, TupleShape)
@@ -885,9 +879,9 @@ class XlaBuilder(Displayed, ExplainsAttributes):
             inner = append(self, "constant", outer.shape, (), outer.attributes)
         else:
             inner = append(self, "captured", outer.shape)
-        inner.code, inner.lasti = op.code, op.lasti
+        inner._code, inner._lasti = op._code, op._lasti
         inner.metadata = with_metadata(inner.metadata, name=op.name)
-        self.captured[id(op)] = (outer, inner)
+        self._captured[id(op)] = (outer, inner)
         return inner
 
     @explained
@@ -940,9 +934,9 @@ class XlaBuilder(Displayed, ExplainsAttributes):
             >>> b.build(x + x, result_sharding=rows).annotations.result_shardings
             ('#sdy.sharding<@mesh, [{"data"}, {}]>',)
         """
-        self.check_open("build")
-        if self.child is not None:
-            rule = f"{self.child.purpose} is still being recorded into {self.name!r}"
+        self._check_open("build")
+        if self._child is not None:
+            rule = f"{self._child._purpose} is still being recorded into {self.name!r}"
             raise error_of(BuilderError, "build", rule)
         if root is LAST_OP:
             if not self.ops:
@@ -971,7 +965,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
                     shapes={str(p.name): p.shape for p in self.parameters.values()},
                 )
         shape = None if result is None else result_shape("build", root.shape, result)
-        donations = self.donations or Donations()
+        donations = self._donations or Donations()
         donations.check_results(root.shape, self.parameters)
         if result_sharding is not None:
             self._set_result_shardings(root.shape, result_sharding)

@@ -162,13 +162,6 @@ class XlaOp(Displayed, ExplainsAttributes):
         operands: the ops whose results it uses.
         attributes: its attributes by name ("broadcast_dimensions", "to_apply").
         id: its index in the builder, in the order of recording.
-        name: a name for readers of the printed computation, or None; every parameter has a name.
-            It is `op_name` in the metadata of HLO. Assignable.
-        op_type: the kind of operation in the program that the computation was made from, or None;
-            `op_type` in the metadata of HLO. Assignable.
-        frontend_attributes: a mapping of names to strings, for XLA's passes and backends, or None.
-        sharding: the sharding of the result as text, in GSPMD's form ("{replicated}") or Shardy's
-            ("#sdy.sharding<@mesh, [{"x"}]>"), or None. Assignable, also from a `MeshSharding`.
         metadata: an OpMetadata with the name, the type, the frontend attributes and the sharding;
             None if none of these is set, as for most ops.
 
@@ -183,15 +176,26 @@ class XlaOp(Displayed, ExplainsAttributes):
 
     attributes: Mapping[str, Any]
     builder: XlaBuilder
-    code: CodeType | None
     id: int
-    lasti: int
     metadata: OpMetadata | None
     opcode: str
     operands: tuple[XlaOp, ...]
     shape: Shape
+    _code: CodeType | None
+    _lasti: int
 
-    __slots__ = tuple(__annotations__)
+    # A dict gives the attributes docstrings.
+    __slots__ = {
+        "_code": "The code that recorded the op, or None.",
+        "_lasti": "The offset of the instruction in `_code`.",
+        "attributes": 'The attributes by name, such as "to_apply".',
+        "builder": "The XlaBuilder that recorded the op.",
+        "id": "The index of the op in the builder, in the order of recording.",
+        "metadata": "The OpMetadata, or None.",
+        "opcode": 'The operation, such as "add".',
+        "operands": "The ops whose results the op uses.",
+        "shape": "The inferred shape of the result.",
+    }
 
     # Operators of pandas, whose priorities are at most 4000, would iterate over the op.
     __pandas_priority__ = 10_000
@@ -203,6 +207,10 @@ class XlaOp(Displayed, ExplainsAttributes):
 
     @property
     def name(self) -> str | None:
+        """A name for readers of the printed computation, or None; every parameter has a name.
+
+        It is `op_name` in the metadata of HLO. Assignable.
+        """
         return None if self.metadata is None else self.metadata.name
 
     @name.setter
@@ -217,6 +225,10 @@ class XlaOp(Displayed, ExplainsAttributes):
 
     @property
     def op_type(self) -> str | None:
+        """The kind of operation in the program that the computation was made from, or None.
+
+        It is `op_type` in the metadata of HLO. Assignable.
+        """
         return None if self.metadata is None else self.metadata.op_type
 
     @op_type.setter
@@ -228,10 +240,16 @@ class XlaOp(Displayed, ExplainsAttributes):
 
     @property
     def frontend_attributes(self) -> Mapping[str, str] | None:
+        """A mapping of names to strings, for XLA's passes and backends, or None."""
         return None if self.metadata is None else self.metadata.frontend_attributes
 
     @property
     def sharding(self) -> Any:
+        """The sharding of the result as text, or None. Assignable, also from a `MeshSharding`.
+
+        The text is in GSPMD's form ("{replicated}") or Shardy's
+        ("#sdy.sharding<@mesh, [{"x"}]>").
+        """
         return None if self.metadata is None else self.metadata.sharding
 
     @sharding.setter
@@ -240,7 +258,7 @@ class XlaOp(Displayed, ExplainsAttributes):
         if sharding is not None:
             from builder.sharding import validation  # lazy import
 
-            self.builder.check_open("sharding")
+            self.builder._check_open("sharding")
             checked = validation.check_sharding_type("sharding", sharding)
             text = validation.sharding_text("sharding", "op", self.shape, checked)
             validation.register_sharding(self.builder, "sharding", checked)
@@ -255,10 +273,10 @@ class XlaOp(Displayed, ExplainsAttributes):
         metadata = self.metadata
         if metadata is not None and metadata.source is not None:
             return metadata.source
-        code = self.code
+        code = self._code
         if code is None:
             return None
-        line, column = resolve_position(code, self.lasti)
+        line, column = resolve_position(code, self._lasti)
         return SourceLocation(shown_file(code.co_filename), line, column, code.co_qualname)
 
     @property

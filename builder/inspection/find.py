@@ -117,8 +117,8 @@ def _has_source(source: str) -> Predicate:
         place = None if op.metadata is None else op.metadata.source
         if place is not None:
             return is_file(place.file) and (not line or place.line == int(line))
-        if op.code is None or not is_file(op.code.co_filename):
+        if op._code is None or not is_file(op._code.co_filename):
             return False
-        return not line or resolve_position(op.code, op.lasti)[0] == int(line)
+        return not line or resolve_position(op._code, op._lasti)[0] == int(line)
 
     return has_source

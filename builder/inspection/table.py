@@ -214,7 +214,7 @@ def source_hover(op: XlaOp) -> str:
     source = op.source
     if source is None:
         return ""
-    file = op.code.co_filename if op.code is not None else source.file
+    file = op._code.co_filename if op._code is not None else source.file
     return f"{source}\n{getline(file, source.line).strip()}".rstrip()
 
 

@@ -59,7 +59,7 @@ def stop_gradient(x: XlaOp) -> XlaOp:
         {'xlabuilder.derivative': 'zero'}
     """
     source = need_op("stop_gradient", "x", x)
-    with source.builder.innermost().frontend_attributes({DERIVATIVE: ZERO_DERIVATIVE}):
+    with source.builder._innermost().frontend_attributes({DERIVATIVE: ZERO_DERIVATIVE}):
         return optimization_barrier(source)
 
 

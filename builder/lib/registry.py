@@ -124,7 +124,7 @@ def noting_calls(name: str, function: F) -> F:
             for key, value in values.items():
                 if type(value) is XlaOp:
                     values[key] = Operand(len(operands))
-                    operands.append(builder.adopt(name, value))
+                    operands.append(builder._adopt(name, value))
             call = InlinedCall(LibraryCall(name, values), tuple(operands), tuple(results))
             builder.inlined_calls.append(call)
         return result

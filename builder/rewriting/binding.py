@@ -79,7 +79,7 @@ def bind(
     for number, parameter in enumerate(computation.parameters):
         if number in values:
             op = _record_value(builder, computation, number, values[number])
-            op.metadata, op.code, op.lasti = parameter.metadata, parameter.code, parameter.lasti
+            op.metadata, op._code, op._lasti = parameter.metadata, parameter._code, parameter._lasti
         else:
             op = copy_parameter(parameter, names[number], len(numbers), builder)
             numbers[number] = len(numbers)

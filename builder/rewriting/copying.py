@@ -26,8 +26,8 @@ def copy_op(
     new.attributes = attributes
     new.builder = builder
     new.metadata = op.metadata
-    new.code = op.code
-    new.lasti = op.lasti
+    new._code = op._code
+    new._lasti = op._lasti
     ops = builder.ops
     new.id = len(ops)
     ops.append(new)
@@ -40,9 +40,9 @@ def copy_parameter(op: XlaOp, name: str, number: int, builder: XlaBuilder) -> Xl
     if op.opcode == "parameter":
         shape = op.attributes.get("shape_with_layout", shape)
         replicated = op.attributes.get("replicated_at_leaf_buffers", ())
-    new = builder.add_parameter(shape, name, number, replicated)
+    new = builder._add_parameter(shape, name, number, replicated)
     new.metadata = with_metadata(op.metadata, name=name)
-    new.code, new.lasti = op.code, op.lasti
+    new._code, new._lasti = op._code, op._lasti
     return new
 
 

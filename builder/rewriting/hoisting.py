@@ -245,14 +245,14 @@ class _Hoister:
         if in_tuple:
             (parameter,) = computation.parameters
             shape = TupleShape([parameter.shape, *(c.shape for c in constants)])
-            argument = builder.add_parameter(shape, parameter.name or "p0", 0)
+            argument = builder._add_parameter(shape, parameter.name or "p0", 0)
             elements = [record_tuple_element(argument, i) for i in range(len(shape.elements))]
             operands, passed = elements[:1], elements[1:]
         else:
             operands = _copied_parameters(computation, builder)
             unique = UniqueNames(computation.program_shape.parameter_names, separator="_")
             passed = [
-                builder.add_parameter(c.shape, unique.claim(self._name(c)), number)
+                builder._add_parameter(c.shape, unique.claim(self._name(c)), number)
                 for number, c in enumerate(constants, len(operands))
             ]
         root = self._record(

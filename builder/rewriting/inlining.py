@@ -88,7 +88,7 @@ def inlined_ops(
         existing: ops of `builder` that take the place of ops, which are not inlined.
     """
     _check_operands(computation, operands)
-    arguments = [builder.adopt("inline", operand) for operand in operands]
+    arguments = [builder._adopt("inline", operand) for operand in operands]
     if computation.annotations is not None and computation.annotations.meshes:
         from builder.sharding.validation import register_meshes  # lazy import
 

@@ -104,8 +104,8 @@ class _Rewriter:
         """Record the computation again; return the new one, and whether it differs from the old."""
         function = self.function
         builder = XlaBuilder(computation.name)
-        purpose = computation.root.builder.purpose
-        builder.purpose = purpose and Purpose("replace", purpose.text)
+        purpose = computation.root.builder._purpose
+        builder._purpose = purpose and Purpose("replace", purpose.text)
         # Set first, because ops that the function records may add to them.
         builder.annotations = computation.annotations
         builder.sharding_form = computation.sharding_form

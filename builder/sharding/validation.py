@@ -282,8 +282,8 @@ def register_sharding_dialect(
         BuilderError: the program has shardings in the other dialect.
     """
     outer = builder
-    while outer.parent is not None:
-        outer = outer.parent
+    while outer._parent is not None:
+        outer = outer._parent
     if outer.sharding_form and outer.sharding_form != dialect:
         rule = f"{ONE_SHARDING_FORM}, got {got} in {outer.name!r}, which has {outer.sharding_form}"
         fix = f"write {instead}, or write the program's other shardings as {dialect}"

@@ -43,6 +43,11 @@ class PrimitiveType(NotAFunction):
         dtype: the NumPy or ml_dtypes type of the same values.
         min, max: the smallest and largest finite value, as Python numbers; for a complex type,
             the range of its real and imaginary part.
+        ml_dtype: the name of the ml_dtypes type; "" for a type of NumPy.
+        is_array_element: whether arrays can have elements of the type.
+        is_complex, is_floating, is_integral: whether the elements are complex numbers,
+            floating-point numbers or integers.
+        is_signed: whether the elements are real numbers that may be negative.
 
     Example:
         >>> import builder as xb

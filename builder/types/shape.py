@@ -137,6 +137,7 @@ class ArrayShape(ExplainsAttributes):
 
     @property
     def is_scalar(self) -> bool:
+        """Whether the array has no dimensions."""
         return not self.dimensions
 
     @property

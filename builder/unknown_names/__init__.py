@@ -26,15 +26,13 @@ from builder.unknown_names.table import ATTRIBUTES, FUNCTIONS
 
 def missing_name(
     name: str, package: Collection[str], of_lowering: Collection[str]
-) -> AttributeError:
+) -> UnknownNameError:
     """Return the error for ``xb.name``, which does not exist.
 
     Args:
         name: the name.
         package, of_lowering: the names of `builder` and `lowering`.
     """
-    if name.startswith("__"):  # looked up by the interpreter, not by users
-        return AttributeError(f"module 'builder' has no attribute {name!r}")
     if not name.startswith("_") and callable(getattr(XlaBuilder, name, None)):
         info = OPERATIONS.get(name)
         reason = "" if info is None else ", since it has no operands"

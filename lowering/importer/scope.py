@@ -210,7 +210,7 @@ class Scope:
 def _set_place(ops: Iterable[XlaOp], place: Place) -> None:
     code, offset, _, op_type = place
     for op in ops:
-        op.code, op.lasti = code, offset
+        op._code, op._lasti = code, offset
         if op_type is not None:
             op.op_type = op_type
 

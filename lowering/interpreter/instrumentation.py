@@ -22,7 +22,7 @@ def _copy_op(
     """Copy an op with other operands. The copy has the shape of `op`; no shape is inferred."""
     copy: XlaOp = _new(XlaOp)
     copy.builder, copy.opcode, copy.shape = op.builder, op.opcode, op.shape
-    copy.metadata, copy.code, copy.lasti = op.metadata, op.code, op.lasti
+    copy.metadata, copy._code, copy._lasti = op.metadata, op._code, op._lasti
     copy.operands, copy.id = operands, number
     copy.attributes = op.attributes if attributes is None else attributes
     return copy

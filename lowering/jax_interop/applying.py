@@ -87,7 +87,7 @@ def apply(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     )
     trace = _traced(function, leaves, tree, places)
     with rollback_on_error(builder):
-        operands = tuple([builder.adopt("apply", op) for op in ops])
+        operands = tuple([builder._adopt("apply", op) for op in ops])
         values = record_trace(trace, operands, builder)
     return trace.results.unflatten(values)
 
@@ -179,6 +179,6 @@ def _array_shape(op: XlaOp) -> ArrayShape:
 def set_line(ops: Sequence[XlaOp], code: CodeType, lasti: int) -> None:
     """Set the source line of ops."""
     for op in ops:
-        op.code, op.lasti = code, lasti
+        op._code, op._lasti = code, lasti
         if op.metadata is not None and op.metadata.source is not None:
             op.metadata = op.metadata._replace(source=None)

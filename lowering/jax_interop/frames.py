@@ -61,18 +61,18 @@ _MOST_KEPT: Final = 65536
 
 def frame_of(op: XlaOp) -> Frame:
     """Return a function that calls a step in a frame at the source line of an op."""
-    code = op.code
+    code = op._code
     if code is None or (op.metadata is not None and op.metadata.source is not None):
         source = op.source
         if source is None:
             return call
         return _frame(source.file, source.line, max(source.column, 1), source.function or "op")
-    key = id(code), op.lasti
+    key = id(code), op._lasti
     entry = _FRAMES.get(key)
     if entry is None:
         if len(_FRAMES) > _MOST_KEPT:
             _FRAMES.clear()
         # Not the name of the file for users: Python reads the line from the file.
-        line, column = resolve_position(code, op.lasti)
+        line, column = resolve_position(code, op._lasti)
         entry = _FRAMES[key] = code, _frame(code.co_filename, line, column, code.co_qualname)
     return entry[1]

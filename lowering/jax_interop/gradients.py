@@ -85,7 +85,7 @@ def gradients(loss: XlaOp, wrt: Any) -> Any:
         fix = "call gradients outside of the body, where the loss is recorded"
         raise error_of(BuilderError, "gradients", rule, fix)
     with rollback_on_error(builder):
-        owned = [builder.adopt("gradients", target) for target in targets]
+        owned = [builder._adopt("gradients", target) for target in targets]
         chosen = [element_of(target) for target in owned]
         reverse = Reverse("gradients", loss, chosen)
     frame = caller_frame(sys._getframe(1))

@@ -111,7 +111,7 @@ def _jax_function(
     builder = XlaBuilder(function.__name__)
     result = function(*[builder.parameter(shape) for shape in shapes])
     for op in builder.ops:
-        op.code = None  # the line is not the user's
+        op._code = None  # the line is not the user's
     return to_jax(builder.build(result))
 
 

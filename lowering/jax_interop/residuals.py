@@ -74,8 +74,8 @@ def record_with_residuals(unit: Unit, forward: XlaComputation) -> list[XlaOp]:
         else:
             _become_tuple(op, remaining, builder)
     new = ops[end:]
-    if unit.op.code is not None:
-        set_line(new, unit.op.code, unit.op.lasti)
+    if unit.op._code is not None:
+        set_line(new, unit.op._code, unit.op._lasti)
     moved = set(unit.results)
     first = min(op.id for op in unit.results)
     removed = _unused_members(unit, ops[:end])

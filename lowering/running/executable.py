@@ -117,7 +117,7 @@ class Executable(CompiledProgram):
             # Later calls like this one pass all leaves to the program, without Python.
             is_direct = tree.is_in_order and len(leaves) == len(prepared)
             is_direct = is_direct and are_same(prepared, leaves)
-            return result, self.call_data(structure) if is_direct else None
+            return result, self._call_data(structure) if is_direct else None
 
         call = execution.tree_caller(self.name, _MOST_KEPT, on_miss)
 
@@ -144,7 +144,7 @@ class Executable(CompiledProgram):
 
     # For `lowering.jit`, which nests arguments and results differently
 
-    def run_flat(self, arrays: Sequence[Any]) -> tuple[Any, bool]:
+    def _run_flat(self, arrays: Sequence[Any]) -> tuple[Any, bool]:
         """Execute the computation for the leaves of the arguments.
 
         Returns:
@@ -153,7 +153,7 @@ class Executable(CompiledProgram):
         prepared = self._steps.prepare(tuple(arrays))
         return self._steps.run(prepared), are_same(prepared, arrays, allow_numpy=True)
 
-    def call_data(self, structure: Any, *, from_host: bool = False) -> Any:
+    def _call_data(self, structure: Any, *, from_host: bool = False) -> Any:
         """Return the data for jaxlib to execute the program without Python; None if jaxlib can't.
 
         `execution.tree_caller` uses this data.
@@ -173,7 +173,7 @@ class Executable(CompiledProgram):
             self._loaded, arguments.sharding, len(arguments.leaves), results, structure
         )
 
-    def raise_translated(self, error: RuntimeError | ValueError, arrays: Sequence[Any]) -> None:
+    def _raise_translated(self, error: RuntimeError | ValueError, arrays: Sequence[Any]) -> None:
         """Raise the error of this library for an error of jaxlib; return if there is none."""
         self._steps.raise_translated(error, arrays)
 

@@ -235,7 +235,7 @@ class JittedFunction(Displayed, ExplainsAttributes):
             and entry is not None
             and entry.executable is not None
         ):
-            entry.executable.raise_translated(error, leaves)
+            entry.executable._raise_translated(error, leaves)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
@@ -469,7 +469,7 @@ class JittedFunction(Displayed, ExplainsAttributes):
         if isinstance(executable, PartitionedExecutable):
             shardings = executable.parameter_shardings.values()
             columns = list(map(on_devices, columns, shardings))
-        result = executable.run_flat(columns)
+        result = executable._run_flat(columns)
         if self._counts.has_own_arrays and self._counts.results == "list":
             return [recording.nested(each) for each in result]
         return recording.nested(result)
@@ -699,7 +699,7 @@ class JittedFunction(Displayed, ExplainsAttributes):
         is_reusable = True
         if enclosing is not None and captured is not None:
             # The next call may capture other values.
-            is_reusable = not recorded.builder.captured and enclosing.current_metadata is None
+            is_reusable = not recorded.builder._captured and enclosing.current_metadata is None
             captured.extend(append_captures(recorded))
         (results,) = structures
         if enclosing is None:
@@ -801,11 +801,11 @@ def _run_executable(entry: Entry, executable: Executable, leaves: Sequence[Any])
     """
     recording = entry.recording
     assert recording is not None  # recorded first
-    result, is_direct = executable.run_flat(leaves)
+    result, is_direct = executable._run_flat(leaves)
     data = None
     if is_direct:
         from_host = not all(type(leaf) is _JaxArray for leaf in leaves)
-        data = executable.call_data(recording.results, from_host=from_host)
+        data = executable._call_data(recording.results, from_host=from_host)
     return recording.nested(result), data
 
 

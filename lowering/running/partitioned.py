@@ -147,7 +147,7 @@ class PartitionedExecutable(CompiledProgram):
             self._arguments.check_donated_once(arrays)
         return nest(self._pack(self._launcher(arrays)))
 
-    def run_flat(self, values: Sequence[Any]) -> Any:
+    def _run_flat(self, values: Sequence[Any]) -> Any:
         """Execute the computation for one argument for each parameter; return its flat result."""
         return self._run((self._arrays(tuple(values)), unchanged))
 

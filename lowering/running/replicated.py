@@ -184,7 +184,7 @@ class ReplicatedExecutable(CompiledProgram):
             for number in range(len(self.local_devices))
         ]
 
-    def run_flat(self, values: Sequence[Any]) -> Any:
+    def _run_flat(self, values: Sequence[Any]) -> Any:
         """Execute the computation for one argument for each parameter; return its flat results."""
         return self._run((self._passed(values), unchanged))
 

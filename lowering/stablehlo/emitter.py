@@ -275,14 +275,14 @@ class Emitter:
         if metadata is not None and metadata.source is not None:
             file, line, column, _ = metadata.source
             return self.writer.file_location(encodable(file), line, column)
-        code = op.code
+        code = op._code
         if code is None:
             return self._unknown_location
         # By identity: hashing a code object would hash its constants.
-        key = (id(code), op.lasti)
+        key = (id(code), op._lasti)
         location = self._locations.get(key)
         if location is None:
-            line, column = resolve_position(code, op.lasti)
+            line, column = resolve_position(code, op._lasti)
             location = self.writer.file_location(
                 encodable(shown_file(code.co_filename)), line, column
             )
@@ -318,7 +318,7 @@ class Emitter:
                 # Equal scalars share a mapping; each array has a dict of its own.
                 encoding = None
                 if type(attributes) is not dict:
-                    encoding = constants((id(attributes), id(op.code), op.lasti))
+                    encoding = constants((id(attributes), id(op._code), op._lasti))
                 if encoding is None:
                     self._operation_count += count
                     count = 0
@@ -332,8 +332,8 @@ class Emitter:
                 continue
             # Most ops become one operation, and the ops recorded by one source position have the
             # same encoding up to the operands, which is looked up.
-            code, attributes_id = id(op.code), id(op.attributes)
-            key = (op.shape, attributes_id, code, op.lasti, op.opcode, source, len(operands))
+            code, attributes_id = id(op._code), id(op.attributes)
+            key = (op.shape, attributes_id, code, op._lasti, op.opcode, source, len(operands))
             head = heads(key)
             if head is None or op.metadata is not None:
                 self._operation_count += count
@@ -394,7 +394,7 @@ class Emitter:
         """
         shape: Any = op.shape  # an array, checked by inference
         attributes = op.attributes
-        key = shape, id(op.code), op.lasti
+        key = shape, id(op._code), op._lasti
         template = self._constant_templates.get(key)
         if template is None:
             template = self._constant_templates[key] = self._constant_template(op, shape)
@@ -416,7 +416,7 @@ class Emitter:
         encoding = template.before + value + template.after
         if is_shared:
             self._dictionaries[id(attributes)] = value
-            self._constants[id(attributes), id(op.code), op.lasti] = encoding
+            self._constants[id(attributes), id(op._code), op._lasti] = encoding
         return encoding
 
     def _constant_template(self, op: XlaOp, shape: ArrayShape) -> _ConstantTemplate:

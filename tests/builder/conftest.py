@@ -35,7 +35,7 @@ def parse_every_text(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     def build_and_append(self: xb.XlaBuilder, *arguments: Any, **named: Any) -> xb.XlaComputation:
         computation = build(self, *arguments, **named)
-        if self.parent is None and not self.purpose:
+        if self._parent is None and not self._purpose:
             built.append(computation)
         return computation
 

@@ -64,7 +64,7 @@ def loop(
     x, y = b.parameter(xb.f32[()], "x"), b.parameter(xb.f32[()], "y")
 
     def body(s: xb.XlaOp) -> tuple[xb.XlaOp, xb.XlaOp]:
-        with b.innermost().frontend_attributes({"k": frontend}):
+        with b._innermost().frontend_attributes({"k": frontend}):
             return (s[1], s[0] + step) if swapped else (s[0] + step, s[1])
 
     result = xb.while_(lambda s: xb.lt(s[0], 3.0), body, operand(x, y))

@@ -54,7 +54,7 @@ def test_the_librarys_own_functions_are_recorded_once(x: xb.XlaOp) -> None:
 
 def test_a_computation_is_not_cached(x: xb.XlaOp) -> None:
     b = xb.XlaBuilder()
-    b.purpose = Purpose(
+    b._purpose = Purpose(
         "reduce", "a reducer"
     )  # the tests keep all computations built without a purpose
     reducer = b.build(b.parameter(xb.f32[()]) + b.parameter(xb.f32[()]))

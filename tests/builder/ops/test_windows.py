@@ -145,7 +145,7 @@ def test_attributes_are_shared_for_the_librarys_own_reducers(x: xb.XlaOp) -> Non
 
 def test_a_computation_is_not_cached(x: xb.XlaOp) -> None:
     b = xb.XlaBuilder()
-    b.purpose = Purpose(
+    b._purpose = Purpose(
         "reduce", "a reducer"
     )  # the tests keep all computations built without a purpose
     reducer = b.build(b.parameter(xb.f32[()]) + b.parameter(xb.f32[()]))

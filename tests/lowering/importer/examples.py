@@ -37,7 +37,7 @@ def recorded_by_example(name: str) -> list[xb.XlaComputation]:
     results: list[xb.XlaComputation] = []
     for one in builders:
         whole = built.get(id(one))
-        if whole is None and one.parent is None and not one.built and one.ops:
+        if whole is None and one._parent is None and not one.built and one.ops:
             whole = one.build()
         if whole is not None:
             results.append(whole)

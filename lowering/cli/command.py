@@ -133,11 +133,29 @@ _traceback_option: Final = click.option(
 json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
+def versions() -> dict[str, str]:
+    """Return the versions of this project and its dependencies."""
+    import platform
+    from importlib import metadata
+
+    def version(name: str) -> str:
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:  # run from the source folder
+            return "(not installed)"
+
+    from lowering.jaxlib_api import versions
+
+    return {
+        **{name: version(name) for name in (NAME, "jax", "jaxlib", "numpy")},
+        "StableHLO": versions.current_version(),
+        "Python": platform.python_version(),
+    }
+
+
 def _print_versions(context: click.Context, _: click.Parameter, value: bool) -> None:
     if not value or context.resilient_parsing:
         return
-    from lowering.cli.devices import versions
-
     own, *others = (f"{name} {version}" for name, version in versions().items())
     click.echo(f"{own} ({', '.join(others)})")
     context.exit()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from lowering.cli.command import NAME, json_option, subcommand
+from lowering.cli.command import json_option, subcommand, versions
 from lowering.cli.output import print_json, show, table
 
 
@@ -57,23 +57,3 @@ def _memory_text(memory: dict[str, int] | None) -> str:
         return "unknown"
     used = bytes_text(memory.get("bytes_in_use", 0))
     return f"{used} of {bytes_text(memory['bytes_limit'])}" if "bytes_limit" in memory else used
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of this project and its dependencies."""
-    import platform
-    from importlib import metadata
-
-    def version(name: str) -> str:
-        try:
-            return metadata.version(name)
-        except metadata.PackageNotFoundError:  # run from the source folder
-            return "(not installed)"
-
-    from lowering.jaxlib_api import versions
-
-    return {
-        **{name: version(name) for name in (NAME, "jax", "jaxlib", "numpy")},
-        "StableHLO": versions.current_version(),
-        "Python": platform.python_version(),
-    }

@@ -5,77 +5,72 @@ Operation Semantics: BatchNormGrad, BatchNormInference, BatchNormTraining.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from math import isfinite
-from struct import pack, unpack
-from types import MappingProxyType
-from typing import Any
+import math
+from typing import Any, Final
 
-import numpy as np
-
-from builder.check import integer
-from builder.errors import ShapeInferenceError, brief, error_of
-from builder.graph.recording import record
-from builder.graph.registry import op_by_hand
+from builder.check import CONVERT, Check, sizes_differ
 from builder.graph.xla_op import XlaOp
-from builder.ops.operands import need_op
-from builder.ops.rules import normalization as infer
+from builder.ops.definition import op
 from builder.schema import SCHEMAS
-from builder.support.signatures import per_signature
-from builder.types.shape import Shape
-
-_grad_shape = per_signature(infer.batch_norm_grad.strict)
-_inference_shape = per_signature(infer.batch_norm_inference.strict)
-_training_shape = per_signature(infer.batch_norm_training.strict)
-
-
-def _record(
-    name: str,
-    infer_shape: Callable[..., Shape],
-    ops: tuple[XlaOp, ...],
-    epsilon: Any,
-    feature_index: Any,
-) -> XlaOp:
-    """Check the rules of a batch normalization and record the op."""
-    for index, operand in enumerate(ops):
-        if type(operand) is not XlaOp:
-            need_op(name, SCHEMAS[name].operands.split()[index], operand)
-    number = integer(name, "feature_index", feature_index)
-    attributes = _attributes(_epsilon(name, epsilon), number)
-    return record(name, infer_shape(*[o.shape for o in ops], number), ops, attributes, 3)
+from builder.schema.definition import Attribute, Schema, define
+from builder.schema.element_types import FLOATING
+from builder.schema.kinds import FLOAT32, INTEGER
+from builder.schema.tolerance import Tolerance
+from builder.types.shape import ArrayShape, Shape, TupleShape, intern_array
 
 
-@per_signature
-def _attributes(epsilon: float, feature_index: int) -> Mapping[str, Any]:
-    return MappingProxyType({"epsilon": epsilon, "feature_index": feature_index})
+def _feature(check: Check, feature_index: int, *names: str) -> tuple[ArrayShape, ArrayShape]:
+    """Check the operands; return the shapes of the normalized result and of a feature vector.
+
+    A feature vector has one number for each feature; the operands `names` must be feature vectors.
+    """
+    operand = check.arrays()[0]
+    # StableHLO batch_norm_training (I1-I3), (C1), (C2)
+    check.element_types(SCHEMAS[check.op].element_types, fix=CONVERT)
+    check.dimension(feature_index, of="operand", name="feature_index")
+    check.same_element_type()
+    size = operand.dimensions[feature_index]
+    # StableHLO batch_norm_training (C3), (C4), batch_norm_inference (C3-C6), batch_norm_grad (C5)
+    for name in names:
+        vector = check.array(name)
+        if vector.rank != 1 or sizes_differ(vector.dimensions[0], size):
+            check.fail(
+                f"{name} must be a vector of one number for each feature, "
+                f"{operand.element_type}[{operand.dimension_text(feature_index)}], got {vector}",
+                dimension=feature_index,
+            )
+    dynamic = operand.dynamic_dimensions[feature_index]
+    return operand.with_layout(None), intern_array(operand.element_type, (size,), (dynamic,))
 
 
-def _epsilon(name: str, value: Any) -> float:
-    """Return `value` rounded to f32, the type in which XLA stores it."""
-    rounded = None
-    if type(value) is float:
-        rounded = _as_f32(value)
-    elif isinstance(value, (int, np.floating, np.integer)) and not isinstance(value, bool):
-        with suppress(OverflowError):  # an int larger than every float
-            rounded = _as_f32(float(value))
-    if rounded is None:
-        rule = f"epsilon must be a finite number that an f32 can represent, got {brief(value)}"
-        raise error_of(ShapeInferenceError, name, rule)
-    return rounded
+def _averaged(op: Any) -> int:
+    """Return the number of operand elements over which the mean of a feature is computed."""
+    sizes = op.operands[0].shape.dimensions
+    return math.prod(size for d, size in enumerate(sizes) if d != op.attributes["feature_index"])
 
 
-@per_signature
-def _as_f32(value: float) -> float | None:
-    """Return the f32 nearest to a number; None if this f32 is not finite."""
-    try:
-        rounded: float = unpack("f", pack("f", value))[0]
-    except OverflowError:
-        return None
-    return rounded if isfinite(rounded) else None
+def _define(opcode: str, operands: str) -> Schema:
+    return define(
+        opcode,
+        operands,
+        (Attribute("epsilon", FLOAT32), Attribute("feature_index", INTEGER)),
+        element_types=dict.fromkeys(operands.split(), FLOATING),
+        tolerance=Tolerance(2, terms=_averaged),
+    )
 
 
-@op_by_hand(SCHEMAS["batch_norm_training"])
+def _batch_norm_training_shape(
+    operand: Shape, scale: Shape, offset: Shape, feature_index: int
+) -> TupleShape:
+    check = Check("batch_norm_training", operand=operand, scale=scale, offset=offset)
+    result, feature = _feature(check, feature_index, "scale", "offset")
+    return TupleShape([result, feature, feature])
+
+
+BATCH_NORM_TRAINING: Final = _define("batch_norm_training", "operand scale offset")
+
+
+@op(BATCH_NORM_TRAINING, _batch_norm_training_shape)
 def batch_norm_training(
     operand: XlaOp, scale: XlaOp, offset: XlaOp, epsilon: float, feature_index: int
 ) -> XlaOp:
@@ -108,11 +103,20 @@ def batch_norm_training(
 
     Operation Semantics: BatchNormTraining.
     """
-    ops = operand, scale, offset
-    return _record("batch_norm_training", _training_shape, ops, epsilon, feature_index)
 
 
-@op_by_hand(SCHEMAS["batch_norm_inference"])
+def _batch_norm_inference_shape(
+    operand: Shape, scale: Shape, offset: Shape, mean: Shape, variance: Shape, feature_index: int
+) -> ArrayShape:
+    features = {"scale": scale, "offset": offset, "mean": mean, "variance": variance}
+    check = Check("batch_norm_inference", operand=operand, **features)
+    return _feature(check, feature_index, *features)[0]
+
+
+BATCH_NORM_INFERENCE: Final = _define("batch_norm_inference", "operand scale offset mean variance")
+
+
+@op(BATCH_NORM_INFERENCE, _batch_norm_inference_shape)
 def batch_norm_inference(
     operand: XlaOp,
     scale: XlaOp,
@@ -149,11 +153,32 @@ def batch_norm_inference(
 
     Operation Semantics: BatchNormInference.
     """
-    ops = operand, scale, offset, mean, variance
-    return _record("batch_norm_inference", _inference_shape, ops, epsilon, feature_index)
 
 
-@op_by_hand(SCHEMAS["batch_norm_grad"])
+def _batch_norm_grad_shape(
+    operand: Shape,
+    scale: Shape,
+    mean: Shape,
+    variance: Shape,
+    grad_output: Shape,
+    feature_index: int,
+) -> TupleShape:
+    features = {"scale": scale, "mean": mean, "variance": variance}
+    check = Check("batch_norm_grad", operand=operand, **features, grad_output=grad_output)
+    result, feature = _feature(check, feature_index, *features)
+    gradient = check.array("grad_output")
+    # StableHLO batch_norm_grad (C3)
+    if result.rank != gradient.rank or any(
+        map(sizes_differ, result.dimensions, gradient.dimensions)
+    ):
+        check.fail(f"grad_output must have the sizes of operand, {operand}, got {gradient}")
+    return TupleShape([result, feature, feature])
+
+
+BATCH_NORM_GRAD: Final = _define("batch_norm_grad", "operand scale mean variance grad_output")
+
+
+@op(BATCH_NORM_GRAD, _batch_norm_grad_shape)
 def batch_norm_grad(
     operand: XlaOp,
     scale: XlaOp,
@@ -190,5 +215,3 @@ def batch_norm_grad(
 
     Operation Semantics: BatchNormGrad.
     """
-    ops = operand, scale, mean, variance, grad_output
-    return _record("batch_norm_grad", _grad_shape, ops, epsilon, feature_index)

@@ -6,20 +6,71 @@ Operation Semantics: RngBitGenerator, RngNormal, RngUniform.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from builder.attributes import RandomAlgorithm, RandomAlgorithmLike
+from builder.check import CONVERT, Check
 from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
 from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp
+from builder.ops.definition import op
 from builder.ops.operands import Operand, is_number, need_op, number_as
-from builder.ops.rules import random as infer
-from builder.schema import SCHEMAS
+from builder.schema import ElementTypes
+from builder.schema.definition import Attribute, CostClass, define
+from builder.schema.element_types import FLOATING, ORDERED, REAL_NUMBER, UNSIGNED
+from builder.schema.kinds import SHAPE, Enumeration
 from builder.support.signatures import per_signature
-from builder.types.shape import ArrayShape, Shape, ShapeLike, shape_argument
+from builder.types import primitive_type as pt
+from builder.types.shape import ArrayShape, Shape, ShapeLike, TupleShape, shape_argument
 
-_normal_shape = per_signature(infer.rng_normal.strict)
-_uniform_shape = per_signature(infer.rng_uniform.strict)
-_bits_shape = per_signature(infer.rng_bit_generator.strict)
+
+def _result(
+    check: Check, shape: Shape, allowed: ElementTypes, fix: str, *scalars: str
+) -> ArrayShape:
+    """Check `shape` and the scalar operands; return `shape` without its layout.
+
+    Args:
+        check: the op and its operands.
+        shape: the shape of the random numbers.
+        allowed: the element types that `shape` may have.
+        fix: the fix that messages suggest for other element types.
+        scalars: the names of the scalar operands, which must have the element type of `shape`.
+    """
+    # StableHLO rng (C3)
+    if not isinstance(shape, ArrayShape):
+        check.fail(f"shape must be the shape of an array, got {shape}")
+    element_type = shape.element_type
+    # StableHLO rng (I1), (C2); Operation Semantics: RngBitGenerator
+    if element_type not in allowed.types:
+        check.fail(f"shape must be of {allowed.text} type, got {shape}", fix=fix)
+    # StableHLO rng (C1)
+    for name in scalars:
+        if check.scalar(name).element_type is not element_type:
+            check.fail(
+                f"{name} must be of the element type of the result, {element_type}, "
+                f"got {check.array(name).element_type}",
+                fix=f"{CONVERT}; nothing is promoted silently",
+            )
+    # Not in XLA: random numbers of dynamic sizes are not supported.
+    if not shape.is_static:
+        fix = "draw numbers for the largest size, and reduce that with xb.set_dimension_size"
+        check.fail(f"shape must have static sizes, got {shape}", fix=fix)
+    return shape.with_layout(None)
+
+
+RNG: Final = define(
+    "rng",
+    "a b",
+    (
+        Attribute(
+            "distribution",
+            Enumeration("rng_distribution", prefix="rng_"),
+            stablehlo="rng_distribution",
+        ),
+    ),
+    element_types={"a": ORDERED, "b": ORDERED},
+    cost=CostClass.TRANSCENDENTAL,
+)
 
 
 def _draw(
@@ -48,7 +99,14 @@ def _draw(
         return record("rng", result, (low, high), shared_attributes(distribution=op))
 
 
-@op_by_hand(SCHEMAS["rng"], cpp_name="RngNormal", section="RngNormal")
+@per_signature
+def _rng_normal_shape(mu: Shape, sigma: Shape, shape: Shape) -> ArrayShape:
+    check = Check("rng_normal", mu=mu, sigma=sigma)
+    fix = "draw floating-point numbers, and convert them with xb.convert_element_type"
+    return _result(check, shape, FLOATING, fix, "mu", "sigma")
+
+
+@op_by_hand(RNG, _rng_normal_shape, cpp_name="RngNormal", section="RngNormal")
 def rng_normal(mu: Operand, sigma: Operand, shape: ShapeLike) -> XlaOp:
     """Return normally distributed random numbers, different in each run.
 
@@ -76,10 +134,17 @@ def rng_normal(mu: Operand, sigma: Operand, shape: ShapeLike) -> XlaOp:
     Operation Semantics: RngNormal.
     """
     result = shape_argument("rng_normal", "shape", shape)
-    return _draw("rng_normal", {"mu": mu, "sigma": sigma}, result, _normal_shape)
+    return _draw("rng_normal", {"mu": mu, "sigma": sigma}, result, _rng_normal_shape)
 
 
-@op_by_hand(SCHEMAS["rng"], cpp_name="RngUniform", section="RngUniform")
+@per_signature
+def _rng_uniform_shape(a: Shape, b: Shape, shape: Shape) -> ArrayShape:
+    check = Check("rng_uniform", a=a, b=b)
+    fix = "draw the real and imaginary parts, and combine both with xb.complex"
+    return _result(check, shape, RNG.element_types["a"], fix, "a", "b")
+
+
+@op_by_hand(RNG, _rng_uniform_shape, cpp_name="RngUniform", section="RngUniform")
 def rng_uniform(a: Operand, b: Operand, shape: ShapeLike) -> XlaOp:
     """Return random numbers distributed uniformly in ``[a, b)``, different in each run.
 
@@ -109,10 +174,41 @@ def rng_uniform(a: Operand, b: Operand, shape: ShapeLike) -> XlaOp:
     Operation Semantics: RngUniform.
     """
     result = shape_argument("rng_uniform", "shape", shape)
-    return _draw("rng_uniform", {"a": a, "b": b}, result, _uniform_shape)
+    return _draw("rng_uniform", {"a": a, "b": b}, result, _rng_uniform_shape)
 
 
-@op_by_hand(SCHEMAS["rng_bit_generator"])
+def _rng_bit_generator_shape(initial_state: Shape, shape: Shape) -> TupleShape:
+    check = Check("rng_bit_generator", initial_state=initial_state)
+    state = check.array("initial_state")
+    # StableHLO rng_bit_generator (I2)
+    fix = "reinterpret initial_state as unsigned integers with xb.bitcast_convert_type"
+    check.element_types(RNG_BIT_GENERATOR.element_types, fix=fix)
+    is_pred = isinstance(shape, ArrayShape) and shape.element_type is pt.pred
+    if is_pred:
+        fix = "draw unsigned integers, and compare the integers: bits < n"
+    else:
+        fix = "draw the bits of the real and the imaginary part separately"
+    result = _result(check, shape, REAL_NUMBER, fix)
+    bits = pt.from_name(f"u{result.element_type.bits}")
+    return TupleShape([state.with_layout(None), result.with_element_type(bits)])
+
+
+RNG_BIT_GENERATOR: Final = define(
+    "rng_bit_generator",
+    "initial_state",
+    (
+        Attribute(
+            "algorithm",
+            Enumeration("rng_algorithm", RandomAlgorithm, prefix="RNG_", is_lower=True),
+            stablehlo="rng_algorithm",
+        ),
+    ),
+    element_types={"initial_state": UNSIGNED},
+    cost=CostClass.TRANSCENDENTAL,
+)
+
+
+@op(RNG_BIT_GENERATOR, _rng_bit_generator_shape, shape=SHAPE)
 def rng_bit_generator(
     algorithm: RandomAlgorithmLike, initial_state: XlaOp, shape: ShapeLike
 ) -> XlaOp:
@@ -150,8 +246,3 @@ def rng_bit_generator(
 
     Operation Semantics: RngBitGenerator.
     """
-    method = RandomAlgorithm.of(algorithm)
-    state = need_op("rng_bit_generator", "initial_state", initial_state)
-    bits = shape_argument("rng_bit_generator", "shape", shape)
-    attributes = shared_attributes(algorithm=method)
-    return record("rng_bit_generator", _bits_shape(state.shape, bits), (state,), attributes)

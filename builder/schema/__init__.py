@@ -15,8 +15,6 @@ from builder.schema import (
     host as host,
     indexing as indexing,
     linalg as linalg,
-    normalization as normalization,
-    random as random,
     reduction as reduction,
 )
 from builder.schema.definition import (

@@ -7,14 +7,22 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
+from contextlib import suppress
+from math import isfinite
 from operator import attrgetter
+from struct import pack, unpack
 from typing import Any, ClassVar, Final, NamedTuple
 
+import numpy as np
+
 from builder.attributes import ChannelHandle, DotAlgorithm, PaddingConfig, Precision, ReplicaGroups
+from builder.attributes.fields import NamedEnum
 from builder.attributes.host import OutputOperandAliasing
 from builder.check import flag, integer, integers
+from builder.errors import ShapeInferenceError, brief, error_of
 from builder.schema.syntax import braces, quoted, quoted_bytes, with_layout
-from builder.types.shape import Shape
+from builder.support.signatures import per_signature
+from builder.types.shape import Shape, shape_argument
 
 
 class AttributeKind:
@@ -121,9 +129,31 @@ class Float32(AttributeKind):
 
     NAME = "float"
 
+    def convert(self, op: str, name: str, value: Any) -> float:
+        rounded = None
+        if type(value) is float:
+            rounded = _as_f32(value)
+        elif isinstance(value, (int, np.floating, np.integer)) and not isinstance(value, bool):
+            with suppress(OverflowError):  # an int larger than every float
+                rounded = _as_f32(float(value))
+        if rounded is None:
+            rule = f"{name} must be a finite number that an f32 can represent, got {brief(value)}"
+            raise error_of(ShapeInferenceError, op, rule)
+        return rounded
+
     def text(self, value: float) -> str:
         # All digits of the double; XLA's parser rounds it to f32.
         return repr(value)
+
+
+@per_signature
+def _as_f32(value: float) -> float | None:
+    """Return the f32 nearest to a number; None if this f32 is not finite."""
+    try:
+        rounded: float = unpack("f", pack("f", value))[0]
+    except OverflowError:
+        return None
+    return rounded if isfinite(rounded) else None
 
 
 class Enumeration(AttributeKind):
@@ -151,6 +181,11 @@ class Enumeration(AttributeKind):
 
     def __str__(self) -> str:
         return "name" if self.members is None else self.members.__name__
+
+    def convert(self, op: str, name: str, value: Any) -> Any:
+        if self.members is None or not issubclass(self.members, NamedEnum):
+            return super().convert(op, name, value)
+        return value if type(value) is self.members else self.members.of(value, op)
 
     def name(self, value: Any) -> str:
         """Return the name of a member of the enumeration."""
@@ -210,6 +245,9 @@ class ShapeWithLayout(AttributeKind):
     """A shape: ``outfeed_shape=f32[2,3]{1,0}``."""
 
     NAME = "shape"
+
+    def convert(self, op: str, name: str, value: Any) -> Shape:
+        return shape_argument(op, name, value)
 
     def text(self, value: Shape) -> str:
         return with_layout(value)

@@ -27,8 +27,6 @@ from builder.ops.rules import (
     host as host,
     indexing as indexing,
     linalg as linalg,
-    normalization as normalization,
-    random as random,
     reduction as reduction,
     sharding as sharding,
 )

@@ -10,7 +10,7 @@ import pytest
 from tables import each_row
 
 import builder as xb
-from builder.ops.rules import random as infer
+from builder.ops import shape_inference as infer
 from builder.types.primitive_type import ALL
 
 REAL = [t for t in ALL if not t.is_complex]

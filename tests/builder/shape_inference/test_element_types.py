@@ -144,24 +144,20 @@ CALLS: dict[str, dict[str, Infer]] = {
     "cholesky": {"a": lambda t: infer.linalg.cholesky(t[3, 3])},
     "triangular_solve": {"a b": lambda t: infer.linalg.triangular_solve(t[3, 3], t[3, 1], True)},
     "batch_norm_training": {
-        "operand scale offset": lambda t: infer.normalization.batch_norm_training(
-            t[2, 3], t[3], t[3], 1
-        )
+        "operand scale offset": lambda t: infer.batch_norm_training(t[2, 3], t[3], t[3], 1)
     },
     "batch_norm_inference": {
-        "operand scale offset mean variance": lambda t: infer.normalization.batch_norm_inference(
+        "operand scale offset mean variance": lambda t: infer.batch_norm_inference(
             t[2, 3], t[3], t[3], t[3], t[3], 1
         )
     },
     "batch_norm_grad": {
-        "operand scale mean variance grad_output": lambda t: infer.normalization.batch_norm_grad(
+        "operand scale mean variance grad_output": lambda t: infer.batch_norm_grad(
             t[2, 3], t[3], t[3], t[3], t[2, 3], 1
         )
     },
-    "rng": {"a b": lambda t: infer.random.rng_uniform(t[()], t[()], t[3])},
-    "rng_bit_generator": {
-        "initial_state": lambda t: infer.random.rng_bit_generator(t[2], xb.u32[3])
-    },
+    "rng": {"a b": lambda t: infer.rng_uniform(t[()], t[()], t[3])},
+    "rng_bit_generator": {"initial_state": lambda t: infer.rng_bit_generator(t[2], xb.u32[3])},
     "reduce": {
         "operands init_values": lambda t: infer.reduction.reduce([t[3]], [t[()]], scalars(t), [0])
     },

@@ -8,6 +8,7 @@ operations of a module. Of a few operations, listed in `_CHECKS`, MLIR does not 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from functools import cache
@@ -16,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from jaxlib.mlir import ir
 
+from builder.inspection.rendering import bytes_text
 from builder.schema import SCHEMAS, ElementTypes
 from builder.schema.comparison import comparable, comparison_type
 from builder.schema.element_types import ANY, FLOATING
@@ -78,6 +80,11 @@ def check_loaded_module(module: ir.Operation, name: str, platform: str) -> None:
     faults: dict[tuple[Any, ...], _Fault | None] = {}
 
     def fault_of(operation: ir.Operation) -> _Fault | None:
+        if operation.name == "stablehlo.constant":
+            of_type = operation.results[0].type
+            if (of_type,) not in faults:
+                faults[of_type,] = _fault_of_constant(of_type)
+            return faults[of_type,]
         types = accepted.get(operation.name)
         if types is None:
             return None
@@ -110,9 +117,8 @@ def check_loaded_module(module: ir.Operation, name: str, platform: str) -> None:
     for operation in refused[:1]:
         rule, fix = fault_of(operation) or ("", "")
         op = operation.name.partition(".")[2]
-        operands = ", ".join(
-            str(array_shape_of_type(operand.type)) for operand in operation.operands
-        )
+        values = list(operation.operands) or list(operation.results)
+        operands = ", ".join(str(array_shape_of_type(value.type)) for value in values)
         raise CompileError(
             f"compile: {name}: {op}{place_of(operation)} {rule}, got {operands}\nfix: {fix}",
             op=op,
@@ -129,6 +135,26 @@ def _unused_functions(module: ir.Operation) -> set[str]:
         is_unused = operation.name == "stablehlo.composite" and is_restored(operation)
         (unused if is_unused else used).update(referenced_functions(operation))
     return unused - used
+
+
+def _fault_of_constant(of_type: ir.Type) -> _Fault | None:
+    # A file has one element of a constant whose elements are equal; XLA stores each of them, and
+    # aborts if it can't.
+    shape = array_shape_of_type(of_type)
+    if shape is None or not shape.is_static or shape.byte_size <= _memory():
+        return None
+    return _Fault(
+        f"must fit in the {bytes_text(_memory())} of memory of this machine",
+        "write a scalar constant, and broadcast it with stablehlo.broadcast_in_dim",
+    )
+
+
+@cache
+def _memory() -> int:
+    """Return the number of bytes of the machine's memory; a large number if it is unknown."""
+    if not hasattr(os, "sysconf"):  # Windows
+        return 2**40
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 @cache

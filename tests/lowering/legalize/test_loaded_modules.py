@@ -122,6 +122,15 @@ return %0 : tensor<3x2xf32> }""",
 return %0 : tensor<3x2xf64> }""",
         "torch_index_select, recorded at -:2, must have a result of type f32, not f64",
     ),
+    "a constant that is larger than any memory": (
+        """func.func @main() -> tensor<f32> {
+%0 = stablehlo.constant dense<1.0> : tensor<99999999999999xf32>
+%1 = stablehlo.constant dense<1.0> : tensor<f32>
+%2 = stablehlo.reduce(%0 init: %1) applies stablehlo.maximum across dimensions = [0] :
+  (tensor<99999999999999xf32>, tensor<f32>) -> tensor<f32>
+return %2 : tensor<f32> }""",
+        "constant, recorded at -:2, must fit in the ",
+    ),
     "an einsum of other sizes": (
         """func.func @main(%a: tensor<2x3xf32>, %b: tensor<4x5xf32>) -> tensor<2x5xf32> {
 %0 = "stablehlo.einsum"(%a, %b) {einsum_config = "ab,bc->ac"} :

@@ -91,7 +91,7 @@ def test_the_page_of_an_op() -> None:
     text = op_pages.page(xb.OPERATIONS["rev"])
     assert text.startswith("::: builder.rev\n")
     for expected in (
-        "Return the shape of the operand reversed along some dimensions",
+        "The sizes of the result, from those of the operands:",
         "ROOT %reverse.1 = f32[2,3]{1,0} reverse(%p0), dimensions={1}",
         "stablehlo.reverse %arg0, dims = [1] : tensor<2x3xf32>",
         "| Attributes | `dimensions`: ",

@@ -225,6 +225,7 @@ _PREFIXES = {
     "arc": "a",
     "bitwise": "",
     "createscalar": "",
+    "createscalaridentitywithzero": "add",
     "cumulative": "cum",
     "dynamic": "",
     "logical": "",

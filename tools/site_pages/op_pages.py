@@ -1,7 +1,7 @@
 """The pages of the operations, one for each public op, as Markdown.
 
-Everything on a page has one source elsewhere: the docstrings of the op and of its shape inference,
-its schema, its example, docs/platforms.json, and the rewrites in `lowering/legalize`.
+Everything on a page has one source elsewhere: the docstring of the op, its schema, its example,
+docs/platforms.json, and the rewrites in `lowering/legalize`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,6 @@ from size_formulas import formula_of
 import builder as xb
 import lowering
 
-_INFERRED_BY: Final = {"convolution": "conv_general_dilated"}
-"""Shape inference functions with the name of neither the op nor the opcode."""
-
 _SHARED_ARGUMENTS: Final = re.compile(r".*elementwise\.(unary|binary|comparison)")
 """The modules whose ops have the arguments, results and errors of `xb.ops.elementwise`."""
 
@@ -37,7 +34,7 @@ def page(info: Any) -> str:
     parts = [
         f"::: {owner}.{info.name}\n    options:\n      heading_level: 1",
         _shared(info),
-        _shape_rule(info),
+        _sizes(info),
         _picture(info),
         _programs(info),
         _names_and_rules(info),
@@ -63,31 +60,13 @@ def _shared(info: Any) -> str:
     return write_operations.sections_text(sections).replace("**Args:**", "**Parameters:**").strip()
 
 
-def _shape_rule(info: Any) -> str:
-    """What shape inference documents, and the sizes as a formula."""
-    parts = ["## Shape"]
-    rule = _inference(info)
-    if rule is not None:
-        text = (inspect.getdoc(rule) or "").partition("\nArgs:")[0].partition("\nExample:")[0]
-        parts.append(text.strip())
+def _sizes(info: Any) -> str:
+    """The sizes of the result as a formula."""
     formula = formula_of(info.schema)
-    if formula is not None:
-        parts += ["The sizes of the result, from those of the operands:", fenced("python", formula)]
-    return "\n\n".join(parts) if len(parts) > 1 else ""
-
-
-def _inference(info: Any) -> Any:
-    """The shape inference function of an op, or None if it has none of its own."""
-    family = getattr(xb.shape_inference, info.family, None)
-    for name in (info.name, info.opcode, _INFERRED_BY.get(info.opcode, "")):
-        function = getattr(family, name.rstrip("_"), None) or getattr(family, name, None)
-        if callable(function):
-            return function
-    names = {"operand": "unary", "lhs rhs": "binary"}
-    if info.family == "elementwise" and info.schema.operands in names:
-        name = "compare" if info.opcode == "compare" else names[info.schema.operands]
-        return getattr(family, name)
-    return None
+    if formula is None:
+        return ""
+    code = fenced("python", formula)
+    return f"## Shape\n\nThe sizes of the result, from those of the operands:\n\n{code}"
 
 
 def _picture(info: Any) -> str:

@@ -117,8 +117,8 @@ def test_the_alias_is_named() -> None:
         (
             lambda x: xb.transpose(x),
             (
-                "transpose: permutation must be a sequence of integers, got no argument\n"
-                "fix: write [1, 0] to reverse the dimensions"
+                "transpose: missing 1 required positional argument: 'permutation'\n"
+                "fix: write transpose(operand, permutation)"
             ),
         ),
         (

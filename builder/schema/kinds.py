@@ -340,6 +340,9 @@ class DimensionNumbers(AttributeKind):
     def __str__(self) -> str:
         return self.bundle.__name__
 
+    def convert(self, op: str, name: str, value: Any) -> Any:  # noqa: ARG002  (of the class)
+        return value if type(value) is self.bundle else self.bundle.of(value)
+
     def hlo(self, name: str, value: Any) -> str:  # noqa: ARG002  (each field has a name)
         values = [(field, attrgetter(field.name)(value)) for field in self.fields]
         return "".join(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -133,15 +134,26 @@ ConvolutionDimensionNumbersLike = ConvolutionDimensionNumbers | str
 """ConvolutionDimensionNumbers, or a string like "b01f_01io->b01f"."""
 
 
+def of_labels(labels: Sequence[Sequence[str]]) -> ConvolutionDimensionNumbers:
+    """Return the dimension numbers with these labels of the input, the kernel and the output.
+
+    Raises:
+        ValueError: a label is missing.
+    """
+    fields: list[int | tuple[int, ...]] = []
+    for part, letters in zip(labels, _LETTERS, strict=True):
+        digits = [str(number) for number in range(len(part) - 2)]
+        fields += [*map(part.index, letters), tuple(map(part.index, digits))]
+    return ConvolutionDimensionNumbers(*fields)  # type: ignore[arg-type]  # in their order
+
+
 @lru_cache
 def _of_text(text: str) -> ConvolutionDimensionNumbers | None:
     match = re.fullmatch(_TEXT, text)
     if match is None or len(match[1]) > 12:
         return None
-    fields: list[int | tuple[int, ...]] = []
     digits = [str(i) for i in range(len(match[1]) - 2)]
     for part, letters in zip(match.groups(), _LETTERS, strict=True):
         if sorted(part) != sorted([*digits, *letters]):
             return None
-        fields += [*map(part.index, letters), tuple(map(part.index, digits))]
-    return ConvolutionDimensionNumbers(*fields)  # type: ignore[arg-type]  # in their order
+    return of_labels(match.groups())

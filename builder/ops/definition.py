@@ -77,14 +77,18 @@ def op(
     return enter
 
 
-def builder_method(schema: Schema, rule: Callable[..., Shape]) -> None:
+def builder_method(
+    schema: Schema, rule: Callable[..., Shape] | None = None, *, family: str = ""
+) -> None:
     """Make a method of XlaBuilder, which records an op without operands, a public op.
 
     Args:
         schema: the data of the op. The name of the method is the opcode.
         rule: its shape inference.
+        family: see `register`; by default the name of the rule's module in `builder.ops`.
     """
-    family = rule.__module__.split(".")[2]
+    if rule is not None and not family:
+        family = rule.__module__.split(".")[2]
     method = getattr(XlaBuilder, schema.opcode)
     setattr(XlaBuilder, schema.opcode, op_by_hand(schema, rule, family=family)(method))
 

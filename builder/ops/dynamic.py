@@ -7,26 +7,53 @@ DynamicReshape, MhloDynamicBroadcastInDim.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
-from builder.check import flags, integer, integers
+from builder.check import Check, flags, integer, integers, sizes_differ
 from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
 from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp
-from builder.ops.operands import Operand, dimensions_attribute, is_number, need_op, number_as
-from builder.ops.rules import dynamic as infer
-from builder.schema import BUILDER_H, SCHEMAS
+from builder.ops.definition import op
+from builder.ops.operands import Operand, is_number, need_op, number_as
+from builder.schema import ElementTypes
+from builder.schema.definition import BUILDER_H, Attribute, define
+from builder.schema.element_types import ANY, S32, S32_OR_S64
+from builder.schema.kinds import DIMENSION, INTEGERS, SHAPE
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
-from builder.types.shape import ShapeLike, shape_argument
+from builder.types.shape import UNBOUNDED, ArrayShape, Shape, ShapeLike, intern_array
 
-_get_shape = per_signature(infer.get_dimension_size.strict)
-_set_shape = per_signature(infer.set_dimension_size.strict)
-_reshape_shape = per_signature(infer.dynamic_reshape.strict)
-_broadcast_shape = per_signature(infer.dynamic_broadcast_in_dim.strict)
+_DIMENSION: Final = (Attribute("dimension", DIMENSION, "dimensions"),)
+
+_MOST: Final = pt.s32.max
 
 
-@op_by_hand(SCHEMAS["get_dimension_size"])
+def _fits_s32(check: Check, size: int, dimension: int, of: str) -> None:
+    """Check that the size of a dimension fits s32, the type of sizes at run time."""
+    # XLA shape_inference.cc: InferGetDimensionSizeShape
+    if size > _MOST:
+        check.fail(
+            f"dimension {dimension} of {of} must have a size that fits s32, at most {_MOST}, got "
+            f"{size}",
+            dimension=dimension,
+        )
+
+
+def _get_dimension_size_shape(operand: Shape, dimension: int) -> ArrayShape:
+    check = Check("get_dimension_size", operand=operand)
+    array = check.array("operand")
+    # StableHLO get_dimension_size (C1)
+    check.dimension(dimension, of="operand", name="dimension")
+    _fits_s32(check, array.dimensions[dimension], dimension, "operand")
+    return intern_array(pt.s32, ())
+
+
+GET_DIMENSION_SIZE: Final = define(
+    "get_dimension_size", "operand", _DIMENSION, element_types={"operand": ANY}
+)
+
+
+@op(GET_DIMENSION_SIZE, _get_dimension_size_shape)
 def get_dimension_size(operand: XlaOp, dimension: int) -> XlaOp:
     """Return the runtime size of one dimension.
 
@@ -49,13 +76,55 @@ def get_dimension_size(operand: XlaOp, dimension: int) -> XlaOp:
 
     Operation Semantics: GetDimensionSize.
     """
-    source = need_op("get_dimension_size", "operand", operand)
-    number = integer("get_dimension_size", "dimension", dimension)
-    shape = _get_shape(source.shape, number)
-    return record("get_dimension_size", shape, (source,), shared_attributes(dimension=number))
 
 
-@op_by_hand(SCHEMAS["set_dimension_size"])
+def _size(check: Check, name: str, allowed: ElementTypes) -> None:
+    """Check that operand `name` can be the size of a dimension: a scalar of a type in `allowed`."""
+    # XLA shape_inference.cc: InferSetDimensionSizeShape, InferDynamicReshapeShape
+    check.scalar(name)
+    fix = f"convert {name} to s32 with xb.convert_element_type"
+    check.element_type(name, allowed, fix=fix)
+
+
+def _with_dynamic(array: ArrayShape, dimension: int, dynamic: bool) -> ArrayShape:
+    """Return `array` with `dimension` marked as dynamic, or as static if `dynamic` is False."""
+    dynamic_dimensions = list(array.dynamic_dimensions)
+    dynamic_dimensions[dimension] = dynamic
+    return intern_array(array.element_type, array.dimensions, tuple(dynamic_dimensions))
+
+
+@per_signature
+def _set_dimension_size_shape(
+    operand: Shape, size: Shape, dimension: int, value: int | None = None
+) -> ArrayShape:
+    """Return the operand's shape with `dimension` made dynamic; its static size becomes its bound.
+
+    `value` is the value of the operand `size`, or None if that is not a constant.
+    """
+    check = Check("set_dimension_size", operand=operand, size=size)
+    array = check.array("operand")
+    # XLA shape_inference.cc: InferSetDimensionSizeShape
+    check.dimension(dimension, of="operand", name="dimension")
+    _size(check, "size", SET_DIMENSION_SIZE.element_types["size"])
+    bound = array.dimensions[dimension]
+    _fits_s32(check, bound, dimension, "operand")
+    # Operation Semantics: SetDimensionSize
+    if value is not None and (value < 0 or 0 <= bound < value):
+        check.fail(
+            f"size must be from 0 to the size or bound of dimension {dimension}, "
+            f"{array.dimension_text(dimension)}, got {value}",
+            dimension=dimension,
+        )
+    return _with_dynamic(array, dimension, True)
+
+
+SET_DIMENSION_SIZE: Final = define(
+    "set_dimension_size", "operand size", _DIMENSION, element_types={"operand": ANY, "size": S32}
+)
+
+
+# It has a body, because the size may be a number; the rule checks the value of a constant.
+@op_by_hand(SET_DIMENSION_SIZE, _set_dimension_size_shape)
 def set_dimension_size(operand: XlaOp, size: Operand, dimension: int) -> XlaOp:
     """Return the operand with the runtime size of one dimension set.
 
@@ -92,7 +161,7 @@ def set_dimension_size(operand: XlaOp, size: Operand, dimension: int) -> XlaOp:
     attributes = shared_attributes(dimension=number)
     with rollback_on_error(resolve_builder("set_dimension_size", source)):
         value = _s32("set_dimension_size", "size", size, source)
-        shape = _set_shape(source.shape, value.shape, number, _constant_value(value))
+        shape = _set_dimension_size_shape(source.shape, value.shape, number, _constant_value(value))
         return record("set_dimension_size", shape, (source, value), attributes)
 
 
@@ -110,7 +179,30 @@ def _constant_value(size: XlaOp) -> int | None:
     return int(size.attributes["value"])
 
 
-@op_by_hand(SCHEMAS["set_dimension_size"], cpp_name="RemoveDynamicDimension", section=BUILDER_H)
+@per_signature
+def _remove_dynamic_dimension_shape(operand: Shape, dimension: int) -> ArrayShape:
+    check = Check("remove_dynamic_dimension", operand=operand)
+    array = check.array("operand")
+    # xla_builder.h: RemoveDynamicDimension
+    check.dimension(dimension, of="operand", name="dimension")
+    _fits_s32(check, array.dimensions[dimension], dimension, "operand")
+    # xla_builder.h: RemoveDynamicDimension
+    if array.dimensions[dimension] < 0:
+        check.fail(
+            f"dimension {dimension} must have a bound, which becomes its static size, got {array}",
+            fix="set the bound in the parameter's shape: '<=n' instead of '?'",
+            dimension=dimension,
+        )
+    return _with_dynamic(array, dimension, False)
+
+
+# It has a body, because the bound is recorded as a constant.
+@op_by_hand(
+    SET_DIMENSION_SIZE,
+    _remove_dynamic_dimension_shape,
+    cpp_name="RemoveDynamicDimension",
+    section=BUILDER_H,
+)
 def remove_dynamic_dimension(operand: XlaOp, dimension: int) -> XlaOp:
     """Make one dimension static: its bound becomes its size.
 
@@ -138,19 +230,73 @@ def remove_dynamic_dimension(operand: XlaOp, dimension: int) -> XlaOp:
     """
     source = need_op("remove_dynamic_dimension", "operand", operand)
     number = integer("remove_dynamic_dimension", "dimension", dimension)
-    shape = infer.remove_dynamic_dimension.strict(source.shape, number)
+    shape = _remove_dynamic_dimension_shape(source.shape, number)
     size = number_as("remove_dynamic_dimension", shape.dimensions[number], pt.s32, source)
     return record("set_dimension_size", shape, (source, size), shared_attributes(dimension=number))
 
 
 def set_to_bound(operand: XlaOp, dimension: int, size: XlaOp) -> XlaOp:
     """Record `remove_dynamic_dimension` with the existing constant `size` as the bound."""
-    shape = infer.remove_dynamic_dimension.strict(operand.shape, dimension)
+    shape = _remove_dynamic_dimension_shape(operand.shape, dimension)
     attributes = shared_attributes(dimension=dimension)
     return record("set_dimension_size", shape, (operand, size), attributes)
 
 
-@op_by_hand(SCHEMAS["dynamic_reshape"])
+@per_signature
+def _dynamic_reshape_shape(
+    operand: Shape,
+    dim_sizes: Sequence[Shape],
+    new_size_bounds: Sequence[int],
+    dims_are_dynamic: Sequence[bool],
+) -> ArrayShape:
+    check = Check.numbered("dynamic_reshape", "dim size", dim_sizes)
+    check.shapes = {"operand": operand} | check.shapes
+    array = check.array("operand")
+    # XLA shape_inference.cc: InferDynamicReshapeShape
+    check.sizes([n for n in new_size_bounds if n != UNBOUNDED], name="new_size_bounds")
+    rank, of = len(new_size_bounds), "entry of new_size_bounds"
+    check.one_for_each(dims_are_dynamic, rank, of=of, name="dims_are_dynamic")
+    check.one_for_each(dim_sizes, rank, of=of, name="dim_sizes")
+    for index in range(rank):
+        _size(check, f"dim size {index}", DYNAMIC_RESHAPE.element_types["sizes"])
+    # Not in XLA: a size cannot be both unbounded and static
+    for index, (bound, dynamic) in enumerate(zip(new_size_bounds, dims_are_dynamic, strict=True)):
+        if bound == UNBOUNDED and not dynamic:
+            check.fail(
+                "dims_are_dynamic must be True for an unbounded size, got False in "
+                f"dims_are_dynamic[{index}]"
+            )
+    shape = check.result(array.element_type, new_size_bounds, dims_are_dynamic)
+    # xla_builder.h: MhloDynamicReshape
+    if not shape.is_bounded:
+        return shape
+    # XLA shape_inference.cc: InferDynamicReshapeShape
+    if not array.is_bounded:
+        check.fail(
+            "operand must not have unbounded dimensions if the result has none",
+            fix="pass xb.UNBOUNDED in new_size_bounds, or reshape to static sizes with xb.reshape",
+        )
+    # StableHLO dynamic_reshape (C2)
+    if shape.element_count != array.element_count:
+        check.fail(
+            f"the number of elements must stay the same, dynamic sizes counted at their bounds: "
+            f"operand has {array.element_count}, the result {shape} has {shape.element_count}"
+        )
+    for index, bound in enumerate(new_size_bounds):
+        _fits_s32(check, bound, index, "the result")
+    return shape
+
+
+DYNAMIC_RESHAPE: Final = define(
+    "dynamic_reshape",
+    "operand *sizes",
+    section=BUILDER_H,
+    element_types={"operand": ANY, "sizes": S32},
+)
+
+
+# It has a body, because sizes may be numbers.
+@op_by_hand(DYNAMIC_RESHAPE, _dynamic_reshape_shape)
 def dynamic_reshape(
     operand: XlaOp,
     dim_sizes: Sequence[Operand],
@@ -198,11 +344,56 @@ def dynamic_reshape(
             for index, value in enumerate(values)
         ]
         shapes = tuple([size.shape for size in sizes])
-        shape = _reshape_shape(source.shape, shapes, bounds, are_dynamic)
+        shape = _dynamic_reshape_shape(source.shape, shapes, bounds, are_dynamic)
         return record("dynamic_reshape", shape, (source, *sizes))
 
 
-@op_by_hand(SCHEMAS["dynamic_broadcast_in_dim"])
+def _dynamic_broadcast_in_dim_shape(
+    operand: Shape, output_dimensions: Shape, broadcast_dimensions: Sequence[int], shape: Shape
+) -> ArrayShape:
+    check = Check("dynamic_broadcast_in_dim", operand=operand, output_dimensions=output_dimensions)
+    array, sizes = check.arrays()
+    # StableHLO dynamic_broadcast_in_dim (C1)
+    if not isinstance(shape, ArrayShape) or shape.element_type is not array.element_type:
+        check.fail(f"shape must be an array of the operand's element type, got {shape}")
+    allowed = DYNAMIC_BROADCAST_IN_DIM.element_types["output_dimensions"]
+    # StableHLO dynamic_broadcast_in_dim (I2)
+    check.element_type("output_dimensions", allowed)
+    # StableHLO dynamic_broadcast_in_dim (C7)
+    if sizes.rank != 1 or sizes_differ(sizes.dimensions[0], shape.rank):
+        check.fail(
+            f"output_dimensions must be a vector with one size for each dimension of {shape}, "
+            f"got {sizes}"
+        )
+    # StableHLO dynamic_broadcast_in_dim (C2), (C3), (C4)
+    check.one_for_each_dimension(broadcast_dimensions, of="operand", name="broadcast_dimensions")
+    for place in broadcast_dimensions:
+        check.in_rank(place, shape.rank, of="shape", name="broadcast_dimensions")
+    check.unique(broadcast_dimensions, name="broadcast_dimensions")
+    for index, place in enumerate(broadcast_dimensions):
+        size, new_size = array.dimensions[index], shape.dimensions[place]
+        # StableHLO dynamic_broadcast_in_dim (C5)
+        if size != 1 and sizes_differ(size, new_size):
+            check.fail(
+                f"dimension {index} of operand has size {array.dimension_text(index)}, dimension "
+                f"{place} of the result has size {shape.dimension_text(place)}; these sizes must "
+                f"be equal, or the operand's size must be 1",
+                dimension=index,
+            )
+    return shape.with_layout(None)
+
+
+DYNAMIC_BROADCAST_IN_DIM: Final = define(
+    "dynamic_broadcast_in_dim",
+    "operand output_dimensions",
+    (Attribute("broadcast_dimensions", INTEGERS),),
+    cpp_name="MhloDynamicBroadcastInDim",
+    section=BUILDER_H,
+    element_types={"operand": ANY, "output_dimensions": S32_OR_S64},
+)
+
+
+@op(DYNAMIC_BROADCAST_IN_DIM, _dynamic_broadcast_in_dim_shape, shape=SHAPE)
 def dynamic_broadcast_in_dim(
     operand: XlaOp,
     output_dimensions: XlaOp,
@@ -240,11 +431,3 @@ def dynamic_broadcast_in_dim(
 
     Not in Operation Semantics; XlaBuilder's MhloDynamicBroadcastInDim.
     """
-    name = "dynamic_broadcast_in_dim"
-    source = need_op(name, "operand", operand)
-    sizes = need_op(name, "output_dimensions", output_dimensions)
-    places = integers(name, "broadcast_dimensions", broadcast_dimensions)
-    target = shape_argument(name, "shape", shape)
-    result = _broadcast_shape(source.shape, sizes.shape, places, target)
-    attributes = dimensions_attribute("broadcast_dimensions", places)
-    return record(name, result, (source, sizes), attributes)

@@ -10,10 +10,8 @@ from builder.schema import (
     collectives as collectives,
     contraction as contraction,
     control_flow as control_flow,
-    dynamic as dynamic,
     elementwise as elementwise,
     host as host,
-    indexing as indexing,
     linalg as linalg,
     reduction as reduction,
 )

@@ -1,4 +1,4 @@
-"""Control flow, calls, tuples and parameters.
+"""Control flow, calls and tuples.
 
 Attributes do not describe most of these ops completely, so HLO printing or lowering has a rule for
 them.
@@ -15,7 +15,6 @@ from builder.schema.kinds import (
     DICTIONARY,
     DIMENSION,
     FLAG,
-    FLAGS,
     INTEGER,
     INTEGER32,
     TEXT,
@@ -34,21 +33,6 @@ ZERO_DERIVATIVE: Final = "zero"
 CUSTOM_DERIVATIVE: Final = "custom"
 """The value of `DERIVATIVE` for an identity whose derivative a rule of jax defines."""
 
-define(
-    "parameter",
-    "",
-    (
-        Attribute(
-            "replicated_at_leaf_buffers",
-            FLAGS,
-            hlo="parameter_replication",
-            stablehlo=None,  # an attribute of the function's arguments
-            omitted=(),
-        ),
-    ),
-    section=BUILDER_H,
-    cost=CostClass.FREE,
-)
 define("tuple", "*operands", cost=CostClass.FREE)
 define("get_tuple_element", "operand", (Attribute("index", INTEGER),), cost=CostClass.FREE)
 define("optimization_barrier", "*operands", hlo="opt-barrier")

@@ -243,4 +243,3 @@ define(
     cost=CostClass.ELEMENTWISE,
     tolerance=_within(1, 2),
 )
-define("constant", "", cpp_name="ConstantLiteral", section=BUILDER_H, cost=CostClass.FREE)

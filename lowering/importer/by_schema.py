@@ -23,7 +23,7 @@ from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import Shape
 from lowering.importer.failures import failure
 from lowering.importer.registry import DECOMPOSITIONS, IMPORTERS, Importer
-from lowering.stablehlo.attribute_codecs import attribute_names, read_attributes
+from lowering.stablehlo.schema_attributes import attribute_names, read_attributes
 
 if TYPE_CHECKING:
     from lowering.importer.scope import Scope

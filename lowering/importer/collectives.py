@@ -13,7 +13,7 @@ from lowering.importer.by_schema import schema_importer
 from lowering.importer.failures import failure
 from lowering.importer.registry import Imported, importer
 from lowering.importer.scope import Scope
-from lowering.stablehlo.attribute_codecs import reader_of
+from lowering.stablehlo.schema_attributes import reader_of
 
 _replica_groups = reader_of("all_reduce", "replica_groups")
 _all_gather = schema_importer("all_gather", "shard_count")

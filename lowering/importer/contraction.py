@@ -12,7 +12,7 @@ from lowering.importer.by_schema import schema_importer
 from lowering.importer.failures import failure
 from lowering.importer.registry import importer
 from lowering.importer.scope import Scope
-from lowering.stablehlo.attribute_codecs import reader_of
+from lowering.stablehlo.schema_attributes import reader_of
 
 _dot_general = schema_importer("dot_general")
 _ragged_dot = schema_importer("ragged_dot")

@@ -20,7 +20,7 @@ from lowering.importer.control_flow import inlined_call
 from lowering.importer.failures import failure
 from lowering.importer.registry import Imported, importer
 from lowering.importer.scope import INLINED_CALL, Scope, flat_values, is_used, nested_value
-from lowering.stablehlo.attribute_codecs import read_attributes, reader_of
+from lowering.stablehlo.schema_attributes import read_attributes, reader_of
 
 
 @importer("stablehlo.after_all", "stablehlo.create_token")

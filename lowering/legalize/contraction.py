@@ -25,7 +25,7 @@ from builder.types.shape import intern_array
 from lowering.legalize.op_builder import OpBuilder, array_of, integer_of, is_static
 from lowering.legalize.registry import ALL_PLATFORMS, INTERPRETER, Value, refuse, rewrite
 from lowering.legalize.windows import window_count, window_dimension
-from lowering.stablehlo.attribute_codecs import reader_of
+from lowering.stablehlo.schema_attributes import reader_of
 
 _DOTS: Final = ("stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution")
 

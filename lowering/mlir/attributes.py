@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from builder.attributes.mlir_text import quoted as quoted_bytes
 from builder.types.constant import is_splat, splat_or_array
 from builder.types.shape import ArrayShape, Shape, leaves
 from lowering.mlir.types import type_text
@@ -52,22 +53,11 @@ def encodable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-_UNESCAPED: Final = frozenset(range(0x20, 0x7F)) - frozenset(b'"\\')
-
-
-def quoted(text: str, errors: str = "replace") -> str:
-    """A string attribute.
-
-    Args:
-        text: the string.
-        errors: the error handler of `str.encode`. "replace" writes question marks;
-            "surrogateescape" writes the bytes that surrogates represent.
-    """
+def quoted(text: str) -> str:
+    """A string attribute, with question marks for characters that UTF-8 cannot encode."""
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
-    data = text.encode("utf-8", errors)
-    escaped = "".join(chr(byte) if byte in _UNESCAPED else f"\\{byte:02X}" for byte in data)
-    return f'"{escaped}"'
+    return quoted_bytes(text.encode("utf-8", "replace"))
 
 
 def symbol(name: str) -> str:

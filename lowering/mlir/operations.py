@@ -167,17 +167,6 @@ def attribute_text(attribute: ir.Attribute | None) -> str | None:
     return data.decode("utf-8", "replace").replace("\ufffd", "?")
 
 
-def attribute_bytes(attribute: ir.Attribute | None) -> str | None:
-    """The bytes of a string attribute as text; surrogates represent bytes that are not UTF-8.
-
-    None for other attributes.
-    """
-    if not isinstance(attribute, ir.StringAttr):
-        return None
-    data: bytes = ir.StringAttr(attribute).value_bytes
-    return data.decode("utf-8", "surrogateescape")
-
-
 def entry(attributes: ir.DictAttr | Mapping[str, ir.Attribute], name: str) -> ir.Attribute | None:
     """The attribute `name`; None if it is absent, or MLIR's Python bindings can't represent it."""
     with contextlib.suppress(KeyError, TypeError):

@@ -9,10 +9,10 @@ from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS
 from builder.types.shape import ArrayShape, TupleShape, intern_array
 from lowering.mlir.attributes import i64, i64_array
-from lowering.stablehlo.attribute_codecs import stablehlo_attributes
 from lowering.stablehlo.rules.common import as_array, filled
 from lowering.stablehlo.rules.operand_layouts import need_orders
 from lowering.stablehlo.rules.registry import Value, attributes_of, check, rule
+from lowering.stablehlo.schema_attributes import stablehlo_attributes
 
 if TYPE_CHECKING:
     from lowering.stablehlo.emitter import Emitter

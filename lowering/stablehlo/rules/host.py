@@ -8,6 +8,7 @@ from builder.attributes import CustomCallApiVersion
 from builder.attributes.host import OutputOperandAliasing, ffi_dictionary
 from builder.graph.xla_op import XlaOp
 from builder.schema.host import PYTHON_CALL
+from builder.schema.kinds import BYTES
 from builder.sharding.text import is_shardy, leaf_texts
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaf_count, leaves
 from lowering.host.callbacks import PythonFunction
@@ -102,7 +103,7 @@ def custom_call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         text = recorded["opaque"] or "{}"
         attributes["backend_config"] = dictionary_text(op, "opaque of a typed FFI call", text, fix)
     elif recorded["opaque"]:
-        attributes["backend_config"] = quoted(recorded["opaque"], "surrogateescape")
+        attributes["backend_config"] = BYTES.stablehlo(recorded["opaque"])
     shape = recorded.get("shape_with_layout", op.shape)
     # A function returns a tuple of one leaf as an array of one pointer. A single StableHLO result
     # is not such a tuple, so the operation has one result of a tuple type.

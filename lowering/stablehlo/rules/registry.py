@@ -16,7 +16,7 @@ from builder.schema import SCHEMAS
 from builder.support.registration import registrar
 from builder.types.shape import ArrayShape, Shape
 from lowering.mlir.attributes import Attribute, dense_elements
-from lowering.stablehlo.attribute_codecs import function_attributes, stablehlo_attributes
+from lowering.stablehlo.schema_attributes import function_attributes, stablehlo_attributes
 
 if TYPE_CHECKING:
     from lowering.stablehlo.emitter import Emitter

@@ -317,8 +317,8 @@ def test_equal_calls_share_their_attributes() -> None:
 def test_methods_are_in_the_table() -> None:
     for name, family in (
         ("iota", "reshaping"),
-        ("constant", "elementwise"),
-        ("parameter", "control_flow"),
+        ("constant", "sources"),
+        ("parameter", "sources"),
     ):
         info = xb.OPERATIONS[name]
         assert (info.is_method, info.family, info.opcode) == (True, family, name)

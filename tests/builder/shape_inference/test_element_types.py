@@ -85,20 +85,18 @@ CALLS: dict[str, dict[str, Infer]] = {
             [t[5]], [t[()]], xb.ProgramShape([t[()], t[()]], xb.tuple_shape([t[()], t[()]])), 0
         )
     },
-    "get_dimension_size": {"operand": lambda t: infer.dynamic.get_dimension_size(t[3], 0)},
+    "get_dimension_size": {"operand": lambda t: infer.get_dimension_size(t[3], 0)},
     "set_dimension_size": {
-        "operand": lambda t: infer.dynamic.set_dimension_size(t[3], S32, 0),
-        "size": lambda t: infer.dynamic.set_dimension_size(VECTOR, t[()], 0),
+        "operand": lambda t: infer.set_dimension_size(t[3], S32, 0),
+        "size": lambda t: infer.set_dimension_size(VECTOR, t[()], 0),
     },
     "dynamic_reshape": {
-        "operand": lambda t: infer.dynamic.dynamic_reshape(t[3], [S32], [3], [True]),
-        "sizes": lambda t: infer.dynamic.dynamic_reshape(VECTOR, [t[()]], [3], [True]),
+        "operand": lambda t: infer.dynamic_reshape(t[3], [S32], [3], [True]),
+        "sizes": lambda t: infer.dynamic_reshape(VECTOR, [t[()]], [3], [True]),
     },
     "dynamic_broadcast_in_dim": {
-        "operand": lambda t: infer.dynamic.dynamic_broadcast_in_dim(t[3], xb.s32[1], [0], t[3]),
-        "output_dimensions": lambda t: infer.dynamic.dynamic_broadcast_in_dim(
-            VECTOR, t[1], [0], VECTOR
-        ),
+        "operand": lambda t: infer.dynamic_broadcast_in_dim(t[3], xb.s32[1], [0], t[3]),
+        "output_dimensions": lambda t: infer.dynamic_broadcast_in_dim(VECTOR, t[1], [0], VECTOR),
     },
     "compare": {"lhs rhs": lambda t: infer.elementwise.compare(t[3], t[3], "EQ")},
     "clamp": {"min operand max": lambda t: infer.elementwise.clamp(t[()], t[3], t[()])},
@@ -122,22 +120,22 @@ CALLS: dict[str, dict[str, Infer]] = {
     "reduce_precision": {"operand": lambda t: infer.elementwise.reduce_precision(t[3], 5, 10)},
     "send": {"operand": lambda t: infer.host.send(t[3], xb.ChannelHandle(1))},
     "dynamic_slice": {
-        "operand": lambda t: infer.indexing.dynamic_slice(t[3], [S32], [2]),
-        "start_indices": lambda t: infer.indexing.dynamic_slice(VECTOR, [t[()]], [2]),
+        "operand": lambda t: infer.dynamic_slice(t[3], [S32], [2]),
+        "start_indices": lambda t: infer.dynamic_slice(VECTOR, [t[()]], [2]),
     },
     "dynamic_update_slice": {
-        "operand update": lambda t: infer.indexing.dynamic_update_slice(t[3], t[2], [S32]),
-        "start_indices": lambda t: infer.indexing.dynamic_update_slice(VECTOR, xb.f32[2], [t[()]]),
+        "operand update": lambda t: infer.dynamic_update_slice(t[3], t[2], [S32]),
+        "start_indices": lambda t: infer.dynamic_update_slice(VECTOR, xb.f32[2], [t[()]]),
     },
     "gather": {
-        "operand": lambda t: infer.indexing.gather(t[5], xb.s32[2, 1], GATHER, [3]),
-        "start_indices": lambda t: infer.indexing.gather(xb.f32[5], t[2, 1], GATHER, [3]),
+        "operand": lambda t: infer.gather(t[5], xb.s32[2, 1], GATHER, [3]),
+        "start_indices": lambda t: infer.gather(xb.f32[5], t[2, 1], GATHER, [3]),
     },
     "scatter": {
-        "operands updates": lambda t: infer.indexing.scatter(
+        "operands updates": lambda t: infer.scatter(
             [t[5]], xb.s32[2, 1], [t[2, 3]], scalars(t), SCATTER
         ),
-        "scatter_indices": lambda t: infer.indexing.scatter(
+        "scatter_indices": lambda t: infer.scatter(
             [xb.f32[5]], t[2, 1], [xb.f32[2, 3]], scalars(xb.f32), SCATTER
         ),
     },

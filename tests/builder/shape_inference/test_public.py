@@ -16,8 +16,8 @@ import builder as xb
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "shape_inference.md"
 FAMILIES = (
-    *("collectives", "contraction", "control_flow", "dynamic", "elementwise", "host"),
-    *("indexing", "linalg", "reduction"),
+    *("collectives", "contraction", "control_flow", "elementwise", "host"),
+    *("linalg", "reduction"),
 )
 # The types of an inference function's first parameter; other functions are helpers.
 FIRST_PARAMETERS = ("Shape", "Sequence[Shape]", "ProgramShape", "Sequence[ProgramShape]", "str")

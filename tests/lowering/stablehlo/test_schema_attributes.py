@@ -12,7 +12,7 @@ import builder as xb
 import lowering
 from builder.attributes import DotAlgorithm, DotDimensionNumbers
 from builder.schema import SCHEMAS
-from lowering.stablehlo.attribute_codecs import read_attributes
+from lowering.stablehlo.schema_attributes import read_attributes
 
 
 def read_back(computation: xb.XlaComputation, opcode: str) -> dict[str, Any] | None:

@@ -7,7 +7,6 @@ reference loop over schemas.
 """
 
 from builder.schema import (
-    collectives as collectives,
     contraction as contraction,
     control_flow as control_flow,
     dynamic as dynamic,

@@ -19,7 +19,6 @@ form of the citations.
 
 from builder.check import Check as Check
 from builder.ops.rules import (
-    collectives as collectives,
     contraction as contraction,
     control_flow as control_flow,
     dynamic as dynamic,

@@ -53,21 +53,13 @@ VECTOR = xb.f32[3]
 
 
 CALLS: dict[str, dict[str, Infer]] = {
-    "all_reduce": {"operands": lambda t: infer.collectives.all_reduce(t[4], scalars(t))},
-    "all_gather": {"operands": lambda t: infer.collectives.all_gather(t[4], 0, 2)},
-    "reduce_scatter": {
-        "operands": lambda t: infer.collectives.reduce_scatter(t[4], scalars(t), 0, 2)
-    },
-    "all_to_all": {"operand": lambda t: infer.collectives.all_to_all(t[4], 0, 0, 2)},
-    "all_to_all_tuple": {
-        "operands": lambda t: infer.collectives.all_to_all_tuple([t[4], t[4]], [[0, 1]])
-    },
-    "collective_permute": {
-        "operands": lambda t: infer.collectives.collective_permute(t[4], [(0, 1)])
-    },
-    "collective_broadcast": {
-        "operand": lambda t: infer.collectives.collective_broadcast(t[4], [[0, 1]])
-    },
+    "all_reduce": {"operands": lambda t: infer.all_reduce(t[4], scalars(t))},
+    "all_gather": {"operands": lambda t: infer.all_gather(t[4], 0, 2)},
+    "reduce_scatter": {"operands": lambda t: infer.reduce_scatter(t[4], scalars(t), 0, 2)},
+    "all_to_all": {"operand": lambda t: infer.all_to_all(t[4], 0, 0, 2)},
+    "all_to_all_tuple": {"operands": lambda t: infer.all_to_all_tuple([t[4], t[4]], [[0, 1]])},
+    "collective_permute": {"operand": lambda t: infer.collective_permute(t[4], [(0, 1)])},
+    "collective_broadcast": {"operand": lambda t: infer.collective_broadcast(t[4], [[0, 1]])},
     "dot_general": {"lhs rhs": lambda t: infer.contraction.dot_general(t[2, 3], t[3, 4], DOT)},
     "ragged_dot": {
         "lhs rhs": lambda t: infer.contraction.ragged_dot(t[2, 3], t[3, 4], xb.s32[2], RAGGED),

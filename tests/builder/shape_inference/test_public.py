@@ -16,7 +16,7 @@ import builder as xb
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "shape_inference.md"
 FAMILIES = (
-    *("collectives", "contraction", "control_flow", "dynamic", "elementwise", "host"),
+    *("contraction", "control_flow", "dynamic", "elementwise", "host"),
     *("indexing", "linalg", "reduction"),
 )
 # The types of an inference function's first parameter; other functions are helpers.

@@ -6,12 +6,11 @@ from builder.graph.registry import op_by_hand
 from builder.graph.xla_builder import XlaBuilder
 from builder.schema import SCHEMAS
 
-for _method, _family, _rule in (
-    (XlaBuilder.parameter, "control_flow", None),
-    (XlaBuilder.constant, "elementwise", None),
-    (XlaBuilder.create_token, "host", None),
-    (XlaBuilder.infeed, "host", None),
-    (XlaBuilder.recv, "host", None),
+for _method, _family in (
+    (XlaBuilder.constant, "elementwise"),
+    (XlaBuilder.create_token, "host"),
+    (XlaBuilder.infeed, "host"),
+    (XlaBuilder.recv, "host"),
 ):
     _name = _method.__name__
-    setattr(XlaBuilder, _name, op_by_hand(SCHEMAS[_name], _rule, family=_family)(_method))
+    setattr(XlaBuilder, _name, op_by_hand(SCHEMAS[_name], None, family=_family)(_method))

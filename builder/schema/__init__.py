@@ -8,7 +8,6 @@ reference loop over schemas.
 
 from builder.schema import (
     contraction as contraction,
-    control_flow as control_flow,
     dynamic as dynamic,
     elementwise as elementwise,
     host as host,

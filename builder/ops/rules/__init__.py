@@ -20,7 +20,6 @@ form of the citations.
 from builder.check import Check as Check
 from builder.ops.rules import (
     contraction as contraction,
-    control_flow as control_flow,
     dynamic as dynamic,
     elementwise as elementwise,
     host as host,

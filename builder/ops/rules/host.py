@@ -9,9 +9,8 @@ from collections.abc import Sequence
 
 from builder.attributes import ChannelHandle, ChannelType
 from builder.attributes.host import OutputOperandAliasing
-from builder.check import Check, first_duplicate
+from builder.check import Check, first_duplicate, same_shape
 from builder.layout.program_layouts import check_supported_layout
-from builder.ops.rules.control_flow import same_shape
 from builder.ops.rules.public import public
 from builder.types.shape import (
     TOKEN_SHAPE,
@@ -92,7 +91,7 @@ def infeed_with_token(token: Shape, shape: Shape) -> TupleShape:
 def _need_compatible(check: Check, shape_with_layout: Shape) -> None:
     operand = check.shapes["operand"]
     # xla_builder.h: Outfeed
-    if not same_shape.strict(operand, shape_with_layout):
+    if not same_shape(operand, shape_with_layout):
         check.fail(
             f"shape_with_layout must be the operand's shape apart from layouts, {operand}, "
             f"got {shape_with_layout}"
@@ -263,7 +262,7 @@ def custom_call(
         name, shapes = "operand_shapes_with_layout", operand_shapes_with_layout
         check.one_for_each(shapes, len(operands), of="operand", name=name)
         for number, (operand, laid_out) in enumerate(zip(operands, shapes, strict=True)):
-            if not same_shape.strict(operand, laid_out):
+            if not same_shape(operand, laid_out):
                 rule = f"{name} must be the operands' shapes apart from layouts"
                 check.fail(f"{rule}, got {laid_out} for operand {number}")
             check_supported_layout("custom_call", name, laid_out)

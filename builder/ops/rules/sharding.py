@@ -6,8 +6,7 @@ ConvertSpmdShardToFullShape.
 
 from __future__ import annotations
 
-from builder.check import Check
-from builder.ops.rules.control_flow import same_shape
+from builder.check import Check, same_shape
 from builder.ops.rules.public import public
 from builder.sharding.mesh import MeshSharding
 from builder.types.shape import ArrayShape, Shape
@@ -63,7 +62,7 @@ def spmd_shard_to_full_shape(
     full = check.array("full_shape").with_layout(None)
     shard = _shard_shape(check, full, sharding)
     # xla_builder.h: ConvertSpmdShardToFullShape
-    if not same_shape.strict(operand, shard):
+    if not same_shape(operand, shard):
         check.fail(
             f"operand must have the shape of one device's shard of full_shape, {shard}, "
             f"got {operand}"

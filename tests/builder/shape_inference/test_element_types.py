@@ -21,9 +21,9 @@ WITHOUT: dict[str, dict[str, str]] = {
     "conditional": {"pred": "pred or s32, by the form of the call", "operands": COMPUTATIONS},
     "custom_call": {"operands": "any shapes"},
     "fft": {"operand": "depends on fft_type"},
-    "get_tuple_element": {"operand": "a tuple"},
+    "get_tuple_element": {"tuple_data": "a tuple"},
     "infeed": {"token": "a token"},
-    "optimization_barrier": {"operands": "any shapes"},
+    "optimization_barrier": {"operand": "any shapes"},
     "outfeed": {"operand": "any shape", "token": "a token"},
     "python_call": {"operands": "any shapes of static sizes"},
     "recv": {"token": "a token"},
@@ -73,7 +73,7 @@ CALLS: dict[str, dict[str, Infer]] = {
         )
     },
     "scan": {
-        "operands": lambda t: infer.control_flow.scan(
+        "operands": lambda t: infer.scan(
             [t[5]], [t[()]], xb.ProgramShape([t[()], t[()]], xb.tuple_shape([t[()], t[()]])), 0
         )
     },

@@ -16,7 +16,7 @@ import builder as xb
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "shape_inference.md"
 FAMILIES = (
-    *("contraction", "control_flow", "dynamic", "elementwise", "host"),
+    *("contraction", "dynamic", "elementwise", "host"),
     *("indexing", "linalg", "reduction"),
 )
 # The types of an inference function's first parameter; other functions are helpers.
@@ -86,11 +86,7 @@ def test_wrong_arguments_raise_errors_of_the_library(name: str) -> None:
             function(**arguments)
         except xb.XlaError:
             refused += 1
-    assert (
-        refused
-        or name in ("control_flow.tuple", "control_flow.optimization_barrier")
-        or (not parameters)
-    )
+    assert refused or name in ("tuple", "optimization_barrier") or (not parameters)
 
 
 @each_row(
@@ -134,7 +130,7 @@ def test_messages_for_wrong_arguments() -> None:
         (lambda: infer.rev(7, [0]), "rev: operand must be a shape, got 7"),
         (lambda: infer.rev("f32[", [0]), "rev: operand must be a shape, got 'f32['"),
         (lambda: infer.concatenate(7, 0), "concatenate: operands must be a sequence of"),
-        (lambda: infer.control_flow.call(7, []), "call: computation must be a ProgramShape, got 7"),
+        (lambda: infer.call(7, []), "call: computation must be a ProgramShape, got 7"),
         (lambda: infer.elementwise.unary("sum", "f32[]"), "sum: opcode must be one of abs"),
         (
             lambda: infer.host.custom_call("t", (), "f32[2]", output_operand_aliasing=-1),

@@ -10,7 +10,6 @@ from builder.schema import (
     contraction as contraction,
     dynamic as dynamic,
     elementwise as elementwise,
-    host as host,
     indexing as indexing,
     linalg as linalg,
     reduction as reduction,

@@ -22,7 +22,6 @@ from builder.ops.rules import (
     contraction as contraction,
     dynamic as dynamic,
     elementwise as elementwise,
-    host as host,
     indexing as indexing,
     linalg as linalg,
     reduction as reduction,

@@ -112,7 +112,7 @@ CALLS: dict[str, dict[str, Infer]] = {
         ),
     },
     "reduce_precision": {"operand": lambda t: infer.elementwise.reduce_precision(t[3], 5, 10)},
-    "send": {"operand": lambda t: infer.host.send(t[3], xb.ChannelHandle(1))},
+    "send": {"operand": lambda t: infer.send(t[3], xb.ChannelHandle(1))},
     "dynamic_slice": {
         "operand": lambda t: infer.indexing.dynamic_slice(t[3], [S32], [2]),
         "start_indices": lambda t: infer.indexing.dynamic_slice(VECTOR, [t[()]], [2]),

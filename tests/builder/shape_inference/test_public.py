@@ -16,7 +16,7 @@ import builder as xb
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "shape_inference.md"
 FAMILIES = (
-    *("contraction", "dynamic", "elementwise", "host"),
+    *("contraction", "dynamic", "elementwise"),
     *("indexing", "linalg", "reduction"),
 )
 # The types of an inference function's first parameter; other functions are helpers.
@@ -109,8 +109,8 @@ def test_wrong_arguments_raise_errors_of_the_library(name: str) -> None:
             lambda infer: infer.elementwise.convert_element_type(xb.s32[3], xb.f32),
         ),
         (
-            lambda infer: infer.host.custom_call("t", ["f32[3]"], "f32[3]", None, [((), (0, ()))]),
-            lambda infer: infer.host.custom_call(
+            lambda infer: infer.custom_call("t", ["f32[3]"], "f32[3]", None, [((), (0, ()))]),
+            lambda infer: infer.custom_call(
                 "t", [xb.f32[3]], xb.f32[3], None, [xb.OutputOperandAliasing((), 0)]
             ),
         ),
@@ -133,7 +133,7 @@ def test_messages_for_wrong_arguments() -> None:
         (lambda: infer.call(7, []), "call: computation must be a ProgramShape, got 7"),
         (lambda: infer.elementwise.unary("sum", "f32[]"), "sum: opcode must be one of abs"),
         (
-            lambda: infer.host.custom_call("t", (), "f32[2]", output_operand_aliasing=-1),
+            lambda: infer.custom_call("t", (), "f32[2]", output_operand_aliasing=-1),
             "custom_call: output_operand_aliasing must be a sequence of OutputOperandAliasing, ",
         ),
     ):

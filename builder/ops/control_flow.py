@@ -96,7 +96,7 @@ builder_method(PARAMETER, None, "control_flow")
 
 @per_signature
 def _tuple_shape(elements: Sequence[Shape]) -> TupleShape:
-    # The operands determine the builder.
+    # Not in XLA: the operands determine the builder
     if not elements:
         rule = "at least one element is needed, got none"
         fix = "record an empty tuple with builder.empty_tuple()"

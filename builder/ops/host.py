@@ -99,7 +99,7 @@ builder_method(CREATE_TOKEN, _create_token_shape)
 
 def _after_all_shape(operands: Sequence[Shape]) -> TokenShape:
     check = Check.numbered("after_all", "operand", operands)
-    # The operands determine the builder.
+    # Not in XLA: the operands determine the builder
     if not operands:
         fix = "record a token without operands with builder.create_token()"
         check.fail("at least one token is needed, got none", fix=fix)

@@ -25,5 +25,4 @@ from builder.ops.rules import (
     indexing as indexing,
     linalg as linalg,
     reduction as reduction,
-    sharding as sharding,
 )

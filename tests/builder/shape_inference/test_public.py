@@ -15,10 +15,7 @@ from tables import each_row
 import builder as xb
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "shape_inference.md"
-FAMILIES = (
-    *("contraction", "dynamic", "elementwise"),
-    *("indexing", "linalg", "reduction"),
-)
+FAMILIES = ("contraction", "dynamic", "elementwise", "indexing", "linalg", "reduction")
 # The types of an inference function's first parameter; other functions are helpers.
 FIRST_PARAMETERS = ("Shape", "Sequence[Shape]", "ProgramShape", "Sequence[ProgramShape]", "str")
 NULLARY = {"replica_id", "partition_id"}

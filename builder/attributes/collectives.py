@@ -44,7 +44,7 @@ class ReplicaGroups:
         """
         if isinstance(value, ReplicaGroups):
             return value
-        if value is None:
+        if value is None or (type(value) is tuple and not value):
             return _ALL
         numbers = integer_key(value, 2)
         if numbers is not None:

@@ -315,6 +315,24 @@ def _laid_out(result: Shape, layout: Layout | None) -> Attributes:
 # They have bodies: the operand is an op or a sequence, and several ops are recorded for a tuple.
 
 
+Arguments = tuple[tuple[str, Any], ...]
+"""The converted arguments of a collective and their names."""
+
+_KINDS: Final = {
+    "all_gather_dim": DIMENSION,
+    "channel_id": CHANNEL,
+    "layout": LAYOUT,
+    "replica_groups": GROUPS,
+    "scatter_dimension": DIMENSION,
+    "shape_with_layout": SHAPE,
+    "shard_count": INTEGER,
+    "use_global_device_ids": UNIT,
+}
+"""The kinds of the arguments."""
+
+_MAY_BE_NONE: Final = ("channel_id", "layout", "shape_with_layout")
+
+
 def _communicate(
     name: str,
     schema: Schema,
@@ -336,19 +354,16 @@ def _communicate(
     source, arrays = _operand(name, operand)
     if arguments["use_global_device_ids"] is None:  # XlaBuilder's optional flag
         arguments["use_global_device_ids"] = False
-    for attribute in schema.value_attributes:
-        key = attribute.parameter or attribute.name
-        if arguments[key] is not None or attribute.omitted is not None:
-            arguments[key] = attribute.kind.convert(name, key, arguments[key])
-    for key, kind in (("layout", LAYOUT), ("shape_with_layout", SHAPE)):
-        if arguments.get(key) is not None:
-            arguments[key] = kind.convert(name, key, arguments[key])
+    for key, value in arguments.items():
+        if value is not None or key not in _MAY_BE_NONE:
+            arguments[key] = _KINDS[key].convert(name, key, value)
+    converted = tuple(arguments.items())
     if schema.computations:
         reducer = as_computation(name, "computation", computation, _scalars(name, source))
-        arguments["computation"] = reducer.signature
-    shape, attributes = _plan(schema, rule, source, **arguments)
-    if schema.computations:
-        attributes = {"to_apply": reducer, **attributes}
+        plan = reducer.planned(_reduction_plan, schema, rule, source, reducer, converted)
+    else:
+        plan = _plan(schema, rule, source, converted)
+    shape, attributes = plan
     if isinstance(shape, TupleShape):
         return _record_parts(schema.opcode, source, shape, arrays, attributes)
     return record(schema.opcode, shape, arrays, attributes, 3)
@@ -365,15 +380,34 @@ def _operand(name: str, operand: XlaOp | Sequence[XlaOp]) -> tuple[Shape, tuple[
 
 @per_signature
 def _plan(
-    schema: Schema, rule: Callable[..., Shape], operand: Shape, **arguments: Any
+    schema: Schema, rule: Callable[..., Shape], operand: Shape, arguments: Arguments
 ) -> tuple[Shape, Attributes]:
-    """Return the shape of a collective, and its attributes apart from the computation."""
-    shape = rule(operand, **arguments)
+    """Return the shape and the attributes of a collective that applies no computation."""
+    named = dict(arguments)
+    shape = rule(operand, **named)
+    return shape, MappingProxyType(_recorded(schema, shape, named))
+
+
+def _reduction_plan(
+    schema: Schema,
+    rule: Callable[..., Shape],
+    operand: Shape,
+    reducer: XlaComputation,
+    arguments: Arguments,
+) -> tuple[Shape, Attributes]:
+    """Return the shape and the attributes of a collective that applies a computation."""
+    named = dict(arguments)
+    shape = rule(operand, reducer.signature, **named)
+    return shape, MappingProxyType({"to_apply": reducer, **_recorded(schema, shape, named)})
+
+
+def _recorded(schema: Schema, shape: Shape, arguments: Attributes) -> Attributes:
+    """Return the attributes of a collective apart from the computation."""
     attributes = {a.name: arguments[a.parameter or a.name] for a in schema.value_attributes}
     attributes |= _laid_out(shape, arguments.get("layout"))
     if arguments.get("shape_with_layout") is not None:
         attributes["shape_with_layout"] = arguments["shape_with_layout"]
-    return shape, MappingProxyType(attributes)
+    return attributes
 
 
 def _record_parts(

@@ -155,6 +155,36 @@ def same_sizes(a: ArrayShape, b: ArrayShape) -> bool:
     return a.rank == b.rank and not any(map(sizes_differ, a.dimensions, b.dimensions))
 
 
+def same_shape(a: Shape, b: Shape) -> bool:
+    """Return whether a value of shape `a` may be passed where shape `b` is expected.
+
+    Sizes and element types must be equal; an unbounded size equals any size. As in XLA, a size <=3
+    equals a size 3. Layouts are ignored, because values inside a program have no layouts.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.shape_inference.same_shape("f32[<=3]", "f32[3]")
+        True
+    """
+    stack = [(a, b)]
+    while stack:
+        x, y = stack.pop()
+        if x is y:
+            continue
+        if isinstance(x, TupleShape) and isinstance(y, TupleShape):
+            if len(x.elements) != len(y.elements):
+                return False
+            stack.extend(zip(x.elements, y.elements, strict=True))
+        elif not (
+            isinstance(x, ArrayShape)
+            and isinstance(y, ArrayShape)
+            and x.element_type is y.element_type
+            and same_sizes(x, y)
+        ):
+            return False
+    return True
+
+
 def any_dynamic(arrays: Sequence[ArrayShape], sizes: tuple[int, ...]) -> tuple[bool, ...]:
     """Return for each dimension of a result with these `sizes` whether it is dynamic.
 

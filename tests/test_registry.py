@@ -29,7 +29,6 @@ UNDESCRIBED = {
     "function",  # a Python function
     "number",  # of a parameter
     "shape_with_layout",  # in place of the shape of the op
-    "use_global_device_ids",  # False for collectives without the argument
     "value",  # of a constant
 }
 """The attributes that no schema describes: they have no text, or it depends on the op's shape."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from builder.attributes.fields import NamedEnum, sequence_or_none
 from builder.check import integer, integers, refusal
-from builder.errors import brief
+from builder.errors import ShapeInferenceError, brief
+from builder.support.signatures import integer_key, per_signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,13 @@ class ReplicaGroups:
         """
         if isinstance(value, ReplicaGroups):
             return value
-        return _ALL if value is None else cls(_as_groups(op, value))
+        if value is None or (type(value) is tuple and not value):
+            return _ALL
+        numbers = integer_key(value, 2)
+        if numbers is not None:
+            with suppress(ShapeInferenceError):  # raised below, for the original value
+                return _of_numbers(numbers)
+        return cls(_as_groups(op, value))
 
     def or_one_of(self, count: int) -> ReplicaGroups:
         """Return self if it has groups, otherwise one group of the ids 0 to ``count - 1``."""
@@ -64,6 +72,7 @@ def _as_groups(op: str, value: Any) -> tuple[tuple[int, ...], ...]:
 
 
 _ALL = ReplicaGroups()
+_of_numbers = per_signature(ReplicaGroups)
 
 ReplicaGroupsLike = ReplicaGroups | Sequence[Sequence[int]]
 """ReplicaGroups, or a list of lists of ids."""

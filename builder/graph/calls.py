@@ -180,11 +180,11 @@ def wrong_call(
         function(*arguments, **named)
     except TypeError as error:
         text = str(error)
-    last = list(inspect.signature(function).parameters)[-1]
-    count = len(inspect.signature(function).parameters)
-    numbers = arguments[count - 1 :]
-    if not named and len(numbers) > 1 and all(type(number) is int for number in numbers):
-        return surplus_numbers(function.__name__, last, numbers)
+    parameters = list(inspect.signature(function).parameters.values())
+    numbers = arguments[len(parameters) - 1 :]
+    takes_list = str(parameters[-1].annotation).startswith("Sequence[int]")
+    if takes_list and not named and len(numbers) > 1 and all(type(n) is int for n in numbers):
+        return surplus_numbers(function.__name__, parameters[-1].name, numbers)
     return _wrong_call(function, arguments, named, text)
 
 

@@ -32,10 +32,9 @@ from builder.lib.registry import library_function
 from builder.lib.special.error_functions import times_normal_distribution
 from builder.ops import elementwise as ew
 from builder.ops.contraction import dot_general
-from builder.ops.control_flow import optimization_barrier
+from builder.ops.control_flow import DERIVATIVE, ZERO_DERIVATIVE, optimization_barrier
 from builder.ops.operands import need_op
 from builder.ops.reduction import reduce
-from builder.schema.control_flow import DERIVATIVE, ZERO_DERIVATIVE
 from builder.types.primitive_type import pred, s32, s64
 from builder.types.shape import array_shape
 

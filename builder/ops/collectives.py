@@ -10,47 +10,471 @@ ReduceScatter, ReplicaId.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from typing import Any
+from functools import partial
+from itertools import islice
+from types import MappingProxyType
+from typing import Any, Final
 
 from builder.attributes import ChannelHandle, ChannelHandleLike, ReplicaGroups, ReplicaGroupsLike
-from builder.attributes.fields import sequence_or_none
-from builder.check import Check, flag, integer, integers, refusal
-from builder.errors import ShapeInferenceError, ShapeTextError
+from builder.attributes.collectives import channel_of
+from builder.check import Check, first_duplicate
+from builder.errors import ShapeInferenceError
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
 from builder.graph.registry import op_by_hand
 from builder.graph.subcomputations import as_computation
 from builder.graph.xla_op import XlaOp
-from builder.ops import rules as shape_inference
+from builder.layout.program_layouts import check_supported_layout
+from builder.ops.definition import builder_method, op
 from builder.ops.elementwise import add, or_
-from builder.ops.operands import integer_key, need_op, need_ops
-from builder.schema import BUILDER_H, SCHEMAS
+from builder.ops.operands import need_op, need_ops
+from builder.schema.definition import (
+    BUILDER_H,
+    Attribute,
+    CostClass,
+    Group,
+    Schema,
+    define,
+)
+from builder.schema.element_types import ANY
+from builder.schema.kinds import (
+    CHANNEL,
+    COMPUTATION,
+    DIMENSION,
+    GROUPS,
+    INTEGER,
+    LAYOUT,
+    PAIRS,
+    SHAPE,
+    UNIT,
+)
+from builder.schema.tolerance import APPLIED_REPEATEDLY
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
 from builder.types.layout import Layout
-from builder.types.layout_text import parse_layout
 from builder.types.shape import (
+    UNBOUNDED,
     ArrayShape,
+    ProgramShape,
     Shape,
     ShapeLike,
     TupleShape,
     intern_array,
-    shape_argument,
+    without_layout,
 )
+
+Attributes = Mapping[str, Any]
 
 Reducer = XlaComputation | Callable[..., Any]
 
-_all_reduce_shape = per_signature(shape_inference.collectives.all_reduce.strict)
-_all_gather_shape = per_signature(shape_inference.collectives.all_gather.strict)
-_reduce_scatter_shape = per_signature(shape_inference.collectives.reduce_scatter.strict)
-_all_to_all_shape = per_signature(shape_inference.collectives.all_to_all.strict)
-_all_to_all_tuple_shape = per_signature(shape_inference.collectives.all_to_all_tuple.strict)
-_permute_shape = per_signature(shape_inference.collectives.collective_permute.strict)
-_broadcast_shape = per_signature(shape_inference.collectives.collective_broadcast.strict)
+_ALL: Final = ReplicaGroups()
+"""One group of all replicas."""
 
 
-@op_by_hand(SCHEMAS["all_reduce"], aliases=("all_reduce_tuple",))
+# --- Replica and partition ids ------------------------------------------------------------------
+
+
+def _id_shape() -> ArrayShape:
+    return _ID
+
+
+_ID: Final = intern_array(pt.u32, ())
+
+REPLICA_ID: Final = define("replica_id", "")
+PARTITION_ID: Final = define("partition_id", "", section="StableHLO (not in the document)")
+
+builder_method(REPLICA_ID, _id_shape)
+builder_method(PARTITION_ID, _id_shape)
+
+
+# --- Rules and data that the collectives share --------------------------------------------------
+
+
+def _all_participants(attributes: Attributes) -> ReplicaGroups:
+    """Return the replica groups of an all_to_all; if it has none, one group of all replicas.
+
+    HLO has no attribute for the split count, and StableHLO requires groups.
+    """
+    groups: ReplicaGroups = attributes["replica_groups"]
+    return groups.or_one_of(attributes["split_count"])
+
+
+def _constrains_layout(op: Any) -> str:
+    return ", constrain_layout=true" if "shape_with_layout" in op.attributes else ""
+
+
+_CHANNEL: Final = Attribute(
+    "channel_handle",
+    CHANNEL,
+    "channel_id",
+    omitted=None,
+    absent=None,
+    written=channel_of,
+    parameter="channel_id",
+    # The number, because files have types of channels that collectives do not have.
+    argument=lambda channel: None if channel is None else channel.handle,
+)
+_GROUPS: Final = Attribute("replica_groups", GROUPS)
+_PARTICIPANTS: Final = (_CHANNEL, _GROUPS, Group(_constrains_layout))
+"""The attributes that define which replicas a collective op communicates between."""
+_DEVICES: Final = (
+    _CHANNEL,
+    _GROUPS,
+    Attribute("use_global_device_ids", UNIT, omitted=False),
+    Group(_constrains_layout),
+)
+"""The attributes of `_PARTICIPANTS` for ops whose groups may contain device numbers."""
+_COMPUTATION: Final = Attribute("to_apply", COMPUTATION, parameter="computation")
+# In StableHLO and HLO, the shapes imply it.
+_SHARD_COUNT: Final = Attribute("shard_count", INTEGER, None, None)
+
+_MOST_SHOWN: Final = 4
+"""The maximum number of missing replicas that a message shows."""
+
+_MOST_REPLICAS: Final = 2**20
+"""The maximum `shard_count` or `split_count`: an implicit group of replicas is stored id by id."""
+
+
+def _arrays_of(check: Check) -> list[tuple[str, ArrayShape]]:
+    """Return the arrays of the operand, each with its name for messages.
+
+    The operand is an array or a tuple of arrays.
+    """
+    operand = check.shapes["operand"]
+    # Operation Semantics: AllReduce
+    if not isinstance(operand, TupleShape):
+        return [("operand", check.array("operand"))]
+    if not operand.elements:
+        check.fail("operand must be an array or a tuple of at least one array, got an empty tuple")
+    arrays = []
+    for index, element in enumerate(operand.elements):
+        if not isinstance(element, ArrayShape):
+            kind = "a tuple" if element.is_tuple else "a token"
+            rule = f"operand must be an array or a tuple of arrays, got {kind} as element {index}"
+            check.fail(rule)
+        arrays.append((f"element {index} of operand", element))
+    return arrays
+
+
+def _same_type(check: Check) -> list[tuple[str, ArrayShape]]:
+    """Return the arrays of the operand with their names; raise if their element types differ."""
+    arrays = _arrays_of(check)
+    first = arrays[0][1].element_type
+    # StableHLO all_reduce (C5): one element type E
+    for _, array in arrays:
+        if array.element_type is not first:
+            check.fail(
+                f"the arrays of a tuple must have one element type, got {first} and "
+                f"{array.element_type}",
+                fix=f"use one {check.op} for each element type",
+            )
+    return arrays
+
+
+def _like(operand: Shape, results: list[ArrayShape]) -> Shape:
+    """Return a tuple of `results` if the operand is a tuple, otherwise the only result."""
+    return TupleShape(results) if isinstance(operand, TupleShape) else results[0]
+
+
+def _count_of_replicas(check: Check, count: int, name: str) -> None:
+    # StableHLO all_to_all (C4), and a limit of this library
+    if not 1 <= count <= _MOST_REPLICAS:
+        rule = "1 or more" if count < 1 else f"at most {_MOST_REPLICAS}"
+        check.fail(f"{name} must be {rule}, got {count}")
+
+
+def _divisible(
+    check: Check, array: ArrayShape, of: str, dimension: int, name: str, count: int
+) -> None:
+    size = array.dimensions[dimension]
+    # StableHLO all_to_all (C2), reduce_scatter (C1)
+    if size != UNBOUNDED and size % count:
+        divisor = "split_count" if check.op == "all_to_all" else "shard_count"
+        rule = f"the size of {of} along {name} must be divisible by {divisor} {count}, got {size}"
+        check.fail(rule, dimension=dimension)
+
+
+def _unique_ids(check: Check, ids: Sequence[int], name: str) -> int | None:
+    """Return the first id that occurs twice, or None; raise if an id is negative."""
+    # StableHLO all_reduce (C3), collective_permute (C4)
+    for number in ids:
+        if number < 0:
+            check.fail(f"the ids in {name} must not be negative, got {number}")
+    twice: int | None = first_duplicate(ids)
+    return twice
+
+
+def _groups(
+    check: Check, replica_groups: ReplicaGroups, *, one_size: bool = False
+) -> tuple[tuple[int, ...], ...]:
+    """Return the replica groups; raise unless they contain each id from 0 exactly once.
+
+    `one_size` requires groups of equal sizes.
+    """
+    groups = replica_groups.groups
+    ids = [number for group in groups for number in group]
+    shown = [list(group) for group in groups]
+    # StableHLO all_reduce (C3), (C1), (C2), all_gather (C4), (C2), (C3)
+    twice = _unique_ids(check, ids, "replica_groups")
+    if not all(groups):
+        fix = "write replica_groups=[] for one group of all replicas"
+        check.fail(f"replica_groups must not contain an empty group, got {shown}", fix=fix)
+    if twice is not None:
+        check.fail(f"replica_groups must contain each replica once, got {twice} twice in {shown}")
+    present = set(ids)
+    if len(ids) <= max(ids, default=-1):
+        absent = list(islice((n for n in range(max(ids)) if n not in present), _MOST_SHOWN + 1))
+        more = ", ..." if len(absent) > _MOST_SHOWN else ""
+        missing = ", ".join(map(str, absent[:_MOST_SHOWN])) + more
+        alone = ", ".join(f"[{n}]" for n in absent[:_MOST_SHOWN]) + more
+        check.fail(
+            f"replica_groups must contain every replica from 0 to {max(ids)}; "
+            f"{missing} {'is' if len(absent) == 1 else 'are'} missing, got {shown}",
+            fix=f"add each missing replica to a group, or to one of its own: {alone}",
+        )
+    # StableHLO all_gather (I3): a 2-dimensional constant
+    if one_size and len({len(group) for group in groups}) > 1:
+        check.fail(f"all replica_groups must have the same size, got {shown}")
+    return groups
+
+
+def _sized_groups(
+    check: Check,
+    replica_groups: ReplicaGroups,
+    channel_id: ChannelHandle | None,
+    of_ids: bool,
+    count: int,
+    name: str = "shard_count",
+) -> None:
+    """Check that each group has `count` members; `name` is the argument with this count.
+
+    If `channel_id` is set and the groups do not contain global ids (`of_ids` is False), a group
+    contains all partitions of its replicas. The number of partitions is unknown until compilation,
+    so `count` may be any multiple of the number of replicas in the group.
+    """
+    groups = _groups(check, replica_groups, one_size=True)
+    size = len(groups[0]) if groups else count
+    per_partition = channel_id is not None and not of_ids and count % size == 0
+    # StableHLO all_to_all (C8), all_gather (C6), reduce_scatter (C8)
+    if size != count and not per_partition:
+        check.fail(f"{name} must be the size of the replica_groups, {size}, got {count}")
+
+
+def _reducer(check: Check, computation: ProgramShape, array: ArrayShape) -> None:
+    """Check that `computation` maps two scalars of the array's element type to one scalar."""
+    scalar = intern_array(array.element_type, ())
+    # StableHLO all_reduce (C5), reduce_scatter (C7)
+    check.applied("computation", computation, [scalar, scalar], [scalar])
+
+
+def _fits_layout(check: Check, result: Shape, layout: Layout | None) -> Shape:
+    """Return `result`; raise if `layout` is not None and does not fit an array of `result`."""
+    if layout is None:
+        return result
+    for array in result.elements if isinstance(result, TupleShape) else (result,):
+        assert isinstance(array, ArrayShape)  # collectives return arrays, or tuples of arrays
+        # xla_builder.h: AllGather, ReduceScatter, AllToAll, AllToAllTuple
+        if len(layout.minor_to_major) != array.rank:
+            check.fail(f"layout must order the {array.rank} dimensions of the result, got {layout}")
+        try:
+            laid_out = array.with_layout(layout)
+        except ShapeInferenceError as error:
+            check.fail(str(error))
+        check_supported_layout(check.op, "layout", laid_out)
+    return result
+
+
+def _check_layout(check: Check, laid_out: Shape, operand: Shape) -> None:
+    """Raise unless `laid_out` is the operand's shape with a layout for each array."""
+    # xla_builder.h: AllReduce
+    if without_layout(laid_out) is not without_layout(operand):
+        check.fail(f"shape_with_layout must be the operand's shape, {operand}, got {laid_out}")
+    for array in laid_out.elements if isinstance(laid_out, TupleShape) else (laid_out,):
+        if isinstance(array, ArrayShape) and array.rank and array.layout is None:
+            check.fail(f"each array of shape_with_layout must have a layout, got {laid_out}")
+    check_supported_layout(check.op, "shape_with_layout", laid_out)
+
+
+def _participants(replica_groups: ReplicaGroups, channel_id: ChannelHandle | None) -> Attributes:
+    return {"replica_groups": replica_groups, "channel_handle": channel_id}
+
+
+def _laid_out(result: Shape, layout: Layout | None) -> Attributes:
+    """Return the attribute that has the layout of the result, if one is requested."""
+    if layout is None:
+        return {}
+    if isinstance(result, TupleShape):
+        arrays = [e.with_layout(layout) for e in result.elements if isinstance(e, ArrayShape)]
+        return {"shape_with_layout": TupleShape(arrays)}
+    assert isinstance(result, ArrayShape)  # as inferred
+    return {"shape_with_layout": result.with_layout(layout)}
+
+
+# --- Collectives on one array, on the arrays of a tuple, or on several arrays --------------------
+#
+# They have bodies: the operand is an op or a sequence, and several ops are recorded for a tuple.
+
+
+Arguments = tuple[tuple[str, Any], ...]
+"""The converted arguments of a collective and their names."""
+
+_KINDS: Final = {
+    "all_gather_dim": DIMENSION,
+    "channel_id": CHANNEL,
+    "layout": LAYOUT,
+    "replica_groups": GROUPS,
+    "scatter_dimension": DIMENSION,
+    "shape_with_layout": SHAPE,
+    "shard_count": INTEGER,
+    "use_global_device_ids": UNIT,
+}
+"""The kinds of the arguments."""
+
+_MAY_BE_NONE: Final = ("channel_id", "layout", "shape_with_layout")
+
+
+def _communicate(
+    name: str,
+    schema: Schema,
+    rule: Callable[..., Shape],
+    operand: XlaOp | Sequence[XlaOp],
+    computation: Any = None,
+    **arguments: Any,
+) -> XlaOp:
+    """Record a collective, and return a tuple if the operand is a tuple or a sequence.
+
+    Args:
+        name: the op that the user called, for messages.
+        schema: the data of the op that is recorded.
+        rule: its shape inference.
+        operand: an array, a tuple of arrays, or a sequence of arrays.
+        computation: the reducer, if the schema has a computation.
+        arguments: the other arguments of the op by name, as the user passed them.
+    """
+    source, arrays = _operand(name, operand)
+    if arguments["use_global_device_ids"] is None:  # XlaBuilder's optional flag
+        arguments["use_global_device_ids"] = False
+    for key, value in arguments.items():
+        if value is not None or key not in _MAY_BE_NONE:
+            arguments[key] = _KINDS[key].convert(name, key, value)
+    converted = tuple(arguments.items())
+    if schema.computations:
+        reducer = as_computation(name, "computation", computation, _scalars(name, source))
+        plan = reducer.planned(_reduction_plan, schema, rule, source, reducer, converted)
+    else:
+        plan = _plan(schema, rule, source, converted)
+    shape, attributes = plan
+    if isinstance(shape, TupleShape):
+        return _record_parts(schema.opcode, source, shape, arrays, attributes)
+    return record(schema.opcode, shape, arrays, attributes, 3)
+
+
+def _operand(name: str, operand: XlaOp | Sequence[XlaOp]) -> tuple[Shape, tuple[XlaOp, ...]]:
+    """Return the shape and the ops of an `operand` argument; a sequence has a tuple shape."""
+    if isinstance(operand, (list, tuple)):
+        ops = need_ops(name, "operand", operand)
+        return TupleShape([o.shape for o in ops]), ops
+    source = need_op(name, "operand", operand)
+    return source.shape, (source,)
+
+
+@per_signature
+def _plan(
+    schema: Schema, rule: Callable[..., Shape], operand: Shape, arguments: Arguments
+) -> tuple[Shape, Attributes]:
+    """Return the shape and the attributes of a collective that applies no computation."""
+    named = dict(arguments)
+    shape = rule(operand, **named)
+    return shape, MappingProxyType(_recorded(schema, shape, named))
+
+
+def _reduction_plan(
+    schema: Schema,
+    rule: Callable[..., Shape],
+    operand: Shape,
+    reducer: XlaComputation,
+    arguments: Arguments,
+) -> tuple[Shape, Attributes]:
+    """Return the shape and the attributes of a collective that applies a computation."""
+    named = dict(arguments)
+    shape = rule(operand, reducer.signature, **named)
+    return shape, MappingProxyType({"to_apply": reducer, **_recorded(schema, shape, named)})
+
+
+def _recorded(schema: Schema, shape: Shape, arguments: Attributes) -> Attributes:
+    """Return the attributes of a collective apart from the computation."""
+    attributes = {a.name: arguments[a.parameter or a.name] for a in schema.value_attributes}
+    attributes |= _laid_out(shape, arguments.get("layout"))
+    if arguments.get("shape_with_layout") is not None:
+        attributes["shape_with_layout"] = arguments["shape_with_layout"]
+    return attributes
+
+
+def _record_parts(
+    opcode: str,
+    operand: Shape,
+    shape: TupleShape,
+    arrays: tuple[XlaOp, ...],
+    attributes: Attributes,
+) -> XlaOp:
+    """Record the op on the arrays of a tuple or a sequence, and return a tuple of the results."""
+    with rollback_on_error(resolve_builder(opcode, *arrays)):
+        source = arrays[0]
+        if isinstance(operand, TupleShape) and source.shape is operand:
+            arrays = tuple(
+                [
+                    record("get_tuple_element", element, (source,), shared_attributes(index=index))
+                    for index, element in enumerate(operand.elements)
+                ]
+            )
+        if len(arrays) > 1:
+            return record(opcode, shape, arrays, attributes)
+        # HLO's collectives on one operand return an array, not a tuple of one.
+        with_layout = attributes.get("shape_with_layout")
+        if isinstance(with_layout, TupleShape):
+            attributes = {**attributes, "shape_with_layout": with_layout.elements[0]}
+        result = record(opcode, shape.elements[0], arrays, attributes)
+        return record("tuple", shape, (result,))
+
+
+@per_signature
+def _scalars(name: str, operand: Shape) -> tuple[ArrayShape, ArrayShape]:
+    """Return the shapes of a reducer's two arguments; raise if the operand contains no array."""
+    _, first = _arrays_of(Check(name, operand=operand))[0]
+    scalar = intern_array(first.element_type, ())
+    return scalar, scalar
+
+
+def _all_reduce_shape(
+    operand: Shape,
+    computation: ProgramShape,
+    replica_groups: ReplicaGroups = _ALL,
+    channel_id: ChannelHandle | None = None,  # noqa: ARG001 (an argument of the op; affects no shape)
+    shape_with_layout: Shape | None = None,
+    use_global_device_ids: bool = False,  # noqa: ARG001 (an argument of the op; affects no shape)
+    *,
+    op: str = "all_reduce",
+) -> Shape:
+    check = Check(op, operand=operand)
+    arrays = _same_type(check)
+    _groups(check, replica_groups)
+    _reducer(check, computation, arrays[0][1])
+    if shape_with_layout is not None:
+        _check_layout(check, shape_with_layout, operand)
+    return operand
+
+
+ALL_REDUCE: Final = define(
+    "all_reduce",
+    "*operands",
+    (*_DEVICES, _COMPUTATION),
+    element_types={"operands": ANY},
+    cost=CostClass.ELEMENTWISE,
+    tolerance=APPLIED_REPEATEDLY,
+)
+
+
+@op_by_hand(ALL_REDUCE, _all_reduce_shape, aliases=("all_reduce_tuple",))
 def all_reduce(
     operand: XlaOp | Sequence[XlaOp],
     computation: Reducer,
@@ -95,34 +519,33 @@ def all_reduce(
 
     Operation Semantics: AllReduce.
     """
-    shape, arrays = _operand("all_reduce", operand)
-    participants = _participants("all_reduce", replica_groups, channel_id, use_global_device_ids)
-    return _all_reduce("all_reduce", shape, arrays, computation, participants, shape_with_layout)
-
-
-def _all_reduce(
-    name: str,
-    operand: Shape,
-    arrays: Sequence[XlaOp],
-    computation: Reducer,
-    participants: Participants,
-    shape_with_layout: ShapeLike | None = None,
-) -> XlaOp:
-    """Record an all_reduce; `name` is the op that the user called."""
-    groups, channel, use_device_ids = participants
-    if shape_with_layout is not None:
-        shape_with_layout = shape_argument(name, "shape_with_layout", shape_with_layout)
-    reducer = as_computation(name, "computation", computation, _scalars(name, operand))
-    _all_reduce_shape(
-        operand, reducer.signature, groups, channel, shape_with_layout, use_device_ids, op=name
+    return _communicate(
+        "all_reduce",
+        ALL_REDUCE,
+        _all_reduce_shape,
+        operand,
+        computation,
+        replica_groups=replica_groups,
+        channel_id=channel_id,
+        shape_with_layout=shape_with_layout,
+        use_global_device_ids=use_global_device_ids,
     )
-    attributes = {"to_apply": reducer, **_group_attributes(*participants)}
-    if shape_with_layout is not None:
-        attributes["shape_with_layout"] = shape_with_layout
-    return _record_parts("all_reduce", operand, operand, arrays, attributes)
 
 
-@op_by_hand(SCHEMAS["all_reduce"], cpp_name="CrossReplicaSum", section="CrossReplicaSum")
+_sum_shape = partial(_all_reduce_shape, op="cross_replica_sum")
+
+
+def _cross_replica_sum_shape(operand: Shape, replica_groups: ReplicaGroups = _ALL) -> Shape:
+    scalars = _scalars("cross_replica_sum", operand)
+    return _sum_shape(operand, ProgramShape(scalars, scalars[0]), replica_groups)
+
+
+@op_by_hand(
+    ALL_REDUCE,
+    _cross_replica_sum_shape,
+    cpp_name="CrossReplicaSum",
+    section="CrossReplicaSum",
+)
 def cross_replica_sum(
     operand: XlaOp | Sequence[XlaOp], replica_groups: ReplicaGroupsLike = ()
 ) -> XlaOp:
@@ -146,14 +569,52 @@ def cross_replica_sum(
 
     Operation Semantics: CrossReplicaSum.
     """
-    shape, arrays = _operand("cross_replica_sum", operand)
-    scalar, _ = _scalars("cross_replica_sum", shape)
-    computation = or_ if scalar.element_type is pt.pred else add
-    participants = _participants("cross_replica_sum", replica_groups, None, False)
-    return _all_reduce("cross_replica_sum", shape, arrays, computation, participants)
+    source, _ = _operand("cross_replica_sum", operand)
+    scalar, _ = _scalars("cross_replica_sum", source)
+    return _communicate(
+        "cross_replica_sum",
+        ALL_REDUCE,
+        _sum_shape,
+        operand,
+        or_ if scalar.element_type is pt.pred else add,
+        replica_groups=replica_groups,
+        channel_id=None,
+        use_global_device_ids=False,
+    )
 
 
-@op_by_hand(SCHEMAS["all_gather"], aliases=("all_gather_tuple",))
+def _all_gather_shape(
+    operand: Shape,
+    all_gather_dim: int,
+    shard_count: int,
+    replica_groups: ReplicaGroups = _ALL,
+    channel_id: ChannelHandle | None = None,
+    layout: Layout | None = None,
+    use_global_device_ids: bool = False,
+) -> Shape:
+    check = Check("all_gather", operand=operand)
+    _count_of_replicas(check, shard_count, "shard_count")
+    results = []
+    for name, array in _arrays_of(check):
+        # StableHLO all_gather (C1)
+        check.in_rank(all_gather_dim, array.rank, of=name, name="all_gather_dim")
+        sizes = list(array.dimensions)
+        if sizes[all_gather_dim] != UNBOUNDED:
+            sizes[all_gather_dim] *= shard_count
+        results.append(check.result(array.element_type, sizes, array.dynamic_dimensions))
+    _sized_groups(check, replica_groups, channel_id, use_global_device_ids, shard_count)
+    return _fits_layout(check, _like(operand, results), layout)
+
+
+ALL_GATHER: Final = define(
+    "all_gather",
+    "*operands",
+    (*_DEVICES, Attribute("all_gather_dim", DIMENSION, "dimensions"), _SHARD_COUNT),
+    element_types={"operands": ANY},
+)
+
+
+@op_by_hand(ALL_GATHER, _all_gather_shape, aliases=("all_gather_tuple",))
 def all_gather(
     operand: XlaOp | Sequence[XlaOp],
     all_gather_dim: int,
@@ -190,25 +651,63 @@ def all_gather(
 
     Operation Semantics: AllGather.
     """
-    name = "all_gather"
-    source, arrays = _operand(name, operand)
-    participants = _participants(name, replica_groups, channel_id, use_global_device_ids)
-    groups, channel, use_device_ids = participants
-    dimension = integer(name, "all_gather_dim", all_gather_dim)
-    count = integer(name, "shard_count", shard_count)
-    layout = _layout(name, layout)
-    shape = _all_gather_shape(source, dimension, count, groups, channel, layout, use_device_ids)
-    attributes = shared_attributes(
-        all_gather_dim=dimension,
-        shard_count=count,
-        replica_groups=groups,
-        channel_handle=channel,
-        use_global_device_ids=use_device_ids,
+    return _communicate(
+        "all_gather",
+        ALL_GATHER,
+        _all_gather_shape,
+        operand,
+        all_gather_dim=all_gather_dim,
+        shard_count=shard_count,
+        replica_groups=replica_groups,
+        channel_id=channel_id,
+        layout=layout,
+        use_global_device_ids=use_global_device_ids,
     )
-    return _record_parts(name, source, shape, arrays, _laid_out(attributes, shape, layout))
 
 
-@op_by_hand(SCHEMAS["reduce_scatter"])
+def _reduce_scatter_shape(
+    operand: Shape,
+    computation: ProgramShape,
+    scatter_dimension: int,
+    shard_count: int,
+    replica_groups: ReplicaGroups = _ALL,
+    channel_id: ChannelHandle | None = None,
+    layout: Layout | None = None,
+    use_global_device_ids: bool = False,
+) -> Shape:
+    check = Check("reduce_scatter", operand=operand)
+    arrays = _same_type(check)
+    _count_of_replicas(check, shard_count, "shard_count")
+    results = []
+    for name, array in arrays:
+        # StableHLO reduce_scatter (C2), (C1)
+        check.in_rank(scatter_dimension, array.rank, of=name, name="scatter_dimension")
+        _divisible(check, array, name, scatter_dimension, "scatter_dimension", shard_count)
+        sizes = list(array.dimensions)
+        # Like XLA, drop the bound of a dynamic size: the distribution of the size is unknown.
+        dynamic = array.dynamic_dimensions[scatter_dimension]
+        sizes[scatter_dimension] = UNBOUNDED if dynamic else sizes[scatter_dimension] // shard_count
+        results.append(intern_array(array.element_type, tuple(sizes), array.dynamic_dimensions))
+    _sized_groups(check, replica_groups, channel_id, use_global_device_ids, shard_count)
+    _reducer(check, computation, arrays[0][1])
+    return _fits_layout(check, _like(operand, results), layout)
+
+
+REDUCE_SCATTER: Final = define(
+    "reduce_scatter",
+    "*operands",
+    (
+        *_DEVICES,
+        Attribute("scatter_dimension", DIMENSION, "dimensions"),
+        _SHARD_COUNT,
+        _COMPUTATION,
+    ),
+    element_types={"operands": ANY},
+    tolerance=APPLIED_REPEATEDLY,
+)
+
+
+@op_by_hand(REDUCE_SCATTER, _reduce_scatter_shape)
 def reduce_scatter(
     operand: XlaOp | Sequence[XlaOp],
     computation: Reducer,
@@ -249,27 +748,87 @@ def reduce_scatter(
 
     Operation Semantics: ReduceScatter.
     """
-    name = "reduce_scatter"
-    source, arrays = _operand(name, operand)
-    participants = _participants(name, replica_groups, channel_id, use_global_device_ids)
-    groups, channel, use_device_ids = participants
-    dimension = integer(name, "scatter_dimension", scatter_dimension)
-    count = integer(name, "shard_count", shard_count)
-    layout = _layout(name, layout)
-    reducer = as_computation(name, "computation", computation, _scalars(name, source))
-    shape = _reduce_scatter_shape(
-        source, reducer.signature, dimension, count, groups, channel, layout, use_device_ids
+    return _communicate(
+        "reduce_scatter",
+        REDUCE_SCATTER,
+        _reduce_scatter_shape,
+        operand,
+        computation,
+        scatter_dimension=scatter_dimension,
+        shard_count=shard_count,
+        replica_groups=replica_groups,
+        channel_id=channel_id,
+        layout=layout,
+        use_global_device_ids=use_global_device_ids,
     )
-    attributes = {
-        "to_apply": reducer,
-        "scatter_dimension": dimension,
-        "shard_count": count,
-        **_group_attributes(*participants),
+
+
+# --- Exchange of arrays -------------------------------------------------------------------------
+
+
+def _all_to_all_shape(
+    operand: Shape,
+    split_dimension: int,
+    concat_dimension: int,
+    split_count: int,
+    replica_groups: ReplicaGroups = _ALL,
+    layout: Layout | None = None,
+    channel_id: ChannelHandle | None = None,
+) -> Shape:
+    check = Check("all_to_all", operand=operand)
+    _count_of_replicas(check, split_count, "split_count")
+    array = check.array("operand")
+    # XLA shape_inference.cc: InferAllToAllShape
+    if any(d and array.dimensions[i] != UNBOUNDED for i, d in enumerate(array.dynamic_dimensions)):
+        fix = "pad the operand to its bound, and exchange its runtime size separately"
+        check.fail("operand must not have dynamic sizes with a bound", fix=fix)
+    # StableHLO all_to_all (C1), (C3), (C2)
+    check.dimension(split_dimension, of="operand", name="split_dimension")
+    check.dimension(concat_dimension, of="operand", name="concat_dimension")
+    _divisible(check, array, "operand", split_dimension, "split_dimension", split_count)
+    sizes = list(array.dimensions)
+    if sizes[split_dimension] != UNBOUNDED:
+        sizes[split_dimension] //= split_count
+    if sizes[concat_dimension] != UNBOUNDED:
+        sizes[concat_dimension] *= split_count
+    result = check.result(array.element_type, sizes, array.dynamic_dimensions)
+    _sized_groups(check, replica_groups, channel_id, True, split_count, "split_count")
+    return _fits_layout(check, result, layout)
+
+
+def _all_to_all_attributes(
+    result: Shape,
+    split_dimension: int,
+    concat_dimension: int,
+    split_count: int,
+    replica_groups: ReplicaGroups,
+    layout: Layout | None,
+    channel_id: ChannelHandle | None,
+) -> Attributes:
+    return {
+        "split_dimension": split_dimension,
+        "concat_dimension": concat_dimension,
+        "split_count": split_count,
+        **_all_to_all_tuple_attributes(result, replica_groups, layout, channel_id),
     }
-    return _record_parts(name, source, shape, arrays, _laid_out(attributes, shape, layout))
 
 
-@op_by_hand(SCHEMAS["all_to_all"])
+ALL_TO_ALL: Final = define(
+    "all_to_all",
+    "operand",
+    (
+        _CHANNEL,
+        Attribute("replica_groups", GROUPS, written=_all_participants),
+        Group(_constrains_layout),
+        Attribute("split_dimension", DIMENSION, "dimensions"),
+        Attribute("concat_dimension", INTEGER, None),
+        Attribute("split_count", INTEGER, None),
+    ),
+    element_types={"operand": ANY},
+)
+
+
+@op(ALL_TO_ALL, _all_to_all_shape, _all_to_all_attributes, layout=LAYOUT)
 def all_to_all(
     operand: XlaOp,
     split_dimension: int,
@@ -308,25 +867,56 @@ def all_to_all(
 
     Operation Semantics: AllToAll.
     """
-    name = "all_to_all"
-    source = need_op(name, "operand", operand)
-    groups, channel, _ = _participants(name, replica_groups, channel_id, False)
-    split = integer(name, "split_dimension", split_dimension)
-    concat = integer(name, "concat_dimension", concat_dimension)
-    count = integer(name, "split_count", split_count)
-    layout = _layout(name, layout)
-    shape = _all_to_all_shape(source.shape, split, concat, count, groups, layout, channel)
-    attributes = shared_attributes(
-        split_dimension=split,
-        concat_dimension=concat,
-        split_count=count,
-        replica_groups=groups,
-        channel_handle=channel,
-    )
-    return record(name, shape, (source,), _laid_out(attributes, shape, layout))
 
 
-@op_by_hand(SCHEMAS["all_to_all_tuple"])
+def _all_to_all_tuple_shape(
+    operands: Sequence[Shape],
+    replica_groups: ReplicaGroups = _ALL,
+    layout: Layout | None = None,
+    channel_id: ChannelHandle | None = None,
+) -> Shape:
+    check = Check.numbered("all_to_all_tuple", "operand", operands)
+    # XLA shape_inference.cc: InferAllToAllTupleShape
+    arrays = check.arrays()
+    for index, array in enumerate(arrays):
+        if UNBOUNDED in array.dimensions:
+            check.fail(f"operand {index} must not have sizes without a bound")
+        if array is not arrays[0]:
+            rule = f"operands must have the same shape; operand {index} differs from operand 0"
+            check.fail(rule, fix="convert and pad the operands to one shape")
+    count = len(arrays)
+    _sized_groups(check, replica_groups, channel_id, True, count, "the number of operands")
+    return _fits_layout(check, TupleShape(arrays), layout)
+
+
+def _all_to_all_tuple_attributes(
+    result: Shape,
+    replica_groups: ReplicaGroups,
+    layout: Layout | None,
+    channel_id: ChannelHandle | None,
+) -> Attributes:
+    participants = _participants(replica_groups, channel_id)
+    return {**participants, **_laid_out(result, layout)}
+
+
+ALL_TO_ALL_TUPLE: Final = define(
+    "all_to_all_tuple",
+    "*operands",
+    _PARTICIPANTS,
+    section=BUILDER_H,
+    element_types={"operands": ANY},
+    hlo="all-to-all",
+    stablehlo="stablehlo.all_to_all",
+    synonyms=("mhlo.all_to_all",),
+)
+
+
+@op(
+    ALL_TO_ALL_TUPLE,
+    _all_to_all_tuple_shape,
+    _all_to_all_tuple_attributes,
+    layout=LAYOUT,
+)
 def all_to_all_tuple(
     operands: Sequence[XlaOp],
     replica_groups: ReplicaGroupsLike = (),
@@ -358,16 +948,47 @@ def all_to_all_tuple(
 
     Not in Operation Semantics; XlaBuilder's AllToAllTuple.
     """
-    name = "all_to_all_tuple"
-    ops = need_ops(name, "operand", operands)
-    groups, channel, _ = _participants(name, replica_groups, channel_id, False)
-    layout = _layout(name, layout)
-    shape = _all_to_all_tuple_shape(tuple([o.shape for o in ops]), groups, layout, channel)
-    attributes = _group_attributes(groups, channel, False)
-    return record(name, shape, ops, _laid_out(attributes, shape, layout))
 
 
-@op_by_hand(SCHEMAS["collective_permute"])
+def _collective_permute_shape(
+    operand: Shape,
+    source_target_pairs: Sequence[tuple[int, int]],
+    channel_id: ChannelHandle | None = None,  # noqa: ARG001 (an argument of the op; affects no shape)
+    *,
+    op: str = "collective_permute",
+    name: str = "operand",
+) -> ArrayShape:
+    check = Check(op, **{name: operand})
+    array = check.array(name)
+    fixes = {"source": "use xb.collective_broadcast", "target": "combine the results"}
+    for position, (role, use) in enumerate(fixes.items()):
+        ids = [pair[position] for pair in source_target_pairs]
+        # StableHLO collective_permute (C4), (C2), (C3)
+        twice = _unique_ids(check, ids, "source_target_pairs")
+        if twice is not None:
+            check.fail(
+                f"no two source_target_pairs may have the same {role}, got {twice} twice in "
+                f"{list(source_target_pairs)}",
+                fix=f"send in several steps, or {use}",
+            )
+    return array
+
+
+def _permute_attributes(
+    source_target_pairs: Sequence[tuple[int, int]], channel_id: ChannelHandle | None
+) -> Attributes:
+    return {"source_target_pairs": source_target_pairs, "channel_handle": channel_id}
+
+
+COLLECTIVE_PERMUTE: Final = define(
+    "collective_permute",
+    "operand",
+    (_CHANNEL, Attribute("source_target_pairs", PAIRS)),
+    element_types={"operand": ANY},
+)
+
+
+@op(COLLECTIVE_PERMUTE, _collective_permute_shape, _permute_attributes)
 def collective_permute(
     operand: XlaOp,
     source_target_pairs: Sequence[Sequence[int]],
@@ -395,16 +1016,31 @@ def collective_permute(
 
     Operation Semantics: CollectivePermute.
     """
-    name = "collective_permute"
-    source = need_op(name, "operand", operand)
-    pairs = _pairs(name, source_target_pairs)
-    channel = ChannelHandle.of(channel_id, op=name)
-    shape = _permute_shape(source.shape, pairs, channel)
-    attributes = shared_attributes(source_target_pairs=pairs, channel_handle=channel)
-    return record(name, shape, (source,), attributes)
 
 
-@op_by_hand(SCHEMAS["collective_permute"], cpp_name="MultiCollectivePermute", section=BUILDER_H)
+def _multi_collective_permute_shape(
+    operands: Sequence[Shape],
+    source_target_pairs: Sequence[tuple[int, int]],
+    channel_id: ChannelHandle | None = None,  # noqa: ARG001 (an argument of the op; affects no shape)
+) -> TupleShape:
+    op = "multi_collective_permute"
+    # xla_builder.h: MultiCollectivePermute
+    if not operands:
+        Check(op).fail("at least one operand is needed, got none")
+    return TupleShape(
+        [
+            _collective_permute_shape(operand, source_target_pairs, op=op, name=f"operand {i}")
+            for i, operand in enumerate(operands)
+        ]
+    )
+
+
+@op_by_hand(  # records one op for each operand
+    COLLECTIVE_PERMUTE,
+    _multi_collective_permute_shape,
+    cpp_name="MultiCollectivePermute",
+    section=BUILDER_H,
+)
 def multi_collective_permute(
     operands: Sequence[XlaOp],
     source_target_pairs: Sequence[Sequence[int]],
@@ -433,24 +1069,40 @@ def multi_collective_permute(
     """
     name = "multi_collective_permute"
     ops = need_ops(name, "operand", operands)
-    if not ops:
-        Check(name).fail("at least one operand is needed, got none")
-    pairs = _pairs(name, source_target_pairs)
+    pairs = PAIRS.convert(name, "source_target_pairs", source_target_pairs)
     channel = ChannelHandle.of(channel_id, op=name)
-    shapes = [
-        _permute_shape(o.shape, pairs, channel, op=name, name=f"operand {i}")
-        for i, o in enumerate(ops)
-    ]
-    attributes = shared_attributes(source_target_pairs=pairs, channel_handle=channel)
+    shape = _multi_collective_permute_shape([o.shape for o in ops], pairs)
+    attributes = shared_attributes(**_permute_attributes(pairs, channel))
     with rollback_on_error(resolve_builder(name, *ops)):
-        results = [
-            record("collective_permute", shape, (operand,), attributes)
-            for shape, operand in zip(shapes, ops, strict=True)
-        ]
-        return record("tuple", TupleShape(shapes), tuple(results))
+        results = [record("collective_permute", o.shape, (o,), attributes) for o in ops]
+        return record("tuple", shape, tuple(results))
 
 
-@op_by_hand(SCHEMAS["collective_broadcast"])
+def _collective_broadcast_shape(
+    operand: Shape,
+    replica_groups: ReplicaGroups,
+    channel_id: ChannelHandle | None = None,  # noqa: ARG001 (an argument of the op; affects no shape)
+) -> ArrayShape:
+    check = Check("collective_broadcast", operand=operand)
+    array = check.array("operand")
+    groups = _groups(check, replica_groups, one_size=True)
+    # StableHLO collective_broadcast: the source is the first process of a group
+    if not groups:
+        rule = "replica_groups must contain a group, whose first replica is the source, got none"
+        check.fail(rule, fix="list the replicas, for instance replica_groups=[[0, 1, 2, 3]]")
+    return array
+
+
+COLLECTIVE_BROADCAST: Final = define(
+    "collective_broadcast",
+    "operand",
+    _PARTICIPANTS,
+    section=BUILDER_H,
+    element_types={"operand": ANY},
+)
+
+
+@op(COLLECTIVE_BROADCAST, _collective_broadcast_shape, _participants)
 def collective_broadcast(
     operand: XlaOp, replica_groups: ReplicaGroupsLike, channel_id: ChannelHandleLike | None = None
 ) -> XlaOp:
@@ -476,132 +1128,3 @@ def collective_broadcast(
 
     Not in Operation Semantics; XlaBuilder's CollectiveBroadcast.
     """
-    name = "collective_broadcast"
-    source = need_op(name, "operand", operand)
-    groups, channel, _ = _participants(name, replica_groups, channel_id, False)
-    shape = _broadcast_shape(source.shape, groups, channel)
-    return record(name, shape, (source,), _group_attributes(groups, channel, False))
-
-
-# Arguments
-
-
-def _operand(name: str, operand: XlaOp | Sequence[XlaOp]) -> tuple[Shape, Sequence[XlaOp]]:
-    """Return the shape and the ops of an `operand` argument; a sequence has a tuple shape."""
-    if isinstance(operand, (list, tuple)):
-        ops = need_ops(name, "operand", operand)
-        return TupleShape([o.shape for o in ops]), ops
-    source = need_op(name, "operand", operand)
-    return source.shape, (source,)
-
-
-def _record_parts(
-    opcode: str,
-    operand: Shape,
-    shape: Shape,
-    arrays: Sequence[XlaOp],
-    attributes: Mapping[str, Any],
-) -> XlaOp:
-    """Record the op on the operand's arrays, and return a tuple if the operand is a tuple."""
-    if not isinstance(operand, TupleShape):
-        return record(opcode, shape, tuple(arrays), attributes)
-    assert isinstance(shape, TupleShape)  # as inferred
-    with rollback_on_error(resolve_builder(opcode, *arrays)):
-        if len(arrays) == 1 and arrays[0].shape is operand:
-            source = arrays[0]
-            arrays = [
-                record("get_tuple_element", element, (source,), shared_attributes(index=index))
-                for index, element in enumerate(operand.elements)
-            ]
-        if len(arrays) > 1:
-            return record(opcode, shape, tuple(arrays), attributes)
-        # HLO's collectives on one operand return an array, not a tuple of one.
-        with_layout = attributes.get("shape_with_layout")
-        if isinstance(with_layout, TupleShape):
-            attributes = {**attributes, "shape_with_layout": with_layout.elements[0]}
-        result = record(opcode, shape.elements[0], tuple(arrays), attributes)
-        return record("tuple", shape, (result,))
-
-
-Participants = tuple[ReplicaGroups, ChannelHandle | None, bool]
-"""Participants of a collective: groups, channel, and whether groups hold device numbers."""
-
-
-def _participants(
-    name: str, replica_groups: Any, channel_id: Any, use_global_device_ids: bool
-) -> Participants:
-    """Convert the arguments that select the participants of a collective."""
-    # In XlaBuilder the flag is optional and absent by default, so None is accepted.
-    use_device_ids = use_global_device_ids is not None and flag(
-        name, "use_global_device_ids", use_global_device_ids
-    )
-    groups = _groups_of(name, replica_groups)
-    return groups, ChannelHandle.of(channel_id, op=name), use_device_ids
-
-
-def _groups_of(name: str, value: Any) -> ReplicaGroups:
-    if type(value) is tuple and not value:
-        return _ALL
-    numbers = integer_key(value, 2)
-    if numbers is not None:
-        with suppress(ShapeInferenceError):  # ReplicaGroups.of raises it for the original value
-            return _listed_groups(numbers)
-    return ReplicaGroups.of(value, op=name)
-
-
-_ALL = ReplicaGroups()
-_listed_groups = per_signature(ReplicaGroups)
-
-
-def _pairs(name: str, values: Any) -> tuple[tuple[int, int], ...]:
-    """Return `source_target_pairs` as a tuple of pairs."""
-    rows = sequence_or_none(values)
-    pairs = [] if rows is None else [sequence_or_none(row) or () for row in rows]
-    if rows is None or any(len(pair) != 2 for pair in pairs):
-        rule = "source_target_pairs must be a sequence of pairs (source, target)"
-        raise refusal(name, rule, values, "write for instance [(0, 1), (1, 0)]")
-    numbers = [integers(name, "a pair", pair) for pair in pairs]
-    return tuple([(source, target) for source, target in numbers])
-
-
-def _layout(name: str, layout: Any) -> Layout | None:
-    if layout is None or isinstance(layout, Layout):
-        return layout
-    try:
-        return parse_layout(layout) if isinstance(layout, str) else Layout(layout)
-    except ShapeTextError as error:
-        raise error.in_argument(name, "layout") from None
-    except ShapeInferenceError as error:
-        raise error.renamed(name) from None
-
-
-@per_signature
-def _scalars(name: str, operand: Shape) -> tuple[ArrayShape, ArrayShape]:
-    """Return the shapes of a reducer's two arguments; raise if the operand contains no array."""
-    _, first = shape_inference.collectives.arrays_of(Check(name, operand=operand))[0]
-    scalar = intern_array(first.element_type, ())
-    return scalar, scalar
-
-
-# Attributes
-
-
-def _group_attributes(
-    groups: ReplicaGroups, channel: ChannelHandle | None, use_device_ids: bool
-) -> Mapping[str, Any]:
-    return shared_attributes(
-        replica_groups=groups, channel_handle=channel, use_global_device_ids=use_device_ids
-    )
-
-
-def _laid_out(
-    attributes: Mapping[str, Any], shape: Shape, layout: Layout | None
-) -> Mapping[str, Any]:
-    """Return `attributes` with the result's shape and layout added if a layout is requested."""
-    if layout is None:
-        return attributes
-    if isinstance(shape, TupleShape):
-        arrays = [e.with_layout(layout) for e in shape.elements if isinstance(e, ArrayShape)]
-        return {**attributes, "shape_with_layout": TupleShape(arrays)}
-    assert isinstance(shape, ArrayShape)  # as inferred
-    return {**attributes, "shape_with_layout": shape.with_layout(layout)}

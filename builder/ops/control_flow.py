@@ -1,4 +1,4 @@
-"""Tuples, calls, loops, branches and barriers.
+"""Parameters, tuples, barriers, calls, branches and loops.
 
 Operation Semantics: Call, Conditional, GetTupleElement, OptimizationBarrier, Tuple, While.
 """
@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, Never, overload
+from typing import Any, Final, overload
 
 from builder.attributes.composite import composite_attributes_text
-from builder.check import flag, integer
+from builder.check import Check, any_dynamic, flag, integer, same_shape
 from builder.errors import OperandError, brief, error_of
-from builder.graph.calls import unknown_arguments
 from builder.graph.computation import XlaComputation
-from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
+from builder.graph.recording import record, resolve_builder, rollback_on_error
 from builder.graph.registry import op_by_hand
 from builder.graph.subcomputations import (
     Recorded,
@@ -31,7 +31,7 @@ from builder.graph.subcomputations import (
 )
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
-from builder.ops import rules as shape_inference
+from builder.ops.definition import op
 from builder.ops.operands import (
     Operand,
     need_op,
@@ -39,26 +39,56 @@ from builder.ops.operands import (
     need_ops_or_numbers,
     record_numbers,
 )
-from builder.schema import SCHEMAS
+from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, define
+from builder.schema.element_types import ANY
+from builder.schema.kinds import (
+    COMPUTATION,
+    DICTIONARY,
+    DIMENSION,
+    FLAG,
+    INTEGER,
+    INTEGER32,
+    TEXT,
+)
+from builder.schema.tolerance import APPLIED_ONCE, APPLIED_REPEATEDLY, Tolerance
 from builder.support.functions import is_function
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
-from builder.types.shape import Shape, TupleShape
+from builder.types.shape import (
+    ArrayShape,
+    ProgramShape,
+    Shape,
+    TupleShape,
+    intern_array,
+    leaves,
+    without_layout,
+)
 
 Applied = XlaComputation | Callable[..., Any]
 _SEQUENCES = (list, builtins.tuple)
 
-
-_tuple_shape = per_signature(shape_inference.control_flow.tuple.strict)
-_barrier_shape = per_signature(shape_inference.control_flow.optimization_barrier.strict)
-_while_shape = per_signature(shape_inference.control_flow.while_.strict)
-_conditional_shape = per_signature(shape_inference.control_flow.conditional.strict)
-_call_shape = per_signature(shape_inference.control_flow.call.strict)
-_composite_shape = per_signature(shape_inference.control_flow.composite_call.strict)
+_PRED: Final = intern_array(pt.pred, ())
+_INDEX: Final = intern_array(pt.s32, ())
 
 
-@op_by_hand(SCHEMAS["tuple"])
-def tuple(*elements: XlaOp | Sequence[XlaOp], **unknown: Never) -> XlaOp:
+# --- Tuples and barriers ------------------------------------------------------------------------
+
+
+@per_signature
+def _tuple_shape(elements: Sequence[Shape]) -> TupleShape:
+    # Not in XLA: the operands determine the builder
+    if not elements:
+        rule = "at least one element is needed, got none"
+        fix = "record an empty tuple with builder.empty_tuple()"
+        raise error_of(OperandError, "tuple", rule, fix)
+    return TupleShape(elements)
+
+
+TUPLE: Final = define("tuple", "*operands", cost=CostClass.FREE)
+
+
+@op(TUPLE, _tuple_shape)
+def tuple(*elements: XlaOp | Sequence[XlaOp]) -> XlaOp:
     """Combine several values into a tuple.
 
     Args:
@@ -80,20 +110,27 @@ def tuple(*elements: XlaOp | Sequence[XlaOp], **unknown: Never) -> XlaOp:
 
     Operation Semantics: Tuple.
     """
-    if unknown:
-        raise unknown_arguments(tuple, unknown)
-    if len(elements) == 1 and isinstance(elements[0], _SEQUENCES):
-        elements = builtins.tuple(elements[0])
-    if not elements:
-        rule = "at least one element is needed, got none"
-        fix = "record an empty tuple with builder.empty_tuple()"
-        raise error_of(OperandError, "tuple", rule, fix)
-    ops = need_ops("tuple", "element", elements)
-    return record("tuple", _tuple_shape(builtins.tuple([o.shape for o in ops])), ops)
 
 
-@op_by_hand(SCHEMAS["get_tuple_element"])
-def get_tuple_element(tuple_data: XlaOp, index: int, **unknown: Never) -> XlaOp:
+def _get_tuple_element_shape(tuple_data: Shape, index: int) -> Shape:
+    check = Check("get_tuple_element", tuple_data=tuple_data)
+    # StableHLO get_tuple_element (I1), (C1)
+    if not isinstance(tuple_data, TupleShape):
+        check.fail("tuple_data must be a tuple")
+    count = len(tuple_data.elements)
+    if not 0 <= index < count:
+        indices = f"0 to {count - 1}" if count else "but the tuple is empty"
+        check.fail(f"index must be the index of an element, {indices}, got {index}")
+    return tuple_data.elements[index]
+
+
+GET_TUPLE_ELEMENT: Final = define(
+    "get_tuple_element", "tuple_data", (Attribute("index", INTEGER),), cost=CostClass.FREE
+)
+
+
+@op(GET_TUPLE_ELEMENT, _get_tuple_element_shape)
+def get_tuple_element(tuple_data: XlaOp, index: int) -> XlaOp:
     """Return one element of a tuple; ``tuple_data[index]`` is equivalent.
 
     Args:
@@ -114,21 +151,27 @@ def get_tuple_element(tuple_data: XlaOp, index: int, **unknown: Never) -> XlaOp:
 
     Operation Semantics: GetTupleElement.
     """
-    if unknown:
-        raise unknown_arguments(get_tuple_element, unknown)
-    source = need_op("get_tuple_element", "tuple_data", tuple_data)
-    number = integer("get_tuple_element", "index", index)
-    shape, attributes = _element_plan(source.shape, number)
-    return record("get_tuple_element", shape, (source,), attributes)
 
 
-@per_signature
-def _element_plan(tuple_data: Shape, index: int) -> builtins.tuple[Shape, Mapping[str, int]]:
-    shape = shape_inference.control_flow.get_tuple_element.strict(tuple_data, index)
-    return shape, shared_attributes(index=index)
+def _optimization_barrier_shape(operand: Shape) -> Shape:
+    return operand
 
 
-@op_by_hand(SCHEMAS["optimization_barrier"])
+OPTIMIZATION_BARRIER: Final = define("optimization_barrier", "operand", hlo="opt-barrier")
+
+DERIVATIVE: Final = "xlabuilder.derivative"
+"""The frontend attribute of an `optimization_barrier` that has another derivative than its operand.
+
+The barrier computes nothing, and is removed before a program is compiled."""
+
+ZERO_DERIVATIVE: Final = "zero"
+"""The value of `DERIVATIVE` for `lib.stop_gradient`."""
+
+CUSTOM_DERIVATIVE: Final = "custom"
+"""The value of `DERIVATIVE` for an identity whose derivative a rule of jax defines."""
+
+
+@op(OPTIMIZATION_BARRIER, _optimization_barrier_shape)
 def optimization_barrier(operand: XlaOp) -> XlaOp:
     """Return the operand, and prevent the compiler from moving operations across this op.
 
@@ -147,16 +190,11 @@ def optimization_barrier(operand: XlaOp) -> XlaOp:
 
     Operation Semantics: OptimizationBarrier.
     """
-    source = need_op("optimization_barrier", "operand", operand)
-    shape = _barrier_shape(source.shape)
-    return record("optimization_barrier", shape, (source,))
 
 
-def _state(name: str, argument: str, value: Any) -> XlaOp:
-    """Return `value` if it is an op; record a tuple if it is a sequence of ops."""
-    if isinstance(value, _SEQUENCES) and value:
-        return tuple(*need_ops(name, f"{argument} element", value))
-    return need_op(name, argument, value)
+# --- Ops that apply computations ----------------------------------------------------------------
+#
+# They have bodies: callables are recorded, and the values that these use become operands.
 
 
 Region = builtins.tuple[str, Applied, builtins.tuple[Shape, ...], bool]
@@ -196,7 +234,58 @@ def _shapes_of(ops: Sequence[XlaOp]) -> builtins.tuple[Shape, ...]:
     return builtins.tuple([op.shape for op in ops])
 
 
-@op_by_hand(SCHEMAS["call"], shape_inference.control_flow.call.strict)
+def _state(name: str, argument: str, value: Any) -> XlaOp:
+    """Return `value` if it is an op; record a tuple if it is a sequence of ops."""
+    if isinstance(value, _SEQUENCES) and value:
+        return tuple(*need_ops(name, f"{argument} element", value))
+    return need_op(name, argument, value)
+
+
+def _builder_of(name: str, values: Sequence[Operand]) -> XlaBuilder:
+    """Return the builder of the ops among `values`."""
+    ops = [value for value in values if isinstance(value, XlaOp)]
+    fix = "pass a number of init as an op: builder.constant(number, element_type)"
+    return resolve_builder(name, *ops, fix=fix)
+
+
+def _parameter_shapes(computation: Applied) -> builtins.tuple[Shape, ...]:
+    """Return the shapes of the parameters of an XlaComputation; () for a callable."""
+    return computation.signature.parameters if isinstance(computation, XlaComputation) else ()
+
+
+@per_signature
+def _call_shape(computation: ProgramShape, operands: Sequence[Shape], op: str = "call") -> Shape:
+    check = Check.numbered(op, "operand", operands)
+    count = len(operands)
+    # XLA shape_inference.cc: InferCallShape, and StableHLO composite (C3)
+    if len(computation.parameters) != count:
+        plural = "" if count == 1 else "s"
+        expected = f"a function of {count} argument{plural}, one for each operand"
+        check.signature("computation", computation, expected)
+    pairs = zip(operands, computation.parameters, strict=True)
+    for index, (operand, parameter) in enumerate(pairs):
+        if not same_shape(operand, parameter):
+            check.signature(
+                "computation",
+                computation,
+                f"a function that accepts the operands (parameter {index}, "
+                f"{computation.parameter_names[index]}, is {parameter}; operand {index} is "
+                f"{operand})",
+            )
+    return without_layout(computation.result)
+
+
+CALL: Final = define(
+    "call",
+    "*operands",
+    (Attribute("to_apply", COMPUTATION, stablehlo="callee"),),
+    stablehlo="func.call",
+    cost=CostClass.FREE,
+    tolerance=APPLIED_ONCE,
+)
+
+
+@op_by_hand(CALL, _call_shape)
 def call(computation: Applied, *operands: XlaOp) -> XlaOp:
     """Call a computation on the operands.
 
@@ -242,6 +331,13 @@ def _callee(
     return callee.build(), operands
 
 
+def _call_plan(
+    callee: XlaComputation, operands: builtins.tuple[Shape, ...]
+) -> builtins.tuple[Shape, Mapping[str, Any]]:
+    shape = _call_shape(callee.signature, operands)
+    return shape, MappingProxyType({"to_apply": callee})
+
+
 def call_reusable(function: ReusableFunction, values: Sequence[Any]) -> XlaOp:
     """Record a call of a reusable function; a sequence among the operands becomes a tuple."""
     ops = builtins.tuple(_leaves(function.name, "argument", values))
@@ -278,14 +374,52 @@ def _nested_tuple(builder: XlaBuilder, value: Any) -> XlaOp:
     )
 
 
-def _call_plan(
-    callee: XlaComputation, operands: builtins.tuple[Shape, ...]
-) -> builtins.tuple[Shape, Mapping[str, Any]]:
-    shape = _call_shape(callee.signature, operands)
-    return shape, MappingProxyType({"to_apply": callee})
+_COMPOSITE_NAME: Final = r"[a-zA-Z][a-zA-Z0-9_]*([.][a-zA-Z0-9_$]+)+"
 
 
-@op_by_hand(SCHEMAS["composite"])
+@per_signature
+def _composite_call_shape(
+    computation: ProgramShape, operands: Sequence[Shape], name: str, version: int = 0
+) -> Shape:
+    check = Check.numbered("composite_call", "operand", operands)
+    # StableHLO composite (C1), (I5)
+    if not isinstance(name, str) or not re.fullmatch(_COMPOSITE_NAME, name):
+        rule = (
+            f"name must be in a namespace, and contain only letters, digits, underscores and dots, "
+            f"got {brief(name)}"
+        )
+        check.fail(rule, fix='write name="my_library.my_op"')
+    if not 0 <= version < 2**31:
+        check.fail(f"version must be at least 0 and less than 2**31, got {version}")
+    return _call_shape(computation, operands, op="composite_call")
+
+
+COMPOSITE: Final = define(
+    "composite",
+    "*operands",
+    (
+        Attribute("to_apply", COMPUTATION, stablehlo="decomposition", parameter="computation"),
+        Attribute(
+            "composite_attributes",
+            DICTIONARY,
+            None,
+            frontend="composite.attributes",
+            absent=None,
+            parameter="attributes",
+        ),
+        Attribute("name", TEXT, None, frontend="composite.name"),
+        Attribute("version", INTEGER32, None, frontend="composite.version", absent=0),
+        Group(lambda _: ", is_composite=true"),
+    ),
+    cpp_name="CompositeCall",
+    section=BUILDER_H,
+    hlo="call",
+    cost=CostClass.FREE,
+    tolerance=APPLIED_ONCE,
+)
+
+
+@op_by_hand(COMPOSITE, _composite_call_shape)
 def composite_call(
     computation: Applied,
     operands: XlaOp | Sequence[XlaOp],
@@ -331,7 +465,7 @@ def composite_call(
     number = 0 if version is None else integer("composite_call", "version", version)
     with rollback_on_error(builder):
         callee, arguments = _callee("composite_call", computation, arguments, builder)
-        shape = _composite_shape(callee.signature, _shapes_of(arguments), name, number)
+        shape = _composite_call_shape(callee.signature, _shapes_of(arguments), name, number)
     return record(
         "composite",
         shape,
@@ -340,212 +474,81 @@ def composite_call(
     )
 
 
-@op_by_hand(SCHEMAS["scan"])
-def scan(
-    inputs: XlaOp | Sequence[XlaOp],
-    inits: Operand | Sequence[Operand],
-    computation: Applied,
-    scan_dimension: int,
-    scan_dimension_size: int | None = None,
+# --- Branches -----------------------------------------------------------------------------------
+
+
+_BY_NUMBER = (
+    "select a branch by number with "
+    "xb.conditional(branch_index, branch_computations, branch_operands)"
+)
+_BY_PRED = (
+    "select by a pred with "
+    "xb.conditional(pred, true_operand, true_computation, false_operand, false_computation)"
+)
+
+
+@per_signature
+def _conditional_shape(
+    branch_index: Shape,
+    branches: Sequence[ProgramShape],
+    operands: Sequence[Shape],
     *,
-    is_reverse: bool = False,
-    is_associative: bool | None = None,
-) -> XlaOp:
-    """Apply a computation to the slices of arrays in order, with values carried from step to step.
+    predicated: bool = False,
+) -> Shape:
+    check = Check.numbered("conditional", "branch operand", operands)
+    check.shapes = {"pred" if predicated else "branch_index": branch_index, **check.shapes}
+    # StableHLO case (C1), (I1), if (I1)
+    check.that(bool(branches), "at least one branch is needed")
+    if predicated and branch_index is not _PRED:
+        check.fail(f"pred must be a scalar pred, got {branch_index}", fix=_BY_NUMBER)
+    if not predicated and branch_index is not _INDEX:
+        fix = _BY_PRED if branch_index is _PRED else None
+        check.fail(f"branch_index must be a scalar s32, got {branch_index}", fix=fix)
+    # XLA shape_inference.cc: InferConditionalShape
+    if len(branches) != len(operands):
+        check.fail(
+            f"there must be one operand for each branch, got {len(branches)} branches and "
+            f"{len(operands)} operands"
+        )
+    for index, (branch, operand) in enumerate(zip(branches, operands, strict=True)):
+        role, result = f"branch {index}", branches[0].result
+        if len(branch.parameters) != 1:
+            several = "pass several values as one tuple: xb.tuple(a, b)"
+            check.signature(role, branch, "a function of one argument", fix=several)
+        if not same_shape(operand, branch.parameters[0]):
+            check.signature(role, branch, f"a function that accepts its operand, {operand}")
+        # StableHLO case (C3), if (C2)
+        if not same_shape(branch.result, result):
+            check.signature(
+                role, branch, f"a computation that returns the shape of branch 0, {result}"
+            )
+    return _joined([without_layout(branch.result) for branch in branches])
 
-    Args:
-        inputs: arrays of the same size in `scan_dimension`.
-        inits: the initial carries: arrays of any shapes. A number is a scalar constant, see
-            `while_`; a float has the type of the inputs if these have one floating-point type.
-        computation: applied once for each index of `scan_dimension`. It takes the slice of each
-            input at that index, without that dimension, and then the carries. It returns the
-            elements of the outputs and then the new carries, in one tuple. A computation, or a
-            callable, which may use arrays of the enclosing builder. These become additional
-            carries.
-        scan_dimension: the dimension along which inputs are sliced and outputs are stacked.
-        scan_dimension_size: the size of `scan_dimension`; required only if there are no inputs.
-            Without inputs and outputs it is the number of steps, and a `while` is recorded, because
-            HLO's scan has its number of steps from an input or an output.
-        is_reverse: whether to proceed from the last index to the first.
-        is_associative: whether the order of application does not matter, so that a backend may
-            combine steps; None if unspecified. Ignored if `computation` uses other arrays.
 
-    Returns:
-        A tuple: the outputs, each with `scan_dimension` inserted; then the last carries.
+def _joined(shapes: Sequence[Shape]) -> Shape:
+    """Return the common shape of `shapes`; a dimension is dynamic if it is dynamic in any shape.
 
-    Raises:
-        ShapeInferenceError: sizes of the inputs differ; a dimension is out of range; the number of
-            steps is undefined.
-        SignatureError: the computation does not take the slices and the carries, or does not
-            return the carries.
-        ConstantError: the element type can't represent a number in `inits`.
-
-    Example:
-        >>> import builder as xb
-        >>> b = xb.XlaBuilder()
-        >>> x, start = b.parameter(xb.f32[5, 2]), b.parameter(xb.f32[2])
-        >>> def running_sum(element, total):
-        ...     return element + total, element + total
-        >>> xb.scan(x, start, running_sum, 0).shape
-        (f32[5,2], f32[2])
-
-    Not in Operation Semantics; XlaBuilder's Scan.
+    As in XLA, each size or bound is copied from the first shape; the size may be unbounded.
     """
-    arrays = need_ops("scan", "input", inputs)
-    values = need_ops_or_numbers("scan", "init", inits)
-    builder = _builder_of("scan", [*arrays, *values])
-    dimension = integer("scan", "scan_dimension", scan_dimension)
-    if scan_dimension_size is not None:
-        scan_dimension_size = integer("scan", "scan_dimension_size", scan_dimension_size)
-    is_reverse = flag("scan", "is_reverse", is_reverse)
-    if is_associative is not None:
-        is_associative = flag("scan", "is_associative", is_associative)
-    with rollback_on_error(builder):
-        expected = _parameter_shapes(computation)[len(arrays) :]
-        carries = record_numbers("scan", "init", values, beside=arrays, expected=expected)
-        arguments = _shapes_of(arrays), _shapes_of(carries)
-        parameters, _ = _scan_arguments(*arguments, dimension, scan_dimension_size)
-        step = computation_or_recorded("scan", "computation", computation, parameters, builder)
-        shape = _scan_shape(*arguments, signature(step), dimension, scan_dimension_size)
-        if scan_dimension_size is not None and not arrays and len(shape.elements) == len(carries):
-            return _repeated(step, carries, scan_dimension_size)
-        captured: list[XlaOp] = []
-        if isinstance(step, Recorded):
-            if step.captures():
-                captured = carry_captures(step)
-                is_associative = None  # steps with these carries can't be combined
-            step = step.build()
-        attributes = {
-            "to_apply": step,
-            "scan_dimension": dimension,
-            "num_carries": len(carries) + len(captured),
-            "is_reverse": is_reverse,
-            "is_associative": is_associative,
-        }
-        operands = (*arrays, *carries, *captured)
-        if not captured:
-            return record("scan", shape, operands, attributes)
-        widened = _tuple_shape((*shape.elements, *_shapes_of(captured)))
-        result = record("scan", widened, operands, attributes)
-        return record_tuple(result.builder, [result[i] for i in range(len(shape.elements))])
+    first = shapes[0]
+    if all(shape is first for shape in shapes):
+        return first
+    if isinstance(first, TupleShape):
+        parts = zip(*(s.elements for s in shapes if isinstance(s, TupleShape)), strict=True)
+        return TupleShape(_joined(part) for part in parts)
+    arrays = [s for s in shapes if isinstance(s, ArrayShape)]
+    dynamic = any_dynamic(arrays, arrays[0].dimensions)
+    return intern_array(arrays[0].element_type, arrays[0].dimensions, dynamic)
 
 
-def _repeated(
-    step: XlaComputation | Recorded, carries: builtins.tuple[XlaOp, ...], count: int
-) -> XlaOp:
-    """Record a scan without inputs and outputs: a `while` that counts the steps."""
-    captured = append_captures(step) if isinstance(step, Recorded) else []
-    (called,) = build_all([step])
-    builder = carries[0].builder
-    element_type = pt.s32 if count <= pt.s32.max else pt.s64
-
-    def next_state(state: XlaOp) -> list[XlaOp]:
-        number, *values = state
-        results = call(called, *values, *captured)
-        is_one = not isinstance(results.shape, TupleShape)
-        return [number + 1, *([results] if is_one else results)]
-
-    init = [builder.constant(0, element_type), *carries]
-    result = while_(lambda state: state[0] < count, next_state, init)
-    return record_tuple(builder, [result[i + 1] for i in range(len(carries))])
-
-
-def _builder_of(name: str, values: Sequence[Operand]) -> XlaBuilder:
-    """Return the builder of the ops among `values`."""
-    ops = [value for value in values if isinstance(value, XlaOp)]
-    fix = "pass a number of init as an op: builder.constant(number, element_type)"
-    return resolve_builder(name, *ops, fix=fix)
-
-
-def _parameter_shapes(computation: Applied) -> builtins.tuple[Shape, ...]:
-    """Return the shapes of the parameters of an XlaComputation; () for a callable."""
-    return computation.signature.parameters if isinstance(computation, XlaComputation) else ()
-
-
-_scan_arguments = per_signature(shape_inference.control_flow.scan_arguments.strict)
-_scan_shape = per_signature(shape_inference.control_flow.scan.strict)
-
-
-@op_by_hand(SCHEMAS["while"])
-def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[Operand]) -> XlaOp:
-    """Apply `body` to a state repeatedly, as long as `condition` returns true for the state.
-
-    Args:
-        condition: a computation T -> pred[], or a callable on one XlaOp.
-        body: a computation T -> T, or a callable on one XlaOp. A callable may unpack a tuple
-            (``i, total = state``), return a tuple of ops, and use ops of the enclosing builder. A
-            function decorated with ``@xb.computation`` is recorded once; see `reduce`.
-        init: the initial state, of any shape T. The ops in a sequence are combined into a tuple,
-            also a single op. A number among them is a scalar constant. It has the element type of
-            the parameter if `condition` or `body` is a computation. If they are callables, a bool
-            is a pred, an int an s32, and a float an f32, or of the floating-point type of the
-            arrays beside it if these have exactly one. Pass a NumPy number for another type.
-
-    Returns:
-        The last state, of shape T.
-
-    Raises:
-        SignatureError: `condition` or `body` does not have the signature above.
-        ConstantError: the element type can't represent a number in `init`.
-
-    Example:
-        >>> import builder as xb
-        >>> b = xb.XlaBuilder()
-        >>> init = 0, b.parameter(xb.f32[10])
-        >>> def body(state):
-        ...     i, total = state
-        ...     return i + 1, total + 1.0
-        >>> xb.while_(lambda state: state[0] < 1000, body, init).shape
-        (s32[], f32[10])
-
-    Operation Semantics: While.
-    """
-    values = need_ops_or_numbers("while_", "init", init)
-    ops = builtins.tuple([value for value in values if isinstance(value, XlaOp)])
-    if len(ops) < len(values):
-        with rollback_on_error(_builder_of("while_", values)):
-            expected = _expected_state(condition) or _expected_state(body)
-            numbers = record_numbers("while_", "init", values, expected=expected)
-            return while_(condition, body, numbers)
-    if ops:
-        shape = init.shape if type(init) is XlaOp else _tuple_shape(_shapes_of(ops))
-        known = _recorded_before(condition, (shape,)), _recorded_before(body, (shape,))
-        if known[0] is not None and known[1] is not None:
-            # The rules are checked before the tuple is recorded, so nothing is rolled back.
-            attributes = known[1].planned(_while_plan, known[0], known[1], shape)
-            state = init if type(init) is XlaOp else tuple(*ops)
-            return record("while", shape, (state,), attributes)
-    builder = resolve_builder("while_", *ops)
-    with rollback_on_error(builder):
-        state = _state("while_", "init", init)
-        shapes = (state.shape,)
-        regions = [("condition", condition, shapes, True), ("body", body, shapes, True)]
-        recorded, has_captures = _record_regions("while_", regions, builder)
-        if not has_captures:
-            condition, body = build_all(recorded)
-            attributes = body.planned(_while_plan, condition, body, state.shape)
-            return record("while", state.shape, (state,), attributes)
-        _while_shape(signature(recorded[0]), signature(recorded[1]), state.shape)
-        (condition, body), captured = lift_captures(recorded, give_back=[False, True])
-        # The loop carries the captured values along with the state.
-        widened = tuple(state, *captured)
-        attributes = {"condition": condition, "body": body}
-        return record("while", widened.shape, (widened,), attributes)[0]
-
-
-def _expected_state(computation: Applied) -> builtins.tuple[Shape, ...]:
-    """Return the shapes of the state's elements if `computation` determines them, else ()."""
-    parameters = _parameter_shapes(computation)
-    if len(parameters) == 1 and isinstance(parameters[0], TupleShape):
-        return parameters[0].elements
-    return ()
-
-
-def _while_plan(
-    condition: XlaComputation, body: XlaComputation, state: Shape
-) -> Mapping[str, XlaComputation]:
-    _while_shape(condition.signature, body.signature, state)
-    return MappingProxyType({"condition": condition, "body": body})
+CONDITIONAL: Final = define(
+    "conditional",
+    "pred *operands",
+    (Attribute("branch_computations", COMPUTATION),),
+    stablehlo="stablehlo.case",
+    cost=CostClass.FREE,
+    tolerance=APPLIED_ONCE,
+)
 
 
 @overload
@@ -566,7 +569,7 @@ def conditional(
 ) -> XlaOp: ...
 
 
-@op_by_hand(SCHEMAS["conditional"])
+@op_by_hand(CONDITIONAL, _conditional_shape)
 def conditional(*arguments: Any, **named: Any) -> XlaOp:
     """Execute one of several computations and return its result.
 
@@ -711,3 +714,333 @@ def _conditional_arguments(
             rule = f"{name} must be a list or tuple, got {brief(value)}"
             raise error_of(OperandError, "conditional", rule, _fix_of_branches(arguments))
     return is_predicated, selector, computations, operands
+
+
+# --- Loops --------------------------------------------------------------------------------------
+
+
+@per_signature
+def _while_shape(condition: ProgramShape, body: ProgramShape, init: Shape) -> Shape:
+    check = Check("while_", init=init)
+    fix_pred = (
+        "return a scalar pred; reduce an array of preds with xb.reduce_all(..., True, xb.and_)"
+    )
+    fix_state = "return a value of the shape of init"
+    # StableHLO while (C1), (C2)
+    for role, applied, result, fix in (
+        ("condition", condition, _PRED, fix_pred),
+        ("body", body, init, fix_state),
+    ):
+        expected = f"of signature ({init}) -> {result}, for init {init}"
+        if len(applied.parameters) != 1 or not same_shape(applied.parameters[0], init):
+            check.signature(role, applied, expected)
+        if not same_shape(applied.result, result):
+            check.signature(role, applied, expected, fix=fix)
+    return init
+
+
+WHILE: Final = define(
+    "while",
+    "init",
+    (Attribute("condition", COMPUTATION), Attribute("body", COMPUTATION)),
+    cost=CostClass.FREE,
+    tolerance=APPLIED_REPEATEDLY,
+)
+
+
+@op_by_hand(WHILE, _while_shape)
+def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[Operand]) -> XlaOp:
+    """Apply `body` to a state repeatedly, as long as `condition` returns true for the state.
+
+    Args:
+        condition: a computation T -> pred[], or a callable on one XlaOp.
+        body: a computation T -> T, or a callable on one XlaOp. A callable may unpack a tuple
+            (``i, total = state``), return a tuple of ops, and use ops of the enclosing builder. A
+            function decorated with ``@xb.computation`` is recorded once; see `reduce`.
+        init: the initial state, of any shape T. The ops in a sequence are combined into a tuple,
+            also a single op. A number among them is a scalar constant. It has the element type of
+            the parameter if `condition` or `body` is a computation. If they are callables, a bool
+            is a pred, an int an s32, and a float an f32, or of the floating-point type of the
+            arrays beside it if these have exactly one. Pass a NumPy number for another type.
+
+    Returns:
+        The last state, of shape T.
+
+    Raises:
+        SignatureError: `condition` or `body` does not have the signature above.
+        ConstantError: the element type can't represent a number in `init`.
+
+    Example:
+        >>> import builder as xb
+        >>> b = xb.XlaBuilder()
+        >>> init = 0, b.parameter(xb.f32[10])
+        >>> def body(state):
+        ...     i, total = state
+        ...     return i + 1, total + 1.0
+        >>> xb.while_(lambda state: state[0] < 1000, body, init).shape
+        (s32[], f32[10])
+
+    Operation Semantics: While.
+    """
+    values = need_ops_or_numbers("while_", "init", init)
+    ops = builtins.tuple([value for value in values if isinstance(value, XlaOp)])
+    if len(ops) < len(values):
+        with rollback_on_error(_builder_of("while_", values)):
+            expected = _expected_state(condition) or _expected_state(body)
+            numbers = record_numbers("while_", "init", values, expected=expected)
+            return while_(condition, body, numbers)
+    if ops:
+        shape = init.shape if type(init) is XlaOp else _tuple_shape(_shapes_of(ops))
+        known = _recorded_before(condition, (shape,)), _recorded_before(body, (shape,))
+        if known[0] is not None and known[1] is not None:
+            # The rules are checked before the tuple is recorded, so nothing is rolled back.
+            attributes = known[1].planned(_while_plan, known[0], known[1], shape)
+            state = init if type(init) is XlaOp else tuple(*ops)
+            return record("while", shape, (state,), attributes)
+    builder = resolve_builder("while_", *ops)
+    with rollback_on_error(builder):
+        state = _state("while_", "init", init)
+        shapes = (state.shape,)
+        regions = [("condition", condition, shapes, True), ("body", body, shapes, True)]
+        recorded, has_captures = _record_regions("while_", regions, builder)
+        if not has_captures:
+            condition, body = build_all(recorded)
+            attributes = body.planned(_while_plan, condition, body, state.shape)
+            return record("while", state.shape, (state,), attributes)
+        _while_shape(signature(recorded[0]), signature(recorded[1]), state.shape)
+        (condition, body), captured = lift_captures(recorded, give_back=[False, True])
+        # The loop carries the captured values along with the state.
+        widened = tuple(state, *captured)
+        attributes = {"condition": condition, "body": body}
+        return record("while", widened.shape, (widened,), attributes)[0]
+
+
+def _expected_state(computation: Applied) -> builtins.tuple[Shape, ...]:
+    """Return the shapes of the state's elements if `computation` determines them, else ()."""
+    parameters = _parameter_shapes(computation)
+    if len(parameters) == 1 and isinstance(parameters[0], TupleShape):
+        return parameters[0].elements
+    return ()
+
+
+def _while_plan(
+    condition: XlaComputation, body: XlaComputation, state: Shape
+) -> Mapping[str, XlaComputation]:
+    _while_shape(condition.signature, body.signature, state)
+    return MappingProxyType({"condition": condition, "body": body})
+
+
+@per_signature
+def _scan_arguments(
+    inputs: Sequence[Shape],
+    inits: Sequence[Shape],
+    scan_dimension: int,
+    scan_dimension_size: int | None = None,
+) -> builtins.tuple[builtins.tuple[ArrayShape, ...], int]:
+    """Return the shapes of the parameters of a scan's computation, and the number of steps.
+
+    The parameters are a slice of each input, without `scan_dimension`, and then each carry.
+    """
+    check = _scan_check(inputs, inits)
+    # xla_builder.h: Scan
+    arrays = [check.array(name) for name in check.shapes]
+    if scan_dimension < 0:
+        check.fail(f"scan_dimension must not be negative, got {scan_dimension}")
+    if (scan_dimension_size or 0) < 0:
+        check.fail(f"scan_dimension_size must not be negative, got {scan_dimension_size}")
+    if not all(array.is_bounded for array in arrays):
+        check.fail("the sizes of operands must be static or bounded")
+    size = scan_dimension_size
+    elements = []
+    for index, array in enumerate(arrays[: len(inputs)]):
+        check.dimension(scan_dimension, of=f"input {index}", name="scan_dimension")
+        sizes, dynamic = list(array.dimensions), list(array.dynamic_dimensions)
+        input_size, _ = sizes.pop(scan_dimension), dynamic.pop(scan_dimension)
+        size = input_size if size is None else size
+        if size != input_size:
+            check.fail(
+                f"the inputs must all have size {size} in dimension {scan_dimension}, got "
+                f"{input_size} of input {index}",
+                dimension=scan_dimension,
+            )
+        elements.append(
+            intern_array(array.element_type, builtins.tuple(sizes), builtins.tuple(dynamic))
+        )
+    if size is None:
+        check.fail("scan_dimension_size is required if there are no inputs")
+    return (*elements, *arrays[len(inputs) :]), size
+
+
+def _scan_check(inputs: Sequence[Shape], inits: Sequence[Shape]) -> Check:
+    return Check.numbered(
+        "scan", "input", inputs, **{f"init {i}": init for i, init in enumerate(inits)}
+    )
+
+
+@per_signature
+def _scan_shape(
+    inputs: Sequence[Shape],
+    inits: Sequence[Shape],
+    computation: ProgramShape,
+    scan_dimension: int,
+    scan_dimension_size: int | None = None,
+) -> TupleShape:
+    elements, size = _scan_arguments(inputs, inits, scan_dimension, scan_dimension_size)
+    check = _scan_check(inputs, inits)
+    parameters = ", ".join(map(str, elements))
+    results = ", ".join(["outputs...", *map(str, inits)])
+    expected = f"of signature ({parameters}) -> ({results}), for elements of inputs, then carries"
+    # xla_builder.h: Scan
+    if not same_shape(TupleShape(computation.parameters), TupleShape(elements)):
+        check.signature("computation", computation, expected)
+    result = computation.result
+    returned = result.elements if isinstance(result, TupleShape) else (result,)
+    count = len(returned) - len(inits)
+    if count < 0 or not same_shape(TupleShape(returned[count:]), TupleShape(inits)):
+        fix = "return the new carries after the outputs"
+        check.signature("computation", computation, expected, fix=fix)
+    outputs = []
+    for index, output in enumerate(returned[:count]):
+        if not isinstance(output, ArrayShape) or output.rank < scan_dimension:
+            check.fail(
+                f"output {index} of computation must be an array of at least {scan_dimension} "
+                f"dimensions, because the scan inserts dimension {scan_dimension}, got {output}"
+            )
+        sizes = [*output.dimensions[:scan_dimension], size, *output.dimensions[scan_dimension:]]
+        outputs.append(check.result(output.element_type, sizes))
+    return TupleShape([*outputs, *map(without_layout, returned[count:])])
+
+
+def _steps(op: Any) -> int:
+    """Return the size of the scanned dimension; 1 if no operand or result has this dimension."""
+    dimension = op.attributes["scan_dimension"]
+    shapes = [*(operand.shape for operand in op.operands), *leaves(op.shape)]
+    ranked = [s.dimensions for s in shapes if isinstance(s, ArrayShape) and s.rank > dimension]
+    return max((sizes[dimension] for sizes in ranked), default=1)
+
+
+SCAN: Final = define(
+    "scan",
+    "*operands",
+    (
+        Attribute("scan_dimension", DIMENSION, "dimensions"),
+        Attribute("is_reverse", FLAG, omitted=False),
+        Attribute("num_carries", INTEGER),
+        Attribute("is_associative", FLAG, omitted=None),
+        Attribute("to_apply", COMPUTATION),
+    ),
+    section=BUILDER_H,
+    element_types={"operands": ANY},
+    stablehlo="stablehlo.while",
+    tolerance=Tolerance(applications=_steps),
+)
+
+
+@op_by_hand(SCAN, _scan_shape)
+def scan(
+    inputs: XlaOp | Sequence[XlaOp],
+    inits: Operand | Sequence[Operand],
+    computation: Applied,
+    scan_dimension: int,
+    scan_dimension_size: int | None = None,
+    *,
+    is_reverse: bool = False,
+    is_associative: bool | None = None,
+) -> XlaOp:
+    """Apply a computation to the slices of arrays in order, with values carried from step to step.
+
+    Args:
+        inputs: arrays of the same size in `scan_dimension`.
+        inits: the initial carries: arrays of any shapes. A number is a scalar constant, see
+            `while_`; a float has the type of the inputs if these have one floating-point type.
+        computation: applied once for each index of `scan_dimension`. It takes the slice of each
+            input at that index, without that dimension, and then the carries. It returns the
+            elements of the outputs and then the new carries, in one tuple. A computation, or a
+            callable, which may use arrays of the enclosing builder. These become additional
+            carries.
+        scan_dimension: the dimension along which inputs are sliced and outputs are stacked.
+        scan_dimension_size: the size of `scan_dimension`; required only if there are no inputs.
+            Without inputs and outputs it is the number of steps, and a `while` is recorded, because
+            HLO's scan has its number of steps from an input or an output.
+        is_reverse: whether to proceed from the last index to the first.
+        is_associative: whether the order of application does not matter, so that a backend may
+            combine steps; None if unspecified. Ignored if `computation` uses other arrays.
+
+    Returns:
+        A tuple: the outputs, each with `scan_dimension` inserted; then the last carries.
+
+    Raises:
+        ShapeInferenceError: sizes of the inputs differ; a dimension is out of range; the number of
+            steps is undefined.
+        SignatureError: the computation does not take the slices and the carries, or does not
+            return the carries.
+        ConstantError: the element type can't represent a number in `inits`.
+
+    Example:
+        >>> import builder as xb
+        >>> b = xb.XlaBuilder()
+        >>> x, start = b.parameter(xb.f32[5, 2]), b.parameter(xb.f32[2])
+        >>> def running_sum(element, total):
+        ...     return element + total, element + total
+        >>> xb.scan(x, start, running_sum, 0).shape
+        (f32[5,2], f32[2])
+
+    Not in Operation Semantics; XlaBuilder's Scan.
+    """
+    arrays = need_ops("scan", "input", inputs)
+    values = need_ops_or_numbers("scan", "init", inits)
+    builder = _builder_of("scan", [*arrays, *values])
+    dimension = integer("scan", "scan_dimension", scan_dimension)
+    if scan_dimension_size is not None:
+        scan_dimension_size = integer("scan", "scan_dimension_size", scan_dimension_size)
+    is_reverse = flag("scan", "is_reverse", is_reverse)
+    if is_associative is not None:
+        is_associative = flag("scan", "is_associative", is_associative)
+    with rollback_on_error(builder):
+        expected = _parameter_shapes(computation)[len(arrays) :]
+        carries = record_numbers("scan", "init", values, beside=arrays, expected=expected)
+        arguments = _shapes_of(arrays), _shapes_of(carries)
+        parameters, _ = _scan_arguments(*arguments, dimension, scan_dimension_size)
+        step = computation_or_recorded("scan", "computation", computation, parameters, builder)
+        shape = _scan_shape(*arguments, signature(step), dimension, scan_dimension_size)
+        if scan_dimension_size is not None and not arrays and len(shape.elements) == len(carries):
+            return _repeated(step, carries, scan_dimension_size)
+        captured: list[XlaOp] = []
+        if isinstance(step, Recorded):
+            if step.captures():
+                captured = carry_captures(step)
+                is_associative = None  # steps with these carries can't be combined
+            step = step.build()
+        attributes = {
+            "to_apply": step,
+            "scan_dimension": dimension,
+            "num_carries": len(carries) + len(captured),
+            "is_reverse": is_reverse,
+            "is_associative": is_associative,
+        }
+        operands = (*arrays, *carries, *captured)
+        if not captured:
+            return record("scan", shape, operands, attributes)
+        widened = _tuple_shape((*shape.elements, *_shapes_of(captured)))
+        result = record("scan", widened, operands, attributes)
+        return record_tuple(result.builder, [result[i] for i in range(len(shape.elements))])
+
+
+def _repeated(
+    step: XlaComputation | Recorded, carries: builtins.tuple[XlaOp, ...], count: int
+) -> XlaOp:
+    """Record a scan without inputs and outputs: a `while` that counts the steps."""
+    captured = append_captures(step) if isinstance(step, Recorded) else []
+    (called,) = build_all([step])
+    builder = carries[0].builder
+    element_type = pt.s32 if count <= pt.s32.max else pt.s64
+
+    def next_state(state: XlaOp) -> list[XlaOp]:
+        number, *values = state
+        results = call(called, *values, *captured)
+        is_one = not isinstance(results.shape, TupleShape)
+        return [number + 1, *([results] if is_one else results)]
+
+    init = [builder.constant(0, element_type), *carries]
+    result = while_(lambda state: state[0] < count, next_state, init)
+    return record_tuple(builder, [result[i + 1] for i in range(len(carries))])

@@ -59,8 +59,8 @@ def op(
         schema: the data of the op.
         rule: its shape inference. The parameters are those of the function, or some of them; it
             takes the shapes of the operands, and the other arguments converted by their kinds.
-        attributes: returns the recorded attributes, from arguments like those of `rule`; by default
-            they are the arguments of the same names.
+        attributes: returns the recorded attributes, from arguments like those of `rule` and
+            `result`, the inferred shape; by default they are the arguments of the same names.
         cpp_name, section, aliases, family: see `register`.
         kinds: the kinds of parameters that are not attributes, such as the sizes of the result.
 
@@ -78,19 +78,23 @@ def op(
 
 
 def builder_method(
-    schema: Schema, rule: Callable[..., Shape] | None = None, *, family: str = ""
+    schema: Schema,
+    rule: Callable[..., Shape] | None = None,
+    family: str = "",
+    **facts: Any,
 ) -> None:
     """Make a method of XlaBuilder, which records an op without operands, a public op.
 
     Args:
         schema: the data of the op. The name of the method is the opcode.
-        rule: its shape inference.
+        rule: its shape inference; None if the method's argument is the shape or the value.
         family: see `register`; by default the name of the rule's module in `builder.ops`.
+        facts: the other arguments of `register`.
     """
     if rule is not None and not family:
         family = rule.__module__.split(".")[2]
     method = getattr(XlaBuilder, schema.opcode)
-    setattr(XlaBuilder, schema.opcode, op_by_hand(schema, rule, family=family)(method))
+    setattr(XlaBuilder, schema.opcode, op_by_hand(schema, rule, family=family, **facts)(method))
 
 
 def _made(
@@ -108,7 +112,9 @@ def _made(
     kinds = {key: a.kind for key, a in recorded.items()} | dict(kinds)
     form = ""
     for parameter in parameters:
-        if parameter.name in operands:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            form += "v"
+        elif parameter.name in operands:
             form += "o"
         elif f"*{parameter.name}" in operands:
             form += "m"
@@ -132,7 +138,7 @@ def _made(
         *[kinds[key].convert for key, letter in zip(names, form, strict=True) if letter in "a?"],
         name,
         # Messages name one of many operands: "operand 0".
-        [n[:-1] if letter == "m" else n for n, letter in zip(names, form, strict=True)],
+        [n[:-1] if letter in "mv" else n for n, letter in zip(names, form, strict=True)],
         schema.opcode,
         SignatureTable[Any](),
         _planner(names, rule, attributes or _attributes_of(recorded)),
@@ -150,7 +156,13 @@ def _made(
         ),
         declared.__globals__,
         name,
-        tuple([_OMITTED if p.default is p.empty else p.default for p in parameters]),
+        tuple(
+            [
+                _OMITTED if p.default is p.empty else p.default
+                for p in parameters
+                if p.kind is not p.VAR_POSITIONAL
+            ]
+        ),
         template.__closure__,
     )
     made.__doc__, made.__module__ = declared.__doc__, declared.__module__
@@ -183,6 +195,7 @@ def _planner(
     def plan(*values: Any) -> tuple[Shape, Mapping[str, Any]]:
         arguments = dict(zip(names, values, strict=True))
         shape = rule(**_taken(rule, arguments))
+        arguments["result"] = shape
         return shape, shared_attributes(**attributes(**_taken(attributes, arguments)))
 
     return plan
@@ -204,8 +217,9 @@ def _template(form: str) -> Callable[..., FunctionType]:
     few forms. The names of the parameters are those of the code object, which are replaced later.
 
     Args:
-        form: a letter for each parameter: o for an operand, m for many operands, a for an
-            attribute, ? for an attribute that may be None.
+        form: a letter for each parameter: o for an operand, m for many operands, v for many
+            operands that are arguments or one list, a for an attribute, ? for an attribute that
+            may be None.
     """
     parameters = [f"p{number}" for number in range(len(form))]
     lines: list[str] = []
@@ -215,23 +229,28 @@ def _template(form: str) -> Callable[..., FunctionType]:
         p = f"p{number}"
         if kind == "o":
             lines.append(f"if type({p}) is not XlaOp: need_op(name, names[{number}], {p})")
+        elif kind == "v":
+            listed = f"{p}[0] if len({p}) == 1 and isinstance({p}[0], (list, tuple)) else {p}"
+            lines.append(f"{p} = need_ops(name, names[{number}], {listed})")
         elif kind == "m":
             lines.append(f"{p} = need_ops(name, names[{number}], {p})")
         else:
             guard = f"if {p} is not None: " if kind == "?" else ""
             lines.append(f"{guard}{p} = convert{number}(name, names[{number}], {p})")
-        shapes = {"o": f"{p}.shape", "m": f"tuple([op.shape for op in {p}])"}
-        key.append(shapes.get(kind, p))
-        operands += {"o": [p], "m": [f"*{p}"]}.get(kind, [])
+        many = f"tuple([op.shape for op in {p}])"
+        key.append({"o": f"{p}.shape", "m": many, "v": many}.get(kind, p))
+        operands += {"o": [p], "m": [f"*{p}"], "v": [f"*{p}"]}.get(kind, [])
     constants = [f"convert{number}" for number, kind in enumerate(form) if kind in "a?"]
     constants += ["name", "names", "opcode", "table", "plan", "wrong", "shown", *_SHARED]
     listed = ", ".join(parameters)
+    accepted = f"*{listed}" if form == "v" else f"{listed}, *more"
+    surplus = "()" if form == "v" else "more"
     conversions = "\n            ".join(lines)
     source = f"""
 def make({", ".join(constants)}):
-    def template({listed}, *more, **unknown):
-        if more or unknown:
-            raise wrong(more, unknown, {listed})
+    def template({accepted}, **unknown):
+        if {surplus} or unknown:
+            raise wrong({surplus}, unknown, {listed})
         try:
             {conversions}
             key = ({", ".join(key)},)
@@ -259,6 +278,9 @@ _SHARED: Final[dict[str, Any]] = {
     "need_op": need_op,
     "need_ops": need_ops,
     "record": record,
+    "isinstance": isinstance,
+    "len": len,
+    "list": list,
     "tuple": tuple,
     "type": type,
 }

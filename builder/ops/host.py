@@ -1,6 +1,7 @@
 """Tokens, transfers between host and device, and custom calls.
 
-Ops without operands, and calls without operands, are methods of XlaBuilder.
+Ops without operands, and calls without operands, are methods of XlaBuilder. Lowering has a rule for
+most of these ops, because an op that returns a tuple in XLA returns several values in StableHLO.
 
 Operation Semantics: AfterAll, CustomCall, Infeed, Recv, Send.
 """
@@ -8,7 +9,7 @@ Operation Semantics: AfterAll, CustomCall, Infeed, Recv, Send.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from builder.attributes import ChannelHandle, ChannelHandleLike, ChannelType
 from builder.attributes.host import (
@@ -20,25 +21,97 @@ from builder.attributes.host import (
     OutputOperandAliasingLike,
     ffi_dictionary,
 )
-from builder.check import Check, flag
-from builder.errors import OperandError, ShapeInferenceError, brief, error_of
+from builder.check import Check, first_duplicate, same_shape
+from builder.errors import OperandError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder, shared_attributes
 from builder.graph.registry import op_by_hand
 from builder.graph.subcomputations import record_tuple_element
 from builder.graph.xla_op import XlaOp
+from builder.layout.program_layouts import check_supported_layout
+from builder.ops.definition import builder_method, op
 from builder.ops.operands import need_op, need_ops
-from builder.ops.rules import host as infer
-from builder.schema import BUILDER_H, SCHEMAS
+from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, define
+from builder.schema.element_types import ANY
+from builder.schema.kinds import (
+    ALIASES,
+    BYTES,
+    CHANNEL,
+    FLAG,
+    OPTIONAL_COMPUTATION,
+    OPTIONAL_FLAG,
+    SHAPE,
+    SHAPES,
+    TEXT,
+    Channel,
+    NumberedEnumeration,
+)
+from builder.schema.syntax import quoted
+from builder.schema.tolerance import APPLIED_REPEATEDLY
 from builder.support.functions import NotAFunction
 from builder.support.signatures import per_signature
-from builder.types.shape import TOKEN_SHAPE, Shape, ShapeLike, TupleShape, shape_argument
+from builder.types.shape import (
+    TOKEN_SHAPE,
+    ArrayShape,
+    Shape,
+    ShapeLike,
+    TokenShape,
+    TupleShape,
+    element_at,
+    without_layout,
+)
 
 if TYPE_CHECKING:
     from builder.graph.xla_builder import XlaBuilder
 
+Attributes = Mapping[str, Any]
 
-@op_by_hand(SCHEMAS["after_all"])
+
+# --- Tokens -------------------------------------------------------------------------------------
+
+
+def _need_token(check: Check, name: str) -> None:
+    shape = check.shapes[name]
+    # StableHLO after_all (I1), infeed (I1), outfeed (I2), send (I2), recv (I1)
+    if not isinstance(shape, TokenShape):
+        check.fail(
+            f"{name} must be a token, got {shape}",
+            fix="create the first token with builder.create_token(); if an op "
+            "returns a value and a token, pass element 1 of its result",
+        )
+
+
+def _create_token_shape() -> TokenShape:
+    return TOKEN_SHAPE
+
+
+CREATE_TOKEN: Final = define(
+    "create_token",
+    "",
+    section=BUILDER_H,
+    hlo="after-all",
+    stablehlo="stablehlo.after_all",
+    cost=CostClass.FREE,
+)
+
+builder_method(CREATE_TOKEN, _create_token_shape)
+
+
+def _after_all_shape(operands: Sequence[Shape]) -> TokenShape:
+    check = Check.numbered("after_all", "operand", operands)
+    # Not in XLA: the operands determine the builder
+    if not operands:
+        fix = "record a token without operands with builder.create_token()"
+        check.fail("at least one token is needed, got none", fix=fix)
+    for name in check.shapes:
+        _need_token(check, name)
+    return TOKEN_SHAPE
+
+
+AFTER_ALL: Final = define("after_all", "*operands", cost=CostClass.FREE)
+
+
+@op(AFTER_ALL, _after_all_shape)
 def after_all(*operands: XlaOp | Sequence[XlaOp]) -> XlaOp:
     """Combine several tokens into one that is ordered after all of them.
 
@@ -61,49 +134,76 @@ def after_all(*operands: XlaOp | Sequence[XlaOp]) -> XlaOp:
 
     Operation Semantics: AfterAll.
     """
-    values: Any = operands
-    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
-        values = operands[0]
-    tokens = need_ops("after_all", "operand", values)
-    if not tokens:
-        Check("after_all").fail(
-            "at least one token is needed, got none",
-            fix="record a token without operands with builder.create_token()",
+
+
+# --- Infeed and outfeed -------------------------------------------------------------------------
+
+
+def _last_token(builder: XlaBuilder, stream: str) -> XlaOp:
+    """Return the token of the last infeed or outfeed (`stream`); a new token before the first."""
+    token = builder.last_tokens.get(stream)
+    # The op may have been removed since, when a failing op was rolled back.
+    if token is None or token.id >= len(builder.ops) or builder.ops[token.id] is not token:
+        token = append(builder, "create_token", TOKEN_SHAPE)
+    return token
+
+
+def _infeed_shape(shape: Shape) -> TupleShape:
+    check = Check("infeed", shape=shape)
+    # StableHLO infeed (C2)
+    if isinstance(shape, TupleShape) and any(isinstance(e, TupleShape) for e in shape.elements):
+        check.fail(
+            "shape must not be a tuple of tuples",
+            fix="use a tuple of arrays, or one infeed for each tuple; xb.infeed_with_token "
+            "supports nested tuples",
         )
-    return record("after_all", infer.after_all.strict([t.shape for t in tokens]), tokens)
+    return _value_and_token(check, shape)
 
 
-# Infeed and outfeed.
+def _value_and_token(check: Check, shape: Shape) -> TupleShape:
+    check_supported_layout(check.op, "shape", shape)
+    return TupleShape((without_layout(shape), TOKEN_SHAPE))
 
 
-def _text_argument(op: str, name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise OperandError(f"{op}: {name} must be a string, got {brief(value)}", op=op)
-    return value
+def _infeed_with_token_shape(token: Shape, shape: Shape) -> TupleShape:
+    check = Check("infeed_with_token", token=token)
+    _need_token(check, "token")
+    return _value_and_token(check, shape)
 
 
-def _bytes_argument(op: str, name: str, value: Any) -> str:
-    """Return a string or bytes argument as text; see `builder.schema.kinds.Bytes`."""
-    if isinstance(value, str):
-        try:
-            value = value.encode("utf-8", "surrogateescape")
-        except UnicodeEncodeError:
-            rule = f"{name} must be a string that UTF-8 can encode, or bytes, got {brief(value)}"
-            raise error_of(OperandError, op, rule, "pass the bytes") from None
-    if not isinstance(value, (bytes, bytearray)):
-        rule = f"{name} must be a string or bytes, got {brief(value)}"
-        raise error_of(OperandError, op, rule)
-    return value.decode("utf-8", "surrogateescape")
+def _laid_out(shape: Shape) -> Attributes:
+    """Return the attribute that has the layout of a received value, if its shape has one."""
+    if without_layout(shape) is shape:
+        return {}
+    return {"shape_with_layout": TupleShape((shape, TOKEN_SHAPE))}
 
 
-def _receive_attributes(data: Shape, result: TupleShape, **attributes: Any) -> Mapping[str, Any]:
-    """Return the attributes of an op that receives a value of shape `data`.
+INFEED: Final = define(
+    "infeed",
+    "token",
+    (Attribute("infeed_config", BYTES, omitted="", absent="", parameter="config"),),
+)
 
-    They include `shape_with_layout` if `data` has a layout.
-    """
-    if result.elements[0] is not data:
-        attributes["shape_with_layout"] = TupleShape((data, TOKEN_SHAPE))
-    return shared_attributes(**attributes)
+builder_method(INFEED, _infeed_shape)
+
+
+def infeed(builder: XlaBuilder, shape: ShapeLike, config: str | bytes = "") -> XlaOp:
+    """Record an infeed in `builder`; implements `XlaBuilder.infeed`."""
+    data = SHAPE.convert("infeed", "shape", shape)
+    result = _infeed_shape(data)
+    attributes = _infeed_attributes("infeed", builder, data, config)
+    received = append(builder, "infeed", result, (_last_token(builder, "infeed"),), attributes)
+    builder.last_tokens["infeed"] = record_tuple_element(received, 1)
+    return record_tuple_element(received, 0)
+
+
+def _infeed_attributes(
+    op: str, builder: XlaBuilder, data: Shape, config: str | bytes
+) -> Attributes:
+    """Return the attributes of an infeed that `builder` records."""
+    text = BYTES.convert(op, "config", config)
+    _check_infeed_sharding(op, builder, data)
+    return shared_attributes(infeed_config=text, **_laid_out(data))
 
 
 def _check_infeed_sharding(op: str, builder: XlaBuilder, shape: Shape) -> None:
@@ -126,28 +226,12 @@ def _check_infeed_sharding(op: str, builder: XlaBuilder, shape: Shape) -> None:
         Check(op).fail(rule, fix=fix)
 
 
-def infeed(builder: XlaBuilder, shape: ShapeLike, config: str | bytes = "") -> XlaOp:
-    """Record an infeed in `builder`; implements `XlaBuilder.infeed`."""
-    data = shape_argument("infeed", "shape", shape)
-    config = _bytes_argument("infeed", "config", config)
-    result = infer.infeed.strict(data)
-    attributes = _receive_attributes(data, result, infeed_config=config)
-    _check_infeed_sharding("infeed", builder, data)
-    received = append(builder, "infeed", result, (_last_token(builder, "infeed"),), attributes)
-    builder.last_tokens["infeed"] = record_tuple_element(received, 1)
-    return record_tuple_element(received, 0)
-
-
-def _last_token(builder: XlaBuilder, stream: str) -> XlaOp:
-    """Return the token of the last infeed or outfeed (`stream`); a new token before the first."""
-    token = builder.last_tokens.get(stream)
-    # The op may have been removed since, when a failing op was rolled back.
-    if token is None or token.id >= len(builder.ops) or builder.ops[token.id] is not token:
-        token = append(builder, "create_token", TOKEN_SHAPE)
-    return token
-
-
-@op_by_hand(SCHEMAS["infeed"], cpp_name="InfeedWithToken", section=f"Infeed; {BUILDER_H}")
+@op_by_hand(  # the sharding of the builder's block is checked
+    INFEED,
+    _infeed_with_token_shape,
+    cpp_name="InfeedWithToken",
+    section=f"Infeed; {BUILDER_H}",
+)
 def infeed_with_token(token: XlaOp, shape: ShapeLike, config: str | bytes = "") -> XlaOp:
     """Read a value from the device's infeed, ordered after a token.
 
@@ -177,16 +261,52 @@ def infeed_with_token(token: XlaOp, shape: ShapeLike, config: str | bytes = "") 
 
     Operation Semantics: Infeed (XlaBuilder's InfeedWithToken).
     """
-    before = need_op("infeed_with_token", "token", token)
-    data = shape_argument("infeed_with_token", "shape", shape)
-    config = _bytes_argument("infeed_with_token", "config", config)
-    result = infer.infeed_with_token.strict(before.shape, data)
-    _check_infeed_sharding("infeed_with_token", resolve_builder("infeed_with_token", before), data)
-    attributes = _receive_attributes(data, result, infeed_config=config)
+    name = "infeed_with_token"
+    before = need_op(name, "token", token)
+    data = SHAPE.convert(name, "shape", shape)
+    result = _infeed_with_token_shape(before.shape, data)
+    attributes = _infeed_attributes(name, resolve_builder(name, before), data, config)
     return record("infeed", result, (before,), attributes)
 
 
-@op_by_hand(SCHEMAS["outfeed"])
+def _need_compatible(check: Check, shape_with_layout: Shape | None) -> None:
+    if shape_with_layout is None:
+        return
+    operand = check.shapes["operand"]
+    # xla_builder.h: Outfeed
+    if not same_shape(operand, shape_with_layout):
+        check.fail(
+            f"shape_with_layout must be the operand's shape apart from layouts, {operand}, "
+            f"got {shape_with_layout}"
+        )
+    check_supported_layout(check.op, "shape_with_layout", shape_with_layout)
+
+
+def _outfeed_shape(operand: Shape, shape_with_layout: Shape | None = None) -> TokenShape:
+    _need_compatible(Check("outfeed", operand=operand), shape_with_layout)
+    return TOKEN_SHAPE
+
+
+def _outfeed_attributes(
+    operand: Shape, shape_with_layout: Shape | None, outfeed_config: str
+) -> Attributes:
+    data = operand if shape_with_layout is None else shape_with_layout
+    return {"outfeed_shape": data, "outfeed_config": outfeed_config}
+
+
+OUTFEED: Final = define(
+    "outfeed",
+    "operand token",
+    (
+        Attribute("outfeed_shape", SHAPE, stablehlo=None),
+        Attribute("outfeed_config", BYTES, omitted="", absent=""),
+    ),
+    section=BUILDER_H,
+    cost=CostClass.RULE,
+)
+
+
+@op_by_hand(OUTFEED, _outfeed_shape)  # the builder has the last token
 def outfeed(
     operand: XlaOp, shape_with_layout: ShapeLike | None = None, outfeed_config: str | bytes = ""
 ) -> XlaOp:
@@ -214,25 +334,34 @@ def outfeed(
     Not in Operation Semantics; XlaBuilder's Outfeed.
     """
     value = need_op("outfeed", "operand", operand)
-    attributes = _outfeed_attributes("outfeed", value, shape_with_layout, outfeed_config)
-    shape = infer.outfeed.strict(value.shape, attributes["outfeed_shape"])
+    data = shape_with_layout
+    if data is not None:
+        data = SHAPE.convert("outfeed", "shape_with_layout", data)
+    config = BYTES.convert("outfeed", "outfeed_config", outfeed_config)
+    shape = _outfeed_shape(value.shape, data)
     builder = resolve_builder("outfeed", value)
+    attributes = shared_attributes(**_outfeed_attributes(value.shape, data, config))
     token = record("outfeed", shape, (value, _last_token(builder, "outfeed")), attributes)
     builder.last_tokens["outfeed"] = token
     return token
 
 
-def _outfeed_attributes(
-    op: str, operand: XlaOp, shape_with_layout: ShapeLike | None, config: str | bytes
-) -> Mapping[str, Any]:
-    shape = operand.shape
-    if shape_with_layout is not None:
-        shape = shape_argument(op, "shape_with_layout", shape_with_layout)
-    config = _bytes_argument(op, "outfeed_config", config)
-    return shared_attributes(outfeed_shape=shape, outfeed_config=config)
+def _outfeed_with_token_shape(
+    operand: Shape, token: Shape, shape_with_layout: Shape | None = None
+) -> TokenShape:
+    check = Check("outfeed_with_token", operand=operand, token=token)
+    _need_compatible(check, shape_with_layout)
+    _need_token(check, "token")
+    return TOKEN_SHAPE
 
 
-@op_by_hand(SCHEMAS["outfeed"], cpp_name="OutfeedWithToken")
+@op(
+    OUTFEED,
+    _outfeed_with_token_shape,
+    _outfeed_attributes,
+    cpp_name="OutfeedWithToken",
+    shape_with_layout=SHAPE,
+)
 def outfeed_with_token(
     operand: XlaOp,
     token: XlaOp,
@@ -265,46 +394,63 @@ def outfeed_with_token(
 
     Not in Operation Semantics; XlaBuilder's OutfeedWithToken.
     """
-    value = need_op("outfeed_with_token", "operand", operand)
-    before = need_op("outfeed_with_token", "token", token)
-    attributes = _outfeed_attributes("outfeed_with_token", value, shape_with_layout, outfeed_config)
-    data = attributes["outfeed_shape"]
-    shape = infer.outfeed_with_token.strict(value.shape, before.shape, data)
-    return record("outfeed", shape, (value, before), attributes)
 
 
-# Send and recv.
+# --- Send and recv ------------------------------------------------------------------------------
 
 
-_CHANNEL_TYPES = {
-    "send_to_host": ChannelType.DEVICE_TO_HOST,
-    "recv_from_host": ChannelType.HOST_TO_DEVICE,
-}
-
-
-def _channel(op: str, value: Any) -> ChannelHandle:
-    channel_type = _CHANNEL_TYPES.get(op, ChannelType.DEVICE_TO_DEVICE)
-    channel = ChannelHandle.of(value, op=op, type=channel_type, name="channel_handle")
-    if channel is None:
-        raise ShapeInferenceError(
-            f"{op}: channel_handle must be a ChannelHandle or its number, got None\n"
-            f"fix: pass xb.ChannelHandle(1, xb.ChannelType.{channel_type.name}), with a number "
-            f"that no other pair of a send and a recv uses",
-            op=op,
+def _transfer(
+    check: Check,
+    name: str,
+    channel_handle: ChannelHandle,
+    kind: ChannelType = ChannelType.DEVICE_TO_DEVICE,
+) -> None:
+    """Check a transfer's array operand `name`, its token (if it has one) and its channel type."""
+    # Operation Semantics: Send, Recv
+    check.array(name)
+    if "token" in check.shapes:
+        _need_token(check, "token")
+    # StableHLO send (C5), recv (C5)
+    if channel_handle.type is not kind:
+        check.fail(
+            f"channel_handle must be a {kind.name.lower().replace('_', '-')} channel, "
+            f"got {channel_handle!r}",
+            fix=f"write xb.ChannelHandle({channel_handle.handle}, xb.ChannelType.{kind.name})",
         )
-    return channel
 
 
-def _channel_attributes(channel: ChannelHandle, data: Shape) -> Mapping[str, Any]:
+_DEVICE_TO_HOST: Final = Channel(ChannelType.DEVICE_TO_HOST)
+_HOST_TO_DEVICE: Final = Channel(ChannelType.HOST_TO_DEVICE)
+
+_TRANSFER: Final = (
+    Attribute("channel_handle", CHANNEL, "channel_id"),
+    Attribute("is_host_transfer", OPTIONAL_FLAG, omitted=False),
+    Attribute("data_shape", SHAPE, None, None),
+)
+
+
+def _transfer_attributes(channel: ChannelHandle, data: Shape) -> Attributes:
     """Return the attributes of a send or recv of an array; `data` is its shape with its layout."""
-    return shared_attributes(
-        channel_handle=channel,
-        is_host_transfer=channel.type is not ChannelType.DEVICE_TO_DEVICE,
-        data_shape=data,
-    )
+    return {
+        "channel_handle": channel,
+        "is_host_transfer": channel.type is not ChannelType.DEVICE_TO_DEVICE,
+        "data_shape": data,
+    }
 
 
-@op_by_hand(SCHEMAS["send"])
+def _send_shape(operand: Shape, channel_handle: ChannelHandle) -> TokenShape:
+    _transfer(Check("send", operand=operand), "operand", channel_handle)
+    return TOKEN_SHAPE
+
+
+def _send_attributes(operand: Shape, channel_handle: ChannelHandle) -> Attributes:
+    return _transfer_attributes(channel_handle, operand)
+
+
+SEND: Final = define("send", "operand token", _TRANSFER, element_types={"operand": ANY})
+
+
+@op_by_hand(SEND, _send_shape)  # records a token, too
 def send(operand: XlaOp, channel_handle: ChannelHandleLike) -> XlaOp:
     """Send an array to the recv of the same channel in another computation.
 
@@ -328,13 +474,27 @@ def send(operand: XlaOp, channel_handle: ChannelHandleLike) -> XlaOp:
     Operation Semantics: Send.
     """
     value = need_op("send", "operand", operand)
-    channel = _channel("send", channel_handle)
-    shape = infer.send.strict(value.shape, channel)
+    channel = CHANNEL.convert("send", "channel_handle", channel_handle)
+    shape = _send_shape(value.shape, channel)
     before = append(resolve_builder("send", value), "create_token", TOKEN_SHAPE)
-    return record("send", shape, (value, before), _channel_attributes(channel, value.shape))
+    attributes = shared_attributes(**_send_attributes(value.shape, channel))
+    return record("send", shape, (value, before), attributes)
 
 
-@op_by_hand(SCHEMAS["send"], cpp_name="SendWithToken", section=BUILDER_H)
+def _send_with_token_shape(
+    operand: Shape, token: Shape, channel_handle: ChannelHandle
+) -> TokenShape:
+    _transfer(Check("send_with_token", operand=operand, token=token), "operand", channel_handle)
+    return TOKEN_SHAPE
+
+
+@op(
+    SEND,
+    _send_with_token_shape,
+    _send_attributes,
+    cpp_name="SendWithToken",
+    section=BUILDER_H,
+)
 def send_with_token(operand: XlaOp, token: XlaOp, channel_handle: ChannelHandleLike) -> XlaOp:
     """Send an array to the recv of the same channel, ordered after a token.
 
@@ -358,14 +518,30 @@ def send_with_token(operand: XlaOp, token: XlaOp, channel_handle: ChannelHandleL
 
     Not in Operation Semantics; XlaBuilder's SendWithToken.
     """
-    value = need_op("send_with_token", "operand", operand)
-    before = need_op("send_with_token", "token", token)
-    channel = _channel("send_with_token", channel_handle)
-    shape = infer.send_with_token.strict(value.shape, before.shape, channel)
-    return record("send", shape, (value, before), _channel_attributes(channel, value.shape))
 
 
-@op_by_hand(SCHEMAS["send"], cpp_name="SendToHost", section=BUILDER_H)
+def _send_to_host_shape(
+    operand: Shape, token: Shape, shape_with_layout: Shape, channel_handle: ChannelHandle
+) -> TokenShape:
+    check = Check("send_to_host", operand=operand, token=token)
+    _need_compatible(check, shape_with_layout)
+    _transfer(check, "operand", channel_handle, ChannelType.DEVICE_TO_HOST)
+    return TOKEN_SHAPE
+
+
+def _send_to_host_attributes(shape_with_layout: Shape, channel_handle: ChannelHandle) -> Attributes:
+    return _transfer_attributes(channel_handle, shape_with_layout)
+
+
+@op(
+    SEND,
+    _send_to_host_shape,
+    _send_to_host_attributes,
+    cpp_name="SendToHost",
+    section=BUILDER_H,
+    shape_with_layout=SHAPE,
+    channel_handle=_DEVICE_TO_HOST,
+)
 def send_to_host(
     operand: XlaOp, token: XlaOp, shape_with_layout: ShapeLike, channel_handle: ChannelHandleLike
 ) -> XlaOp:
@@ -393,36 +569,47 @@ def send_to_host(
 
     Not in Operation Semantics; XlaBuilder's SendToHost.
     """
-    value = need_op("send_to_host", "operand", operand)
-    before = need_op("send_to_host", "token", token)
-    channel = _channel("send_to_host", channel_handle)
-    data = shape_argument("send_to_host", "shape_with_layout", shape_with_layout)
-    shape = infer.send_to_host.strict(value.shape, before.shape, data, channel)
-    return record("send", shape, (value, before), _channel_attributes(channel, data))
+
+
+def _recv_shape(shape: Shape, channel_handle: ChannelHandle) -> TupleShape:
+    check = Check("recv", shape=shape)
+    _transfer(check, "shape", channel_handle)
+    return _value_and_token(check, shape)
+
+
+def _recv_attributes(shape: Shape, channel_handle: ChannelHandle) -> Attributes:
+    return {**_transfer_attributes(channel_handle, shape), **_laid_out(shape)}
+
+
+RECV: Final = define("recv", "token", _TRANSFER)
+
+builder_method(RECV, _recv_shape)
 
 
 def recv(builder: XlaBuilder, shape: ShapeLike, channel_handle: ChannelHandleLike) -> XlaOp:
     """Record a recv in `builder`; implements `XlaBuilder.recv`."""
-    data = shape_argument("recv", "shape", shape)
-    channel = _channel("recv", channel_handle)
-    result = infer.recv.strict(data, channel)
-    attributes = _receive_attributes(data, result, **_channel_attributes(channel, data))
+    data = SHAPE.convert("recv", "shape", shape)
+    channel = CHANNEL.convert("recv", "channel_handle", channel_handle)
+    result = _recv_shape(data, channel)
+    attributes = shared_attributes(**_recv_attributes(data, channel))
     before = append(builder, "create_token", TOKEN_SHAPE)
     return record_tuple_element(append(builder, "recv", result, (before,), attributes), 0)
 
 
-def _recv_after(
-    name: str, token: Any, shape: Any, handle: Any, infer_shape: Callable[..., TupleShape]
-) -> XlaOp:
-    before = need_op(name, "token", token)
-    data = shape_argument(name, "shape", shape)
-    channel = _channel(name, handle)
-    result = infer_shape(before.shape, data, channel)
-    attributes = _receive_attributes(data, result, **_channel_attributes(channel, data))
-    return record("recv", result, (before,), attributes)
+def _recv_with_token_shape(token: Shape, shape: Shape, channel_handle: ChannelHandle) -> TupleShape:
+    check = Check("recv_with_token", token=token, shape=shape)
+    _transfer(check, "shape", channel_handle)
+    return _value_and_token(check, shape)
 
 
-@op_by_hand(SCHEMAS["recv"], cpp_name="RecvWithToken", section=BUILDER_H)
+@op(
+    RECV,
+    _recv_with_token_shape,
+    _recv_attributes,
+    cpp_name="RecvWithToken",
+    section=BUILDER_H,
+    shape=SHAPE,
+)
 def recv_with_token(token: XlaOp, shape: ShapeLike, channel_handle: ChannelHandleLike) -> XlaOp:
     """Receive the array that the send of the same channel sends, ordered after a token.
 
@@ -445,12 +632,23 @@ def recv_with_token(token: XlaOp, shape: ShapeLike, channel_handle: ChannelHandl
 
     Not in Operation Semantics; XlaBuilder's RecvWithToken.
     """
-    return _recv_after(
-        "recv_with_token", token, shape, channel_handle, infer.recv_with_token.strict
-    )
 
 
-@op_by_hand(SCHEMAS["recv"], cpp_name="RecvFromHost", section=BUILDER_H)
+def _recv_from_host_shape(token: Shape, shape: Shape, channel_handle: ChannelHandle) -> TupleShape:
+    check = Check("recv_from_host", token=token, shape=shape)
+    _transfer(check, "shape", channel_handle, ChannelType.HOST_TO_DEVICE)
+    return _value_and_token(check, shape)
+
+
+@op(
+    RECV,
+    _recv_from_host_shape,
+    _recv_attributes,
+    cpp_name="RecvFromHost",
+    section=BUILDER_H,
+    shape=SHAPE,
+    channel_handle=_HOST_TO_DEVICE,
+)
 def recv_from_host(token: XlaOp, shape: ShapeLike, channel_handle: ChannelHandleLike) -> XlaOp:
     """Receive an array from the host, ordered after a token.
 
@@ -473,13 +671,123 @@ def recv_from_host(token: XlaOp, shape: ShapeLike, channel_handle: ChannelHandle
 
     Not in Operation Semantics; XlaBuilder's RecvFromHost.
     """
-    return _recv_after("recv_from_host", token, shape, channel_handle, infer.recv_from_host.strict)
 
 
-# Custom calls.
+# --- Custom calls -------------------------------------------------------------------------------
 
 
-@op_by_hand(SCHEMAS["custom_call"])
+@per_signature
+def _custom_call_shape(
+    target_name: str,
+    operands: Sequence[Shape],
+    shape: Shape,
+    operand_shapes_with_layout: Sequence[Shape] | None = None,
+    output_operand_aliasing: Sequence[OutputOperandAliasing] = (),
+) -> Shape:
+    check = Check.numbered("custom_call", "operand", operands)
+    # xla_builder.h: CustomCall
+    if target_name.startswith("$"):
+        check.fail(f"target_name must not begin with '$', which XLA reserves, got {target_name!r}")
+    # xla_builder.h: CustomCallWithLayout
+    if operand_shapes_with_layout is not None:
+        name, shapes = "operand_shapes_with_layout", operand_shapes_with_layout
+        check.one_for_each(shapes, len(operands), of="operand", name=name)
+        for number, (operand, laid_out) in enumerate(zip(operands, shapes, strict=True)):
+            if not same_shape(operand, laid_out):
+                rule = f"{name} must be the operands' shapes apart from layouts"
+                check.fail(f"{rule}, got {laid_out} for operand {number}")
+            check_supported_layout("custom_call", name, laid_out)
+    check_supported_layout("custom_call", "shape", shape)
+    result = without_layout(shape)
+    # xla_builder.h: CustomCall
+    for alias in output_operand_aliasing:
+        output = _part(check, "output_index", result, alias.output_index)
+        if not 0 <= alias.operand_number < len(operands):
+            check.fail(
+                "output_operand_aliasing's operand_number must be at least 0 and less than the "
+                f"number of operands, {len(operands)}, got {alias.operand_number}"
+            )
+        operand = operands[alias.operand_number]
+        source = _part(check, "operand_index", operand, alias.operand_index)
+        if output is not source:
+            check.fail(
+                f"output_operand_aliasing must pair equal shapes, got {output} of the result and "
+                f"{source} of operand {alias.operand_number}"
+            )
+    twice = first_duplicate([alias.output_index for alias in output_operand_aliasing])
+    if twice is not None:
+        rule = "output_operand_aliasing must name each part of the result at most once"
+        check.fail(f"{rule}, got {twice} twice")
+    return result
+
+
+def _part(check: Check, name: str, shape: Shape, index: tuple[int, ...]) -> ArrayShape:
+    """Return the array shape at `index` of tuple `shape`; `name` is the index in messages."""
+    part = element_at(shape, index)
+    # xla_builder.h: CustomCall
+    if not isinstance(part, ArrayShape):
+        check.fail(
+            f"output_operand_aliasing's {name} must be the index of an array in {shape}, "
+            f"got {index}"
+        )
+    return part
+
+
+_HAS_SIDE_EFFECT: Final = Attribute(
+    "has_side_effect", OPTIONAL_FLAG, "custom_call_has_side_effect", omitted=False
+)
+_VERSION: Final = CustomCallApiVersion.API_VERSION_ORIGINAL
+
+
+def _backend_config(op: Any) -> str:
+    opaque = op.attributes["opaque"]
+    is_typed = op.attributes["api_version"] is CustomCallApiVersion.API_VERSION_TYPED_FFI
+    # An MLIR dictionary is not quoted.
+    text = opaque if is_typed and opaque.startswith("{") else BYTES.text(opaque)
+    return f", backend_config={text}" if opaque else ""
+
+
+CUSTOM_CALL: Final = define(
+    "custom_call",
+    "*operands",
+    (
+        Attribute("call_target_name", TEXT, "custom_call_target", parameter="target_name"),
+        Attribute(
+            "operand_shapes_with_layout", SHAPES, "operand_layout_constraints", None, omitted=None
+        ),
+        _HAS_SIDE_EFFECT,
+        Attribute(
+            "output_operand_aliasing", ALIASES, "output_to_operand_aliasing", None, omitted=()
+        ),
+        Attribute(
+            "to_apply",
+            OPTIONAL_COMPUTATION,
+            "called_computations",
+            "called_computations",
+            parameter="computation",
+        ),
+        Attribute(
+            "schedule",
+            NumberedEnumeration(CustomCallSchedule),
+            stablehlo=None,
+            omitted=CustomCallSchedule.SCHEDULE_NONE,
+        ),
+        Attribute(
+            "api_version",
+            NumberedEnumeration(CustomCallApiVersion),
+            omitted=_VERSION,
+            absent=_VERSION,
+        ),
+        # In StableHLO the attribute is text or a dictionary.
+        Attribute("opaque", BYTES, None, None),
+        Group(_backend_config),
+    ),
+    cost=CostClass.CUSTOM,
+    tolerance=APPLIED_REPEATEDLY,
+)
+
+
+@op_by_hand(CUSTOM_CALL, _custom_call_shape)  # arguments depend on each other
 def custom_call(
     target_name: str,
     operands: XlaOp | Sequence[XlaOp],
@@ -598,9 +906,9 @@ def custom_call_plan(
 ) -> tuple[Shape, Mapping[str, Any]]:
     """Return the shape and the attributes of a custom call; `operands` are the operands' shapes."""
     op = "custom_call"
-    _text_argument(op, "target_name", target_name)
-    opaque = _bytes_argument(op, "opaque", opaque)
-    has_side_effect = flag(op, "has_side_effect", has_side_effect)
+    TEXT.convert(op, "target_name", target_name)
+    opaque = BYTES.convert(op, "opaque", opaque)
+    has_side_effect = FLAG.convert(op, "has_side_effect", has_side_effect)
     if computation is not None and not isinstance(computation, XlaComputation):
         rule = f"computation must be an XlaComputation, got {brief(computation)}"
         raise error_of(OperandError, op, rule)
@@ -630,11 +938,8 @@ def custom_call_plan(
         )
     layouts = operand_shapes_with_layout
     if layouts is not None:
-        if isinstance(layouts, str) or not isinstance(layouts, Sequence):
-            rule = f"operand_shapes_with_layout must be a sequence of shapes, got {brief(layouts)}"
-            raise error_of(OperandError, op, rule)
-        layouts = tuple([shape_argument(op, "operand_shapes_with_layout", s) for s in layouts])
-    result = shape_argument(op, "shape", shape)
+        layouts = SHAPES.convert(op, "operand_shapes_with_layout", layouts)
+    result = SHAPE.convert(op, "shape", shape)
     aliasing = OutputOperandAliasing.all_of(output_operand_aliasing, op=op)
     schedule = CustomCallSchedule.of(schedule, op=op)
     inferred = _custom_call_shape(target_name, operands, result, layouts, aliasing)
@@ -655,11 +960,47 @@ def custom_call_plan(
     )
 
 
-_custom_call_shape = per_signature(infer.custom_call.strict)
-_CUSTOM_CALL_NAMES = tuple(custom_call_plan.__kwdefaults__ or ())
+_CUSTOM_CALL_NAMES: Final = tuple(custom_call_plan.__kwdefaults__ or ())
 
 
-@op_by_hand(SCHEMAS["python_call"])
+def _python_call_shape(operands: Sequence[Shape], shape: Shape) -> Shape:
+    check = Check.numbered("python_call", "operand", operands, shape=shape)
+    # Not in XLA: a callback receives and returns NumPy arrays.
+    for name, value in check.shapes.items():
+        if not value.is_static:
+            fix = "pass the array padded to its bound, and the size as a separate s32[] operand"
+            check.fail(f"{name} must have static sizes, got {value}", fix=fix)
+    return without_layout(shape)
+
+
+PYTHON_CALL_TARGET: Final = "xlabuilder.python_call"
+"""The target of custom calls that represent calls of Python functions."""
+
+
+def _python_function(op: Any) -> str:
+    """Return the HLO attributes with the name of the Python function that is called."""
+    name = ffi_dictionary("python_call", {"name": op.attributes["name"]})
+    return f", api_version=API_VERSION_TYPED_FFI, backend_config={name}"
+
+
+PYTHON_CALL: Final = define(
+    "python_call",
+    "*operands",
+    (
+        Group(lambda _: f", custom_call_target={quoted(PYTHON_CALL_TARGET)}"),
+        _HAS_SIDE_EFFECT,
+        Attribute("name", TEXT, None, None),
+        Group(_python_function),
+    ),
+    cpp_name="(none)",
+    section="CustomCall, of a Python function",
+    hlo="custom-call",
+    stablehlo="stablehlo.custom_call",
+    cost=CostClass.CUSTOM,
+)
+
+
+@op_by_hand(PYTHON_CALL, _python_call_shape)  # the function is an attribute
 def python_call(
     function: Callable[..., Any],
     operands: XlaOp | Sequence[XlaOp],
@@ -719,9 +1060,9 @@ def python_call_plan(
             fix = "\nfix: call the computation with xb.call(computation, *operands)"
         rule = f"function must be a Python callable, got {brief(function)}{fix}"
         raise error_of(OperandError, "python_call", rule)
-    result = shape_argument("python_call", "shape", shape)
-    return infer.python_call.strict([o.shape for o in operands], result), {
+    result = SHAPE.convert("python_call", "shape", shape)
+    return _python_call_shape([o.shape for o in operands], result), {
         "function": function,
         "name": str(getattr(function, "__qualname__", type(function).__name__)),
-        "has_side_effect": flag("python_call", "has_side_effect", has_side_effect),
+        "has_side_effect": FLAG.convert("python_call", "has_side_effect", has_side_effect),
     }

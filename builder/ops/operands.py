@@ -248,20 +248,6 @@ def dimensions_attribute(name: str, dimensions: tuple[int, ...]) -> Mapping[str,
     return MappingProxyType({name: dimensions})
 
 
-def integer_key(value: Any, depth: int = 3) -> Any:
-    """Return integers in nested lists or tuples as nested tuples, or None for other values.
-
-    The result is the cache key of the attribute that is made from the integers.
-    """
-    kind = type(value)
-    if kind is int:
-        return value
-    if depth and (kind is list or kind is tuple):
-        parts = tuple([integer_key(part, depth - 1) for part in value])
-        return None if None in parts else parts
-    return None
-
-
 def broadcast_to(operand: XlaOp, shape: ArrayShape, dimensions: tuple[int, ...]) -> XlaOp:
     """Record a `broadcast_in_dim` to `shape`, with `dimensions` as `broadcast_dimensions`."""
     return record(

@@ -22,7 +22,6 @@ from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp
 from builder.ops.definition import builder_method, op
 from builder.ops.operands import (
-    integer_key,
     is_number,
     need_op,
     need_ops,
@@ -33,7 +32,7 @@ from builder.schema import BUILDER_H
 from builder.schema.definition import Attribute, CostClass, Group, define
 from builder.schema.element_types import ANY, NUMBER
 from builder.schema.kinds import DIMENSION, INTEGER, INTEGERS, PADDING
-from builder.support.signatures import per_signature
+from builder.support.signatures import integer_key, per_signature
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape, intern_array
 
 Attributes = Mapping[str, Any]

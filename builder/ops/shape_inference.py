@@ -10,7 +10,8 @@ The functions need no builder, record nothing and have no state:
 There is one function for each op. The arguments are those of the op, with shapes in place of ops
 and a ProgramShape in place of a computation. A shape may be passed as text. Other arguments may
 have any form that the op accepts. For invalid arguments, a function raises the same
-ShapeInferenceError as the op.
+ShapeInferenceError as the op. `same_shape` tests whether a value may be passed where another shape
+is expected.
 
 A comment above each check cites the rule that it implements; docs/shape_inference.md explains the
 form of the citations.
@@ -20,10 +21,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from builder.check import Check as Check
+from builder.check import Check as Check, same_shape as _same_shape
 from builder.graph.registry import OPERATIONS
 from builder.ops import rules as families
 from builder.ops.rules.public import PublicFunction, public
+
+same_shape = public(_same_shape)
 
 
 def __getattr__(name: str) -> PublicFunction[..., Any]:
@@ -37,4 +40,4 @@ def __getattr__(name: str) -> PublicFunction[..., Any]:
 
 
 def __dir__() -> list[str]:
-    return sorted(name for name, info in OPERATIONS.items() if info.rule is not None)
+    return sorted(["same_shape", *(n for n, info in OPERATIONS.items() if info.rule is not None)])

@@ -1,20 +1,26 @@
 """Shardings of values inside a program that XLA partitions.
 
-The ops are recorded as custom calls, which XLA's partitioner removes.
+The ops are recorded as custom calls, which XLA's partitioner removes. They have bodies: the
+builder registers the sharding, and several custom calls are recorded.
+
+Not in Operation Semantics; xla_builder.h has ConvertSpmdFullToShardShape and
+ConvertSpmdShardToFullShape.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from builder.check import Check, same_shape
 from builder.graph.recording import record, record_with_sharding, resolve_builder
 from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp
-from builder.ops import rules as shape_inference
-from builder.ops.host import custom_call_plan
+from builder.ops.host import CUSTOM_CALL, custom_call_plan
 from builder.ops.operands import need_op
-from builder.schema import BUILDER_H, SCHEMAS
-from builder.types.shape import ArrayShape, Shape, ShapeLike, shape_argument
+from builder.schema.definition import BUILDER_H
+from builder.schema.kinds import SHAPE
+from builder.sharding.mesh import MeshSharding
+from builder.types.shape import ArrayShape, Shape, ShapeLike
 
 if TYPE_CHECKING:
     from builder.sharding.validation import ShardingLike
@@ -23,8 +29,22 @@ if TYPE_CHECKING:
 _MANUAL = "{manual}"
 
 
+def _with_sharding_shape(operand: Shape, sharding: str | MeshSharding) -> ArrayShape:
+    from builder.sharding.validation import (  # few programs need it
+        check_sharding_type,
+        sharding_text,
+    )
+
+    array = Check("with_sharding", operand=operand).array("operand")
+    sharding_text("with_sharding", "operand", array, check_sharding_type("with_sharding", sharding))
+    return array
+
+
 @op_by_hand(
-    SCHEMAS["custom_call"], cpp_name="(none)", section="XLA, the custom call Sharding; Shardy"
+    CUSTOM_CALL,
+    _with_sharding_shape,
+    cpp_name="(none)",
+    section="XLA, the custom call Sharding; Shardy",
 )
 def with_sharding(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
     """Return the operand with a sharding.
@@ -61,13 +81,43 @@ def with_sharding(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
 
     name = "with_sharding"
     value = need_op(name, "operand", operand)
-    shape = shape_inference.sharding.with_sharding.strict(value.shape, sharding)
+    shape = _with_sharding_shape(value.shape, sharding)
     register_sharding(resolve_builder(name, value), name, sharding)
     text = sharding_text(name, "operand", shape, sharding)
     return _partitioner_call("Sharding", value, shape, text)
 
 
-@op_by_hand(SCHEMAS["custom_call"], cpp_name="ConvertSpmdFullToShardShape", section=BUILDER_H)
+def _shard_shape(check: Check, full: ArrayShape, sharding: str | MeshSharding) -> ArrayShape:
+    """Return the shape of a shard of `full`; all shards must have the same shape."""
+    from builder.sharding.validation import full_array_tiling  # few programs need it
+
+    tiling = full_array_tiling(check.op, full, sharding)
+    # xla_builder.h: ConvertSpmdFullToShardShape
+    for number, count in enumerate(tiling.tiles[: full.rank]):
+        if full.dynamic_dimensions[number] and count > 1:
+            rule = f"a dynamic dimension can't be sharded, got {count} tiles for {full}"
+            check.fail(rule, dimension=number)
+        if full.dimensions[number] % count:
+            check.fail(
+                "each size must be divisible by its number of tiles, since all shards have the "
+                f"same shape, got {count} tiles for size {full.dimensions[number]}",
+                fix="pad the array with xb.pad first",
+                dimension=number,
+            )
+    return tiling.shard_shape(full)
+
+
+def _full_to_shard_shape(operand: Shape, sharding: str | MeshSharding) -> ArrayShape:
+    check = Check("spmd_full_to_shard_shape", operand=operand)
+    return _shard_shape(check, check.array("operand"), sharding)
+
+
+@op_by_hand(
+    CUSTOM_CALL,
+    _full_to_shard_shape,
+    cpp_name="ConvertSpmdFullToShardShape",
+    section=BUILDER_H,
+)
 def spmd_full_to_shard_shape(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
     """Return each device's shard of an array, for ops that are partitioned manually.
 
@@ -103,13 +153,34 @@ def spmd_full_to_shard_shape(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
     """
     name = "spmd_full_to_shard_shape"
     value = need_op(name, "operand", operand)
-    part = shape_inference.sharding.spmd_full_to_shard_shape.strict(value.shape, sharding)
+    part = _full_to_shard_shape(value.shape, sharding)
     text = _tiling(name, value, value.shape, sharding)
     sharded = _partitioner_call("Sharding", value, value.shape, text)
     return _partitioner_call("SPMDFullToShardShape", sharded, part, _MANUAL)
 
 
-@op_by_hand(SCHEMAS["custom_call"], cpp_name="ConvertSpmdShardToFullShape", section=BUILDER_H)
+def _shard_to_full_shape(
+    operand: Shape, full_shape: Shape, sharding: str | MeshSharding
+) -> ArrayShape:
+    check = Check("spmd_shard_to_full_shape", operand=operand, full_shape=full_shape)
+    check.array("operand")
+    full = check.array("full_shape").with_layout(None)
+    shard = _shard_shape(check, full, sharding)
+    # xla_builder.h: ConvertSpmdShardToFullShape
+    if not same_shape(operand, shard):
+        check.fail(
+            f"operand must have the shape of one device's shard of full_shape, {shard}, "
+            f"got {operand}"
+        )
+    return full
+
+
+@op_by_hand(
+    CUSTOM_CALL,
+    _shard_to_full_shape,
+    cpp_name="ConvertSpmdShardToFullShape",
+    section=BUILDER_H,
+)
 def spmd_shard_to_full_shape(
     operand: XlaOp, full_shape: ShapeLike, sharding: ShardingLike
 ) -> XlaOp:
@@ -141,8 +212,8 @@ def spmd_shard_to_full_shape(
     """
     name = "spmd_shard_to_full_shape"
     value = need_op(name, "operand", operand)
-    full = shape_argument(name, "full_shape", full_shape)
-    shape = shape_inference.sharding.spmd_shard_to_full_shape.strict(value.shape, full, sharding)
+    full = SHAPE.convert(name, "full_shape", full_shape)
+    shape = _shard_to_full_shape(value.shape, full, sharding)
     text = _tiling(name, value, shape, sharding)
     part = _partitioner_call("Sharding", value, value.shape, _MANUAL)
     return _partitioner_call("SPMDShardToFullShape", part, shape, text)

@@ -8,11 +8,11 @@ from builder.errors import OperandError, SignatureError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.inlined_calls import copied_calls
 from builder.graph.recording import metadata_for, resolve_builder, rollback_on_error
+from builder.graph.registry import rule_of
 from builder.graph.subcomputations import ReusableFunction
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import OpMetadata, XlaOp
 from builder.ops.operands import need_ops
-from builder.ops.rules import control_flow
 from builder.rewriting.copying import copy_op, merge_metadata
 
 
@@ -128,7 +128,7 @@ def _in_scope(metadata: OpMetadata | None, scope: str | None) -> OpMetadata | No
 def _check_operands(computation: XlaComputation, operands: tuple[XlaOp, ...]) -> None:
     """Raise unless the operands have exactly the shapes of the parameters."""
     shapes = tuple([operand.shape for operand in operands])
-    control_flow.call.strict(computation.signature, shapes, "inline")
+    rule_of("call")(computation.signature, shapes, "inline")
     for number, parameter in enumerate(computation.parameters):
         if parameter.shape is not shapes[number]:
             raise SignatureError(

@@ -7,11 +7,8 @@ reference loop over schemas.
 """
 
 from builder.schema import (
-    collectives as collectives,
     contraction as contraction,
-    control_flow as control_flow,
     elementwise as elementwise,
-    host as host,
     linalg as linalg,
     reduction as reduction,
 )

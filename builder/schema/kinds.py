@@ -31,13 +31,22 @@ from builder.attributes import (
 )
 from builder.attributes.composite import composite_attributes_text
 from builder.attributes.convolution import of_labels
-from builder.attributes.fields import NamedEnum
+from builder.attributes.fields import NamedEnum, sequence_or_none
 from builder.attributes.host import OutputOperandAliasing
 from builder.attributes.mlir_text import quoted as mlir_quoted
-from builder.check import flag, integer, integers
-from builder.errors import ShapeInferenceError, XlaError, brief, error_of
+from builder.check import flag, integer, integers, refusal
+from builder.errors import (
+    OperandError,
+    ShapeInferenceError,
+    ShapeTextError,
+    XlaError,
+    brief,
+    error_of,
+)
 from builder.schema.syntax import braces, quoted, quoted_bytes, with_layout
 from builder.support.signatures import per_signature
+from builder.types.layout import Layout
+from builder.types.layout_text import parse_layout
 from builder.types.shape import Shape, shape_argument
 
 
@@ -308,11 +317,14 @@ class NumberedEnumeration(AttributeKind):
         members: the enumeration class.
     """
 
-    def __init__(self, members: type[enum.IntEnum]) -> None:
+    def __init__(self, members: type[NamedEnum]) -> None:
         self.members = members
 
     def __str__(self) -> str:
         return self.members.__name__
+
+    def convert(self, op: str, name: str, value: Any) -> Any:  # noqa: ARG002  (the members name it)
+        return self.members.of(value, op)
 
     def text(self, value: enum.IntEnum) -> str:
         return value.name
@@ -325,6 +337,11 @@ class Text(AttributeKind):
     """A string: ``infeed_config="x"``."""
 
     NAME = "string"
+
+    def convert(self, op: str, name: str, value: Any) -> str:
+        if not isinstance(value, str):
+            raise error_of(OperandError, op, f"{name} must be a string, got {brief(value)}")
+        return value
 
     def text(self, value: str) -> str:
         return quoted(value)
@@ -341,6 +358,19 @@ class Bytes(AttributeKind):
     """
 
     NAME = "bytes"
+
+    def convert(self, op: str, name: str, value: Any) -> str:
+        if isinstance(value, str):
+            try:
+                value = value.encode("utf-8", "surrogateescape")
+            except UnicodeEncodeError:
+                rule = f"{name} must be a string that UTF-8 can encode, or bytes"
+                text = f"{rule}, got {brief(value)}"
+                raise error_of(OperandError, op, text, "pass the bytes") from None
+        if not isinstance(value, (bytes, bytearray)):
+            rule = f"{name} must be a string or bytes, got {brief(value)}"
+            raise error_of(OperandError, op, rule)
+        return value.decode("utf-8", "surrogateescape")
 
     def text(self, value: str) -> str:
         return quoted_bytes(value)
@@ -388,10 +418,32 @@ class ShapeWithLayout(AttributeKind):
         return with_layout(value)
 
 
+class ResultLayout(AttributeKind):
+    """The memory layout of a result, recorded in its shape: ``shape_with_layout``."""
+
+    NAME = "layout"
+
+    def convert(self, op: str, name: str, value: Any) -> Layout:
+        if isinstance(value, Layout):
+            return value
+        try:
+            return parse_layout(value) if isinstance(value, str) else Layout(value)
+        except ShapeTextError as error:
+            raise error.in_argument(op, name) from None
+        except XlaError as error:
+            raise error.renamed(op) from None
+
+
 class ShapesWithLayout(AttributeKind):
     """A list of shapes: ``operand_layout_constraints={f32[2]{0}, f32[2,3]{0,1}}``."""
 
     NAME = "shapes"
+
+    def convert(self, op: str, name: str, value: Any) -> tuple[Shape, ...]:
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            rule = f"{name} must be a sequence of shapes, got {brief(value)}"
+            raise error_of(OperandError, op, rule)
+        return tuple([shape_argument(op, name, shape) for shape in value])
 
     def text(self, value: Iterable[Shape]) -> str:
         return f"{{{', '.join(map(with_layout, value))}}}"
@@ -401,6 +453,9 @@ class Aliases(AttributeKind):
     """Results that share memory with operands: ``output_to_operand_aliasing={{}: (0, {})}``."""
 
     NAME = "OutputOperandAliasing"
+
+    def convert(self, op: str, name: str, value: Any) -> tuple[OutputOperandAliasing, ...]:  # noqa: ARG002  (the class names it)
+        return OutputOperandAliasing.all_of(value, op)
 
     def text(self, value: Iterable[OutputOperandAliasing]) -> str:
         aliases = (
@@ -651,6 +706,15 @@ class Pairs(AttributeKind):
 
     NAME = "pairs of integers"
 
+    def convert(self, op: str, name: str, value: Any) -> tuple[tuple[int, int], ...]:
+        rows = sequence_or_none(value)
+        pairs = [] if rows is None else [sequence_or_none(row) or () for row in rows]
+        if rows is None or any(len(pair) != 2 for pair in pairs):
+            rule = f"{name} must be a sequence of pairs (source, target)"
+            raise refusal(op, rule, value, "write for instance [(0, 1), (1, 0)]")
+        numbers = [integers(op, "a pair", pair) for pair in pairs]
+        return tuple([(source, target) for source, target in numbers])
+
     def text(self, value: Iterable[Iterable[int]]) -> str:
         return braces(braces(pair) for pair in value)
 
@@ -676,6 +740,9 @@ class Groups(AttributeKind):
 
     NAME = "ReplicaGroups"
 
+    def convert(self, op: str, name: str, value: Any) -> ReplicaGroups:  # noqa: ARG002  (the class names it)
+        return ReplicaGroups.of(value, op)
+
     def text(self, value: ReplicaGroups) -> str:
         return braces(braces(group) for group in value.groups)
 
@@ -693,9 +760,27 @@ class Groups(AttributeKind):
 
 
 class Channel(AttributeKind):
-    """The channel of a collective: ``channel_id=1``."""
+    """The channel of a collective or a transfer: ``channel_id=1``.
+
+    Attributes:
+        type: the two ends of a channel that is passed as a number.
+    """
 
     NAME = "ChannelHandle"
+
+    def __init__(self, type: ChannelType = ChannelType.DEVICE_TO_DEVICE) -> None:
+        self.type = type
+
+    def convert(self, op: str, name: str, value: Any) -> ChannelHandle:
+        channel = ChannelHandle.of(value, op, self.type, name)
+        if channel is None:
+            rule = f"{name} must be a ChannelHandle or its number"
+            fix = (
+                f"pass xb.ChannelHandle(1, xb.ChannelType.{self.type.name}), with a number that "
+                "no other pair of a send and a recv uses"
+            )
+            raise refusal(op, rule, None, fix)
+        return channel
 
     def text(self, value: ChannelHandle) -> str:
         return str(value.handle)
@@ -759,6 +844,7 @@ TEXT: Final = Text()
 BYTES: Final = Bytes()
 DICTIONARY: Final = Dictionary()
 SHAPE: Final = ShapeWithLayout()
+LAYOUT: Final = ResultLayout()
 SHAPES: Final = ShapesWithLayout()
 ALIASES: Final = Aliases()
 COMPUTATION: Final = Computation()

@@ -31,6 +31,20 @@ def per_signature(function: Callable[P, R]) -> Callable[P, R]:
     return cast("Callable[P, R]", lru_cache(maxsize=MAX_SIGNATURES)(function))
 
 
+def integer_key(value: Any, depth: int = 3) -> Any:
+    """Return integers in nested lists or tuples as nested tuples, or None for other values.
+
+    The result is the cache key of the attribute that is made from the integers.
+    """
+    kind = type(value)
+    if kind is int:
+        return value
+    if depth and (kind is list or kind is tuple):
+        parts = tuple([integer_key(part, depth - 1) for part in value])
+        return None if None in parts else parts
+    return None
+
+
 class SignatureTable(dict[Any, R]):
     """A bounded table of the results for each signature.
 

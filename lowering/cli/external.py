@@ -88,9 +88,9 @@ def in_text(text: str) -> list[External]:
 
 
 def _call(target: str, config: str) -> tuple[str, str]:
-    from builder.schema.host import PYTHON_CALL
+    from builder.ops.host import PYTHON_CALL_TARGET
 
-    if target != PYTHON_CALL:
+    if target != PYTHON_CALL_TARGET:
         return "custom_call", target
     name = re.search(r'\bname = "([^"]*)"', config)
     return "python_call", "" if name is None else name[1]

@@ -107,6 +107,8 @@ class SchemaImporter:
         self._function: Callable[..., XlaOp] = info.function
         self._is_method = info.is_method
         names = schema.operands.split()
+        if info.is_method and names:
+            raise TypeError(f"{info.name} is a method of XlaBuilder, which takes no operands")
         parameters = list(inspect.signature(info.function).parameters.values())[info.is_method :]
         for_operands = parameters[: len(names)]
         if len(for_operands) < len(names):

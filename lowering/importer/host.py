@@ -11,8 +11,8 @@ from jaxlib.mlir.dialects import stablehlo
 import builder as xb
 from builder.attributes.host import CustomCallApiVersion, OutputOperandAliasing
 from builder.graph.xla_op import XlaOp
+from builder.ops.host import PYTHON_CALL_TARGET
 from builder.schema import SCHEMAS
-from builder.schema.host import PYTHON_CALL
 from builder.types.layout import Layout
 from builder.types.shape import ArrayShape, Shape, TupleShape
 from lowering.importer.by_schema import derived_importer, schema_importer
@@ -119,7 +119,7 @@ def custom_call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) ->
     target = scope.attribute(operation, "call_target_name")
     if target == INLINED_CALL:
         return inlined_call(scope, operation, list(operands))
-    if target == PYTHON_CALL:
+    if target == PYTHON_CALL_TARGET:
         return _python_call(scope, operation, operands)
     if _CHLO_ATTRIBUTES in operation.attributes:
         return _chlo_op(scope, operation, operands, target)

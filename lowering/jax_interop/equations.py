@@ -20,7 +20,7 @@ from jaxlib.mlir import ir
 
 from builder.graph.computation import XlaComputation
 from builder.graph.inlined_calls import InlinedCall
-from builder.schema.control_flow import CUSTOM_DERIVATIVE
+from builder.ops.control_flow import CUSTOM_DERIVATIVE
 from lowering.importer.scope import INLINED_CALL
 from lowering.jax_interop.portable_linalg import portable_rules
 from lowering.jax_interop.registry import Step, Value

@@ -11,11 +11,10 @@ from builder.graph.computation import XlaComputation
 from builder.graph.custom_gradients import gradient_shape
 from builder.graph.inlined_calls import needed_ops
 from builder.graph.xla_op import XlaOp, with_metadata
-from builder.ops.control_flow import call
+from builder.ops.control_flow import DERIVATIVE, ZERO_DERIVATIVE, call
 from builder.ops.elementwise import add
 from builder.ops.reshaping import broadcast
 from builder.rewriting.inlining import inlined_ops
-from builder.schema.control_flow import DERIVATIVE, ZERO_DERIVATIVE
 from builder.types.shape import ArrayShape, TupleShape
 from lowering.errors import LoweringError
 from lowering.jax_interop.applying import set_line

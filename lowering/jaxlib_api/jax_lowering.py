@@ -12,7 +12,7 @@ from jax.extend.core import Primitive
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from builder.schema.control_flow import DERIVATIVE, ZERO_DERIVATIVE
+from builder.ops.control_flow import DERIVATIVE, ZERO_DERIVATIVE
 
 LoweringRule = Callable[..., Sequence[Any]]
 """A function of jax's context of a lowering and the MLIR values of the operands, with the

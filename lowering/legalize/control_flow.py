@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir
 
-from builder.schema.control_flow import DERIVATIVE
+from builder.ops.control_flow import DERIVATIVE
 from lowering.legalize.op_builder import OpBuilder, array_of, integer_of
 from lowering.legalize.registry import ALL_PLATFORMS, Value, rewrite
 from lowering.mlir.operations import called_function, enclosing, functions_in

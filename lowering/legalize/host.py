@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from jaxlib.mlir import ir
 
-from builder.schema.host import PYTHON_CALL
+from builder.ops.host import PYTHON_CALL_TARGET
 from builder.types import primitive_type as pt
 from builder.types.shape import TokenShape, TupleShape, intern_array
 from lowering.errors import CompileError, ExecutionError, LoweringError, recorded_at
@@ -166,7 +166,7 @@ def calls_of_registered_functions(b: OpBuilder, operation: ir.Operation) -> Sequ
         return replace_shape_conversion(b.target, operation, target)
     if target in _JAX_CALLBACKS:
         return _supply_function(b, operation, target)
-    if target != PYTHON_CALL:
+    if target != PYTHON_CALL_TARGET:
         if target not in compilation.registered_targets(b.target.platform):
             return None
         _set_layouts(operation)

@@ -19,12 +19,8 @@ form of the citations.
 
 from builder.check import Check as Check
 from builder.ops.rules import (
-    collectives as collectives,
     contraction as contraction,
-    control_flow as control_flow,
     elementwise as elementwise,
-    host as host,
     linalg as linalg,
     reduction as reduction,
-    sharding as sharding,
 )

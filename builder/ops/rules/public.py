@@ -59,7 +59,7 @@ def _shape(op: str, name: str, value: Any) -> Shape:
         raise OperandError(f"{op}: {name} must be a shape, got {brief(value)}", op=op) from None
 
 
-def _each(op: str, name: str, values: Any, kind: str, convert: Converter) -> list[Any]:
+def _each(op: str, name: str, values: Any, kind: str, convert: Converter) -> tuple[Any, ...]:
     """Convert each value of a sequence; `kind` names the expected values in messages."""
     try:
         if isinstance(values, (str, bytes)):
@@ -68,13 +68,13 @@ def _each(op: str, name: str, values: Any, kind: str, convert: Converter) -> lis
     except TypeError:
         rule = f"{name} must be a sequence of {kind}, got {brief(values)}"
         raise error_of(OperandError, op, rule) from None
-    return [convert(op, f"{name} {i}", value) for i, value in enumerate(sequence)]
+    return tuple([convert(op, f"{name} {i}", value) for i, value in enumerate(sequence)])
 
 
 def _shapes(op: str, name: str, values: Any) -> tuple[Shape, ...]:
     if isinstance(values, Shape):
         return (values,)
-    return tuple(_each(op, name, values, "shapes", _shape))
+    return _each(op, name, values, "shapes", _shape)
 
 
 def _program_shape(op: str, name: str, value: Any) -> ProgramShape:
@@ -84,7 +84,7 @@ def _program_shape(op: str, name: str, value: Any) -> ProgramShape:
     raise error_of(OperandError, op, rule, "pass computation.program_shape")
 
 
-def _program_shapes(op: str, name: str, values: Any) -> list[ProgramShape]:
+def _program_shapes(op: str, name: str, values: Any) -> tuple[ProgramShape, ...]:
     return _each(op, name, values, "ProgramShapes", _program_shape)
 
 
@@ -95,7 +95,7 @@ def _pair(op: str, name: str, value: Any) -> tuple[int, ...]:
     return pair
 
 
-def _pairs(op: str, name: str, values: Any) -> list[tuple[int, ...]]:
+def _pairs(op: str, name: str, values: Any) -> tuple[tuple[int, ...], ...]:
     return _each(op, name, values, "pairs of numbers", _pair)
 
 

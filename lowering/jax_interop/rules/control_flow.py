@@ -11,7 +11,7 @@ from jax import lax
 
 from builder.graph.xla_op import XlaOp
 from builder.inspection.trip_count import trip_count
-from builder.schema.control_flow import CUSTOM_DERIVATIVE, DERIVATIVE, ZERO_DERIVATIVE
+from builder.ops.control_flow import CUSTOM_DERIVATIVE, DERIVATIVE, ZERO_DERIVATIVE
 from builder.types import primitive_type as pt
 from lowering.jax_interop.forward_only import forward_only
 from lowering.jax_interop.registry import (

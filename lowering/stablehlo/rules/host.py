@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from builder.attributes import CustomCallApiVersion
 from builder.attributes.host import OutputOperandAliasing, ffi_dictionary
 from builder.graph.xla_op import XlaOp
-from builder.schema.host import PYTHON_CALL
+from builder.ops.host import PYTHON_CALL_TARGET
 from builder.schema.kinds import BYTES
 from builder.sharding.text import is_shardy, leaf_texts
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaf_count, leaves
@@ -187,7 +187,7 @@ def python_call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     config = {"index": index, "name": recorded["name"]}
     attributes = {
         **attributes_of(op),
-        "call_target_name": quoted(PYTHON_CALL),
+        "call_target_name": quoted(PYTHON_CALL_TARGET),
         "api_version": i32(int(CustomCallApiVersion.API_VERSION_TYPED_FFI)),
         "backend_config": ffi_dictionary("python_call", config),
     }

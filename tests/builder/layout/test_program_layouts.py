@@ -121,7 +121,7 @@ def test_layouts_of_applied_computations_are_ignored(b: xb.XlaBuilder, x: xb.Xla
 
 
 def test_inferred_shapes_have_no_layouts() -> None:
-    infer = xb.shape_inference.control_flow
+    infer = xb.shape_inference
     double = in_columns().program_shape
     laid_out = xb.parse_shape(COLUMNS)
     assert infer.call(double, [laid_out]) is xb.f32[2, 3]

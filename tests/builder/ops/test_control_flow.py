@@ -51,6 +51,15 @@ class TestTuple:
         with pytest.raises(xb.OperandError, match="tuple: element 1 must be an XlaOp, got int: 1"):
             xb.tuple(b.parameter(xb.f32[2]), 1)  # type: ignore[arg-type]
 
+    def test_wrong_arguments(self, b: xb.XlaBuilder) -> None:
+        x: Any = b.parameter(xb.f32[2])
+        wrong: Any = xb.tuple
+        with pytest.raises(xb.OperandError, match=r"^tuple: has no parameter axis, got axis=0\n"):
+            wrong(x, x, axis=0)
+        wrong = xb.get_tuple_element
+        with pytest.raises(xb.OperandError, match=r"^get_tuple_element: takes 2 positional arg"):
+            wrong(xb.tuple(x, x), 0, 1)
+
     @pytest.mark.parametrize(
         ("index", "message"),
         [

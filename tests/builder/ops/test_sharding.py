@@ -374,7 +374,7 @@ def test_with_sharding() -> None:
     assert y.attributes["call_target_name"] == "Sharding"
     assert y.sharding == '#sdy.sharding<@mesh, [{"data"}, {}]>'
     assert y.frontend_attributes == {"a": "1"}
-    infer = xb.shape_inference.sharding
+    infer = xb.shape_inference
     assert infer.with_sharding("f32[8,4]", ROWS) == x.shape
     name = "with_sharding"
     refused(xb.OperandError, f"{name}: operand must be an XlaOp", lambda: xb.with_sharding(1, ROWS))
@@ -410,7 +410,7 @@ def test_shards_and_full_arrays() -> None:
         ("SPMDShardToFullShape", tiled),
     ]
     full, shard = xb.spmd_full_to_shard_shape, xb.spmd_shard_to_full_shape
-    infer = xb.shape_inference.sharding
+    infer = xb.shape_inference
     assert infer.spmd_full_to_shard_shape("f32[8,4]", "{replicated}") == x.shape
     refused(
         xb.ShapeInferenceError,

@@ -21,9 +21,9 @@ WITHOUT: dict[str, dict[str, str]] = {
     "conditional": {"pred": "pred or s32, by the form of the call", "operands": COMPUTATIONS},
     "custom_call": {"operands": "any shapes"},
     "fft": {"operand": "depends on fft_type"},
-    "get_tuple_element": {"operand": "a tuple"},
+    "get_tuple_element": {"tuple_data": "a tuple"},
     "infeed": {"token": "a token"},
-    "optimization_barrier": {"operands": "any shapes"},
+    "optimization_barrier": {"operand": "any shapes"},
     "outfeed": {"operand": "any shape", "token": "a token"},
     "python_call": {"operands": "any shapes of static sizes"},
     "recv": {"token": "a token"},
@@ -53,21 +53,13 @@ VECTOR = xb.f32[3]
 
 
 CALLS: dict[str, dict[str, Infer]] = {
-    "all_reduce": {"operands": lambda t: infer.collectives.all_reduce(t[4], scalars(t))},
-    "all_gather": {"operands": lambda t: infer.collectives.all_gather(t[4], 0, 2)},
-    "reduce_scatter": {
-        "operands": lambda t: infer.collectives.reduce_scatter(t[4], scalars(t), 0, 2)
-    },
-    "all_to_all": {"operand": lambda t: infer.collectives.all_to_all(t[4], 0, 0, 2)},
-    "all_to_all_tuple": {
-        "operands": lambda t: infer.collectives.all_to_all_tuple([t[4], t[4]], [[0, 1]])
-    },
-    "collective_permute": {
-        "operands": lambda t: infer.collectives.collective_permute(t[4], [(0, 1)])
-    },
-    "collective_broadcast": {
-        "operand": lambda t: infer.collectives.collective_broadcast(t[4], [[0, 1]])
-    },
+    "all_reduce": {"operands": lambda t: infer.all_reduce(t[4], scalars(t))},
+    "all_gather": {"operands": lambda t: infer.all_gather(t[4], 0, 2)},
+    "reduce_scatter": {"operands": lambda t: infer.reduce_scatter(t[4], scalars(t), 0, 2)},
+    "all_to_all": {"operand": lambda t: infer.all_to_all(t[4], 0, 0, 2)},
+    "all_to_all_tuple": {"operands": lambda t: infer.all_to_all_tuple([t[4], t[4]], [[0, 1]])},
+    "collective_permute": {"operand": lambda t: infer.collective_permute(t[4], [(0, 1)])},
+    "collective_broadcast": {"operand": lambda t: infer.collective_broadcast(t[4], [[0, 1]])},
     "dot_general": {"lhs rhs": lambda t: infer.contraction.dot_general(t[2, 3], t[3, 4], DOT)},
     "ragged_dot": {
         "lhs rhs": lambda t: infer.contraction.ragged_dot(t[2, 3], t[3, 4], xb.s32[2], RAGGED),
@@ -81,7 +73,7 @@ CALLS: dict[str, dict[str, Infer]] = {
         )
     },
     "scan": {
-        "operands": lambda t: infer.control_flow.scan(
+        "operands": lambda t: infer.scan(
             [t[5]], [t[()]], xb.ProgramShape([t[()], t[()]], xb.tuple_shape([t[()], t[()]])), 0
         )
     },
@@ -118,7 +110,7 @@ CALLS: dict[str, dict[str, Infer]] = {
         ),
     },
     "reduce_precision": {"operand": lambda t: infer.elementwise.reduce_precision(t[3], 5, 10)},
-    "send": {"operand": lambda t: infer.host.send(t[3], xb.ChannelHandle(1))},
+    "send": {"operand": lambda t: infer.send(t[3], xb.ChannelHandle(1))},
     "dynamic_slice": {
         "operand": lambda t: infer.dynamic_slice(t[3], [S32], [2]),
         "start_indices": lambda t: infer.dynamic_slice(VECTOR, [t[()]], [2]),

@@ -15,10 +15,7 @@ from tables import each_row
 import builder as xb
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "shape_inference.md"
-FAMILIES = (
-    *("collectives", "contraction", "control_flow", "elementwise", "host"),
-    *("linalg", "reduction"),
-)
+FAMILIES = ("contraction", "elementwise", "linalg", "reduction")
 # The types of an inference function's first parameter; other functions are helpers.
 FIRST_PARAMETERS = ("Shape", "Sequence[Shape]", "ProgramShape", "Sequence[ProgramShape]", "str")
 NULLARY = {"replica_id", "partition_id"}
@@ -86,11 +83,7 @@ def test_wrong_arguments_raise_errors_of_the_library(name: str) -> None:
             function(**arguments)
         except xb.XlaError:
             refused += 1
-    assert (
-        refused
-        or name in ("control_flow.tuple", "control_flow.optimization_barrier")
-        or (not parameters)
-    )
+    assert refused or name in ("tuple", "optimization_barrier") or (not parameters)
 
 
 @each_row(
@@ -113,8 +106,8 @@ def test_wrong_arguments_raise_errors_of_the_library(name: str) -> None:
             lambda infer: infer.elementwise.convert_element_type(xb.s32[3], xb.f32),
         ),
         (
-            lambda infer: infer.host.custom_call("t", ["f32[3]"], "f32[3]", None, [((), (0, ()))]),
-            lambda infer: infer.host.custom_call(
+            lambda infer: infer.custom_call("t", ["f32[3]"], "f32[3]", None, [((), (0, ()))]),
+            lambda infer: infer.custom_call(
                 "t", [xb.f32[3]], xb.f32[3], None, [xb.OutputOperandAliasing((), 0)]
             ),
         ),
@@ -134,10 +127,10 @@ def test_messages_for_wrong_arguments() -> None:
         (lambda: infer.rev(7, [0]), "rev: operand must be a shape, got 7"),
         (lambda: infer.rev("f32[", [0]), "rev: operand must be a shape, got 'f32['"),
         (lambda: infer.concatenate(7, 0), "concatenate: operands must be a sequence of"),
-        (lambda: infer.control_flow.call(7, []), "call: computation must be a ProgramShape, got 7"),
+        (lambda: infer.call(7, []), "call: computation must be a ProgramShape, got 7"),
         (lambda: infer.elementwise.unary("sum", "f32[]"), "sum: opcode must be one of abs"),
         (
-            lambda: infer.host.custom_call("t", (), "f32[2]", output_operand_aliasing=-1),
+            lambda: infer.custom_call("t", (), "f32[2]", output_operand_aliasing=-1),
             "custom_call: output_operand_aliasing must be a sequence of OutputOperandAliasing, ",
         ),
     ):

@@ -31,7 +31,7 @@ from builder.schema import Attribute, AttributeKind, Schema
 from builder.schema.definition import MISSING
 from builder.support.missing import Missing
 from builder.support.signatures import SignatureTable
-from builder.support.tracebacks import without_internal_frames
+from builder.support.tracebacks import remove_internal_frames
 from builder.types.shape import Shape
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -119,10 +119,8 @@ def _made(
         given = {n: v for n, v in zip(names, values, strict=True) if v is not _OMITTED}
         return wrong_call(declared, (), {**given, **unknown})
 
-    def shown(error: XlaError, *values: Any) -> XlaError:
-        if any(value is _OMITTED for value in values):
-            error = wrong((), {}, *values)
-        return without_internal_frames(error)
+    def missing(*values: Any) -> XlaError | None:
+        return wrong((), {}, *values) if any(value is _OMITTED for value in values) else None
 
     template = _template(form)(
         *[kinds[key].convert for key, letter in zip(names, form, strict=True) if letter in "a?"],
@@ -133,7 +131,7 @@ def _made(
         SignatureTable[Any](),
         _planner(names, rule, attributes or _attributes_of(recorded)),
         wrong,
-        shown,
+        missing,
     )
     code, source = template.__code__, declared.__code__
     made = FunctionType(
@@ -220,7 +218,7 @@ def _template(form: str) -> Callable[..., FunctionType]:
         key.append(shapes.get(kind, p))
         operands += {"o": [p], "m": [f"*{p}"]}.get(kind, [])
     constants = [f"convert{number}" for number, kind in enumerate(form) if kind in "a?"]
-    constants += ["name", "names", "opcode", "table", "plan", "wrong", "shown", *_SHARED]
+    constants += ["name", "names", "opcode", "table", "plan", "wrong", "missing", *_SHARED]
     listed = ", ".join(parameters)
     conversions = "\n            ".join(lines)
     source = f"""
@@ -236,7 +234,11 @@ def make({", ".join(constants)}):
                 found = table.add(key, plan(*key))
             return record(opcode, found[0], ({", ".join(operands)},), found[1])
         except XlaError as error:
-            raise shown(error, {listed}) from error.__cause__
+            other = missing({listed})
+            if other is not None:
+                raise other from None
+            remove_internal_frames(error)
+            raise
     return template
 """
     tree = ast.parse(source)
@@ -255,6 +257,7 @@ _SHARED: Final[dict[str, Any]] = {
     "need_op": need_op,
     "need_ops": need_ops,
     "record": record,
+    "remove_internal_frames": remove_internal_frames,
     "tuple": tuple,
     "type": type,
 }

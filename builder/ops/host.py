@@ -78,7 +78,7 @@ def after_all(*operands: XlaOp | Sequence[XlaOp]) -> XlaOp:
 
 def _text_argument(op: str, name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise OperandError(f"{op}: {name} must be a string, got {brief(value)}", op=op)
+        raise OperandError(f"{name} must be a string, got {brief(value)}", op=op)
     return value
 
 
@@ -287,9 +287,9 @@ def _channel(op: str, value: Any) -> ChannelHandle:
     channel = ChannelHandle.of(value, op=op, type=channel_type, name="channel_handle")
     if channel is None:
         raise ShapeInferenceError(
-            f"{op}: channel_handle must be a ChannelHandle or its number, got None\n"
-            f"fix: pass xb.ChannelHandle(1, xb.ChannelType.{channel_type.name}), with a number "
-            f"that no other pair of a send and a recv uses",
+            "channel_handle must be a ChannelHandle or its number, got None",
+            fix=f"pass xb.ChannelHandle(1, xb.ChannelType.{channel_type.name}), with a number "
+            "that no other pair of a send and a recv uses",
             op=op,
         )
     return channel
@@ -716,9 +716,9 @@ def python_call_plan(
     if not callable(function) or isinstance(function, (XlaOp, NotAFunction)):
         fix = ""
         if isinstance(function, XlaComputation):
-            fix = "\nfix: call the computation with xb.call(computation, *operands)"
-        rule = f"function must be a Python callable, got {brief(function)}{fix}"
-        raise error_of(OperandError, "python_call", rule)
+            fix = "call the computation with xb.call(computation, *operands)"
+        rule = f"function must be a Python callable, got {brief(function)}"
+        raise error_of(OperandError, "python_call", rule, fix)
     result = shape_argument("python_call", "shape", shape)
     return infer.python_call.strict([o.shape for o in operands], result), {
         "function": function,

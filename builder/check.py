@@ -29,7 +29,6 @@ from builder.types.shape import (
     Shape,
     TupleShape,
     intern_array,
-    shapes_text,
 )
 
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
@@ -43,10 +42,9 @@ CONVERT: Final = "convert it with xb.convert_element_type"
 
 def refusal(op: str, rule: str, value: object, fix: str | None = None) -> ShapeInferenceError:
     """Return a ShapeInferenceError for `value`, an argument of `op` that breaks `rule`."""
-    text = f"{op}: {rule}, got {brief(value)}"
     if not fix and isinstance(value, Missing):
         fix = value.fix
-    return ShapeInferenceError(f"{text}\nfix: {fix}" if fix else text, op=op)
+    return ShapeInferenceError(rule, op=op, got=brief(value), fix=fix)
 
 
 def integer(op: str, name: str, value: Any) -> int:
@@ -239,23 +237,29 @@ class Check:
         self,
         rule: str,
         *,
+        got: str | None = None,
         fix: str | None = None,
         dimension: int | None = None,
         error: type[ShapeInferenceError] = ShapeInferenceError,
     ) -> NoReturn:
-        """Raise `error`; the message contains the op, `rule`, the operands and `fix`."""
-        text = f"{self.op}: {rule}"
-        if self.shapes:
-            text += ("" if ", got" in rule else ", got") + "\n" + shapes_text(self.shapes)
-        if fix:
-            text += f"\nfix: {fix}"
-        raise error(text, op=self.op, shapes=self.shapes, dimension=dimension)
+        """Raise `error` with the op and its operands, which the message lists."""
+        if got is None and self.shapes and ", got" not in rule:
+            got = ""  # the operands
+        raise error(
+            rule,
+            op=self.op,
+            got=got,
+            fix=fix,
+            shapes=self.shapes,
+            dimension=dimension,
+            lists_shapes=True,
+        )
 
     def fail_along(
         self, dimension: int, rule: str, got: object, *, fix: str | None = None
     ) -> NoReturn:
         """Raise an error: the value `got` for `dimension` breaks `rule`."""
-        self.fail(f"{rule}, got {got} for dimension {dimension}", fix=fix, dimension=dimension)
+        self.fail(rule, got=f"{got} for dimension {dimension}", fix=fix, dimension=dimension)
 
     def that(
         self, holds: bool, rule: str, *, fix: str | None = None, dimension: int | None = None

@@ -1,19 +1,19 @@
 """The errors that xlabuilder raises.
 
-Besides the message, each error has attributes: `op`, the name of the operation; `shapes`, the
-operand shapes by argument name; `dimension`, the dimension at fault; `rule` and `fix`, the parts of
-the message.
+An error holds facts: the op, the argument at fault, the rule that was broken, what was got, the
+operand shapes, the fix. The message is composed of them when it is shown. Code that knows more,
+such as the name of the function that the user called, changes a fact.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, Self, TypeVar
 
 from builder.support.caller import caller_frame, shown_file
 from builder.support.displayed import Displayed
-from builder.support.tracebacks import UserError, show_frames
+from builder.support.tracebacks import UserError, remove_internal_frames, show_frames
 
 _CONTEXT: Final = 100
 """The number of characters of a text that a message shows before and after an error in it."""
@@ -45,40 +45,102 @@ def _shortened(message: str) -> str:
     )
 
 
+E = TypeVar("E", bound="XlaError")
+
+
 class XlaError(UserError, Displayed):
     """The base of the errors that xlabuilder raises for invalid input.
 
+    Args:
+        rule: the rule that was broken.
+        op: the name of the operation or function.
+        argument: the argument at fault: its name, or its number.
+        got: the values that broke the rule, as text; "" if these are the operands.
+        fix: what to write instead, an imperative sentence.
+        shapes: the shapes of the operands by argument name.
+        dimension: the number of the dimension at fault.
+        context: what the message begins with; by default `op`.
+        lists_shapes: whether the message lists `shapes`.
+
     Attributes:
+        rule: the rule that was broken.
         op: the name of the operation, or None.
+        argument: the name or the number of the argument at fault, or None.
+        got: the values that broke the rule, as text, or None.
+        fix: what to write instead; empty if nothing is known.
         shapes: the shapes of the operands by argument name, possibly empty.
         dimension: the number of the dimension at fault, or None.
+        context: what the message begins with, from the outside in, such as the names of a function
+            of `builder.lib` and of the op that it records.
         location: "file:line" of the caller, the nearest frame outside this library, or None;
             tracebacks show it below the message. In a notebook the file is the cell, such as
             "In[3]".
+
+    Example:
+        >>> import builder as xb
+        >>> x = xb.XlaBuilder().parameter(xb.f32[2, 3])
+        >>> try:
+        ...     xb.rev(x, [2])
+        ... except xb.XlaError as error:
+        ...     print(error.op, error.dimension, error.shapes)
+        rev 2 {'operand': f32[2,3]}
     """
 
     def __init__(
         self,
-        message: str,
+        rule: str,
         *,
         op: str | None = None,
+        argument: str | int | None = None,
+        got: str | None = None,
+        fix: str | None = None,
         shapes: Mapping[str, Any] | None = None,
         dimension: int | None = None,
+        context: tuple[str, ...] | None = None,
+        lists_shapes: bool = False,
     ) -> None:
-        super().__init__(_shortened(message))
+        super().__init__(rule)
+        self.rule = rule
         self.op = op
+        self.argument = argument
+        self.got = got
+        self.fix = fix or ""
         self.shapes = dict(shapes or {})
         self.dimension = dimension
+        self.context = context if context is not None else (op,) if op else ()
+        self.lists_shapes = lists_shapes
         frame = caller_frame(sys._getframe(1))
         self.location = None
         if frame is not None:
             self.location = f"{shown_file(frame.f_code.co_filename)}:{frame.f_lineno}"
             self.add_note(f"at {self.location}")
 
+    def __str__(self) -> str:
+        lines = [statement_of(self) + self._details()]
+        if self.lists_shapes and self.shapes:
+            lines.append(shapes_text(self.shapes))
+        if self.fix:
+            lines.append(f"fix: {self.fix}")
+        return _shortened("\n".join(lines))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By default an exception is restored by a call with `args`, which would note a location.
+        return _restored, (type(self), self.args), self.__dict__
+
+    def _details(self) -> str:
+        """Return the lines between the statement and the operands, each after a newline."""
+        return ""
+
     def _render_traceback_(self) -> list[str]:
         """Return the lines that IPython prints; a notebook shows HTML, with a line below it."""
-        lines = super()._render_traceback_()
         shell = sys.modules["IPython"].get_ipython()
+        remove_internal_frames(self)
+        lines: list[str] = shell.InteractiveTB.structured_traceback(
+            type(self), self, self.__traceback__
+        )
         if not hasattr(shell, "kernel"):  # a terminal
             return lines
         # IPython calls this a second time, for its history of errors.
@@ -88,43 +150,72 @@ class XlaError(UserError, Displayed):
             shell.display_pub.publish(html)
         return [f"{type(self).__name__}: {self}"]
 
-    @property
-    def rule(self) -> str:
-        """The broken rule and the values that broke it: the message without op and fix."""
-        return str(self).partition("\nfix: ")[0].removeprefix(f"{self.op}: ")
-
-    @property
-    def fix(self) -> str:
-        """What to write instead; empty if the message has no fix."""
-        return str(self).partition("\nfix: ")[2]
+    def in_call(self, op: str) -> Self:
+        """Make the error one of `op`, a function that called the one at fault; return self."""
+        self.context = (op, *self.context)
+        self.op = op
+        return self
 
     def in_argument(self, op: str, name: str) -> Self:
-        """Prefix the message with the names of the op and the argument, and return self."""
-        self.args = (f"{op}: {name}: {self}",)
+        """Make the error one of the argument `name` of `op`, and return self."""
+        self.context = (op, name, *self.context)
         self.op = op
+        self.argument = name
         return self
 
     def renamed(self, op: str) -> Self:
-        """Replace the op's name at the start of the message with `op`, and return self."""
-        self.args = (f"{op}: {str(self).removeprefix(f'{self.op}: ')}",)
+        """Replace the op, which is an internal name of `op` for the user, and return self."""
+        inner = self.context[1:] if self.context[:1] == (self.op,) else self.context
+        self.context = (op, *inner)
         self.op = op
         return self
 
+    def as_kind(self, kind: type[E], **facts: Any) -> E:
+        """Return an error of another class with the facts of this one, or with those passed.
 
-E = TypeVar("E", bound=XlaError)
+        Args:
+            kind: the class.
+            facts: arguments of the class, in place of the facts of this error.
+        """
+        rule, got, details = self.rule, self.got, self._details()
+        if details:
+            rule, got = (rule + details, None) if got is None else (rule, got + details)
+        same = {
+            "op": self.op,
+            "argument": self.argument,
+            "got": got,
+            "fix": self.fix,
+            "shapes": self.shapes,
+            "dimension": self.dimension,
+            "context": self.context,
+            "lists_shapes": self.lists_shapes,
+        }
+        return kind(facts.pop("rule", rule), **{**same, **facts})
 
 
-def error_of(kind: type[E], op: str, rule: str, fix: str = "", **facts: Any) -> E:
-    """Return an error with the message `op: rule`, and the fix on a line of its own.
+def error_of(kind: type[E], op: str, rule: str, fix: str | None = "", **facts: Any) -> E:
+    """Return ``kind(rule, op=op, fix=fix, **facts)``."""
+    return kind(rule, op=op, fix=fix, **facts)
+
+
+def statement_of(error: XlaError, without: Collection[str] = ()) -> str:
+    """Return the first part of a message: the context, the rule, and what was got.
 
     Args:
-        kind: the class of the error.
-        op: the name of the function that the user called.
-        rule: the rule that was broken, and the values that broke it.
-        fix: an imperative sentence; empty if there is none.
-        facts: other arguments of the class, such as `shapes`.
+        error: the error.
+        without: the names in the context to omit.
     """
-    return kind(f"{op}: {rule}" + (f"\nfix: {fix}" if fix else ""), op=op, **facts)
+    text = "".join([f"{name}: " for name in error.context if name not in without]) + error.rule
+    if error.got is None:
+        return text
+    space = "" if error.got[:1] in ("", "\n") else " "
+    return f"{text}, got{space}{error.got}"
+
+
+def shapes_text(shapes: Mapping[str, Any]) -> str:
+    """Return the lines "  name shape" that messages show for operands."""
+    width = max((len(n) for n in shapes), default=0)
+    return "\n".join(f"  {name:<{width}} {shape}" for name, shape in shapes.items())
 
 
 class ShapeInferenceError(XlaError, ValueError):
@@ -140,7 +231,17 @@ class OperandError(XlaError, TypeError):
 
 
 class ConstantError(XlaError, ValueError):
-    """The element type can't represent a Python or NumPy value."""
+    """The element type can't represent a Python or NumPy value.
+
+    Attributes:
+        number: the Python number that the type can't represent, as text; "" for other errors.
+        reason: why the type can't represent it.
+    """
+
+    def __init__(self, rule: str, *, number: str = "", reason: str = "", **facts: Any) -> None:
+        super().__init__(rule, **facts)
+        self.number = number
+        self.reason = reason
 
 
 class PrimitiveTypeError(XlaError, ValueError):
@@ -161,20 +262,19 @@ class UnknownNameError(XlaError, AttributeError):
 class ShapeTextError(XlaError, ValueError):
     """The text of a shape, layout or sharding is malformed at `position`."""
 
-    def __init__(self, message: str, *, text: str, position: int, fix: str = "") -> None:
+    def __init__(self, rule: str, *, text: str, position: int, **facts: Any) -> None:
+        super().__init__(rule, **facts)
+        self.text = text
+        self.position = position
+
+    def _details(self) -> str:
+        text, position = self.text, self.position
         start = max(position - _CONTEXT, 0) if len(text) > 2 * _CONTEXT else 0
         part = text[start : start + 2 * _CONTEXT]
         before = "..." if start else ""
         after = "..." if start + len(part) < len(text) else ""
         arrow = " " * (len(before) + position - start) + "^"
-        shown = f"{message}\n  {before}{part}{after}\n  {arrow}"
-        super().__init__(f"{shown}\nfix: {fix}" if fix else shown)
-        self.text = text
-        self.position = position
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Exceptions are restored by a call with `args`, which does not fit `__init__` here.
-        return _restored, (type(self), self.args), self.__dict__
+        return f"\n  {before}{part}{after}\n  {arrow}"
 
 
 def _restored(kind: type[XlaError], arguments: tuple[Any, ...]) -> XlaError:
@@ -183,15 +283,14 @@ def _restored(kind: type[XlaError], arguments: tuple[Any, ...]) -> XlaError:
 
 
 def show_internal_frames(show: bool = True) -> None:
-    """Print tracebacks with the frames of this library, or without.
+    """Keep the frames of this library in the tracebacks of errors, or remove them.
 
-    Without them, the last line of an uncaught error's traceback is that of the call of a public
-    function. Exceptions that the library caught are not printed either. This concerns terminals,
-    threads and IPython; ``error.__traceback__`` always has all frames.
+    An error that leaves a public function normally keeps one frame of the library, or a few. The
+    other ones are for debugging the library itself.
 
     Args:
-        show: whether to print the frames. If this function is not called,
-            XLABUILDER_SHOW_INTERNAL_FRAMES=1 in the environment shows them.
+        show: whether to keep the frames. If this function is not called,
+            XLABUILDER_SHOW_INTERNAL_FRAMES=1 in the environment keeps them.
 
     Raises:
         OperandError: `show` is not a bool.

@@ -7,7 +7,6 @@ A message has the rule that was violated, the actual values, and the fix, in a l
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from builder.errors import XlaError
@@ -23,15 +22,9 @@ class _DetailedError(XlaError):
     _op: ClassVar[str | None] = None
     """The default of the attribute `op`: the function of `lowering` that raises this error."""
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        op: str | None = None,
-        shapes: Mapping[str, Any] | None = None,
-        detail: str = "",
-    ) -> None:
-        super().__init__(message, op=op if op is not None else self._op, shapes=shapes)
+    def __init__(self, rule: str, *, op: str | None = None, detail: str = "", **facts: Any) -> None:
+        super().__init__(rule, op=op, **facts)
+        self.op = op if op is not None else self._op
         self.detail = detail
 
 
@@ -58,15 +51,14 @@ class ModuleFileError(_DetailedError, ValueError):
 
     def __init__(
         self,
-        message: str,
+        rule: str,
         *,
         path: str | None = None,
         line: int | None = None,
         column: int | None = None,
-        op: str | None = None,
-        detail: str = "",
+        **facts: Any,
     ) -> None:
-        super().__init__(message, op=op, detail=detail)
+        super().__init__(rule, **facts)
         self.path = path
         self.line = line
         self.column = column
@@ -83,10 +75,8 @@ class VersionError(_DetailedError, ValueError):
 
     _op = "artifact"
 
-    def __init__(
-        self, message: str, *, version: Any = None, op: str | None = None, detail: str = ""
-    ) -> None:
-        super().__init__(message, op=op, detail=detail)
+    def __init__(self, rule: str, *, version: Any = None, **facts: Any) -> None:
+        super().__init__(rule, **facts)
         self.version = version
 
 
@@ -105,18 +95,15 @@ class ArgumentError(_DetailedError, TypeError, ValueError):
 
     def __init__(
         self,
-        message: str,
+        rule: str,
         *,
         computation: str | None = None,
-        argument: int | None = None,
         name: str | None = None,
         op: str | None = None,
-        shapes: Mapping[str, Any] | None = None,
-        detail: str = "",
+        **facts: Any,
     ) -> None:
-        super().__init__(message, op=op or computation, shapes=shapes, detail=detail)
+        super().__init__(rule, op=op or computation, **facts)
         self.computation = computation
-        self.argument = argument
         self.name = name
 
 

@@ -94,10 +94,10 @@ def meshes(computation: XlaComputation) -> Meshes:
         for name, mesh in part.annotations.meshes.items():
             if by_name.setdefault(name, mesh) != mesh:
                 raise BuilderError(
-                    f"{computation.name}: its computations must not have different meshes with the "
+                    "its computations must not have different meshes with the "
                     f"same name, {name!r}, got\n  {by_name[name]['mesh']}\n"
-                    f"  {mesh['mesh']}, in {part.name!r}\n"
-                    f"fix: {ONE_MESH}",
+                    f"  {mesh['mesh']}, in {part.name!r}",
+                    fix=ONE_MESH,
                     op=computation.name,
                 )
     if len(forms) > 1:

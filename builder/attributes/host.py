@@ -172,7 +172,7 @@ def ffi_dictionary(op: str, attributes: Any) -> str:
             entries.append(f"{name} = {_value_text(op, name, value)}")
         except RecursionError:
             raise ShapeInferenceError(
-                f"{op}: attribute {name!r} is nested too deep, or contains itself", op=op
+                f"attribute {name!r} is nested too deep, or contains itself", op=op
             ) from None
     return "{" + ", ".join(entries) + "}"
 
@@ -219,8 +219,9 @@ def _number_text(op: str, name: str, value: Any, kind: str) -> str:
         return float_text(float(value), int(kind[1:]))
     if not -(2**63) <= int(value) < 2**63 and kind == "i64":
         raise ShapeInferenceError(
-            f"{op}: attribute {name!r} must fit the int64_t that the handler receives, got "
-            f"{brief(value)}\nfix: pass numpy.uint64(...) if the handler takes a uint64_t",
+            f"attribute {name!r} must fit the int64_t that the handler receives, got "
+            f"{brief(value)}",
+            fix="pass numpy.uint64(...) if the handler takes a uint64_t",
             op=op,
         )
     return str(int(value))
@@ -241,8 +242,8 @@ def _unknown(op: str, name: str, value: Any) -> ShapeInferenceError:
     if isinstance(value, np.ndarray):
         got = f"an array of {value.dtype} of rank {value.ndim}"
     return ShapeInferenceError(
-        f"{op}: attribute {name!r} must be a bool, a string, a number of type int, float, int8 to "
-        f"int64, uint8 to uint64, float32 or float64, a sequence of such numbers, or a mapping, "
+        f"attribute {name!r} must be a bool, a string, a number of type int, float, int8 to "
+        "int64, uint8 to uint64, float32 or float64, a sequence of such numbers, or a mapping, "
         f"got {got}",
         op=op,
     )

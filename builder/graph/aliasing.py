@@ -69,7 +69,7 @@ class Donations:
         existing = self.aliases.get(alias.output_index)
         if existing is not None:
             raise BuilderError(
-                f"setup_alias: a result can alias only one argument, got two for output "
+                "a result can alias only one argument, got two for output "
                 f"{_braces(alias.output_index)}\n"
                 f"  {_argument(existing.param_number, existing.param_index)}\n"
                 f"  {_argument(alias.param_number, alias.param_index)}",
@@ -112,8 +112,8 @@ class Donations:
             argument = _array_at("setup_alias", "the parameter", parameter, alias.param_index)
             if result is not argument:
                 raise ShapeInferenceError(
-                    "setup_alias: a result and the argument that it aliases must have the same "
-                    f"shape, got\n"
+                    "a result and the argument that it aliases must have the same "
+                    "shape, got\n"
                     f"  output {_braces(alias.output_index)} {result}\n"
                     f"  {_argument(alias.param_number, alias.param_index)} {argument}",
                     op="setup_alias",

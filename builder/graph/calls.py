@@ -14,9 +14,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import wraps
 from typing import Any, Final, TypeVar, cast
 
-from builder.errors import OperandError, brief, error_of
+from builder.errors import OperandError, XlaError, brief, error_of
 from builder.support.missing import Missing
 from builder.support.suggestions import by_name, did_you_mean
+from builder.support.tracebacks import remove_internal_frames
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -115,6 +116,13 @@ class _NoArgument(Missing):
         return f"write {_call(self._function)}"
 
 
+def is_of_call(error: Exception) -> bool:
+    """Return whether an error that was just caught is Python's, for a call that does not fit."""
+    if not isinstance(error, TypeError) or isinstance(error, XlaError):
+        return False
+    return error.__traceback__ is not None and error.__traceback__.tb_next is None
+
+
 def explained(function: F) -> F:
     """Return a wrapper of `function` that explains arguments that it does not accept."""
 
@@ -122,9 +130,10 @@ def explained(function: F) -> F:
     def checked(*arguments: Any, **named: Any) -> Any:
         try:
             return function(*arguments, **named)
-        except TypeError as error:
-            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-                raise  # from the function's body
+        except Exception as error:
+            if not is_of_call(error):
+                remove_internal_frames(error)
+                raise
             wrong = _wrong_call(function, arguments, named, str(error))
         raise wrong
 
@@ -162,9 +171,9 @@ def unknown_arguments(
 
 def surplus_numbers(op: str, name: str, numbers: Sequence[Any]) -> OperandError:
     """Return the error for the parameter `name`, passed as several numbers instead of one list."""
-    rule = f"{name} must be one sequence of integers, got {len(numbers)} arguments"
+    rule, got = f"{name} must be one sequence of integers", f"{len(numbers)} arguments"
     fix = f"write {name}=[{', '.join(brief(number, 40) for number in numbers)}]"
-    return error_of(OperandError, op, rule, fix)
+    return error_of(OperandError, op, rule, fix, argument=name, got=got)
 
 
 def wrong_call(
@@ -234,12 +243,12 @@ def _wrong_call(
     meanings = {p: p for p in free}
     for foreign, ours in PARAMETERS.items():
         meanings.update((foreign, p) for p in reversed(ours.split()) if p in free)
-    rule = f"has no parameter {name}, got {name}={brief(named[name], 80)}"
+    rule, got = f"has no parameter {name}", f"{name}={brief(named[name], 80)}"
     if name in meanings:
         fix = f"write {meanings[name]}= instead of {name}="
     elif name in ABSENT:
         fix = ABSENT[name]
     else:
         near = did_you_mean(name, {n: f"{p}=" for n, p in meanings.items()}, cutoff=0.7)
-        fix = near.removeprefix("\nfix: ") or otherwise or f"the parameters are {listed}"
-    return error_of(OperandError, op, rule, fix)
+        fix = near or otherwise or f"the parameters are {listed}"
+    return error_of(OperandError, op, rule, fix, argument=name, got=got)

@@ -31,7 +31,7 @@ from builder.errors import (
     brief,
     error_of,
 )
-from builder.graph.calls import REDUCTIONS
+from builder.graph.calls import REDUCTIONS, is_of_call
 from builder.graph.computation import XlaComputation
 from builder.graph.foreign_values import RECORDING, Purpose, located
 from builder.graph.recording import append, rollback_on_error, shared_attributes
@@ -171,8 +171,7 @@ def record_callable(
             limit = "must not reach Python's recursion limit"
             raise _nested_too_deep(op, role, limit, depth + 1) from None
         except TypeError as error:
-            is_of_call = error.__traceback__ is not None and error.__traceback__.tb_next is None
-            if is_of_call and not _names_op(error):
+            if is_of_call(error) and not _names_op(error):
                 # Raised by the call itself, not inside: the callable's arguments do not match.
                 passed = shapes if pass_arguments else ()
                 raise _wrong_arguments(op, role, function, passed, error) from error
@@ -276,16 +275,16 @@ def _as_root(op: str, role: str, builder: XlaBuilder, result: Any) -> XlaOp:
     if type(result) is not XlaOp:
         fix = ""
         if result is None:
-            fix = "\nfix: return the resulting XlaOp from the function"
+            fix = "return the resulting XlaOp from the function"
         elif isinstance(result, dict):
-            fix = "\nfix: return tuple(result.values())"
+            fix = "return tuple(result.values())"
             if op == "computation":
                 fix += ", or use lowering.jit, whose functions may return dicts"
         elif isinstance(result, (bool, int, float)):
             kind = "True" if isinstance(result, bool) else f"{brief(result)}, element_type"
-            fix = f"\nfix: return x.builder.constant({kind}), where x is an argument"
-        rule = f"{role} must return an XlaOp, or several in a tuple, got {brief(result)}{fix}"
-        raise error_of(OperandError, op, rule)
+            fix = f"return x.builder.constant({kind}), where x is an argument"
+        rule = f"{role} must return an XlaOp, or several in a tuple"
+        raise error_of(OperandError, op, rule, fix, got=brief(result))
     return builder._adopt(op, result)
 
 

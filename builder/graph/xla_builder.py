@@ -130,7 +130,9 @@ class XlaBuilder(Displayed, ExplainsAttributes):
     @explained
     def __init__(self, name: str = "computation") -> None:
         if not isinstance(name, str) or not name:
-            raise OperandError(f"XlaBuilder: name must be a non-empty string, got {brief(name)}")
+            raise OperandError(
+                f"name must be a non-empty string, got {brief(name)}", op="XlaBuilder"
+            )
         self.name = name
         self.ops: list[XlaOp] = []
         self.parameters: dict[int, XlaOp] = {}
@@ -268,10 +270,10 @@ class XlaBuilder(Displayed, ExplainsAttributes):
             existing = next(p for p in self.parameters.values() if p.name == name)
             duplicate, fix = f"name {name!r}", "give each parameter a unique name"
         return BuilderError(
-            f"parameter: {duplicate} is already used, got\n"
+            f"{duplicate} is already used, got\n"
             f"  {existing.attributes['number']}: {existing.name!r} {existing.shape}\n"
-            f"  {number}: {name!r} {shape}\n"
-            f"fix: {fix}",
+            f"  {number}: {name!r} {shape}",
+            fix=fix,
             op="parameter",
             shapes={str(existing.name): existing.shape, name: shape},
         )
@@ -940,7 +942,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
             raise error_of(BuilderError, "build", rule)
         if root is LAST_OP:
             if not self.ops:
-                raise BuilderError(f"build: builder {self.name!r} has recorded no op", op="build")
+                raise BuilderError(f"builder {self.name!r} has recorded no op", op="build")
             root = self.ops[-1]
         elif not isinstance(root, XlaOp):
             rule = f"root must be an XlaOp, got {brief(root)}"
@@ -957,9 +959,9 @@ class XlaBuilder(Displayed, ExplainsAttributes):
                     f"{n} ({self.parameters[n].name!r})" for n in sorted(self.parameters)
                 )
                 raise BuilderError(
-                    f"build: parameter numbers must run from 0 to {count - 1} without a gap; "
-                    f"number {number} is missing from builder {self.name!r}, got {existing}\n"
-                    f"fix: record parameter(..., number={number}), or omit all numbers; parameters "
+                    f"parameter numbers must run from 0 to {count - 1} without a gap; "
+                    f"number {number} is missing from builder {self.name!r}, got {existing}",
+                    fix=f"record parameter(..., number={number}), or omit all numbers; parameters "
                     "are then numbered in order",
                     op="build",
                     shapes={str(p.name): p.shape for p in self.parameters.values()},

@@ -304,11 +304,11 @@ class XlaOp(Displayed, ExplainsAttributes):
 
     def __bool__(self) -> bool:
         raise OperandError(
-            f"bool: an XlaOp has no truth value, because it is recorded and not computed, "
-            f"got\n  {self!r}\n"
-            f"fix: use xb.select(pred, a, b) for each element, xb.conditional for a branch, "
-            f"xb.while_ for a loop, xb.and_ / xb.or_ / xb.not_ (or & | ~) for logic; "
-            f"`op is None` to test for a missing op",
+            "an XlaOp has no truth value, because it is recorded and not computed, "
+            f"got\n  {self!r}",
+            fix="use xb.select(pred, a, b) for each element, xb.conditional for a branch, "
+            "xb.while_ for a loop, xb.and_ / xb.or_ / xb.not_ (or & | ~) for logic; "
+            "`op is None` to test for a missing op",
             op="bool",
             shapes={"operand": self.shape},
         )
@@ -321,9 +321,9 @@ class XlaOp(Displayed, ExplainsAttributes):
     ) -> OperandError:
         converter = target.rpartition(" ")[2]
         return OperandError(
-            f"{converter}: an XlaOp has no value, because it is recorded and not computed, "
-            f"so it can't be converted to {target}, got\n  {self!r}\n"
-            f"fix: {fix}",
+            "an XlaOp has no value, because it is recorded and not computed, "
+            f"so it can't be converted to {target}, got\n  {self!r}",
+            fix=fix,
             op=converter,
             shapes={"operand": self.shape},
         )
@@ -376,10 +376,10 @@ class XlaOp(Displayed, ExplainsAttributes):
     def _function_of_numpy(self, name: str, *, reduces: bool = False) -> OperandError:
         meaning = self._meaning_for_numpy(name, reduces=reduces)
         return OperandError(
-            f"numpy.{name}: an XlaOp has no value, because it is recorded and not computed, got\n"
-            f"  {self!r}\n"
-            f"fix: use {meaning or 'the ops of the package builder'}",
+            f"an XlaOp has no value, because it is recorded and not computed, got\n  {self!r}",
+            fix=f"use {meaning or 'the ops of the package builder'}",
             op=name,
+            context=(f"numpy.{name}",),
             shapes={"operand": self.shape},
         )
 

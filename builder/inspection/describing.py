@@ -9,7 +9,7 @@ from itertools import product
 from linecache import getline
 from typing import Final
 
-from builder.errors import XlaError
+from builder.errors import XlaError, statement_of
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
@@ -51,15 +51,11 @@ def parts_of(shown: object) -> list[Part]:
 @parts_of.register(XlaError)
 def _error_parts(error: XlaError) -> list[Part]:
     """Return what an error shows: its rule, the user's lines, the operands, the fix."""
-    first, *others = error.rule.split("\n")
-    operands = {f"  {name} {shape}" for name, shape in error.shapes.items()}
-    others = [line for line in others if line not in operands]
-    if error.shapes:
-        first = first.removesuffix(", got")
-    heading = f"{error.op}: {first}" if error.op else first
-    parts: list[Part] = [Heading(type(error).__name__, error.location or "", heading)]
+    statement = statement_of(error).removesuffix(", got")  # the operands follow in a table
+    first, _, others = (statement + error._details()).partition("\n")
+    parts: list[Part] = [Heading(type(error).__name__, error.location or "", first)]
     if others:
-        parts.append(ProgramText("\n".join(others), "print(error)"))
+        parts.append(ProgramText(others, "print(error)"))
     place = user_frame(error)
     if place is not None:
         parts += _source_lines(*place)

@@ -73,7 +73,7 @@ def _has_opcode(pattern: str, ops: list[XlaOp]) -> Predicate:
     matching = {opcode for opcode in opcodes if opcode == pattern or fnmatchcase(opcode, pattern)}
     if not matching:
         fix = did_you_mean(pattern, _spellings(opcodes), cutoff=0.6)
-        raise OperandError(f"find: no op has the opcode {brief(pattern)}{fix}", op="find")
+        raise OperandError(f"no op has the opcode {brief(pattern)}", op="find", fix=fix)
     return lambda op: op.opcode in matching
 
 

@@ -132,8 +132,9 @@ class OpTable(Sequence[OpRow], Printable):
     def _slice(self, places: range) -> OpTable:
         if places.step < 0:
             raise ShapeInferenceError(
-                f"table: the step of a slice of a table must be positive, got {places.step}\n"
-                f"fix: write reversed(table) to iterate from the last row to the first"
+                f"the step of a slice of a table must be positive, got {places.step}",
+                op="table",
+                fix="write reversed(table) to iterate from the last row to the first",
             )
         sections: list[Section] = []
         begin = 0
@@ -186,7 +187,7 @@ def table_of(
     if limit is not None:
         limit = integer("table", "limit", limit)
         if limit < 0:
-            raise ShapeInferenceError(f"table: limit must not be negative, got {limit}", op="table")
+            raise ShapeInferenceError(f"limit must not be negative, got {limit}", op="table")
     sections = sections_of(computation, nested=flag("table", "nested", nested))
     return OpTable(sections, limit)
 

@@ -293,9 +293,9 @@ def _array(function: str, shape: Any) -> ArrayShape:
         _check_other_type(function, shape)
         raise error.in_argument(function, "shape") from None
     if not isinstance(array, ArrayShape):
-        fix = "\nfix: pass the elements of the tuple one by one" if array.is_tuple else ""
-        rule = f"shape must be the shape of an array, got {brief(array)}{fix}"
-        raise error_of(OperandError, function, rule, shapes={"shape": array})
+        fix = "pass the elements of the tuple one by one" if array.is_tuple else ""
+        rule = f"shape must be the shape of an array, got {brief(array)}"
+        raise error_of(OperandError, function, rule, fix, shapes={"shape": array})
     return array
 
 
@@ -374,7 +374,7 @@ def _indices(shape: ArrayShape, multi_index: Any) -> list[Number]:
     values = in_order(multi_index)
     if values is None:
         raise OperandError(
-            f"linear_index: multi_index must be a sequence with an index for each dimension of "
+            "multi_index must be a sequence with an index for each dimension of "
             f"{shape}, got {brief(multi_index)}",
             op="linear_index",
         )
@@ -392,9 +392,9 @@ def _indices(shape: ArrayShape, multi_index: Any) -> list[Number]:
         outside = _first_outside(number, size)
         if outside is not None:
             raise ShapeInferenceError(
-                f"linear_index: index {brief(outside)} is out of bounds for dimension "
-                f"{dimension} of {shape}, whose size is {size}"
-                + (f"\nfix: add {size} to the index" if -size <= outside < 0 else ""),
+                f"index {brief(outside)} is out of bounds for dimension "
+                f"{dimension} of {shape}, whose size is {size}",
+                fix=f"add {size} to the index" if -size <= outside < 0 else "",
                 op="linear_index",
                 shapes={"shape": shape},
                 dimension=dimension,
@@ -416,7 +416,7 @@ def _place(function: str, shape: ArrayShape, linear_index: Any) -> Number:
     outside = _first_outside(place, size)
     if outside is not None:
         raise ShapeInferenceError(
-            f"{function}: linear index {brief(outside)} is outside the buffer of {shape}, "
+            f"linear index {brief(outside)} is outside the buffer of {shape}, "
             f"which has {size} element{'' if size == 1 else 's'}"
             + (", padding included" if size != shape.element_count else ""),
             op=function,

@@ -49,7 +49,7 @@ def result_shape(op: str, root: Shape, value: Any) -> Shape:
         result = shape_argument(op, "result", value)
     except XlaError as error:
         if _is_layout(value):
-            error.args = (f"{error}\nfix: pass root.shape.with_layout(layout)",)
+            error.fix = "pass root.shape.with_layout(layout)"
         raise
     if without_layout(result) is not root:
         rule = f"result must have the root's shape {root}, apart from layouts, got {result}"

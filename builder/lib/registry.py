@@ -13,7 +13,7 @@ from builder.graph.calls import explained
 from builder.graph.inlined_calls import InlinedCall, LibraryCall, Operand, arrays_of
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
-from builder.types.shape import shapes_text
+from builder.support.tracebacks import remove_internal_frames
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,12 +58,13 @@ def errors_named(name: str) -> Callable[[F], F]:
         def called(*arguments: Any, **named: Any) -> Any:
             try:
                 return function(*arguments, **named)
-            except XlaError as error:
-                if error.op == name and error.dimension is not None and not error.shapes:
-                    _add_shapes(error, function, arguments, named)
-                elif error.op != name:
-                    error.args = (f"{name}: {error}",)
-                    error.op = name
+            except Exception as error:
+                if isinstance(error, XlaError):
+                    if error.op != name:
+                        error.in_call(name)
+                    elif error.dimension is not None and not error.shapes:
+                        _add_shapes(error, function, arguments, named)
+                remove_internal_frames(error)
                 raise
 
         return cast("F", called)
@@ -77,16 +78,14 @@ def _add_shapes(
     arguments: tuple[Any, ...],
     named: dict[str, Any],
 ) -> None:
-    """Add the shapes of the arguments to the message, unless it contains a shape."""
-    rule, separator, fix = str(error).partition("\nfix: ")
+    """Add the shapes of the arguments to the error, unless its statement contains a shape."""
     try:
         values = signature(function).bind(*arguments, **named).arguments
     except TypeError:  # the message is about the arguments
         return
     shapes = {key: value.shape for key, value in values.items() if type(value) is XlaOp}
-    if shapes and not any(str(shape) in rule for shape in shapes.values()):
-        error.args = (f"{rule}\n{shapes_text(shapes)}{separator}{fix}",)
-        error.shapes = shapes
+    if shapes and not any(str(shape) in f"{error.rule} {error.got}" for shape in shapes.values()):
+        error.shapes, error.lists_shapes = shapes, True
 
 
 def _with_checked_builder(function: F) -> F:

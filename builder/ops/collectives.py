@@ -279,7 +279,7 @@ def _fits_layout(check: Check, result: Shape, layout: Layout | None) -> Shape:
         try:
             laid_out = array.with_layout(layout)
         except ShapeInferenceError as error:
-            check.fail(str(error))
+            check.fail(f"{error.op}: {error.rule}", got=error.got, fix=error.fix)
         check_supported_layout(check.op, "layout", laid_out)
     return result
 

@@ -31,7 +31,7 @@ from builder.schema import Attribute, AttributeKind, Schema
 from builder.schema.definition import MISSING
 from builder.support.missing import Missing
 from builder.support.signatures import SignatureTable
-from builder.support.tracebacks import without_internal_frames
+from builder.support.tracebacks import remove_internal_frames
 from builder.types.shape import Shape
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -129,10 +129,8 @@ def _made(
         given = {n: v for n, v in zip(names, values, strict=True) if v is not _OMITTED}
         return wrong_call(declared, (), {**given, **unknown})
 
-    def shown(error: XlaError, *values: Any) -> XlaError:
-        if any(value is _OMITTED for value in values):
-            error = wrong((), {}, *values)
-        return without_internal_frames(error)
+    def missing(*values: Any) -> XlaError | None:
+        return wrong((), {}, *values) if any(value is _OMITTED for value in values) else None
 
     template = _template(form)(
         *[kinds[key].convert for key, letter in zip(names, form, strict=True) if letter in "a?"],
@@ -143,7 +141,7 @@ def _made(
         SignatureTable[Any](),
         _planner(names, rule, attributes or _attributes_of(recorded)),
         wrong,
-        shown,
+        missing,
     )
     code, source = template.__code__, declared.__code__
     made = FunctionType(
@@ -241,7 +239,7 @@ def _template(form: str) -> Callable[..., FunctionType]:
         key.append({"o": f"{p}.shape", "m": many, "v": many}.get(kind, p))
         operands += {"o": [p], "m": [f"*{p}"], "v": [f"*{p}"]}.get(kind, [])
     constants = [f"convert{number}" for number, kind in enumerate(form) if kind in "a?"]
-    constants += ["name", "names", "opcode", "table", "plan", "wrong", "shown", *_SHARED]
+    constants += ["name", "names", "opcode", "table", "plan", "wrong", "missing", *_SHARED]
     listed = ", ".join(parameters)
     accepted = f"*{listed}" if form == "v" else f"{listed}, *more"
     surplus = "()" if form == "v" else "more"
@@ -259,7 +257,11 @@ def make({", ".join(constants)}):
                 found = table.add(key, plan(*key))
             return record(opcode, found[0], ({", ".join(operands)},), found[1])
         except XlaError as error:
-            raise shown(error, {listed}) from error.__cause__
+            other = missing({listed})
+            if other is not None:
+                raise other from None
+            remove_internal_frames(error)
+            raise
     return template
 """
     tree = ast.parse(source)
@@ -281,6 +283,7 @@ _SHARED: Final[dict[str, Any]] = {
     "isinstance": isinstance,
     "len": len,
     "list": list,
+    "remove_internal_frames": remove_internal_frames,
     "tuple": tuple,
     "type": type,
 }

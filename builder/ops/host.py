@@ -1057,9 +1057,9 @@ def python_call_plan(
     if not callable(function) or isinstance(function, (XlaOp, NotAFunction)):
         fix = ""
         if isinstance(function, XlaComputation):
-            fix = "\nfix: call the computation with xb.call(computation, *operands)"
-        rule = f"function must be a Python callable, got {brief(function)}{fix}"
-        raise error_of(OperandError, "python_call", rule)
+            fix = "call the computation with xb.call(computation, *operands)"
+        rule = f"function must be a Python callable, got {brief(function)}"
+        raise error_of(OperandError, "python_call", rule, fix)
     result = SHAPE.convert("python_call", "shape", shape)
     return _python_call_shape([o.shape for o in operands], result), {
         "function": function,

@@ -271,9 +271,9 @@ def _starts(op: str, start_indices: Any) -> tuple[Any, ...]:
         return tuple(islice(start_indices, _MOST_STARTS))
     except TypeError:
         raise OperandError(
-            f"{op}: start_indices must be a sequence of XlaOps, or a vector, "
-            f"got {type(start_indices).__name__}: {brief(start_indices, 80)}\n"
-            f"fix: write one index for each dimension, for instance [i, 0]",
+            "start_indices must be a sequence of XlaOps, or a vector, "
+            f"got {type(start_indices).__name__}: {brief(start_indices, 80)}",
+            fix="write one index for each dimension, for instance [i, 0]",
             op=op,
         ) from None
 

@@ -180,7 +180,10 @@ def record_numbers(
             fix = error.fix
             if shape is None and fix.startswith("use a type such as"):
                 fix = f"pass a NumPy number of a wider type, such as {wider_number(value)}"
-            raise error_of(ConstantError, op, f"{name} {index}: {error.rule}", fix) from None
+            place = f"{name} {index}"
+            raise error.as_kind(
+                ConstantError, op=op, argument=place, fix=fix, context=(op, place)
+            ) from None
     return tuple(
         [
             value
@@ -264,17 +267,17 @@ def need_computation(op: str, value: object) -> None:
         return
     fix = ""
     if isinstance(value, XlaOp):
-        fix = "\nfix: build a computation first: op.builder.build(op)"
+        fix = "build a computation first: op.builder.build(op)"
     elif isinstance(value, XlaBuilder):
-        fix = "\nfix: build a computation first: builder.build(op)"
+        fix = "build a computation first: builder.build(op)"
     elif isinstance(value, ReusableFunction) or hasattr(value, "computation"):  # of jit
-        fix = "\nfix: pass function.computation(shape, ...), with a shape for each parameter"
+        fix = "pass function.computation(shape, ...), with a shape for each parameter"
     elif hasattr(value, "compiled_shape"):  # an executable, which does not contain its ops
-        fix = "\nfix: pass the computation that was compiled"
+        fix = "pass the computation that was compiled"
     elif hasattr(value, "program_shape"):  # a StablehloModule
-        fix = "\nfix: pass lowering.to_computation(module)"
+        fix = "pass lowering.to_computation(module)"
     elif hasattr(value, "eval_shape"):  # of jax.jit
-        fix = "\nfix: pass lowering.from_jax(function, shape, ...)"
+        fix = "pass lowering.from_jax(function, shape, ...)"
     elif is_function(value):
-        fix = "\nfix: pass xb.computation(shape, ...)(function), with a shape for each parameter"
-    raise OperandError(f"{op}: expected an XlaComputation, got {brief(value)}{fix}", op=op)
+        fix = "pass xb.computation(shape, ...)(function), with a shape for each parameter"
+    raise OperandError(f"expected an XlaComputation, got {brief(value)}", op=op, fix=fix)

@@ -24,7 +24,7 @@ def extract(
     """Return the part of `computation` that computes `ops`; see `XlaComputation.extract`."""
     results = need_ops("extract", "op", ops)
     if not results:
-        raise OperandError("extract: at least one op is needed, got none", op="extract")
+        raise OperandError("at least one op is needed, got none", op="extract")
     cuts = () if inputs is None else need_ops("extract", "input", inputs)
     for role, arguments in (("op", results), ("input", cuts)):
         for index, op in enumerate(arguments):
@@ -95,18 +95,18 @@ def _foreign_op(computation: XlaComputation, role: str, op: XlaOp) -> BuilderErr
     for number, called in enumerate(computation.called_computations()):
         if _is_in(op, called):
             return BuilderError(
-                f"extract: {role} must be an op of {name!r} itself, got an op of {called.name!r}, "
-                f"which {name!r} applies\n  {op!r}\n"
-                f"fix: extract the op from computation.called_computations()[{number}], or extract "
+                f"{role} must be an op of {name!r} itself, got an op of {called.name!r}, "
+                f"which {name!r} applies\n  {op!r}",
+                fix=f"extract the op from computation.called_computations()[{number}], or extract "
                 f"the op of {name!r} that applies {called.name!r}",
                 op="extract",
                 shapes={role: op.shape},
             )
     return BuilderError(
-        f"extract: {role} must be an op of computation {name!r}, got an op of builder "
-        f"{op.builder.name!r}\n  {op!r}\n"
-        f"fix: use an op of this computation, such as computation.ops[{op.id}]; replace, and "
-        f"building the same model again, record new ops",
+        f"{role} must be an op of computation {name!r}, got an op of builder "
+        f"{op.builder.name!r}\n  {op!r}",
+        fix=f"use an op of this computation, such as computation.ops[{op.id}]; replace, and "
+        "building the same model again, record new ops",
         op="extract",
         shapes={role: op.shape},
     )

@@ -67,9 +67,9 @@ def inline_into(
 ) -> XlaOp:
     """Inline `computation` into `builder`, which must be able to record ops on `operands`."""
     if not isinstance(computation, XlaComputation):
-        fix = "\nfix: call the function: function(*operands)" if callable(computation) else ""
-        rule = f"computation must be an XlaComputation, got {brief(computation)}{fix}"
-        raise error_of(OperandError, "inline", rule)
+        fix = "call the function: function(*operands)" if callable(computation) else ""
+        rule = f"computation must be an XlaComputation, got {brief(computation)}"
+        raise error_of(OperandError, "inline", rule, fix)
     return inlined_ops(computation, operands, builder, computation.ops, {})[computation.root]
 
 
@@ -132,11 +132,11 @@ def _check_operands(computation: XlaComputation, operands: tuple[XlaOp, ...]) ->
     for number, parameter in enumerate(computation.parameters):
         if parameter.shape is not shapes[number]:
             raise SignatureError(
-                f"inline: operands must have the dynamic sizes of their parameters, got\n"
+                "operands must have the dynamic sizes of their parameters, got\n"
                 f"  parameter {number}, {parameter.name}, of {computation.name!r} "
                 f"{parameter.shape}\n"
-                f"  operand {number} {shapes[number]}\n"
-                f"fix: record xb.call(computation, *operands), which accepts other dynamic sizes",
+                f"  operand {number} {shapes[number]}",
+                fix="record xb.call(computation, *operands), which accepts other dynamic sizes",
                 op="inline",
                 shapes={"parameter": parameter.shape, "operand": shapes[number]},
             )

@@ -150,11 +150,11 @@ class _Rewriter:
                     )
             if len(parameters) != count:
                 raise BuilderError(
-                    f"replace: function must not record parameters, got "
+                    "function must not record parameters, got "
                     f"{next(reversed(parameters.values()))!r} for {_description(op)} of "
-                    f"{computation.name!r}\n"
-                    f"fix: inline the computation with xb.inline into a builder that has these "
-                    f"parameters",
+                    f"{computation.name!r}",
+                    fix="inline the computation with xb.inline into a builder that has these "
+                    "parameters",
                     op="replace",
                 )
             is_changed = is_changed or len(ops) != first_id + 1
@@ -196,28 +196,28 @@ class _Rewriter:
         """Raise an error unless `new`, the result of the user's function, can replace `op`."""
         if type(new) is not XlaOp:
             raise OperandError(
-                f"replace: function must return an XlaOp, or None to keep the op, got "
-                f"{brief(new)} for {_description(op)} of {computation.name!r}\n"
-                f"fix: record numbers with operands.builder.constant(value), and several values "
-                f"with xb.tuple",
+                "function must return an XlaOp, or None to keep the op, got "
+                f"{brief(new)} for {_description(op)} of {computation.name!r}",
+                fix="record numbers with operands.builder.constant(value), and several values "
+                "with xb.tuple",
                 op="replace",
             )
         if new.builder is not operands.builder:
             raise BuilderError(
-                f"replace: function must return an op of the new computation, got\n"
+                "function must return an op of the new computation, got\n"
                 f"  {new!r} of builder {new.builder.name!r}\n"
-                f"  for {_description(op)} of {computation.name!r}\n"
-                f"fix: record the new op on the operands that the function receives, or with "
-                f"operands.builder; return None to keep the op",
+                f"  for {_description(op)} of {computation.name!r}",
+                fix="record the new op on the operands that the function receives, or with "
+                "operands.builder; return None to keep the op",
                 op="replace",
                 shapes={"replacement": new.shape},
             )
         if new.shape is not op.shape:
             raise ShapeInferenceError(
-                f"replace: a replacement must have the shape of the op, got\n"
+                "a replacement must have the shape of the op, got\n"
                 f"  {_description(op)} of {computation.name!r}: {op.shape}\n"
-                f"  {new.opcode} by {_location(self.function)}: {new.shape}\n"
-                f"fix: convert the result, for instance with xb.convert_element_type or xb.reshape",
+                f"  {new.opcode} by {_location(self.function)}: {new.shape}",
+                fix="convert the result, for instance with xb.convert_element_type or xb.reshape",
                 op="replace",
                 shapes={"op": op.shape, "replacement": new.shape},
             )

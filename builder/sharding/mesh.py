@@ -66,7 +66,7 @@ class Mesh(Displayed):
             numbers = integers("Mesh", "devices", self.devices)
             if sorted(numbers) != list(range(self.size)):
                 raise ShapeInferenceError(
-                    f"Mesh: devices must be a permutation of the numbers from 0 to "
+                    "devices must be a permutation of the numbers from 0 to "
                     f"{self.size - 1}, got {brief(list(numbers))}",
                     op="Mesh",
                 )
@@ -148,10 +148,10 @@ def _axes(value: Any) -> tuple[tuple[str, int], ...]:
 
 def _check_name(what: str, value: Any) -> None:
     if not isinstance(value, str):
-        raise OperandError(f"Mesh: {what} must be a string, got {brief(value)}", op="Mesh")
+        raise OperandError(f"{what} must be a string, got {brief(value)}", op="Mesh")
     if not re.fullmatch(_NAME, value):
         raise ShapeInferenceError(
-            f"Mesh: {what} must consist of letters A-Z and a-z, digits, '_', '.', '$' and '-', and "
+            f"{what} must consist of letters A-Z and a-z, digits, '_', '.', '$' and '-', and "
             f"start with a letter or '_', got {brief(value)}",
             op="Mesh",
         )

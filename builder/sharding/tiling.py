@@ -88,7 +88,7 @@ def array_argument(op: str, value: ShapeLike) -> ArrayShape:
     shape = shape_argument(op, "shape", value)
     if isinstance(shape, ArrayShape):
         return shape
-    rule = f"{op}: shape must be the shape of an array, got {shape}"
+    rule = f"shape must be the shape of an array, got {shape}"
     raise ShapeInferenceError(rule, op=op, shapes={"shape": shape})
 
 
@@ -103,7 +103,7 @@ def sharded_array(value: ShapeLike, misfit: Callable[[ArrayShape], str | None]) 
     reason = misfit(shape)
     if reason is None:
         return shape
-    raise ShapeInferenceError(f"shard_shape: {reason}", op="shard_shape", shapes={"shape": shape})
+    raise ShapeInferenceError(reason, op="shard_shape", shapes={"shape": shape})
 
 
 def shard_shape(shape: ArrayShape, tiles: tuple[int, ...]) -> ArrayShape:
@@ -149,12 +149,12 @@ def parse_tiling(text: str) -> Tiling:
     XLA, HloSharding.
     """
     if not isinstance(text, str):
-        raise OperandError(f"parse_tiling: expected a tiling's text, got {brief(text)}")
+        raise OperandError(f"expected a tiling's text, got {brief(text)}", op="parse_tiling")
     tiling = parse_tilings(text)
     if isinstance(tiling, tuple):
         raise ShapeInferenceError(
-            "parse_tiling: expected the tiling of one array, got the tiling of a tuple: "
-            f"{brief(text)}"
+            f"expected the tiling of one array, got the tiling of a tuple: {brief(text)}",
+            op="parse_tiling",
         )
     return tiling
 

@@ -86,9 +86,8 @@ def check_sharding_type(op: str, value: Any, name: str = "sharding") -> Sharding
     try:
         parse_tilings(value)
     except XlaError as error:
-        error.args = (f"{op}: {error}\nfix: {_FIX_TEXT}",)
-        error.op = op
-        raise error from None
+        error.fix = _FIX_TEXT
+        raise error.in_call(op) from None
     return value
 
 
@@ -311,10 +310,10 @@ def register_meshes(
         if merged.setdefault(name, mesh) != mesh:
             of_source = f" of {source!r}" if source else ""
             raise BuilderError(
-                f"{op}: mesh {name!r}{of_source} must equal the mesh in builder "
+                f"mesh {name!r}{of_source} must equal the mesh in builder "
                 f"{builder.name!r}, got\n"
-                f"  {merged[name]['mesh']}\n  {mesh['mesh']}\n"
-                f"fix: {ONE_MESH}",
+                f"  {merged[name]['mesh']}\n  {mesh['mesh']}",
+                fix=ONE_MESH,
                 op=op,
             )
     if len(merged) != len(annotations.meshes):

@@ -17,7 +17,7 @@ def by_name(table: Mapping[str, str]) -> dict[str, str]:
 
 
 def did_you_mean(name: str, spellings: Mapping[str, str], cutoff: float) -> str:
-    r"""Return the line of a message that suggests similar names, or "" if there are none.
+    """Return the fix that suggests similar names, or "" if there are none.
 
     Args:
         name: the unknown name.
@@ -26,8 +26,8 @@ def did_you_mean(name: str, spellings: Mapping[str, str], cutoff: float) -> str:
 
     Example:
         >>> did_you_mean("ad", {"add": "xb.add", "sub": "xb.sub"}, 0.6)
-        '\nfix: did you mean xb.add?'
+        'did you mean xb.add?'
     """
     matches = [name] if name in spellings else get_close_matches(name, spellings, 3, cutoff)
     texts = dict.fromkeys(spellings[match] for match in matches)
-    return f"\nfix: did you mean {' or '.join(texts)}?" if texts else ""
+    return f"did you mean {' or '.join(texts)}?" if texts else ""

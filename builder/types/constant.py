@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from builder.errors import ConstantError, OperandError, brief, error_of
+from builder.errors import ConstantError, OperandError, PrimitiveTypeError, brief
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
 from builder.types.foreign_arrays import UnreadableArrayError, is_array, read_array
@@ -58,7 +58,7 @@ def check_number(
     """
 
     def refuse(reason: str, write: str = "", types: Iterable[PrimitiveType] = ()) -> ConstantError:
-        rule = f"{element_type} can't represent the Python number {brief(value)}: {reason}"
+        number = f"the Python number {brief(value)}"
         fixes = [write] if write else []
         needed: list[Any] = [value]
         if operand is not None and element_type.is_integral and isinstance(value, int):
@@ -69,10 +69,15 @@ def check_number(
             fixes.append(f"use a type such as {fitting}")
         elif fitting is not None:
             fixes.append(f"convert the operand first with xb.convert(operand, xb.{fitting})")
-        shapes = {} if operand is None else {"operand": operand}
-        if operand is not None:
-            rule += f"\n  operand {operand}"
-        return error_of(ConstantError, op, rule, ", or ".join(fixes), shapes=shapes)
+        return ConstantError(
+            f"{element_type} can't represent {number}: {reason}",
+            op=op,
+            fix=", or ".join(fixes),
+            shapes={} if operand is None else {"operand": operand},
+            lists_shapes=True,
+            number=number,
+            reason=reason,
+        )
 
     kind = element_type.kind
     if not isinstance(value, (int, float, complex)):
@@ -288,8 +293,8 @@ def as_constant_array(
             requested = pt.pred
         if requested is None:
             raise _error(
-                f"the Python number {brief(value)} has no element type\n"
-                f"fix: write constant({brief(value)}, xb.f32), or pass a NumPy value"
+                f"the Python number {brief(value)} has no element type",
+                f"write constant({brief(value)}, xb.f32), or pass a NumPy value",
             )
         return scalar_array(value, requested), intern_array(requested, ())
     if isinstance(value, (list, tuple)):
@@ -298,10 +303,8 @@ def as_constant_array(
     return _from_array(value, requested)
 
 
-def _error(
-    message: str, error: type[ConstantError | OperandError] = ConstantError
-) -> ConstantError | OperandError:
-    return error(f"constant: {message}", op="constant")
+def _error(rule: str, fix: str = "", got: str | None = None) -> ConstantError:
+    return ConstantError(rule, op="constant", got=got, fix=fix)
 
 
 def _from_array(
@@ -310,32 +313,27 @@ def _from_array(
     try:
         array = read_array(value)
     except UnreadableArrayError as error:
-        raise error_of(
-            ConstantError,
-            "constant",
-            f"value must be an array of numbers, got {error.got}",
-            error.fix,
-        ) from None
+        raise _error("value must be an array of numbers", error.fix, error.got) from None
     if array is None:
-        raise _error(
-            f"expected an array, a Python number or nested lists of numbers, "
-            f"got {type(value).__name__}: {brief(value)}",
-            OperandError,
+        raise OperandError(
+            "expected an array, a Python number or nested lists of numbers",
+            op="constant",
+            got=f"{type(value).__name__}: {brief(value)}",
         )
     try:
         element_type = pt.from_dtype(array.dtype)
-    except ValueError as error:
-        rule, _, fix = str(error).partition("\n")
-        raise _error(f"{rule}, got an array of sizes {list(array.shape)}\n{fix}".rstrip()) from None
+    except PrimitiveTypeError as error:
+        got = f"an array of sizes {list(array.shape)}"
+        raise error.as_kind(ConstantError, op="constant", context=("constant",), got=got) from None
     if requested is not None and requested is not element_type:
         name = requested.dtype.name
         converted = f".astype({name!r})"
         if not isinstance(value, (np.ndarray, np.generic)):
             converted = f"numpy.asarray(value){converted}"
         raise _error(
-            f"element_type must be the element type of the array, {element_type}, "
-            f"got {requested}\n"
-            f"fix: convert the array first with {converted}, or omit element_type"
+            f"element_type must be the element type of the array, {element_type}",
+            f"convert the array first with {converted}, or omit element_type",
+            str(requested),
         )
     shape = intern_array(element_type, array.shape)
     if is_splat(array):
@@ -424,8 +422,8 @@ def list_array(value: Any, element_type: PrimitiveType | None = None) -> np.ndar
         element_type = pt.pred
     if element_type is None:
         raise _error(
-            "lists of Python numbers have no element type\n"
-            "fix: write constant([1, 2], xb.f32), or pass a NumPy array"
+            "lists of Python numbers have no element type",
+            "write constant([1, 2], xb.f32), or pass a NumPy array",
         )
     result = _all_in_range(flat, element_type)
     if result is None:
@@ -463,11 +461,12 @@ def _flatten_lists(value: Any) -> tuple[list[Any], tuple[int, ...]]:
         size = len(level[0]) if isinstance(level[0], (list, tuple)) else -1
         if not all(isinstance(v, (list, tuple)) and len(v) == size for v in level):
             raise _error(
-                f"nested lists must have equal lengths and contain numbers, got {brief(value)}\n"
-                f"fix: write lists of equal lengths at each level"
+                "nested lists must have equal lengths and contain numbers",
+                "write lists of equal lengths at each level",
+                brief(value),
             )
         if id(level[0]) in first or len(sizes) == _MAX_RANK:
-            raise _error(f"nested lists must have at most {_MAX_RANK} levels, got {brief(value)}")
+            raise _error(f"nested lists must have at most {_MAX_RANK} levels", got=brief(value))
         first.add(id(level[0]))
         sizes.append(size)
         level = [
@@ -479,11 +478,13 @@ def _flatten_lists(value: Any) -> tuple[list[Any], tuple[int, ...]]:
         if not isinstance(item, (numbers.Number, np.generic)):
             fix = ""
             if hasattr(item, "opcode"):  # an XlaOp
-                fix = "\nfix: join ops with xb.concatenate"
+                fix = "join ops with xb.concatenate"
             elif is_array(item):
-                fix = "\nfix: join arrays first: numpy.stack(values)"
-            raise _error(
-                f"nested lists must contain numbers, got {type(item).__name__}: {brief(item)}{fix}",
-                OperandError,
+                fix = "join arrays first: numpy.stack(values)"
+            raise OperandError(
+                "nested lists must contain numbers",
+                op="constant",
+                got=f"{type(item).__name__}: {brief(item)}",
+                fix=fix,
             )
     return level, tuple(sizes)

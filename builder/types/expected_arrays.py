@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from builder.errors import ConstantError, OperandError, brief
+from builder.errors import ConstantError, OperandError, brief, statement_of
 from builder.types.constant import list_array, scalar_array
 from builder.types.foreign_arrays import UnreadableArrayError, describe, read_array
 from builder.types.shape import ArrayShape
@@ -59,10 +59,12 @@ def describe_array(value: Any, array: Any) -> str:
 
 def _misfit(value: Any, error: ConstantError | OperandError) -> UnreadableArrayError:
     """Return the error for a number, or for lists, from the error of a constant."""
-    number = error.rule.partition(" can't represent ")[2]
+    number = ""
+    if isinstance(error, ConstantError) and error.number:
+        number = f"{error.number}: {error.reason}"
     if not isinstance(value, (list, tuple)):
         return UnreadableArrayError(number, error.fix)
     kind = type(value).__name__
     if number:
         return UnreadableArrayError(f"a {kind} with {number}", error.fix)
-    return UnreadableArrayError(f"a {kind}: {error.rule}", error.fix)
+    return UnreadableArrayError(f"a {kind}: {statement_of(error, error.context)}", error.fix)

@@ -183,8 +183,9 @@ class Layout:
         self.padded_dimensions = _padded(rank, padded_dimensions)
         if not isinstance(padding_value, PaddingValue):
             raise _error(
-                f"padding_value must be a PaddingValue, got {brief(padding_value)}\n"
-                f"fix: pass one of {', '.join(map(str, PaddingValue))}"
+                "padding_value must be a PaddingValue",
+                f"pass one of {', '.join(map(str, PaddingValue))}",
+                brief(padding_value),
             )
         self.padding_value = padding_value
         self.element_size_in_bits = _number("element_size_in_bits", element_size_in_bits, 0)
@@ -287,12 +288,12 @@ def _values(name: str, what: str, values: Any) -> Sequence[Any]:
     return result
 
 
-def _error(message: str) -> ShapeInferenceError:
-    return ShapeInferenceError(f"layout: {message}", op="layout")
+def _error(rule: str, fix: str = "", got: str | None = None) -> ShapeInferenceError:
+    return ShapeInferenceError(rule, op="layout", got=got, fix=fix)
 
 
 def _must_be(name: str, what: str, value: Any, fix: str = "") -> ShapeInferenceError:
-    return _error(f"{name} must be {what}, got {brief(value)}" + (f"\nfix: {fix}" if fix else ""))
+    return _error(f"{name} must be {what}", fix, brief(value))
 
 
 def int_or_none(value: Any) -> int | None:

@@ -42,7 +42,7 @@ def parse_layout(text: str) -> Layout:
     Tiled layout.
     """
     if not isinstance(text, str):
-        raise OperandError(f"parse_layout: expected a layout's text, got {brief(text)}")
+        raise OperandError(f"expected a layout's text, got {brief(text)}", op="parse_layout")
     reader = TextReader(text, "layout text")
     if reader.token != "{":
         raise reader.fail("'{'")
@@ -87,7 +87,7 @@ def _read_order(reader: TextReader) -> Layout:
                 at = position
                 break
             seen.add(number)
-        raise ShapeTextError(str(error), text=reader.text, position=at) from None
+        raise error.as_kind(ShapeTextError, text=reader.text, position=at) from None
 
 
 _NUMBERS: Final = {

@@ -149,8 +149,9 @@ class PrimitiveType(NotAFunction):
         # Without this, `list(f32)` would index f32[0], f32[1], ... without end.
         # Without `op`: an op replaces such an error by one that names the op.
         raise OperandError(
-            f"iter: a primitive type is not iterable, got {self.name}\n"
-            f"fix: pass a list of values, or write {self.name}[()] for the shape of a scalar"
+            f"a primitive type is not iterable, got {self.name}",
+            context=("iter",),
+            fix=f"pass a list of values, or write {self.name}[()] for the shape of a scalar",
         )
 
     def __repr__(self) -> str:
@@ -258,8 +259,9 @@ def from_name(name: str) -> PrimitiveType:
     element_type = _BY_NAME.get(name)
     if element_type is None:
         meant = type_of_other_name(name)
-        rest = f"; the types are: {', '.join(_BY_NAME)}" if meant is None else f"\nfix: use {meant}"
-        raise PrimitiveTypeError(f"unknown primitive type {brief(name)}{rest}")
+        rest = f"; the types are: {', '.join(_BY_NAME)}" if meant is None else ""
+        fix = "" if meant is None else f"use {meant}"
+        raise PrimitiveTypeError(f"unknown primitive type {brief(name)}{rest}", fix=fix)
     return element_type
 
 
@@ -322,8 +324,8 @@ def from_dtype(dtype: Any) -> PrimitiveType:
         element_type = _BY_DTYPE.get(resolved)
     if element_type is None:
         raise PrimitiveTypeError(
-            f"NumPy dtype {resolved.name} has no primitive type in XLA\n"
-            f"fix: convert the array first, for instance with .astype(numpy.float32)"
+            f"NumPy dtype {resolved.name} has no primitive type in XLA",
+            fix="convert the array first, for instance with .astype(numpy.float32)",
         )
     return element_type
 

@@ -132,7 +132,7 @@ class ArrayShape(ExplainsAttributes):
 
     def _element_count(self, caller: str) -> int:
         if not self.is_bounded:
-            raise ShapeInferenceError(f"{caller}: {self} has an unbounded dimension")
+            raise ShapeInferenceError(f"{self} has an unbounded dimension", op=caller)
         return prod(self.dimensions)
 
     @property
@@ -164,8 +164,9 @@ class ArrayShape(ExplainsAttributes):
         number = int_or_none(dimension)
         if number is None or not -self.rank <= number < self.rank:
             raise ShapeInferenceError(
-                f"dimension_number: {self} has no dimension {brief(dimension)}"
-                + (f"\nfix: pass one from {-self.rank} to {self.rank - 1}" if self.rank else "")
+                f"{self} has no dimension {brief(dimension)}",
+                op="dimension_number",
+                fix=f"pass one from {-self.rank} to {self.rank - 1}" if self.rank else "",
             )
         return number % self.rank
 
@@ -251,7 +252,7 @@ class ArrayShape(ExplainsAttributes):
             fault = _layout_fault(layout, self)
             if fault is not None:
                 raise ShapeInferenceError(
-                    f"layout: {fault.message}",
+                    fault.message,
                     op="layout",
                     shapes={"shape": self},
                     dimension=fault.dimension,
@@ -264,7 +265,8 @@ class ArrayShape(ExplainsAttributes):
             size = self.dimensions[dimension]
         except (IndexError, TypeError):
             raise ShapeInferenceError(
-                f"dimension_text: dimension must be a dimension of {self}, got {brief(dimension)}"
+                f"dimension must be a dimension of {self}, got {brief(dimension)}",
+                op="dimension_text",
             ) from None
         if not self.dynamic_dimensions[dimension]:
             return str(size)
@@ -457,7 +459,7 @@ def _dimension(size: DimensionLike, element_type: PrimitiveType) -> tuple[int, b
         number = text[2:] if dynamic else text
         if not (number.isdecimal() and number.isascii()):
             raise ShapeInferenceError(
-                f"shape: {brief(size)} is not a dimension; a dimension is a size, '<=n' or '?'"
+                f"{brief(size)} is not a dimension; a dimension is a size, '<=n' or '?'", op="shape"
             )
         bound = int(number)
     else:
@@ -466,13 +468,15 @@ def _dimension(size: DimensionLike, element_type: PrimitiveType) -> tuple[int, b
             return UNBOUNDED, True
     if bound < 0:
         raise ShapeInferenceError(
-            f"shape: a dimension of {element_type}[...] can't be negative, got {bound}"
-            + ("\nfix: write '?' for an unbounded dimension" if bound == -1 else "")
+            f"a dimension of {element_type}[...] can't be negative",
+            op="shape",
+            got=str(bound),
+            fix="write '?' for an unbounded dimension" if bound == -1 else "",
         )
     if bound > MAX_ELEMENTS:
         raise ShapeInferenceError(
-            f"shape: a dimension of {element_type}[...] must fit 63 bits, "
-            f"got {bound.bit_length()} bits"
+            f"a dimension of {element_type}[...] must fit 63 bits, got {bound.bit_length()} bits",
+            op="shape",
         )
     return bound, dynamic
 
@@ -481,8 +485,9 @@ def _integer(size: Any, element_type: PrimitiveType) -> int:
     number = int_or_none(size)
     if number is None:
         raise ShapeInferenceError(
-            f"shape: a dimension of {element_type}[...] must be an integer, bounded(n), "
-            f"'<=n' or '?', got {brief(size)}"
+            f"a dimension of {element_type}[...] must be an integer, bounded(n), "
+            f"'<=n' or '?', got {brief(size)}",
+            op="shape",
         )
     return number
 
@@ -590,13 +595,14 @@ def array_shape(
         if interned is not None:
             return interned
     if not element.is_array_element:
-        raise ShapeInferenceError(f"shape: {element} is not an element type of arrays")
+        raise ShapeInferenceError(f"{element} is not an element type of arrays", op="shape")
     values = in_order(dimensions)
     requested = None if values is None else list(islice(values, MAX_DIMENSIONS))
     if requested is None or len(requested) == MAX_DIMENSIONS:
         raise ShapeInferenceError(
-            f"shape: dimensions must be a sequence of sizes, got {brief(dimensions)}\n"
-            f"fix: write [{brief(dimensions)}]"
+            f"dimensions must be a sequence of sizes, got {brief(dimensions)}",
+            op="shape",
+            fix=f"write [{brief(dimensions)}]",
         )
     flags = [False] * len(requested)
     if dynamic_dimensions is not None:
@@ -604,20 +610,21 @@ def array_shape(
             flags = [bool(d) for d in islice(dynamic_dimensions, MAX_DIMENSIONS)]
         except (TypeError, ValueError):
             raise ShapeInferenceError(
-                f"shape: dynamic_dimensions must be a sequence of bools, "
-                f"got {brief(dynamic_dimensions)}"
+                f"dynamic_dimensions must be a sequence of bools, got {brief(dynamic_dimensions)}",
+                op="shape",
             ) from None
         if len(flags) != len(requested):
             raise ShapeInferenceError(
-                "shape: dynamic_dimensions must have one entry for each dimension: "
-                f"{len(requested)}, got {len(flags)}"
+                "dynamic_dimensions must have one entry for each dimension: "
+                f"{len(requested)}, got {len(flags)}",
+                op="shape",
             )
     pairs = [_dimension(d, element) for d in requested]
     sizes = tuple(size for size, _ in pairs)
     dynamic = tuple(is_dynamic or flag for (_, is_dynamic), flag in zip(pairs, flags, strict=True))
     if prod(size for size in sizes if size > 0) > MAX_ELEMENTS:
         text = ",".join("?" if size == UNBOUNDED else str(size) for size in sizes)
-        raise ShapeInferenceError(f"shape: {element}[{text}] has more than 2**63 - 1 elements")
+        raise ShapeInferenceError(f"{element}[{text}] has more than 2**63 - 1 elements", op="shape")
     shape = intern_array(element, sizes, dynamic)
     return shape if layout is None else shape.with_layout(layout)
 
@@ -638,7 +645,7 @@ def _shapes(op: str, name: str, values: Iterable[ShapeLike]) -> list[Shape]:
     entries = in_order(values)
     if entries is None:
         rule = f"{name}s must be a sequence of shapes"
-        raise OperandError(f"{op}: {rule}, got {brief(values)}", op=op)
+        raise OperandError(f"{rule}, got {brief(values)}", op=op)
     return [shape_argument(op, f"{name} {i}", value) for i, value in enumerate(entries)]
 
 
@@ -764,8 +771,7 @@ class ProgramShape:
             names = None
         if names is None or not all(isinstance(n, str) for n in names):
             raise OperandError(
-                f"ProgramShape: parameter_names must be a sequence of strings, "
-                f"got {brief(parameter_names)}",
+                f"parameter_names must be a sequence of strings, got {brief(parameter_names)}",
                 op="ProgramShape",
             )
         self.parameter_names = names or tuple(f"p{i}" for i in range(len(self.parameters)))
@@ -774,7 +780,7 @@ class ProgramShape:
         self._hash = hash((self.parameters, self.result))
         if len(self.parameter_names) != len(self.parameters):
             raise ShapeInferenceError(
-                f"ProgramShape: the number of names must equal the number of parameters, "
+                "the number of names must equal the number of parameters, "
                 f"got {len(self.parameter_names)} names for {len(self.parameters)} parameters",
                 op="ProgramShape",
             )
@@ -831,10 +837,10 @@ class _Parser(TextReader):
             return TOKEN_SHAPE
         try:
             element_type = pt.from_name(name)
-        except ValueError as error:
+        except PrimitiveTypeError as error:
             meant = pt.type_of_other_name(name)
             if meant is None:
-                raise self.fault(str(error), start) from None
+                raise self.fault(error.rule, start) from None
             corrected = f"{self.text[:start]}{meant}{self.text[start + len(name) :]}"
             rule = f"unknown primitive type {brief(name)}"
             raise self.fault(rule, start, f"write {brief(corrected)}") from None
@@ -858,14 +864,15 @@ class _Parser(TextReader):
         try:
             shape = array_shape(element_type, sizes)
         except ShapeInferenceError as error:
-            raise ShapeTextError(str(error), text=self.text, position=start) from None
+            raise error.as_kind(ShapeTextError, text=self.text, position=start) from None
         if self.token != "{":
             return shape
         layout, places = read_layout(self)
         fault = _layout_fault(layout, shape)
         if fault is not None:
             raise ShapeTextError(
-                f"layout: {fault.message}",
+                fault.message,
+                op="layout",
                 text=self.text,
                 position=places[fault.part][fault.item],
             )
@@ -914,7 +921,7 @@ def parse_shape(text: str) -> Shape:
         (s32[], f32[2,<=3]{1,0})
     """
     if not isinstance(text, str):
-        raise OperandError(f"parse_shape: expected a shape's text, got {brief(text)}")
+        raise OperandError(f"expected a shape's text, got {brief(text)}", op="parse_shape")
     parser = _Parser(text)
     shape = parser.shape()
     parser.end()
@@ -942,15 +949,15 @@ def shape_of(value: ShapeLike) -> Shape:
         return _parsed(value) if type(value) is str else parse_shape(value)
     if isinstance(value, PrimitiveType):
         raise OperandError(
-            f"expected a shape, got the element type {value}\n"
-            f"fix: write {value}[2, 3] with the sizes, or {value}[()] for a scalar"
+            f"expected a shape, got the element type {value}",
+            fix=f"write {value}[2, 3] with the sizes, or {value}[()] for a scalar",
         )
     if isinstance(value, Sequence):
         if isinstance(next(iter(value), None), int):
             sizes = brief(list(islice(value, 8)))
             raise OperandError(
-                f"{_EXPECTED}, got sizes without an element type: {brief(value)}\n"
-                f"fix: write the element type, too, for instance xb.f32{sizes}"
+                f"{_EXPECTED}, got sizes without an element type: {brief(value)}",
+                fix=f"write the element type, too, for instance xb.f32{sizes}",
             )
         try:
             return TupleShape(shape_of(e) for e in value)
@@ -959,8 +966,7 @@ def shape_of(value: ShapeLike) -> Shape:
                 "expected a shape, got sequences that are nested too deep or contain themselves"
             ) from None
     meant = _meant_shape(value)
-    fix = f"\nfix: write {meant}" if meant else ""
-    raise OperandError(f"{_EXPECTED}, got {brief(value)}{fix}")
+    raise OperandError(_EXPECTED, got=brief(value), fix=f"write {meant}" if meant else "")
 
 
 def _meant_shape(value: Any) -> str:
@@ -986,12 +992,6 @@ def shape_argument(op: str, name: str, value: Any) -> Shape:
         return shape_of(value)
     except XlaError as error:
         raise error.in_argument(op, name) from None
-
-
-def shapes_text(shapes: Mapping[str, Any]) -> str:
-    """Return the lines "  name shape" that errors show for operands."""
-    width = max((len(n) for n in shapes), default=0)
-    return "\n".join(f"  {name:<{width}} {shape}" for name, shape in shapes.items())
 
 
 def has_unbounded_sizes(shape: Shape) -> bool:

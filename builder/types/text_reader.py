@@ -53,15 +53,24 @@ class TextReader:
             self._next = match.end()
         return previous
 
-    def fault(self, message: str, position: int | None = None, fix: str = "") -> ShapeTextError:
+    def fault(
+        self,
+        message: str,
+        position: int | None = None,
+        fix: str = "",
+        got: str | None = None,
+    ) -> ShapeTextError:
         """Return an error at `position`, by default at the current token."""
         at = self.start if position is None else position
-        return ShapeTextError(f"{self.what}: {message}", text=self.text, position=at, fix=fix)
+        return ShapeTextError(
+            message, context=(self.what,), got=got, text=self.text, position=at, fix=fix
+        )
 
     def fail(self, expected: str, fix: str = "") -> ShapeTextError:
         """Return the error for an unexpected token."""
         got = brief(self.token) if self.token else "the end"
-        return self.fault(f"expected {expected}, got {got} at position {self.start}", fix=fix)
+        got = f"{got} at position {self.start}"
+        return self.fault(f"expected {expected}", fix=fix, got=got)
 
     @contextmanager
     def errors_at(self, position: int) -> Iterator[None]:
@@ -69,7 +78,7 @@ class TextReader:
         try:
             yield
         except ShapeInferenceError as error:
-            raise ShapeTextError(str(error), text=self.text, position=position) from None
+            raise error.as_kind(ShapeTextError, text=self.text, position=position) from None
 
     def expect(self, token: str) -> None:
         """Move past `token`; raise if the current token is another one."""

@@ -37,13 +37,16 @@ def missing_name(
         info = OPERATIONS.get(name)
         reason = "" if info is None else ", since it has no operands"
         return UnknownNameError(
-            f"xb.{name}: is a method of XlaBuilder{reason}\n"
-            f"fix: b.{name}(...), where b is an XlaBuilder, or x.builder.{name}(...), where x is "
-            f"an XlaOp",
+            f"xb.{name}: is a method of XlaBuilder{reason}",
+            fix=f"b.{name}(...), where b is an XlaBuilder, or x.builder.{name}(...), where x is "
+            "an XlaOp",
             op=None if info is None else name,
+            context=(),
         )
     if name == "lib":
-        return UnknownNameError("xb.lib: builder does not import lib\nfix: from builder import lib")
+        return UnknownNameError(
+            "xb.lib: builder does not import lib", fix="from builder import lib"
+        )
     return _unknown(name, "builder", "xb", _names("lowering", of_lowering), _public(package))
 
 
@@ -91,7 +94,7 @@ def missing_attribute(cls: type, name: str) -> UnknownNameError | None:
     if meaning is None:
         return None
     article = "an" if cls.__name__[0] in "AEX" else "a"
-    return _with_fix(f"{article} {cls.__name__} has no attribute {name!r}", f"\nfix: use {meaning}")
+    return _with_fix(f"{article} {cls.__name__} has no attribute {name!r}", f"use {meaning}")
 
 
 def _method(name: str) -> str | None:
@@ -134,7 +137,7 @@ def _unknown(
     for key in keys:
         meaning = known.get(key) or similar.get(key)
         if meaning is not None:
-            return _with_fix(rule, f"\nfix: use {meaning}")
+            return _with_fix(rule, f"use {meaning}")
     return _with_fix(
         rule, did_you_mean(keys[0], similar, cutoff=0.75) or _of_similar_name(keys[0], known)
     )
@@ -143,11 +146,11 @@ def _unknown(
 def _of_similar_name(key: str, known: Mapping[str, str]) -> str:
     """Return the fix for a misspelled name of another library, or ""."""
     matches = get_close_matches(key, known, 1, 0.8)
-    return "".join(f"\nfix: did you mean {match}? Use {known[match]}" for match in matches)
+    return "".join(f"did you mean {match}? Use {known[match]}" for match in matches)
 
 
 def _with_fix(rule: str, fix: str = "") -> UnknownNameError:
-    error = UnknownNameError(f"{rule}{fix}")
+    error = UnknownNameError(rule, fix=fix)
     error.name = None  # Python would append the most similar name, which may contradict the fix
     return error
 

@@ -24,7 +24,16 @@ _ORDER: Final = ("inspect", "convert", "run", "compare", "diff", "draw", "ops", 
 
 
 class FailedError(Exception):
-    """Raised if a command fails; its text is printed as the message."""
+    """Raised if a command fails.
+
+    Attributes:
+        reason, fix: the parts of the printed message.
+    """
+
+    def __init__(self, reason: str, fix: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.fix = fix
 
 
 class _Group(click.Group):
@@ -77,7 +86,7 @@ def _message(error: Exception) -> str:
         return f"{path}: {error.format_message()}\nSee `{path} --help`."
     if isinstance(error, click.ClickException):
         return f"{NAME}: {error.format_message()}"
-    from builder.errors import XlaError
+    from builder.errors import XlaError, statement_of
     from builder.support.requirements import missing_requirement
 
     if isinstance(error, ModuleNotFoundError):
@@ -85,11 +94,11 @@ def _message(error: Exception) -> str:
         if missing is not error:
             return str(missing)
     if isinstance(error, (FailedError, XlaError)):
-        first, *rest = str(error).splitlines() or [type(error).__name__]
-        fix = next((line for line in rest if line.startswith("fix: ")), "")
+        reason = error.reason if isinstance(error, FailedError) else statement_of(error)
+        fix = (error.fix.splitlines() or [""])[0]
         for code, option in _OPTIONS_FOR.items():
             fix = fix.replace(code, option)
-        return f"{NAME}: {first}" + (f"\n{fix}" if fix else "")
+        return f"{NAME}: {(reason.splitlines() or [''])[0]}" + (f"\nfix: {fix}" if fix else "")
     if isinstance(error, OSError) and error.strerror:
         name = f"{error.filename}: " if error.filename is not None else ""
         return f"{NAME}: {name}{error.strerror}"

@@ -80,15 +80,15 @@ def arguments_of(computation: XlaComputation, inputs: Sequence[str], seed: int |
     for name, leaf in shapes.items():
         if not leaf.is_bounded:
             raise FailedError(
-                f"parameter {name} is {leaf}: its sizes are dynamic\n{shape_fix(name, leaf)}"
+                f"parameter {name} is {leaf}: its sizes are dynamic", shape_fix(name, leaf)
             )
     arrays = _read(inputs, shapes)
     missing = {name: shape for name, shape in shapes.items() if name not in arrays}
     if missing and seed is None:
         listed = ", ".join(f"{name}: {shape}" for name, shape in missing.items())
         raise FailedError(
-            f"arrays are missing for {listed}\n"
-            f"fix: pass --input {next(iter(missing))}=FILE.npy, or --random SEED"
+            f"arrays are missing for {listed}",
+            f"pass --input {next(iter(missing))}=FILE.npy, or --random SEED",
         )
     if missing:
         arrays |= _random_arrays(missing, seed)
@@ -134,8 +134,8 @@ def _random_arrays(shapes: dict[str, ArrayShape], seed: int | None) -> dict[str,
         except MemoryError:
             raise FailedError(
                 f"parameter {name} is {shape} ({bytes_text(count * dtype.itemsize)}): there is no "
-                f"memory for as many random numbers\n"
-                f"fix: run a program of smaller arrays, or pass --input {name}=FILE.npy"
+                f"memory for as many random numbers",
+                f"run a program of smaller arrays, or pass --input {name}=FILE.npy",
             ) from None
     return arrays
 
@@ -175,16 +175,16 @@ def _read(inputs: Sequence[str], shapes: dict[str, ArrayShape]) -> dict[str, Any
             selected = {key: array for key, array in in_file.items() if key in shapes}
             if not selected:
                 raise FailedError(
-                    f"{option}: none of its arrays has a parameter's name: {', '.join(in_file)}\n"
-                    f"fix: name the arrays after the parameters: {', '.join(shapes)}"
+                    f"{option}: none of its arrays has a parameter's name: {', '.join(in_file)}",
+                    f"name the arrays after the parameters: {', '.join(shapes)}",
                 )
             for key, array in selected.items():
                 arrays[key] = _as_type(array, shapes[key], key, option)
             continue
         if name not in shapes:
             raise FailedError(
-                f"--input: there is no parameter {name!r}\n"
-                + (f"fix: use one of {', '.join(shapes)}" if shapes else "fix: omit --input")
+                f"--input: there is no parameter {name!r}",
+                f"use one of {', '.join(shapes)}" if shapes else "omit --input",
             )
         if not file:
             raise click.UsageError(f"--input: expected a file after {option!r}")
@@ -214,7 +214,7 @@ def _array(text: str, name: str) -> Any:
         return arrays[key or name]
     if len(arrays) == 1:
         return next(iter(arrays.values()))
-    raise FailedError(f"{file}: has several arrays: {listed}\nfix: select one: {name}={file}:KEY")
+    raise FailedError(f"{file}: has several arrays: {listed}", f"select one: {name}={file}:KEY")
 
 
 def _file_arrays(file: str) -> Any:

@@ -125,7 +125,9 @@ def _size_text(shape: Shape) -> str:
 
 def _unimported_summary(program: Program, error: XlaError) -> dict[str, Any] | None:
     """Return a summary of StableHLO that can't be imported; None for HLO or a damaged file."""
-    reason = str(error).splitlines()[0].removeprefix("stats: ").removeprefix("to_computation: ")
+    from builder.errors import statement_of
+
+    reason = statement_of(error, ("stats", "to_computation")).splitlines()[0]
     if program.is_hlo:
         return None
     from lowering.mlir.operations import operations_where
@@ -177,5 +179,9 @@ def _print_unimported(program: Program, summary: dict[str, Any]) -> None:
         "",
         f"{sum(counts.values()):,} operations, without costs, since the program can't be imported:",
         summary["not_imported"],
-        *([] if dynamic is None or program.shapes else [shape_fix(dynamic[1], dynamic[2])]),
+        *(
+            []
+            if dynamic is None or program.shapes
+            else [f"fix: {shape_fix(dynamic[1], dynamic[2])}"]
+        ),
     )

@@ -106,12 +106,8 @@ def _named(name: str, operations: dict[str, OpInfo]) -> list[OpInfo]:
     near = difflib.get_close_matches(lowered, names, n=5, cutoff=0.5)
     listed = ", ".join(dict.fromkeys(names[alias] for alias in near))
     raise FailedError(
-        f"ops: there is no operation {name!r}\n"
-        + (
-            f"fix: use a similar name: {listed}"
-            if listed
-            else "fix: list all operations with `xlabuilder ops`"
-        )
+        f"ops: there is no operation {name!r}",
+        f"use a similar name: {listed}" if listed else "list all operations with `xlabuilder ops`",
     )
 
 

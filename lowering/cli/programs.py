@@ -30,8 +30,8 @@ shape_option: Final = click.option(
 
 
 def shape_fix(name: str, shape: object) -> str:
-    """Return the fix line of a message about a parameter with dynamic sizes."""
-    return f"fix: pass --shape {name}={str(shape).replace('?', '8')}, with the intended sizes"
+    """Return the fix of a message about a parameter with dynamic sizes."""
+    return f"pass --shape {name}={str(shape).replace('?', '8')}, with the intended sizes"
 
 
 HLO_TEXT: Final = "HLO text"
@@ -101,7 +101,8 @@ class Program(NamedTuple):
         try:
             return to_computation(module, argument_shapes=_argument_shapes(module, self.shapes))
         except LoweringError as error:
-            raise with_file_name(error, self.name) from error.__cause__
+            with_file_name(error, self.name)
+            raise
 
 
 STDIN: Final = "<stdin>"
@@ -172,8 +173,8 @@ def _argument_shapes(module: StablehloModule, options: Sequence[str]) -> list[An
             number = int(name)
         else:
             raise FailedError(
-                f"--shape: there is no parameter {name!r}\n"
-                + (f"fix: use one of {', '.join(names)}" if names else "fix: omit --shape")
+                f"--shape: there is no parameter {name!r}",
+                f"use one of {', '.join(names)}" if names else "omit --shape",
             )
         shapes[number] = parse_shape(text)
     return shapes

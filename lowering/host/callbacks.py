@@ -244,7 +244,9 @@ def python_callback(
     def fail(reason: str, fix: str, cause: BaseException | None = None) -> ExecutionError:
         shapes = {f"operand {i}": s for i, s in enumerate(called.operands)}
         return ExecutionError(
-            f"{computation}: {op}{place} function {called.name}{called.place} {reason}\nfix: {fix}",
+            f"{op}{place} function {called.name}{called.place} {reason}",
+            context=(computation,),
+            fix=fix,
             op=op,
             shapes={**shapes, "result": called.result},
             detail="" if cause is None else "".join(traceback.format_exception(cause)),

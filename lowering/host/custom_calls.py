@@ -186,7 +186,9 @@ def check_registered(report: str, computation: str, platform: str, module: ir.Op
         )
     place = next((_place(call) for call, target, _ in _custom_calls(module) if target == name), "")
     raise CompileError(
-        f"compile: {computation}: custom_call of {name!r}{place}: {reason}\nfix: {fix}",
+        f"custom_call of {name!r}{place}: {reason}",
+        context=("compile", computation),
+        fix=fix,
         op="custom_call",
         detail=report,
     )

@@ -16,7 +16,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from builder.errors import brief, error_of
+from builder.errors import PrimitiveTypeError, brief, error_of
 from builder.graph.calls import explained
 from builder.types import primitive_type as pt
 from builder.types.expected_arrays import NUMBERS
@@ -143,8 +143,10 @@ def _collect(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Shape:
     array = np.asarray(array_or_jax_array("transfer_to_infeed", value))
     try:
         element_type = pt.from_dtype(array.dtype)
-    except ValueError as error:
-        raise error_of(ArgumentError, "transfer_to_infeed", str(error)) from None
+    except PrimitiveTypeError as error:
+        raise error.as_kind(
+            ArgumentError, op="transfer_to_infeed", context=("transfer_to_infeed",)
+        ) from None
     arrays.append(np.array(array, order="C", copy=True))
     return intern_array(element_type, array.shape)
 
@@ -308,9 +310,10 @@ def read(
     with queues.changed:
         if not queues.changed.wait_for(lambda: queues.to_device, seconds):
             raise ExecutionError(
-                f"{computation}: infeed{place} of {expected} waited on {device} for "
-                f"{seconds:.3g} seconds{note}, and nothing was sent\n"
-                f"fix: call lowering.transfer_to_infeed(value, device) before the program is "
+                f"infeed{place} of {expected} waited on {device} for "
+                f"{seconds:.3g} seconds{note}, and nothing was sent",
+                context=(computation,),
+                fix="call lowering.transfer_to_infeed(value, device) before the program is "
                 f"called, or in another thread{fix}",
                 op="infeed",
                 shapes={"shape": expected},
@@ -318,9 +321,10 @@ def read(
         actual, arrays = queues.to_device.popleft()
     if not _is_same(shapes, actual):
         raise ExecutionError(
-            f"{computation}: infeed{place} must read {expected}, got a value of {actual} on "
-            f"{device}, and discards the value\n"
-            f"fix: send values of the shapes, and in the order, in which the program reads them",
+            f"infeed{place} must read {expected}, got a value of {actual} on "
+            f"{device}, and discards the value",
+            context=(computation,),
+            fix="send values of the shapes, and in the order, in which the program reads them",
             op="infeed",
             shapes={"shape": expected, "value": actual},
         )

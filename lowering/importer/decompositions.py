@@ -117,4 +117,4 @@ def _decomposed(
     try:
         return imported(StablehloModule(decomposed, shape))
     except LoweringError as error:
-        raise failure(operation, f"in the operation's decomposition: {error}") from error
+        raise failure(operation, error, "in the operation's decomposition") from error

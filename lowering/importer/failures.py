@@ -6,6 +6,7 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
+from builder.errors import XlaError
 from lowering.errors import LoweringError
 from lowering.mlir.operations import place_of
 
@@ -15,12 +16,23 @@ _REASONS: Final = {
 """Reasons, by operation name, why there is no op for an operation."""
 
 
-def failure(operation: ir.Operation, reason: str) -> LoweringError:
-    """Return the LoweringError for an operation that can't be imported because of `reason`."""
-    where = place_of(operation).rstrip(",")
-    return LoweringError(
-        f"to_computation: {operation.name}{where}: {reason}", op=str(operation.name)
-    )
+def failure(
+    operation: ir.Operation, reason: str | XlaError, *inner: str, fix: str = ""
+) -> LoweringError:
+    """Return the LoweringError for an operation that can't be imported.
+
+    Args:
+        operation: the operation.
+        reason: the broken rule, or the error of an op, whose facts remain.
+        inner: the names of parts of the operation that the reason is about.
+        fix: the fix.
+    """
+    op = str(operation.name)
+    context = ("to_computation", f"{op}{place_of(operation).rstrip(',')}", *inner)
+    if isinstance(reason, XlaError):
+        context += reason.context
+        return reason.as_kind(LoweringError, op=op, context=context, fix=fix or reason.fix)
+    return LoweringError(reason, op=op, context=context, fix=fix)
 
 
 def unsupported(operation: ir.Operation) -> LoweringError:

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Final
 import jax
 from jaxlib.mlir import ir
 
-from builder.errors import OperandError, ShapeTextError, brief, error_of
+from builder.errors import OperandError, ShapeTextError, brief, error_of, statement_of
 from builder.graph.aliasing import leaf_indices
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
@@ -119,7 +119,7 @@ def from_hlo(
     data, path = _content(source)
     name = path or "the HLO"
     if not data.strip():
-        raise ModuleFileError(f"{name}: is empty\nfix: save the HLO again", path=path)
+        raise ModuleFileError("is empty", context=(name,), fix="save the HLO again", path=path)
     if data.startswith(BYTECODE_MAGIC):
         raise _no_hlo(name, path)
     if hlo_conversion.is_hlo_proto(data):
@@ -140,9 +140,11 @@ def from_hlo(
         parameters = [_without_default_layouts(parse_shape(text)) for text in head["parameters"]]
         result = _without_default_layouts(parse_shape(head["result"]))
     except ShapeTextError as error:  # XLA's converter ignores layouts, even impossible ones
-        reason = str(error).partition("\n")[0]
+        reason = statement_of(error)
         raise ModuleFileError(
-            f"{name}: not HLO: in the signature of the entry computation, {reason}", path=path
+            f"not HLO: in the signature of the entry computation, {reason}",
+            context=(name,),
+            path=path,
         ) from None
     names = _names(module, parameters, {} if text is None else _names_in(text))
     try:
@@ -150,7 +152,8 @@ def from_hlo(
         _set_donations(module, parameters, result, donors)
     except (IndexError, ValueError):  # XLA verifies donors only when it compiles
         raise ModuleFileError(
-            f"{name}: not HLO: an alias or a donor names an argument or result that does not exist",
+            "not HLO: an alias or a donor names an argument or result that does not exist",
+            context=(name,),
             path=path,
         ) from None
     if has_shardy_text(module_strings(code)):
@@ -212,7 +215,7 @@ def _check_beginning(file: BinaryIO, size: int, path: str) -> None:
 
 def _no_hlo(name: str, path: str | None) -> ModuleFileError:
     return ModuleFileError(
-        f"{name}: is StableHLO, not HLO\nfix: call lowering.to_computation", path=path
+        "is StableHLO, not HLO", context=(name,), fix="call lowering.to_computation", path=path
     )
 
 
@@ -245,7 +248,7 @@ def _text(data: bytes, name: str, path: str | None) -> str:
             reason = f"byte {data.index(0)} is zero"
     if reason:
         raise ModuleFileError(
-            f"{name}: is not HLO text, nor a protocol buffer of HLO: {reason}", path=path
+            f"is not HLO text, nor a protocol buffer of HLO: {reason}", context=(name,), path=path
         )
     if _MLIR.match(text):
         raise _no_hlo(name, path)
@@ -254,7 +257,9 @@ def _text(data: bytes, name: str, path: str | None) -> str:
     deep = deep_brackets(text, MAX_TUPLE_NESTING + 1, "the parentheses of HLO", fix, [b"()"])
     if deep is not None:
         raise ModuleFileError(
-            f"{name}: line {deep.line}, column {deep.column}: {deep.reason}\nfix: {deep.fix}",
+            f"line {deep.line}, column {deep.column}: {deep.reason}",
+            context=(name,),
+            fix=deep.fix,
             path=path,
             line=deep.line,
             column=deep.column,
@@ -264,9 +269,10 @@ def _text(data: bytes, name: str, path: str | None) -> str:
         before = text[: elided.start()]
         line, column = before.count("\n") + 1, elided.start() - before.rfind("\n")
         raise ModuleFileError(
-            f"{name}: line {line}, column {column}: the elements of a constant are omitted\n"
-            f"fix: print them (XLA_FLAGS=--xla_dump_large_constants), or dump a protocol buffer "
-            f"(--xla_dump_hlo_as_proto)",
+            f"line {line}, column {column}: the elements of a constant are omitted",
+            context=(name,),
+            fix="print them (XLA_FLAGS=--xla_dump_large_constants), or dump a protocol buffer "
+            "(--xla_dump_hlo_as_proto)",
             path=path,
             line=line,
             column=column,
@@ -292,7 +298,8 @@ def _converted(data: bytes, name: str, path: str | None) -> tuple[dict[str, Any]
         place = "" if error.line is None else f"line {error.line}, column {error.column}: "
         reason = error.reason if error.reason == _ABORTED else f"not HLO: {error.reason[:300]}"
         raise ModuleFileError(
-            f"{name}: {place}{reason}",
+            f"{place}{reason}",
+            context=(name,),
             path=path,
             line=error.line,
             column=error.column,
@@ -324,8 +331,9 @@ def _make_synchronous(module: ir.Module) -> None:
             users = [use.owner for use in handle.uses]
             if len(users) != 1:
                 raise LoweringError(
-                    f"from_hlo: {start.name}: the result must have one user, async_update or "
+                    "the result must have one user, async_update or "
                     f"async_done, got {len(users)} users",
+                    context=("from_hlo", start.name),
                     op=start.name,
                 )
             updates.append(users[0])

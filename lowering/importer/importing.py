@@ -131,7 +131,7 @@ def to_computation(
     except LoweringError as error:
         path = path_of(source)
         if path is not None:
-            raise with_file_name(error, path) from error.__cause__
+            with_file_name(error, path)
         raise
 
 
@@ -155,13 +155,12 @@ def for_device(computation: XlaComputation, device: DeviceLike) -> XlaComputatio
     return to_computation(for_platform(lower(computation), find_device(device)))
 
 
-def with_file_name(error: LoweringError, path: str) -> LoweringError:
-    """Return the error with the module's file name, unless the message has it."""
-    name, message = display_name(path), str(error)
-    if f", recorded at {name}:" in message:
-        return error
-    message = message.replace("to_computation: ", f"to_computation: {name}: ", 1)
-    return LoweringError(message, op=error.op, detail=error.detail)
+def with_file_name(error: LoweringError, path: str) -> None:
+    """Add the module's file name to the context of an error, unless it is there."""
+    name = display_name(path)
+    first, *inner = error.context or ("",)
+    if first == "to_computation" and not any(f", recorded at {name}:" in part for part in inner):
+        error.context = (first, name, *inner)
 
 
 def _imported(
@@ -174,12 +173,11 @@ def _imported(
         try:
             return imported(module)
         except LoweringError as error:
-            raise LoweringError(
-                f"{error}\nfix: pass the shapes of the parameters, without unbounded sizes: "
-                f"to_computation(module, argument_shapes=[...]), for {module.program_shape}",
-                op=error.op,
-                detail=error.detail,
-            ) from error
+            error.fix = (
+                "pass the shapes of the parameters, without unbounded sizes: "
+                f"to_computation(module, argument_shapes=[...]), for {module.program_shape}"
+            )
+            raise
     try:
         return imported(module, may_refine=module is source)
     except UnboundedSizeError:
@@ -221,7 +219,8 @@ def imported(
     except LoweringError:
         raise
     except XlaError as error:  # not an error of an operation, which `Scope.record` completes
-        raise _error(f"in @{tables.function}: {error}") from error
+        context = ("to_computation", f"in @{tables.function}", *error.context)
+        raise error.as_kind(LoweringError, op="to_computation", context=context) from error
     except RecursionError:  # of a nested tuple or list
         reason = "types or attributes are nested too deep"
         raise _error(f"in @{tables.function}: {reason}") from None
@@ -238,7 +237,7 @@ def _with_listed_groups(module: StablehloModule) -> StablehloModule:
         try:
             set_groups(operation, groups_of(operation))
         except LoweringError as error:
-            raise failure(operation, str(error)) from None
+            raise failure(operation, error) from None
     return module.with_module(copy)
 
 
@@ -353,7 +352,7 @@ def _annotate_parameter(
         names = [name for name in attributes if name in _IN_METADATA]
         annotate(parameter, attributes, names, scope.tables)
     except LoweringError as error:
-        raise failure(function, f"argument {parameter.name}: {error}") from None
+        raise failure(function, error, f"argument {parameter.name}") from None
 
 
 def _entry(
@@ -423,7 +422,7 @@ def _set_up_donations(
                 )
             builder.setup_alias(outputs[output], *place)
         except XlaError as error:
-            raise failure(function, f"argument {place[0]}: {error}") from None
+            raise failure(function, error, f"argument {place[0]}") from None
 
 
 def _names(module: StablehloModule, scope: Scope, body: Body) -> list[str]:

@@ -128,7 +128,7 @@ class Scope:
                 shapes = [self.tables.shape(result.type) for result in operation.results]
             except UnsupportedTypeError as error:
                 fix = "use arrays of XLA's element types, without an encoding"
-                raise failure(operation, f"{error}\nfix: {fix}") from None
+                raise failure(operation, error, fix=fix) from None
             for result, op, shape in zip(operation.results, ops, shapes, strict=True):
                 if op is not None:
                     if op.shape is not shape:
@@ -152,7 +152,7 @@ class Scope:
         except LoweringError:
             raise
         except XlaError as error:
-            raise failure(operation, str(error)) from error
+            raise failure(operation, error) from error
         except RecursionError:
             raise failure(operation, "types or attributes are nested too deep") from None
         results: Sequence[XlaOp | None]
@@ -191,7 +191,7 @@ class Scope:
         try:
             annotate(_principal(recorded), operation.attributes, names, self.tables)
         except LoweringError as error:
-            raise failure(operation, str(error)) from None
+            raise failure(operation, error) from None
 
     def drop_last(self, ops: Sequence[XlaOp], values: Iterable[Value]) -> None:
         """Remove `ops` if they are the last recorded ops and each of `values` has one user.

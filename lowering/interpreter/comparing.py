@@ -191,7 +191,7 @@ def _check_ulps(ulps: Any) -> None:
     for value in ulps.values() if isinstance(ulps, Mapping) else [ulps]:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
             raise OperandError(
-                "compare: ulps must be a number that is at least 0, or a mapping from opcodes to "
+                "ulps must be a number that is at least 0, or a mapping from opcodes to "
                 f"such numbers, got {brief(ulps)}",
                 op="compare",
             )

@@ -290,9 +290,9 @@ def flat_arguments(
             value = np.asarray(value)  # on any device
         if not leaf.shape.is_static:
             raise ExecutionError(
-                f"interpret: StableHLO's reference interpreter supports static sizes only, got "
-                f"parameter {leaf.name} of {program.name}: {leaf.shape}\n"
-                f"fix: run {program.name} on a device: lowering.compile; or use a static size",
+                "StableHLO's reference interpreter supports static sizes only, got "
+                f"parameter {leaf.name} of {program.name}: {leaf.shape}",
+                fix=f"run {program.name} on a device: lowering.compile; or use a static size",
                 op="interpret",
             )
         array = np.asarray(arguments.put(value, leaf))
@@ -412,8 +412,8 @@ def _probed(computation: XlaComputation, probe: Any) -> tuple[list[XlaOp], list[
             in_applied = [op for inner in applied for op in inner.ops if op.opcode == selector]
             if not in_entry and not in_applied:
                 raise OperandError(
-                    f"interpret: {computation.name} has no op with the probed opcode {selector!r}\n"
-                    f"fix: use an opcode of its ops: "
+                    f"{computation.name} has no op with the probed opcode {selector!r}",
+                    fix="use an opcode of its ops: "
                     f"{', '.join(sorted({op.opcode for op in computation.ops})[:20])}",
                     op="interpret",
                 )
@@ -422,7 +422,7 @@ def _probed(computation: XlaComputation, probe: Any) -> tuple[list[XlaOp], list[
         elif isinstance(selector, int) and not isinstance(selector, bool):
             if not 0 <= selector < len(computation.ops):
                 raise OperandError(
-                    f"interpret: {computation.name} has ops 0 to {len(computation.ops) - 1}, got "
+                    f"{computation.name} has ops 0 to {len(computation.ops) - 1}, got "
                     f"the probed op {selector}",
                     op="interpret",
                 )
@@ -434,7 +434,7 @@ def _probed(computation: XlaComputation, probe: Any) -> tuple[list[XlaOp], list[
                 nested[selector] = None
             else:
                 raise BuilderError(
-                    f"interpret: a probed op must belong to {computation.name!r} or to a "
+                    f"a probed op must belong to {computation.name!r} or to a "
                     f"computation that its ops apply, got\n  {selector!r}",
                     op="interpret",
                 )
@@ -462,16 +462,18 @@ def _crash_error(
     lines = [line.strip() for line in report.splitlines() if line.strip()]
     reason = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "")
     reason = reason.removeprefix("LLVM ERROR: ")[:200]
-    suffix = f": {reason}" if reason else ""
+    suffix, fix = f": {reason}" if reason else "", ""
     op = _crashing_op(program, arguments, timeout)
     where = program.name
     if op is not None:
         recorded = f", recorded at {op.source}" if op.source else ""
         where = f"{op.opcode}, op {op.id} of {program.name}{recorded}"
         if op.opcode in ("divide", "remainder") and not reason:
-            suffix = "\nfix: avoid integer divisors of 0: for instance, select 1 in place of 0"
+            fix = "avoid integer divisors of 0: for instance, select 1 in place of 0"
     return ExecutionError(
-        f"interpret: StableHLO's reference interpreter crashed on {where}{suffix}",
+        f"StableHLO's reference interpreter crashed on {where}{suffix}",
+        context=("interpret",),
+        fix=fix,
         op="interpret" if op is None else op.opcode,
         detail=report,
     )

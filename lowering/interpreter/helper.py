@@ -166,7 +166,7 @@ def ask(
             # The request is not the cause: the process may have been killed before.
             header, elements = _request(request, probing, timeout)
     if "error" in header:
-        raise ExecutionError(f"interpret: {header['error']}", op="interpret")
+        raise ExecutionError(f"{header['error']}", op="interpret")
     return header["probes"], elements
 
 

@@ -142,9 +142,10 @@ def _is_dynamic(value_type: ir.Type) -> bool:
 
 def _unsupported(name: str, op: str, operation: ir.Operation, reason: str) -> ExecutionError:
     return ExecutionError(
-        f"interpret: StableHLO's reference interpreter does not support {op}"
-        f"{recorded_at(operation.location)} in {name}: {reason}\n"
-        f"fix: run the computation on a device with lowering.compile",
+        f"StableHLO's reference interpreter does not support {op}"
+        f"{recorded_at(operation.location)} in {name}: {reason}",
+        context=("interpret",),
+        fix="run the computation on a device with lowering.compile",
         op=op,
     )
 

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 import jax
 
 from builder.errors import OperandError, error_of
+from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.inlined_calls import needed_ops
 from builder.graph.recording import resolve_builder, rollback_on_error
@@ -44,6 +45,7 @@ _traces: Final[WeakKeyDictionary[Any, dict[Any, Trace]]] = WeakKeyDictionary()
 _lock: Final = RLock()
 
 
+@explained
 def apply(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     """Call a jax function on ops: record the ops that it computes.
 

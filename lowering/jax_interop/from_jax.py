@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from builder.errors import OperandError, ShapeTextError, brief, error_of
+from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import ReusableFunction
 from builder.support.tracebacks import from_function
@@ -26,6 +27,7 @@ _OURS: Final = (XlaComputation, ReusableFunction)
 STAGES: Final = (jax.stages.Traced, jax.stages.Lowered, jax.export.Exported)
 
 
+@explained
 def from_jax(function: Any, *arguments: Any, **named: Any) -> XlaComputation:
     """Record a jax function as a computation, op by op.
 

@@ -21,7 +21,6 @@ import numpy as np
 from jax import lax
 
 from builder import lib
-from builder.errors import error_of
 from builder.graph.inlined_calls import LibraryCall, Operand
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
@@ -38,11 +37,16 @@ FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {}
 
 
 class _NoDerivativeError(LoweringError):
-    """The derivative by a parameter does not exist; the message has no line yet."""
+    """The derivative of a function by an argument does not exist; no line is known yet."""
+
+    def __init__(self, function: str, argument: str, fix: str) -> None:
+        rule = f"{function} has no derivative with respect to {argument}"
+        super().__init__(rule, op="to_jax", argument=argument, fix=fix)
+        self.function = function
 
     def renamed(self, op: str) -> Any:
         """Return the error that the user sees."""
-        return LoweringError(str(self), op=self.op).renamed(op)
+        return self.as_kind(LoweringError).renamed(op)
 
 
 def library_step(call: LibraryCall, where: str) -> Step:
@@ -66,10 +70,10 @@ def library_step(call: LibraryCall, where: str) -> Step:
         except _NoDerivativeError as error:
             if not where:
                 raise
-            message = str(error).removeprefix(f"to_jax: {call.name} ")
-            inner = "" if message == str(error) else "it "
-            rule = f"{call.name}{where}: {inner}{message.removeprefix('to_jax: ')}"
-            raise error_of(LoweringError, "to_jax", rule) from None
+            subject = "it" if error.function == call.name else error.function
+            rule = f"{subject} has no derivative with respect to {error.argument}"
+            context = ("to_jax", f"{call.name}{where}")
+            raise error.as_kind(LoweringError, rule=rule, context=context) from None
         return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
     return step
@@ -136,8 +140,7 @@ def _slopes(*slopes: _Slope, fix: str = "") -> Callable[[Callable[..., Value]], 
                 if tangent is None:
                     continue
                 if slope is None:
-                    rule = f"{function.__name__} has no derivative with respect to {name}"
-                    raise error_of(_NoDerivativeError, "to_jax", rule, fix)
+                    raise _NoDerivativeError(function.__name__, name, fix)
                 term = slope(*operands) * tangent
                 total = term if total is None else total + term
             return total

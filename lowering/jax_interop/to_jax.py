@@ -138,8 +138,8 @@ def _in_order(
         got = f"{len(args)} by position"
         got += f" and {', '.join(by_name)} by name" if by_name else ""
         raise ArgumentError(
-            f"{name}: expected {len(names)} arguments ({', '.join(names)}), got {got}\n"
-            f"fix: pass one argument for each parameter",
+            f"expected {len(names)} arguments ({', '.join(names)}), got {got}",
+            fix="pass one argument for each parameter",
             computation=name,
         )
     return (*args, *(by_name[n] for n in rest))
@@ -191,8 +191,8 @@ def _described(value: Any) -> str:
 
 def _mismatch(name: str, path: str, shape: Shape, got: str) -> ArgumentError:
     return ArgumentError(
-        f"{name}: argument {path} must be {shape}, got {got}\n"
-        f"fix: pass an array of exactly this type and these sizes",
+        f"argument {path} must be {shape}, got {got}",
+        fix="pass an array of exactly this type and these sizes",
         computation=name,
         name=path,
         shapes={path: shape},

@@ -37,18 +37,20 @@ class Disagreement:
 
     Attributes:
         op: the name of the operation whose conditions differ.
-        message: the message for the user.
+        rule, fix, context: facts of the error for the user.
         noticed: whether the function was called.
     """
 
-    def __init__(self, op: str, message: str) -> None:
+    def __init__(self, op: str, rule: str, fix: str, context: tuple[str, ...]) -> None:
         self.op = op
-        self.message = message
+        self.rule = rule
+        self.fix = fix
+        self.context = context
         self.noticed = False
 
     def __call__(self, *_: Any) -> tuple[np.ndarray[Any, Any], ...]:
         self.noticed = True
-        raise RuntimeError(self.message)
+        raise RuntimeError(self.rule)
 
 
 def compare_conditions(
@@ -78,10 +80,12 @@ def compare_conditions(
         kind = operation.name.partition(".")[2]
         disagreement = Disagreement(
             kind,
-            f"{target.name}: {kind}{recorded_at(operation.location)} must have the same condition "
-            f"on all devices, because it contains {collective}, which waits for all devices; got "
-            f"different conditions\nfix: compute the condition from values that are equal on all "
-            f"devices, for instance with all_reduce",
+            f"{kind}{recorded_at(operation.location)} must have the same condition on all devices, "
+            f"because it contains {collective}, which waits for all devices; got different "
+            "conditions",
+            "compute the condition from values that are equal on all devices, for instance with "
+            "all_reduce",
+            (target.name,),
         )
         index = target.add_callback(disagreement)
         target.created = []

@@ -56,9 +56,11 @@ def _restored(
         kind, short = operation.name.partition(".")[2], encoded[0].partition(".")[2]
         message = error.error_diagnostics[0].message if error.error_diagnostics else str(error)
         raise CompileError(
-            f"compile: {b.target.name}: {kind} of {encoded[0]!r}{place_of(operation)} "
+            f"{kind} of {encoded[0]!r}{place_of(operation)} "
             f"must have the operands, results and attributes of {short}, got a call that MLIR "
-            f"refuses: {message}\nfix: correct the call, or save the module again",
+            f"refuses: {message}",
+            context=("compile", b.target.name),
+            fix="correct the call, or save the module again",
             op=kind,
         ) from None
     return list(restored.results)

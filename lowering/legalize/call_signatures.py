@@ -28,9 +28,11 @@ def check_signature(target: Target, operation: ir.Operation, call_target: str | 
         for values in (operation.operands, operation.results)
     )
     raise CompileError(
-        f"compile: {target.name}: custom_call of {call_target!r}"
+        f"custom_call of {call_target!r}"
         f"{place_of(operation)} must have {known.rule}, because XLA's compiler "
-        f"implements this target, got operands {operands}, results {results}\nfix: {known.fix}",
+        f"implements this target, got operands {operands}, results {results}",
+        context=("compile", target.name),
+        fix=known.fix,
         op="custom_call",
     )
 

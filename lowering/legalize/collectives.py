@@ -307,10 +307,11 @@ def _uniform_group_size(target: Target, operation: ir.Operation) -> int:
         return sizes.pop()
     kind = operation.name.partition(".")[2]
     raise CompileError(
-        f"compile: {target.name}: {kind}{place_of(operation)} can't run on "
+        f"{kind}{place_of(operation)} can't run on "
         f"{target.platform}: in groups of different sizes XLA reduces only with add, mul, min and "
-        f"max, and preds also with and_ and or_, got groups of {sorted(sizes)} devices\n"
-        f"fix: use groups of the same size",
+        f"max, and preds also with and_ and or_, got groups of {sorted(sizes)} devices",
+        context=("compile", target.name),
+        fix="use groups of the same size",
         op=kind,
     )
 

@@ -191,9 +191,10 @@ def _recorded_function(target: Target, operation: ir.Operation, place: str) -> P
     if index is None or int(index[1]) >= len(target.functions):
         name = (re.search(r'name = "([^"]*)"', text) or ["", "?"])[1]
         raise CompileError(
-            f"compile: {target.name}: python_call{place} requires the Python function {name}, "
-            f"which a module that was read from a file or from text does not contain\n"
-            f"fix: compile the computation itself, in the program that records it",
+            f"python_call{place} requires the Python function {name}, "
+            "which a module that was read from a file or from text does not contain",
+            context=("compile", target.name),
+            fix="compile the computation itself, in the program that records it",
             op="python_call",
         )
     return target.functions[int(index[1])]
@@ -223,17 +224,20 @@ def _supply_function(b: OpBuilder, operation: ir.Operation, call_target: str) ->
                 f"or more functions, with None for a function that is never called"
             )
         raise CompileError(
-            f"compile: {target.name}: custom_call of {call_target!r}{place} requires the Python "
+            f"custom_call of {call_target!r}{place} requires the Python "
             f"function{'' if index is None else f' {index}'} of the process that lowered the "
-            f"module, got {got}\nfix: {fix}",
+            f"module, got {got}",
+            context=("compile", target.name),
+            fix=fix,
             op="custom_call",
         )
     _check_platform(target, f"custom_call of {call_target!r}", place, f"{index}")
     if target.num_partitions > 1 and "partitioned" in call_target:
         raise CompileError(
-            f"compile: {target.name}: custom_call of {call_target!r}{place} can't run on several "
-            f"partitions, got num_partitions={target.num_partitions}\n"
-            f"fix: compile for one partition",
+            f"custom_call of {call_target!r}{place} can't run on several "
+            f"partitions, got num_partitions={target.num_partitions}",
+            context=("compile", target.name),
+            fix="compile for one partition",
             op="custom_call",
         )
     callback = _without_tokens(operation, target.supplied[index], index, target.name, place)
@@ -268,10 +272,10 @@ def _without_tokens(
     if function is None:
         reason = f"calls the Python function {index}, and callbacks[{index}] is None"
         fix = f"pass a function as callbacks[{index}]"
-        message = f"{computation}: custom_call{place} {reason}\nfix: {fix}"
 
         def fail(*_: Any) -> tuple[Any, ...]:
-            raise ExecutionError(message, op="custom_call")
+            rule = f"custom_call{place} {reason}"
+            raise ExecutionError(rule, op="custom_call", fix=fix, context=(computation,))
 
         return fail
     operands = tuple(shape_of_type(operand.type) for operand in operation.operands)
@@ -298,9 +302,10 @@ def _check_platform(target: Target, call: str, place: str, function: str) -> Non
     """Refuse a call of a Python function on platforms other than CPU."""
     if target.platform != "cpu":
         raise CompileError(
-            f"compile: {target.name}: {call}{place} can't run on {target.platform}: a program can "
-            f"call Python on CPU only, got function {function}\n"
-            f"fix: compile for 'cpu', or split the computation at the call of the function",
+            f"{call}{place} can't run on {target.platform}: a program can "
+            f"call Python on CPU only, got function {function}",
+            context=("compile", target.name),
+            fix="compile for 'cpu', or split the computation at the call of the function",
             op=call.partition(" ")[0],
         )
 
@@ -315,9 +320,10 @@ def _call_with_device(
     """Create a call of a Python function; its arguments are the running device and the operands."""
     if b.target.num_partitions > 1:
         raise CompileError(
-            f"compile: {b.target.name}: {public_name}{recorded_at(operation.location)} can't run "
-            f"on several partitions, got num_partitions={b.target.num_partitions}\n"
-            f"fix: run the program on replicas, or pass values as arguments",
+            f"{public_name}{recorded_at(operation.location)} can't run "
+            f"on several partitions, got num_partitions={b.target.num_partitions}",
+            context=("compile", b.target.name),
+            fix="run the program on replicas, or pass values as arguments",
             op=public_name,
         )
     devices = b.target.devices

@@ -120,7 +120,9 @@ def check_loaded_module(module: ir.Operation, name: str, platform: str) -> None:
         values = list(operation.operands) or list(operation.results)
         operands = ", ".join(str(array_shape_of_type(value.type)) for value in values)
         raise CompileError(
-            f"compile: {name}: {op}{place_of(operation)} {rule}, got {operands}\nfix: {fix}",
+            f"{op}{place_of(operation)} {rule}, got {operands}",
+            context=("compile", name),
+            fix=fix,
             op=op,
         )
 

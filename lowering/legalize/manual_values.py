@@ -36,7 +36,10 @@ from lowering.sharding.partitioning import Partitioning
 _TERMINATORS: Final = ("stablehlo.return", "func.return", "sdy.return")
 _NEEDS_MANUAL: Final = (
     "requires a manual operand (each partition has its own value), got a full array, which XLA "
-    "shards\nfix: pass xb.spmd_full_to_shard_shape(x, tiling), and convert the result back with "
+    "shards"
+)
+_AS_MANUAL: Final = (
+    "pass xb.spmd_full_to_shard_shape(x, tiling), and convert the result back with "
     "xb.spmd_shard_to_full_shape; or remove all shardings: each partition then has its own arrays"
 )
 _OR_REPLICATED: Final = (
@@ -125,7 +128,7 @@ def check_manual_values(module: ir.Operation, name: str, partitioning: Partition
     if not (kinds.manual or kinds.full):
         return
     for operation in operations_in(module):
-        message = ""
+        rule, fix = "", ""
         if operation.name in COLLECTIVES:
             is_full = not (
                 kinds.full.isdisjoint(operation.operands)
@@ -136,20 +139,27 @@ def check_manual_values(module: ir.Operation, name: str, partitioning: Partition
             if is_full and not (
                 adds_copies and (is_replicated(operation) or shards_nothing(module))
             ):
-                message = _NEEDS_MANUAL
+                rule, fix = _NEEDS_MANUAL, _AS_MANUAL
                 if adds_copies and not partitioning.is_shardy:
-                    message += _OR_REPLICATED
+                    fix += _OR_REPLICATED
         elif _has_mixed_operands_inside(operation, kinds):
-            message = (
+            rule = (
                 "inside a loop or a branch requires only full arrays or only manual operands, got "
-                "a full array and a manual operand (each partition has its own value)\n"
-                "fix: convert the full array with xb.spmd_full_to_shard_shape(value, "
-                "'{replicated}') before the loop or branch"
+                "a full array and a manual operand (each partition has its own value)"
             )
-        if message:
+            fix = (
+                "convert the full array with xb.spmd_full_to_shard_shape(value, '{replicated}') "
+                "before the loop or branch"
+            )
+        if rule:
             kind = operation.name.partition(".")[2]
             place = place_of(operation)
-            raise CompileError(f"compile: {name}: {kind}{place} {message}", op=kind)
+            raise CompileError(
+                f"{kind}{place} {rule}",
+                context=("compile", name),
+                fix=fix,
+                op=kind,
+            )
 
 
 def _gives_equal_results(operation: ir.Operation) -> bool:

@@ -104,7 +104,12 @@ class _Checker:
         self.called_in_regions: dict[str, str] = {}
 
     def error(self, rule: str, fix: str, op: str = "compile") -> CompileError:
-        return CompileError(f"compile: {self.name}: {rule}\nfix: {fix}", op=op)
+        return CompileError(
+            rule,
+            context=("compile", self.name),
+            fix=fix,
+            op=op,
+        )
 
     def check(self, module: ir.Operation) -> None:
         refusals = REFUSALS.get(self.platform, {})

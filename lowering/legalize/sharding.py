@@ -34,10 +34,11 @@ def replace_shape_conversion(
     if before != after:
         op = SHAPE_CONVERSIONS[call_target]
         raise CompileError(
-            f"compile: {target.name}: {op}{place_of(operation)} requires a program "
-            f"that XLA partitions, got num_partitions=1, operand {before}, result {after}\n"
-            f"fix: call lowering.compile(computation, num_partitions=N), where N is the number of "
-            f"devices in the sharding",
+            f"{op}{place_of(operation)} requires a program "
+            f"that XLA partitions, got num_partitions=1, operand {before}, result {after}",
+            context=("compile", target.name),
+            fix="call lowering.compile(computation, num_partitions=N), where N is the number of "
+            "devices in the sharding",
             op=op,
         )
     return list(operation.operands)

@@ -70,8 +70,9 @@ def apply_rewrites(
                     op = operation.name.partition(".")[2]
                     where = place_of(operation)
                     raise LoweringError(
-                        f"{target.name}: {op}{where} has operands that XLA does not support: "
-                        f"{error}\nfix: use arrays of XLA's element types, without an encoding"
+                        f"{op}{where} has operands that XLA does not support: {error}",
+                        context=(target.name,),
+                        fix="use arrays of XLA's element types, without an encoding",
                     ) from None
                 if values is None:
                     continue

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jaxlib.mlir import ir
 
-from builder.errors import ShapeInferenceError, ShapeTextError, error_of
+from builder.errors import ShapeInferenceError, ShapeTextError, error_of, statement_of
 from builder.layout.program_layouts import check_supported_layout
 from builder.types.layout import COMBINE, Layout
 from builder.types.layout_text import parse_layout
@@ -168,9 +168,7 @@ def _read(
         requested = plain.with_layout(layout)
         check_supported_layout("compile", place, requested)
     except (ShapeTextError, ShapeInferenceError) as error:
-        reason = str(error).splitlines()[0]
-        for prefix in (f"compile: {place}: ", "layout text: ", "layout: "):
-            reason = reason.removeprefix(prefix)
+        reason = statement_of(error, ("compile", place, "layout text", "layout"))
         raise refuse(reason, "write a layout in XLA's syntax, such as {1,0}") from None
     default = layout_from(
         array_layouts.layout_text(
@@ -270,8 +268,9 @@ def put_in_layout(array: jax.Array, layout: Layout) -> jax.Array:
 def _refused(layouts: EntryLayouts, request: LayoutRequest, reason: str) -> CompileError:
     target = "in a layout that XLA chooses" if request.shape is None else str(request.shape)
     return CompileError(
-        f"compile: {request.place} of {layouts.name} can't be {target} on "
-        f"{layouts.device.platform}: {reason}\n"
-        f"fix: request only a dimension order, or no layout",
+        f"{request.place} of {layouts.name} can't be {target} on "
+        f"{layouts.device.platform}: {reason}",
+        context=("compile",),
+        fix="request only a dimension order, or no layout",
         shapes={} if request.shape is None else {request.place: request.shape},
     )

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec, Sharding, SingleDeviceSharding
 
-from builder.errors import brief, error_of
+from builder.errors import PrimitiveTypeError, brief, error_of
 from builder.graph.calls import explained
 from builder.sharding import mesh as meshes
 from builder.types import primitive_type as pt
@@ -76,10 +76,10 @@ def device_put(value: Any, to: PlaceLike = None) -> jax.Array:
     array: Any = array_or_jax_array("device_put", value)
     try:
         element_type = pt.from_dtype(array.dtype)
-    except ValueError as error:
+    except PrimitiveTypeError as error:
         is_key = isinstance(value, jax.Array)
         fix = "pass jax.random.key_data(value) for random keys" if is_key else ""
-        raise _error(str(error), fix) from None
+        raise _error(error.rule, fix or error.fix) from None
     parts = _parts(sharding, array.shape)
     if isinstance(array, jax.Array):
         return _copy(array, sharding)
@@ -104,8 +104,8 @@ def share_memory(array: np.ndarray[Any, Any], device: jax.Device) -> jax.Array:
     """
     try:
         element_type = pt.from_dtype(array.dtype)
-    except ValueError as error:
-        raise error_of(ArgumentError, "share_memory", str(error)) from None
+    except PrimitiveTypeError as error:
+        raise error.as_kind(ArgumentError, op="share_memory", context=("share_memory",)) from None
     target = Target(intern_array(element_type, array.shape), sharding_of(device))
     shared: jax.Array = jax_arrays.share(
         in_order(array), target.aval, target.sharding, target.device

@@ -8,7 +8,7 @@ from typing import Any, Final
 from jaxlib.mlir import ir
 
 import builder as xb
-from builder.errors import OperandError, XlaError, brief, error_of
+from builder.errors import OperandError, XlaError, brief, error_of, statement_of
 from builder.graph.computation import XlaComputation
 from builder.graph.registry import OPERATIONS
 from builder.graph.xla_builder import XlaBuilder
@@ -99,7 +99,7 @@ def _names(op: str, without: Any) -> frozenset[str]:
         if not isinstance(name, str) or name not in known:
             rule = f"without must have names of operations, got {brief(name)}"
             fix = did_you_mean(str(name), {spelling: repr(spelling) for spelling in known}, 0.6)
-            raise OperandError(f"{op}: {rule}{fix}", op=op)
+            raise OperandError(rule, op=op, fix=fix)
         found.add(known[name])
     return frozenset(found)
 
@@ -218,7 +218,7 @@ class _Expander:
             op = next(each for each in computation.ops if each.opcode not in _PLUMBING)
             return lower(recorded(op, computation)).text.encode()
         except XlaError as error:  # of a bounded size, for instance
-            raise self._refusal(operation, str(error)) from error
+            raise self._refusal(operation, statement_of(error)) from error
 
     def _pasted(self, operation: ir.Operation, pasted: ir.Module, origin: frozenset[str]) -> str:
         """Copy the functions of a module into this one; return the new name of @main."""

@@ -55,7 +55,7 @@ def reject_by_prefix(file: BinaryIO, size: int, path: str) -> None:
         if first is not None and first[1] is None:
             before, word = text[: first.end()], text[first.end() :].split(maxsplit=1)[0]
             line, column = before.count("\n") + 1, first.end() - (before.rfind("\n") + 1) + 1
-            raise file_error(path, no_operation(word), (line, column))
+            raise file_error(path, *no_operation(word), (line, column))
     finally:
         file.seek(0)
 

@@ -163,7 +163,8 @@ def display_name(path: str | None) -> str:
 
 def file_error(
     path: str | None,
-    message: str,
+    rule: str,
+    fix: str = "",
     position: tuple[int | None, int | None] = (None, None),
     detail: str = "",
 ) -> ModuleFileError:
@@ -171,7 +172,7 @@ def file_error(
 
     Args:
         path: the path of the file; None if the module is not from a file.
-        message: the problem and the fix.
+        rule, fix: the problem and the fix.
         position: the line and column of the problem; None if unknown.
         detail: the text of MLIR's error.
     """
@@ -179,7 +180,13 @@ def file_error(
     line, column = position
     place = "" if line is None else f"line {line}, column {column}: "
     return ModuleFileError(
-        f"{name}: {place}{message}", path=path, line=line, column=column, detail=detail
+        f"{place}{rule}",
+        context=(name,),
+        fix=fix,
+        path=path,
+        line=line,
+        column=column,
+        detail=detail,
     )
 
 
@@ -196,7 +203,7 @@ def read(data: bytes, path: str | None = None) -> ir.Module:
         ModuleFileError: the bytes are not a StableHLO module.
     """
     if not data.strip():
-        raise file_error(path, "is empty\nfix: save the module again")
+        raise file_error(path, "is empty", "save the module again")
     source = data if data.startswith(BYTECODE_MAGIC) else _text(data, path)
     # Bytecode with a checksum was written from a module that was read or lowered here.
     may_have_other_types = not isinstance(source, bytes) and _OTHER_TYPES in source
@@ -208,8 +215,8 @@ def read(data: bytes, path: str | None = None) -> ir.Module:
         if matches is False:
             raise file_error(
                 path,
-                f"is damaged: its checksum does not match its content\n"
-                f"fix: copy or save the module again; if another program changed it intentionally, "
+                "is damaged: its checksum does not match its content",
+                f"copy or save the module again; if another program changed it intentionally, "
                 f"remove the attribute {CHECKSUM_ATTRIBUTE} of the module",
             )
         if matches is None:
@@ -269,8 +276,8 @@ def _name_file(module: ir.Module, path: str) -> None:
 def _damaged(size: int, path: str | None) -> ModuleFileError:
     return file_error(
         path,
-        f"is truncated or damaged: its {size} bytes of bytecode are inconsistent\n"
-        f"fix: copy or save the module again",
+        f"is truncated or damaged: its {size} bytes of bytecode are inconsistent",
+        "copy or save the module again",
     )
 
 
@@ -293,7 +300,8 @@ def _not_text(data: bytes, path: str | None, reason: str) -> ModuleFileError:
     fix = fix or "pass a file that StablehloModule.save or another program wrote as StableHLO"
     return file_error(
         path,
-        f"is not StableHLO text, MLIR bytecode or a portable artifact: {reason}{guess}\nfix: {fix}",
+        f"is not StableHLO text, MLIR bytecode or a portable artifact: {reason}{guess}",
+        fix,
     )
 
 
@@ -318,18 +326,18 @@ def _text(data: bytes, path: str | None) -> str:
     if BYTECODE_MAGIC.startswith(data):
         raise file_error(
             path,
-            f"is truncated: it has only {len(data)} bytes of bytecode\n"
-            f"fix: copy or save the module again",
+            f"is truncated: it has only {len(data)} bytes of bytecode",
+            "copy or save the module again",
         )
     text = text_of(data, path)
     if text.lstrip().startswith("HloModule"):
-        raise file_error(path, "is HLO text, not StableHLO\nfix: use lowering.from_hlo")
+        raise file_error(path, "is HLO text, not StableHLO", "use lowering.from_hlo")
     if hlo_conversion.is_hlo_proto(data):
         raise _not_text(data, path, "it has control characters")
     problem = exceeded_limit(text)
     if problem is not None:
         position = problem.line, problem.column
-        raise file_error(path, f"{problem.reason}\nfix: {problem.fix}", position)
+        raise file_error(path, problem.reason, problem.fix, position)
     return text
 
 
@@ -350,25 +358,23 @@ def _refused(
     if quantized is not None:
         rule = (
             f"quantized types are not supported, because XLA has none: "
-            f"{quantized[1] or quantized[2]}\n"
-            f"fix: save the program with dequantized (floating-point) values, or with integers"
+            f"{quantized[1] or quantized[2]}"
         )
+    fix = "save the program with dequantized (floating-point) values, or with integers"
     if isinstance(source, bytes):
         version, newest = artifact_version(source), versions.current_version()
         if version and [*map(int, version.split("."))] > [*map(int, newest.split("."))]:
             message = (
-                f"is written for StableHLO {version}; the installed jaxlib reads up to {newest}\n"
-                f"fix: install a newer jaxlib, or save the module with version={newest!r}"
+                f"is written for StableHLO {version}; the installed jaxlib reads up to {newest}"
             )
+            fix = f"install a newer jaxlib, or save the module with version={newest!r}"
         elif rule:  # MLIR reads the types of bytecode before the operations
             message = rule
         else:
-            message = (
-                f"is not readable StableHLO: {reason}\n"
-                f"fix: save the module again; it is truncated, damaged or from another program"
-            )
+            message = f"is not readable StableHLO: {reason}"
+            fix = "save the module again; it is truncated, damaged or from another program"
         # Positions in bytecode mean nothing to the user.
-        return file_error(path, message, detail=error.detail)
+        return file_error(path, message, fix, detail=error.detail)
     message = f"not StableHLO: {reason}"
     if rule:
         # The operation with this type is before it, possibly some lines above.
@@ -377,21 +383,21 @@ def _refused(
         operation = f"{operations[-1]}: " if operations else ""
         message = operation + rule
     elif word := re.search(_NO_DIALECT, error.detail):
-        message = no_operation(word[1])
+        message, fix = no_operation(word[1])
     elif re.search(_UNKNOWN, error.detail):
-        message += f"\nfix: use operations of these dialects: {', '.join(sorted(_DIALECTS))}"
+        fix = f"use operations of these dialects: {', '.join(sorted(_DIALECTS))}"
     else:
-        message += "\nfix: correct the text at this position, or save the module again"
-    return file_error(path, message, (error.line, error.column), error.detail)
+        fix = "correct the text at this position, or save the module again"
+    return file_error(path, message, fix, (error.line, error.column), error.detail)
 
 
-def no_operation(word: str) -> str:
-    """Return the error for text that is neither StableHLO nor HLO, at its first word."""
-    return (
-        f"not StableHLO: no operation begins with {word[:40]!r}\n"
-        "fix: pass a file that StablehloModule.save or another program wrote; StableHLO text "
+def no_operation(word: str) -> tuple[str, str]:
+    """Return the rule and the fix for text with this first word, neither StableHLO nor HLO."""
+    fix = (
+        "pass a file that StablehloModule.save or another program wrote; StableHLO text "
         "begins with module, HLO text with HloModule"
     )
+    return f"not StableHLO: no operation begins with {word[:40]!r}", fix
 
 
 _CALL_WORDS: Final = ("call", "composite")
@@ -439,11 +445,9 @@ def _check_operations(module: ir.Module, path: str | None) -> None:
     checked = operations_where(module, lambda operation: not is_accepted(operation.name))
     refused = [operation for operation in checked if operation.name not in REFERRING]
     if refused:
-        message = (
-            f"{refused[0].name} is not an operation of StableHLO\n"
-            f"fix: use operations of these dialects: {', '.join(sorted(_DIALECTS))}"
-        )
-        raise file_error(path, message, _position(refused[0]))
+        rule = f"{refused[0].name} is not an operation of StableHLO"
+        fix = f"use operations of these dialects: {', '.join(sorted(_DIALECTS))}"
+        raise file_error(path, rule, fix, _position(refused[0]))
     called: dict[str, dict[str, ir.Operation]] = {}
     for call in checked:
         callees = called.setdefault(enclosing_function_name(call), {})
@@ -451,12 +455,10 @@ def _check_operations(module: ir.Module, path: str | None) -> None:
             callees.setdefault(callee, call)
     cycle = _cycle(called)
     if cycle:
-        message = (
-            f"functions are recursive, which XLA does not support: "
-            f"{' -> '.join(f'@{function}' for function in cycle)}\n"
-            f"fix: use stablehlo.while instead of recursion"
-        )
-        raise file_error(path, message, _position(called[cycle[-2]][cycle[0]]))
+        listed = " -> ".join(f"@{function}" for function in cycle)
+        rule = f"functions are recursive, which XLA does not support: {listed}"
+        fix = "use stablehlo.while instead of recursion"
+        raise file_error(path, rule, fix, _position(called[cycle[-2]][cycle[0]]))
 
 
 _OTHER_TYPES: Final = "f6E"
@@ -477,12 +479,13 @@ def _check_types(module: ir.Module, path: str | None) -> None:
         (found, *_) = (result.type for result in refused[0].results if is_other(result.type))
         position = _position(refused[0])
         place = recorded_at(refused[0].location).rstrip(",") if position[0] is None else ""
-        message = (
+        rule = (
             f"{refused[0].name}{place}: XLA does not support the element type "
-            f"{ir.RankedTensorType(found).element_type}, got {found}\n"
-            f"fix: save the program with another element type, such as f8E5M2"
+            f"{ir.RankedTensorType(found).element_type}, got {found}"
         )
-        raise file_error(path, message, position)
+        raise file_error(
+            path, rule, "save the program with another element type, such as f8E5M2", position
+        )
 
 
 def _cycle(called: Mapping[str, Iterable[str]]) -> list[str]:

@@ -170,23 +170,26 @@ class Arguments:
         for name in by_name:
             if name not in names:
                 fix = f"use one of {', '.join(names)}" if names else "call it without arguments"
-                raise self.error(f"there is no parameter {name!r}\nfix: {fix}", name=name)
+                raise self.error(f"there is no parameter {name!r}", fix, name=name)
             number = names.index(name)
-            reason = ""
+            reason, fix = "", ""
             if number < len(args):
-                reason = (
-                    f"is passed by position ({number}) and by name\nfix: pass the argument once"
+                reason, fix = (
+                    f"is passed by position ({number}) and by name",
+                    "pass the argument once",
                 )
             elif names.count(name) > 1:
-                reason = "is the name of several parameters\nfix: pass all arguments by position"
+                reason = "is the name of several parameters"
+                fix = "pass all arguments by position"
             if reason:
-                raise self.error(f"parameter {name!r} {reason}", number, name)
+                raise self.error(f"parameter {name!r} {reason}", fix, number, name)
         missing = [name for name in names[len(args) :] if name not in by_name]
         if missing:
             number = names.index(missing[0])
             raise self.error(
                 f"argument {number} ({missing[0]}) {self.program_shape.parameters[number]} is "
-                f"missing\nfix: pass {', '.join(missing)}, by position or by name",
+                "missing",
+                f"pass {', '.join(missing)}, by position or by name",
                 number,
                 missing[0],
             )
@@ -213,11 +216,18 @@ class Arguments:
                 )
 
     def error(
-        self, message: str, argument: int | None = None, name: str | None = None
+        self,
+        rule: str,
+        fix: str = "",
+        argument: int | None = None,
+        name: str | None = None,
+        got: str | None = None,
     ) -> ArgumentError:
         shape = self.program_shape
         return ArgumentError(
-            f"{self.name}: {message}",
+            rule,
+            got=got,
+            fix=fix,
             computation=self.name,
             argument=argument,
             name=name,
@@ -237,9 +247,11 @@ class Arguments:
         """
         return self.error(
             f"argument {leaf.number} ({leaf.name}){leaf.path}{self.place} must be "
-            f"{expected or leaf.shape}, got {got}" + (f"\nfix: {fix}" if fix else ""),
+            f"{expected or leaf.shape}",
+            fix,
             leaf.number,
             leaf.name,
+            got,
         )
 
     def wrong_count(self, passed: int) -> ArgumentError:
@@ -252,9 +264,8 @@ class Arguments:
         elif count:
             fix = f"pass only the first {count}" if count > 1 else "pass only the first argument"
         listed = f" ({', '.join(takes)})" if takes else ""
-        return self.error(
-            f"takes {count} argument{'s' * (count != 1)}{listed}, got {passed}\nfix: {fix}"
-        )
+        rule = f"takes {count} argument{'s' * (count != 1)}{listed}"
+        return self.error(rule, fix, got=str(passed))
 
     def flatten(self, args: tuple[Any, ...]) -> list[Any]:
         """Return the leaves of `args`, which must be nested like the parameters."""
@@ -275,11 +286,11 @@ class Arguments:
         except NestingError as error:
             name = self.program_shape.parameter_names[number]
             raise self.error(
-                f"argument {number} ({name}){error.path}{self.place} must be a tuple "
-                f"{error.shape}, got {error.got}\n"
-                f"fix: pass a tuple or list of length {len(error.shape.elements)}",
+                f"argument {number} ({name}){error.path}{self.place} must be a tuple {error.shape}",
+                f"pass a tuple or list of length {len(error.shape.elements)}",
                 number,
                 name,
+                error.got,
             ) from None
 
     def put_all(self, values: Sequence[Any], passed: int) -> list[Any]:

@@ -274,7 +274,7 @@ def _compile_error(
         fix = "use other operations or another element type"
     if operations_in(module.operation, ["stablehlo.set_dimension_size"]):
         fix = _SIZES_FIX
-    return CompileError(f"compile: {rule}\nfix: {fix}", op=op, detail=report)
+    return CompileError(rule, context=("compile",), fix=fix, op=op, detail=report)
 
 
 _SIZES_FIX: Final = (

@@ -40,14 +40,17 @@ CODE_MODE: Final = 0o644
 
 
 class UnusableError(Exception):
-    """A file is not an executable, or can't be loaded; the message has the reason and the fix.
+    """A file is not an executable, or can't be loaded.
 
     Attributes:
+        reason, fix: why, and what to do instead.
         detail: the text of the error that caused this one; empty if there is none.
     """
 
     def __init__(self, reason: str, fix: str, detail: str = "") -> None:
-        super().__init__(f"{reason}\nfix: {fix}")
+        super().__init__(reason)
+        self.reason = reason
+        self.fix = fix
         self.detail = detail
 
 
@@ -176,7 +179,7 @@ def save_executable(path: Any, loaded: Any, info: ProgramInfo, devices: Sequence
 
     def refuse(reason: str, fix: str, detail: str = "") -> ModuleFileError:
         return ModuleFileError(
-            f"{name}: {info.name} {reason}\nfix: {fix}", path=name, op="save", detail=detail
+            f"{info.name} {reason}", context=(name,), fix=fix, path=name, op="save", detail=detail
         )
 
     checks = [c for c in info.callbacks if isinstance(c, Disagreement)]

@@ -86,7 +86,12 @@ def load_executable(
         return loaded
     except UnusableError as error:
         raise ModuleFileError(
-            f"{display_name(text)}: {error}", path=text, op="load_executable", detail=error.detail
+            error.reason,
+            op="load_executable",
+            fix=error.fix,
+            context=(display_name(text),),
+            path=text,
+            detail=error.detail,
         ) from None
 
 
@@ -122,10 +127,11 @@ def _load(content: Content, device: DeviceLike, devices: Sequence[DeviceLike] | 
         missing = unregistered(report)
         if missing is not None:
             raise CompileError(
-                f"load_executable: {info.name} contains a custom call of {missing!r}, and no "
-                f"function of that name is registered for {platform}\n"
-                f"fix: register the function before loading the executable: "
-                f"lowering.register_custom_call_target, or jax.ffi.register_ffi_target",
+                f"{info.name} contains a custom call of {missing!r}, and no "
+                f"function of that name is registered for {platform}",
+                context=("load_executable",),
+                fix="register the function before loading the executable: "
+                "lowering.register_custom_call_target, or jax.ffi.register_ffi_target",
                 op="custom_call",
                 detail=report,
             ) from None

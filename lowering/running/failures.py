@@ -113,9 +113,10 @@ def raise_execution_error(
         parts = ", ".join(f"{bytes_text(n)} of {name}" for name, n in _memory(loaded).items())
         needs = f"; the program needs {parts} on each device" if parts else ""
         raise ExecutionError(
-            f"{info.name}: out of memory on {where}{requested_bytes_text(error)}{needs}\n"
-            f"fix: make the program's arrays smaller, donate arguments that are not needed "
-            f"afterwards (donate=[...]), or delete arrays (array.delete())",
+            f"out of memory on {where}{requested_bytes_text(error)}{needs}",
+            context=(info.name,),
+            fix="make the program's arrays smaller, donate arguments that are not needed "
+            "afterwards (donate=[...]), or delete arrays (array.delete())",
             detail=str(error),
         ) from None
     report = without_status_code(str(error))
@@ -124,12 +125,14 @@ def raise_execution_error(
         fix = ""
         if re.search("attributes|decode|Wrong number of", report):
             fix = (
-                "\nfix: pass the attributes, operands and results of the handler's binding, with "
+                "pass the attributes, operands and results of the handler's binding, with "
                 "exactly the types of the binding: numpy.float32(2.5) for a float, 2.5 for a "
                 "double, 2 for an int64_t"
             )
         raise ExecutionError(
-            f"{info.name}: custom_call of {' or '.join(info.handlers)} failed: {report}{fix}",
+            f"custom_call of {' or '.join(info.handlers)} failed: {report}",
+            context=(info.name,),
+            fix=fix,
             op="custom_call",
             detail=str(error),
         ) from None

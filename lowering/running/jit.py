@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from builder.attributes.annotations import Annotations
-from builder.errors import ConstantError, OperandError, XlaError, brief, error_of
+from builder.errors import ConstantError, OperandError, XlaError, brief, error_of, statement_of
 from builder.graph.aliasing import leaf_indices
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
@@ -30,6 +30,7 @@ from builder.support.display import Column, Heading, Part, TextTable
 from builder.support.displayed import Displayed
 from builder.support.extensions import extension
 from builder.support.functions import is_function
+from builder.support.tracebacks import remove_internal_frames
 from builder.support.unknown_attributes import ExplainsAttributes
 from builder.types.constant import default_element_type, scalar_array, wider_number
 from builder.types.shape import ArrayShape, Shape, intern_array
@@ -93,6 +94,10 @@ class _Call(NamedTuple):
     static_key: tuple[Any, ...]
 
 
+_TRANSLATED: Final = (RuntimeError, TypeError, ValueError, SystemError)
+"""The classes of jaxlib's errors that may become errors of this library."""
+
+
 class _PlacedCall(NamedTuple):
     """The arguments of a call on several devices.
 
@@ -153,11 +158,11 @@ class JittedFunction(Displayed, ExplainsAttributes):
         """
         try:
             return self._call(*args, **by_name)
-        except XlaError:
-            raise
-        except (RuntimeError, TypeError, ValueError, SystemError) as error:
+        except Exception as error:
             # Raised by the program, by flattening the arguments, or by the function itself.
-            self._raise_translated(error, args, by_name)
+            if isinstance(error, _TRANSLATED) and not isinstance(error, XlaError):
+                self._raise_translated(error, args, by_name)
+            remove_internal_frames(error)
             raise
 
     def _call_uncached(
@@ -447,9 +452,9 @@ class JittedFunction(Displayed, ExplainsAttributes):
             names = self._names(call)
             (first, first_number), (second, number), *_ = committed.items()
             raise ArgumentError(
-                f"{self.name}: the arguments must be on one device, got\n"
-                f"  {names[first_number]} on {first}\n  {names[number]} on {second}\n"
-                f"fix: copy the arrays to one device with lowering.device_put(array, device)",
+                "the arguments must be on one device, got\n"
+                f"  {names[first_number]} on {first}\n  {names[number]} on {second}",
+                fix="copy the arrays to one device with lowering.device_put(array, device)",
                 computation=self.name,
                 argument=number,
                 name=names[number],
@@ -499,7 +504,8 @@ class JittedFunction(Displayed, ExplainsAttributes):
         if isinstance(error.place, int):
             return self._refusal(call, error.place, error.rule, error.fix)
         return ArgumentError(
-            f"{self.name}: argument {error.place} must be {error.rule}\nfix: {error.fix}",
+            f"argument {error.place} must be {error.rule}",
+            fix=error.fix,
             computation=self.name,
             name=error.place,
         )
@@ -563,9 +569,8 @@ class JittedFunction(Displayed, ExplainsAttributes):
         try:
             nested, leaves, tree = flatten_dataclasses(args)
         except TreeError as error:
-            raise ArgumentError(f"{self.name}: {self._invalid_tree(args)}{error}") from (
-                error.__cause__
-            )
+            rule = f"{self._invalid_tree(args)}{error.reason}"
+            raise ArgumentError(rule, computation=self.name, fix=error.fix) from error.__cause__
         leaves = list(map(as_numpy, leaves))
         if not NUMBERS.isdisjoint(map(type, leaves)):
             leaves = self._numbers_as_arrays(nested, leaves)
@@ -586,11 +591,10 @@ class JittedFunction(Displayed, ExplainsAttributes):
             try:
                 arrays[number] = scalar_array(leaf, element_type)
             except ConstantError as error:
-                reason = str(error).partition("\n")[0].rpartition(": ")[2]
                 raise self._refusal(
                     _Call(nested, leaves, None, (), ()),
                     number,
-                    f"a number that {element_type} represents, got {brief(leaf)}: {reason}",
+                    f"a number that {element_type} represents, got {brief(leaf)}: {error.reason}",
                     f"pass a NumPy number, such as {wider_number(leaf)}",
                 ) from None
         return arrays
@@ -632,7 +636,8 @@ class JittedFunction(Displayed, ExplainsAttributes):
     def _refusal(self, call: _Call, number: int, rule: str, fix: str) -> ArgumentError:
         name = self._names(call)[number]
         return ArgumentError(
-            f"{self.name}: argument {name} must be {rule}\nfix: {fix}",
+            f"argument {name} must be {rule}",
+            fix=fix,
             computation=self.name,
             argument=number,
             name=name,
@@ -735,7 +740,8 @@ class JittedFunction(Displayed, ExplainsAttributes):
         try:
             nested, ops, structure = flatten_dataclasses(result)
         except TreeError as error:
-            raise _error(f"the result of {self.name}: {error}") from error.__cause__
+            rule = f"the result of {self.name}: {error.reason}"
+            raise _error(rule, error.fix) from error.__cause__
         if result is None:
             fix = "return the result, or an empty tuple if there is no result"
             raise _error(f"{self.name} must return XlaOps, got None", fix)
@@ -782,7 +788,8 @@ class JittedFunction(Displayed, ExplainsAttributes):
             try:
                 return builder.constant(leaf)
             except ConstantError as error:
-                rule = f"an array of numbers if other arguments are XlaOps: {error.rule}"
+                reason = statement_of(error, error.context)
+                rule = f"an array of numbers if other arguments are XlaOps: {reason}"
                 fix = error.fix or "pass a NumPy array of numbers"
         else:
             rule, fix = self._mismatch(call, number)

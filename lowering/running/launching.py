@@ -67,7 +67,11 @@ class Launcher:
                 if disagreement.noticed:
                     disagreement.noticed = False
                     raise ExecutionError(
-                        disagreement.message, op=disagreement.op, detail=str(error)
+                        disagreement.rule,
+                        op=disagreement.op,
+                        fix=disagreement.fix,
+                        context=disagreement.context,
+                        detail=str(error),
                     ) from None
             raise_failure(error)
             devices = self._devices

@@ -260,9 +260,10 @@ def _tilings(
     results = (array_layouts.result_tilings(loaded) or []) if result_count else []
     if len(parameters) != parameter_count or len(results) != result_count:
         raise CompileError(
-            f"compile: jaxlib does not report all shardings of {info.name}: the program has "
+            f"jaxlib does not report all shardings of {info.name}: the program has "
             f"{parameter_count} arguments and {result_count} results, got shardings of "
-            f"{len(parameters)} arguments and {len(results)} results"
+            f"{len(parameters)} arguments and {len(results)} results",
+            context=("compile",),
         )
     return [parse_tiling(text) for text in (*parameters, *results)]
 

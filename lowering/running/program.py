@@ -221,7 +221,8 @@ class CompiledProgram(Displayed, ExplainsAttributes):
             return query(self._loaded)
         except (RuntimeError, AttributeError) as error:
             raise ExecutionError(
-                f"{self.name}: {self.devices[0].platform} does not report a program's {quantity}",
+                f"{self.devices[0].platform} does not report a program's {quantity}",
+                context=(self.name,),
                 detail=str(error),
             ) from None
 
@@ -279,9 +280,9 @@ class CompiledProgram(Displayed, ExplainsAttributes):
 
     def __reduce__(self) -> NoReturn:
         raise OperandError(
-            f"pickle: executable {self.name} can't be pickled\n"
-            f"fix: use executable.save(path) and lowering.load_executable(path); or pickle the "
-            f"module: lowering.lower(computation).bytecode",
+            f"executable {self.name} can't be pickled",
+            fix="use executable.save(path) and lowering.load_executable(path); or pickle the "
+            "module: lowering.lower(computation).bytecode",
             op="pickle",
         )
 

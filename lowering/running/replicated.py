@@ -342,8 +342,9 @@ class ReplicatedExecutable(CompiledProgram):
         here = " of this process" if count < len(self.devices) else ""
         return self._common.error(
             f"argument {number} ({name}){path} must be a list with a value for each of {count} "
-            f"devices{here}, got a {type(value).__name__} of {len(value)}\n"
-            f"fix: pass {count} values, or one array for all devices",
+            f"devices{here}",
+            f"pass {count} values, or one array for all devices",
             number,
             name,
+            f"a {type(value).__name__} of {len(value)}",
         )

@@ -89,7 +89,8 @@ class Signature:
                 bound = self._signature.bind(*args, **by_name)
             except TypeError as error:
                 raise ArgumentError(
-                    f"{self.name}: {error}\nfix: call it as {self.name}{self._signature}",
+                    f"{error}",
+                    fix=f"call it as {self.name}{self._signature}",
                     computation=self.name,
                 ) from None
             bound.apply_defaults()
@@ -109,10 +110,10 @@ class Signature:
                 hash(keys[-1])
             except TypeError:
                 raise ArgumentError(
-                    f"{self.name}: the static argument {name} must be hashable, because "
-                    f"compiled programs are cached by static arguments, got "
-                    f"{type(value).__name__}: {brief(value)}\n"
-                    f"fix: pass a tuple instead of a list, or remove {name!r} from static",
+                    f"the static argument {name} must be hashable, because "
+                    "compiled programs are cached by static arguments, got "
+                    f"{type(value).__name__}: {brief(value)}",
+                    fix=f"pass a tuple instead of a list, or remove {name!r} from static",
                     computation=self.name,
                     argument=number,
                     name=name,

@@ -204,9 +204,9 @@ class UnloadedExecutable(CompiledProgram):
 
     def _prepare(self, _args: tuple[Any, ...], _by_name: Mapping[str, Any]) -> NoReturn:
         raise DeviceError(
-            f"{self.name}: the executable is compiled for {self.devices[0].device_kind!r}, which "
-            f"is not on this machine, and can't be called\n"
-            f"fix: save the executable, and call lowering.load_executable on a machine with such a "
+            f"the executable is compiled for {self.devices[0].device_kind!r}, which "
+            "is not on this machine, and can't be called",
+            fix="save the executable, and call lowering.load_executable on a machine with such a "
             f"device; or compile for a device of this machine: {jax.local_devices()[0].platform!r}",
             op=self.name,
         )

@@ -24,7 +24,16 @@ _MAX_DEPTH: Final = 200
 
 
 class TreeError(Exception):
-    """Raised for a value that can't be flattened; the message has the reason and the fix."""
+    """Raised for a value that can't be flattened.
+
+    Attributes:
+        reason, fix: why, and what to pass instead.
+    """
+
+    def __init__(self, reason: str, fix: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.fix = fix
 
 
 class _OpenDataclass:
@@ -109,13 +118,13 @@ def flatten_dataclasses(tree: Any) -> tuple[Any, list[Any], Any]:
         pass
     except (TypeError, ValueError) as error:
         raise TreeError(
-            f"jax.tree_util can't flatten the value: {str(error).rstrip('.')}\n"
-            f"fix: use keys of one type in a dict, and hashable metadata (meta_fields) of a "
-            f"registered class"
+            f"jax.tree_util can't flatten the value: {str(error).rstrip('.')}",
+            "use keys of one type in a dict, and hashable metadata (meta_fields) of a registered "
+            "class",
         ) from error
     raise TreeError(
-        "the value contains itself, or is nested too deep\n"
-        "fix: pass a value that does not contain itself and is nested less deeply"
+        "the value contains itself, or is nested too deep",
+        "pass a value that does not contain itself and is nested less deeply",
     )
 
 
@@ -125,8 +134,8 @@ def _check_rebuildable(kind: type) -> None:
         object.__new__(kind)
     except TypeError:
         raise TreeError(
-            f"the dataclass {kind.__name__} has a built-in base class and can't be rebuilt\n"
-            f"fix: register the class: jax.tree_util.register_pytree_node"
+            f"the dataclass {kind.__name__} has a built-in base class and can't be rebuilt",
+            "register the class: jax.tree_util.register_pytree_node",
         ) from None
 
 

@@ -132,7 +132,9 @@ def _check_operation(
     except LoweringError as reason:
         place = place_of(operation)
         raise CompileError(
-            f"compile: {name}: {kind}{place} is invalid: {reason}", op=kind
+            f"{kind}{place} is invalid: {reason}",
+            context=("compile", name),
+            op=kind,
         ) from None
     available = parties.count(num_replicas, num_partitions)
 
@@ -149,7 +151,9 @@ def _check_operation(
             channel = "channel_id=1, " if parties.mode is Mode.REPLICAS else ""
             fix = f"pass {channel}use_global_device_ids=True if the groups contain device numbers"
         return CompileError(
-            f"compile: {name}: {kind}{place_of(operation)} {rule}, got {compiled}\nfix: {fix}",
+            f"{kind}{place_of(operation)} {rule}, got {compiled}",
+            context=("compile", name),
+            fix=fix,
             op=kind,
         )
 
@@ -165,9 +169,10 @@ def _check_operation(
     if parties.groups and numbers != list(range(available)):
         listed_numbers = ", ".join(map(str, numbers[:8])) + ", ..." * (len(numbers) > 8)
         raise CompileError(
-            f"compile: {name}: {kind}{place_of(operation)} must have each number from "
-            f"0 to {available - 1} once in its groups, got {listed_numbers}\n"
-            f"fix: correct the replica groups",
+            f"{kind}{place_of(operation)} must have each number from "
+            f"0 to {available - 1} once in its groups, got {listed_numbers}",
+            context=("compile", name),
+            fix="correct the replica groups",
             op=kind,
         )
     group_size = _group_size(operation)

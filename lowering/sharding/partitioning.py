@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
 
-from builder.errors import ShapeTextError, error_of
+from builder.errors import ShapeTextError, error_of, statement_of
 from builder.sharding.tiling import Tiling, parse_tilings
 from builder.types.shape import ArrayShape, ProgramShape, TokenShape
 from lowering.errors import CompileError, recorded_at
@@ -90,16 +90,18 @@ def read_partitioning(
         return None
     if tilings and shardy:
         raise CompileError(
-            f"compile: {name}: a module must have shardings of one form only, got "
+            "a module must have shardings of one form only, got "
             f"{GSPMD}{tilings[0]} and "
-            f"{SHARDY}{shardy[0]}\nfix: write all shardings as tilings, or all with a mesh"
+            f"{SHARDY}{shardy[0]}",
+            context=("compile", name),
+            fix="write all shardings as tilings, or all with a mesh",
         )
     if num_replicas > 1:
         raise CompileError(
-            f"compile: {name}: a program with shardings must run on one replica, got "
-            f"num_replicas={num_replicas}\n"
-            f"fix: pass num_partitions={num_replicas * num_partitions} without num_replicas, and "
-            f"use shardings that replicate arrays along one more mesh axis"
+            f"a program with shardings must run on one replica, got num_replicas={num_replicas}",
+            context=("compile", name),
+            fix=f"pass num_partitions={num_replicas * num_partitions} without num_replicas, and "
+            "use shardings that replicate arrays along one more mesh axis",
         )
     is_shardy = bool(shardy)
     mesh = _NO_MESH
@@ -179,10 +181,11 @@ def _check_tiling(attribute: ir.Attribute, where: str, name: str, num_partitions
     try:
         tilings = parse_tilings(attribute_text(attribute) or "")
     except ShapeTextError as error:
-        reason = str(error).splitlines()[0].removeprefix("tiling text: ")
+        reason = statement_of(error, ("tiling text",))
         raise CompileError(
-            f"compile: {name}: the sharding {attribute}{where} can't be parsed: {reason}\n"
-            f'fix: write a sharding in XLA\'s syntax, "{{devices=[2,4]<=[8]}}" or "{{replicated}}"'
+            f"the sharding {attribute}{where} can't be parsed: {reason}",
+            context=("compile", name),
+            fix='write a sharding in XLA\'s syntax, "{devices=[2,4]<=[8]}" or "{replicated}"',
         ) from None
     for tiling in tilings if isinstance(tilings, tuple) else (tilings,):
         size = len(tiling.devices)
@@ -224,9 +227,10 @@ def _check_even(leaf: _Leaf, name: str, meshes: Mapping[str, _Mesh]) -> None:
     for dimension, (size, count) in enumerate(zip(shape.dimensions, counts, strict=True)):
         if size % count:
             raise CompileError(
-                f"compile: dimension {dimension} of {place} must be divisible into {count} shards, "
-                f"got {shape} with the sharding {attribute_text(leaf.sharding) or leaf.sharding}\n"
-                f"fix: pad the dimension to {-(-size // count) * count}, or do not shard it",
+                f"dimension {dimension} of {place} must be divisible into {count} shards, "
+                f"got {shape} with the sharding {attribute_text(leaf.sharding) or leaf.sharding}",
+                context=("compile",),
+                fix=f"pad the dimension to {-(-size // count) * count}, or do not shard it",
                 shapes={place: shape},
             )
 
@@ -256,10 +260,11 @@ def _check_aliases(
         ]
         if len({*counts}) > 1:
             raise CompileError(
-                f"compile: {result.place} of {name} is written to the memory of "
+                f"{result.place} of {name} is written to the memory of "
                 f"{parameter.place}: both must have the same number of shards, got {counts[1]} and "
-                f"{counts[0]}\n"
-                f"fix: give both the same sharding, or remove the sharding of the result",
+                f"{counts[0]}",
+                context=("compile",),
+                fix="give both the same sharding, or remove the sharding of the result",
                 shapes={parameter.place: parameter.shape},
             )
     return aliased
@@ -279,8 +284,10 @@ def _shard_counts(
         if "manual" in text:
             fix = "remove all shardings: each partition then has its own arrays"
         raise CompileError(
-            f"compile: {place}: arguments and results must be replicated or tiled, got {shape} "
-            f"with the sharding {text}\nfix: {fix}",
+            f"arguments and results must be replicated or tiled, got {shape} "
+            f"with the sharding {text}",
+            context=("compile", place),
+            fix=fix,
             shapes={place: shape},
         )
     if not counts and "devices" not in text:

@@ -7,7 +7,7 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
-from builder.errors import XlaError
+from builder.errors import XlaError, statement_of
 from builder.sharding.text import is_shardy
 from builder.sharding.tiling import parse_tilings
 from lowering.errors import CompileError
@@ -52,8 +52,9 @@ def check_sharding_texts(module: ir.Operation, strings: bytes, name: str) -> Non
             if operation is not None:
                 what += f" of {operation.name.partition('.')[2]}{place_of(operation)}"
             raise CompileError(
-                f"compile: {name}: {what} must be a sharding of XLA, got {text[:200]!r}: {reason}\n"
-                f"fix: write a sharding such as {{devices=[2,1]<=[2]}}, or remove it"
+                f"{what} must be a sharding of XLA, got {text[:200]!r}: {reason}",
+                context=("compile", name),
+                fix="write a sharding such as {devices=[2,1]<=[2]}, or remove it",
             )
 
 
@@ -75,8 +76,10 @@ def parse_meshes(text: str, op: str, name: str) -> dict[str, ir.Attribute]:
             attribute = None
     if not isinstance(attribute, ir.DictAttr):
         raise CompileError(
-            f"{op}: {name}: the frontend attribute {MESHES} of the module must be a dictionary of "
-            f'meshes, got {text[:200]!r}\nfix: write {{mesh = #sdy.mesh<["x"=2]>}}'
+            f"the frontend attribute {MESHES} of the module must be a dictionary of "
+            f"meshes, got {text[:200]!r}",
+            context=(op, name),
+            fix='write {mesh = #sdy.mesh<["x"=2]>}',
         )
     return checked_dictionary(attribute)
 
@@ -109,5 +112,5 @@ def _problem(text: str) -> str | None:
     try:
         parse_tilings(text)
     except XlaError as error:
-        return str(error).splitlines()[0]
+        return statement_of(error)
     return None

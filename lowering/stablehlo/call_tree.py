@@ -92,8 +92,8 @@ class CallTree:
         except (TypeError, ValueError, RecursionError, SystemError) as error:
             reason = str(error).partition("\n")[0]
             raise ArgumentError(
-                f"{name}: jax.tree_util can't flatten the arguments: {reason}\n"
-                f"fix: {self._example(parameters)}",
+                f"jax.tree_util can't flatten the arguments: {reason}",
+                fix=f"{self._example(parameters)}",
                 computation=name,
             ) from None
         if structure != self.arguments:
@@ -245,7 +245,8 @@ class CallTree:
             expected_tree, passed = plain(expected_tree), plain(passed)
         path, expected, got = _first_difference(expected_tree, passed, ())
         return ArgumentError(
-            f"{name}: {path} must be {expected}, got {got}\nfix: {self._example(parameters)}",
+            f"{path} must be {expected}, got {got}",
+            fix=f"{self._example(parameters)}",
             computation=name,
         )
 

@@ -182,20 +182,22 @@ def _functions(
     if repeated > MAX_REPEATED_OPS:
         largest = max(applied, key=lambda inner: (applied[inner] - 1) * sizes[inner][0])
         raise LoweringError(
-            f"lower: {computation.name!r} must have at most {MAX_REPEATED_OPS} repeated ops, got "
+            f"{computation.name!r} must have at most {MAX_REPEATED_OPS} repeated ops, got "
             f"{repeated}: a nested computation is emitted at each place where it is applied; "
             f"{largest.name!r} expands to {sizes[largest][0]} ops and is applied at "
-            f"{applied[largest]} places\n"
-            f"fix: apply {largest.name!r} once, to all operands together; or, except in map, apply "
+            f"{applied[largest]} places",
+            context=("lower",),
+            fix=f"apply {largest.name!r} once, to all operands together; or, except in map, apply "
             f"a computation whose only op is xb.call of {largest.name!r}, because called "
-            f"computations are emitted once"
+            "computations are emitted once",
         )
     deepest = max(sizes[function][1] for function in functions)
     if deepest > MAX_DEPTH:
         raise LoweringError(
-            f"lower: {computation.name!r} may nest applied computations at most {MAX_DEPTH} deep, "
-            f"got {deepest}\n"
-            f"fix: call an inner computation with xb.call: it is then emitted once, as a function"
+            f"{computation.name!r} may nest applied computations at most {MAX_DEPTH} deep, "
+            f"got {deepest}",
+            context=("lower",),
+            fix="call an inner computation with xb.call: it is then emitted once, as a function",
         )
     unique = UniqueNames(["main"], separator="_")
     return {callee: unique.claim(encodable(callee.name)) for callee in called if callee in callees}
@@ -214,15 +216,17 @@ def _unverified(
         match = re.match(r"'\w+\.(\w+)' op", reports[0])
         where = f": in {match[1]}{locations[0].rstrip(',')}" if match and locations else ""
         return LoweringError(
-            f"lower: {computation.name!r} has dynamic sizes, such as {dynamic}, where StableHLO "
-            f"can't express them{where}\n"
-            f"fix: use an array with static sizes, the bounds, and pass the actual size as s32[]",
+            f"{computation.name!r} has dynamic sizes, such as {dynamic}, where StableHLO "
+            f"can't express them{where}",
+            context=("lower",),
+            fix="use an array with static sizes, the bounds, and pass the actual size as s32[]",
             detail=detail,
         )
     # For static sizes, shape inference accepts only what StableHLO accepts.
     return LoweringError(
-        f"lower: the module of {computation.name!r} does not verify: "
+        f"the module of {computation.name!r} does not verify: "
         f"{'; '.join(reports)}\nThis is a bug in xlabuilder; please report it.",
+        context=("lower",),
         detail=detail,
     )
 

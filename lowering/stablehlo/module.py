@@ -283,8 +283,9 @@ class StablehloModule(Displayed, ExplainsAttributes, NotAFunction):
             raise _unwritable(name, rule, fix)
         if version is not None and suffix != ".stablehlo":
             raise VersionError(
-                f"{name}: {_SUFFIXES[suffix]} has no StableHLO version, got {brief(version)}\n"
-                f"fix: save as .stablehlo, or omit the version",
+                f"{_SUFFIXES[suffix]} has no StableHLO version, got {brief(version)}",
+                context=(name,),
+                fix="save as .stablehlo, or omit the version",
                 version=version,
                 op="save",
             )
@@ -330,9 +331,9 @@ def path_text(path: Any, op: str) -> str:
         return text
     fix = ""
     if isinstance(text, bytes):
-        fix = "\nfix: use os.fsdecode(path)"
-    rule = f"a path must be a string or a pathlib.Path, got {type(path).__name__}{fix}"
-    raise error_of(OperandError, op, rule)
+        fix = "use os.fsdecode(path)"
+    rule = f"a path must be a string or a pathlib.Path, got {type(path).__name__}"
+    raise error_of(OperandError, op, rule, fix)
 
 
 def _reason(error: OSError, fixes: Mapping[int, str]) -> tuple[str, str]:
@@ -367,8 +368,8 @@ _WRITE_FIXES: Final = {
 
 
 def _unwritable(name: str, reason: str, fix: str = "", detail: str = "") -> ModuleFileError:
-    message = f"{module_reader.display_name(name)}: {reason}" + (f"\nfix: {fix}" if fix else "")
-    return ModuleFileError(message, path=name, op="save", detail=detail)
+    context = (module_reader.display_name(name),)
+    return ModuleFileError(reason, path=name, op="save", fix=fix, context=context, detail=detail)
 
 
 def write_atomically(name: str, pieces: list[bytes], *, mode: int = 0o666) -> None:
@@ -484,8 +485,7 @@ def _open_without_blocking(path: str, flags: int) -> int:
 
 
 def _unreadable(path: str, reason: str, fix: str = "", detail: str = "") -> ModuleFileError:
-    message = f"can't be read: {reason}" + (f"\nfix: {fix}" if fix else "")
-    return file_error(path, message, detail=detail)
+    return file_error(path, f"can't be read: {reason}", fix, detail=detail)
 
 
 def _check_regular(status: os.stat_result, path: str) -> None:
@@ -499,6 +499,7 @@ def _check_regular(status: os.stat_result, path: str) -> None:
         raise _unreadable(path, "it is not a regular file", "copy it into a regular file")
 
 
+@explained
 def load_bytes(data: Buffer | str) -> StablehloModule:
     """Read a module from memory: text, bytecode, a portable artifact or a serialized Exported.
 
@@ -519,9 +520,9 @@ def load_bytes(data: Buffer | str) -> StablehloModule:
     elif isinstance(data, (bytearray, memoryview)):
         data = bytes(data)
     elif not isinstance(data, bytes):
-        fix = "\nfix: use lowering.load for a file" if isinstance(data, os.PathLike) else ""
-        rule = f"expected bytes or text, got {type(data).__name__}{fix}"
-        raise error_of(OperandError, "load_bytes", rule)
+        fix = "use lowering.load for a file" if isinstance(data, os.PathLike) else ""
+        rule = f"expected bytes or text, got {type(data).__name__}"
+        raise error_of(OperandError, "load_bytes", rule, fix)
     return from_bytes(data, None)
 
 
@@ -577,8 +578,7 @@ def program_shape_of(module: ir.Module, path: str | None) -> ProgramShape:
     """Return the signature of ``@main``, with tuples and names from the attributes of `lower`."""
     function = next(functions_in(module.operation, "main"), None)
     if function is None or not len(function.regions[0].blocks):
-        message = "has no function @main\nfix: rename the entry function to main"
-        raise file_error(path, message)
+        raise file_error(path, "has no function @main", "rename the entry function to main")
     function_type = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     try:
         # Thousands of arguments have few different types.
@@ -587,8 +587,8 @@ def program_shape_of(module: ir.Module, path: str | None) -> ProgramShape:
             [shape_of(t) for t in types] for types in (function_type.inputs, function_type.results)
         )
     except LoweringError as error:
-        message = f"@main can't be called: {error}\nfix: use tensors of XLA's element types"
-        raise file_error(path, message) from None
+        rule, fix = f"@main can't be called: {error}", "use tensors of XLA's element types"
+        raise file_error(path, rule, fix) from None
     inputs, names = _with_layouts(function, "arg_attrs", inputs)
     results, _ = _with_layouts(function, "res_attrs", results)
 
@@ -620,7 +620,7 @@ def program_shape_of(module: ir.Module, path: str | None) -> ProgramShape:
 
 def _wrong_attribute(path: str | None, rule: str) -> ModuleFileError:
     fix = "remove the attribute from @main, or save the module again"
-    return file_error(path, f"the attribute xlabuilder.{rule}\nfix: {fix}")
+    return file_error(path, f"the attribute xlabuilder.{rule}", fix)
 
 
 def _with_layouts(

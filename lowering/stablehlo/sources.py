@@ -16,6 +16,7 @@ import jax
 from jaxlib.mlir import ir
 
 from builder.errors import OperandError, brief, error_of
+from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import ReusableFunction
 from builder.graph.xla_builder import XlaBuilder
@@ -59,6 +60,7 @@ def path_of(source: Any) -> str | None:
     return os.fsdecode(source) if is_path else None
 
 
+@explained
 def load(source: ModuleSource) -> StablehloModule:
     """Read a module: from a file, from memory, or from an object of jax.
 

@@ -44,10 +44,11 @@ def _check(computation: XlaComputation, stream: str, with_stream: set[XlaComputa
             if depends_on != count:
                 assert previous is not None
                 raise LoweringError(
-                    f"lower: {computation.name}: {stream}s must be totally ordered, got "
-                    f"{_op_text(op)} that does not depend on {_op_text(previous)}\n"
-                    f"fix: pass the token of each {stream} to the next: xb.{stream}_with_token; a "
-                    f"loop carries the token in its state",
+                    f"{stream}s must be totally ordered, got "
+                    f"{_op_text(op)} that does not depend on {_op_text(previous)}",
+                    context=("lower", computation.name),
+                    fix=f"pass the token of each {stream} to the next: xb.{stream}_with_token; a "
+                    "loop carries the token in its state",
                     op=stream,
                 )
             count += 1

@@ -60,19 +60,18 @@ def reporting(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 raise
             except XlaError as error:
                 kind = InvalidTypeError if isinstance(error, OperandError) else StatusError
-                text = str(error).removeprefix(f"{name}: ").removeprefix(f"{error.op}: ")
-                raise kind(
-                    f"{_status(error)}: {name}: {text}",
-                    op=name,
-                    shapes=error.shapes,
-                    dimension=error.dimension,
-                ) from None
+                inner = list(error.context)
+                for known in (name, error.op):
+                    if inner[:1] == [known]:
+                        inner.pop(0)
+                context = (_status(error), name, *inner)
+                raise error.as_kind(kind, op=name, context=context) from None
             except (TypeError, ValueError, LookupError, AttributeError) as error:
                 # A conversion of an argument that has an unexpected type.
                 given = [*map(brief, arguments), *(f"{k}={brief(v)}" for k, v in named.items())]
                 rule = f"the arguments do not fit: {error}; got ({', '.join(given)})"
-                message = f"INVALID_ARGUMENT: {name}: {rule}"
-                raise InvalidTypeError(message, op=name) from error
+                context = ("INVALID_ARGUMENT", name)
+                raise InvalidTypeError(rule, op=name, context=context) from error
 
         called.__name__ = called.__qualname__ = name
         return called

@@ -195,9 +195,7 @@ def _old_function(
         except XlaError as error:
             if not has_wrong_type(name, arguments):
                 raise
-            raise OperandError(
-                str(error), op=error.op, shapes=error.shapes, dimension=error.dimension
-            ) from None
+            raise error.as_kind(OperandError) from None
 
     return old
 

@@ -172,7 +172,7 @@ def picture_of(
             op.name.rpartition("/")[0] for op in computation.ops if op.name and "/" in op.name
         }
         known = did_you_mean(scope, {name: repr(name) for name in sorted(scopes)}, 0.5)
-        fix = known.removeprefix("\nfix: ") or "find scopes in the names of ops: op.name"
+        fix = known or "find scopes in the names of ops: op.name"
         rule = f"scope must be a scope of {computation.name!r}, got {brief(scope)}"
         raise error_of(OperandError, "draw", rule, fix)
     return GraphPicture(computation, group, nodes)

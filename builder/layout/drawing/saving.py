@@ -24,7 +24,7 @@ def save_as(path: str | os.PathLike[str], writers: Mapping[str, Callable[[], str
         file = Path(path)
     except TypeError:
         raise OperandError(
-            f"save: path must be a str or os.PathLike, got {brief(path)}", op="save"
+            f"path must be a str or os.PathLike, got {brief(path)}", op="save"
         ) from None
     write = writers.get(file.suffix.lower())
     if write is None:

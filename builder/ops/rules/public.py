@@ -56,7 +56,7 @@ def _shape(op: str, name: str, value: Any) -> Shape:
     try:
         return shape_of(value)
     except XlaError:
-        raise OperandError(f"{op}: {name} must be a shape, got {brief(value)}", op=op) from None
+        raise OperandError(f"{name} must be a shape, got {brief(value)}", op=op) from None
 
 
 def _each(op: str, name: str, values: Any, kind: str, convert: Converter) -> tuple[Any, ...]:
@@ -91,7 +91,7 @@ def _program_shapes(op: str, name: str, values: Any) -> tuple[ProgramShape, ...]
 def _pair(op: str, name: str, value: Any) -> tuple[int, ...]:
     pair = integers(op, name, value)
     if len(pair) != 2:
-        raise OperandError(f"{op}: {name} must be two numbers, got {brief(value)}", op=op)
+        raise OperandError(f"{name} must be two numbers, got {brief(value)}", op=op)
     return pair
 
 
@@ -110,7 +110,7 @@ def _element_type(op: str, name: str, value: Any) -> PrimitiveType:
 def _text(op: str, name: str, value: Any) -> str:
     if isinstance(value, str):
         return value
-    raise OperandError(f"{op}: {name} must be a string, got {brief(value)}", op=op)
+    raise OperandError(f"{name} must be a string, got {brief(value)}", op=op)
 
 
 _CONVERTERS: Final[dict[Any, Converter]] = {
@@ -145,7 +145,7 @@ def _attribute(kind: type[Any]) -> Converter:
         except (TypeError, ValueError):
             pass
         if converted is None:
-            raise OperandError(f"{op}: {name} must be a {kind.__name__}, got {brief(value)}", op=op)
+            raise OperandError(f"{name} must be a {kind.__name__}, got {brief(value)}", op=op)
         return converted
 
     return convert

@@ -57,7 +57,9 @@ def error(op: XlaOp, reason: str, fix: str) -> LoweringError:
     place = f", recorded at {op.source.file}:{op.source.line}" if op.source is not None else ""
     operands = {f"operand {i}": operand.shape for i, operand in enumerate(op.operands)}
     return LoweringError(
-        f"lower: {op.opcode}{place}: {reason}\nfix: {fix}",
+        f"{op.opcode}{place}: {reason}",
+        context=("lower",),
+        fix=fix,
         op=op.opcode,
         shapes={"result": op.shape, **operands},
     )

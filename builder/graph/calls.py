@@ -121,7 +121,8 @@ def explained(function: F) -> F:
     @wraps(function)
     def checked(*arguments: Any, **named: Any) -> Any:
         try:
-            return function(*arguments, **named)
+            # The usual call is faster without an empty dict.
+            return function(*arguments, **named) if named else function(*arguments)
         except TypeError as error:
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                 raise  # from the function's body
@@ -180,11 +181,12 @@ def wrong_call(
         function(*arguments, **named)
     except TypeError as error:
         text = str(error)
-    last = list(inspect.signature(function).parameters)[-1]
-    count = len(inspect.signature(function).parameters)
-    numbers = arguments[count - 1 :]
-    if not named and len(numbers) > 1 and all(type(number) is int for number in numbers):
-        return surplus_numbers(function.__name__, last, numbers)
+    parameters = inspect.signature(function).parameters.values()
+    *before, last = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    numbers = arguments[len(before) :]
+    is_list = str(last.annotation).startswith("Sequence[int]")
+    if not named and is_list and len(numbers) > 1 and all(type(n) is int for n in numbers):
+        return surplus_numbers(function.__name__, last.name, numbers)
     return _wrong_call(function, arguments, named, text)
 
 

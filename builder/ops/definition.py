@@ -58,7 +58,8 @@ def op(
     Args:
         schema: the data of the op.
         rule: its shape inference. The parameters are those of the function, or some of them; it
-            takes the shapes of the operands, and the other arguments converted by their kinds.
+            takes the shapes of the operands, and the other arguments converted by their kinds. A
+            rule that several ops share has a parameter `op`, the name of the op.
         attributes: returns the recorded attributes, from arguments like those of `rule`; by default
             they are the arguments of the same names.
         cpp_name, section, aliases, family: see `register`.
@@ -104,19 +105,31 @@ def _made(
     kinds = {key: a.kind for key, a in recorded.items()} | dict(kinds)
     form = ""
     for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in form:
+            form += "*"
         if parameter.name in operands:
             form += "o"
         elif f"*{parameter.name}" in operands:
             form += "m"
         elif parameter.name in kinds:
-            form += "?" if parameter.default is None else "a"
+            form += "?" if _may_be_none(parameter) else "a"
         else:
             raise ValueError(f"{name}: {parameter.name} is neither an operand nor an attribute")
+    defaults = [_OMITTED if p.default is p.empty else p.default for p in parameters]
+    letters = form.replace("*", "")
+    positional = form.find("*") if "*" in form else len(form)
+    # Messages name one of many operands: "operand 0".
+    shown_names = [n[:-1] if k == "m" else n for n, k in zip(names, letters, strict=True)]
+
+    def need(number: int, *values: Any) -> None:
+        beside = _same_types(schema, names, number)
+        need_op(name, names[number], values[number], None if beside is None else values[beside])
 
     def wrong(more: tuple[Any, ...], unknown: Mapping[str, Any], *values: Any) -> XlaError:
         if more:
-            return wrong_call(declared, (*values, *more), unknown)
-        given = {n: v for n, v in zip(names, values, strict=True) if v is not _OMITTED}
+            return wrong_call(declared, (*values[:positional], *more), unknown)
+        arguments = zip(names, values, defaults, strict=True)
+        given = {key: value for key, value, default in arguments if value is not default}
         return wrong_call(declared, (), {**given, **unknown})
 
     def shown(error: XlaError, *values: Any) -> XlaError:
@@ -125,13 +138,13 @@ def _made(
         return without_internal_frames(error)
 
     template = _template(form)(
-        *[kinds[key].convert for key, letter in zip(names, form, strict=True) if letter in "a?"],
+        *[kinds[key].convert for key, letter in zip(names, letters, strict=True) if letter in "a?"],
         name,
-        # Messages name one of many operands: "operand 0".
-        [n[:-1] if letter == "m" else n for n, letter in zip(names, form, strict=True)],
+        shown_names,
         schema.opcode,
         SignatureTable[Any](),
-        _planner(names, rule, attributes or _attributes_of(recorded)),
+        _planner(name, names, rule, attributes or _attributes_of(recorded)),
+        need,
         wrong,
         shown,
     )
@@ -146,13 +159,26 @@ def _made(
         ),
         declared.__globals__,
         name,
-        tuple([_OMITTED if p.default is p.empty else p.default for p in parameters]),
+        tuple(defaults[:positional]),
         template.__closure__,
     )
+    made.__kwdefaults__ = dict(zip(names[positional:], defaults[positional:], strict=True))
     made.__doc__, made.__module__ = declared.__doc__, declared.__module__
     made.__annotations__ = declared.__annotations__
     made.__signature__ = signature  # type: ignore[attr-defined]  # as functools.wraps sets it
     return made
+
+
+def _may_be_none(parameter: inspect.Parameter) -> bool:
+    return parameter.default is None or str(parameter.annotation).endswith("| None")
+
+
+def _same_types(schema: Schema, names: list[str], number: int) -> int | None:
+    """Return the number of another operand that may have the same element types, for fixes."""
+    types = schema.element_types
+    allowed = types.get(names[number])
+    others = (n for n, other in enumerate(names) if n != number and types.get(other) is allowed)
+    return None if allowed is None else next(others, None)
 
 
 def _attributes_of(recorded: Mapping[str, Attribute]) -> Callable[..., Mapping[str, Any]]:
@@ -170,6 +196,7 @@ def _attributes_of(recorded: Mapping[str, Attribute]) -> Callable[..., Mapping[s
 
 
 def _planner(
+    name: str,
     names: list[str],
     rule: Callable[..., Shape],
     attributes: Callable[..., Mapping[str, Any]],
@@ -177,7 +204,7 @@ def _planner(
     """Return the function that infers the shape and makes the attributes of a new signature."""
 
     def plan(*values: Any) -> tuple[Shape, Mapping[str, Any]]:
-        arguments = dict(zip(names, values, strict=True))
+        arguments = dict(zip(names, values, strict=True), op=name)
         shape = rule(**_taken(rule, arguments))
         return shape, shared_attributes(**attributes(**_taken(attributes, arguments)))
 
@@ -201,16 +228,19 @@ def _template(form: str) -> Callable[..., FunctionType]:
 
     Args:
         form: a letter for each parameter: o for an operand, m for many operands, a for an
-            attribute, ? for an attribute that may be None.
+            attribute, ? for an attribute that may be None. Parameters after * are keyword-only.
     """
-    parameters = [f"p{number}" for number in range(len(form))]
+    before, _, after = form.partition("*")
+    letters = before + after
+    parameters = [f"p{number}" for number in range(len(letters))]
+    listed = ", ".join(parameters)
     lines: list[str] = []
     key: list[str] = []
     operands: list[str] = []
-    for number, kind in enumerate(form):
+    for number, kind in enumerate(letters):
         p = f"p{number}"
         if kind == "o":
-            lines.append(f"if type({p}) is not XlaOp: need_op(name, names[{number}], {p})")
+            lines.append(f"if type({p}) is not XlaOp: need({number}, {listed})")
         elif kind == "m":
             lines.append(f"{p} = need_ops(name, names[{number}], {p})")
         else:
@@ -219,13 +249,13 @@ def _template(form: str) -> Callable[..., FunctionType]:
         shapes = {"o": f"{p}.shape", "m": f"tuple([op.shape for op in {p}])"}
         key.append(shapes.get(kind, p))
         operands += {"o": [p], "m": [f"*{p}"]}.get(kind, [])
-    constants = [f"convert{number}" for number, kind in enumerate(form) if kind in "a?"]
-    constants += ["name", "names", "opcode", "table", "plan", "wrong", "shown", *_SHARED]
-    listed = ", ".join(parameters)
+    constants = [f"convert{number}" for number, kind in enumerate(letters) if kind in "a?"]
+    constants += ["name", "names", "opcode", "table", "plan", "need", "wrong", "shown", *_SHARED]
+    signature = ", ".join([*parameters[: len(before)], "*more", *parameters[len(before) :]])
     conversions = "\n            ".join(lines)
     source = f"""
 def make({", ".join(constants)}):
-    def template({listed}, *more, **unknown):
+    def template({signature}, **unknown):
         if more or unknown:
             raise wrong(more, unknown, {listed})
         try:
@@ -252,7 +282,6 @@ def make({", ".join(constants)}):
 _SHARED: Final[dict[str, Any]] = {
     "XlaError": XlaError,
     "XlaOp": XlaOp,
-    "need_op": need_op,
     "need_ops": need_ops,
     "record": record,
     "tuple": tuple,

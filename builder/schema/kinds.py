@@ -15,13 +15,22 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
-from builder.attributes import ChannelHandle, DotAlgorithm, PaddingConfig, Precision, ReplicaGroups
+from builder.attributes import (
+    ChannelHandle,
+    ConvolutionDimensionNumbers,
+    DotAlgorithm,
+    PaddingConfig,
+    Precision,
+    ReplicaGroups,
+)
 from builder.attributes.fields import NamedEnum
 from builder.attributes.host import OutputOperandAliasing
-from builder.check import flag, integer, integers
+from builder.attributes.window import padding_argument
+from builder.check import flag, flags, integer, integers
 from builder.errors import ShapeInferenceError, brief, error_of
 from builder.schema.syntax import braces, quoted, quoted_bytes, with_layout
 from builder.support.signatures import per_signature
+from builder.types.primitive_type import PrimitiveType, element_type_argument
 from builder.types.shape import Shape, shape_argument
 
 
@@ -108,9 +117,19 @@ class Flag(AttributeKind):
 
 
 class Flags(AttributeKind):
-    """A list of Booleans."""
+    """A list of Booleans.
+
+    Attributes:
+        of: the thing that each value describes, for messages.
+    """
 
     NAME = "bools"
+
+    def __init__(self, of: str = "") -> None:
+        self.of = of
+
+    def convert(self, op: str, name: str, value: Any) -> tuple[bool, ...]:
+        return flags(op, name, value, self.of)
 
     def text(self, value: tuple[bool, ...]) -> str:
         return braces(str(one).lower() for one in value)
@@ -241,6 +260,15 @@ class Dictionary(AttributeKind):
     NAME = "dictionary"
 
 
+class ElementType(AttributeKind):
+    """An element type, an argument that determines the shape of the result."""
+
+    NAME = "element type"
+
+    def convert(self, op: str, name: str, value: Any) -> PrimitiveType:
+        return element_type_argument(op, name, value)
+
+
 class ShapeWithLayout(AttributeKind):
     """A shape: ``outfeed_shape=f32[2,3]{1,0}``."""
 
@@ -287,6 +315,9 @@ class Precisions(AttributeKind):
     def __init__(self, dialect: str = "stablehlo") -> None:
         self.dialect = dialect
 
+    def convert(self, op: str, name: str, value: Any) -> tuple[Precision, Precision]:  # noqa: ARG002
+        return Precision.pair(value, op)
+
     def text(self, value: tuple[Precision, ...]) -> str:
         return braces(one.name.lower() for one in value)
 
@@ -295,6 +326,9 @@ class Algorithm(AttributeKind):
     """The algorithm of a dot product: ``algorithm=dot_bf16_bf16_f32``."""
 
     NAME = "DotAlgorithm"
+
+    def convert(self, op: str, name: str, value: Any) -> DotAlgorithm:  # noqa: ARG002
+        return DotAlgorithm.of(value)
 
     def text(self, value: DotAlgorithm) -> str:
         return str(value.value)
@@ -340,6 +374,9 @@ class DimensionNumbers(AttributeKind):
     def __str__(self) -> str:
         return self.bundle.__name__
 
+    def convert(self, op: str, name: str, value: Any) -> Any:  # noqa: ARG002
+        return value if type(value) is self.bundle else self.bundle.of(value)
+
     def hlo(self, name: str, value: Any) -> str:  # noqa: ARG002  (each field has a name)
         values = [(field, attrgetter(field.name)(value)) for field in self.fields]
         return "".join(
@@ -353,6 +390,9 @@ class ConvolutionDimensions(AttributeKind):
     """The dimension numbers of a convolution: ``dim_labels=b01f_01io->b01f``."""
 
     NAME = "ConvolutionDimensionNumbers"
+
+    def convert(self, op: str, name: str, value: Any) -> ConvolutionDimensionNumbers:  # noqa: ARG002
+        return ConvolutionDimensionNumbers.of(value, op)
 
 
 class Padding(AttributeKind):
@@ -376,6 +416,13 @@ class Pairs(AttributeKind):
 
     def text(self, value: Iterable[Iterable[int]]) -> str:
         return braces(braces(pair) for pair in value)
+
+
+class WindowPadding(Pairs):
+    """The padding of a window; an argument may also be Padding.SAME or Padding.VALID."""
+
+    def convert(self, op: str, name: str, value: Any) -> Any:
+        return padding_argument(op, value, name)
 
 
 class Groups(AttributeKind):
@@ -428,11 +475,13 @@ ACCURACY: Final = Accuracy()
 CONVOLUTION_DIMENSIONS: Final = ConvolutionDimensions()
 PADDING: Final = Padding()
 PAIRS: Final = Pairs()
+WINDOW_PADDING: Final = WindowPadding()
 GROUPS: Final = Groups()
 CHANNEL: Final = Channel()
 TEXT: Final = Text()
 BYTES: Final = Bytes()
 DICTIONARY: Final = Dictionary()
+ELEMENT_TYPE: Final = ElementType()
 SHAPE: Final = ShapeWithLayout()
 SHAPES: Final = ShapesWithLayout()
 ALIASES: Final = Aliases()

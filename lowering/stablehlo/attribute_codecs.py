@@ -56,6 +56,7 @@ from builder.schema.kinds import (
     Precisions,
     Text,
     Unit,
+    WindowPadding,
 )
 from builder.types import primitive_type as pt
 from lowering.mlir.attribute_values import UNREADABLE, attribute_value
@@ -288,7 +289,10 @@ CODECS: Final[dict[type[AttributeKind], Codec]] = {
     ConvolutionDimensions: Codec(
         lambda _, numbers: _convolution_text(numbers), lambda _, a: _convolution_numbers(a)
     ),
-    Pairs: Codec(lambda _, pairs: _table(pairs, 2), lambda _, table: _pairs(table)),
+    **dict.fromkeys(
+        (Pairs, WindowPadding),
+        Codec(lambda _, pairs: _table(pairs, 2), lambda _, table: _pairs(table)),
+    ),
     Groups: Codec(
         lambda _, groups: _table(groups.groups, 0), lambda _, table: _replica_groups(table)
     ),

@@ -8,14 +8,11 @@ reference loop over schemas.
 
 from builder.schema import (
     collectives as collectives,
-    contraction as contraction,
     control_flow as control_flow,
     dynamic as dynamic,
     elementwise as elementwise,
     host as host,
     indexing as indexing,
-    linalg as linalg,
-    reduction as reduction,
 )
 from builder.schema.definition import (
     BUILDER_H as BUILDER_H,

@@ -8,6 +8,8 @@ from typing import Any
 
 from builder.attributes.fields import construct, set_integers, unpackable
 from builder.check import refusal
+from builder.errors import ShapeInferenceError
+from builder.support.signatures import per_signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,12 @@ class DotDimensionNumbers:
         """
         if isinstance(value, DotDimensionNumbers):
             return value
+        key = _key(value)
+        try:
+            if key is not None:
+                return _listed(*key)
+        except ShapeInferenceError:
+            pass  # raised below for the original value
         try:
             contracting, batch = map(unpackable, unpackable(value))
             (lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch) = contracting, batch
@@ -59,6 +67,29 @@ class DotDimensionNumbers:
             )
             raise refusal(op, rule, value, fix) from None
         return construct(cls, op, lhs_contracting, rhs_contracting, lhs_batch, rhs_batch)
+
+
+_SEQUENCES = (list, tuple)
+_listed = per_signature(DotDimensionNumbers)
+
+
+def _key(numbers: Any) -> tuple[tuple[int, ...], ...] | None:
+    """Return a pair of pairs of lists of ints as the fields of DotDimensionNumbers, else None.
+
+    The usual argument, which many ops repeat. The loop is unrolled, because that is faster.
+    """
+    pairs: Any = numbers if type(numbers) in _SEQUENCES else ()
+    if [len(pair) for pair in pairs if type(pair) in _SEQUENCES] != [2, 2] or len(pairs) != 2:
+        return None
+    (lhs, rhs), (lhs_batch, rhs_batch) = pairs
+    fields = lhs, rhs, lhs_batch, rhs_batch
+    for field in fields:
+        if type(field) not in _SEQUENCES:
+            return None
+        for number in field:
+            if type(number) is not int:
+                return None
+    return tuple(lhs), tuple(rhs), tuple(lhs_batch), tuple(rhs_batch)
 
 
 DotDimensionNumbersLike = DotDimensionNumbers | Sequence[Sequence[Sequence[int]]]

@@ -34,7 +34,9 @@ class Precision(enum.Enum):
         """
         if value is None:
             return _DEFAULT_PAIR
-        pair = (value, value) if isinstance(value, (Precision, str)) else value
+        if isinstance(value, (Precision, str)) and value in _PAIRS:
+            return _PAIRS[value]
+        pair = (value, value) if isinstance(value, str) else value
         if isinstance(pair, Sequence) and len(pair) == 2:
             lhs, rhs = (cls.__members__.get(p) if isinstance(p, str) else p for p in pair)
             if isinstance(lhs, Precision) and isinstance(rhs, Precision):
@@ -48,7 +50,10 @@ PrecisionLike = Precision | PrecisionName | Sequence[Precision | PrecisionName] 
 """A Precision or its name for both operands, a pair for lhs and rhs, or None for DEFAULT."""
 
 
-_DEFAULT_PAIR = (Precision.DEFAULT, Precision.DEFAULT)
+_PAIRS: dict[Precision | str, tuple[Precision, Precision]] = {
+    one: (precision, precision) for precision in Precision for one in (precision, precision.name)
+}
+_DEFAULT_PAIR = _PAIRS[Precision.DEFAULT]
 
 
 class DotAlgorithm(enum.Enum):

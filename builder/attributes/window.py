@@ -75,6 +75,9 @@ def padding_argument(
         else:
             each = f"each number of {name}"
             return tuple((integer(op, each, low), integer(op, each, high)) for low, high in pairs)
+    if hasattr(value, "opcode"):
+        fix = "write xb.Padding.SAME, xb.Padding.VALID or pairs of numbers"
+        raise refusal(op, f"{name} must be compile-time integers", value, fix)
     raise refusal(
         op,
         f"{name} must be Padding.SAME, Padding.VALID, or a pair (low, high) for each dimension of "

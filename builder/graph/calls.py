@@ -129,7 +129,8 @@ def explained(function: F) -> F:
     @wraps(function)
     def checked(*arguments: Any, **named: Any) -> Any:
         try:
-            return function(*arguments, **named)
+            # The usual call is faster without an empty dict.
+            return function(*arguments, **named) if named else function(*arguments)
         except Exception as error:
             if not is_of_call(error):
                 remove_internal_frames(error)
@@ -189,11 +190,12 @@ def wrong_call(
         function(*arguments, **named)
     except TypeError as error:
         text = str(error)
-    parameters = list(inspect.signature(function).parameters.values())
-    numbers = arguments[len(parameters) - 1 :]
-    takes_list = str(parameters[-1].annotation).startswith("Sequence[int]")
+    parameters = inspect.signature(function).parameters.values()
+    listed = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    numbers = arguments[len(listed) - 1 :]
+    takes_list = listed and str(listed[-1].annotation).startswith("Sequence[int]")
     if takes_list and not named and len(numbers) > 1 and all(type(n) is int for n in numbers):
-        return surplus_numbers(function.__name__, parameters[-1].name, numbers)
+        return surplus_numbers(function.__name__, listed[-1].name, numbers)
     return _wrong_call(function, arguments, named, text)
 
 

@@ -5,24 +5,61 @@ Operation Semantics: Cholesky, Fft, TriangularSolve.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any, Final
 
 from builder.attributes import FftType, FftTypeLike, Transpose, TransposeLike
-from builder.check import flag, integers
-from builder.graph.recording import record, shared_attributes
-from builder.graph.registry import op_by_hand
+from builder.check import CONVERT, Check
 from builder.graph.xla_op import XlaOp
-from builder.ops.operands import need_op
-from builder.ops.rules import linalg as infer
-from builder.schema import SCHEMAS
-from builder.support.signatures import per_signature
+from builder.ops.definition import op
+from builder.schema.definition import Attribute, CostClass, define
+from builder.schema.element_types import COMPLEX, FLOATING_OR_COMPLEX, PART_OF_COMPLEX
+from builder.schema.kinds import FLAG, INTEGERS, Enumeration
+from builder.schema.tolerance import LargestTerm, Tolerance
+from builder.types import primitive_type as pt
+from builder.types.primitive_type import PrimitiveType
+from builder.types.shape import UNBOUNDED, ArrayShape, Shape
 
-_cholesky_shape = per_signature(infer.cholesky.strict)
-_triangular_solve_shape = per_signature(infer.triangular_solve.strict)
-_fft_shape = per_signature(infer.fft.strict)
+
+def _square(check: Check, name: str) -> ArrayShape:
+    """Check that operand `name` consists of square matrices, and return its shape."""
+    array = check.array(name)
+    # StableHLO cholesky (C2), (C3), triangular_solve (C2), (C3)
+    if array.rank < 2:
+        rule = f"{name} must be a matrix or a batch of matrices, of rank 2 or more"
+        check.fail(f"{rule}, got {array}")
+    rule = f"{name} must be square in its last two dimensions"
+    check.equal_sizes(rule, name, array.rank - 2, name, array.rank - 1)
+    return array
 
 
-@op_by_hand(SCHEMAS["cholesky"])
+def _rows(op: Any) -> int:
+    """Return the number of rows of the operand's matrices."""
+    return int(op.operands[0].shape.dimensions[-1])
+
+
+_SOLVED: Final = Tolerance(2, terms=_rows)
+
+
+def _cholesky_shape(a: Shape) -> ArrayShape:
+    check = Check("cholesky", a=a)
+    # StableHLO cholesky (I1)
+    check.element_types(CHOLESKY.element_types, fix=CONVERT)
+    return _square(check, "a").with_layout(None)
+
+
+CHOLESKY: Final = define(
+    "cholesky",
+    "a",
+    (Attribute("lower", FLAG, absent=False),),
+    element_types={"a": FLOATING_OR_COMPLEX},
+    cost=CostClass.RULE,
+    tolerance=_SOLVED,
+)
+
+
+@op(CHOLESKY, _cholesky_shape)
 def cholesky(a: XlaOp, lower: bool = True) -> XlaOp:
     """Return the Cholesky decomposition of a positive definite matrix: a triangular matrix.
 
@@ -51,12 +88,56 @@ def cholesky(a: XlaOp, lower: bool = True) -> XlaOp:
 
     Operation Semantics: Cholesky.
     """
-    source = need_op("cholesky", "a", a)
-    attributes = shared_attributes(lower=flag("cholesky", "lower", lower))
-    return record("cholesky", _cholesky_shape(source.shape), (source,), attributes)
 
 
-@op_by_hand(SCHEMAS["triangular_solve"])
+def _triangular_solve_shape(a: Shape, b: Shape, left_side: bool) -> ArrayShape:
+    check = Check("triangular_solve", a=a, b=b)
+    _, right = check.arrays()
+    # StableHLO triangular_solve (C1), (I1), (I2)
+    check.same_element_type()
+    check.element_types(TRIANGULAR_SOLVE.element_types, fix=CONVERT)
+    matrix = _square(check, "a")
+    rank = matrix.rank
+    # StableHLO triangular_solve (C2)
+    if right.rank != rank:
+        sizes = "[n, 1]" if left_side else "[1, n]"
+        fix = None
+        if right.rank == rank - 1:
+            fix = f"reshape vectors in b to matrices of sizes {sizes}"
+        check.fail(f"a and b must have the same rank, got {rank} and {right.rank}", fix=fix)
+    # StableHLO triangular_solve (C3)
+    rows, place = ("rows", rank - 2) if left_side else ("columns", rank - 1)
+    rule = f"b must have as many {rows} as the square a, since left_side is {left_side}"
+    check.equal_sizes(rule, "b", place, "a", rank - 1)
+    for dimension in range(rank - 2):
+        # Like XLA, an unbounded size equals only an unbounded one here.
+        if matrix.dimensions[dimension] != right.dimensions[dimension]:
+            check.fail(
+                f"a and b must have equal batch dimensions, got dimension {dimension} of a (size "
+                f"{matrix.dimension_text(dimension)}) and of b (size "
+                f"{right.dimension_text(dimension)})",
+                dimension=dimension,
+                fix="broadcast the batch dimensions with xb.broadcast_in_dim",
+            )
+    return right.with_layout(None)
+
+
+TRIANGULAR_SOLVE: Final = define(
+    "triangular_solve",
+    "a b",
+    (
+        Attribute("left_side", FLAG),
+        Attribute("lower", FLAG),
+        Attribute("unit_diagonal", FLAG),
+        Attribute("transpose_a", Enumeration("transpose", Transpose)),
+    ),
+    element_types={"a": FLOATING_OR_COMPLEX, "b": FLOATING_OR_COMPLEX},
+    cost=CostClass.RULE,
+    tolerance=_SOLVED,
+)
+
+
+@op(TRIANGULAR_SOLVE, _triangular_solve_shape)
 def triangular_solve(
     a: XlaOp,
     b: XlaOp,
@@ -95,20 +176,82 @@ def triangular_solve(
 
     Operation Semantics: TriangularSolve.
     """
-    matrix = need_op("triangular_solve", "a", a)
-    right = need_op("triangular_solve", "b", b)
-    left_side = flag("triangular_solve", "left_side", left_side)
-    attributes = shared_attributes(
-        left_side=left_side,
-        lower=flag("triangular_solve", "lower", lower),
-        unit_diagonal=flag("triangular_solve", "unit_diagonal", unit_diagonal),
-        transpose_a=Transpose.of(transpose_a),
-    )
-    shape = _triangular_solve_shape(matrix.shape, right.shape, left_side)
-    return record("triangular_solve", shape, (matrix, right), attributes)
 
 
-@op_by_hand(SCHEMAS["fft"])
+def _fft_shape(operand: Shape, fft_type: FftType, fft_length: Sequence[int]) -> ArrayShape:
+    check = Check("fft", operand=operand)
+    array = check.array("operand")
+    count = len(fft_length)
+    # StableHLO fft (C3)
+    if not 1 <= count <= 3:
+        check.fail(f"fft_length must have 1 to 3 entries, got {count}: {list(fft_length)}")
+    check.sizes(fft_length, name="fft_length")
+    result = _transformed_type(check, array, fft_type)
+    # StableHLO fft (C1)
+    if array.rank < count:
+        check.fail(
+            f"operand must have at least one dimension for each entry of fft_length: {count}, "
+            f"got {array.rank}"
+        )
+    if fft_type in (FftType.FFT, FftType.IFFT):
+        # XLA infers the shape without the lengths; `lowering` refuses to run wrong ones.
+        return array.with_element_type(result).with_layout(None)
+    length = fft_length[-1]
+    half = length // 2 + 1 if length else 0
+    sizes, dynamic = list(array.dimensions), list(array.dynamic_dimensions)
+    last = array.rank - 1
+    expected = [*fft_length[:-1], length if fft_type is FftType.RFFT else half]
+    if fft_type is FftType.IRFFT and not length and sizes[last] == 1:
+        expected[-1] = 1  # ``0 // 2 + 1``, which XLA accepts too
+    # StableHLO fft (C4), (C5)
+    for place, size in enumerate(expected, array.rank - count):
+        if sizes[place] != size and not (place == last and sizes[place] == UNBOUNDED):
+            check.fail(
+                f"dimension {place} of operand must be of size {size} for {fft_type.name} with "
+                f"fft_length {list(fft_length)}, got {array.dimension_text(place)}",
+                dimension=place,
+            )
+    if fft_type is FftType.IRFFT or length:
+        # An unbounded size becomes known from the length.
+        dynamic[last] = dynamic[last] and sizes[last] != UNBOUNDED
+        sizes[last] = length if fft_type is FftType.IRFFT else half
+    return check.result(result, sizes, dynamic)
+
+
+def _transformed_type(check: Check, array: ArrayShape, fft_type: FftType) -> PrimitiveType:
+    """Check the element type of the operand; return the element type of the result."""
+    operand = array.element_type
+    allowed, fix = COMPLEX, CONVERT
+    if fft_type is FftType.RFFT:
+        allowed = PART_OF_COMPLEX
+        fix = "transform complex numbers with xb.FftType.FFT" if operand.is_complex else CONVERT
+    elif fft_type is FftType.FFT:
+        fix = "transform real numbers with xb.FftType.RFFT"
+    # StableHLO fft (C2)
+    if operand not in allowed.types:
+        rule = f"operand must be of {allowed.text} type for {fft_type.name}"
+        check.fail(f"{rule}, got {operand}", fix=fix)
+    if fft_type is FftType.RFFT:
+        return pt.c64 if operand is pt.f32 else pt.c128
+    return operand.real_type if fft_type is FftType.IRFFT else operand
+
+
+def _stages(op: Any) -> int:
+    """Return the number of additions per element of the result of a fast Fourier transform."""
+    return int(math.prod(op.attributes["fft_length"])).bit_length()
+
+
+FFT: Final = define(
+    "fft",
+    "operand",
+    (Attribute("fft_type", Enumeration("fft_type", FftType)), Attribute("fft_length", INTEGERS)),
+    cost=CostClass.RULE,
+    # The norm of the result is that of the operand, apart from a factor.
+    tolerance=Tolerance(2, terms=_stages, largest_term=LargestTerm.RESULT),
+)
+
+
+@op(FFT, _fft_shape)
 def fft(operand: XlaOp, fft_type: FftTypeLike, fft_length: Sequence[int]) -> XlaOp:
     """Return the Fourier transform along the last one, two or three dimensions.
 
@@ -142,8 +285,3 @@ def fft(operand: XlaOp, fft_type: FftTypeLike, fft_length: Sequence[int]) -> Xla
 
     Operation Semantics: Fft.
     """
-    source = need_op("fft", "operand", operand)
-    kind = FftType.of(fft_type)
-    lengths = integers("fft", "fft_length", fft_length)
-    attributes = shared_attributes(fft_type=kind, fft_length=lengths)
-    return record("fft", _fft_shape(source.shape, kind, lengths), (source,), attributes)

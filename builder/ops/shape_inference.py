@@ -34,7 +34,7 @@ def __getattr__(name: str) -> PublicFunction[..., Any]:
     if info is None or info.rule is None:
         function: PublicFunction[..., Any] = getattr(families, name)
         return function
-    function = globals()[name] = public(info.rule, name)
+    function = globals()[name] = public(info.rule, name, info.function)
     function.__doc__ = f"Return the shape of the result of `{name}`, from shapes and attributes."
     return function
 

@@ -7,10 +7,7 @@ reference loop over schemas.
 """
 
 from builder.schema import (
-    contraction as contraction,
     elementwise as elementwise,
-    linalg as linalg,
-    reduction as reduction,
 )
 from builder.schema.definition import (
     BUILDER_H as BUILDER_H,

@@ -34,7 +34,8 @@ from builder.attributes.convolution import of_labels
 from builder.attributes.fields import NamedEnum, sequence_or_none
 from builder.attributes.host import OutputOperandAliasing
 from builder.attributes.mlir_text import quoted as mlir_quoted
-from builder.check import flag, integer, integers, refusal
+from builder.attributes.window import padding_argument
+from builder.check import flag, flags, integer, integers, refusal
 from builder.errors import (
     OperandError,
     ShapeInferenceError,
@@ -47,6 +48,7 @@ from builder.schema.syntax import braces, quoted, quoted_bytes, with_layout
 from builder.support.signatures import per_signature
 from builder.types.layout import Layout
 from builder.types.layout_text import parse_layout
+from builder.types.primitive_type import PrimitiveType, element_type_argument
 from builder.types.shape import Shape, shape_argument
 
 
@@ -198,9 +200,19 @@ class Flag(AttributeKind):
 
 
 class Flags(AttributeKind):
-    """A list of Booleans."""
+    """A list of Booleans.
+
+    Attributes:
+        of: the thing that each value describes, for messages.
+    """
 
     NAME = "bools"
+
+    def __init__(self, of: str = "") -> None:
+        self.of = of
+
+    def convert(self, op: str, name: str, value: Any) -> tuple[bool, ...]:
+        return flags(op, name, value, self.of)
 
     def text(self, value: tuple[bool, ...]) -> str:
         return braces(str(one).lower() for one in value)
@@ -406,6 +418,15 @@ class Dictionary(AttributeKind):
 _STRING: Final = r'"(?:[^"\\]|\\.)*"'
 
 
+class ElementType(AttributeKind):
+    """An element type, an argument that determines the shape of the result."""
+
+    NAME = "element type"
+
+    def convert(self, op: str, name: str, value: Any) -> PrimitiveType:
+        return element_type_argument(op, name, value)
+
+
 class ShapeWithLayout(AttributeKind):
     """A shape: ``outfeed_shape=f32[2,3]{1,0}``."""
 
@@ -477,6 +498,9 @@ class Precisions(AttributeKind):
     def __init__(self, dialect: str = "stablehlo") -> None:
         self.dialect = dialect
 
+    def convert(self, op: str, name: str, value: Any) -> tuple[Precision, Precision]:  # noqa: ARG002
+        return Precision.pair(value, op)
+
     def text(self, value: tuple[Precision, ...]) -> str:
         return braces(one.name.lower() for one in value)
 
@@ -491,6 +515,9 @@ class Algorithm(AttributeKind):
     """The algorithm of a dot product: ``algorithm=dot_bf16_bf16_f32``."""
 
     NAME = "DotAlgorithm"
+
+    def convert(self, op: str, name: str, value: Any) -> DotAlgorithm:  # noqa: ARG002
+        return DotAlgorithm.of(value)
 
     def text(self, value: DotAlgorithm) -> str:
         return str(value.value)
@@ -679,6 +706,8 @@ def _convolution_text(numbers: ConvolutionDimensionNumbers) -> str:
     labels = numbers.labels(len(numbers.input_spatial_dimensions) + 2)
     source, kernel, result = (f"[{', '.join(part)}]" for part in labels)
     return f"#stablehlo.conv<{source}x{kernel}->{result}>"
+    def convert(self, op: str, name: str, value: Any) -> ConvolutionDimensionNumbers:  # noqa: ARG002
+        return ConvolutionDimensionNumbers.of(value, op)
 
 
 class Padding(AttributeKind):
@@ -733,6 +762,13 @@ def _table_text(rows: tuple[tuple[int, ...], ...], width: int) -> str:
     width = max(map(len, rows), default=width)
     padded = [[*row, *[-1] * (width - len(row))] for row in rows]
     return f"dense<{padded if rows else ''}> : tensor<{len(rows)}x{width}xi64>"
+
+
+class WindowPadding(Pairs):
+    """The padding of a window; an argument may also be Padding.SAME or Padding.VALID."""
+
+    def convert(self, op: str, name: str, value: Any) -> Any:
+        return padding_argument(op, value, name)
 
 
 class Groups(AttributeKind):
@@ -838,11 +874,13 @@ ACCURACY: Final = Accuracy()
 CONVOLUTION_DIMENSIONS: Final = ConvolutionDimensions()
 PADDING: Final = Padding()
 PAIRS: Final = Pairs()
+WINDOW_PADDING: Final = WindowPadding()
 GROUPS: Final = Groups()
 CHANNEL: Final = Channel()
 TEXT: Final = Text()
 BYTES: Final = Bytes()
 DICTIONARY: Final = Dictionary()
+ELEMENT_TYPE: Final = ElementType()
 SHAPE: Final = ShapeWithLayout()
 LAYOUT: Final = ResultLayout()
 SHAPES: Final = ShapesWithLayout()

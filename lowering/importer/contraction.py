@@ -6,7 +6,7 @@ from jaxlib.mlir import ir
 
 import builder as xb
 from builder.graph.xla_op import XlaOp
-from builder.ops.rules.contraction import is_promotable
+from builder.ops.contraction.dot_product import is_promotable
 from builder.types.primitive_type import PrimitiveType
 from lowering.importer.by_schema import schema_importer
 from lowering.importer.failures import failure

@@ -13,12 +13,8 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from builder.attributes import DotDimensionNumbers, RaggedDotDimensionNumbers
-from builder.ops.rules.contraction import (
-    RaggedMode,
-    dot_general,
-    ragged_mode,
-    ragged_prefix,
-)
+from builder.ops.contraction.dot_product import dot_general_shape
+from builder.ops.contraction.ragged import RaggedMode, ragged_mode, ragged_prefix
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import intern_array
@@ -132,7 +128,7 @@ class _RaggedDot(NamedTuple):
         """Create a dot_general."""
         left = array_of(lhs)
         right = array_of(rhs).with_element_type(left.element_type)
-        shape = dot_general.strict(left, right, numbers)
+        shape = dot_general_shape(left, right, numbers, op="dot_general")
         attribute = stablehlo.DotDimensionNumbers.get(
             lhs_batching_dimensions=numbers.lhs_batch_dimensions,
             rhs_batching_dimensions=numbers.rhs_batch_dimensions,

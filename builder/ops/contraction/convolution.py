@@ -5,8 +5,9 @@ Operation Semantics: Conv, ConvWithGeneralPadding.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from builder.attributes import (
     ConvolutionDimensionNumbers,
@@ -16,109 +17,330 @@ from builder.attributes import (
     Precision,
     PrecisionLike,
 )
-from builder.attributes.window import padding_argument
-from builder.check import flags, integer, integers, optional_integers
-from builder.graph.recording import record, shared_attributes
-from builder.graph.registry import op_by_hand
+from builder.check import Check, sizes_differ
 from builder.graph.xla_op import XlaOp
-from builder.ops.contraction.dot_product import preferred_type
-from builder.ops.operands import need_op
-from builder.ops.rules import contraction as infer
-from builder.schema import SCHEMAS
-from builder.support.signatures import per_signature
+from builder.ops.contraction.dot_product import (
+    DEFAULT_PRECISION,
+    PRECISION_ATTRIBUTE,
+    is_promotable,
+)
+from builder.ops.definition import op
+from builder.ops.window import window_list, window_padding, window_text, windows_along
+from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, define
+from builder.schema.element_types import ANY
+from builder.schema.kinds import (
+    CONVOLUTION_DIMENSIONS,
+    ELEMENT_TYPE,
+    INTEGER,
+    INTEGERS,
+    WINDOW_PADDING,
+    Flags,
+)
+from builder.schema.tolerance import LargestTerm, Tolerance
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
-from builder.types.shape import ArrayShape, Shape
+from builder.types.shape import UNBOUNDED, ArrayShape, Shape
+
+_MOST_SPATIAL: Final = 10
+"""The maximum number of spatial dimensions: HLO text has one digit for each."""
 
 
-@per_signature
-def _plan(
-    name: str,
+class ConvolutionWindow(NamedTuple):
+    """The movement of the kernel over the input: each field has an entry per spatial dimension.
+
+    Attributes:
+        window_strides: the distances between windows.
+        padding: pairs (low, high): the zeros added before and after the input.
+        lhs_dilation: the distances between elements of the input, with zeros between them.
+        rhs_dilation: the distances between elements of the kernel.
+        window_reversal: whether the kernel is reversed.
+    """
+
+    window_strides: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    lhs_dilation: tuple[int, ...]
+    rhs_dilation: tuple[int, ...]
+    window_reversal: tuple[bool, ...]
+
+
+def convolution_window(
     lhs: Shape,
     rhs: Shape,
-    window: tuple[
-        tuple[int, ...], Padding | tuple[tuple[int, int], ...], tuple[int, ...], tuple[int, ...]
-    ],
-    window_reversal: tuple[bool, ...],
+    window_strides: Sequence[int],
+    padding: Padding | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None,
+    rhs_dilation: Sequence[int] | None,
     dimension_numbers: ConvolutionDimensionNumbers | None,
-    group_counts: tuple[int, int],
-    precision: tuple[Precision, Precision],
-    preferred_element_type: PrimitiveType | None,
-) -> tuple[ArrayShape, Mapping[str, Any]]:
-    shape = infer.conv_general_dilated.strict(
-        lhs,
-        rhs,
-        *window,
-        dimension_numbers,
-        *group_counts,
-        preferred_element_type,
-        window_reversal,
-        op=name,
+    window_reversal: Sequence[bool] | None,
+    op: str,
+) -> ConvolutionWindow:
+    """Return the window of a convolution with explicit padding and no defaults.
+
+    The arguments are those of `_convolution_shape`.
+    """
+    check = Check(op, lhs=lhs, rhs=rhs)
+    left, right = check.array("lhs"), check.array("rhs")
+    spatial = _spatial_rank(check, left, right)
+    numbers = dimension_numbers or ConvolutionDimensionNumbers.default(spatial)
+    _each_dimension_once(check, numbers, spatial)
+    of = "dimension of the window"
+    # StableHLO convolution (C2-C9)
+    strides, spread, gaps = (
+        window_list(check, values, spatial, of=of, name=name)
+        for name, values in (
+            ("window_strides", window_strides),
+            ("lhs_dilation", lhs_dilation),
+            ("rhs_dilation", rhs_dilation),
+        )
     )
-    inferred = infer.convolution_window.strict(
-        lhs, rhs, *window, dimension_numbers, window_reversal
-    )
-    return shape, shared_attributes(
-        window_strides=inferred.strides,
-        padding=inferred.padding,
-        lhs_dilation=inferred.lhs_dilation,
-        rhs_dilation=inferred.rhs_dilation,
-        window_reversal=inferred.reversal,
-        dimension_numbers=dimension_numbers or ConvolutionDimensionNumbers.default(shape.rank - 2),
-        feature_group_count=group_counts[0],
-        batch_group_count=group_counts[1],
-        precision=precision,
-    )
+    reversal = tuple(window_reversal or ()) or (False,) * spatial
+    check.one_for_each(reversal, spatial, of=of, name="window_reversal")
+    # xla_builder.h: ConvGeneralDilated
+    if padding is Padding.SAME and any(d != 1 for d in spread):
+        check.fail(
+            f"Padding.SAME is ambiguous where the input is dilated, got lhs_dilation "
+            f"{list(spread)}",
+            fix="pass pairs (low, high)",
+        )
+    sizes = [left.dimensions[d] for d in numbers.input_spatial_dimensions]
+    window = [right.dimensions[d] for d in numbers.kernel_spatial_dimensions]
+    pairs = window_padding(check, padding, sizes, window, strides, spread, gaps, of=of)
+    return ConvolutionWindow(strides, pairs, spread, gaps, reversal)
 
 
-Window = tuple[Sequence[int], PaddingLike, Sequence[int] | None, Sequence[int] | None]
-"""The arguments `window_strides`, `padding`, `lhs_dilation` and `rhs_dilation`."""
+def _spatial_rank(check: Check, lhs: ArrayShape, rhs: ArrayShape) -> int:
+    """Return the number of spatial dimensions."""
+    # StableHLO convolution (C1)
+    if lhs.rank != rhs.rank:
+        check.fail(f"lhs and rhs must have the same rank, got {lhs.rank} and {rhs.rank}")
+    # XLA shape_inference.cc: InferConvolveShape
+    if lhs.rank < 2:
+        check.fail(
+            f"lhs needs a batch and a feature dimension, and rhs an input and an output feature "
+            f"dimension, got rank {lhs.rank}"
+        )
+    # Not in XLA: a limit of HLO text.
+    if lhs.rank - 2 > _MOST_SPATIAL:
+        check.fail(f"there must be at most {_MOST_SPATIAL} spatial dimensions, got {lhs.rank - 2}")
+    return lhs.rank - 2
 
-Options = tuple[int, int, PrecisionLike, PrimitiveTypeLike | None]
-"""The arguments `feature_group_count`, `batch_group_count`, `precision` and
-`preferred_element_type`."""
+
+def _each_dimension_once(check: Check, numbers: ConvolutionDimensionNumbers, spatial: int) -> None:
+    """Check that each dimension of input, kernel and output has exactly one dimension number."""
+    names = numbers.__match_args__
+    for of, fields in (("input", names[:3]), ("kernel", names[3:6]), ("output", names[6:])):
+        first, second, places = (getattr(numbers, field) for field in fields)
+        # StableHLO convolution (C12), (C17), (C19)
+        check.one_for_each(places, spatial, of="spatial dimension", name=fields[2])
+        # StableHLO convolution (C13), (C18), (C20)
+        for name, listed in zip(fields, ([first], [second], places), strict=True):
+            for number in listed:
+                check.in_rank(number, spatial + 2, of=f"the {of}", name=name)
+        if len({first, second, *places}) != spatial + 2:
+            check.fail(
+                f"{fields[0]}, {fields[1]} and {fields[2]} must name each dimension of the {of} "
+                f"once, got {first}, {second} and {list(places)}"
+            )
 
 
-def _record(
-    name: str,
-    lhs: XlaOp,
-    rhs: XlaOp,
-    window: Window,
-    dimension_numbers: ConvolutionDimensionNumbersLike | None,
-    options: Options,
+def _convolution_shape(
+    lhs: Shape,
+    rhs: Shape,
+    window_strides: Sequence[int],
+    padding: Padding | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: ConvolutionDimensionNumbers | None = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    preferred_element_type: PrimitiveType | None = None,
     window_reversal: Sequence[bool] | None = None,
-) -> XlaOp:
-    """Convert the arguments of the convolution `name`, infer the result's shape, and record it."""
-    need_op(name, "lhs", lhs)
-    need_op(name, "rhs", rhs)
-    window_strides, padding, lhs_dilation, rhs_dilation = window
-    feature_group_count, batch_group_count, precision, preferred_element_type = options
-    shape, attributes = _plan(
-        name,
-        lhs.shape,
-        rhs.shape,
-        (
-            integers(name, "window_strides", window_strides),
-            padding_argument(name, padding),
-            optional_integers(name, "lhs_dilation", lhs_dilation),
-            optional_integers(name, "rhs_dilation", rhs_dilation),
-        ),
-        ()
-        if window_reversal is None
-        else flags(name, "window_reversal", window_reversal, "spatial dimension"),
-        None
-        if dimension_numbers is None
-        else ConvolutionDimensionNumbers.of(dimension_numbers, op=name),
-        (
-            integer(name, "feature_group_count", feature_group_count),
-            integer(name, "batch_group_count", batch_group_count),
-        ),
-        Precision.pair(precision, op=name),
-        preferred_type(name, preferred_element_type),
+    *,
+    op: str,
+) -> ArrayShape:
+    """Return the shape of a convolution: batch, output features and positions of the window.
+
+    `dimension_numbers` is None for those of `conv`; None or an empty list means 1 in each
+    dimension. `op` is the op to name in messages.
+    """
+    lists = (window_strides, padding, lhs_dilation, rhs_dilation)
+    window = convolution_window(lhs, rhs, *lists, dimension_numbers, window_reversal, op)
+    check = Check(op, lhs=lhs, rhs=rhs)
+    left, right = check.array("lhs"), check.array("rhs")
+    # StableHLO convolution (C27)
+    element_type = check.same_element_type()
+    n = dimension_numbers or ConvolutionDimensionNumbers.default(left.rank - 2)
+    _groups(check, left, right, n, feature_group_count, batch_group_count)
+    # XLA shape_inference.cc: InferConvolveShape
+    if right.dynamic_dimensions[n.kernel_output_feature_dimension]:
+        check.fail(
+            f"the kernel must have a static number of output features, got the dynamic dimension "
+            f"{n.kernel_output_feature_dimension} of rhs",
+            dimension=n.kernel_output_feature_dimension,
+        )
+    result = element_type if preferred_element_type is None else preferred_element_type
+    # XLA shape_inference.cc: InferConvolveShape
+    if not _is_preferable(element_type, result):
+        check.fail(
+            f"preferred_element_type must be the operands' element type, {element_type}, a wider "
+            f"type of its kind, or another float with as many bits, got {result}",
+            fix="convert the operands or the result with xb.convert_element_type",
+        )
+    sizes = [0] * left.rank
+    dynamic = [False] * left.rank
+    batch = left.dimensions[n.input_batch_dimension]
+    sizes[n.output_batch_dimension] = batch if batch == UNBOUNDED else batch // batch_group_count
+    dynamic[n.output_batch_dimension] = left.dynamic_dimensions[n.input_batch_dimension]
+    sizes[n.output_feature_dimension] = right.dimensions[n.kernel_output_feature_dimension]
+    moves = zip(
+        window.window_strides,
+        window.padding,
+        window.lhs_dilation,
+        window.rhs_dilation,
+        strict=True,
     )
-    return record("convolution", shape, (lhs, rhs), attributes)
+    for i, move in enumerate(moves):
+        source, kernel = n.input_spatial_dimensions[i], n.kernel_spatial_dimensions[i]
+        target = n.output_spatial_dimensions[i]
+        old, size = left.dimensions[source], right.dimensions[kernel]
+        # XLA shape_inference.cc: InferWindowFromDimensions
+        if size < 1:
+            got = "an unbounded size" if size == UNBOUNDED else str(size)
+            check.fail(
+                f"the window must have at least one element along each dimension, got {got} along "
+                f"dimension {i} of the window",
+                dimension=i,
+            )
+        sizes[target] = windows_along(check, "the window", i, old, size, *move)
+        dynamic[target] = left.dynamic_dimensions[source] or right.dynamic_dimensions[kernel]
+    return check.result(result, sizes, dynamic)
 
 
-@op_by_hand(SCHEMAS["convolution"], cpp_name="Conv", section="Conv")
+def _is_preferable(element_type: PrimitiveType, to: PrimitiveType) -> bool:
+    if is_promotable(element_type, to):
+        return True
+    return element_type.is_floating and to.is_floating and to.bits == element_type.bits
+
+
+def _groups(
+    check: Check,
+    lhs: ArrayShape,
+    rhs: ArrayShape,
+    numbers: ConvolutionDimensionNumbers,
+    feature_groups: int,
+    batch_groups: int,
+) -> None:
+    """Check that the group counts divide the sizes; an unbounded size is divisible by any count."""
+    counts = {"feature_group_count": feature_groups, "batch_group_count": batch_groups}
+    # StableHLO convolution (C21), (C22), (C23)
+    for name, count in counts.items():
+        if count < 1:
+            check.fail(f"{name} must be 1 or more, got {count}")
+    if feature_groups > 1 and batch_groups > 1:
+        check.fail(
+            f"feature_group_count and batch_group_count must not both be more than 1, "
+            f"got {feature_groups} and {batch_groups}"
+        )
+    features = lhs.dimensions[numbers.input_feature_dimension]
+    kernel_features = rhs.dimensions[numbers.kernel_input_feature_dimension]
+    product = kernel_features if kernel_features == UNBOUNDED else kernel_features * feature_groups
+    # StableHLO convolution (C11), (C14)
+    if sizes_differ(features, product):
+        check.fail(
+            f"the kernel's input features times feature_group_count must be the input's features, "
+            f"got {kernel_features} (dimension {numbers.kernel_input_feature_dimension} of rhs) "
+            f"times {feature_groups} for {features} (dimension "
+            f"{numbers.input_feature_dimension} of lhs)",
+            dimension=numbers.input_feature_dimension,
+        )
+    outputs = rhs.dimensions[numbers.kernel_output_feature_dimension]
+    batch = lhs.dimensions[numbers.input_batch_dimension]
+    # StableHLO convolution (C16), (C15), (C10)
+    for name, of, size in (
+        ("feature_group_count", "the number of output features", outputs),
+        ("batch_group_count", "the number of output features", outputs),
+        ("batch_group_count", "the size of the input's batch", batch),
+    ):
+        if size != UNBOUNDED and size % counts[name]:
+            check.fail(f"{name} must divide {of}, got {counts[name]} for {size}")
+
+
+def _convolution_attributes(
+    lhs: ArrayShape,
+    rhs: ArrayShape,
+    window_strides: Sequence[int],
+    padding: Padding | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: ConvolutionDimensionNumbers | None = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision: tuple[Precision, Precision] | None = None,
+    window_reversal: Sequence[bool] | None = None,
+    *,
+    op: str,
+) -> Mapping[str, Any]:
+    lists = (window_strides, padding, lhs_dilation, rhs_dilation)
+    window = convolution_window(lhs, rhs, *lists, dimension_numbers, window_reversal, op)
+    return {
+        **window._asdict(),
+        "dimension_numbers": dimension_numbers or ConvolutionDimensionNumbers.default(lhs.rank - 2),
+        "feature_group_count": feature_group_count,
+        "batch_group_count": batch_group_count,
+        "precision": precision or DEFAULT_PRECISION,
+    }
+
+
+def _kernel_size(op: Any) -> int:
+    """Return the maximum number of products that are added up for an element of a convolution."""
+    kernel = op.operands[1].shape.dimensions
+    output = op.attributes["dimension_numbers"].kernel_output_feature_dimension
+    return math.prod(size for d, size in enumerate(kernel) if d != output)
+
+
+def _window(op: Any) -> str:
+    attributes = op.attributes
+    kernel = op.operands[1].shape.dimensions
+    size = [kernel[d] for d in attributes["dimension_numbers"].kernel_spatial_dimensions]
+    lists = {
+        "stride": attributes["window_strides"],
+        "lhs_dilate": attributes["lhs_dilation"],
+        "rhs_dilate": attributes["rhs_dilation"],
+        "rhs_reversal": [int(is_reversed) for is_reversed in attributes["window_reversal"]],
+    }
+    return window_text(size, attributes["padding"], lists)
+
+
+CONVOLUTION: Final = define(
+    "convolution",
+    "lhs rhs",
+    (
+        Group(_window),
+        Attribute("window_strides", INTEGERS, None, absent=()),
+        Attribute("padding", WINDOW_PADDING, None, absent=Padding.VALID),
+        Attribute("lhs_dilation", INTEGERS, None, absent=None),
+        Attribute("rhs_dilation", INTEGERS, None, absent=None),
+        Attribute("window_reversal", Flags("spatial dimension"), None),
+        Attribute("dimension_numbers", CONVOLUTION_DIMENSIONS, "dim_labels"),
+        Attribute("feature_group_count", INTEGER, omitted=1),
+        Attribute("batch_group_count", INTEGER, omitted=1),
+        PRECISION_ATTRIBUTE,
+    ),
+    cpp_name="ConvGeneralDilated",
+    section=BUILDER_H,
+    element_types={"lhs": ANY, "rhs": ANY},
+    cost=CostClass.RULE,
+    tolerance=Tolerance(2, terms=_kernel_size, largest_term=LargestTerm.PRODUCT),
+)
+
+
+@op(
+    CONVOLUTION,
+    _convolution_shape,
+    _convolution_attributes,
+    cpp_name="Conv",
+    section="Conv",
+    preferred_element_type=ELEMENT_TYPE,
+)
 def conv(
     lhs: XlaOp,
     rhs: XlaOp,
@@ -162,13 +384,15 @@ def conv(
 
     Operation Semantics: Conv.
     """
-    window = window_strides, padding, lhs_dilation, rhs_dilation
-    options = feature_group_count, batch_group_count, precision, preferred_element_type
-    return _record("conv", lhs, rhs, window, None, options)
 
 
-@op_by_hand(
-    SCHEMAS["convolution"], cpp_name="ConvWithGeneralPadding", section="ConvWithGeneralPadding"
+@op(
+    CONVOLUTION,
+    _convolution_shape,
+    _convolution_attributes,
+    cpp_name="ConvWithGeneralPadding",
+    section="ConvWithGeneralPadding",
+    preferred_element_type=ELEMENT_TYPE,
 )
 def conv_with_general_padding(
     lhs: XlaOp,
@@ -213,12 +437,15 @@ def conv_with_general_padding(
 
     Operation Semantics: ConvWithGeneralPadding.
     """
-    window = window_strides, padding, lhs_dilation, rhs_dilation
-    options = feature_group_count, batch_group_count, precision, preferred_element_type
-    return _record("conv_with_general_padding", lhs, rhs, window, None, options)
 
 
-@op_by_hand(SCHEMAS["convolution"], cpp_name="ConvWithGeneralDimensions")
+@op(
+    CONVOLUTION,
+    _convolution_shape,
+    _convolution_attributes,
+    cpp_name="ConvWithGeneralDimensions",
+    preferred_element_type=ELEMENT_TYPE,
+)
 def conv_with_general_dimensions(
     lhs: XlaOp,
     rhs: XlaOp,
@@ -256,12 +483,15 @@ def conv_with_general_dimensions(
 
     Not in Operation Semantics; XlaBuilder's ConvWithGeneralDimensions.
     """
-    window = window_strides, padding, None, None
-    options = feature_group_count, batch_group_count, precision, preferred_element_type
-    return _record("conv_with_general_dimensions", lhs, rhs, window, dimension_numbers, options)
 
 
-@op_by_hand(SCHEMAS["convolution"], cpp_name="ConvGeneral")
+@op(
+    CONVOLUTION,
+    _convolution_shape,
+    _convolution_attributes,
+    cpp_name="ConvGeneral",
+    preferred_element_type=ELEMENT_TYPE,
+)
 def conv_general(
     lhs: XlaOp,
     rhs: XlaOp,
@@ -298,12 +528,14 @@ def conv_general(
 
     Not in Operation Semantics; XlaBuilder's ConvGeneral.
     """
-    window = window_strides, padding, None, None
-    options = feature_group_count, batch_group_count, precision, preferred_element_type
-    return _record("conv_general", lhs, rhs, window, dimension_numbers, options)
 
 
-@op_by_hand(SCHEMAS["convolution"])
+@op(
+    CONVOLUTION,
+    _convolution_shape,
+    _convolution_attributes,
+    preferred_element_type=ELEMENT_TYPE,
+)
 def conv_general_dilated(
     lhs: XlaOp,
     rhs: XlaOp,
@@ -368,8 +600,3 @@ def conv_general_dilated(
     Not in Operation Semantics; XlaBuilder's ConvGeneralDilated. That document describes the
     arguments under ConvWithGeneralPadding.
     """
-    window = window_strides, padding, lhs_dilation, rhs_dilation
-    options = feature_group_count, batch_group_count, precision, preferred_element_type
-    return _record(
-        "conv_general_dilated", lhs, rhs, window, dimension_numbers, options, window_reversal
-    )

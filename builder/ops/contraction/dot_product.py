@@ -5,9 +5,10 @@ Operation Semantics: Dot, DotGeneral.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
-from typing import Any, Never
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final
 
 from builder.attributes import (
     DotAlgorithm,
@@ -17,126 +18,290 @@ from builder.attributes import (
     Precision,
     PrecisionLike,
 )
+from builder.check import Check, sizes_differ
 from builder.errors import ShapeInferenceError, error_of
-from builder.graph.calls import unknown_arguments
-from builder.graph.recording import record, shared_attributes
-from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp
-from builder.ops.operands import need_op
-from builder.ops.rules import contraction as infer
-from builder.schema import SCHEMAS
-from builder.support.signatures import per_signature
+from builder.ops.definition import op
+from builder.schema.definition import Attribute, CostClass, define
+from builder.schema.element_types import ANY
+from builder.schema.kinds import ALGORITHM, ELEMENT_TYPE, PRECISION, DimensionNumbers, Field
+from builder.schema.tolerance import LargestTerm, Tolerance
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
 from builder.types.shape import ArrayShape, Shape
 
+Types = frozenset[PrimitiveType]
 
-@per_signature
-def _dot_plan(
-    lhs: Shape,
-    rhs: Shape,
-    precision: tuple[Precision, Precision],
-    preferred_element_type: PrimitiveType | None,
-) -> tuple[ArrayShape, Mapping[str, Any]]:
-    shape = infer.dot.strict(lhs, rhs, preferred_element_type)
-    numbers = infer.dot_dimension_numbers.strict(lhs, rhs)
-    return shape, shared_attributes(dimension_numbers=numbers, precision=precision, algorithm=None)
+_F8 = frozenset(t for t in pt.ALL if t.is_floating and t.bits == 8)
+_F16, _BF16, _F32, _F64 = (frozenset((t,)) for t in (pt.f16, pt.bf16, pt.f32, pt.f64))
+
+ALGORITHM_TYPES: Final[dict[DotAlgorithm, tuple[tuple[Types, Types], ...]]] = {
+    DotAlgorithm.DOT_ANY_F8_ANY_F8_F32: ((_F8, _F8 | _F16 | _BF16 | _F32),),
+    DotAlgorithm.DOT_ANY_F8_ANY_F8_F32_FAST_ACCUM: ((_F8, _F8 | _F16 | _BF16 | _F32),),
+    DotAlgorithm.DOT_F16_F16_F16: ((_F16, _F16),),
+    DotAlgorithm.DOT_F16_F16_F32: ((_F16, _F16 | _F32),),
+    DotAlgorithm.DOT_BF16_BF16_BF16: ((_BF16, _BF16),),
+    DotAlgorithm.DOT_BF16_BF16_F32: ((_BF16, _BF16 | _F32), (_F32, _F32)),
+    DotAlgorithm.DOT_BF16_BF16_F32_X3: ((_F32, _F32),),
+    DotAlgorithm.DOT_BF16_BF16_F32_X6: ((_F32, _F32),),
+    DotAlgorithm.DOT_BF16_BF16_F32_X9: ((_F32, _F32),),
+    DotAlgorithm.DOT_TF32_TF32_F32: ((_F32, _F32),),
+    DotAlgorithm.DOT_TF32_TF32_F32_X3: ((_F32, _F32),),
+    DotAlgorithm.DOT_F32_F32_F32: ((_F32, _F32),),
+    DotAlgorithm.DOT_F64_F64_F64: ((_F64, _F64),),
+}
+"""For each algorithm, pairs (element types of the operands, element types of the result)."""
 
 
-@per_signature
-def _dot_general_plan(
-    lhs: Shape,
-    rhs: Shape,
-    numbers: DotDimensionNumbers,
-    precision: tuple[Precision, Precision],
-    preferred_element_type: PrimitiveType | None,
-    algorithm: DotAlgorithm | None,
-) -> tuple[ArrayShape, Mapping[str, Any]]:
-    shape = infer.dot_general.strict(lhs, rhs, numbers, preferred_element_type, algorithm)
-    return shape, shared_attributes(
-        dimension_numbers=numbers, precision=precision, algorithm=algorithm
+def is_promotable(element_type: PrimitiveType, to: PrimitiveType) -> bool:
+    """Return whether `to` may be the `preferred_element_type` of a dot product of `element_type`.
+
+    `to` may be `element_type`, or a wider type of the same kind that represents all values of
+    `element_type`. A wider signed integer may replace an unsigned integer.
+    """
+    if to is element_type:
+        return True
+    integral = to.is_integral and element_type.is_integral
+    return (
+        (to.kind is element_type.kind or integral)
+        and to.bits > element_type.bits
+        and to.min <= element_type.min
+        and to.max >= element_type.max
     )
 
 
-def preferred_type(op: str, element_type: PrimitiveTypeLike | None) -> PrimitiveType | None:
-    """Convert the optional argument `preferred_element_type`; return None if it is None."""
-    if element_type is None:
-        return None
-    return pt.element_type_argument(op, "preferred_element_type", element_type)
+def dot_general_shape(
+    lhs: Shape,
+    rhs: Shape,
+    dimension_numbers: DotDimensionNumbers,
+    preferred_element_type: PrimitiveType | None = None,
+    algorithm: DotAlgorithm | None = None,
+    *,
+    op: str,
+) -> ArrayShape:
+    """Return the shape of products summed over the contracting dimensions.
 
-
-_DEFAULT = Precision.pair(None)
-_listed_numbers = per_signature(DotDimensionNumbers.of)
-
-
-_SEQUENCES = (list, tuple)
-
-
-def _key(dimension_numbers: Any) -> Any:
-    """Return a cache key for a pair of pairs of int lists or tuples: the same as nested tuples.
-
-    Return None for any other value. The loop is unrolled, which is faster than `integer_key`.
+    The batch dimensions come first, then the free dimensions of lhs, then those of rhs. `op` is the
+    op to name in messages.
     """
-    pairs: Any = dimension_numbers if type(dimension_numbers) in _SEQUENCES else ()
-    if [len(pair) for pair in pairs if type(pair) in _SEQUENCES] != [2, 2] or len(pairs) != 2:
-        return None
-    (lhs, rhs), (lhs_batch, rhs_batch) = pairs
-    for numbers in (lhs, rhs, lhs_batch, rhs_batch):
-        if type(numbers) not in _SEQUENCES:
-            return None
-        for number in numbers:
-            if type(number) is not int:
-                return None
-    return (tuple(lhs), tuple(rhs)), (tuple(lhs_batch), tuple(rhs_batch))
+    check = Check(op, lhs=lhs, rhs=rhs)
+    left, right = check.array("lhs"), check.array("rhs")
+    # StableHLO dot_general (C13)
+    element_type = check.same_element_type()
+    n = dimension_numbers
+    for of, contracting, batch in (
+        ("lhs", n.lhs_contracting_dimensions, n.lhs_batch_dimensions),
+        ("rhs", n.rhs_contracting_dimensions, n.rhs_batch_dimensions),
+    ):
+        # StableHLO dot_general (C5-C8)
+        check.dimensions_in_range(contracting, of=of, name=f"{of}_contracting_dimensions")
+        check.dimensions_in_range(batch, of=of, name=f"{of}_batch_dimensions")
+        # StableHLO dot_general (C3), (C4)
+        check.unique(
+            (*contracting, *batch),
+            name=f"{of}_contracting_dimensions and {of}_batch_dimensions together",
+        )
+    _pairs(check, n, "contracting", n.lhs_contracting_dimensions, n.rhs_contracting_dimensions)
+    _pairs(check, n, "batch", n.lhs_batch_dimensions, n.rhs_batch_dimensions)
+    result = element_type if preferred_element_type is None else preferred_element_type
+    # XLA shape_inference.cc: InferDotOpShape
+    if not is_promotable(element_type, result):
+        check.fail(
+            f"preferred_element_type must be the operands' element type, {element_type}, or a "
+            f"wider type of its kind, got {result}",
+            fix="convert the operands or the result with xb.convert_element_type",
+        )
+    if algorithm is not None:
+        _algorithm(check, algorithm, element_type, result)
+    sizes: list[int] = []
+    dynamic: list[bool] = []
+    for array, numbers in (
+        (left, n.lhs_batch_dimensions),
+        (left, _free(left, n.lhs_contracting_dimensions, n.lhs_batch_dimensions)),
+        (right, _free(right, n.rhs_contracting_dimensions, n.rhs_batch_dimensions)),
+    ):
+        sizes += [array.dimensions[i] for i in numbers]
+        dynamic += [array.dynamic_dimensions[i] for i in numbers]
+    return check.result(result, sizes, dynamic)
 
 
-@op_by_hand(SCHEMAS["dot_general"], cpp_name="Dot", section="Dot")
-def dot(
-    lhs: XlaOp,
-    rhs: XlaOp,
-    precision: PrecisionLike = None,
-    preferred_element_type: PrimitiveTypeLike | None = None,
-    **unknown: Never,
-) -> XlaOp:
-    """Return the dot product of vectors, or of a matrix with a vector or a matrix: ``lhs @ rhs``.
-
-    The sum is over dimension 1 of lhs (0 if it is a vector) and dimension 0 of rhs. Recorded as
-    `dot_general`.
-
-    Args:
-        lhs, rhs: arrays of one element type, not scalars. Higher ranks are accepted; for batches of
-            matrices use `dot_general`.
-        precision: a Precision or its name, or a pair of them for lhs and rhs; DEFAULT if omitted.
-        preferred_element_type: the element type of the result and of the sums: a wider type of the
-            same kind; by default the operands' element type.
-
-    Returns:
-        An array of the remaining dimensions of lhs, then the remaining dimensions of rhs.
-
-    Raises:
-        ShapeInferenceError: the element types or the summed sizes differ; an operand is a scalar.
-
-    Example:
-        >>> import builder as xb
-        >>> b = xb.XlaBuilder()
-        >>> m, v = b.parameter(xb.f32[3, 4]), b.parameter(xb.f32[4])
-        >>> xb.dot(m, v).shape, xb.dot(v, v).shape
-        (f32[3], f32[])
-
-    Operation Semantics: Dot.
-    """
-    if unknown:
-        raise unknown_arguments(dot, unknown)
-    if type(lhs) is not XlaOp or type(rhs) is not XlaOp:
-        need_op("dot", "lhs", lhs, rhs)
-        need_op("dot", "rhs", rhs, lhs)
-    pair = _DEFAULT if precision is None else Precision.pair(precision, op="dot")
-    preferred = preferred_type("dot", preferred_element_type)
-    shape, attributes = _dot_plan(lhs.shape, rhs.shape, pair, preferred)
-    return record("dot_general", shape, (lhs, rhs), attributes)
+def _free(array: ArrayShape, contracting: Sequence[int], batch: Sequence[int]) -> list[int]:
+    return [i for i in range(array.rank) if i not in contracting and i not in batch]
 
 
-@op_by_hand(SCHEMAS["dot_general"])
+def _pairs(
+    check: Check,
+    numbers: DotDimensionNumbers,
+    kind: str,
+    of_lhs: Sequence[int],
+    of_rhs: Sequence[int],
+) -> None:
+    """Check that paired dimensions of lhs and rhs are equal in number and in size."""
+    # StableHLO dot_general (C1), (C2)
+    if len(of_lhs) != len(of_rhs):
+        check.fail(
+            f"lhs and rhs must have the same number of {kind} dimensions, "
+            f"got {len(of_lhs)} of lhs, {list(of_lhs)}, and {len(of_rhs)} of rhs, {list(of_rhs)}",
+            fix=f"write a dimension of rhs for each {kind} dimension of lhs",
+        )
+    # StableHLO dot_general (C9), (C10)
+    rule = f"{kind} dimensions must have equal sizes"
+    for i, j in zip(of_lhs, of_rhs, strict=True):
+        fix = (
+            partial(_matrix_fix, check)
+            if check.op == "dot"
+            else partial(_fix, check, numbers, i, j)
+        )
+        check.equal_sizes(rule, "lhs", i, "rhs", j, fix)
+
+
+def _matrix_fix(check: Check) -> str | None:
+    """Return the fix for operands of `dot` whose contracting dimensions have different sizes."""
+    lhs, rhs = check.array("lhs"), check.array("rhs")
+    if max(lhs.rank, rhs.rank) > 2:
+        last, batches = lhs.rank - 1, list(range(lhs.rank - 2))
+        numbers = f"(([{last}], [{last - 1}]), ({batches}, {batches}))"
+        if lhs.rank != rhs.rank:
+            numbers = "dimension_numbers"
+        return (
+            "for matrices with batch dimensions write "
+            f"xb.dot_general(lhs, rhs, {numbers}); xb.dot sums over dimension 1 of lhs and 0 of rhs"
+        )
+    if lhs.rank == rhs.rank == 2 and not sizes_differ(lhs.dimensions[1], rhs.dimensions[1]):
+        return "transpose rhs first with xb.transpose(rhs, [1, 0])"
+    if lhs.rank == 2 and not sizes_differ(lhs.dimensions[0], rhs.dimensions[0]):
+        return "transpose lhs first with xb.transpose(lhs, [1, 0])"
+    if rhs.rank == 2 and not sizes_differ(lhs.dimensions[0], rhs.dimensions[1]):
+        return "exchange lhs and rhs"
+    return None
+
+
+def _fix(check: Check, numbers: DotDimensionNumbers, i: int, j: int) -> str | None:
+    """Return the fix that pairs dimension `i` of lhs, or `j` of rhs, with one of equal size."""
+    lhs, rhs = check.array("lhs"), check.array("rhs")
+    pairs = [
+        (i, k) for k in _free(rhs, numbers.rhs_contracting_dimensions, numbers.rhs_batch_dimensions)
+    ]
+    pairs += [
+        (k, j) for k in _free(lhs, numbers.lhs_contracting_dimensions, numbers.lhs_batch_dimensions)
+    ]
+    for left, right in pairs:
+        if not sizes_differ(lhs.dimensions[left], rhs.dimensions[right]):
+            return (
+                f"pair dimension {left} of lhs with dimension {right} of rhs, both of size "
+                f"{lhs.dimension_text(left)}"
+            )
+    return None
+
+
+def _algorithm(
+    check: Check, algorithm: DotAlgorithm, element_type: PrimitiveType, result: PrimitiveType
+) -> None:
+    """Check that an algorithm supports the element types of the operands and of the result."""
+    rows = ALGORITHM_TYPES[algorithm]
+    # XLA xla_data.proto: PrecisionConfig.Algorithm
+    if not any(element_type in operands and result in results for operands, results in rows):
+        supported = " or ".join(
+            f"operands of {_names(operands)} with a result of {_names(results)}"
+            for operands, results in rows
+        )
+        converted = any(element_type in operands for operands, _ in rows)
+        change = (
+            "set preferred_element_type"
+            if converted
+            else "convert the operands with xb.convert_element_type"
+        )
+        check.fail(
+            f"algorithm {algorithm.value} takes {supported}, "
+            f"got operands of {element_type} with a result of {result}",
+            fix=f"{change}, or omit algorithm",
+        )
+
+
+def _names(types: Types) -> str:
+    return " or ".join(t.name for t in pt.ALL if t in types)
+
+
+DEFAULT_PRECISION: Final = Precision.pair(None)
+
+PRECISION_ATTRIBUTE: Final = Attribute(
+    "precision",
+    PRECISION,
+    "operand_precision",
+    "precision_config",
+    omitted=DEFAULT_PRECISION,
+    absent=DEFAULT_PRECISION,
+    # None is the default of the public ops, which need not check it.
+    argument=lambda pair: None if pair == DEFAULT_PRECISION else pair,
+)
+"""The attribute `precision` of products."""
+
+
+def dot_fields(inside: str = "") -> list[Field]:
+    """Return the fields of DotDimensionNumbers; `inside` is the prefix of nested numbers."""
+    return [
+        Field(
+            f"{inside}{side}_{kind}_dimensions",
+            f"{side}_{kind}_dims",
+            f"{side}_{stablehlo}_dimensions",
+            kind == "batch",
+        )
+        for side in ("lhs", "rhs")
+        for kind, stablehlo in (("batch", "batching"), ("contracting", "contracting"))
+    ]
+
+
+_DOT: Final = DimensionNumbers(DotDimensionNumbers, "stablehlo.dot", dot_fields())
+
+
+def _contracted(op: Any) -> int:
+    """Return the number of products that are added up for each element of a dot product."""
+    numbers = op.attributes["dimension_numbers"]
+    dot_numbers = getattr(numbers, "dot_dimension_numbers", numbers)
+    sizes = op.operands[0].shape.dimensions
+    return math.prod(sizes[d] for d in dot_numbers.lhs_contracting_dimensions)
+
+
+DOT_TOLERANCE: Final = Tolerance(2, terms=_contracted, largest_term=LargestTerm.PRODUCT)
+
+
+DOT_GENERAL: Final = define(
+    "dot_general",
+    "lhs rhs",
+    (
+        Attribute("dimension_numbers", _DOT, stablehlo="dot_dimension_numbers"),
+        PRECISION_ATTRIBUTE._replace(unless="algorithm"),
+        Attribute("algorithm", ALGORITHM, omitted=None, absent=None),
+    ),
+    element_types={"lhs": ANY, "rhs": ANY},
+    hlo="dot",
+    cost=CostClass.RULE,
+    tolerance=DOT_TOLERANCE,
+)
+
+
+def _dot_general_attributes(
+    dimension_numbers: DotDimensionNumbers,
+    precision: tuple[Precision, Precision] | None,
+    algorithm: DotAlgorithm | None,
+) -> Mapping[str, Any]:
+    if algorithm is not None and precision not in (None, DEFAULT_PRECISION):
+        got = f"{precision} and {algorithm.value}"
+        rule = f"at most one of precision and algorithm is allowed, got {got}"
+        raise error_of(ShapeInferenceError, "dot_general", rule, "omit precision")
+    return {
+        "dimension_numbers": dimension_numbers,
+        "precision": precision or DEFAULT_PRECISION,
+        "algorithm": algorithm,
+    }
+
+
+@op(
+    DOT_GENERAL,
+    dot_general_shape,
+    _dot_general_attributes,
+    preferred_element_type=ELEMENT_TYPE,
+)
 def dot_general(
     lhs: XlaOp,
     rhs: XlaOp,
@@ -145,7 +310,6 @@ def dot_general(
     precision: PrecisionLike = None,
     preferred_element_type: PrimitiveTypeLike | None = None,
     algorithm: DotAlgorithmLike | None = None,
-    **unknown: Never,
 ) -> XlaOp:
     """Sum products over the contracting dimensions, for each index of the batch dimensions.
 
@@ -179,26 +343,68 @@ def dot_general(
 
     Operation Semantics: DotGeneral.
     """
-    if unknown:
-        raise unknown_arguments(dot_general, unknown)
-    if type(lhs) is not XlaOp or type(rhs) is not XlaOp:
-        need_op("dot_general", "lhs", lhs, rhs)
-        need_op("dot_general", "rhs", rhs, lhs)
-    numbers: DotDimensionNumbers | None = None
-    if type(dimension_numbers) is DotDimensionNumbers:
-        numbers = dimension_numbers
-    elif (key := _key(dimension_numbers)) is not None:
-        with suppress(ShapeInferenceError):  # `of` raises it for the original value
-            numbers = _listed_numbers(key)
-    if numbers is None:
-        numbers = DotDimensionNumbers.of(dimension_numbers)
-    pair = _DEFAULT if precision is None else Precision.pair(precision, op="dot_general")
-    preferred = preferred_type("dot_general", preferred_element_type)
-    if algorithm is not None:
-        algorithm = DotAlgorithm.of(algorithm)
-        if pair != _DEFAULT:
-            got = f"{pair} and {algorithm.value}"
-            rule = f"at most one of precision and algorithm is allowed, got {got}"
-            raise error_of(ShapeInferenceError, "dot_general", rule, "omit precision")
-    shape, attributes = _dot_general_plan(lhs.shape, rhs.shape, numbers, pair, preferred, algorithm)
-    return record("dot_general", shape, (lhs, rhs), attributes)
+
+
+def _dot_dimension_numbers(lhs: Shape, rhs: Shape) -> DotDimensionNumbers:
+    check = Check("dot", lhs=lhs, rhs=rhs)
+    # Operation Semantics: Dot
+    for name in ("lhs", "rhs"):
+        if not check.array(name).rank:
+            check.fail(f"{name} must have a dimension to sum over, got a scalar", fix="use xb.mul")
+    return DotDimensionNumbers((0 if check.array("lhs").rank == 1 else 1,), (0,))
+
+
+def _dot_shape(
+    lhs: Shape, rhs: Shape, preferred_element_type: PrimitiveType | None = None
+) -> ArrayShape:
+    numbers = _dot_dimension_numbers(lhs, rhs)
+    return dot_general_shape(lhs, rhs, numbers, preferred_element_type, op="dot")
+
+
+def _dot_attributes(
+    lhs: Shape, rhs: Shape, precision: tuple[Precision, Precision] | None
+) -> Mapping[str, Any]:
+    return _dot_general_attributes(_dot_dimension_numbers(lhs, rhs), precision, None)
+
+
+@op(
+    DOT_GENERAL,
+    _dot_shape,
+    _dot_attributes,
+    cpp_name="Dot",
+    section="Dot",
+    preferred_element_type=ELEMENT_TYPE,
+)
+def dot(
+    lhs: XlaOp,
+    rhs: XlaOp,
+    precision: PrecisionLike = None,
+    preferred_element_type: PrimitiveTypeLike | None = None,
+) -> XlaOp:
+    """Return the dot product of vectors, or of a matrix with a vector or a matrix: ``lhs @ rhs``.
+
+    The sum is over dimension 1 of lhs (0 if it is a vector) and dimension 0 of rhs. Recorded as
+    `dot_general`.
+
+    Args:
+        lhs, rhs: arrays of one element type, not scalars. Higher ranks are accepted; for batches of
+            matrices use `dot_general`.
+        precision: a Precision or its name, or a pair of them for lhs and rhs; DEFAULT if omitted.
+        preferred_element_type: the element type of the result and of the sums: a wider type of the
+            same kind; by default the operands' element type.
+
+    Returns:
+        An array of the remaining dimensions of lhs, then the remaining dimensions of rhs.
+
+    Raises:
+        ShapeInferenceError: the element types or the summed sizes differ; an operand is a scalar.
+
+    Example:
+        >>> import builder as xb
+        >>> b = xb.XlaBuilder()
+        >>> m, v = b.parameter(xb.f32[3, 4]), b.parameter(xb.f32[4])
+        >>> xb.dot(m, v).shape, xb.dot(v, v).shape
+        (f32[3], f32[])
+
+    Operation Semantics: Dot.
+    """

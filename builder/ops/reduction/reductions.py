@@ -5,20 +5,19 @@ Operation Semantics: Reduce.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, Never
+from typing import Any, Final
 
-from builder.check import Check, integers
-from builder.graph.calls import unknown_arguments
+from builder.check import Check, integers, same_sizes
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder, rollback_on_error
 from builder.graph.registry import op_by_hand
 from builder.graph.subcomputations import as_computation, available_computation, is_library_function
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
-from builder.ops import rules as shape_inference
 from builder.ops.operands import (
     Operand,
     is_number,
@@ -27,20 +26,123 @@ from builder.ops.operands import (
     number_constant,
     scalars_of,
 )
-from builder.schema import SCHEMAS
-from builder.support.signatures import per_signature
-from builder.types.shape import Shape
+from builder.schema.definition import Attribute, CostClass, define
+from builder.schema.element_types import ANY
+from builder.schema.kinds import COMPUTATION, INTEGERS
+from builder.schema.tolerance import Tolerance
+from builder.support.signatures import SignatureTable, per_signature
+from builder.types.shape import ArrayShape, ProgramShape, Shape, TupleShape, intern_array
 
 Planned = tuple[Shape, Mapping[str, Any]]
 
 
-@op_by_hand(SCHEMAS["reduce"])
+def reduction_operands(
+    op: str, operands: Sequence[Shape], init_values: Sequence[Shape]
+) -> tuple[Check, list[ArrayShape]]:
+    """Return the `Check` of a reduction, and its operands after checking that they are arrays."""
+    check = Check.numbered(op, "operand", operands)
+    check.shapes.update({f"init value {i}": s for i, s in enumerate(init_values)})
+    # StableHLO reduce (C3), reduce_window (C1)
+    check.that(bool(operands), "at least one operand is needed, got none")
+    check.one_for_each(init_values, len(operands), of="operand", name="init_values")
+    return check, [check.array(f"operand {i}") for i in range(len(operands))]
+
+
+def reducer(
+    check: Check,
+    computation: ProgramShape,
+    operands: Sequence[ArrayShape],
+    init_values: Sequence[Shape],
+) -> None:
+    """Check that `computation` can reduce `operands`, starting with `init_values`.
+
+    For N operands of element types T_0, ..., T_N-1 the reducer has 2N scalar parameters, first the
+    accumulated values and then the new values, T_0, ..., T_N-1, T_0, ..., T_N-1. It returns N
+    scalars of types T_0, ..., T_N-1: a scalar for one operand, a tuple for several operands.
+    """
+    scalars = [intern_array(o.element_type, ()) for o in operands]
+    # StableHLO reduce (C2), reduce_window (C3)
+    for index, (init, scalar) in enumerate(zip(init_values, scalars, strict=True)):
+        if init is not scalar:
+            check.fail(
+                f"init value {index} must be a scalar of the type of operand {index}, {scalar}, "
+                f"got {init}",
+                fix=_init_fix(init, scalar),
+            )
+    # StableHLO reduce (C6), reduce_window (C13). The result of a reducer that returns a tuple of
+    # one is a tuple of one.
+    check.applied("computation", computation, [*scalars, *scalars], scalars, or_tuple=True)
+
+
+def _init_fix(init: Shape, scalar: ArrayShape) -> str:
+    """Return the fix for an init value that is not a `scalar`."""
+    if isinstance(init, ArrayShape) and not init.rank:
+        return (
+            f"write a Python number, or convert the init value with "
+            f"xb.convert(init_value, xb.{scalar.element_type})"
+        )
+    constant = f"builder.constant(value, xb.{scalar.element_type})"
+    return f"write a Python number, or record a scalar with {constant}"
+
+
+def equal_sizes(check: Check, arrays: Sequence[ArrayShape]) -> None:
+    """Check that the operands have the same sizes. An unbounded size may be any size."""
+    first = arrays[0]
+    # StableHLO reduce (C1), reduce_window (C2), sort (C3)
+    for index, array in enumerate(arrays):
+        if not same_sizes(array, first):
+            check.fail(f"operands must have the same sizes; operand {index} differs from operand 0")
+
+
+def _reduce_shape(
+    operands: Sequence[Shape],
+    init_values: Sequence[Shape],
+    computation: ProgramShape,
+    dimensions: Sequence[int],
+    *,
+    op: str,
+) -> Shape:
+    check, arrays = reduction_operands(op, operands, init_values)
+    first = arrays[0]
+    equal_sizes(check, arrays)
+    # StableHLO reduce (C4), (C5)
+    check.dimensions_in_range(dimensions, of="operand 0", name="dimensions")
+    check.unique(dimensions, name="dimensions")
+    reducer(check, computation, arrays, init_values)
+    # Like XLA, take dynamic sizes from operand 0 alone.
+    left = [d for d in range(first.rank) if d not in dimensions]
+    sizes = tuple(first.dimensions[d] for d in left)
+    dynamic = tuple(first.dynamic_dimensions[d] for d in left)
+    results = [intern_array(array.element_type, sizes, dynamic) for array in arrays]
+    return results[0] if computation.result.is_array else TupleShape(results)
+
+
+def _reduced(op: Any) -> int:
+    """Return the number of operand elements that are reduced to one element of the result."""
+    sizes = op.operands[0].shape.dimensions
+    return math.prod(sizes[d] for d in op.attributes["dimensions"])
+
+
+REDUCE: Final = define(
+    "reduce",
+    "*operands *init_values",
+    (
+        Attribute("dimensions", INTEGERS),
+        Attribute("to_apply", COMPUTATION, parameter="computation"),
+    ),
+    element_types={"operands": ANY, "init_values": ANY},
+    cost=CostClass.RULE,
+    tolerance=Tolerance(applications=_reduced),
+)
+
+
+# The ops of this module have bodies because they apply computations, and record numbers.
+@op_by_hand(REDUCE, _reduce_shape)
 def reduce(
     operands: XlaOp | Sequence[XlaOp],
     init_values: Operand | Sequence[Operand],
     computation: XlaComputation | Callable[..., Any],
     dimensions: Sequence[int],
-    **unknown: Never,
 ) -> XlaOp:
     """Reduce one or more arrays along dimensions with a computation.
 
@@ -81,14 +183,12 @@ def reduce(
 
     Operation Semantics: Reduce.
     """
-    if unknown:
-        raise unknown_arguments(reduce, unknown)
     numbers = integers("reduce", "dimensions", dimensions)
     return record_reduction(_REDUCE, operands, init_values, computation, numbers)
 
 
 # The key is the reducer's signature, so that callables that are recorded again share an entry.
-_reduce_shape = per_signature(shape_inference.reduction.reduce.strict)
+_cached_shape = per_signature(_reduce_shape)
 
 
 def _reduce_plan(
@@ -98,7 +198,7 @@ def _reduce_plan(
     reducer: XlaComputation,
     dimensions: tuple[int, ...],
 ) -> Planned:
-    shape = _reduce_shape(operands, init_values, reducer.signature, dimensions, name)
+    shape = _cached_shape(operands, init_values, reducer.signature, dimensions, op=name)
     return shape, MappingProxyType({"to_apply": reducer, "dimensions": dimensions})
 
 
@@ -163,23 +263,30 @@ def record_reduction(
         return reduced_by(as_computation(name, "computation", computation, scalars))
 
 
+_SINGLE: Final = SignatureTable[Planned]()
+
+
 def _record_single(
-    reduction: Reduction, operand: XlaOp, init: XlaOp | float, function: Any, argument: Any
+    reduction: Reduction, operand: XlaOp, init: Any, function: Any, argument: Any
 ) -> XlaOp:
-    shapes, name = (operand.shape,), reduction.name
-    if isinstance(init, XlaOp):
-        planned = _library_plan(reduction, shapes, (init.shape,), function, argument)
+    name, shape, constant = reduction.name, operand.shape, None
+    if type(init) is XlaOp:
+        init_shape = init.shape
     else:
-        element_type = operand.shape.element_type
+        element_type = shape.element_type
         if not element_type.is_array_element:
-            scalars_of(name, shapes)  # raises
-        init_shape, constant = number_constant(name, init, element_type, operand.shape)
+            scalars_of(name, (shape,))  # raises
+        init_shape, constant = number_constant(name, init, element_type, shape)
+    key = reduction, shape, init_shape, function, argument
+    planned = _SINGLE.get(key)
+    if planned is None:
+        plan = _library_plan(reduction, (shape,), (init_shape,), function, argument)
+        planned = _SINGLE.add(key, plan)
+    if constant is not None:
         # The rules are checked before the constant is recorded.
-        planned = _library_plan(reduction, shapes, (init_shape,), function, argument)
         builder = resolve_builder(name, operand)
-        init = append(builder, "constant", init_shape, (), constant, 4)
-    shape, attributes = planned
-    return record(reduction.opcode, shape, (operand, init), attributes, 4)
+        init = record("constant", init_shape, (), constant, 5, builder)
+    return record(reduction.opcode, planned[0], (operand, init), planned[1], 5)
 
 
 @per_signature
@@ -208,9 +315,9 @@ def _record(
         builder = _builder(reduction.name, arrays, inits)
         inits = [*inits]
         for index, constant in constants.items():
-            inits[index] = append(builder, "constant", init_shapes[index], (), constant, 4)
+            inits[index] = append(builder, "constant", init_shapes[index], (), constant, 5)
     shape, attributes = planned
-    return record(reduction.opcode, shape, (*arrays, *inits), attributes, 4)
+    return record(reduction.opcode, shape, (*arrays, *inits), attributes, 5)
 
 
 def _builder(name: str, arrays: tuple[XlaOp, ...], inits: Sequence[Any]) -> XlaBuilder:
@@ -239,7 +346,21 @@ def _init_shapes(
     return tuple(init_shapes), constants
 
 
-@op_by_hand(SCHEMAS["reduce"], cpp_name="ReduceAll", section="Reduce (XlaBuilder's ReduceAll)")
+def _reduce_all_shape(operand: Shape, init_value: Shape, computation: ProgramShape) -> Shape:
+    dimensions = _all_dimensions(operand)
+    return _reduce_shape((operand,), (init_value,), computation, dimensions, op="reduce_all")
+
+
+def _all_dimensions(operand: Shape) -> tuple[int, ...]:
+    return tuple(range(Check("reduce_all", operand=operand).array("operand").rank))
+
+
+@op_by_hand(
+    REDUCE,
+    _reduce_all_shape,
+    cpp_name="ReduceAll",
+    section="Reduce (XlaBuilder's ReduceAll)",
+)
 def reduce_all(
     operand: XlaOp, init_value: Operand, computation: XlaComputation | Callable[..., Any]
 ) -> XlaOp:
@@ -265,6 +386,5 @@ def reduce_all(
     Operation Semantics: Reduce.
     """
     source = need_op("reduce_all", "operand", operand)
-    rank = Check("reduce_all", operand=source.shape).array("operand").rank
-    dimensions = tuple(range(rank))
+    dimensions = _all_dimensions(source.shape)
     return record_reduction(_REDUCE_ALL, source, init_value, computation, dimensions)

@@ -1,31 +1,78 @@
 """Sorting.
 
-Operation Semantics: Sort.
+Operation Semantics: Sort; xla_builder.h: TopK.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from builder.check import Check, flag, integer
 from builder.graph.builtin_computations import default_comparator
 from builder.graph.computation import XlaComputation
-from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
+from builder.graph.recording import record, resolve_builder, rollback_on_error
 from builder.graph.registry import op_by_hand
 from builder.graph.subcomputations import as_computation, available_computation
 from builder.graph.xla_op import XlaOp
-from builder.ops import rules as shape_inference
-from builder.ops.operands import need_op, need_ops, scalars_of
-from builder.schema import SCHEMAS
+from builder.ops.definition import op
+from builder.ops.operands import need_ops, scalars_of
+from builder.ops.reduction.reductions import equal_sizes
+from builder.schema.definition import BUILDER_H, Attribute, CostClass, define
+from builder.schema.element_types import ANY
+from builder.schema.kinds import COMPUTATION, DIMENSION, FLAG, INTEGER
 from builder.support.signatures import per_signature
-from builder.types.shape import Shape
+from builder.types import primitive_type as pt
+from builder.types.shape import UNBOUNDED, ProgramShape, Shape, TupleShape, intern_array
 
-_top_k_shape = per_signature(shape_inference.reduction.top_k.strict)
+
+def _sort_shape(operands: Sequence[Shape], comparator: ProgramShape, dimension: int = -1) -> Shape:
+    check = Check.numbered("sort", "operand", operands)
+    # StableHLO sort (C1), (C3)
+    arrays = check.arrays()
+    equal_sizes(check, arrays)
+    _sorted_dimension(check, dimension)
+    # StableHLO sort (C5)
+    pred = intern_array(pt.pred, ())
+    scalars = [intern_array(a.element_type, ()) for a in arrays for _ in range(2)]
+    pairs = ", ".join(f"lhs {i}, rhs {i}" for i in range(len(arrays)))
+    returns = "whether the lhs elements come before the rhs elements"
+    check.applied("comparator", comparator, scalars, [pred], pairs, returns)
+    shapes = [intern_array(a.element_type, a.dimensions, a.dynamic_dimensions) for a in arrays]
+    return shapes[0] if len(shapes) == 1 else TupleShape(shapes)
 
 
-@op_by_hand(SCHEMAS["sort"])
+def _sorted_dimension(check: Check, dimension: int) -> int:
+    """Return `dimension` of operand 0 as a non-negative number; -1 is the last dimension."""
+    rank = check.array("operand 0").rank
+    # StableHLO sort (C4)
+    if not rank:
+        check.fail("a scalar has no dimension to sort along")
+    if not -rank <= dimension < rank:
+        check.fail(
+            f"dimension must be a dimension of operand 0: 0 to {rank - 1}, or counted from the "
+            f"last, -1 to {-rank}, got {dimension}",
+            dimension=dimension,
+        )
+    return dimension % rank
+
+
+SORT: Final = define(
+    "sort",
+    "*operands",
+    (
+        Attribute("dimension", DIMENSION, "dimensions"),
+        Attribute("is_stable", FLAG, omitted=False, absent=False),
+        Attribute("to_apply", COMPUTATION, parameter="comparator"),
+    ),
+    element_types={"operands": ANY},
+    cost=CostClass.RULE,
+)
+
+
+# It has a body because it applies a computation.
+@op_by_hand(SORT, _sort_shape)
 def sort(
     operands: XlaOp | Sequence[XlaOp],
     comparator: XlaComputation | Callable[..., Any] | None = None,
@@ -77,7 +124,7 @@ def sort(
 
     def sorted_by(order: XlaComputation) -> XlaOp:
         shape, attributes = order.planned(_sort_plan, shapes, order, number, is_stable)
-        return record("sort", shape, arrays, attributes, 3)
+        return record("sort", shape, arrays, attributes, 4)
 
     order = available_computation("sort", "comparator", comparator, scalars)
     if order is not None:
@@ -87,20 +134,63 @@ def sort(
 
 
 # The key is the comparator's signature, so that callables that are recorded again share an entry.
-_sort_shape = per_signature(shape_inference.reduction.sort.strict)
+_cached_shape = per_signature(_sort_shape)
 
 
 def _sort_plan(
     shapes: tuple[Shape, ...], order: XlaComputation, dimension: int, is_stable: bool
 ) -> tuple[Shape, Mapping[str, Any]]:
-    shape = _sort_shape(shapes, order.signature, dimension)
+    shape = _cached_shape(shapes, order.signature, dimension)
     check = Check.numbered("sort", "operand", shapes[:1])
-    number = shape_inference.reduction.sorted_dimension(check, dimension)
+    number = _sorted_dimension(check, dimension)
     attributes = {"dimension": number, "is_stable": is_stable, "to_apply": order}
     return shape, MappingProxyType(attributes)
 
 
-@op_by_hand(SCHEMAS["top_k"])
+_MOST_INDICES: Final = 2**31
+"""The number of elements that s32 indices can address."""
+
+
+def _top_k_shape(operand: Shape, k: int) -> TupleShape:
+    check = Check("top_k", operand=operand)
+    # XLA shape_inference.cc: InferTopKShape
+    array = check.array("operand")
+    if not array.rank:
+        check.fail("operand must have at least one dimension, got a scalar")
+    *outer, last = array.dimensions
+    # XLA shape_inference.cc: InferTopKShape
+    if k < 0 or k > last != UNBOUNDED:
+        most = array.dimension_text(array.rank - 1)
+        rule = f"k must be from 0 to the size of the last dimension, {most}, got {k}"
+        check.fail(rule, dimension=array.rank - 1)
+    # xla_builder.h: TopK. Indices are s32.
+    if last > _MOST_INDICES:
+        check.fail(
+            f"indices are s32, so the last dimension must not have more than {_MOST_INDICES} "
+            f"elements, got {last}",
+            dimension=array.rank - 1,
+        )
+    # XLA expands it to slices, where a bounded size of at most 1 becomes static.
+    dynamic = [d and n != 1 for d, n in zip(array.dynamic_dimensions, outer, strict=False)]
+    sizes, dynamic_dimensions = (*outer, k), (*dynamic, False)
+    return TupleShape(
+        [intern_array(t, sizes, dynamic_dimensions) for t in (array.element_type, pt.s32)]
+    )
+
+
+TOP_K: Final = define(
+    "top_k",
+    "operand",
+    (Attribute("k", INTEGER), Attribute("largest", FLAG, stablehlo=None)),
+    section=BUILDER_H,
+    element_types={"operand": ANY},
+    hlo="topk",
+    stablehlo="chlo.top_k",
+    synonyms=("mhlo.topk",),
+)
+
+
+@op(TOP_K, _top_k_shape)
 def top_k(operand: XlaOp, k: int, *, largest: bool = True) -> XlaOp:
     """Return the k largest elements along the last dimension, in order, and their indices.
 
@@ -130,8 +220,3 @@ def top_k(operand: XlaOp, k: int, *, largest: bool = True) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's TopK.
     """
-    source = need_op("top_k", "operand", operand)
-    number = integer("top_k", "k", k)
-    largest = flag("top_k", "largest", largest)
-    shape = _top_k_shape(source.shape, number)
-    return record("top_k", shape, (source,), shared_attributes(k=number, largest=largest))

@@ -5,26 +5,154 @@ Operation Semantics: ReduceWindow, SelectAndScatter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from builder.attributes.window import Padding, PaddingLike, padding_argument
-from builder.check import Check, integers, optional_integers
-from builder.errors import brief
+from builder.check import Check, integers, optional_integers, same_sizes
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder, rollback_on_error
 from builder.graph.registry import op_by_hand
 from builder.graph.subcomputations import as_computation
 from builder.graph.xla_op import XlaOp
-from builder.ops import rules as shape_inference
 from builder.ops.operands import Operand, is_number, need_op, number_constant
-from builder.ops.reduction.reductions import Reduction, record_reduction
-from builder.schema import SCHEMAS
+from builder.ops.reduction.reductions import (
+    Planned,
+    Reduction,
+    equal_sizes,
+    record_reduction,
+    reducer,
+    reduction_operands,
+)
+from builder.ops.window import window_list, window_padding, window_text, windows_along
+from builder.schema.definition import Attribute, CostClass, Group, define
+from builder.schema.element_types import ANY
+from builder.schema.kinds import COMPUTATION, INTEGERS, WINDOW_PADDING
+from builder.schema.tolerance import Tolerance
 from builder.support.signatures import per_signature
-from builder.types.shape import Shape, intern_array
+from builder.types import primitive_type as pt
+from builder.types.shape import ArrayShape, ProgramShape, Shape, TupleShape, intern_array
 
-Window = tuple[
+
+class Window(NamedTuple):
+    """A window and its movement over an array: each field has one entry for each dimension.
+
+    Attributes:
+        window_dimensions: the sizes of the window.
+        window_strides: the distances between consecutive windows.
+        padding: pairs (low, high): the numbers of elements added before and after the array;
+            negative numbers remove elements.
+        base_dilations: the distances between adjacent elements of the array.
+        window_dilations: the distances between adjacent elements of the window.
+    """
+
+    window_dimensions: tuple[int, ...]
+    window_strides: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    base_dilations: tuple[int, ...]
+    window_dilations: tuple[int, ...]
+
+
+def _window_over(
+    check: Check,
+    of: str,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None,
+    padding: Padding | Sequence[tuple[int, int]],
+    base_dilations: Sequence[int] | None = None,
+    window_dilations: Sequence[int] | None = None,
+) -> Window:
+    """Return the window over operand `of`; empty lists, SAME and VALID are replaced by numbers.
+
+    Raises:
+        ShapeInferenceError: the length of a list is not the operand's rank, or a size, stride or
+            dilation is not positive.
+    """
+    base = check.array(of)
+    each = f"dimension of {of}"
+    # StableHLO reduce_window (C4-C12), select_and_scatter (C4-C8)
+    check.one_for_each(window_dimensions, base.rank, of=each, name="window_dimensions")
+    sizes, strides, dilations, gaps = (
+        window_list(check, values, base.rank, of=each, name=name)
+        for name, values in (
+            ("window_dimensions", window_dimensions),
+            ("window_strides", window_strides),
+            ("base_dilations", base_dilations),
+            ("window_dilations", window_dilations),
+        )
+    )
+    pairs = window_padding(
+        check, padding, base.dimensions, sizes, strides, dilations, gaps, of=each
+    )
+    return Window(sizes, strides, pairs, dilations, gaps)
+
+
+def _windowed(check: Check, of: str, window: Window) -> ArrayShape:
+    """Return the shape of an array with one element for each window over operand `of`."""
+    base = check.array(of)
+    dimensions = enumerate(zip(base.dimensions, *window, strict=True))
+    sizes = [windows_along(check, of, number, *fields) for number, fields in dimensions]
+    return check.result(base.element_type, sizes, base.dynamic_dimensions)
+
+
+def _reduce_window_shape(
+    operands: Sequence[Shape],
+    init_values: Sequence[Shape],
+    computation: ProgramShape,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None,
+    padding: Padding | Sequence[tuple[int, int]],
+    base_dilations: Sequence[int] | None = None,
+    window_dilations: Sequence[int] | None = None,
+    *,
+    op: str,
+) -> Shape:
+    check, arrays = reduction_operands(op, operands, init_values)
+    equal_sizes(check, arrays)
+    lists = (window_dimensions, window_strides, padding, base_dilations, window_dilations)
+    window = _window_over(check, "operand 0", *lists)
+    reducer(check, computation, arrays, init_values)
+    # Like XLA, take dynamic sizes from each operand, unlike in a reduction.
+    results = [_windowed(check, f"operand {i}", window) for i in range(len(arrays))]
+    return results[0] if computation.result.is_array else TupleShape(results)
+
+
+def _window_size(op: Any) -> int:
+    """Return the number of elements in a window."""
+    return math.prod(op.attributes["window_dimensions"])
+
+
+def _window_of(op: Any) -> str:
+    attributes = op.attributes
+    lists = {
+        "stride": attributes["window_strides"],
+        "lhs_dilate": attributes.get("base_dilations", ()),
+        "rhs_dilate": attributes.get("window_dilations", ()),
+    }
+    return window_text(attributes["window_dimensions"], attributes["padding"], lists)
+
+
+REDUCE_WINDOW: Final = define(
+    "reduce_window",
+    "*operands *init_values",
+    (
+        Attribute("window_dimensions", INTEGERS, None),
+        Attribute("window_strides", INTEGERS, None, absent=None),
+        Attribute("base_dilations", INTEGERS, None),
+        Attribute("window_dilations", INTEGERS, None),
+        Attribute("padding", WINDOW_PADDING, None, absent=Padding.VALID),
+        Group(_window_of),
+        Attribute("to_apply", COMPUTATION, parameter="computation"),
+    ),
+    element_types={"operands": ANY, "init_values": ANY},
+    cost=CostClass.RULE,
+    tolerance=Tolerance(applications=_window_size),
+)
+
+
+Arguments = tuple[
     tuple[int, ...],
     tuple[int, ...],
     Padding | tuple[tuple[int, int], ...],
@@ -34,20 +162,15 @@ Window = tuple[
 """A tuple of window dimensions, strides, padding, base dilations and window dilations."""
 
 
-def _window(
+def _converted(
     name: str,
     dimensions: Any,
     strides: Any,
     padding: Any,
     base_dilations: Any = None,
     window_dilations: Any = None,
-) -> Window:
-    """Check the arguments that describe a window; return them as a `Window`."""
-    if type(padding) is XlaOp:  # iterating over an op of a tuple would record its elements
-        Check(name).fail(
-            f"padding must be compile-time integers, got {brief(padding)}",
-            fix="write xb.Padding.SAME, xb.Padding.VALID or pairs of numbers",
-        )
+) -> Arguments:
+    """Convert the arguments that describe a window."""
     return (
         integers(name, "window_dimensions", dimensions),
         optional_integers(name, "window_strides", strides),
@@ -57,14 +180,8 @@ def _window(
     )
 
 
-def _window_attributes(base: Shape, window: Window) -> dict[str, Any]:
-    """Return the attributes of a window, with explicit defaults and pairs for named padding."""
-    check = Check("window", base=base)
-    return shape_inference.reduction.window_over(check, "base", *window)._asdict()
-
-
 # The key is the reducer's signature, so that callables that are recorded again share an entry.
-_reduce_window_shape = per_signature(shape_inference.reduction.reduce_window.strict)
+_cached_shape = per_signature(_reduce_window_shape)
 
 
 def _reduce_window_plan(
@@ -72,37 +189,21 @@ def _reduce_window_plan(
     operands: tuple[Shape, ...],
     init_values: tuple[Shape, ...],
     reducer: XlaComputation,
-    window: Window,
-) -> tuple[Shape, Mapping[str, Any]]:
-    shape = _reduce_window_shape(operands, init_values, reducer.signature, *window, op=name)
-    attributes = _window_attributes(operands[0], window)
-    return shape, MappingProxyType({**attributes, "to_apply": reducer})
+    arguments: Arguments,
+) -> Planned:
+    shape = _cached_shape(operands, init_values, reducer.signature, *arguments, op=name)
+    window = _window_over(Check(name, operand=operands[0]), "operand", *arguments)
+    return shape, MappingProxyType({**window._asdict(), "to_apply": reducer})
 
 
+# The ops of this module have bodies because they apply computations, and record numbers.
 _REDUCE_WINDOW: Final = Reduction("reduce_window", "reduce_window", _reduce_window_plan)
 _WITH_GENERAL_PADDING: Final = Reduction(
     "reduce_window", "reduce_window_with_general_padding", _reduce_window_plan
 )
 
 
-def _select_and_scatter_plan(
-    name: str,
-    operand: Shape,
-    source: Shape,
-    init_value: Shape,
-    select: XlaComputation,
-    scatter: XlaComputation,
-    window: Window,
-) -> tuple[Shape, Mapping[str, Any]]:
-    infer = shape_inference.reduction.select_and_scatter.strict
-    signatures = select.signature, scatter.signature
-    shape = infer(operand, signatures[0], *window[:3], source, init_value, signatures[1], op=name)
-    attributes = _window_attributes(operand, window)
-    del attributes["base_dilations"], attributes["window_dilations"]
-    return shape, MappingProxyType({**attributes, "select": select, "scatter": scatter})
-
-
-@op_by_hand(SCHEMAS["reduce_window"])
+@op_by_hand(REDUCE_WINDOW, _reduce_window_shape)
 def reduce_window(
     operands: XlaOp | Sequence[XlaOp],
     init_values: Operand | Sequence[Operand],
@@ -157,12 +258,13 @@ def reduce_window(
     """
     reduction = _REDUCE_WINDOW
     arguments = window_dimensions, window_strides, padding, base_dilations, window_dilations
-    window = _window(reduction.name, *arguments)
+    window = _converted(reduction.name, *arguments)
     return record_reduction(reduction, operands, init_values, computation, window)
 
 
 @op_by_hand(
-    SCHEMAS["reduce_window"],
+    REDUCE_WINDOW,
+    _reduce_window_shape,
     cpp_name="ReduceWindowWithGeneralPadding",
     section="ReduceWindow (XlaBuilder's ReduceWindowWithGeneralPadding)",
 )
@@ -202,11 +304,65 @@ def reduce_window_with_general_padding(
     """
     reduction = _WITH_GENERAL_PADDING
     arguments = window_dimensions, window_strides, padding, base_dilations, window_dilations
-    window = _window(reduction.name, *arguments)
+    window = _converted(reduction.name, *arguments)
     return record_reduction(reduction, operands, init_values, computation, window)
 
 
-@op_by_hand(SCHEMAS["select_and_scatter"])
+def _select_and_scatter_shape(
+    operand: Shape,
+    select: ProgramShape,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None,
+    padding: Padding | Sequence[tuple[int, int]],
+    source: Shape,
+    init_value: Shape,
+    scatter: ProgramShape,
+    *,
+    op: str,
+) -> ArrayShape:
+    check = Check(op, operand=operand, source=source, init_value=init_value)
+    # StableHLO select_and_scatter (C1)
+    array, values = check.array("operand"), check.array("source")
+    element_type = check.same_element_type("operand", "source")
+    # StableHLO select_and_scatter (C3)
+    scalar = intern_array(element_type, ())
+    if init_value is not scalar:
+        check.fail(
+            f"init_value must be a scalar of the operand's element type, {scalar}, got {init_value}"
+        )
+    # StableHLO select_and_scatter (C9), (C10)
+    pred = intern_array(pt.pred, ())
+    returns = "whether to keep the selected element, for instance the result of xb.ge"
+    check.applied("select", select, [scalar] * 2, [pred], "selected, candidate", returns)
+    check.applied("scatter", scatter, [scalar] * 2, [scalar])
+    window = _window_over(check, "operand", window_dimensions, window_strides, padding)
+    windows = _windowed(check, "operand", window)
+    # StableHLO select_and_scatter (C2). Like XLA, compare sizes and not which of them are bounds.
+    if not same_sizes(values, windows):
+        check.fail(
+            f"source must have one element for each position of the window, {windows}, got {values}"
+        )
+    return intern_array(element_type, array.dimensions, array.dynamic_dimensions)
+
+
+SELECT_AND_SCATTER: Final = define(
+    "select_and_scatter",
+    "operand source init_value",
+    (
+        Attribute("window_dimensions", INTEGERS, None, absent=()),  # of a scalar
+        Attribute("window_strides", INTEGERS, None, absent=None),
+        Attribute("padding", WINDOW_PADDING, None, absent=Padding.VALID),
+        Group(_window_of),
+        Attribute("select", COMPUTATION),
+        Attribute("scatter", COMPUTATION),
+    ),
+    element_types={"operand": ANY, "source": ANY, "init_value": ANY},
+    cost=CostClass.RULE,
+    tolerance=Tolerance(applications=_window_size),
+)
+
+
+@op_by_hand(SELECT_AND_SCATTER, _select_and_scatter_shape)
 def select_and_scatter(
     operand: XlaOp,
     select: XlaComputation | Callable[..., Any],
@@ -261,12 +417,13 @@ def select_and_scatter(
     Operation Semantics: SelectAndScatter.
     """
     name = "select_and_scatter"
-    window = _window(name, window_dimensions, window_strides, padding)
+    window = _converted(name, window_dimensions, window_strides, padding)
     return _select_and_scatter(name, operand, select, scatter, window, source, init_value)
 
 
 @op_by_hand(
-    SCHEMAS["select_and_scatter"],
+    SELECT_AND_SCATTER,
+    _select_and_scatter_shape,
     cpp_name="SelectAndScatterWithGeneralPadding",
     section="SelectAndScatter (XlaBuilder's SelectAndScatterWithGeneralPadding)",
 )
@@ -305,12 +462,18 @@ def select_and_scatter_with_general_padding(
     Operation Semantics: SelectAndScatter.
     """
     name = "select_and_scatter_with_general_padding"
-    window = _window(name, window_dimensions, window_strides, padding)
+    window = _converted(name, window_dimensions, window_strides, padding)
     return _select_and_scatter(name, operand, select, scatter, window, source, init_value)
 
 
 def _select_and_scatter(
-    name: str, operand: Any, select: Any, scatter: Any, window: Window, source: Any, init_value: Any
+    name: str,
+    operand: Any,
+    select: Any,
+    scatter: Any,
+    window: Arguments,
+    source: Any,
+    init_value: Any,
 ) -> XlaOp:
     """Check the rules of a select_and_scatter and record the op."""
     base, values = need_op(name, "operand", operand), need_op(name, "source", source)
@@ -333,3 +496,22 @@ def _select_and_scatter(
         if constant is not None:
             init_value = append(builder, "constant", init_shape, (), constant)
         return record("select_and_scatter", shape, (base, values, init_value), attributes)
+
+
+def _select_and_scatter_plan(
+    name: str,
+    operand: Shape,
+    source: Shape,
+    init_value: Shape,
+    select: XlaComputation,
+    scatter: XlaComputation,
+    arguments: Arguments,
+) -> Planned:
+    lists = arguments[:3]
+    applied = select.signature, scatter.signature
+    shape = _select_and_scatter_shape(
+        operand, applied[0], *lists, source, init_value, applied[1], op=name
+    )
+    attributes = _window_over(Check(name, operand=operand), "operand", *lists)._asdict()
+    del attributes["base_dilations"], attributes["window_dilations"]
+    return shape, MappingProxyType({**attributes, "select": select, "scatter": scatter})

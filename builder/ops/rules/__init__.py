@@ -4,8 +4,8 @@ The functions need no builder, record nothing and have no state:
 
     >>> import builder as xb
     >>> infer = xb.shape_inference
-    >>> infer.contraction.dot_general(xb.f32[32, 784], "f32[784,10]", (([1], [0]), ([], [])))
-    f32[32,10]
+    >>> infer.dynamic.set_dimension_size("f32[10]", "s32[]", 0)
+    f32[<=10]
 
 There is one module for each family of ops, and one function for each op, or for all ops that follow
 one rule (`elementwise.unary`, `elementwise.binary`). The arguments are those of the op, with shapes
@@ -19,8 +19,5 @@ form of the citations.
 
 from builder.check import Check as Check
 from builder.ops.rules import (
-    contraction as contraction,
     elementwise as elementwise,
-    linalg as linalg,
-    reduction as reduction,
 )

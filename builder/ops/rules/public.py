@@ -26,6 +26,7 @@ from typing import (
     get_type_hints,
 )
 
+from builder.attributes.window import Padding, padding_argument
 from builder.check import flag, flags, integer, integers
 from builder.errors import OperandError, XlaError, brief, error_of
 from builder.types.primitive_type import PrimitiveType, as_primitive_type
@@ -121,6 +122,7 @@ _CONVERTERS: Final[dict[Any, Converter]] = {
     int: integer,
     Sequence[int]: integers,
     Sequence[tuple[int, int]]: _pairs,
+    Padding | Sequence[tuple[int, int]]: lambda op, name, value: padding_argument(op, value, name),
     tuple[int, ...]: integers,
     bool: flag,
     Sequence[bool]: flags,
@@ -164,7 +166,9 @@ def _converter(annotation: Any) -> Converter | None:
     return _CONVERTERS.get(annotation)
 
 
-def public(function: Callable[P, R], name: str = "") -> PublicFunction[P, R]:
+def public(
+    function: Callable[P, R], name: str = "", of: Callable[..., Any] | None = None
+) -> PublicFunction[P, R]:
     """Return the public form of an inference function, which converts its arguments.
 
     The attribute `strict` of the public form is `function` itself, without conversion.
@@ -172,27 +176,45 @@ def public(function: Callable[P, R], name: str = "") -> PublicFunction[P, R]:
     Args:
         function: the inference function.
         name: the name of the op, if it is not that of the function.
+        of: the op. The public form has the parameters of the op, in their order, that `function`
+            has too. If `function` has a parameter `op`, it gets the name.
     """
     op = name or function.__name__
     converters: dict[str, Converter | None] = {}
 
     @wraps(function)
     def converted(*arguments: Any, **named: Any) -> R:
+        signature = inspect.signature(converted)
         if not converters:
             # On the first call, because resolving annotations would slow down the import.
             hints = get_type_hints(function)
             converters.update((name, _converter(hints[name])) for name in hints if name != "return")
-        values = list(arguments)
-        for index, (name, convert) in enumerate(converters.items()):
-            if convert is None:
-                continue
-            if index < len(values):
-                values[index] = convert(op, name, values[index])
-            elif name in named:
-                named[name] = convert(op, name, named[name])
-        return function(*values, **named)
+        bound = signature.bind(*arguments, **named)
+        for key, value in bound.arguments.items():
+            convert = converters[key]
+            bound.arguments[key] = value if convert is None else convert(op, key, value)
+        if of is not None and "op" in converters:
+            bound.arguments["op"] = op
+        return cast("Callable[..., R]", function)(**bound.arguments)
 
     converted.__name__ = converted.__qualname__ = op
+    if of is not None:
+        converted.__signature__ = _common_signature(function, of)  # type: ignore[attr-defined]
     public_function = cast("PublicFunction[P, R]", converted)
     public_function.strict = function
     return public_function
+
+
+def _common_signature(rule: Callable[..., Any], op: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of an op, with only the parameters that its rule has too."""
+    signature, rules = inspect.signature(op), inspect.signature(rule).parameters
+    parameters = []
+    for parameter in signature.parameters.values():
+        if parameter.name not in rules:
+            continue
+        if parameter.kind is parameter.VAR_POSITIONAL:  # the shapes are one sequence
+            parameter = parameter.replace(kind=parameter.POSITIONAL_OR_KEYWORD)
+        one = rules[parameter.name]
+        default = parameter.empty if parameter.default is parameter.empty else one.default
+        parameters.append(parameter.replace(annotation=one.annotation, default=default))
+    return signature.replace(parameters=parameters)

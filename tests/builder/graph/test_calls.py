@@ -124,13 +124,13 @@ def test_the_alias_is_named() -> None:
         (
             lambda x: xb.reduce(x, 0),
             (
-                "reduce: dimensions must be a sequence of integers, got no argument\n"
-                "fix: write reduce(operands, init_values, computation, dimensions)"
+                "reduce: missing 2 required positional arguments: 'computation' and 'dimensions'\n"
+                "fix: write reduce(operands, init_values, computation, dimensions);"
             ),
         ),
         (
             lambda x: xb.dot(x),
-            "dot: rhs must be an XlaOp, got no argument\nfix: write dot(lhs, rhs)",
+            "dot: missing 1 required positional argument: 'rhs'\nfix: write dot(lhs, rhs);",
         ),
         (
             lambda x: xb.XlaBuilder("r", title="hello"),  # type: ignore[call-arg]
@@ -173,6 +173,14 @@ def test_the_alias_is_named() -> None:
         (
             lambda x: lib.zeros(dtype=3),
             "zeros: has no parameter dtype, got dtype=3\nfix: write shape= instead of dtype=",
+        ),
+        (
+            lambda x: xb.dot_general(x, x, (([1], [0]), ([], [])), "HIGHEST"),
+            "dot_general: takes 3 positional arguments but 4 were given\n",
+        ),
+        (
+            lambda x: xb.top_k(x, 1, 2, 3),
+            "top_k: takes 2 positional arguments but 4 were given\nfix: write top_k(operand, k);",
         ),
         (lambda x: xb.clamp(0, x), "clamp: max must be an XlaOp, got no argument"),
         (lambda x: xb.add(x), "add: rhs must be an XlaOp, got no argument"),

@@ -8,7 +8,7 @@ import pytest
 from tables import each_row
 
 import builder as xb
-from builder.ops.rules import contraction as infer
+from builder import shape_inference as infer
 
 MATMUL = xb.DotDimensionNumbers([1], [0])
 

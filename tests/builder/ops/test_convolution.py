@@ -10,8 +10,9 @@ import pytest
 from tables import each_row
 
 import builder as xb
+from builder import shape_inference as infer
 from builder.attributes.window import dilated, explicit_padding
-from builder.ops.rules import contraction as infer
+from builder.ops.contraction.convolution import convolution_window
 
 Numbers = xb.ConvolutionDimensionNumbers
 SAME, VALID = xb.Padding.SAME, xb.Padding.VALID
@@ -78,7 +79,7 @@ def operands(*texts: str) -> list[xb.XlaOp]:
     ],
 )
 def test_conv_shape(lhs: str, rhs: str, strides: list[int], padding: Any, result: str) -> None:
-    assert infer.conv_general_dilated(shape(lhs), shape(rhs), strides, padding) is shape(result)
+    assert infer.conv(shape(lhs), shape(rhs), strides, padding) is shape(result)
     x, kernel = operands(lhs, rhs)
     for function in (xb.conv, xb.conv_with_general_padding):
         assert function(x, kernel, strides, padding).shape is shape(result)
@@ -232,8 +233,8 @@ def test_all_attributes() -> None:
 
 def test_the_window_is_computed() -> None:
     x, kernel = shape("f32[1,1,6]"), shape("f32[1,1,4]")
-    window = infer.convolution_window(x, kernel, [], SAME, [], [2], None, [True])
-    assert window == infer.ConvolutionWindow((1,), ((3, 3),), (1,), (2,), (True,))
+    window = convolution_window(x, kernel, [], SAME, [], [2], None, [True], "conv")
+    assert window == ((1,), ((3, 3),), (1,), (2,), (True,))
 
 
 # --- Dimension numbers --------------------------------------------------------------------------

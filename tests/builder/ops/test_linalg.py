@@ -10,7 +10,7 @@ import pytest
 from tables import each_row
 
 import builder as xb
-from builder.ops.rules import linalg as infer
+from builder import shape_inference as infer
 from builder.types.primitive_type import ALL
 
 FLOATING = [t for t in ALL if t.is_floating or t.is_complex]

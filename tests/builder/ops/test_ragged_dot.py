@@ -8,8 +8,8 @@ import pytest
 from tables import each_row
 
 import builder as xb
-from builder.ops.rules import contraction as infer
-from builder.ops.rules.contraction import RaggedMode
+from builder import shape_inference as infer
+from builder.ops.contraction.ragged import RaggedMode, ragged_mode, ragged_prefix
 
 Ragged = xb.RaggedDotDimensionNumbers
 ROWS = Ragged((([1], [1]), ([], [])), [0], [0])
@@ -57,7 +57,7 @@ def test_shape(numbers: Ragged, lhs: str, rhs: str, sizes: str, result: str) -> 
 
 def test_modes_and_outer_dimensions() -> None:
     modes = [
-        (infer.ragged_mode(n), infer.ragged_prefix(n))
+        (ragged_mode(n), ragged_prefix(n))
         for n in (ROWS, INNER, BATCHED_ROWS, BATCHED_INNER, BATCHES)
     ]
     assert modes == [

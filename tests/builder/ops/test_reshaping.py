@@ -90,7 +90,7 @@ def test_reshape_shape(operand: str, sizes: list[int], result: str) -> None:
 def test_reshape_shape_in_an_order(
     operand: str, dimensions: list[int], sizes: list[int], result: str
 ) -> None:
-    assert infer.reshape(shape(operand), sizes, dimensions) is shape(result)
+    assert infer.reshape(shape(operand), sizes, dimensions=dimensions) is shape(result)
 
 
 @each_row(

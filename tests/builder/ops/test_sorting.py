@@ -11,7 +11,7 @@ from tables import each_row
 import builder as xb
 from builder.types.primitive_type import ALL
 
-INFER = xb.shape_inference.reduction
+INFER = xb.shape_inference
 
 
 @pytest.fixture

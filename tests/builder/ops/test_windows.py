@@ -15,7 +15,7 @@ from tables import each_row
 import builder as xb
 from builder.graph.foreign_values import Purpose
 
-INFER = xb.shape_inference.reduction
+INFER = xb.shape_inference
 SAME, VALID = xb.Padding.SAME, xb.Padding.VALID
 PAIR = tuple[int, int]
 
@@ -177,10 +177,15 @@ def inference(shape: xb.Shape, *window: Any, **named: Any) -> xb.Shape:
 
 
 def test_inference_without_a_builder() -> None:
-    assert inference(xb.f32[5], [2]) is xb.f32[4]
+    assert inference(xb.f32[5], [2], None, VALID) is xb.f32[4]
     assert inference(xb.f32[5], [2], [2], SAME) is xb.f32[3]
-    with pytest.raises(xb.ShapeInferenceError, match=r"^windows: window_dimensions must have one"):
-        inference(xb.f32[5], [], op="windows")
+    f32 = xb.f32[()]
+    add = xb.ProgramShape([f32, f32], f32)
+    infer = INFER.reduce_window_with_general_padding
+    assert infer(["f32[5]"], ["f32[]"], add, [2], None, [2], [3], [(1, 0)]) is xb.f32[7]
+    name = "reduce_window_with_general_padding"
+    with pytest.raises(xb.ShapeInferenceError, match=f"^{name}: window_dimensions must have one"):
+        infer([xb.f32[5]], [f32], add, [], [], [], [], "VALID")
 
 
 Case = tuple[Callable[[xb.XlaOp], Any], type[xb.XlaError], str]

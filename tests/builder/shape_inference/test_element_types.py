@@ -60,18 +60,12 @@ CALLS: dict[str, dict[str, Infer]] = {
     "all_to_all_tuple": {"operands": lambda t: infer.all_to_all_tuple([t[4], t[4]], [[0, 1]])},
     "collective_permute": {"operand": lambda t: infer.collective_permute(t[4], [(0, 1)])},
     "collective_broadcast": {"operand": lambda t: infer.collective_broadcast(t[4], [[0, 1]])},
-    "dot_general": {"lhs rhs": lambda t: infer.contraction.dot_general(t[2, 3], t[3, 4], DOT)},
+    "dot_general": {"lhs rhs": lambda t: infer.dot_general(t[2, 3], t[3, 4], DOT)},
     "ragged_dot": {
-        "lhs rhs": lambda t: infer.contraction.ragged_dot(t[2, 3], t[3, 4], xb.s32[2], RAGGED),
-        "group_sizes": lambda t: infer.contraction.ragged_dot(
-            xb.f32[2, 3], xb.f32[3, 4], t[2], RAGGED
-        ),
+        "lhs rhs": lambda t: infer.ragged_dot(t[2, 3], t[3, 4], xb.s32[2], RAGGED),
+        "group_sizes": lambda t: infer.ragged_dot(xb.f32[2, 3], xb.f32[3, 4], t[2], RAGGED),
     },
-    "convolution": {
-        "lhs rhs": lambda t: infer.contraction.conv_general_dilated(
-            t[1, 1, 6], t[1, 1, 3], [1], xb.Padding.VALID
-        )
-    },
+    "convolution": {"lhs rhs": lambda t: infer.conv(t[1, 1, 6], t[1, 1, 3], [1], xb.Padding.VALID)},
     "scan": {
         "operands": lambda t: infer.scan(
             [t[5]], [t[()]], xb.ProgramShape([t[()], t[()]], xb.tuple_shape([t[()], t[()]])), 0
@@ -131,8 +125,8 @@ CALLS: dict[str, dict[str, Infer]] = {
             [xb.f32[5]], t[2, 1], [xb.f32[2, 3]], scalars(xb.f32), SCATTER
         ),
     },
-    "cholesky": {"a": lambda t: infer.linalg.cholesky(t[3, 3])},
-    "triangular_solve": {"a b": lambda t: infer.linalg.triangular_solve(t[3, 3], t[3, 1], True)},
+    "cholesky": {"a": lambda t: infer.cholesky(t[3, 3])},
+    "triangular_solve": {"a b": lambda t: infer.triangular_solve(t[3, 3], t[3, 1], True)},
     "batch_norm_training": {
         "operand scale offset": lambda t: infer.batch_norm_training(t[2, 3], t[3], t[3], 1)
     },
@@ -148,21 +142,19 @@ CALLS: dict[str, dict[str, Infer]] = {
     },
     "rng": {"a b": lambda t: infer.rng_uniform(t[()], t[()], t[3])},
     "rng_bit_generator": {"initial_state": lambda t: infer.rng_bit_generator(t[2], xb.u32[3])},
-    "reduce": {
-        "operands init_values": lambda t: infer.reduction.reduce([t[3]], [t[()]], scalars(t), [0])
-    },
+    "reduce": {"operands init_values": lambda t: infer.reduce([t[3]], [t[()]], scalars(t), [0])},
     "reduce_window": {
-        "operands init_values": lambda t: infer.reduction.reduce_window(
-            [t[3]], [t[()]], scalars(t), [2]
+        "operands init_values": lambda t: infer.reduce_window(
+            [t[3]], [t[()]], scalars(t), [2], [1], []
         )
     },
     "select_and_scatter": {
-        "operand source init_value": lambda t: infer.reduction.select_and_scatter(
+        "operand source init_value": lambda t: infer.select_and_scatter(
             t[4], scalars(t, xb.pred), [2], [2], [], t[2], t[()], scalars(t)
         )
     },
-    "sort": {"operands": lambda t: infer.reduction.sort([t[3]], scalars(t, xb.pred))},
-    "top_k": {"operand": lambda t: infer.reduction.top_k(t[3], 2)},
+    "sort": {"operands": lambda t: infer.sort([t[3]], scalars(t, xb.pred))},
+    "top_k": {"operand": lambda t: infer.top_k(t[3], 2)},
     "reshape": {"operand": lambda t: infer.reshape(t[3], [3, 1])},
     "reverse": {"operand": lambda t: infer.rev(t[3], [0])},
     "transpose": {"operand": lambda t: infer.transpose(t[2, 3], [1, 0])},

@@ -17,7 +17,7 @@ from tables import each_row
 
 import builder as xb
 import lowering
-from builder.ops.rules.contraction import ALGORITHM_TYPES, is_promotable
+from builder.ops.contraction.dot_product import ALGORITHM_TYPES, is_promotable
 from builder.types.primitive_type import ALL, PrimitiveType
 from lowering import LoweringError, ModuleFileError
 from lowering.jaxlib_api import hlo_conversion

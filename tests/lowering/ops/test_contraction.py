@@ -11,7 +11,7 @@ from support import assert_same_bits, run, summable
 
 import builder as xb
 import lowering
-from builder.ops.rules.contraction import ALGORITHM_TYPES, is_promotable
+from builder.ops.contraction.dot_product import ALGORITHM_TYPES, is_promotable
 from lowering.jaxlib_api import hlo_conversion
 
 RANDOM = np.random.default_rng(20240612)

@@ -17,7 +17,7 @@ from tables import each_row
 
 import builder as xb
 import lowering
-from builder.ops.rules.contraction import is_promotable
+from builder.ops.contraction.dot_product import is_promotable
 from lowering import CompileError
 from lowering.jaxlib_api import hlo_conversion
 from tests.lowering.common import parameters

@@ -26,7 +26,7 @@ from tables import each_row
 import builder as xb
 import lowering
 from builder.hlo_text.syntax import RESERVED
-from builder.ops.rules.contraction import ALGORITHM_TYPES
+from builder.ops.contraction.dot_product import ALGORITHM_TYPES
 from builder.types.literal_text import splat_value
 from builder.types.primitive_type import ALL, PrimitiveType
 from lowering.jaxlib_api import hlo_conversion, mlir

@@ -1,8 +1,12 @@
-"""Check windows that move over an array, for convolutions and for reductions over windows."""
+"""Windows that move over an array: their rules and their HLO text.
+
+Convolutions and reductions over windows share them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from builder.attributes.window import Padding, dilated, explicit_padding
 from builder.check import Check
@@ -10,11 +14,11 @@ from builder.types.shape import MAX_ELEMENTS, UNBOUNDED
 
 
 def window_list(
-    check: Check, values: Sequence[int], count: int, *, of: str, name: str
+    check: Check, values: Sequence[int] | None, count: int, *, of: str, name: str
 ) -> tuple[int, ...]:
     """Return argument `name`: a positive number for each of `count` dimensions.
 
-    If the argument is empty, all numbers are 1.
+    If the argument is None or empty, all numbers are 1.
     """
     # XLA shape_inference.cc: InferWindowFromDimensions
     if not values:
@@ -93,3 +97,32 @@ def windows_along(
             dimension=dimension,
         )
     return 0 if padded < width else (padded - width) // stride + 1
+
+
+_DEFAULTS: Final = {"stride": 1, "pad": "0_0", "lhs_dilate": 1, "rhs_dilate": 1, "rhs_reversal": 0}
+
+
+def window_text(
+    size: Sequence[int], padding: Iterable[tuple[int, int]], lists: Mapping[str, Iterable[Any]]
+) -> str:
+    """Return the HLO attribute of a window, defaults omitted; "" for a window without dimensions.
+
+    Args:
+        size: the size of each dimension.
+        padding: the low and the high padding of each dimension.
+        lists: the other lists by their HLO names: "stride", "lhs_dilate" and so on.
+
+    Example:
+        >>> window_text([2, 3], [(0, 1), (0, 0)], {"stride": [1, 1]})
+        ', window={size=2x3 pad=0_1x0_0}'
+    """
+    if not size:
+        return ""
+    stride = {"stride": lists.get("stride", ())}
+    parts = {"size": size, **stride, "pad": [f"{low}_{high}" for low, high in padding], **lists}
+    text = " ".join(
+        f"{name}={'x'.join(map(str, values))}"
+        for name, values in parts.items()
+        if any(value != _DEFAULTS.get(name) for value in values)
+    )
+    return f", window={{{text}}}"

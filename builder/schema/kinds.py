@@ -723,7 +723,12 @@ class Padding(AttributeKind):
         )
 
     def stablehlo(self, value: PaddingConfig) -> list[tuple[int, ...]]:
-        return [tuple([getattr(one, part) for one in value.dimensions]) for part in self.PARTS]
+        amounts = value.dimensions
+        return [
+            tuple([one.edge_padding_low for one in amounts]),
+            tuple([one.edge_padding_high for one in amounts]),
+            tuple([one.interior_padding for one in amounts]),
+        ]
 
     def read(self, attribute: Sequence[Readable]) -> PaddingConfig:
         amounts = [part.value() for part in attribute]

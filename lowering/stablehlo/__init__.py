@@ -1,1 +1,1 @@
-"""Computations as StableHLO modules: lowering, attribute codecs, saving and loading."""
+"""Computations as StableHLO modules: lowering, attributes by schema, saving and loading."""

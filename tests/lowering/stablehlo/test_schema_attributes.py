@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
+import struct
 from typing import Any
 
+import pytest
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
 from recorded_ops import recorded_ops
 from tables import each_row
 
@@ -12,7 +16,8 @@ import builder as xb
 import lowering
 from builder.attributes import DotAlgorithm, DotDimensionNumbers
 from builder.schema import SCHEMAS
-from lowering.stablehlo.schema_attributes import read_attributes
+from builder.schema.kinds import ACCURACY, CONVOLUTION_DIMENSIONS
+from lowering.stablehlo.schema_attributes import read_attributes, reader_of
 
 
 def read_back(computation: xb.XlaComputation, opcode: str) -> dict[str, Any] | None:
@@ -59,6 +64,53 @@ def test_the_attributes_of_every_op_are_read_back() -> None:
     # These become other operations (see docs/architecture.md) or attributes of arguments.
     assert described - set(checked) == {"scan", "get_tuple_element", "parameter"}
     assert sum(checked.values()) > 3000
+
+
+def parsed(text: str) -> ir.Attribute:
+    context = ir.Context()
+    stablehlo.register_dialect(context)
+    return ir.Attribute.parse(text, context)
+
+
+def test_accuracies_are_read_as_jaxlib_reads_them() -> None:
+    draw = random.Random(1)
+    read = reader_of("exponential", "result_accuracy")
+    patterns = [draw.getrandbits(63) % 0x7FF0000000000001 for _ in range(300)]
+    for bits in (0, 1, 0x3EE4F8B588E368F1, 0x3FF0000000000001, 0x7FF0000000000000, *patterns):
+        (number,) = struct.unpack("d", struct.pack("Q", bits))
+        accuracy = xb.ResultAccuracy(number, 0.1, draw.getrandbits(60))
+        attribute = parsed(ACCURACY.stablehlo(accuracy))
+        theirs: Any = stablehlo.ResultAccuracyAttr(attribute)
+        assert (theirs.atol, theirs.rtol, theirs.ulps) == (number, 0.1, accuracy.ulps)
+        assert read(attribute) == accuracy
+
+
+def test_dimensions_of_convolutions_are_read_as_jaxlib_reads_them() -> None:
+    draw = random.Random(1)
+    read = reader_of("convolution", "dimension_numbers")
+    names = xb.ConvolutionDimensionNumbers.__match_args__
+    for rank in range(2, 14):
+        orders = [draw.sample(range(rank), rank) for _ in range(3)]
+        fields = [field for a, b, *rest in orders for field in (a, b, tuple(rest))]
+        numbers = xb.ConvolutionDimensionNumbers(*fields)
+        attribute = parsed(CONVOLUTION_DIMENSIONS.stablehlo(numbers))
+        theirs: Any = stablehlo.ConvDimensionNumbers(attribute)
+        assert [getattr(theirs, name) for name in names] == [
+            list(field) if isinstance(field, tuple) else field for field in fields
+        ]
+        assert read(attribute) == numbers
+
+
+def test_other_attributes_are_refused() -> None:
+    for opcode, name, text, message in (
+        ("exponential", "result_accuracy", "1 : i64", "result_accuracy must be a result accuracy"),
+        ("all_reduce", "channel_handle", "1 : i64", "channel_handle must be a channel handle"),
+        ("all_reduce", "replica_groups", "[0]", "replica_groups must be a table of numbers"),
+        ("collective_permute", "source_target_pairs", "[0]", "pairs must be a table of numbers"),
+        ("dot_general", "algorithm", "1 : i64", "XLA has no dot algorithm equal to 1 : i64"),
+    ):
+        with pytest.raises(xb.XlaError, match=message):
+            reader_of(opcode, name)(parsed(text))
 
 
 TYPES = {

@@ -168,13 +168,17 @@ def surplus_numbers(op: str, name: str, numbers: Sequence[Any]) -> OperandError:
 
 
 def wrong_call(
-    function: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any]
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    named: Mapping[str, Any],
+    otherwise: str = "",
 ) -> OperandError:
     """Return the error for a call that does not fit the parameters of a function.
 
     Args:
         function: a function with nothing but a docstring, so that it may be called.
         arguments, named: the arguments of the call.
+        otherwise: used if no parameter has the meaning of the first unknown argument.
     """
     try:
         function(*arguments, **named)
@@ -185,7 +189,7 @@ def wrong_call(
     numbers = arguments[count - 1 :]
     if not named and len(numbers) > 1 and all(type(number) is int for number in numbers):
         return surplus_numbers(function.__name__, last, numbers)
-    return _wrong_call(function, arguments, named, text)
+    return _wrong_call(function, arguments, named, text, otherwise)
 
 
 def _call(function: Callable[..., Any]) -> str:

@@ -8,7 +8,7 @@ the result, record. Only the names, the rule and the kinds differ, and these are
         \"""Reverse the elements along dimensions. ...\"""
 
 The signature and the docstring are those that users, editors and type checkers see. An op with a
-form of its own has a body, and the decorator `op_by_hand`.
+form of its own is recorded by another function, `by`, or has a body and the decorator `op_by_hand`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import ast
 import inspect
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from types import FunctionType
+from textwrap import indent
+from types import CodeType, FunctionType
 from typing import Any, Final, TypeVar, cast
 
 from builder.errors import XlaError
@@ -25,7 +26,7 @@ from builder.graph.calls import wrong_call
 from builder.graph.recording import record, shared_attributes
 from builder.graph.registry import op_by_hand, register
 from builder.graph.xla_builder import XlaBuilder
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp
 from builder.ops.operands import need_op, need_ops
 from builder.schema import Attribute, AttributeKind, Schema
 from builder.schema.definition import MISSING
@@ -45,15 +46,17 @@ def op(
     rule: Callable[..., Shape],
     attributes: Callable[..., Mapping[str, Any]] | None = None,
     *,
+    by: Callable[..., XlaOp] | None = None,
     cpp_name: str = "",
     section: str = "",
     aliases: tuple[str, ...] = (),
     family: str = "",
-    **kinds: AttributeKind,
+    **kinds: AttributeKind | None,
 ) -> Callable[[F], F]:
     """Return a decorator that makes the body of a function with only a docstring, a public op.
 
-    The parameters of the function are operands of the schema, attributes, and those of `kinds`.
+    The parameters of the function are operands (those of the schema, or other parameters of type
+    XlaOp), attributes, and those of `kinds`.
 
     Args:
         schema: the data of the op.
@@ -61,15 +64,18 @@ def op(
             takes the shapes of the operands, and the other arguments converted by their kinds.
         attributes: returns the recorded attributes, from arguments like those of `rule`; by default
             they are the arguments of the same names.
+        by: infers the shape and records, for an op that is recorded in a form of its own. It is
+            called with the name of the function and the converted arguments.
         cpp_name, section, aliases, family: see `register`.
         kinds: the kinds of parameters that are not attributes, such as the sizes of the result.
+            None for those that `by` converts, such as operands that may be numbers.
 
     Raises:
         ValueError: a parameter is neither an operand nor an attribute, and has no kind.
     """
 
     def enter(declared: F) -> F:
-        made = _made(schema, rule, attributes, kinds, declared)
+        made = _made(schema, rule, attributes, by, kinds, declared)
         names = {"cpp_name": cpp_name, "section": section, "family": family}
         register(made, schema, rule, aliases=aliases, **names)
         return cast("F", made)
@@ -93,66 +99,98 @@ def _made(
     schema: Schema,
     rule: Callable[..., Shape],
     attributes: Callable[..., Mapping[str, Any]] | None,
-    kinds: Mapping[str, AttributeKind],
+    by: Callable[..., XlaOp] | None,
+    kinds: Mapping[str, AttributeKind | None],
     declared: Callable[..., Any],
 ) -> FunctionType:
-    name, signature = declared.__name__, inspect.signature(declared)
-    parameters = signature.parameters.values()
-    names = list(signature.parameters)
+    name, parameters = declared.__name__, inspect.signature(declared).parameters.values()
+    names = [parameter.name for parameter in parameters]
     operands = schema.operands.split()
     recorded = {a.parameter or a.name: a for a in schema.attributes if isinstance(a, Attribute)}
-    kinds = {key: a.kind for key, a in recorded.items()} | dict(kinds)
+    given = {key: a.kind for key, a in recorded.items()} | dict(kinds)
     form = ""
     for parameter in parameters:
-        if parameter.name in operands:
+        if parameter.name in given and given[parameter.name] is None:
+            form += "-"
+        elif parameter.name in operands or parameter.annotation == "XlaOp":
             form += "o"
         elif f"*{parameter.name}" in operands:
             form += "m"
-        elif parameter.name in kinds:
+        elif parameter.name in given:
             form += "?" if parameter.default is None else "a"
         else:
             raise ValueError(f"{name}: {parameter.name} is neither an operand nor an attribute")
+    constants: dict[str, Any] = {
+        f"convert{number}": kind.convert
+        for number, kind in enumerate(map(given.get, names))
+        if kind is not None
+    }
+    constants["name"] = name
+    # Messages name one of many operands: "operand 0".
+    constants["names"] = [
+        key[:-1] if letter == "m" else key for key, letter in zip(names, form, strict=True)
+    ]
+    if by is not None:
+        return made(declared, _converting(form, "by"), {**constants, "by": by})
+    constants["opcode"] = schema.opcode
+    constants["table"] = SignatureTable[Any]()
+    constants["plan"] = _planner(names, rule, attributes or _attributes_of(recorded))
+    return made(declared, _converting(form, ""), constants)
+
+
+def made(
+    declared: Callable[..., Any], body: str, constants: Mapping[str, Any], instead: str = ""
+) -> FunctionType:
+    """Return the function with the signature and the docstring of `declared`, and another body.
+
+    Arguments that do not fit the signature raise an error, and errors leave one frame.
+
+    Args:
+        declared: a function with only a docstring.
+        body: Python code. The parameters are p0, p1, ...
+        constants: the objects that the body uses, besides those of `_SHARED`.
+        instead: the fix of errors for unknown arguments that no parameter has the meaning of.
+    """
+    name, signature = declared.__name__, inspect.signature(declared)
+    names = list(signature.parameters)
+    defaults = {
+        p.name: _OMITTED if p.default is p.empty else p.default
+        for p in signature.parameters.values()
+    }
+    code: CodeType = declared.__code__
+    count = code.co_argcount
 
     def wrong(more: tuple[Any, ...], unknown: Mapping[str, Any], *values: Any) -> XlaError:
         if more:
-            return wrong_call(declared, (*values, *more), unknown)
-        given = {n: v for n, v in zip(names, values, strict=True) if v is not _OMITTED}
-        return wrong_call(declared, (), {**given, **unknown})
+            return wrong_call(declared, (*values[:count], *more), unknown)
+        given = {n: v for n, v in zip(names, values, strict=True) if v is not defaults[n]}
+        return wrong_call(declared, (), {**given, **unknown}, instead)
 
     def shown(error: XlaError, *values: Any) -> XlaError:
         if any(value is _OMITTED for value in values):
             error = wrong((), {}, *values)
         return without_internal_frames(error)
 
-    template = _template(form)(
-        *[kinds[key].convert for key, letter in zip(names, form, strict=True) if letter in "a?"],
-        name,
-        # Messages name one of many operands: "operand 0".
-        [n[:-1] if letter == "m" else n for n, letter in zip(names, form, strict=True)],
-        schema.opcode,
-        SignatureTable[Any](),
-        _planner(names, rule, attributes or _attributes_of(recorded)),
-        wrong,
-        shown,
-    )
-    code, source = template.__code__, declared.__code__
-    made = FunctionType(
-        code.replace(
+    make = _template(body, count, code.co_kwonlyargcount, tuple(constants))
+    template = make(**constants, wrong=wrong, shown=shown)
+    function = FunctionType(
+        template.__code__.replace(
             co_name=name,
             co_qualname=declared.__qualname__,
-            co_filename=source.co_filename,
-            co_firstlineno=source.co_firstlineno,
-            co_varnames=(*names, *code.co_varnames[len(names) :]),
+            co_filename=code.co_filename,
+            co_firstlineno=code.co_firstlineno,
+            co_varnames=(*names, *template.__code__.co_varnames[len(names) :]),
         ),
         declared.__globals__,
         name,
-        tuple([_OMITTED if p.default is p.empty else p.default for p in parameters]),
+        tuple([defaults[n] for n in names[:count]]),
         template.__closure__,
     )
-    made.__doc__, made.__module__ = declared.__doc__, declared.__module__
-    made.__annotations__ = declared.__annotations__
-    made.__signature__ = signature  # type: ignore[attr-defined]  # as functools.wraps sets it
-    return made
+    function.__kwdefaults__ = {n: defaults[n] for n in names[count:]}
+    function.__doc__, function.__module__ = declared.__doc__, declared.__module__
+    function.__annotations__ = declared.__annotations__
+    function.__signature__ = signature  # type: ignore[attr-defined]  # as functools.wraps sets it
+    return function
 
 
 def _attributes_of(recorded: Mapping[str, Attribute]) -> Callable[..., Mapping[str, Any]]:
@@ -179,7 +217,8 @@ def _planner(
     def plan(*values: Any) -> tuple[Shape, Mapping[str, Any]]:
         arguments = dict(zip(names, values, strict=True))
         shape = rule(**_taken(rule, arguments))
-        return shape, shared_attributes(**attributes(**_taken(attributes, arguments)))
+        recorded = attributes(**_taken(attributes, arguments))
+        return shape, shared_attributes(**recorded) if recorded else NO_ATTRIBUTES
 
     return plan
 
@@ -193,17 +232,14 @@ def _taken(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Mappin
 
 
 @cache  # there are few forms
-def _template(form: str) -> Callable[..., FunctionType]:
-    """Return a function that makes the functions of one form, which differ in constants only.
-
-    Generating the source of each op, as dataclasses do it, would slow down the import: there are
-    few forms. The names of the parameters are those of the code object, which are replaced later.
+def _converting(form: str, by: str) -> str:
+    """Return the body of the functions of one form, which differ in constants only.
 
     Args:
         form: a letter for each parameter: o for an operand, m for many operands, a for an
-            attribute, ? for an attribute that may be None.
+            attribute, ? for an attribute that may be None, - for a parameter without conversion.
+        by: the function that records; "" to infer the shape and record.
     """
-    parameters = [f"p{number}" for number in range(len(form))]
     lines: list[str] = []
     key: list[str] = []
     operands: list[str] = []
@@ -213,30 +249,55 @@ def _template(form: str) -> Callable[..., FunctionType]:
             lines.append(f"if type({p}) is not XlaOp: need_op(name, names[{number}], {p})")
         elif kind == "m":
             lines.append(f"{p} = need_ops(name, names[{number}], {p})")
-        else:
+        elif kind in "a?":
             guard = f"if {p} is not None: " if kind == "?" else ""
             lines.append(f"{guard}{p} = convert{number}(name, names[{number}], {p})")
         shapes = {"o": f"{p}.shape", "m": f"tuple([op.shape for op in {p}])"}
         key.append(shapes.get(kind, p))
         operands += {"o": [p], "m": [f"*{p}"]}.get(kind, [])
-    constants = [f"convert{number}" for number, kind in enumerate(form) if kind in "a?"]
-    constants += ["name", "names", "opcode", "table", "plan", "wrong", "shown", *_SHARED]
-    listed = ", ".join(parameters)
-    conversions = "\n            ".join(lines)
+    if by:
+        arguments = ", ".join(f"p{number}" for number in range(len(form)))
+        return "\n".join([*lines, f"return {by}(name, {arguments})"])
+    listed = ", ".join(key)
+    # A tuple that adds nothing to a shape would only have to be made and hashed.
+    signature = {"o": listed, "o?": f"{key[0]} if p1 is None else ({listed})"}.get(
+        form, f"({listed},)"
+    )
+    recorded = f"opcode, found[0], ({', '.join(operands)},), found[1]"
+    if len(operands) == 1 and "m" not in form:  # no need to compare the builders of operands
+        lines.append(f"builder = {operands[0]}.builder")
+        recorded += ", 2, builder if builder.is_open else None"
+    lines += [
+        f"key = {signature}",
+        "found = table.get(key)",
+        "if found is None:",
+        f"    found = table.add(key, plan({listed}))",
+        f"return record({recorded})",
+    ]
+    return "\n".join(lines)
+
+
+@cache
+def _template(
+    body: str, positional: int, keywords: int, constants: tuple[str, ...]
+) -> Callable[..., FunctionType]:
+    """Return a function that makes the functions with one body.
+
+    Generating the source of each op, as dataclasses do it, would slow down the import: there are
+    few bodies. The names of the parameters are those of the code object, which are replaced later.
+    """
+    parameters = [f"p{number}" for number in range(positional + keywords)]
+    passed = ", ".join(parameters)
+    first, last = ", ".join(parameters[:positional]), ", ".join(parameters[positional:])
     source = f"""
-def make({", ".join(constants)}):
-    def template({listed}, *more, **unknown):
+def make({", ".join((*constants, "wrong", "shown", *_SHARED))}):
+    def template({first}, *more, {last}{", " if last else ""}**unknown):
         if more or unknown:
-            raise wrong(more, unknown, {listed})
+            raise wrong(more, unknown, {passed})
         try:
-            {conversions}
-            key = ({", ".join(key)},)
-            found = table.get(key)
-            if found is None:
-                found = table.add(key, plan(*key))
-            return record(opcode, found[0], ({", ".join(operands)},), found[1])
+{indent(body, " " * 12)}
         except XlaError as error:
-            raise shown(error, {listed}) from error.__cause__
+            raise shown(error, {passed}) from error.__cause__
     return template
 """
     tree = ast.parse(source)
@@ -246,7 +307,7 @@ def make({", ".join(constants)}):
             node.col_offset = node.end_col_offset = 0
     scope: dict[str, Any] = {}
     exec(compile(tree, __file__, "exec"), scope)
-    return partial(scope["make"], **_SHARED)  # the other arguments are positional
+    return partial(scope["make"], **_SHARED)
 
 
 _SHARED: Final[dict[str, Any]] = {

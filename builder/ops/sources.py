@@ -5,7 +5,9 @@ from __future__ import annotations
 from builder.graph.registry import op_by_hand
 from builder.graph.xla_builder import XlaBuilder
 from builder.ops.rules import collectives
-from builder.schema import SCHEMAS
+from builder.schema import BUILDER_H, SCHEMAS, CostClass, define
+
+define("constant", "", cpp_name="ConstantLiteral", section=BUILDER_H, cost=CostClass.FREE)
 
 for _method, _family, _rule in (
     (XlaBuilder.parameter, "control_flow", None),

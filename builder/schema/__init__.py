@@ -2,7 +2,7 @@
 
 A schema names the operands and attributes of an opcode, its names in C++, in HLO text and in
 StableHLO, the element types of its operands, its cost and its tolerance. The table of operations,
-inference of elementwise ops, HLO printing, lowering, import, cost analysis, tolerances and the
+HLO printing, lowering, import, cost analysis, tolerances and the
 reference loop over schemas.
 """
 
@@ -11,7 +11,6 @@ from builder.schema import (
     contraction as contraction,
     control_flow as control_flow,
     dynamic as dynamic,
-    elementwise as elementwise,
     host as host,
     indexing as indexing,
     linalg as linalg,

@@ -15,13 +15,21 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
-from builder.attributes import ChannelHandle, DotAlgorithm, PaddingConfig, Precision, ReplicaGroups
+from builder.attributes import (
+    ChannelHandle,
+    DotAlgorithm,
+    PaddingConfig,
+    Precision,
+    ReplicaGroups,
+    ResultAccuracy,
+)
 from builder.attributes.fields import NamedEnum
 from builder.attributes.host import OutputOperandAliasing
 from builder.check import flag, integer, integers
-from builder.errors import ShapeInferenceError, brief, error_of
+from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.schema.syntax import braces, quoted, quoted_bytes, with_layout
 from builder.support.signatures import per_signature
+from builder.types.primitive_type import PrimitiveType, element_type_argument
 from builder.types.shape import Shape, shape_argument
 
 
@@ -164,6 +172,7 @@ class Enumeration(AttributeKind):
         members: the enumeration class; None if the value is recorded as a name.
         prefix: the prefix of the members' names that StableHLO omits.
         is_lower: whether the name is in lower case in HLO text.
+        example: one of the names, for messages, if arguments are names.
     """
 
     def __init__(
@@ -173,16 +182,23 @@ class Enumeration(AttributeKind):
         *,
         prefix: str = "",
         is_lower: bool = False,
+        example: str = "",
     ) -> None:
         self.mnemonic = mnemonic
         self.members = members
         self.prefix = prefix
         self.is_lower = is_lower
+        self.example = example
 
     def __str__(self) -> str:
         return "name" if self.members is None else self.members.__name__
 
     def convert(self, op: str, name: str, value: Any) -> Any:
+        if self.example:  # the rule of the op checks the name
+            if isinstance(value, str):
+                return value
+            rule = f"{name} must be a string such as {self.example!r}, got {brief(value)}"
+            raise error_of(OperandError, op, rule)
         if self.members is None or not issubclass(self.members, NamedEnum):
             return super().convert(op, name, value)
         return value if type(value) is self.members else self.members.of(value, op)
@@ -305,6 +321,18 @@ class Accuracy(AttributeKind):
 
     NAME = "ResultAccuracy"
 
+    def convert(self, op: str, name: str, value: Any) -> ResultAccuracy | None:  # noqa: ARG002
+        return ResultAccuracy.of(value, op)
+
+
+class ElementType(AttributeKind):
+    """An element type, an argument that is not recorded: the result's shape contains it."""
+
+    NAME = "element type"
+
+    def convert(self, op: str, name: str, value: Any) -> PrimitiveType:
+        return element_type_argument(op, name, value)
+
 
 class Field(NamedTuple):
     """A field of dimension numbers.
@@ -425,6 +453,7 @@ FLOAT32: Final = Float32()
 PRECISION: Final = Precisions()
 ALGORITHM: Final = Algorithm()
 ACCURACY: Final = Accuracy()
+ELEMENT_TYPE: Final = ElementType()
 CONVOLUTION_DIMENSIONS: Final = ConvolutionDimensions()
 PADDING: Final = Padding()
 PAIRS: Final = Pairs()

@@ -174,9 +174,15 @@ def test_the_alias_is_named() -> None:
             lambda x: lib.zeros(dtype=3),
             "zeros: has no parameter dtype, got dtype=3\nfix: write shape= instead of dtype=",
         ),
-        (lambda x: xb.clamp(0, x), "clamp: max must be an XlaOp, got no argument"),
-        (lambda x: xb.add(x), "add: rhs must be an XlaOp, got no argument"),
-        (lambda x: xb.exp(), "exp: operand must be an XlaOp, got no argument"),
+        (
+            lambda x: xb.clamp(0, x),
+            (
+                "clamp: missing 1 required positional argument: 'max'\n"
+                "fix: write clamp(min, operand, max)"
+            ),
+        ),
+        (lambda x: xb.add(x), "add: missing 1 required positional argument: 'rhs'"),
+        (lambda x: xb.exp(), "exp: missing 1 required positional argument: 'operand'"),
         (
             lambda x: xb.reshape(x, 4, 1),
             (

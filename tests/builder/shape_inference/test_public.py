@@ -16,7 +16,7 @@ import builder as xb
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "shape_inference.md"
 FAMILIES = (
-    *("collectives", "contraction", "control_flow", "dynamic", "elementwise", "host"),
+    *("collectives", "contraction", "control_flow", "dynamic", "host"),
     *("indexing", "linalg", "reduction"),
 )
 # The types of an inference function's first parameter; other functions are helpers.
@@ -107,10 +107,8 @@ def test_wrong_arguments_raise_errors_of_the_library(name: str) -> None:
             ),
         ),
         (
-            lambda infer: infer.elementwise.convert_element_type(
-                operand="s32[3]", new_element_type="f32"
-            ),
-            lambda infer: infer.elementwise.convert_element_type(xb.s32[3], xb.f32),
+            lambda infer: infer.convert_element_type(operand="s32[3]", new_element_type="f32"),
+            lambda infer: infer.convert_element_type(xb.s32[3], xb.f32),
         ),
         (
             lambda infer: infer.host.custom_call("t", ["f32[3]"], "f32[3]", None, [((), (0, ()))]),
@@ -135,7 +133,8 @@ def test_messages_for_wrong_arguments() -> None:
         (lambda: infer.rev("f32[", [0]), "rev: operand must be a shape, got 'f32['"),
         (lambda: infer.concatenate(7, 0), "concatenate: operands must be a sequence of"),
         (lambda: infer.control_flow.call(7, []), "call: computation must be a ProgramShape, got 7"),
-        (lambda: infer.elementwise.unary("sum", "f32[]"), "sum: opcode must be one of abs"),
+        (lambda: infer.exp(7), "exp: operand must be a shape, got 7"),
+        (lambda: infer.compare("f32[]", "f32[]", "IS"), "compare: direction must be one of EQ, NE"),
         (
             lambda: infer.host.custom_call("t", (), "f32[2]", output_operand_aliasing=-1),
             "custom_call: output_operand_aliasing must be a sequence of OutputOperandAliasing, ",

@@ -21,13 +21,13 @@ from builder.check import Check
 from builder.graph.recording import record
 from builder.graph.registry import op_by_hand
 from builder.ops.definition import op
-from builder.ops.elementwise.common import record_unary
+from builder.ops.elementwise.common import STEEP
+from builder.ops.elementwise.unary import unary
 from builder.schema import (
     BUILDER_H,
     SCHEMAS,
     Attribute,
     CostClass,
-    ResultType,
     Tolerance,
     define,
 )
@@ -52,21 +52,11 @@ def new_ops() -> Iterator[tuple[Callable[..., xb.XlaOp], ...]]:
 
 
 def define_erf_inv() -> Callable[..., xb.XlaOp]:
-    """Define a unary op. `shape_inference.elementwise.unary` infers its shape from the schema."""
-    schema = define(
-        "erf_inv",
-        "operand",
-        section=BUILDER_H,
-        element_types={"operand": FLOATING},
-        result=ResultType.OPERAND,
-        stablehlo="chlo.erf_inv",
-        cost=CostClass.TRANSCENDENTAL,
-        tolerance=Tolerance(16),
-    )
+    """Define a unary op, whose rule is that of all unary ops."""
 
-    @op_by_hand(schema, family="elementwise")
+    @unary("erf_inv", FLOATING, STEEP, BUILDER_H, stablehlo="chlo.erf_inv")
     def erf_inv(operand: xb.XlaOp) -> xb.XlaOp:
-        return record_unary("erf_inv", "erf_inv", operand)
+        """Return the inverse of the error function."""
 
     return erf_inv
 
@@ -142,6 +132,7 @@ def test_a_unary_op(new_ops: tuple[Callable[..., xb.XlaOp], ...]) -> None:
     np.testing.assert_allclose(lowering.compile(new)(values), expected, rtol=1e-5)
     with pytest.raises(xb.ShapeInferenceError, match="erf_inv: operand must be of floating-point"):
         new_ops[0](xb.XlaBuilder().parameter(xb.s32[2]))
+    assert xb.shape_inference.erf_inv("f32[2]") is xb.f32[2]
 
 
 def test_an_op_with_an_attribute(new_ops: tuple[Callable[..., xb.XlaOp], ...]) -> None:

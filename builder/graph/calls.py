@@ -178,13 +178,17 @@ def surplus_numbers(op: str, name: str, numbers: Sequence[Any]) -> OperandError:
 
 
 def wrong_call(
-    function: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any]
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    named: Mapping[str, Any],
+    otherwise: str = "",
 ) -> OperandError:
     """Return the error for a call that does not fit the parameters of a function.
 
     Args:
         function: a function with nothing but a docstring, so that it may be called.
         arguments, named: the arguments of the call.
+        otherwise: used if no parameter has the meaning of the first unknown argument.
     """
     try:
         function(*arguments, **named)
@@ -196,7 +200,7 @@ def wrong_call(
     takes_list = listed and str(listed[-1].annotation).startswith("Sequence[int]")
     if takes_list and not named and len(numbers) > 1 and all(type(n) is int for n in numbers):
         return surplus_numbers(function.__name__, listed[-1].name, numbers)
-    return _wrong_call(function, arguments, named, text)
+    return _wrong_call(function, arguments, named, text, otherwise)
 
 
 def _call(function: Callable[..., Any]) -> str:

@@ -297,7 +297,9 @@ def _converting(form: str, by: str) -> str:
         form, f"({listed},)"
     )
     recorded = f"opcode, found[0], ({', '.join(operands)},), found[1]"
-    if len(operands) == 1 and not operands[0].startswith("*"):  # no need to compare the builders of operands
+    if len(operands) == 1 and not operands[0].startswith(
+        "*"
+    ):  # no need to compare the builders of operands
         lines.append(f"builder = {operands[0]}.builder")
         recorded += ", 2, builder if builder.is_open else None"
     lines += [

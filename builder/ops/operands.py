@@ -40,7 +40,7 @@ Operand = XlaOp | Number
 """An XlaOp, or a number used as an operand."""
 
 Dimensions = Sequence[int] | None
-"""The type of the argument `broadcast_dimensions`; see `builder.shape_inference.broadcasting`."""
+"""The type of the argument `broadcast_dimensions`; see `builder.ops.broadcasting`."""
 
 
 def need_op(op: str, name: str, value: Any, beside: Any = None) -> XlaOp:

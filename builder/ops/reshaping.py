@@ -20,6 +20,7 @@ from builder.graph.calls import surplus_numbers, unknown_arguments
 from builder.graph.recording import append, record, resolve_builder
 from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp
+from builder.ops.broadcasting import matching_places
 from builder.ops.definition import builder_method, op
 from builder.ops.operands import (
     is_number,
@@ -27,7 +28,6 @@ from builder.ops.operands import (
     need_ops,
     number_constant,
 )
-from builder.ops.rules.broadcasting import matching_places
 from builder.schema import BUILDER_H
 from builder.schema.definition import Attribute, CostClass, Group, define
 from builder.schema.element_types import ANY, NUMBER

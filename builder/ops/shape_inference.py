@@ -23,8 +23,7 @@ from typing import Any
 
 from builder.check import Check as Check, same_shape as _same_shape
 from builder.graph.registry import OPERATIONS
-from builder.ops import rules as families
-from builder.ops.rules.public import PublicFunction, public
+from builder.ops.rule_arguments import PublicFunction, public
 
 same_shape = public(_same_shape)
 
@@ -32,8 +31,7 @@ same_shape = public(_same_shape)
 def __getattr__(name: str) -> PublicFunction[..., Any]:
     info = OPERATIONS.get(name)
     if info is None or info.rule is None:
-        function: PublicFunction[..., Any] = getattr(families, name)
-        return function
+        raise AttributeError(f"module 'builder.shape_inference' has no attribute {name!r}")
     function = globals()[name] = public(info.rule, name, info.function)
     function.__doc__ = f"Return the shape of the result of `{name}`, from shapes and attributes."
     return function

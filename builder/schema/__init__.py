@@ -2,13 +2,10 @@
 
 A schema names the operands and attributes of an opcode, its names in C++, in HLO text and in
 StableHLO, the element types of its operands, its cost and its tolerance. The table of operations,
-inference of elementwise ops, HLO printing, lowering, import, cost analysis, tolerances and the
+HLO printing, lowering, import, cost analysis, tolerances and the
 reference loop over schemas.
 """
 
-from builder.schema import (
-    elementwise as elementwise,
-)
 from builder.schema.definition import (
     BUILDER_H as BUILDER_H,
     MATH_H as MATH_H,

@@ -113,8 +113,8 @@ class Schema:
         section: the section of the Operation Semantics document; by default `cpp_name`.
         element_types: a mapping from operand names to the element types that the operand may have.
             The shape inference function checks the types of operands that are not in the mapping.
-        result: the element type of the result, if `builder.shape_inference.elementwise` infers
-            the shape from the schema; otherwise None.
+        result: the element type of the result of an elementwise op whose rule is that of all
+            functions of one array, or of two; otherwise None.
         hlo: the name of the instruction in HLO text.
         stablehlo: the name of the operation, with its dialect.
         synonyms: other MLIR operations and custom call targets that the importer reads as this op.

@@ -1,4 +1,4 @@
-"""Sets of element types that operands may have."""
+"""Sets of element types that operands may have, and the comparison types of element types."""
 
 from __future__ import annotations
 
@@ -43,3 +43,12 @@ SIGNED_NUMBER: Final = ElementTypes(
 )
 FLOATING_OR_COMPLEX: Final = ElementTypes("floating-point or complex", _FLOATING | _COMPLEX)
 PART_OF_COMPLEX: Final = ElementTypes("f32 or f64", frozenset((pt.f32, pt.f64)))
+
+
+def comparison_type(element_type: PrimitiveType, *, total_order: bool = False) -> str:
+    """Return HLO's comparison type; `total_order` affects floating-point types only."""
+    if element_type.is_floating:
+        return "TOTALORDER" if total_order else "FLOAT"
+    if element_type.is_complex:
+        return "FLOAT"
+    return "SIGNED" if element_type.is_signed else "UNSIGNED"

@@ -280,6 +280,7 @@ class Enumeration(AttributeKind):
         members: the enumeration class; None if the value is recorded as a name.
         prefix: the prefix of the members' names that StableHLO omits.
         is_lower: whether the name is in lower case in HLO text.
+        example: one of the names, for messages, if arguments are names.
     """
 
     def __init__(
@@ -289,16 +290,23 @@ class Enumeration(AttributeKind):
         *,
         prefix: str = "",
         is_lower: bool = False,
+        example: str = "",
     ) -> None:
         self.mnemonic = mnemonic
         self.members = members
         self.prefix = prefix
         self.is_lower = is_lower
+        self.example = example
 
     def __str__(self) -> str:
         return "name" if self.members is None else self.members.__name__
 
     def convert(self, op: str, name: str, value: Any) -> Any:
+        if self.example:  # the rule of the op checks the name
+            if isinstance(value, str):
+                return value
+            rule = f"{name} must be a string such as {self.example!r}, got {brief(value)}"
+            raise error_of(OperandError, op, rule)
         if self.members is None or not issubclass(self.members, NamedEnum):
             return super().convert(op, name, value)
         return value if type(value) is self.members else self.members.of(value, op)
@@ -571,6 +579,9 @@ class Accuracy(AttributeKind):
 
     NAME = "ResultAccuracy"
 
+    def convert(self, op: str, name: str, value: Any) -> ResultAccuracy | None:  # noqa: ARG002
+        return ResultAccuracy.of(value, op)
+
     def stablehlo(self, value: ResultAccuracy) -> str:
         # Hexadecimal digits of the doubles, because MLIR refuses texts such as 1e-05.
         atol, rtol = (f"0x{np.float64(t).view(np.uint64):016X}" for t in (value.atol, value.rtol))
@@ -690,6 +701,9 @@ class ConvolutionDimensions(AttributeKind):
 
     NAME = "ConvolutionDimensionNumbers"
 
+    def convert(self, op: str, name: str, value: Any) -> ConvolutionDimensionNumbers:  # noqa: ARG002  (of the class)
+        return ConvolutionDimensionNumbers.of(value, op)
+
     def stablehlo(self, value: ConvolutionDimensionNumbers) -> str:
         return _convolution_text(value)
 
@@ -706,8 +720,6 @@ def _convolution_text(numbers: ConvolutionDimensionNumbers) -> str:
     labels = numbers.labels(len(numbers.input_spatial_dimensions) + 2)
     source, kernel, result = (f"[{', '.join(part)}]" for part in labels)
     return f"#stablehlo.conv<{source}x{kernel}->{result}>"
-    def convert(self, op: str, name: str, value: Any) -> ConvolutionDimensionNumbers:  # noqa: ARG002
-        return ConvolutionDimensionNumbers.of(value, op)
 
 
 class Padding(AttributeKind):
@@ -876,6 +888,7 @@ FLOAT32: Final = Float32()
 PRECISION: Final = Precisions()
 ALGORITHM: Final = Algorithm()
 ACCURACY: Final = Accuracy()
+ELEMENT_TYPE: Final = ElementType()
 CONVOLUTION_DIMENSIONS: Final = ConvolutionDimensions()
 PADDING: Final = Padding()
 PAIRS: Final = Pairs()

@@ -18,9 +18,9 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from builder.inspection.rendering import bytes_text
+from builder.ops.elementwise.comparison import comparable
 from builder.schema import SCHEMAS, ElementTypes
-from builder.schema.comparison import comparable, comparison_type
-from builder.schema.element_types import ANY, FLOATING
+from builder.schema.element_types import ANY, FLOATING, comparison_type
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape

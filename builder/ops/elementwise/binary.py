@@ -5,21 +5,98 @@ Operation Semantics: Element-wise binary arithmetic operations.
 
 from __future__ import annotations
 
-from typing import Any, Never
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
+from builder.check import Check
 from builder.errors import ShapeInferenceError, error_of
-from builder.graph.calls import unknown_arguments
-from builder.graph.registry import op_by_hand
-from builder.graph.xla_op import XlaOp
-from builder.ops.elementwise.common import element_type_of, record_binary
+from builder.graph.registry import OPERATIONS
+from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp
+from builder.ops.broadcasting import broadcast_sizes
+from builder.ops.elementwise.common import (
+    APPROXIMATED,
+    EXACT,
+    ORDERING,
+    ROUNDED,
+    SMOOTH,
+    STEEP,
+    Computed,
+    Rule,
+    define_elementwise,
+    element_type_of,
+    function_of_two_arrays,
+    op_of_two_arrays,
+    result_type,
+)
 from builder.ops.operands import Dimensions, Operand
-from builder.schema import SCHEMAS
+from builder.schema import BUILDER_H, ResultType, Schema
+from builder.schema.element_types import (
+    ANY,
+    FLOATING_OR_COMPLEX,
+    INTEGER,
+    NUMBER,
+    ORDERED,
+    PART_OF_COMPLEX,
+    PRED_OR_INTEGER,
+    REAL_NUMBER,
+    ElementTypes,
+)
+from builder.types.primitive_type import PrimitiveType
+from builder.types.shape import ArrayShape, Shape, intern_array
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SECTION: Final = "Element-wise binary arithmetic operations"
 
 
-@op_by_hand(SCHEMAS["add"])
-def add(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+def _binary_shape(name: str, schema: Schema) -> Rule:
+    """Return the shape inference of the function `name`, whose operands are broadcast."""
+
+    def shape(
+        lhs: Shape, rhs: Shape, broadcast_dimensions: tuple[int, ...] | None = None
+    ) -> ArrayShape:
+        check = Check(name, lhs=lhs, rhs=rhs)
+        left, right = check.array("lhs"), check.array("rhs")
+        # Operation Semantics: Element-wise binary arithmetic operations
+        element_type = check.same_element_type()
+        allowed = schema.element_types["lhs"]
+        # Operation Semantics: Element-wise binary arithmetic operations; the section of the schema
+        if element_type not in allowed.types:
+            check.fail(f"operands must be of {allowed.text} type, got {element_type}")
+        sizes, dynamic = broadcast_sizes(check, left, right, broadcast_dimensions)
+        return intern_array(result_type(schema, element_type), sizes, dynamic)
+
+    return shape
+
+
+def _no_attributes(_: PrimitiveType) -> Mapping[str, Any]:
+    return NO_ATTRIBUTES
+
+
+def _binary(
+    opcode: str,
+    element_types: ElementTypes,
+    computed: Computed,
+    section: str,
+    *,
+    instead: str = "",
+    **data: Any,
+) -> Callable[[F], F]:
+    """Return a decorator that makes the body of a function of two arrays.
+
+    The arguments are those of `define_elementwise`; `instead` is that of `op_of_two_arrays`.
+    """
+    schema = define_elementwise(opcode, "lhs rhs", element_types, computed, section, **data)
+
+    def enter(declared: F) -> F:
+        rule = _binary_shape(declared.__name__, schema)
+        return op_of_two_arrays(schema, rule, _no_attributes, instead=instead)(declared)
+
+    return enter
+
+
+@_binary("add", ANY, ROUNDED, _SECTION)
+def add(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The sum lhs + rhs; the logical or of preds.
 
     Example:
@@ -31,13 +108,10 @@ def add(
 
     Operation Semantics: Element-wise binary arithmetic operations.
     """
-    return record_binary("add", "add", lhs, rhs, broadcast_dimensions, unknown)
 
 
-@op_by_hand(SCHEMAS["subtract"])
-def sub(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+@_binary("subtract", NUMBER, ROUNDED, _SECTION, cpp_name="Sub")
+def sub(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The difference lhs - rhs.
 
     Example:
@@ -49,13 +123,10 @@ def sub(
 
     Operation Semantics: Element-wise binary arithmetic operations.
     """
-    return record_binary("sub", "subtract", lhs, rhs, broadcast_dimensions, unknown)
 
 
-@op_by_hand(SCHEMAS["multiply"])
-def mul(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+@_binary("multiply", ANY, ROUNDED, _SECTION, cpp_name="Mul")
+def mul(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The product lhs * rhs; the logical and of preds.
 
     Example:
@@ -67,13 +138,10 @@ def mul(
 
     Operation Semantics: Element-wise binary arithmetic operations.
     """
-    return record_binary("mul", "multiply", lhs, rhs, broadcast_dimensions, unknown)
 
 
-@op_by_hand(SCHEMAS["mulhi"])
-def mulhi(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+@_binary("mulhi", INTEGER, EXACT, BUILDER_H, stablehlo="chlo.mulhi", synonyms=("mhlo.mulhi",))
+def mulhi(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The upper half of the bits of the product lhs * rhs; `mul` returns the lower half.
 
     Example:
@@ -85,13 +153,10 @@ def mulhi(
 
     Not in Operation Semantics; XlaBuilder's Mulhi.
     """
-    return record_binary("mulhi", "mulhi", lhs, rhs, broadcast_dimensions, unknown)
 
 
-@op_by_hand(SCHEMAS["divide"])
-def div(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+@_binary("divide", NUMBER, APPROXIMATED, _SECTION, cpp_name="Div")
+def div(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The quotient lhs / rhs; rounded toward zero for integers.
 
     Example:
@@ -103,13 +168,10 @@ def div(
 
     Operation Semantics: Element-wise binary arithmetic operations.
     """
-    return record_binary("div", "divide", lhs, rhs, broadcast_dimensions, unknown)
 
 
-@op_by_hand(SCHEMAS["remainder"])
-def rem(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+@_binary("remainder", REAL_NUMBER, APPROXIMATED, _SECTION, cpp_name="Rem")
+def rem(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The remainder of lhs / rhs, with the sign of lhs; smaller than rhs in magnitude.
 
     Example:
@@ -121,13 +183,17 @@ def rem(
 
     Operation Semantics: Element-wise binary arithmetic operations.
     """
-    return record_binary("rem", "remainder", lhs, rhs, broadcast_dimensions, unknown)
 
 
-@op_by_hand(SCHEMAS["maximum"])
-def max(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+@_binary(
+    "maximum",
+    ORDERED,
+    ORDERING,
+    _SECTION,
+    cpp_name="Max",
+    instead="to reduce along dimensions, use lib.max(x, axis) of builder.lib",
+)
+def max(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The larger operand; NaN if either is NaN.
 
     Example:
@@ -139,16 +205,17 @@ def max(
 
     Operation Semantics: Element-wise binary arithmetic operations.
     """
-    if unknown:
-        along = "to reduce along dimensions, use lib.max(x, axis) of builder.lib"
-        raise unknown_arguments(max, unknown, along)
-    return record_binary("max", "maximum", lhs, rhs, broadcast_dimensions)
 
 
-@op_by_hand(SCHEMAS["minimum"])
-def min(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+@_binary(
+    "minimum",
+    ORDERED,
+    ORDERING,
+    _SECTION,
+    cpp_name="Min",
+    instead="to reduce along dimensions, use lib.min(x, axis) of builder.lib",
+)
+def min(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The smaller operand; NaN if either is NaN.
 
     Example:
@@ -160,16 +227,10 @@ def min(
 
     Operation Semantics: Element-wise binary arithmetic operations.
     """
-    if unknown:
-        along = "to reduce along dimensions, use lib.min(x, axis) of builder.lib"
-        raise unknown_arguments(min, unknown, along)
-    return record_binary("min", "minimum", lhs, rhs, broadcast_dimensions)
 
 
-@op_by_hand(SCHEMAS["and"])
-def and_(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+@_binary("and", PRED_OR_INTEGER, EXACT, _SECTION)
+def and_(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The logical and of preds, the bitwise and of integers.
 
     Example:
@@ -181,13 +242,10 @@ def and_(
 
     Operation Semantics: Element-wise binary arithmetic operations.
     """
-    return record_binary("and_", "and", lhs, rhs, broadcast_dimensions, unknown)
 
 
-@op_by_hand(SCHEMAS["or"])
-def or_(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+@_binary("or", PRED_OR_INTEGER, EXACT, _SECTION)
+def or_(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The logical or of preds, the bitwise or of integers.
 
     Example:
@@ -199,13 +257,10 @@ def or_(
 
     Operation Semantics: Element-wise binary arithmetic operations.
     """
-    return record_binary("or_", "or", lhs, rhs, broadcast_dimensions, unknown)
 
 
-@op_by_hand(SCHEMAS["xor"])
-def xor(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+@_binary("xor", PRED_OR_INTEGER, EXACT, BUILDER_H)
+def xor(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The logical exclusive or of preds, the bitwise exclusive or of integers.
 
     Example:
@@ -217,13 +272,10 @@ def xor(
 
     Not in Operation Semantics; XlaBuilder's Xor.
     """
-    return record_binary("xor", "xor", lhs, rhs, broadcast_dimensions, unknown)
 
 
-@op_by_hand(SCHEMAS["power"])
-def pow(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+@_binary("power", NUMBER, STEEP, BUILDER_H, cpp_name="Pow")
+def pow(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """lhs to the power of rhs.
 
     Example:
@@ -235,13 +287,10 @@ def pow(
 
     Not in Operation Semantics; XlaBuilder's Pow.
     """
-    return record_binary("pow", "power", lhs, rhs, broadcast_dimensions, unknown)
 
 
-@op_by_hand(SCHEMAS["atan2"])
-def atan2(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+@_binary("atan2", FLOATING_OR_COMPLEX, SMOOTH, BUILDER_H)
+def atan2(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The angle of the point (x=rhs, y=lhs) in radians, from -pi to pi.
 
     Example:
@@ -253,13 +302,10 @@ def atan2(
 
     Not in Operation Semantics; XlaBuilder's Atan2.
     """
-    return record_binary("atan2", "atan2", lhs, rhs, broadcast_dimensions, unknown)
 
 
-@op_by_hand(SCHEMAS["shift_left"])
-def shift_left(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+@_binary("shift_left", INTEGER, EXACT, BUILDER_H)
+def shift_left(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The bits of lhs shifted left by rhs; 0 if rhs is the width of the type or more.
 
     Example:
@@ -271,15 +317,11 @@ def shift_left(
 
     Not in Operation Semantics; XlaBuilder's ShiftLeft.
     """
-    return record_binary("shift_left", "shift_left", lhs, rhs, broadcast_dimensions, unknown)
 
 
-@op_by_hand(SCHEMAS["shift_right_arithmetic"])
+@_binary("shift_right_arithmetic", INTEGER, EXACT, BUILDER_H)
 def shift_right_arithmetic(
-    lhs: Operand,
-    rhs: Operand,
-    broadcast_dimensions: Dimensions = None,
-    **unknown: Never,
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None
 ) -> XlaOp:
     """The bits of lhs shifted right by rhs, filled with the sign bit.
 
@@ -292,17 +334,11 @@ def shift_right_arithmetic(
 
     Not in Operation Semantics; XlaBuilder's ShiftRightArithmetic.
     """
-    return record_binary(
-        "shift_right_arithmetic", "shift_right_arithmetic", lhs, rhs, broadcast_dimensions, unknown
-    )
 
 
-@op_by_hand(SCHEMAS["shift_right_logical"])
+@_binary("shift_right_logical", INTEGER, EXACT, BUILDER_H)
 def shift_right_logical(
-    lhs: Operand,
-    rhs: Operand,
-    broadcast_dimensions: Dimensions = None,
-    **unknown: Never,
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None
 ) -> XlaOp:
     """The bits of lhs shifted right by rhs, filled with 0.
 
@@ -315,15 +351,10 @@ def shift_right_logical(
 
     Not in Operation Semantics; XlaBuilder's ShiftRightLogical.
     """
-    return record_binary(
-        "shift_right_logical", "shift_right_logical", lhs, rhs, broadcast_dimensions, unknown
-    )
 
 
-@op_by_hand(SCHEMAS["complex"])
-def complex(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+@_binary("complex", PART_OF_COMPLEX, EXACT, BUILDER_H, result=ResultType.COMPLEX)
+def complex(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The complex number with real part lhs and imaginary part rhs.
 
     Example:
@@ -335,11 +366,25 @@ def complex(
 
     Not in Operation Semantics; XlaBuilder's Complex.
     """
-    return record_binary("complex", "complex", lhs, rhs, broadcast_dimensions, unknown)
 
 
-def division_operator(lhs: Any, rhs: Any) -> XlaOp:
-    """Record ``lhs / rhs``; refuse integers, because Python's ``/`` does not truncate them."""
+def _operator(
+    function: Callable[..., XlaOp], refuse: Callable[[Any, Any], None]
+) -> Callable[[F], F]:
+    """Return a decorator for an operator that records the op of a function, or refuses."""
+    name = function.__name__
+    schema = OPERATIONS[name].schema
+    rule = _binary_shape(name, schema)
+
+    def enter(declared: F) -> F:
+        return function_of_two_arrays(
+            declared, name, schema.opcode, rule, _no_attributes, refuse=refuse
+        )
+
+    return enter
+
+
+def _refuse_integers(lhs: Any, rhs: Any) -> None:
     operand = lhs if type(lhs) is XlaOp else rhs
     if operand.shape.element_type.is_integral:
         raise error_of(
@@ -351,14 +396,14 @@ def division_operator(lhs: Any, rhs: Any) -> XlaOp:
             "xb.convert_element_type",
             shapes={"operand": operand.shape},
         )
-    return record_binary("div", "divide", lhs, rhs, None)
 
 
-def remainder_operator(lhs: Any, rhs: Any) -> XlaOp:
-    """Record ``lhs % rhs`` of unsigned integers; refuse other types, for which Python rounds down.
+@_operator(div, _refuse_integers)
+def division_operator(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
+    """Record ``lhs / rhs``; refuse integers, because Python's ``/`` does not truncate them."""
 
-    The result of XLA's remainder has the sign of `lhs`, and that of Python the sign of `rhs`.
-    """
+
+def _refuse_signed(lhs: Any, rhs: Any) -> None:
     operand = lhs if type(lhs) is XlaOp else rhs
     if operand.shape.element_type.is_signed:
         raise error_of(
@@ -370,7 +415,16 @@ def remainder_operator(lhs: Any, rhs: Any) -> XlaOp:
             "xb.rem(xb.rem(lhs, rhs) + rhs, rhs) for the sign of rhs",
             shapes={"operand": operand.shape},
         )
-    return record_binary("rem", "remainder", lhs, rhs, None)
+
+
+@_operator(rem, _refuse_signed)
+def remainder_operator(
+    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None
+) -> XlaOp:
+    """Record ``lhs % rhs`` of unsigned integers; refuse other types, for which Python rounds down.
+
+    The result of XLA's remainder has the sign of `lhs`, and that of Python the sign of `rhs`.
+    """
 
 
 def right_shift_operator(lhs: Any, rhs: Any) -> XlaOp:

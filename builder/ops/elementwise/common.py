@@ -1,150 +1,101 @@
-"""Recording of elementwise ops: constants for numbers, inferred shapes, and broadcasts."""
+"""What elementwise ops share: their data, and how ops of two arrays are inferred and recorded."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, Final, Never
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar, cast
 
-from builder.attributes import ResultAccuracy, ResultAccuracyLike
-from builder.check import integers
+from builder.check import Check, integers
 from builder.errors import OperandError, brief, error_of
-from builder.graph.calls import unknown_arguments
-from builder.graph.recording import append, record, resolve_builder
-from builder.graph.registry import OPERATIONS
+from builder.graph.recording import record, resolve_builder
+from builder.graph.registry import register
 from builder.graph.xla_builder import XlaBuilder
-from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp
-from builder.ops import rules as shape_inference
+from builder.graph.xla_op import XlaOp
+from builder.ops.definition import made
 from builder.ops.operands import dimensions_attribute, is_number, need_op, number_constant
 from builder.ops.runtime_sizes import Sizes, needs_runtime_sizes, record_broadcast, sizes_from
-from builder.schema.comparison import comparison_type
-from builder.support.signatures import SignatureTable, per_signature
+from builder.schema import ResultType, Schema, define, tolerance
+from builder.schema.definition import CostClass
+from builder.schema.element_types import ElementTypes
+from builder.schema.tolerance import Tolerance
+from builder.support.signatures import SignatureTable
+from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape, intern_array
 
-# One table for each opcode: most ops of a graph are elementwise, and calling a `per_signature`
-# function would slow down recording. The key of a plan is the pair of operand shapes; for equal
-# shapes it is the shape itself, which saves creating and hashing a tuple.
-_UNARY_SHAPES: Final[dict[str, SignatureTable[ArrayShape]]] = defaultdict(SignatureTable)
-_BINARY_PLANS: Final[dict[str, SignatureTable[Plan]]] = defaultdict(SignatureTable)
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-@per_signature
-def _accuracy_attributes(accuracy: ResultAccuracy) -> Mapping[str, ResultAccuracy]:
-    return MappingProxyType({"result_accuracy": accuracy})
+def within(ulps: float, complex_ulps: float = 0) -> Tolerance:
+    """Return the tolerance of arithmetic, which devices may apply to flushed operands."""
+    return Tolerance(ulps, complex_ulps, flushes=True)
 
 
-def record_unary(
-    name: str,
+# The cost of an opcode, and its tolerance: 1 ulp if IEEE 754 requires correct rounding, since
+# hardware may compute in another precision and round again; 2 if hardware approximates; more for
+# functions, whose accuracy StableHLO leaves to the implementation. Complex numbers are computed
+# from functions and products of their parts, which may cancel.
+Computed = tuple[CostClass, Tolerance]
+EXACT: Final[Computed] = CostClass.ELEMENTWISE, tolerance.EXACT
+ORDERING: Final[Computed] = CostClass.ELEMENTWISE, within(0)
+SIGN: Final[Computed] = CostClass.ELEMENTWISE, within(0, 16)
+ROUNDED: Final[Computed] = CostClass.ELEMENTWISE, within(1, 8)
+APPROXIMATED: Final[Computed] = CostClass.ELEMENTWISE, within(2, 16)
+ROOT: Final[Computed] = CostClass.TRANSCENDENTAL, within(2, 16)
+SMOOTH: Final[Computed] = CostClass.TRANSCENDENTAL, within(8, 64)
+PERIODIC: Final[Computed] = CostClass.TRANSCENDENTAL, within(8, 256)
+STEEP: Final[Computed] = CostClass.TRANSCENDENTAL, within(16, 256)
+
+
+def define_elementwise(
     opcode: str,
-    operand: XlaOp,
-    result_accuracy: ResultAccuracyLike = None,
-    unknown: Mapping[str, Never] = NO_ATTRIBUTES,
-) -> XlaOp:
-    """Record an op with one operand. The caller is a public function or its helper."""
-    if unknown:
-        raise unknown_arguments(OPERATIONS[name].function, unknown)
-    if type(operand) is not XlaOp:
-        need_op(name, "operand", operand)
-    shapes = _UNARY_SHAPES[opcode]
-    shape = shapes.get(operand.shape)
-    if shape is None:
-        inferred = shape_inference.elementwise.unary.strict(opcode, operand.shape, name)
-        shape = shapes.add(operand.shape, inferred)
-    attributes: Mapping[str, Any] = NO_ATTRIBUTES
-    if result_accuracy is not None:
-        accuracy = ResultAccuracy.of(result_accuracy, name)
-        if accuracy is not None:
-            attributes = _accuracy_attributes(accuracy)
-    builder = operand.builder
-    return record(opcode, shape, (operand,), attributes, 3, builder if builder.is_open else None)
+    operands: str,
+    element_types: ElementTypes,
+    computed: Computed,
+    section: str,
+    *,
+    result: ResultType = ResultType.OPERAND,
+    **data: Any,
+) -> Schema:
+    """Define an opcode whose operands have one element type.
 
-
-Broadcast = tuple[ArrayShape, Mapping[str, tuple[int, ...]], Sizes | None]
-"""The shape that an operand is broadcast to, the attributes of the op, and the runtime sizes.
-
-The runtime sizes are None for `broadcast_in_dim`, which has no operand for sizes."""
-
-Plan = tuple[ArrayShape, Broadcast | None, Broadcast | None]
-"""The result's shape, and the broadcast of each operand; None for an unchanged operand."""
-
-
-def _broadcasts(
-    lhs: Shape, rhs: Shape, result: ArrayShape, dimensions: Any
-) -> tuple[Broadcast | None, Broadcast | None]:
-    """Return the broadcast of each operand; None for an operand that has the result's sizes."""
-    assert isinstance(lhs, ArrayShape)  # checked by inference
-    assert isinstance(rhs, ArrayShape)
-    pairs: list[tuple[ArrayShape, tuple[int, ...]]] = []
-    for operand in (lhs, rhs):
-        if operand.rank == result.rank:
-            pairs.append((operand, tuple(range(result.rank))))
-        else:
-            pairs.append((operand, dimensions if operand.rank else ()))
-    broadcasts: list[Broadcast | None] = []
-    for (operand, places), other in zip(pairs, reversed(pairs), strict=True):
-        if operand.dimensions == result.dimensions:
-            broadcasts.append(None)
-            continue
-        # A dimension that is not expanded is dynamic if it is dynamic in the operand.
-        dynamic = list(result.dynamic_dimensions)
-        for index, place in enumerate(places):
-            if operand.dimensions[index] == result.dimensions[place]:
-                dynamic[place] = operand.dynamic_dimensions[index]
-        target = intern_array(operand.element_type, result.dimensions, tuple(dynamic))
-        attributes = dimensions_attribute("broadcast_dimensions", places)
-        sizes = None
-        if needs_runtime_sizes(operand, target, places):
-            sizes = sizes_from(target, [(operand, places), other])
-        broadcasts.append((target, attributes, sizes))
-    return broadcasts[0], broadcasts[1]
-
-
-def _plan(name: str, opcode: str, lhs: Shape, rhs: Shape, broadcast_dimensions: Any) -> Plan:
-    """Return the `Plan` of an op on operands of these shapes; raise if the shapes do not match."""
-    dimensions = None
-    key: Any = lhs if lhs is rhs else (lhs, rhs)
-    if broadcast_dimensions is not None:
-        dimensions = integers(name, "broadcast_dimensions", broadcast_dimensions)
-        key = lhs, rhs, dimensions
-    plans = _BINARY_PLANS[opcode]
-    plan = plans.get(key)
-    if plan is None:
-        result = shape_inference.elementwise.binary.strict(opcode, lhs, rhs, dimensions, name)
-        plan = plans.add(key, (result, *_broadcasts(lhs, rhs, result, dimensions)))
-    return plan
-
-
-_COMPARISONS: Mapping[tuple[str, str], Mapping[str, Any]] = {
-    (direction, kind): MappingProxyType({"comparison_direction": direction, "compare_type": kind})
-    for direction in shape_inference.elementwise.COMPARISON_DIRECTIONS
-    for kind in ("FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED")
-}
-
-
-@per_signature
-def _compare_plan(
-    lhs: Shape,
-    rhs: Shape,
-    direction: str,
-    dimensions: tuple[int, ...] | None,
-    total_order: bool,
-    name: str,
-) -> tuple[Plan, Mapping[str, Any]]:
-    result = shape_inference.elementwise.compare.strict(
-        lhs, rhs, direction, dimensions, total_order=total_order, op=name
+    Args:
+        opcode, operands, section, result: see `Schema`.
+        element_types: the element types that the operands may have.
+        computed: the cost class, and the tolerance.
+        data: other fields of the schema.
+    """
+    cost, allowed = computed
+    return define(
+        opcode,
+        operands,
+        section=section,
+        element_types=dict.fromkeys(operands.split(), element_types),
+        result=result,
+        cost=cost,
+        tolerance=allowed,
+        **data,
     )
-    kind = comparison_type(lhs.element_type, total_order=total_order)
-    plan = (result, *_broadcasts(lhs, rhs, result, dimensions))
-    return plan, _COMPARISONS[direction, kind]
+
+
+def result_type(schema: Schema, element_type: PrimitiveType) -> PrimitiveType:
+    """Return the element type of the result, from that of the operands; see `Schema.result`."""
+    match schema.result:
+        case ResultType.REAL_PART:
+            return element_type.real_type
+        case ResultType.COMPLEX:
+            return element_type.complex_type or element_type
+        case ResultType.PRED:
+            return pt.pred
+        case _:
+            return element_type
 
 
 def element_type_of(name: str, operand: XlaOp) -> PrimitiveType:
     """Return the element type of `operand`; raise if `operand` is not an array."""
     shape = operand.shape
     if not isinstance(shape, ArrayShape):
-        shape_inference.Check(name, operand=shape).array("operand")
+        Check(name, operand=shape).array("operand")
     return shape.element_type
 
 
@@ -176,89 +127,201 @@ def constant_of(name: str, lhs: Any, rhs: Any) -> tuple[XlaBuilder, ArrayShape, 
     return builder, *number_constant(name, number, element_type, operand.shape), is_left
 
 
-def record_binary(
+Broadcast = tuple[ArrayShape, Mapping[str, tuple[int, ...]], Sizes | None]
+"""The shape that an operand is broadcast to, the attributes of the op, and the runtime sizes.
+
+The runtime sizes are None for `broadcast_in_dim`, which has no operand for sizes."""
+
+Broadcasts = tuple[Broadcast | None, Broadcast | None]
+"""The broadcast of each operand; None for an operand that has the result's sizes."""
+
+Plan = tuple[ArrayShape, Mapping[str, Any], Broadcasts | None]
+"""The result's shape, the attributes, and the broadcasts; None if no operand is broadcast."""
+
+
+def _broadcasts(lhs: Shape, rhs: Shape, result: ArrayShape, dimensions: Any) -> Broadcasts | None:
+    """Return the broadcasts of operands of these shapes."""
+    assert isinstance(lhs, ArrayShape)  # checked by inference
+    assert isinstance(rhs, ArrayShape)
+    pairs: list[tuple[ArrayShape, tuple[int, ...]]] = []
+    for operand in (lhs, rhs):
+        if operand.rank == result.rank:
+            pairs.append((operand, tuple(range(result.rank))))
+        else:
+            pairs.append((operand, dimensions if operand.rank else ()))
+    broadcasts: list[Broadcast | None] = []
+    for (operand, places), other in zip(pairs, reversed(pairs), strict=True):
+        if operand.dimensions == result.dimensions:
+            broadcasts.append(None)
+            continue
+        # A dimension that is not expanded is dynamic if it is dynamic in the operand.
+        dynamic = list(result.dynamic_dimensions)
+        for index, place in enumerate(places):
+            if operand.dimensions[index] == result.dimensions[place]:
+                dynamic[place] = operand.dynamic_dimensions[index]
+        target = intern_array(operand.element_type, result.dimensions, tuple(dynamic))
+        attributes = dimensions_attribute("broadcast_dimensions", places)
+        sizes = None
+        if needs_runtime_sizes(operand, target, places):
+            sizes = sizes_from(target, [(operand, places), other])
+        broadcasts.append((target, attributes, sizes))
+    return None if broadcasts == [None, None] else (broadcasts[0], broadcasts[1])
+
+
+def _record_broadcast(operands: tuple[XlaOp, XlaOp], broadcast: Broadcast) -> XlaOp:
+    """Record the broadcast of the first operand; the other one may have sizes of the result."""
+    target, attributes, sizes = broadcast
+    if sizes is None:
+        return record("broadcast_in_dim", target, operands[:1], attributes, 4)
+    return record_broadcast(operands, target, attributes, sizes)
+
+
+def _record_broadcast_op(opcode: str, lhs: XlaOp, rhs: XlaOp, plan: Plan) -> XlaOp:
+    """Record the broadcasts of a plan, then the op."""
+    shape, attributes, broadcasts = plan
+    if broadcasts is not None:
+        operands = lhs, rhs
+        to_left, to_right = broadcasts
+        if to_left is not None:
+            lhs = _record_broadcast(operands, to_left)
+        if to_right is not None:
+            rhs = _record_broadcast(operands[::-1], to_right)
+    return record(opcode, shape, (lhs, rhs), attributes, 3)
+
+
+Rule = Callable[[Shape, Shape, tuple[int, ...] | None], ArrayShape]
+"""The shape inference of an op: a function of `lhs`, `rhs` and `broadcast_dimensions`."""
+
+Recorder = Callable[[Any, Any, Any], XlaOp]
+"""A function of `lhs`, `rhs` and `broadcast_dimensions` that records an op."""
+
+
+def recorder(
     name: str,
     opcode: str,
-    lhs: Any,
-    rhs: Any,
-    broadcast_dimensions: Any,
-    unknown: Mapping[str, Never] = NO_ATTRIBUTES,
-) -> XlaOp:
-    """Record an op with two operands. The caller is a public function or its helper."""
-    if unknown:
-        raise unknown_arguments(OPERATIONS[name].function, unknown)
-    plan: Plan | None
-    if type(lhs) is not XlaOp or type(rhs) is not XlaOp:
-        builder, scalar, value, is_left = constant_of(name, lhs, rhs)
-        left, right = (scalar, rhs.shape) if is_left else (lhs.shape, scalar)
-        plan = _plan(name, opcode, left, right, broadcast_dimensions)
-        constant = append(builder, "constant", scalar, (), value)
-        lhs, rhs = (constant, rhs) if is_left else (lhs, constant)
-        return _record_planned(opcode, lhs, rhs, plan, NO_ATTRIBUTES)
-    known: XlaBuilder | None = lhs.builder
-    if rhs.builder is not known or not known.is_open:
-        known = None
-        resolve_builder(name, lhs, rhs)  # raises before a broadcast is recorded
-    left, right = lhs.shape, rhs.shape
-    if broadcast_dimensions is None:
-        # The most frequent case, as in `_plan` but without a call.
-        plan = _BINARY_PLANS[opcode].get(left if left is right else (left, right))
+    rule: Rule,
+    attributes: Callable[[PrimitiveType], Mapping[str, Any]],
+    ready: SignatureTable[Plan] | None = None,
+) -> Recorder:
+    """Return the function that records an op of two arrays, one of which may be a number.
+
+    Args:
+        name, opcode: those of the op.
+        rule: its shape inference.
+        attributes: returns the recorded attributes for an element type of the operands.
+        ready: the function enters the plans of arrays without `broadcast_dimensions` here. The key
+            is the pair of operand shapes; for equal shapes it is the shape, which saves creating
+            and hashing a tuple.
+    """
+    plans: SignatureTable[Plan] = SignatureTable()
+
+    def plan_of(lhs: Shape, rhs: Shape, dimensions: tuple[int, ...] | None) -> Plan:
+        result = rule(lhs, rhs, dimensions)
+        plan = result, attributes(lhs.element_type), _broadcasts(lhs, rhs, result, dimensions)
+        if ready is not None and dimensions is None:
+            ready.add(lhs if lhs is rhs else (lhs, rhs), plan)
+        return plans.add((lhs, rhs, dimensions), plan)
+
+    def record_op(lhs: Any, rhs: Any, broadcast_dimensions: Any) -> XlaOp:
+        is_pair = type(lhs) is XlaOp and type(rhs) is XlaOp
+        if is_pair:
+            builder = lhs.builder
+            if rhs.builder is not builder or not builder.is_open:
+                resolve_builder(name, lhs, rhs)  # raises before a broadcast is recorded
+            left, right = lhs.shape, rhs.shape
+        else:
+            builder, scalar, value, is_left = constant_of(name, lhs, rhs)
+            left, right = (scalar, rhs.shape) if is_left else (lhs.shape, scalar)
+        dimensions = None
+        if broadcast_dimensions is not None:
+            dimensions = integers(name, "broadcast_dimensions", broadcast_dimensions)
+        plan = plans.get((left, right, dimensions))
         if plan is None:
-            plan = _plan(name, opcode, left, right, None)
-    else:
-        plan = _plan(name, opcode, left, right, broadcast_dimensions)
-    shape, lhs_broadcast, rhs_broadcast = plan
-    if lhs_broadcast is None and rhs_broadcast is None:
-        return record(opcode, shape, (lhs, rhs), NO_ATTRIBUTES, 3, known)
-    return _record_planned(opcode, lhs, rhs, plan, NO_ATTRIBUTES)
+            plan = plan_of(left, right, dimensions)
+        if not is_pair:
+            constant = record("constant", scalar, (), value, 3, builder)
+            lhs, rhs = (constant, rhs) if is_left else (lhs, constant)
+        return _record_broadcast_op(opcode, lhs, rhs, plan)
+
+    return record_op
 
 
-def _record_planned(
-    opcode: str, lhs: XlaOp, rhs: XlaOp, plan: Plan, attributes: Mapping[str, Any]
-) -> XlaOp:
-    """Record the broadcasts of a plan, then the op."""
-    shape, left, right = plan
-    operands = lhs, rhs
-    if left is not None:
-        target, places, sizes = left
-        if sizes is None:
-            lhs = record("broadcast_in_dim", target, (lhs,), places, 4)
-        else:
-            lhs = record_broadcast(operands, target, places, sizes)
-    if right is not None:
-        target, places, sizes = right
-        if sizes is None:
-            rhs = record("broadcast_in_dim", target, (rhs,), places, 4)
-        else:
-            rhs = record_broadcast(operands[::-1], target, places, sizes)
-    return record(opcode, shape, (lhs, rhs), attributes, 4)
+# Most ops of a graph have two arrays of one signature that was recorded before.
+_BODY: Final = """\
+if type(p0) is XlaOp and type(p1) is XlaOp and p2 is None:
+    left, right = p0.shape, p1.shape
+    found = ready.get(left if left is right else (left, right))
+    if found is not None:
+        builder = p0.builder
+        if p1.builder is builder and builder.is_open:
+            if found[2] is None:
+                return record(opcode, found[0], (p0, p1), found[1], 2, builder)
+            return record_broadcast_op(opcode, p0, p1, found)
+return record_op(p0, p1, p2)"""
 
 
-def record_compare(
+def function_of_two_arrays(
+    declared: F,
     name: str,
-    direction: str,
-    lhs: Any,
-    rhs: Any,
-    broadcast_dimensions: Any,
-    total_order: bool,
-    unknown: Mapping[str, Never] = NO_ATTRIBUTES,
-) -> XlaOp:
-    """Record a comparison. The caller is a public function or its helper."""
-    if unknown:
-        raise unknown_arguments(OPERATIONS[name].function, unknown)
-    is_pair = type(lhs) is XlaOp and type(rhs) is XlaOp
-    if is_pair:
-        if lhs.builder is not rhs.builder:
-            resolve_builder(name, lhs, rhs)  # raises before a broadcast is recorded
-        left, right = lhs.shape, rhs.shape
-    else:
-        builder, scalar, value, is_left = constant_of(name, lhs, rhs)
-        left, right = (scalar, rhs.shape) if is_left else (lhs.shape, scalar)
-    dimensions = None
-    if broadcast_dimensions is not None:
-        dimensions = integers(name, "broadcast_dimensions", broadcast_dimensions)
-    plan, attributes = _compare_plan(left, right, direction, dimensions, total_order, name)
-    if not is_pair:
-        constant = append(builder, "constant", scalar, (), value)
-        lhs, rhs = (constant, rhs) if is_left else (lhs, constant)
-    return _record_planned("compare", lhs, rhs, plan, attributes)
+    opcode: str,
+    rule: Rule,
+    attributes: Callable[[PrimitiveType], Mapping[str, Any]],
+    *,
+    instead: str = "",
+    refuse: Callable[[Any, Any], None] | None = None,
+) -> F:
+    """Return the function with the signature and the docstring of `declared` that records an op.
+
+    The parameters are `lhs`, `rhs` and `broadcast_dimensions`. Numbers become constants, and
+    operands of other sizes than the result are broadcast.
+
+    Args:
+        declared: a function with only a docstring.
+        name, opcode, rule, attributes: see `recorder`.
+        instead: see `made`.
+        refuse: raises an error for operands of element types that the function does not accept,
+            although the rule accepts them.
+    """
+    ready: SignatureTable[Plan] = SignatureTable()
+    record_op = recorder(name, opcode, rule, attributes, ready)
+
+    def checked(lhs: Any, rhs: Any, broadcast_dimensions: Any) -> XlaOp:
+        assert refuse is not None
+        refuse(lhs, rhs)
+        return record_op(lhs, rhs, broadcast_dimensions)
+
+    constants = {
+        "opcode": opcode,
+        "ready": ready,
+        "record_broadcast_op": _record_broadcast_op,
+        "record_op": record_op if refuse is None else checked,
+    }
+    return cast("F", made(declared, _BODY, constants, instead))
+
+
+def op_of_two_arrays(
+    schema: Schema,
+    rule: Rule,
+    attributes: Callable[[PrimitiveType], Mapping[str, Any]],
+    *,
+    cpp_name: str = "",
+    instead: str = "",
+) -> Callable[[F], F]:
+    """Return a decorator that makes the body of a function with only a docstring, a public op.
+
+    Args:
+        schema: the data of the op.
+        rule, attributes: see `recorder`.
+        cpp_name: see `register`.
+        instead: see `made`.
+    """
+
+    def enter(declared: F) -> F:
+        name = declared.__name__
+        function = function_of_two_arrays(
+            declared, name, schema.opcode, rule, attributes, instead=instead
+        )
+        register(function, schema, rule, cpp_name=cpp_name, family="elementwise")
+        return function
+
+    return enter

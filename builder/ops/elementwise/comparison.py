@@ -9,22 +9,135 @@ Operation Semantics: Element-wise comparison operations.
 
 from __future__ import annotations
 
-from typing import Literal, Never
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, TypeVar
 
-from builder.check import flag
-from builder.errors import OperandError, brief, error_of
-from builder.graph.calls import unknown_arguments
-from builder.graph.registry import op_by_hand
+from builder.check import Check
+from builder.graph.recording import shared_attributes
 from builder.graph.xla_op import XlaOp
-from builder.ops.elementwise.common import record_compare
+from builder.ops.broadcasting import broadcast_sizes
+from builder.ops.definition import op
+from builder.ops.elementwise.common import Recorder, op_of_two_arrays, recorder, within
 from builder.ops.operands import Dimensions, Operand
-from builder.schema import SCHEMAS
+from builder.schema import Attribute, CostClass, Group, define
+from builder.schema.element_types import ANY, ORDERED, ElementTypes, comparison_type
+from builder.schema.kinds import FLAG, Enumeration
+from builder.support.signatures import per_signature
+from builder.types import primitive_type as pt
+from builder.types.primitive_type import PrimitiveType
+from builder.types.shape import ArrayShape, Shape, intern_array
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_DIRECTIONS: Final = ("EQ", "NE", "GE", "GT", "LE", "LT")
 
 
-@op_by_hand(SCHEMAS["compare"], cpp_name="Eq")
-def eq(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+def comparable(direction: str, *, total_order: bool = False) -> ElementTypes:
+    """Return the element types that can be compared: complex numbers only for equality.
+
+    Args:
+        direction: "EQ", "NE", "GE", "GT", "LE" or "LT".
+        total_order: whether the total order of floating-point numbers is used.
+    """
+    return ANY if direction in ("EQ", "NE") and not total_order else ORDERED
+
+
+def _compare_shape(
+    lhs: Shape,
+    rhs: Shape,
+    direction: str,
+    broadcast_dimensions: tuple[int, ...] | None = None,
+    *,
+    total_order: bool = False,
+    op: str = "compare",
+) -> ArrayShape:
+    check = Check(op, lhs=lhs, rhs=rhs)
+    left, right = check.array("lhs"), check.array("rhs")
+    # StableHLO compare (C1)
+    element_type = check.same_element_type()
+    # Operation Semantics: Element-wise comparison operations
+    if direction not in _DIRECTIONS:
+        check.fail(f"direction must be one of {', '.join(_DIRECTIONS)}, got {direction!r}")
+    if element_type not in comparable(direction, total_order=total_order).types:
+        check.fail(
+            f"complex numbers have no order, got {element_type}",
+            fix="compare the xb.abs of the operands, or the xb.real and xb.imag",
+        )
+    sizes, dynamic = broadcast_sizes(check, left, right, broadcast_dimensions)
+    return intern_array(pt.pred, sizes, dynamic)
+
+
+def _type(op: Any) -> str:
+    """Return the HLO text of the comparison type.
+
+    The text is empty unless the comparison type is TOTALORDER: HLO infers the other comparison
+    types from the element type.
+    """
+    return ", type=TOTALORDER" if op.attributes["compare_type"] == "TOTALORDER" else ""
+
+
+COMPARE: Final = define(
+    "compare",
+    "lhs rhs",
+    (
+        Attribute(
+            "comparison_direction",
+            Enumeration("comparison_direction", example="LT"),
+            "direction",
+            parameter="direction",
+        ),
+        Attribute(
+            "compare_type",
+            Enumeration("comparison_type"),
+            None,
+            parameter="total_order",
+            argument=lambda compare_type: compare_type == "TOTALORDER",
+        ),
+        Group(_type),
+    ),
+    section="Element-wise comparison operations",
+    element_types={"lhs": ANY, "rhs": ANY},
+    cost=CostClass.ELEMENTWISE,
+    tolerance=within(0),
+)
+
+
+def _attributes(direction: str, total_order: bool) -> Callable[[PrimitiveType], Mapping[str, Any]]:
+    """Return the function that returns the attributes of a comparison, from an element type."""
+
+    def attributes(element_type: PrimitiveType) -> Mapping[str, Any]:
+        kind = comparison_type(element_type, total_order=total_order)
+        return shared_attributes(comparison_direction=direction, compare_type=kind)
+
+    return attributes
+
+
+def _comparison(direction: str, cpp_name: str, *, total_order: bool = False) -> Callable[[F], F]:
+    """Return a decorator that makes the body of a comparison.
+
+    Args:
+        direction, total_order: see `compare`.
+        cpp_name: the name in the C++ XlaBuilder.
+    """
+
+    def enter(declared: F) -> F:
+        name = declared.__name__
+
+        def shape(
+            lhs: Shape, rhs: Shape, broadcast_dimensions: tuple[int, ...] | None = None
+        ) -> ArrayShape:
+            return _compare_shape(
+                lhs, rhs, direction, broadcast_dimensions, total_order=total_order, op=name
+            )
+
+        attributes = _attributes(direction, total_order)
+        return op_of_two_arrays(COMPARE, shape, attributes, cpp_name=cpp_name)(declared)
+
+    return enter
+
+
+@_comparison("EQ", "Eq")
+def eq(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """Whether lhs is equal to rhs; false if either is NaN.
 
     Example:
@@ -35,13 +148,10 @@ def eq(
 
     Operation Semantics: Element-wise comparison operations.
     """
-    return record_compare("eq", "EQ", lhs, rhs, broadcast_dimensions, False, unknown)
 
 
-@op_by_hand(SCHEMAS["compare"], cpp_name="Ne")
-def ne(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+@_comparison("NE", "Ne")
+def ne(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """Whether lhs is not equal to rhs; true if either is NaN.
 
     Example:
@@ -52,13 +162,10 @@ def ne(
 
     Operation Semantics: Element-wise comparison operations.
     """
-    return record_compare("ne", "NE", lhs, rhs, broadcast_dimensions, False, unknown)
 
 
-@op_by_hand(SCHEMAS["compare"], cpp_name="Ge")
-def ge(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+@_comparison("GE", "Ge")
+def ge(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """Whether lhs is greater than or equal to rhs; false if either is NaN.
 
     Example:
@@ -69,13 +176,10 @@ def ge(
 
     Operation Semantics: Element-wise comparison operations.
     """
-    return record_compare("ge", "GE", lhs, rhs, broadcast_dimensions, False, unknown)
 
 
-@op_by_hand(SCHEMAS["compare"], cpp_name="Gt")
-def gt(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+@_comparison("GT", "Gt")
+def gt(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """Whether lhs is greater than rhs; false if either is NaN.
 
     Example:
@@ -86,13 +190,10 @@ def gt(
 
     Operation Semantics: Element-wise comparison operations.
     """
-    return record_compare("gt", "GT", lhs, rhs, broadcast_dimensions, False, unknown)
 
 
-@op_by_hand(SCHEMAS["compare"], cpp_name="Le")
-def le(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+@_comparison("LE", "Le")
+def le(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """Whether lhs is less than or equal to rhs; false if either is NaN.
 
     Example:
@@ -103,13 +204,10 @@ def le(
 
     Operation Semantics: Element-wise comparison operations.
     """
-    return record_compare("le", "LE", lhs, rhs, broadcast_dimensions, False, unknown)
 
 
-@op_by_hand(SCHEMAS["compare"], cpp_name="Lt")
-def lt(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+@_comparison("LT", "Lt")
+def lt(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """Whether lhs is less than rhs; false if either is NaN.
 
     Example:
@@ -120,13 +218,10 @@ def lt(
 
     Operation Semantics: Element-wise comparison operations.
     """
-    return record_compare("lt", "LT", lhs, rhs, broadcast_dimensions, False, unknown)
 
 
-@op_by_hand(SCHEMAS["compare"], cpp_name="EqTotalOrder")
-def eq_total_order(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+@_comparison("EQ", "EqTotalOrder", total_order=True)
+def eq_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """Whether lhs is equal to rhs in the total order of floating point.
 
     Example:
@@ -137,13 +232,10 @@ def eq_total_order(
 
     Operation Semantics: Element-wise comparison operations.
     """
-    return record_compare("eq_total_order", "EQ", lhs, rhs, broadcast_dimensions, True, unknown)
 
 
-@op_by_hand(SCHEMAS["compare"], cpp_name="NeTotalOrder")
-def ne_total_order(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+@_comparison("NE", "NeTotalOrder", total_order=True)
+def ne_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """Whether lhs is not equal to rhs in the total order of floating point.
 
     Example:
@@ -154,13 +246,10 @@ def ne_total_order(
 
     Operation Semantics: Element-wise comparison operations.
     """
-    return record_compare("ne_total_order", "NE", lhs, rhs, broadcast_dimensions, True, unknown)
 
 
-@op_by_hand(SCHEMAS["compare"], cpp_name="GeTotalOrder")
-def ge_total_order(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+@_comparison("GE", "GeTotalOrder", total_order=True)
+def ge_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """Whether lhs is greater than or equal to rhs in the total order of floating point.
 
     Example:
@@ -171,13 +260,10 @@ def ge_total_order(
 
     Operation Semantics: Element-wise comparison operations.
     """
-    return record_compare("ge_total_order", "GE", lhs, rhs, broadcast_dimensions, True, unknown)
 
 
-@op_by_hand(SCHEMAS["compare"], cpp_name="GtTotalOrder")
-def gt_total_order(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+@_comparison("GT", "GtTotalOrder", total_order=True)
+def gt_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """Whether lhs is greater than rhs in the total order of floating point.
 
     Example:
@@ -188,13 +274,10 @@ def gt_total_order(
 
     Operation Semantics: Element-wise comparison operations.
     """
-    return record_compare("gt_total_order", "GT", lhs, rhs, broadcast_dimensions, True, unknown)
 
 
-@op_by_hand(SCHEMAS["compare"], cpp_name="LeTotalOrder")
-def le_total_order(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+@_comparison("LE", "LeTotalOrder", total_order=True)
+def le_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """Whether lhs is less than or equal to rhs in the total order of floating point.
 
     Example:
@@ -205,13 +288,10 @@ def le_total_order(
 
     Operation Semantics: Element-wise comparison operations.
     """
-    return record_compare("le_total_order", "LE", lhs, rhs, broadcast_dimensions, True, unknown)
 
 
-@op_by_hand(SCHEMAS["compare"], cpp_name="LtTotalOrder")
-def lt_total_order(
-    lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None, **unknown: Never
-) -> XlaOp:
+@_comparison("LT", "LtTotalOrder", total_order=True)
+def lt_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """Whether lhs is less than rhs in the total order of floating point.
 
     Example:
@@ -222,10 +302,39 @@ def lt_total_order(
 
     Operation Semantics: Element-wise comparison operations.
     """
-    return record_compare("lt_total_order", "LT", lhs, rhs, broadcast_dimensions, True, unknown)
 
 
-@op_by_hand(SCHEMAS["compare"])
+@per_signature
+def _recorder(name: str, direction: str, total_order: bool) -> Recorder:
+    """Return the function that records comparisons in a direction."""
+
+    def shape(lhs: Shape, rhs: Shape, dimensions: tuple[int, ...] | None) -> ArrayShape:
+        return _compare_shape(lhs, rhs, direction, dimensions, total_order=total_order)
+
+    return recorder(name, COMPARE.opcode, shape, _attributes(direction, total_order))
+
+
+# A form of its own: the direction is an argument, not a part of the op.
+def _record_compare(
+    name: str,
+    lhs: Any,
+    rhs: Any,
+    direction: str,
+    broadcast_dimensions: Any,
+    total_order: bool,
+) -> XlaOp:
+    return _recorder(name, direction, total_order)(lhs, rhs, broadcast_dimensions)
+
+
+@op(
+    COMPARE,
+    _compare_shape,
+    by=_record_compare,
+    lhs=None,
+    rhs=None,
+    broadcast_dimensions=None,
+    total_order=FLAG,
+)
 def compare(
     lhs: Operand,
     rhs: Operand,
@@ -233,7 +342,6 @@ def compare(
     broadcast_dimensions: Dimensions = None,
     *,
     total_order: bool = False,
-    **unknown: Never,
 ) -> XlaOp:
     """Compare in the direction "EQ", "NE", "GE", "GT", "LE" or "LT".
 
@@ -251,10 +359,3 @@ def compare(
 
     Operation Semantics: Element-wise comparison operations.
     """
-    if unknown:
-        raise unknown_arguments(compare, unknown)
-    if not isinstance(direction, str):
-        rule = f"direction must be a string such as 'LT', got {brief(direction)}"
-        raise error_of(OperandError, "compare", rule)
-    is_total = flag("compare", "total_order", total_order)
-    return record_compare("compare", direction, lhs, rhs, broadcast_dimensions, is_total)

@@ -5,29 +5,59 @@ Operation Semantics: ConvertElementType, BitcastConvertType, ReducePrecision.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Never
+from typing import Final
 
-from builder.check import integer
-from builder.graph.calls import unknown_arguments
+from builder.check import Check
 from builder.graph.recording import record
-from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp
-from builder.ops import rules as shape_inference
+from builder.ops.definition import op
+from builder.ops.elementwise.common import within
 from builder.ops.elementwise.comparison import ne
-from builder.ops.operands import need_op
-from builder.schema import SCHEMAS
+from builder.schema import BUILDER_H, Attribute, CostClass, define
+from builder.schema.element_types import ANY, FLOATING, UNSIGNED
+from builder.schema.kinds import ELEMENT_TYPE, INTEGER32
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
-from builder.types.primitive_type import PrimitiveTypeLike
-from builder.types.shape import ArrayShape, Shape
+from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
+from builder.types.shape import UNBOUNDED, ArrayShape, Shape, intern_array
 
 
-@op_by_hand(SCHEMAS["convert"], aliases=("convert",))
-def convert_element_type(
-    operand: XlaOp, new_element_type: PrimitiveTypeLike, **unknown: Never
-) -> XlaOp:
+@per_signature
+def _convert_element_type_shape(operand: Shape, new_element_type: PrimitiveType) -> ArrayShape:
+    check = Check("convert_element_type", operand=operand)
+    array = check.array("operand")
+    # Operation Semantics: ConvertElementType
+    if not new_element_type.is_array_element:
+        check.fail(f"new_element_type must be an element type of arrays, got {new_element_type}")
+    return intern_array(new_element_type, array.dimensions, array.dynamic_dimensions)
+
+
+CONVERT: Final = define(
+    "convert",
+    "operand",
+    cpp_name="ConvertElementType",
+    element_types={"operand": ANY},
+    cost=CostClass.ELEMENTWISE,
+    tolerance=within(1, 2),
+)
+
+
+# A form of its own: complex to pred is another op.
+def _record_conversion(_: str, operand: XlaOp, new_element_type: PrimitiveType) -> XlaOp:
+    shape = _convert_element_type_shape(operand.shape, new_element_type)
+    if new_element_type is pt.pred and operand.shape.element_type.is_complex:
+        return ne(operand, 0)  # a convert would drop the imaginary part first
+    return record("convert", shape, (operand,), depth=3)
+
+
+@op(
+    CONVERT,
+    _convert_element_type_shape,
+    by=_record_conversion,
+    aliases=("convert",),
+    new_element_type=ELEMENT_TYPE,
+)
+def convert_element_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) -> XlaOp:
     """Convert each element to another type, as C++'s static_cast does.
 
     Floating point to integer rounds toward zero, saturates at the ends of the range, and converts
@@ -53,25 +83,55 @@ def convert_element_type(
 
     Operation Semantics: ConvertElementType.
     """
-    if unknown:
-        raise unknown_arguments(convert_element_type, unknown)
-    name = "convert_element_type"
-    source = need_op(name, "operand", operand)
-    element_type = pt.element_type_argument(name, "new_element_type", new_element_type)
-    shape = _convert_shape(source.shape, element_type)
-    assert isinstance(source.shape, ArrayShape)  # checked by inference
-    if element_type is pt.pred and source.shape.element_type.is_complex:
-        return ne(source, 0)
-    return record("convert", shape, (source,))
 
 
-_convert_shape = per_signature(shape_inference.elementwise.convert_element_type.strict)
+def _bitcast_convert_type_shape(operand: Shape, new_element_type: PrimitiveType) -> ArrayShape:
+    check = Check("bitcast_convert_type", operand=operand)
+    array = check.array("operand")
+    old = array.element_type
+    # Operation Semantics: BitcastConvertType
+    if not new_element_type.is_array_element:
+        check.fail(f"new_element_type must be an element type of arrays, got {new_element_type}")
+    # StableHLO bitcast_convert (C2)
+    if old.is_complex != new_element_type.is_complex:
+        check.fail(f"both types must be complex, or both real, got {old} to {new_element_type}")
+    sizes, dynamic = array.dimensions, array.dynamic_dimensions
+    if old.bits == new_element_type.bits:
+        return intern_array(new_element_type, sizes, dynamic)
+    wide, narrow = max(old.bits, new_element_type.bits), min(old.bits, new_element_type.bits)
+    ratio = wide // narrow
+    # StableHLO bitcast_convert (C1)
+    if wide % narrow:
+        check.fail(
+            f"one element width must be a multiple of the other, got {old.bits} and "
+            f"{new_element_type.bits} bits"
+        )
+    if old.bits > new_element_type.bits:
+        return intern_array(new_element_type, (*sizes, ratio), (*dynamic, False))
+    # As in XLA, the bound of a bounded last dimension is compared.
+    # StableHLO bitcast_convert (C1)
+    if not sizes or sizes[-1] not in (ratio, UNBOUNDED):
+        last = array.dimension_text(array.rank - 1) if sizes else "none"
+        check.fail(
+            f"{ratio} elements of {old} make one of {new_element_type}, so the last dimension must "
+            f"be {ratio}, got {last}",
+            dimension=array.rank - 1 if sizes else None,
+            fix=f"reshape the operand to [..., {ratio}]",
+        )
+    return intern_array(new_element_type, sizes[:-1], dynamic[:-1])
 
 
-@op_by_hand(SCHEMAS["bitcast_convert"])
-def bitcast_convert_type(
-    operand: XlaOp, new_element_type: PrimitiveTypeLike, **unknown: Never
-) -> XlaOp:
+BITCAST_CONVERT: Final = define(
+    "bitcast_convert",
+    "operand",
+    cpp_name="BitcastConvertType",
+    element_types={"operand": ANY},
+    cost=CostClass.ELEMENTWISE,
+)
+
+
+@op(BITCAST_CONVERT, _bitcast_convert_type_shape, new_element_type=ELEMENT_TYPE)
+def bitcast_convert_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) -> XlaOp:
     """Reinterpret the bits of the elements as another type.
 
     Args:
@@ -94,24 +154,45 @@ def bitcast_convert_type(
 
     Operation Semantics: BitcastConvertType.
     """
-    if unknown:
-        raise unknown_arguments(bitcast_convert_type, unknown)
-    name = "bitcast_convert_type"
-    source = need_op(name, "operand", operand)
-    element_type = pt.element_type_argument(name, "new_element_type", new_element_type)
-    shape = _bitcast_shape(source.shape, element_type)
-    return record("bitcast_convert", shape, (source,))
 
 
-_bitcast_shape = per_signature(shape_inference.elementwise.bitcast_convert_type.strict)
+def _stochastic_convert_type_shape(
+    operand: Shape, random: Shape, new_element_type: PrimitiveType
+) -> ArrayShape:
+    check = Check("stochastic_convert_type", operand=operand, random=random)
+    array, bits = check.arrays()
+    # XLA shape_inference.cc: InferStochasticConvertShape
+    check.element_types(STOCHASTIC_CONVERT.element_types)
+    width = array.element_type.bits
+    if bits.element_type.bits != width:
+        check.fail(
+            f"random must have as many bits as the operand's elements, {width}, "
+            f"got {bits.element_type}",
+            fix=f"pass random numbers of type u{width}",
+        )
+    if (array.dimensions, array.dynamic_dimensions) != (bits.dimensions, bits.dynamic_dimensions):
+        check.fail("operand and random must have the same sizes")
+    if not (new_element_type.is_integral or new_element_type.is_floating):
+        check.fail(
+            f"new_element_type must be an integer or floating-point type, got {new_element_type}"
+        )
+    return intern_array(new_element_type, array.dimensions, array.dynamic_dimensions)
 
 
-@op_by_hand(SCHEMAS["stochastic_convert"])
+STOCHASTIC_CONVERT: Final = define(
+    "stochastic_convert",
+    "operand random",
+    cpp_name="StochasticConvertType",
+    section=BUILDER_H,
+    element_types={"operand": FLOATING, "random": UNSIGNED},
+    stablehlo="mhlo.stochastic_convert",
+    cost=CostClass.ELEMENTWISE,
+)
+
+
+@op(STOCHASTIC_CONVERT, _stochastic_convert_type_shape, new_element_type=ELEMENT_TYPE)
 def stochastic_convert_type(
-    operand: XlaOp,
-    random: XlaOp,
-    new_element_type: PrimitiveTypeLike,
-    **unknown: Never,
+    operand: XlaOp, random: XlaOp, new_element_type: PrimitiveTypeLike
 ) -> XlaOp:
     """Convert each element to another type, rounded up or down at random.
 
@@ -144,23 +225,34 @@ def stochastic_convert_type(
 
     Not in Operation Semantics; XlaBuilder's StochasticConvertType.
     """
-    if unknown:
-        raise unknown_arguments(stochastic_convert_type, unknown)
-    name = "stochastic_convert_type"
-    source = need_op(name, "operand", operand)
-    bits = need_op(name, "random", random)
-    element_type = pt.element_type_argument(name, "new_element_type", new_element_type)
-    shape = _stochastic_shape(source.shape, bits.shape, element_type)
-    return record("stochastic_convert", shape, (source, bits))
 
 
-_stochastic_shape = per_signature(shape_inference.elementwise.stochastic_convert_type.strict)
+def _reduce_precision_shape(operand: Shape, exponent_bits: int, mantissa_bits: int) -> ArrayShape:
+    check = Check("reduce_precision", operand=operand)
+    array = check.array("operand")
+    # StableHLO reduce_precision (I1), (C2), (C3), (I2), (I3)
+    check.element_types(REDUCE_PRECISION.element_types)
+    for name, bits, least in (
+        ("exponent_bits", exponent_bits, 1),
+        ("mantissa_bits", mantissa_bits, 0),
+    ):
+        if not least <= bits < 2**31:
+            check.fail(f"{name} must be from {least} to 2**31 - 1, got {bits}")
+    return intern_array(array.element_type, array.dimensions, array.dynamic_dimensions)
 
 
-@op_by_hand(SCHEMAS["reduce_precision"])
-def reduce_precision(
-    operand: XlaOp, exponent_bits: int, mantissa_bits: int, **unknown: Never
-) -> XlaOp:
+REDUCE_PRECISION: Final = define(
+    "reduce_precision",
+    "operand",
+    (Attribute("exponent_bits", INTEGER32), Attribute("mantissa_bits", INTEGER32)),
+    element_types={"operand": FLOATING},
+    cost=CostClass.ELEMENTWISE,
+    tolerance=within(1, 2),
+)
+
+
+@op(REDUCE_PRECISION, _reduce_precision_shape)
+def reduce_precision(operand: XlaOp, exponent_bits: int, mantissa_bits: int) -> XlaOp:
     """Round floating-point numbers to fewer exponent and mantissa bits, in the same type.
 
     Args:
@@ -182,21 +274,3 @@ def reduce_precision(
 
     Operation Semantics: ReducePrecision.
     """
-    if unknown:
-        raise unknown_arguments(reduce_precision, unknown)
-    source = need_op("reduce_precision", "operand", operand)
-    exponent = integer("reduce_precision", "exponent_bits", exponent_bits)
-    mantissa = integer("reduce_precision", "mantissa_bits", mantissa_bits)
-    shape, attributes = _precision_plan(source.shape, exponent, mantissa)
-    return record("reduce_precision", shape, (source,), attributes)
-
-
-@per_signature
-def _precision_plan(
-    operand: Shape, exponent_bits: int, mantissa_bits: int
-) -> tuple[Shape, Mapping[str, int]]:
-    shape = shape_inference.elementwise.reduce_precision.strict(
-        operand, exponent_bits, mantissa_bits
-    )
-    bits = {"exponent_bits": exponent_bits, "mantissa_bits": mantissa_bits}
-    return shape, MappingProxyType(bits)

@@ -5,25 +5,100 @@ Operation Semantics: Element-wise unary functions.
 
 from __future__ import annotations
 
-from typing import Never
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from builder.attributes import ResultAccuracyLike
-from builder.graph.calls import unknown_arguments
-from builder.graph.registry import op_by_hand
+from builder.check import Check
+from builder.graph.recording import record
 from builder.graph.xla_op import XlaOp
-from builder.ops import rules as shape_inference
-from builder.ops.elementwise.binary import complex, or_
-from builder.ops.elementwise.common import record_binary, record_unary
+from builder.ops.definition import op
+from builder.ops.elementwise.binary import atan2, complex, div, or_
+from builder.ops.elementwise.common import (
+    APPROXIMATED,
+    EXACT,
+    ORDERING,
+    PERIODIC,
+    ROOT,
+    SIGN,
+    SMOOTH,
+    STEEP,
+    Computed,
+    define_elementwise,
+    result_type,
+)
 from builder.ops.elementwise.comparison import ne
 from builder.ops.elementwise.selection import select
-from builder.ops.operands import need_op
-from builder.schema import MATH_H, SCHEMAS
+from builder.schema import BUILDER_H, MATH_H, SCHEMAS, Attribute, ResultType, Schema
+from builder.schema.element_types import (
+    FLOATING,
+    FLOATING_OR_COMPLEX,
+    INTEGER,
+    NUMBER,
+    PRED_OR_INTEGER,
+    SIGNED_NUMBER,
+    ElementTypes,
+)
+from builder.schema.kinds import ACCURACY
+from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
-from builder.types.shape import ArrayShape
+from builder.types.shape import ArrayShape, Shape, intern_array
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SECTION: Final = "Element-wise unary functions"
 
 
-@op_by_hand(SCHEMAS["abs"])
-def abs(operand: XlaOp, **unknown: Never) -> XlaOp:
+def _unary_shape(name: str, schema: Schema) -> Callable[[Shape], ArrayShape]:
+    """Return the shape inference of the function `name`."""
+
+    def shape(operand: Shape) -> ArrayShape:
+        check = Check(name, operand=operand)
+        array = check.array("operand")
+        # Operation Semantics: Element-wise unary functions; the section of the schema
+        check.element_types(schema.element_types)
+        element_type = result_type(schema, array.element_type)
+        return intern_array(element_type, array.dimensions, array.dynamic_dimensions)
+
+    return shape
+
+
+def unary(
+    opcode: str, element_types: ElementTypes, computed: Computed, section: str, **data: Any
+) -> Callable[[F], F]:
+    """Return a decorator that makes the body of a function of one array.
+
+    The arguments are those of `define_elementwise`.
+    """
+    schema = define_elementwise(opcode, "operand", element_types, computed, section, **data)
+
+    def enter(declared: F) -> F:
+        rule = _unary_shape(declared.__name__, schema)
+        return op(schema, rule, family="elementwise")(declared)
+
+    return enter
+
+
+def _function(
+    opcode: str, element_types: ElementTypes, computed: Computed, section: str, **data: Any
+) -> Callable[[F], F]:
+    """Return the decorator of a function whose StableHLO operation has a result accuracy.
+
+    HLO has one for CHLO's functions too, which CHLO can't express.
+    """
+    accuracy = Attribute("result_accuracy", ACCURACY, omitted=None, absent=None)
+    return unary(opcode, element_types, computed, section, attributes=(accuracy,), **data)
+
+
+def _chlo(opcode: str, element_types: ElementTypes) -> Callable[[F], F]:
+    """Return the decorator of a function that is an operation of CHLO."""
+    names = {"stablehlo": f"chlo.{opcode}", "synonyms": (f"mhlo.{opcode}",)}
+    return unary(opcode, element_types, STEEP, BUILDER_H, **names)
+
+
+# The modulus of a complex number needs a square root.
+@unary("abs", SIGNED_NUMBER, APPROXIMATED, _SECTION, result=ResultType.REAL_PART)
+def abs(operand: XlaOp) -> XlaOp:
     """The absolute value |x|; the modulus of a complex number.
 
     Example:
@@ -33,11 +108,10 @@ def abs(operand: XlaOp, **unknown: Never) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("abs", "abs", operand, None, unknown)
 
 
-@op_by_hand(SCHEMAS["acos"])
-def acos(operand: XlaOp, **unknown: Never) -> XlaOp:
+@_chlo("acos", FLOATING_OR_COMPLEX)
+def acos(operand: XlaOp) -> XlaOp:
     """The inverse cosine in radians, from 0 to pi; NaN for real numbers outside [-1, 1].
 
     Example:
@@ -47,11 +121,10 @@ def acos(operand: XlaOp, **unknown: Never) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Acos.
     """
-    return record_unary("acos", "acos", operand, None, unknown)
 
 
-@op_by_hand(SCHEMAS["acosh"])
-def acosh(operand: XlaOp, **unknown: Never) -> XlaOp:
+@_chlo("acosh", FLOATING_OR_COMPLEX)
+def acosh(operand: XlaOp) -> XlaOp:
     """The inverse hyperbolic cosine ln(x + sqrt(x^2 - 1)); NaN for real numbers below 1.
 
     Example:
@@ -61,11 +134,10 @@ def acosh(operand: XlaOp, **unknown: Never) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Acosh.
     """
-    return record_unary("acosh", "acosh", operand, None, unknown)
 
 
-@op_by_hand(SCHEMAS["asin"])
-def asin(operand: XlaOp, **unknown: Never) -> XlaOp:
+@_chlo("asin", FLOATING_OR_COMPLEX)
+def asin(operand: XlaOp) -> XlaOp:
     """The inverse sine in radians, from -pi/2 to pi/2; NaN for real numbers outside [-1, 1].
 
     Example:
@@ -75,11 +147,10 @@ def asin(operand: XlaOp, **unknown: Never) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Asin.
     """
-    return record_unary("asin", "asin", operand, None, unknown)
 
 
-@op_by_hand(SCHEMAS["asinh"])
-def asinh(operand: XlaOp, **unknown: Never) -> XlaOp:
+@_chlo("asinh", FLOATING_OR_COMPLEX)
+def asinh(operand: XlaOp) -> XlaOp:
     """The inverse hyperbolic sine ln(x + sqrt(x^2 + 1)).
 
     Example:
@@ -89,11 +160,10 @@ def asinh(operand: XlaOp, **unknown: Never) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Asinh.
     """
-    return record_unary("asinh", "asinh", operand, None, unknown)
 
 
-@op_by_hand(SCHEMAS["atanh"])
-def atanh(operand: XlaOp, **unknown: Never) -> XlaOp:
+@_chlo("atanh", FLOATING_OR_COMPLEX)
+def atanh(operand: XlaOp) -> XlaOp:
     """The inverse hyperbolic tangent ln((1 + x) / (1 - x)) / 2; NaN for real x outside [-1, 1].
 
     Example:
@@ -103,11 +173,11 @@ def atanh(operand: XlaOp, **unknown: Never) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Atanh.
     """
-    return record_unary("atanh", "atanh", operand, None, unknown)
 
 
-@op_by_hand(SCHEMAS["cbrt"])
-def cbrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
+# StableHLO's specification admits complex cube roots; no XLA backend compiles them.
+@_function("cbrt", FLOATING, ROOT, _SECTION)
+def cbrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
     """The cube root; negative for negative x.
 
     Example:
@@ -117,11 +187,10 @@ def cbrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: 
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("cbrt", "cbrt", operand, result_accuracy, unknown)
 
 
-@op_by_hand(SCHEMAS["ceil"])
-def ceil(operand: XlaOp, **unknown: Never) -> XlaOp:
+@unary("ceil", FLOATING, ORDERING, _SECTION)
+def ceil(operand: XlaOp) -> XlaOp:
     """The smallest integer that is not less than x.
 
     Example:
@@ -131,11 +200,10 @@ def ceil(operand: XlaOp, **unknown: Never) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("ceil", "ceil", operand, None, unknown)
 
 
-@op_by_hand(SCHEMAS["count_leading_zeros"])
-def clz(operand: XlaOp, **unknown: Never) -> XlaOp:
+@unary("count_leading_zeros", INTEGER, EXACT, BUILDER_H, cpp_name="Clz")
+def clz(operand: XlaOp) -> XlaOp:
     """The number of zero bits above the highest set bit; the width of the type for 0.
 
     Example:
@@ -145,11 +213,10 @@ def clz(operand: XlaOp, **unknown: Never) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Clz.
     """
-    return record_unary("clz", "count_leading_zeros", operand, None, unknown)
 
 
-@op_by_hand(SCHEMAS["cosine"])
-def cos(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
+@_function("cosine", FLOATING_OR_COMPLEX, PERIODIC, _SECTION, cpp_name="Cos")
+def cos(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
     """The cosine of an angle in radians.
 
     Example:
@@ -159,11 +226,10 @@ def cos(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: N
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("cos", "cosine", operand, result_accuracy, unknown)
 
 
-@op_by_hand(SCHEMAS["cosh"])
-def cosh(operand: XlaOp, **unknown: Never) -> XlaOp:
+@_chlo("cosh", FLOATING_OR_COMPLEX)
+def cosh(operand: XlaOp) -> XlaOp:
     """The hyperbolic cosine (e^x + e^-x) / 2.
 
     Example:
@@ -173,11 +239,10 @@ def cosh(operand: XlaOp, **unknown: Never) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Cosh.
     """
-    return record_unary("cosh", "cosh", operand, None, unknown)
 
 
-@op_by_hand(SCHEMAS["erf"])
-def erf(operand: XlaOp, **unknown: Never) -> XlaOp:
+@_chlo("erf", FLOATING)
+def erf(operand: XlaOp) -> XlaOp:
     """The error function, 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x.
 
     Example:
@@ -187,11 +252,10 @@ def erf(operand: XlaOp, **unknown: Never) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Erf.
     """
-    return record_unary("erf", "erf", operand, None, unknown)
 
 
-@op_by_hand(SCHEMAS["exponential"])
-def exp(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
+@_function("exponential", FLOATING_OR_COMPLEX, SMOOTH, _SECTION, cpp_name="Exp")
+def exp(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
     """The exponential function e^x.
 
     Example:
@@ -201,11 +265,10 @@ def exp(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: N
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("exp", "exponential", operand, result_accuracy, unknown)
 
 
-@op_by_hand(SCHEMAS["exponential_minus_one"])
-def expm1(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
+@_function("exponential_minus_one", FLOATING_OR_COMPLEX, STEEP, BUILDER_H, cpp_name="Expm1")
+def expm1(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
     """e^x - 1, accurate for x near 0.
 
     Example:
@@ -215,11 +278,10 @@ def expm1(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown:
 
     Not in Operation Semantics; XlaBuilder's Expm1.
     """
-    return record_unary("expm1", "exponential_minus_one", operand, result_accuracy, unknown)
 
 
-@op_by_hand(SCHEMAS["floor"])
-def floor(operand: XlaOp, **unknown: Never) -> XlaOp:
+@unary("floor", FLOATING, ORDERING, _SECTION)
+def floor(operand: XlaOp) -> XlaOp:
     """The largest integer that is not greater than x.
 
     Example:
@@ -229,11 +291,10 @@ def floor(operand: XlaOp, **unknown: Never) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("floor", "floor", operand, None, unknown)
 
 
-@op_by_hand(SCHEMAS["imag"])
-def imag(operand: XlaOp, **unknown: Never) -> XlaOp:
+@unary("imag", FLOATING_OR_COMPLEX, EXACT, _SECTION, result=ResultType.REAL_PART)
+def imag(operand: XlaOp) -> XlaOp:
     """The imaginary part; 0 for real numbers.
 
     Example:
@@ -243,11 +304,10 @@ def imag(operand: XlaOp, **unknown: Never) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("imag", "imag", operand, None, unknown)
 
 
-@op_by_hand(SCHEMAS["is_finite"])
-def is_finite(operand: XlaOp, **unknown: Never) -> XlaOp:
+@unary("is_finite", FLOATING, EXACT, _SECTION, result=ResultType.PRED)
+def is_finite(operand: XlaOp) -> XlaOp:
     """Whether x is neither infinite nor NaN.
 
     Example:
@@ -257,11 +317,10 @@ def is_finite(operand: XlaOp, **unknown: Never) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("is_finite", "is_finite", operand, None, unknown)
 
 
-@op_by_hand(SCHEMAS["log"])
-def log(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
+@_function("log", FLOATING_OR_COMPLEX, SMOOTH, _SECTION)
+def log(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
     """The natural logarithm ln(x); -inf for 0, and NaN for negative real numbers.
 
     Example:
@@ -271,11 +330,10 @@ def log(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: N
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("log", "log", operand, result_accuracy, unknown)
 
 
-@op_by_hand(SCHEMAS["log_plus_one"])
-def log1p(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
+@_function("log_plus_one", FLOATING_OR_COMPLEX, STEEP, BUILDER_H, cpp_name="Log1p")
+def log1p(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
     """ln(1 + x), accurate for x near 0.
 
     Example:
@@ -285,11 +343,10 @@ def log1p(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown:
 
     Not in Operation Semantics; XlaBuilder's Log1p.
     """
-    return record_unary("log1p", "log_plus_one", operand, result_accuracy, unknown)
 
 
-@op_by_hand(SCHEMAS["logistic"])
-def logistic(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
+@_function("logistic", FLOATING_OR_COMPLEX, SMOOTH, _SECTION)
+def logistic(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
     """The logistic function 1 / (1 + e^-x).
 
     Example:
@@ -299,11 +356,10 @@ def logistic(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unkno
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("logistic", "logistic", operand, result_accuracy, unknown)
 
 
-@op_by_hand(SCHEMAS["negate"])
-def neg(operand: XlaOp, **unknown: Never) -> XlaOp:
+@unary("negate", NUMBER, EXACT, _SECTION, cpp_name="Neg")
+def neg(operand: XlaOp) -> XlaOp:
     """The negated number -x; modulo 2^bits for unsigned integers.
 
     Example:
@@ -313,11 +369,10 @@ def neg(operand: XlaOp, **unknown: Never) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("neg", "negate", operand, None, unknown)
 
 
-@op_by_hand(SCHEMAS["not"])
-def not_(operand: XlaOp, **unknown: Never) -> XlaOp:
+@unary("not", PRED_OR_INTEGER, EXACT, _SECTION)
+def not_(operand: XlaOp) -> XlaOp:
     """The logical not of preds, the bitwise not of integers.
 
     Example:
@@ -327,11 +382,10 @@ def not_(operand: XlaOp, **unknown: Never) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("not_", "not", operand, None, unknown)
 
 
-@op_by_hand(SCHEMAS["popcnt"])
-def population_count(operand: XlaOp, **unknown: Never) -> XlaOp:
+@unary("popcnt", INTEGER, EXACT, _SECTION, cpp_name="PopulationCount")
+def population_count(operand: XlaOp) -> XlaOp:
     """The number of set bits.
 
     Example:
@@ -341,11 +395,10 @@ def population_count(operand: XlaOp, **unknown: Never) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("population_count", "popcnt", operand, None, unknown)
 
 
-@op_by_hand(SCHEMAS["real"])
-def real(operand: XlaOp, **unknown: Never) -> XlaOp:
+@unary("real", FLOATING_OR_COMPLEX, EXACT, _SECTION, result=ResultType.REAL_PART)
+def real(operand: XlaOp) -> XlaOp:
     """The real part; x itself for real numbers.
 
     Example:
@@ -355,11 +408,10 @@ def real(operand: XlaOp, **unknown: Never) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("real", "real", operand, None, unknown)
 
 
-@op_by_hand(SCHEMAS["round_nearest_afz"])
-def round(operand: XlaOp, **unknown: Never) -> XlaOp:
+@unary("round_nearest_afz", FLOATING, ORDERING, _SECTION, cpp_name="Round")
+def round(operand: XlaOp) -> XlaOp:
     """The nearest integer; halves are rounded away from zero.
 
     Example:
@@ -369,11 +421,10 @@ def round(operand: XlaOp, **unknown: Never) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("round", "round_nearest_afz", operand, None, unknown)
 
 
-@op_by_hand(SCHEMAS["round_nearest_even"])
-def round_nearest_even(operand: XlaOp, **unknown: Never) -> XlaOp:
+@unary("round_nearest_even", FLOATING, ORDERING, _SECTION)
+def round_nearest_even(operand: XlaOp) -> XlaOp:
     """The nearest integer; halves are rounded to the even integer.
 
     Example:
@@ -383,11 +434,10 @@ def round_nearest_even(operand: XlaOp, **unknown: Never) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("round_nearest_even", "round_nearest_even", operand, None, unknown)
 
 
-@op_by_hand(SCHEMAS["rsqrt"])
-def rsqrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
+@_function("rsqrt", FLOATING_OR_COMPLEX, ROOT, _SECTION)
+def rsqrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
     """The reciprocal of the square root, 1 / sqrt(x).
 
     Example:
@@ -397,11 +447,10 @@ def rsqrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("rsqrt", "rsqrt", operand, result_accuracy, unknown)
 
 
-@op_by_hand(SCHEMAS["sign"])
-def sign(operand: XlaOp, **unknown: Never) -> XlaOp:
+@unary("sign", SIGNED_NUMBER, SIGN, _SECTION)
+def sign(operand: XlaOp) -> XlaOp:
     """-1, 0 or 1 by the sign of x; -0 for -0, NaN for NaN; x / |x| for complex numbers.
 
     Example:
@@ -411,11 +460,10 @@ def sign(operand: XlaOp, **unknown: Never) -> XlaOp:
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("sign", "sign", operand, None, unknown)
 
 
-@op_by_hand(SCHEMAS["sine"])
-def sin(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
+@_function("sine", FLOATING_OR_COMPLEX, PERIODIC, BUILDER_H, cpp_name="Sin")
+def sin(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
     """The sine of an angle in radians.
 
     Example:
@@ -425,11 +473,10 @@ def sin(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: N
 
     Not in Operation Semantics; XlaBuilder's Sin.
     """
-    return record_unary("sin", "sine", operand, result_accuracy, unknown)
 
 
-@op_by_hand(SCHEMAS["sinh"])
-def sinh(operand: XlaOp, **unknown: Never) -> XlaOp:
+@_chlo("sinh", FLOATING_OR_COMPLEX)
+def sinh(operand: XlaOp) -> XlaOp:
     """The hyperbolic sine (e^x - e^-x) / 2.
 
     Example:
@@ -439,11 +486,10 @@ def sinh(operand: XlaOp, **unknown: Never) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's Sinh.
     """
-    return record_unary("sinh", "sinh", operand, None, unknown)
 
 
-@op_by_hand(SCHEMAS["sqrt"])
-def sqrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
+@_function("sqrt", FLOATING_OR_COMPLEX, ROOT, _SECTION)
+def sqrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
     """The square root; NaN for negative real numbers.
 
     Example:
@@ -453,11 +499,10 @@ def sqrt(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: 
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("sqrt", "sqrt", operand, result_accuracy, unknown)
 
 
-@op_by_hand(SCHEMAS["tan"])
-def tan(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
+@_function("tan", FLOATING_OR_COMPLEX, STEEP, BUILDER_H, synonyms=("chlo.tan", "mhlo.tan"))
+def tan(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
     """The tangent of an angle in radians.
 
     Example:
@@ -467,11 +512,10 @@ def tan(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: N
 
     Not in Operation Semantics; XlaBuilder's Tan.
     """
-    return record_unary("tan", "tan", operand, result_accuracy, unknown)
 
 
-@op_by_hand(SCHEMAS["tanh"])
-def tanh(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: Never) -> XlaOp:
+@_function("tanh", FLOATING_OR_COMPLEX, PERIODIC, _SECTION)
+def tanh(operand: XlaOp, result_accuracy: ResultAccuracyLike = None) -> XlaOp:
     """The hyperbolic tangent.
 
     Example:
@@ -481,11 +525,33 @@ def tanh(operand: XlaOp, result_accuracy: ResultAccuracyLike = None, **unknown: 
 
     Operation Semantics: Element-wise unary functions.
     """
-    return record_unary("tanh", "tanh", operand, result_accuracy, unknown)
 
 
-@op_by_hand(SCHEMAS["atan2"], cpp_name="Atan", section=MATH_H)
-def atan(operand: XlaOp, **unknown: Never) -> XlaOp:
+# The functions below have a form of their own: each records another function's op, or several.
+
+
+@per_signature
+def _atan_shape(operand: Shape) -> ArrayShape:
+    check = Check("atan", operand=operand)
+    # Not in XLA: checked here, so that the message names atan.
+    check.element_type("operand", FLOATING_OR_COMPLEX)
+    return check.array("operand").with_layout(None)
+
+
+def _record_atan(_: str, operand: XlaOp) -> XlaOp:
+    if not _atan_shape(operand.shape).element_type.is_complex:
+        return atan2(operand, 1)
+    # atan(x + iy) = v + iu, where atanh(y + ix) = u + iv
+    x, y = real(operand), imag(operand)
+    exchanged = atanh(complex(y, x))
+    u, v = real(exchanged), imag(exchanged)
+    # XLA's atanh has an angle of pi / 2 at NaNs.
+    is_nan = or_(ne(x, x), ne(u, u))
+    return complex(select(is_nan, float("nan"), v), u)
+
+
+@op(SCHEMAS["atan2"], _atan_shape, by=_record_atan, cpp_name="Atan", section=MATH_H)
+def atan(operand: XlaOp) -> XlaOp:
     """The inverse tangent in radians, recorded as ``atan2(operand, 1)``.
 
     For complex numbers, where XLA's atan2 is NaN at large and imaginary ones, it is recorded as
@@ -498,26 +564,19 @@ def atan(operand: XlaOp, **unknown: Never) -> XlaOp:
 
     Not in Operation Semantics; XLA's client library, math.h.
     """
-    if unknown:
-        raise unknown_arguments(atan, unknown)
-    source = need_op("atan", "operand", operand)
-    if isinstance(source.shape, ArrayShape) and source.shape.element_type.is_complex:
-        return _complex_atan(source)
-    return record_binary("atan", "atan2", source, 1, None)
 
 
-def _complex_atan(z: XlaOp) -> XlaOp:
-    """Return atan(x + iy) = v + iu, where atanh(y + ix) = u + iv."""
-    x, y = real(z), imag(z)
-    exchanged = atanh(complex(y, x))
-    u, v = real(exchanged), imag(exchanged)
-    # XLA's atanh has an angle of pi / 2 at NaNs.
-    is_nan = or_(ne(x, x), ne(u, u))
-    return complex(select(is_nan, float("nan"), v), u)
+@per_signature
+def _square_shape(operand: Shape) -> ArrayShape:
+    return Check("square", operand=operand).array("operand").with_layout(None)
 
 
-@op_by_hand(SCHEMAS["multiply"], cpp_name="Square", section=MATH_H)
-def square(operand: XlaOp, **unknown: Never) -> XlaOp:
+def _record_square(_: str, operand: XlaOp) -> XlaOp:
+    return record("multiply", _square_shape(operand.shape), (operand, operand), depth=3)
+
+
+@op(SCHEMAS["multiply"], _square_shape, by=_record_square, cpp_name="Square", section=MATH_H)
+def square(operand: XlaOp) -> XlaOp:
     """The square x * x, recorded as ``mul(operand, operand)``.
 
     Example:
@@ -527,13 +586,29 @@ def square(operand: XlaOp, **unknown: Never) -> XlaOp:
 
     Not in Operation Semantics; XLA's client library, math.h.
     """
-    if unknown:
-        raise unknown_arguments(square, unknown)
-    return record_binary("square", "multiply", need_op("square", "operand", operand), operand, None)
 
 
-@op_by_hand(SCHEMAS["divide"], cpp_name="Reciprocal", section=MATH_H)
-def reciprocal(operand: XlaOp, **unknown: Never) -> XlaOp:
+@per_signature
+def _reciprocal_shape(operand: Shape) -> ArrayShape:
+    check = Check("reciprocal", operand=operand)
+    # Not in XLA: there the reciprocals of most integers are 0.
+    check.element_type("operand", FLOATING_OR_COMPLEX, fix="use xb.div for integers")
+    return check.array("operand").with_layout(None)
+
+
+def _record_reciprocal(_: str, operand: XlaOp) -> XlaOp:
+    _reciprocal_shape(operand.shape)
+    return div(1, operand)
+
+
+@op(
+    SCHEMAS["divide"],
+    _reciprocal_shape,
+    by=_record_reciprocal,
+    cpp_name="Reciprocal",
+    section=MATH_H,
+)
+def reciprocal(operand: XlaOp) -> XlaOp:
     """The reciprocal 1 / x of a floating-point or complex number, recorded as ``div(1, operand)``.
 
     Example:
@@ -543,23 +618,26 @@ def reciprocal(operand: XlaOp, **unknown: Never) -> XlaOp:
 
     Not in Operation Semantics; XLA's client library, math.h.
     """
-    if unknown:
-        raise unknown_arguments(reciprocal, unknown)
-    check = shape_inference.Check(
-        "reciprocal", operand=need_op("reciprocal", "operand", operand).shape
-    )
-    element_type = check.array("operand").element_type
-    # Not in XLA: there the reciprocals of most integers are 0.
-    check.that(
-        element_type.is_floating or element_type.is_complex,
-        f"operand must be of floating-point or complex type, got {element_type}",
-        fix="use xb.div for integers",
-    )
-    return record_binary("reciprocal", "divide", 1, operand, None)
 
 
-@op_by_hand(SCHEMAS["complex"], cpp_name="Conj")
-def conj(operand: XlaOp, **unknown: Never) -> XlaOp:
+@per_signature
+def _conj_shape(operand: Shape) -> ArrayShape:
+    check = Check("conj", operand=operand)
+    array = check.array("operand")
+    part = array.element_type.real_type
+    # Not in XLA: checked here, so that the message names conj.
+    if part not in (pt.f32, pt.f64):
+        check.fail(f"operand must be of c64, c128, f32 or f64 type, got {part}")
+    return array.with_element_type(part.complex_type or part).with_layout(None)
+
+
+def _record_conj(_: str, operand: XlaOp) -> XlaOp:
+    _conj_shape(operand.shape)
+    return complex(real(operand), neg(imag(operand)))
+
+
+@op(SCHEMAS["complex"], _conj_shape, by=_record_conj, cpp_name="Conj")
+def conj(operand: XlaOp) -> XlaOp:
     """The complex conjugate, recorded as ``complex(real(x), neg(imag(x)))``.
 
     The operand is of type c64, c128, f32 or f64; the result is complex.
@@ -571,17 +649,3 @@ def conj(operand: XlaOp, **unknown: Never) -> XlaOp:
 
     Not in Operation Semantics; XLA's client library.
     """
-    if unknown:
-        raise unknown_arguments(conj, unknown)
-    check = shape_inference.Check("conj", operand=need_op("conj", "operand", operand).shape)
-    part = check.array("operand").element_type.real_type
-    # Not in XLA: checked here, so that the message names conj.
-    if part not in (pt.f32, pt.f64):
-        check.fail(f"operand must be of c64, c128, f32 or f64 type, got {part}")
-    return record_binary(
-        "conj",
-        "complex",
-        record_unary("conj", "real", operand),
-        record_unary("conj", "negate", record_unary("conj", "imag", operand)),
-        None,
-    )

@@ -182,9 +182,15 @@ def test_the_alias_is_named() -> None:
             lambda x: xb.top_k(x, 1, 2, 3),
             "top_k: takes 2 positional arguments but 4 were given\nfix: write top_k(operand, k);",
         ),
-        (lambda x: xb.clamp(0, x), "clamp: max must be an XlaOp, got no argument"),
-        (lambda x: xb.add(x), "add: rhs must be an XlaOp, got no argument"),
-        (lambda x: xb.exp(), "exp: operand must be an XlaOp, got no argument"),
+        (
+            lambda x: xb.clamp(0, x),
+            (
+                "clamp: missing 1 required positional argument: 'max'\n"
+                "fix: write clamp(min, operand, max)"
+            ),
+        ),
+        (lambda x: xb.add(x), "add: missing 1 required positional argument: 'rhs'"),
+        (lambda x: xb.exp(), "exp: missing 1 required positional argument: 'operand'"),
         (
             lambda x: xb.reshape(x, 4, 1),
             (

@@ -8,11 +8,10 @@ from hypothesis import given, strategies as st
 from tables import each_row
 
 import builder as xb
-from builder.ops.rules.elementwise import binary
 
 
 def added(lhs: str, rhs: str, dimensions: tuple[int, ...] | None = None) -> str:
-    return str(binary("add", xb.parse_shape(lhs), xb.parse_shape(rhs), dimensions))
+    return str(xb.shape_inference.add(lhs, rhs, dimensions))
 
 
 class TestTheDocumentsExamples:

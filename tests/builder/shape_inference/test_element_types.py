@@ -84,26 +84,26 @@ CALLS: dict[str, dict[str, Infer]] = {
         "operand": lambda t: infer.dynamic_broadcast_in_dim(t[3], xb.s32[1], [0], t[3]),
         "output_dimensions": lambda t: infer.dynamic_broadcast_in_dim(VECTOR, t[1], [0], VECTOR),
     },
-    "compare": {"lhs rhs": lambda t: infer.elementwise.compare(t[3], t[3], "EQ")},
-    "clamp": {"min operand max": lambda t: infer.elementwise.clamp(t[()], t[3], t[()])},
+    "compare": {"lhs rhs": lambda t: infer.compare(t[3], t[3], "EQ")},
+    "clamp": {"min operand max": lambda t: infer.clamp(t[()], t[3], t[()])},
     "select": {
-        "pred": lambda t: infer.elementwise.select(t[3], VECTOR, VECTOR),
-        "on_true on_false": lambda t: infer.elementwise.select(xb.pred[3], t[3], t[3]),
+        "pred": lambda t: infer.select(t[3], VECTOR, VECTOR),
+        "on_true on_false": lambda t: infer.select(xb.pred[3], t[3], t[3]),
     },
-    "map": {"operands": lambda t: infer.elementwise.map([t[3], t[3]], scalars(t), [0])},
-    "convert": {"operand": lambda t: infer.elementwise.convert_element_type(t[3], xb.f32)},
-    "bitcast_convert": {"operand": lambda t: infer.elementwise.bitcast_convert_type(t[3], t)},
+    "map": {"operands": lambda t: infer.map([t[3], t[3]], scalars(t), [0])},
+    "convert": {"operand": lambda t: infer.convert_element_type(t[3], xb.f32)},
+    "bitcast_convert": {"operand": lambda t: infer.bitcast_convert_type(t[3], t)},
     "stochastic_convert": {
-        "operand": lambda t: infer.elementwise.stochastic_convert_type(
+        "operand": lambda t: infer.stochastic_convert_type(
             t[3], getattr(xb, f"u{t.bits}", xb.u32)[3], xb.s8
         ),
-        "random": lambda t: infer.elementwise.stochastic_convert_type(
+        "random": lambda t: infer.stochastic_convert_type(
             {4: xb.f4e2m1fn, 8: xb.f8e5m2, 16: xb.f16, 64: xb.f64}.get(t.bits, xb.f32)[3],
             t[3],
             xb.s8,
         ),
     },
-    "reduce_precision": {"operand": lambda t: infer.elementwise.reduce_precision(t[3], 5, 10)},
+    "reduce_precision": {"operand": lambda t: infer.reduce_precision(t[3], 5, 10)},
     "send": {"operand": lambda t: infer.send(t[3], xb.ChannelHandle(1))},
     "dynamic_slice": {
         "operand": lambda t: infer.dynamic_slice(t[3], [S32], [2]),
@@ -171,9 +171,10 @@ CALLS: dict[str, dict[str, Infer]] = {
 def elementwise(schema: Schema) -> dict[str, Infer]:
     """Return the call of an opcode whose shape is inferred from its schema."""
     operands = schema.operands
-    function = infer.elementwise.unary if operands == "operand" else infer.elementwise.binary
+    # The first function of an opcode; `square`, for instance, comes after `mul`.
+    name = next(name for name, info in xb.OPERATIONS.items() if info.schema is schema)
     count = len(operands.split())
-    return {operands: lambda t: function(schema.opcode, *[t[3]] * count)}
+    return {operands: lambda t: getattr(infer, name)(*[t[3]] * count)}
 
 
 def calls_of(schema: Schema) -> dict[str, Infer]:

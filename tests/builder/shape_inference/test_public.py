@@ -5,7 +5,6 @@ from __future__ import annotations
 import doctest
 import inspect
 import random
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +14,7 @@ from tables import each_row
 import builder as xb
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "shape_inference.md"
-FAMILIES = ("elementwise",)
-# The types of an inference function's first parameter; other functions are helpers.
-FIRST_PARAMETERS = ("Shape", "Sequence[Shape]", "ProgramShape", "Sequence[ProgramShape]", "str")
-NULLARY = {"replica_id", "partition_id"}
-
-
-def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
-    for family in FAMILIES:
-        module = getattr(xb.shape_inference, family)
-        for name, value in vars(module).items():
-            if name.startswith("_") or not inspect.isfunction(value):
-                continue
-            annotations = [a for n, a in value.__annotations__.items() if n != "return"]
-            helper = "ArrayShape" in annotations or "Shape" not in value.__annotations__["return"]
-            if helper or not value.__module__.startswith(module.__name__):
-                continue
-            if (annotations and annotations[0] in FIRST_PARAMETERS) or name in NULLARY:
-                yield f"{family}.{name}", value
-
-
-FUNCTIONS = dict(public_functions()) | {
+FUNCTIONS = {
     name: getattr(xb.shape_inference, name) for name, info in xb.OPERATIONS.items() if info.rule
 }
 
@@ -100,10 +79,8 @@ def test_wrong_arguments_raise_errors_of_the_library(name: str) -> None:
             ),
         ),
         (
-            lambda infer: infer.elementwise.convert_element_type(
-                operand="s32[3]", new_element_type="f32"
-            ),
-            lambda infer: infer.elementwise.convert_element_type(xb.s32[3], xb.f32),
+            lambda infer: infer.convert_element_type(operand="s32[3]", new_element_type="f32"),
+            lambda infer: infer.convert_element_type(xb.s32[3], xb.f32),
         ),
         (
             lambda infer: infer.custom_call("t", ["f32[3]"], "f32[3]", None, [((), (0, ()))]),
@@ -143,7 +120,8 @@ def test_messages_for_wrong_arguments() -> None:
         (lambda: infer.rev("f32[", [0]), "rev: operand must be a shape, got 'f32['"),
         (lambda: infer.concatenate(7, 0), "concatenate: operands must be a sequence of"),
         (lambda: infer.call(7, []), "call: computation must be a ProgramShape, got 7"),
-        (lambda: infer.elementwise.unary("sum", "f32[]"), "sum: opcode must be one of abs"),
+        (lambda: infer.exp(7), "exp: operand must be a shape, got 7"),
+        (lambda: infer.compare("f32[]", "f32[]", "IS"), "compare: direction must be one of EQ, NE"),
         (
             lambda: infer.custom_call("t", (), "f32[2]", output_operand_aliasing=-1),
             "custom_call: output_operand_aliasing must be a sequence of OutputOperandAliasing, ",

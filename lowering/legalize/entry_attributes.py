@@ -172,7 +172,7 @@ class _Checker:
                 number, inner = alias["parameter_number"], alias["parameter_index"]
                 is_valid = (
                     isinstance(alias["kind"], str)
-                    and not inner
+                    and len(inner) == 0
                     and 0 <= number < len(self.parameters)
                     and self.is_result(index)
                 )

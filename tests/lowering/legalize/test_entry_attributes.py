@@ -65,8 +65,7 @@ REFUSED = {
     ),
     "a result twice": (
         TWO,
-        "tf.aliasing_output of parameter arg1 must be the number of a result that no other "
-        "argument aliases, got 1, as parameter arg0",
+        "of parameter arg1 must be the number of a result that no other argument aliases, got 1",
     ),
     "donated twice": (
         text(argument="tf.aliasing_output = 0 : i32, jax.buffer_donor = true"),
@@ -82,8 +81,7 @@ REFUSED = {
     ),
     "the memory of an argument": (
         text(argument='mhlo.memory_kind = "a"'),
-        "mhlo.memory_kind of parameter arg0 must be one of device, pinned_host, unpinned_host, "
-        "got 'a'",
+        "memory_kind of parameter arg0 must be one of device, pinned_host, unpinned_host, got 'a'",
     ),
     "the memory of a result": (
         text(result='mhlo.memory_kind = ""'),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import threading
@@ -66,8 +67,33 @@ def _status_of(error: BaseException, *, with_traceback: bool) -> int:
     return WRONG_USAGE if isinstance(error, click.UsageError) else FAILED
 
 
-_OPTIONS_FOR: Final = {"to_computation(module, argument_shapes=[...])": "--shape NAME=SHAPE"}
-"""Maps Python code in the fixes of messages to the command line option to print instead."""
+_OPTIONS: Final = (
+    (r"to_computation\(module, argument_shapes=\[.*\]\)", "--shape NAME=SHAPE"),
+    (r"lowering\.compile\(\.\.\., argument_shapes=\[.*\]\)", "--shape NAME=SHAPE"),
+    (r"\bargument_shapes\[\d+\] must", "--shape must"),
+    (r"\bcomposites='inline'", "--inline-composites"),
+    (r": without must", ": --without must"),
+    (r": version must", ": --target must"),
+    (r"omit '(\w+)' from without", r"omit --without \1"),
+    (
+        r"^xlabuilder: (artifact: .*\nfix: )write version ([\d.]+)",
+        r"xlabuilder: \1pass --target \2",
+    ),
+)
+"""Python code in messages, and the option of the command to print instead."""
+
+_WITHOUT: Final = re.compile(r"\bwithout=\[([^\]]*)\]")
+
+
+def _with_options(message: str) -> str:
+    """Return a message with the options of the command in place of arguments of functions."""
+    for code, option in _OPTIONS:
+        message = re.sub(code, option, message)
+    return _WITHOUT.sub(_without_options, message)
+
+
+def _without_options(match: re.Match[str]) -> str:
+    return " ".join(f"--without {name}" for name in re.findall(r"\w+", match[1]))
 
 
 def _message(error: Exception) -> str:
@@ -87,9 +113,7 @@ def _message(error: Exception) -> str:
     if isinstance(error, (FailedError, XlaError)):
         first, *rest = str(error).splitlines() or [type(error).__name__]
         fix = next((line for line in rest if line.startswith("fix: ")), "")
-        for code, option in _OPTIONS_FOR.items():
-            fix = fix.replace(code, option)
-        return f"{NAME}: {first}" + (f"\n{fix}" if fix else "")
+        return _with_options(f"{NAME}: {first}" + (f"\n{fix}" if fix else ""))
     if isinstance(error, OSError) and error.strerror:
         name = f"{error.filename}: " if error.filename is not None else ""
         return f"{NAME}: {name}{error.strerror}"

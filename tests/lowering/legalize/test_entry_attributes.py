@@ -91,7 +91,7 @@ REFUSED = {
         text(function="attributes {res_attrs = []}").replace(f"({X} {{}})", X),
         "the attribute res_attrs of @main must be a list of 1 dictionaries, got []",
     ),
-    "an alias that is no dictionary": (
+    "an alias that is not a dictionary": (
         text("mhlo.input_output_alias = [1]"),
         "the module's mhlo.input_output_alias must be a list of dictionaries",
     ),
@@ -107,7 +107,7 @@ REFUSED = {
         text('mhlo.spmd_output_sharding = "{{replicated},{replicated}}"'),
         "the module's mhlo.spmd_output_sharding must be the sharding of 1 results",
     ),
-    "a sharding that is no text": (
+    "a sharding that is not a text": (
         text('mhlo.spmd_parameters_shardings = ["{replicated}", 1]'),
         "the module's mhlo.spmd_parameters_shardings must be a list of strings",
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import threading
@@ -75,8 +76,33 @@ def _status_of(error: BaseException, *, with_traceback: bool) -> int:
     return WRONG_USAGE if isinstance(error, click.UsageError) else FAILED
 
 
-_OPTIONS_FOR: Final = {"to_computation(module, argument_shapes=[...])": "--shape NAME=SHAPE"}
-"""Maps Python code in the fixes of messages to the command line option to print instead."""
+_OPTIONS: Final = (
+    (r"to_computation\(module, argument_shapes=\[.*\]\)", "--shape NAME=SHAPE"),
+    (r"lowering\.compile\(\.\.\., argument_shapes=\[.*\]\)", "--shape NAME=SHAPE"),
+    (r"\bargument_shapes\[\d+\] must", "--shape must"),
+    (r"\bcomposites='inline'", "--inline-composites"),
+    (r": without must", ": --without must"),
+    (r": version must", ": --target must"),
+    (r"omit '(\w+)' from without", r"omit --without \1"),
+    (
+        r"^xlabuilder: (artifact: .*\nfix: )write version ([\d.]+)",
+        r"xlabuilder: \1pass --target \2",
+    ),
+)
+"""Python code in messages, and the option of the command to print instead."""
+
+_WITHOUT: Final = re.compile(r"\bwithout=\[([^\]]*)\]")
+
+
+def _with_options(message: str) -> str:
+    """Return a message with the options of the command in place of arguments of functions."""
+    for code, option in _OPTIONS:
+        message = re.sub(code, option, message)
+    return _WITHOUT.sub(_without_options, message)
+
+
+def _without_options(match: re.Match[str]) -> str:
+    return " ".join(f"--without {name}" for name in re.findall(r"\w+", match[1]))
 
 
 def _message(error: Exception) -> str:
@@ -95,10 +121,8 @@ def _message(error: Exception) -> str:
             return str(missing)
     if isinstance(error, (FailedError, XlaError)):
         reason = error.reason if isinstance(error, FailedError) else statement_of(error)
-        fix = (error.fix.splitlines() or [""])[0]
-        for code, option in _OPTIONS_FOR.items():
-            fix = fix.replace(code, option)
-        return f"{NAME}: {(reason.splitlines() or [''])[0]}" + (f"\nfix: {fix}" if fix else "")
+        reason, fix = ((text.splitlines() or [""])[0] for text in (reason, error.fix))
+        return _with_options(f"{NAME}: {reason}" + (f"\nfix: {fix}" if fix else ""))
     if isinstance(error, OSError) and error.strerror:
         name = f"{error.filename}: " if error.filename is not None else ""
         return f"{NAME}: {name}{error.strerror}"

@@ -87,6 +87,129 @@ def extremes_of_nan_operands(b: OpBuilder, operation: ir.Operation) -> list[Valu
     return [value]
 
 
+@rewrite("stablehlo.atan2", platforms=ALL_PLATFORMS)
+def atan2_of_complex_numbers(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Compute the atan2 of complex numbers from products of their parts.
+
+    XLA computes -i log((x + i y) / sqrt(x x + y y)). The squares overflow: the result is NaN at
+    large and infinite numbers.
+
+    Shown by: atan2_c64_large.
+    """
+    element_type = b.element_type(operation.results[0])
+    if element_type is None or not element_type.is_complex:
+        return None
+    return [b.on_fixed_sizes(operation.operands, lambda y, x: _complex_atan2(b, y, x))]
+
+
+def _complex_atan2(b: OpBuilder, y: Value, x: Value) -> Value:
+    """With p = x + i y and q = x - i y: -i (log(p) - log(p q) / 2), without overflow.
+
+    The imaginary part is log(|q| / |p|) / 2. The real part is half of the angle between p and q,
+    or differs from it by pi.
+    """
+    emit = b.elementwise
+    (c, d), (a, e) = _scaled_parts(b, x, y)
+    shape = b.array_of(a)
+    bits = shape.element_type.bits
+
+    def number(value: float) -> Value:
+        return b.filled(shape, value)
+
+    def is_zero(value: Value) -> Value:
+        return b.compared("EQ", value, number(0))
+
+    def products(u: Value, v: Value, w: Value, z: Value, name: str) -> Value:
+        return emit(name, emit("multiply", u, v), emit("multiply", w, z))
+
+    p_real, p_imag = emit("subtract", c, e), emit("add", d, a)
+    q_real, q_imag = emit("add", c, e), emit("subtract", d, a)
+    # p times the conjugate of q, and p q
+    between = (
+        products(p_real, q_real, p_imag, q_imag, "add"),
+        emit("multiply", number(2), products(a, c, e, d, "add")),
+    )
+    total = (
+        products(p_real, q_real, p_imag, q_imag, "subtract"),
+        products(p_real, q_imag, p_imag, q_real, "add"),
+    )
+    p_angle, q_angle = emit("atan2", p_imag, p_real), emit("atan2", q_imag, q_real)
+    half = emit("multiply", emit("atan2", between[1], between[0]), number(0.5))
+    quarter = number(math.pi / 2)
+    opposite = b.selected(
+        b.compared("GT", p_angle, q_angle), quarter, emit("negate", quarter)
+    )  # an angle of pi has no sign
+    is_opposite = emit("and", is_zero(between[1]), b.compared("LT", between[0], number(0)))
+    half = b.selected(is_opposite, opposite, half)
+    # The sum or the difference of the angles, whichever may exceed pi, does if its sine has the
+    # other sign.
+    p_below, q_below = (b.compared("LT", angle, number(0)) for angle in (p_angle, q_angle))
+    differ = emit("xor", p_below, q_below)
+    cosine, sine = (b.selected(differ, *pair) for pair in zip(between, total, strict=True))
+    sine = b.selected(p_below, emit("negate", sine), sine)
+    exceeds = emit(
+        "or",
+        b.compared("LT", sine, number(0)),
+        emit("and", is_zero(sine), b.compared("GT", cosine, number(0))),
+    )
+    for angle in (p_angle, q_angle):
+        exceeds = emit("and", exceeds, b.compared("NE", angle, number(0)))
+    is_above = emit("or", b.compared("GT", half, number(0)), emit("and", is_zero(half), p_below))
+    pi = number(math.pi)
+    shifted = b.selected(is_above, emit("subtract", half, pi), emit("add", half, pi))
+    real = b.selected(exceeds, shifted, half)
+    # |q|**2 = |p|**2 + 4 excess; the smaller one is the divisor.
+    excess = products(c, e, d, a, "subtract")
+    grows = b.compared("GE", excess, number(0))
+    sides = [(p_real, q_real), (p_imag, q_imag)]
+    u, v = (emit("abs", b.selected(grows, p, q)) for p, q in sides)
+    large, small = emit("maximum", u, v), emit("minimum", u, v)
+    ratio = b.selected(is_zero(large), number(0), emit("divide", small, large))
+    quotient = emit("multiply", number(4), emit("abs", excess))
+    quotient = emit("divide", quotient, emit("add", number(1), emit("multiply", ratio, ratio)))
+    # Near the poles of the function, the square of the divisor would underflow.
+    twice = emit("multiply", number(2), emit("log", large))
+    near = emit("subtract", emit("log", quotient), twice)
+    far = emit("divide", emit("divide", quotient, large), large)
+    is_near = b.compared("LT", large, number(1e-6 if bits == 32 else 1e-12))
+    logarithm = b.selected(is_near, near, emit("log_plus_one", far))
+    logarithm = b.selected(is_zero(quotient), number(0), logarithm)  # also of atan2(0, 0)
+    imaginary = emit("multiply", logarithm, number(0.25))
+    imaginary = b.selected(grows, imaginary, emit("negate", imaginary))
+    return b("complex", b.array_of(y), [real, imaginary])
+
+
+def _scaled_parts(b: OpBuilder, *values: Value) -> list[tuple[Value, Value]]:
+    """Return the parts of complex numbers, divided by the power of two below the largest part.
+
+    If parts are infinite, they become 1, and the others 0, with their signs.
+    """
+    emit = b.elementwise
+    pairs = [b.parts(value) for value in values]
+    parts = [part for pair in pairs for part in pair]
+    shape = b.array_of(parts[0])
+    width = shape.element_type.bits
+    sizes = [emit("abs", part) for part in parts]
+    largest = sizes[0]
+    for size in sizes[1:]:
+        largest = emit("maximum", largest, size)
+    unsigned = pt.from_name(f"u{width}")
+    mask = b.filled(
+        shape.with_element_type(unsigned), 0x7F800000 if width == 32 else 0x7FF0000000000000
+    )
+    power = b.bitcast(emit("and", b.bitcast(largest, unsigned), mask), shape.element_type)
+    zero, one = b.filled(shape, 0), b.filled(shape, 1)
+    infinity = b.filled(shape, math.inf)
+    is_infinite = b.compared("EQ", largest, infinity)
+    power = b.selected(b.compared("EQ", power, zero), one, power)
+    scaled = []
+    for part, size in zip(parts, sizes, strict=True):
+        unit = b.selected(b.compared("EQ", size, infinity), emit("sign", part), zero)
+        unit = b.selected(b.compared("NE", part, part), part, unit)
+        scaled.append(b.selected(is_infinite, unit, emit("divide", part, power)))
+    return list(zip(scaled[::2], scaled[1::2], strict=True))
+
+
 @rewrite("stablehlo.popcnt", platforms=("cpu",))
 def popcnt_of_narrow_signed(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Count the bits of s2 and s4 as u2 and u4.

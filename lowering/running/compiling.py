@@ -24,6 +24,7 @@ from lowering.errors import CompileError
 from lowering.host.custom_calls import check_registered, failing_calls
 from lowering.jaxlib_api import compilation
 from lowering.legalize import legalize
+from lowering.legalize.entry_attributes import check_entry_attributes
 from lowering.legalize.loaded_modules import check_loaded_module
 from lowering.legalize.precompile_checks import check_compilable
 from lowering.mlir.donations import donated_arguments
@@ -184,6 +185,7 @@ def compile(
         module = with_shardings(module, shape.parameters)
     partitioning = read_partitioning(module.operation, name, shape, num_replicas, num_partitions)
     if not is_recorded:
+        check_entry_attributes(module.operation, name, shape, num_partitions)
         check_loaded_module(module.operation, name, target.platform)
     # The results of a partitioned program are arrays over all devices anyway.
     in_rows = results == "sharded" and partitioning is None

@@ -25,8 +25,8 @@ from lowering.sharding.attributes import GSPMD
 
 FRONTEND: Final = "mhlo.frontend_attributes"
 MESHES: Final = "xla.sdy.meshes"
-_OF_PARAMETERS: Final = "mhlo.spmd_parameters_shardings"
-_OF_RESULT: Final = "mhlo.spmd_output_sharding"
+OF_PARAMETERS: Final = "mhlo.spmd_parameters_shardings"
+OF_RESULT: Final = "mhlo.spmd_output_sharding"
 
 
 def check_sharding_texts(module: ir.Operation, strings: bytes, name: str) -> None:
@@ -37,7 +37,7 @@ def check_sharding_texts(module: ir.Operation, strings: bytes, name: str) -> Non
         strings: the strings in its bytecode.
         name: the computation's name, for messages.
     """
-    names = (GSPMD, MESHES, _OF_PARAMETERS, _OF_RESULT)
+    names = (GSPMD, MESHES, OF_PARAMETERS, OF_RESULT)
     if not any(f"{each}\0".encode() in strings for each in names):
         return
     frontend = module.attributes.get(FRONTEND)
@@ -88,11 +88,11 @@ def _shardings(
     module: ir.Operation,
 ) -> Iterator[tuple[str, ir.Attribute, ir.Operation | None]]:
     """Yield the place of each sharding, for messages, the attribute, and its operation, if any."""
-    listed = module.attributes.get(_OF_PARAMETERS)
+    listed = module.attributes.get(OF_PARAMETERS)
     for each in listed if isinstance(listed, ir.ArrayAttr) else ():
-        yield f"the module's {_OF_PARAMETERS}", each, None
-    if _OF_RESULT in module.attributes:
-        yield f"the module's {_OF_RESULT}", module.attributes[_OF_RESULT], None
+        yield f"the module's {OF_PARAMETERS}", each, None
+    if OF_RESULT in module.attributes:
+        yield f"the module's {OF_RESULT}", module.attributes[OF_RESULT], None
     for function in functions_in(module):
         for number, attributes in enumerate(argument_attributes(function)):
             if GSPMD in attributes:

@@ -86,10 +86,7 @@ def version_error(module: ir.Module, name: str, version: str, report: str) -> Ve
     available = max((need.version for need, _ in needs), key=numbers_of)
     fix = f"write version {available} or newer, up to {versions.current_version()}"
     if any(need.subject == COMPOSITE for need, _ in needs):
-        fix += (
-            "; composites='inline', in the command --inline-composites, writes the program without "
-            "composites"
-        )
+        fix += "; composites='inline' writes the program without composites"
     return error_of(VersionError, "artifact", rule, fix, version=version, detail=report)
 
 

@@ -244,6 +244,77 @@ def _lines(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
     return b"".join(lines)
 
 
+_OF_MODULES: Final = (
+    *("mhlo.num_partitions", "mhlo.num_replicas", "mhlo.spmd_output_sharding"),
+    *("mhlo.spmd_parameters_shardings", "mhlo.cross_program_prefetches", "mhlo.is_dynamic"),
+    *("mhlo.use_auto_spmd_partitioning", "mhlo.input_output_alias", "mhlo.frontend_attributes"),
+    *("mhlo.xla_entry_computation_parameter_layouts", "mhlo.xla_entry_computation_result_layout"),
+    *("mhlo.xla_entry_computation_parameter_tiles", "mhlo.xla_entry_computation_result_tiles"),
+    *("jax.uses_shape_polymorphism", "sdy.x", "stablehlo.x", "tf.versions"),
+)
+_OF_ARGUMENTS: Final = (
+    *("tf.aliasing_output", "tf.aliasing_output", "jax.buffer_donor", "mhlo.sharding"),
+    *("mhlo.layout_mode", "mhlo.memory_kind", "mhlo.frontend_attributes", "sdy.sharding"),
+    *("mhlo.parameter_replication", "jax.result_info", "jax.global_constant", "xlabuilder.name"),
+)
+_OF_FUNCTIONS: Final = (
+    *("res_attrs", "execution_thread", "mhlo.frontend_attributes"),
+    *("xlabuilder.parameters", "xlabuilder.result", "xlabuilder.parameter_names", "xla.x"),
+)
+_ALIAS: Final = (
+    '[{alias = {kind = "may_alias", parameter_index = array<i64>, parameter_number = 0 : i64}, '
+    "output_index = array<i64>}]"
+)
+_VALUES: Final = (
+    *("unit", "true", "-1 : i32", "0 : i32", "1 : i64", "9223372036854775807 : i64", "1.5 : f32"),
+    *('""', '"a"', '"default"', '"auto"', '"{0}"', '"{1,0}"', '"{0:T(2)}"', '"device"'),
+    *(
+        '"pinned_host"',
+        '"{replicated}"',
+        '"{manual}"',
+        '"{devices=[2]0,1}"',
+        '"{maximal device=9}"',
+    ),
+    *("[]", "[1]", '["a"]', "[true]", "[{}]", "{}", '{a = "b"}', "{a = 1 : i32}", "@main"),
+    *("tensor<2xf32>", "dense<1> : tensor<2xi64>", "dense<[]> : tensor<0xi64>", "array<i64: 1>"),
+    *('{xla.sdy.sharding = "x"}', '{xla.sdy.meshes = "{}"}', "#sdy.sharding<@mesh, [{}]>"),
+    *('["f32[2]"]', '"f32[2]"', '"()"', '["x"]', "[dense<0> : tensor<1xindex>]"),
+    _ALIAS,
+)
+_PLACES: Final = (
+    (re.compile(r"(?<=^module )(?:@\w+ )?(?=\{)|\A(?=func)"), _OF_MODULES, ""),
+    (
+        re.compile(r"(?<=[(,] )?%\w+: (?:tensor<[^<>]*>|!stablehlo\.token)(?=[,)])"),
+        _OF_ARGUMENTS,
+        "",
+    ),
+    (re.compile(r"(?<=-> \()(?:tensor<[^<>]*>)|(?<=-> )tensor<[^<>]*>(?= \{)"), _OF_ARGUMENTS, ""),
+    (re.compile(r"(?<=[)>]) (?=\{\n)"), _OF_FUNCTIONS, "attributes "),
+)
+
+
+def _entry(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
+    """Add attributes to the module, to an argument, to a result, or to a function."""
+    text = _decoded(data)
+    pattern, names, keyword = draw.choice(_PLACES)
+    matches = list(pattern.finditer(text))
+    if not matches:
+        return data
+    match = draw.choice(matches)
+    chosen = dict.fromkeys(draw.choice(names) for _ in range(draw.choice((1, 1, 2))))
+    entries = [(name, draw.choice(_VALUES)) for name in chosen]
+    listed = ", ".join(name if value == "unit" else f"{name} = {value}" for name, value in entries)
+    added = f"{match[0]} {keyword}{{{listed}}} "
+    if names is _OF_MODULES:
+        added = f"module {match[0]} attributes {{{listed}}} "
+        if match.start() == match.end() == 0:  # only functions: a module around them
+            return f"{added}{{\n{text}\n}}".encode()
+        added = added.removeprefix("module ")
+    if names is _OF_ARGUMENTS and text[match.start() - 3 : match.start()] == "-> ":
+        added = f"({added})"
+    return f"{text[: match.start()]}{added}{text[match.end() :]}".encode()
+
+
 def _brackets(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
     at = draw.randrange(len(data) + 1)
     added = draw.choice((b"{", b"}", b"(", b")", b"<", b">", b"[", b"]", b'"', b"^bb0:", b"//"))
@@ -259,5 +330,5 @@ _OF_TEXT: Final = (
     *(_tokens, _type, _type, _element, _element, _size, _size, _integer, _integer, _integer),
     *(_from_another(_OPERATION), _from_another(_OPERATION), _from_another(_NAME)),
     *(_from_another(_ATTRIBUTE), _from_another(_ATTRIBUTE), _from_another(_WORD)),
-    *(_lines, _brackets, _splice),
+    *(_lines, _brackets, _splice, _entry, _entry, _entry, _entry),
 )

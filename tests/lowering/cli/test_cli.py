@@ -319,6 +319,28 @@ def test_convert_for_readers_that_lack_operations(tmp_path):
     assert "has no expansion" in failed.stderr
 
 
+def test_messages_name_the_options_of_the_command(files, tmp_path):
+    source, out = tmp_path / "a.mlir", tmp_path / "b.stablehlo"
+    source.write_text(
+        "func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> { "
+        "%0 = stablehlo.custom_call @foo(%x) : (tensor<8xf32>) -> tensor<8xf32> "
+        '%1 = stablehlo.composite "a.b" %0 {decomposition = @f} : (tensor<8xf32>) -> tensor<8xf32> '
+        "return %1 : tensor<8xf32> } func.func private @f(%x: tensor<8xf32>) -> tensor<8xf32> "
+        "{ return %x : tensor<8xf32> }"
+    )
+    for options, first, fix in (
+        (["--target", "0.14.0"], "", "pass --target 0.19.0 or newer, up to"),
+        (["--target", "0.14.0"], "", "; --inline-composites writes the program without composites"),
+        (["--target", "9.9"], "artifact: --target must be three numbers", "pass a version from"),
+        (["--without", "custom_call"], "got --without custom_call", "omit --without custom_call, "),
+        (["--without", "foo"], "convert: --without must have names", "did you mean 'floor'?"),
+        (["--shape", "0=f32[9]"], "--shape must be the shape of parameter arg0", ""),
+    ):
+        message, *rest = call("convert", source, out, *options, status=1).stderr.splitlines()
+        assert first in message
+        assert fix in "".join(rest)
+
+
 def test_convert_for_older_versions(files, tmp_path):
     out = tmp_path / "old.stablehlo"
     for target, version in {

@@ -24,6 +24,7 @@ import scipy
 from support import assert_same_bits, parameter_like, run, ulp_distance
 
 import builder as xb
+import lowering
 from builder.types.primitive_type import ALL, PrimitiveType
 
 FLOATS = [t for t in ALL if t.is_floating]
@@ -355,6 +356,39 @@ def test_functions_of_complex_numbers(name: str) -> None:
             check_real(results[t], want, 2, (name, t))
         else:
             check_complex(results[t][~zero], want[~zero], 4, (name, t))
+
+
+@pytest.mark.parametrize("t", [np.complex64, np.complex128])
+def test_complex_atan2_of_files(t: type) -> None:
+    """The formula of XLA, without the overflow of its squares."""
+    numbers = [1, -1, 1e-3 + 1j, -2 + 0.5j, 3 - 4j, 0.5j, 2j, 1e-20, 1e-6j, -0.7 + 1e-8j, 0]
+    rng = np.random.default_rng(7)
+    parts = rng.standard_normal((4, 500))
+    ys = np.array([y for y in numbers for _ in numbers] + [*(parts[0] + 1j * parts[1])], t)
+    xs = np.array([x for _ in numbers for x in numbers] + [*(parts[2] + 1j * parts[3])], t)
+    array = f"tensor<{len(ys)}xcomplex<f{32 if t is np.complex64 else 64}>>"
+    module = lowering.load_bytes(
+        f"func.func @main(%y: {array}, %x: {array}) -> {array} {{ "
+        f"%0 = stablehlo.atan2 %y, %x : {array} return %0 : {array} }}"
+    )
+    compiled = lowering.compile(module, "cpu")
+    y, x = ys.astype(np.clongdouble), xs.astype(np.clongdouble)
+    with np.errstate(all="ignore"):
+        root = np.sqrt(x * x + y * y)
+        want = np.where((y == 0) & (x == 0), 0, -1j * np.log((x + 1j * y) / root))
+    # At poles, and where the root of a negative number has either sign, there is no single value.
+    is_regular = np.isfinite(want) & ((root.real > 1e-9 * abs(root)) | (root == 0))
+    assert is_regular.sum() > 550
+    got = np.asarray(compiled(ys, xs))
+    error = np.abs(got - want)[is_regular]
+    assert (error <= 16 * np.finfo(t).eps * np.abs(want)[is_regular] + 1e-19).all()
+    # The result depends on the quotient only.
+    large = t(2.0**100 if t is np.complex64 else 2.0**1000)
+    scaled = np.asarray(compiled(ys * large, xs * large))
+    normal = np.minimum(abs(ys), abs(xs)) > 1e-3
+    np.testing.assert_array_equal(scaled[normal], got[normal])
+    infinite = np.asarray(compiled(np.full_like(ys, complex(np.inf, 0)), np.ones_like(xs)))
+    np.testing.assert_allclose(infinite, np.pi / 2, rtol=1e-6)
 
 
 def test_complex_atan_of_large_and_special_numbers() -> None:

@@ -210,8 +210,7 @@ def test_an_operation_that_a_version_cannot_express():
         "artifact: StableHLO 0.9.0 can't express the operation composite of main (needed by "
         "erf, recorded at -:1; available from 0.19.0)\n"
         f"fix: write version 0.19.0 or newer, up to {versions.current_version()}; "
-        "composites='inline', in the command --inline-composites, writes the program without "
-        "composites"
+        "composites='inline' writes the program without composites"
     )
     assert "legalize" in caught.value.detail
 

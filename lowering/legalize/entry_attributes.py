@@ -1,0 +1,199 @@
+"""Checks of the attributes of a loaded module, and of the arguments and results of its @main.
+
+MLIR does not verify most of them. XLA's compiler aborts on some values, and does not name the
+argument in its reports of others. Layouts are checked by `lowering/pjrt/entry_layouts.py`, the
+texts of shardings by `lowering/sharding/texts.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NoReturn
+
+from jaxlib.mlir import ir
+
+from builder.errors import XlaError
+from builder.sharding.tiling import parse_tilings
+from builder.types.shape import ArrayShape, ProgramShape
+from lowering.errors import CompileError
+from lowering.mlir.attribute_values import attribute_value
+from lowering.mlir.donations import ALIASING, DONOR
+from lowering.mlir.operations import attribute_text, entry, functions_in, main_function, symbol_name
+from lowering.pjrt.nesting import program_leaves
+from lowering.sharding.texts import OF_PARAMETERS, OF_RESULT
+
+_MEMORY_KIND: Final = "mhlo.memory_kind"
+_MEMORY_KINDS: Final = ("device", "pinned_host", "unpinned_host")
+_ALIASES: Final = "mhlo.input_output_alias"
+_DENSE: Final = tuple(
+    f"mhlo.xla_entry_computation_{name}"
+    for name in ("parameter_layouts", "parameter_tiles", "result_layout", "result_tiles")
+)
+"""Attributes that XLA reads and ignores if they are lists of integers."""
+
+
+def check_entry_attributes(
+    module: ir.Operation, name: str, shape: ProgramShape, num_partitions: int
+) -> None:
+    """Raise CompileError for an attribute whose value XLA does not support.
+
+    Args:
+        module: the operation of a verified module that was loaded.
+        name: the computation's name, for messages.
+        shape: the module's parameters and result.
+        num_partitions: the number of partitions.
+    """
+    _Checker(name, shape, num_partitions).check(module)
+
+
+class _Checker:
+    def __init__(self, name: str, shape: ProgramShape, num_partitions: int) -> None:
+        self.name = name
+        self.parameters, self.results = program_leaves(shape)
+        self.num_partitions = num_partitions
+
+    def refuse(self, place: str, rule: str, got: object, fix: str) -> NoReturn:
+        message = f"compile: {self.name}: {place} must be {rule}, got {str(got)[:200]}"
+        raise CompileError(f"{message}\nfix: {fix}")
+
+    def check(self, module: ir.Operation) -> None:
+        self.check_module(module)
+        for function in functions_in(module):
+            self.check_counts(function)
+        attributes = main_function(module).attributes
+        aliased: dict[int, str] = {}
+        for key, places in (("arg_attrs", self.parameters), ("res_attrs", self.results)):
+            listed = attributes.get(key)
+            if not isinstance(listed, ir.ArrayAttr):
+                continue
+            for (place, leaf), each in zip(places, listed, strict=False):
+                named = ir.DictAttr(each)
+                self.check_memory_kind(place, entry(named, _MEMORY_KIND))
+                if key == "arg_attrs":
+                    self.check_donation(place, leaf, named, aliased)
+
+    def check_counts(self, function: ir.Operation) -> None:
+        listed = function.attributes.get("res_attrs")
+        function_type = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+        count = len(function_type.results)
+        # MLIR verifies the number of arg_attrs only.
+        if isinstance(listed, ir.ArrayAttr) and len(listed) != count:
+            place = f"the attribute res_attrs of @{symbol_name(function)}"
+            self.refuse(place, f"a list of {count} dictionaries", listed, "remove the attribute")
+
+    def check_memory_kind(self, place: str, attribute: ir.Attribute | None) -> None:
+        text = attribute_text(attribute)  # XLA ignores other attributes
+        if text is not None and text not in _MEMORY_KINDS:
+            rule = f"one of {', '.join(_MEMORY_KINDS)}"
+            self.refuse(f"{_MEMORY_KIND} of {place}", rule, repr(text), "remove the attribute")
+
+    def check_donation(
+        self, place: str, leaf: Any, named: ir.DictAttr, aliased: dict[int, str]
+    ) -> None:
+        alias, donor = entry(named, ALIASING), entry(named, DONOR)
+        for attribute, value in ((ALIASING, alias), (DONOR, donor)):
+            if value is not None and not isinstance(leaf, ArrayShape):
+                rule = "an attribute of an array, because only arrays are donated"
+                self.refuse(f"{attribute} of {place}", rule, leaf, "remove the attribute")
+        if donor is not None and str(donor) != "true":  # XLA donates the argument
+            self.refuse(f"{DONOR} of {place}", "true", donor, "write true, or remove the attribute")
+        if alias is None:
+            return
+        number = ir.IntegerAttr(alias).value if isinstance(alias, ir.IntegerAttr) else -1
+        if isinstance(alias, ir.BoolAttr) or not 0 <= number < len(self.results):
+            rule = "the number of a result"
+            if len(self.results):
+                rule += f", from 0 to {len(self.results) - 1}"
+            fix = f"correct the number, or write {DONOR} = true instead: XLA then selects a result"
+            self.refuse(f"{ALIASING} of {place}", rule, alias, fix)
+        self.check_alias(place, leaf, number, aliased)
+        if donor is not None:
+            rule = f"the only attribute for donation, because {ALIASING} donates the argument too"
+            self.refuse(f"{ALIASING} of {place}", rule, f"{DONOR} = true", "remove one of them")
+
+    def check_alias(
+        self, place: str, leaf: ArrayShape, number: int, aliased: dict[int, str]
+    ) -> None:
+        what = f"{ALIASING} of {place}"
+        fix = f"write {DONOR} = true instead: XLA then selects a result"
+        result_place, result = self.results[number]
+        if number in aliased:
+            rule = "the number of a result that no other argument aliases"
+            self.refuse(what, rule, f"{number}, as {aliased[number]}", fix)
+        aliased[number] = place
+        if not isinstance(result, ArrayShape):
+            self.refuse(what, "the number of an array", f"{number}, {result_place} {result}", fix)
+        if leaf.is_static and result.is_static and leaf.byte_size != result.byte_size:
+            rule = f"the number of a result of as many bytes, {leaf.byte_size}"
+            self.refuse(what, rule, f"{number}, {result} of {result.byte_size} bytes", fix)
+
+    def check_module(self, module: ir.Operation) -> None:
+        attributes = module.attributes
+        for name in _DENSE:
+            listed = attributes.get(name)
+            if isinstance(listed, ir.ArrayAttr) and not all(map(_is_dense, listed)):
+                rule = "a list of dense<[...]> : tensor<Nxindex>"
+                fix = "remove the attribute; mhlo.layout_mode of an argument requests a layout"
+                self.refuse(f"the module's {name}", rule, listed, fix)
+        listed = attributes.get(OF_PARAMETERS)
+        for each in listed if isinstance(listed, ir.ArrayAttr) else ():
+            if not isinstance(each, ir.StringAttr):
+                place = f"the module's {OF_PARAMETERS}"
+                self.refuse(place, "a list of strings", listed, "remove the attribute")
+        self.check_result_sharding(attribute_text(attributes.get(OF_RESULT)))
+        for name in attributes:
+            if name.startswith("sdy."):
+                place, rule = f"the module's {name}", "an attribute of a value or an argument"
+                self.refuse(place, rule, attributes[name], "remove the attribute")
+        self.check_aliases(attributes.get(_ALIASES))
+
+    def check_result_sharding(self, text: str | None) -> None:
+        if text is None or not text.startswith("{"):
+            return
+        try:
+            tilings = parse_tilings(text)
+        except XlaError:
+            return  # see lowering/sharding/texts.py
+        each = tilings if isinstance(tilings, tuple) else (tilings,)
+        fits = len(each) == len(self.results) if isinstance(tilings, tuple) else True
+        counts = {len(tiling.devices) for tiling in each if tiling.kind == "tiled"}
+        if not fits or counts - {self.num_partitions}:
+            rule = (
+                f"the sharding of {len(self.results)} results over {self.num_partitions} partitions"
+            )
+            self.refuse(f"the module's {OF_RESULT}", rule, repr(text), "remove the attribute")
+
+    def check_aliases(self, listed: ir.Attribute | None) -> None:
+        if not isinstance(listed, ir.ArrayAttr):
+            return  # XLA ignores it
+        for each in listed:
+            try:
+                value = attribute_value(each)
+                alias, index = value["alias"], value["output_index"]
+                number, inner = alias["parameter_number"], alias["parameter_index"]
+                is_valid = (
+                    isinstance(alias["kind"], str)
+                    and len(inner) == 0
+                    and 0 <= number < len(self.parameters)
+                    and self.is_result(index)
+                )
+            except (KeyError, TypeError, ValueError, XlaError):
+                is_valid = False
+            if not is_valid:
+                self.refuse(
+                    f"the module's {_ALIASES}",
+                    "a list of dictionaries, each with output_index (of a result) and alias (with "
+                    "kind, parameter_index and parameter_number)",
+                    each,
+                    f"remove the attribute, and write {ALIASING} at the argument instead",
+                )
+
+    def is_result(self, index: Any) -> bool:
+        """Whether a list of numbers is the place of a result in the tuple of all results."""
+        count = len(self.results)
+        return len(index) == 0 if count == 1 else len(index) == 1 and 0 <= index[0] < count
+
+
+def _is_dense(attribute: ir.Attribute) -> bool:
+    if isinstance(attribute, ir.ArrayAttr):
+        return all(map(_is_dense, attribute))
+    return isinstance(attribute, ir.DenseElementsAttr)

@@ -53,7 +53,7 @@ class _Checker:
 
     def refuse(self, place: str, rule: str, got: object, fix: str) -> NoReturn:
         message = f"compile: {self.name}: {place} must be {rule}, got {str(got)[:200]}"
-        raise CompileError(f"{message}\nfix: {fix}")
+        raise CompileError(message, fix=fix)
 
     def check(self, module: ir.Operation) -> None:
         self.check_module(module)

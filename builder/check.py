@@ -40,15 +40,21 @@ CONVERT: Final = "convert it with xb.convert_element_type"
 """The fix for an operand of the wrong element type."""
 
 
-def refusal(op: str, rule: str, value: object, fix: str | None = None) -> ShapeInferenceError:
+def refusal(
+    op: str, rule: str, value: object, fix: str | None = None, argument: str | None = None
+) -> ShapeInferenceError:
     """Return a ShapeInferenceError for `value`, an argument of `op` that breaks `rule`."""
     if not fix and isinstance(value, Missing):
         fix = value.fix
-    return ShapeInferenceError(rule, op=op, got=brief(value), fix=fix)
+    return ShapeInferenceError(rule, op=op, argument=argument, got=brief(value), fix=fix)
 
 
-def integer(op: str, name: str, value: Any) -> int:
+def integer(op: str, name: str, value: Any, argument: str | None = None) -> int:
     """Return `value` as a Python int. It must fit in 64 bits, like every integer in XLA.
+
+    Args:
+        op, name, value: the op, and the name and the value of the argument.
+        argument: the name of the argument if `name` describes a part of it.
 
     Raises:
         ShapeInferenceError: `value` is not an integer, or too large.
@@ -60,10 +66,11 @@ def integer(op: str, name: str, value: Any) -> int:
             raise TypeError
         number = operator.index(value)
     except TypeError:
-        raise refusal(op, f"{name} must be an integer", value) from None
+        rule = f"{name} must be an integer"
+        raise refusal(op, rule, value, argument=argument or name) from None
     if not _LOWEST <= number <= _HIGHEST:
-        rule = f"{name} must fit 64 bits, got an int of {number.bit_length()} bits"
-        raise error_of(ShapeInferenceError, op, rule)
+        rule = f"{name} must fit 64 bits"
+        raise error_of(ShapeInferenceError, op, rule, got=f"an int of {number.bit_length()} bits")
     return number
 
 
@@ -91,17 +98,17 @@ def integers(op: str, name: str, values: Iterable[Any]) -> tuple[int, ...]:
         fix = f"write {name}=shape.dimensions" if isinstance(values, ArrayShape) else ""
         if isinstance(values, str) and re.fullmatch(r"[-0-9,()\[\] ]+", values):
             fix = f"write {name}=[{', '.join(re.findall('-?[0-9]+', values))}]"
-        raise refusal(op, rule, values, fix)
+        raise refusal(op, rule, values, fix, name)
     try:
         # An iterator may have no end.
         numbers = tuple(values if is_list else islice(values, MAX_DIMENSIONS))
     except TypeError:
         is_number = isinstance(values, (int, np.integer)) and not isinstance(values, bool)
         fix = f"write {name}=[{brief(values)}]" if is_number else ""
-        raise refusal(op, rule, values, fix) from None
+        raise refusal(op, rule, values, fix, name) from None
     if not is_list and len(numbers) == MAX_DIMENSIONS:
-        raise refusal(op, f"{rule}, one for each dimension", values)
-    return tuple(integer(op, f"each entry of {name}", number) for number in numbers)
+        raise refusal(op, f"{rule}, one for each dimension", values, argument=name)
+    return tuple(integer(op, f"each entry of {name}", number, name) for number in numbers)
 
 
 def optional_integers(op: str, name: str, values: Iterable[Any] | None) -> tuple[int, ...]:
@@ -117,7 +124,7 @@ def flag(op: str, name: str, value: Any) -> bool:
     """
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    raise refusal(op, f"{name} must be True or False", value)
+    raise refusal(op, f"{name} must be True or False", value, argument=name)
 
 
 def flags(op: str, name: str, values: Any, of: str = "") -> tuple[bool, ...]:
@@ -137,7 +144,7 @@ def flags(op: str, name: str, values: Any, of: str = "") -> tuple[bool, ...]:
             entries = tuple(islice(values, MAX_DIMENSIONS))  # an iterator may have no end
     if entries is None or not all(isinstance(entry, (bool, np.bool_)) for entry in entries):
         each = f", one for each {of}" if of else ""
-        raise refusal(op, f"{name} must be a sequence of bools{each}", values)
+        raise refusal(op, f"{name} must be a sequence of bools{each}", values, argument=name)
     return tuple(map(bool, entries))
 
 
@@ -237,7 +244,8 @@ class Check:
         self,
         rule: str,
         *,
-        got: str | None = None,
+        argument: str | None = None,
+        got: object = None,
         fix: str | None = None,
         dimension: int | None = None,
         error: type[ShapeInferenceError] = ShapeInferenceError,
@@ -248,6 +256,7 @@ class Check:
         raise error(
             rule,
             op=self.op,
+            argument=argument,
             got=got,
             fix=fix,
             shapes=self.shapes,
@@ -274,7 +283,9 @@ class Check:
         if not isinstance(shape, ArrayShape):
             kind = "a tuple" if shape.is_tuple else "a token"
             self.fail(
-                f"{name} must be an array, got {kind}",
+                f"{name} must be an array",
+                argument=name,
+                got=kind,
                 fix="take an element with xb.get_tuple_element" if shape.is_tuple else None,
             )
         return shape
@@ -282,7 +293,7 @@ class Check:
     def arrays(self) -> list[ArrayShape]:
         """Return the shapes of all operands, which must be arrays; at least one is needed."""
         if not self.shapes:
-            self.fail("at least one operand is needed, got none")
+            self.fail("at least one operand is needed", got="none")
         return [self.array(name) for name in self.shapes]
 
     def same_element_type(self, *names: str) -> PrimitiveType:
@@ -294,7 +305,8 @@ class Check:
                 self.array(name)
             listed = ", ".join(dict.fromkeys(map(str, types)))
             self.fail(
-                f"operands must have one element type, got {listed}",
+                "operands must have one element type",
+                got=listed,
                 fix="convert with xb.convert_element_type; nothing is promoted silently",
             )
         return types[0]
@@ -304,7 +316,7 @@ class Check:
         text, types = allowed
         element_type = self.array(name).element_type
         if element_type not in types:
-            self.fail(f"{name} must be of {text} type, got {element_type}", fix=fix)
+            self.fail(f"{name} must be of {text} type", argument=name, got=element_type, fix=fix)
 
     def element_types(self, allowed: Mapping[str, TypeSet], *, fix: str | None = None) -> None:
         """Check that the element type of each operand in `allowed` is one of its allowed types."""
@@ -315,9 +327,15 @@ class Check:
         """Check that argument `name` is a dimension of `of`; return its value, `number`."""
         if not 0 <= number < rank:
             dimensions = f"0 to {rank - 1}" if rank else "it has none"
-            rule = f"{name} must be a dimension of {of} ({dimensions}), got {number}"
+            rule = f"{name} must be a dimension of {of} ({dimensions})"
             fix = f"write {number + rank}; dimensions are counted from 0" if number < 0 else None
-            self.fail(rule, dimension=number, fix=fix if number + rank >= 0 else None)
+            self.fail(
+                rule,
+                argument=name,
+                got=number,
+                dimension=number,
+                fix=fix if number + rank >= 0 else None,
+            )
         return number
 
     def dimension(self, number: int, of: str, name: str) -> int:
@@ -335,7 +353,9 @@ class Check:
         twice = first_duplicate(numbers)
         if twice is not None:
             self.fail(
-                f"{name} must not name a dimension twice, got {twice} twice in {list(numbers)}",
+                f"{name} must not name a dimension twice",
+                argument=name,
+                got=f"{twice} twice in {list(numbers)}",
                 dimension=twice,
             )
 
@@ -344,8 +364,9 @@ class Check:
         dimensions = list(range(self.array(of).rank))
         if sorted(numbers) != dimensions:
             self.fail(
-                f"{name} must be a permutation of the dimensions of {of}, {dimensions}, "
-                f"got {list(numbers)}",
+                f"{name} must be a permutation of the dimensions of {of}, {dimensions}",
+                argument=name,
+                got=list(numbers),
                 fix=self._permutation_fix(numbers, dimensions),
             )
 
@@ -363,7 +384,7 @@ class Check:
         """Return the shape of operand `name`, which must be a scalar."""
         shape = self.array(name)
         if shape.rank:
-            self.fail(f"{name} must be a scalar, got {shape}")
+            self.fail(f"{name} must be a scalar", argument=name, got=shape)
         return shape
 
     def one_for_each(
@@ -373,7 +394,9 @@ class Check:
         if len(values) != count:
             listed = ", ".join(map(str, values))
             self.fail(
-                f"{name} must have one entry for each {of}: {count}, got {len(values)}: [{listed}]",
+                f"{name} must have one entry for each {of}: {count}",
+                argument=name,
+                got=f"{len(values)}: [{listed}]",
                 fix=fix,
             )
 
@@ -396,7 +419,9 @@ class Check:
             if size == UNBOUNDED:
                 text = ", ".join("?" if n == UNBOUNDED else str(n) for n in values)
                 self.fail(
-                    f"{name} must contain static sizes, got an unbounded size in [{text}]",
+                    f"{name} must contain static sizes",
+                    argument=name,
+                    got=f"an unbounded size in [{text}]",
                     dimension=index,
                     fix=f"pass sizes at run time to xb.{at_run_time}" if at_run_time else None,
                 )
@@ -405,7 +430,9 @@ class Check:
                 if size == -1:
                     fix = f"write {_inferred(values, count)}; XLA does not infer a size from -1"
                 self.fail(
-                    f"the sizes in {name} must not be negative, got {size} in {list(values)}",
+                    f"the sizes in {name} must not be negative",
+                    argument=name,
+                    got=f"{size} in {list(values)}",
                     dimension=index,
                     fix=fix,
                 )
@@ -415,7 +442,9 @@ class Check:
         for index, value in enumerate(values):
             if value < 1:
                 self.fail(
-                    f"{name} must be positive, got {value} in {list(values)}",
+                    f"{name} must be positive",
+                    argument=name,
+                    got=f"{value} in {list(values)}",
                     dimension=index,
                 )
 
@@ -435,7 +464,8 @@ class Check:
         array, other_array = self.array(of), self.array(other)
         if sizes_differ(array.dimensions[dimension], other_array.dimensions[number]):
             self.fail(
-                f"{rule}, got dimension {dimension} of {of} (size "
+                rule,
+                got=f"dimension {dimension} of {of} (size "
                 f"{array.dimension_text(dimension)}) and dimension {number} of {other} (size "
                 f"{other_array.dimension_text(number)})",
                 dimension=dimension,
@@ -463,7 +493,7 @@ class Check:
         self, role: str, program_shape: ProgramShape, expected: str, *, fix: str | None = None
     ) -> NoReturn:
         """Raise a SignatureError: the computation `role` is not of the `expected` signature."""
-        self.fail(f"{role} must be {expected}, got {program_shape}", fix=fix, error=SignatureError)
+        self.fail(f"{role} must be {expected}", got=program_shape, fix=fix, error=SignatureError)
 
     def applied(
         self,

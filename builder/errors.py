@@ -55,7 +55,7 @@ class XlaError(UserError, Displayed):
         rule: the rule that was broken.
         op: the name of the operation or function.
         argument: the argument at fault: its name, or its number.
-        got: the values that broke the rule, as text; "" if these are the operands.
+        got: the values that broke the rule, or their text; "" if these are the operands.
         fix: what to write instead, an imperative sentence.
         shapes: the shapes of the operands by argument name.
         dimension: the number of the dimension at fault.
@@ -92,7 +92,7 @@ class XlaError(UserError, Displayed):
         *,
         op: str | None = None,
         argument: str | int | None = None,
-        got: str | None = None,
+        got: object = None,
         fix: str | None = None,
         shapes: Mapping[str, Any] | None = None,
         dimension: int | None = None,
@@ -103,7 +103,7 @@ class XlaError(UserError, Displayed):
         self.rule = rule
         self.op = op
         self.argument = argument
-        self.got = got
+        self.got = None if got is None else str(got)
         self.fix = fix or ""
         self.shapes = dict(shapes or {})
         self.dimension = dimension
@@ -285,8 +285,8 @@ def _restored(kind: type[XlaError], arguments: tuple[Any, ...]) -> XlaError:
 def show_internal_frames(show: bool = True) -> None:
     """Keep the frames of this library in the tracebacks of errors, or remove them.
 
-    An error that leaves a public function normally keeps one frame of the library, or a few. The
-    other ones are for debugging the library itself.
+    By default an error that leaves a public function has no frames of the library, or those of the
+    few functions that do not remove them. All frames help to debug the library itself.
 
     Args:
         show: whether to keep the frames. If this function is not called,

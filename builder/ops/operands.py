@@ -52,10 +52,10 @@ def need_op(op: str, name: str, value: Any, beside: Any = None) -> XlaOp:
         return value
     got = f"{type(value).__name__}: {brief(value, 80)}"
     if isinstance(value, Missing):
-        raise error_of(OperandError, op, f"{name} must be an XlaOp, got {value}", value.fix)
-    raise error_of(
-        OperandError, op, f"{name} must be an XlaOp, got {got}", _as_op(op, value, beside)
-    )
+        rule = f"{name} must be an XlaOp"
+        raise error_of(OperandError, op, rule, value.fix, argument=name, got=value)
+    fix = _as_op(op, value, beside)
+    raise error_of(OperandError, op, f"{name} must be an XlaOp", fix, argument=name, got=got)
 
 
 def _as_op(op: str, value: Any, beside: Any) -> str:
@@ -108,15 +108,17 @@ def need_ops(op: str, name: str, values: Any) -> tuple[XlaOp, ...]:
         fix = order_of_arguments(op)
         if isinstance(values, Mapping):
             fix = "pass the values in a tuple, and select them by number"
-        raise error_of(OperandError, op, f"{name} must be a sequence of XlaOps, got {got}", fix)
+        rule = f"{name} must be a sequence of XlaOps"
+        raise error_of(OperandError, op, rule, fix, argument=name, got=got)
     try:
         return tuple(need_op(op, f"{name} {i}", v) for i, v in enumerate(values))
     except TypeError as error:
         if isinstance(error, OperandError) and error.op is not None:
             raise
         # An array of rank 0 has `__iter__`, which raises.
-        rule = f"{name} must be a sequence of XlaOps, got {brief(values, 80)}"
-        raise error_of(OperandError, op, rule) from None
+        rule = f"{name} must be a sequence of XlaOps"
+        got = brief(values, 80)
+        raise error_of(OperandError, op, rule, argument=name, got=got) from None
 
 
 def is_number(value: Any) -> bool:
@@ -280,4 +282,4 @@ def need_computation(op: str, value: object) -> None:
         fix = "pass lowering.from_jax(function, shape, ...)"
     elif is_function(value):
         fix = "pass xb.computation(shape, ...)(function), with a shape for each parameter"
-    raise OperandError(f"expected an XlaComputation, got {brief(value)}", op=op, fix=fix)
+    raise OperandError("expected an XlaComputation", got=brief(value), op=op, fix=fix)

@@ -1,17 +1,22 @@
-"""Tracebacks are printed without the library's frames and the exceptions that it caught."""
+"""Errors leave public functions without the library's frames and the exceptions that it caught."""
 
 from __future__ import annotations
 
 import ast
+import sys
+import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from processes import run_python
 from scripts import ROOT
 
 import builder as xb
+import lowering
+from builder import lib
 
 BODY = """\
 import builder as xb
@@ -95,7 +100,9 @@ def test_exceptions_that_the_library_caught_are_not_printed(tmp_path: Path) -> N
     """The lookup in a cache raises KeyError. The user's AttributeError is printed."""
     text = printed(tmp_path, JIT)
     assert "KeyError" not in text
-    assert str(ROOT) not in text
+    # One frame: Python looks for the attribute in a method of the library, without a decorator.
+    assert text.count(str(ROOT)) == 1
+    assert "in __getattr__\n" in text
     assert text.count("Traceback (most recent call last)") == 2
     assert "AttributeError" in text
     assert "During handling of the above exception, another exception occurred:" in text
@@ -205,14 +212,55 @@ def test_errors_of_a_function_in_ipython(tmp_path: Path) -> None:
     assert shown.rstrip().endswith("ZeroDivisionError: division by zero")
 
 
-def test_errors_keep_all_frames() -> None:
-    """Debuggers and tests see them."""
-    x = xb.XlaBuilder().parameter(xb.f32[2, 3])
+def test_nothing_is_replaced_in_other_modules() -> None:
+    before = sys.excepthook, threading.excepthook
+    with pytest.raises(xb.XlaError):
+        xb.rev(MATRIX, [5])
+    assert (sys.excepthook, threading.excepthook) == before
+    assert sys.excepthook is sys.__excepthook__
+
+
+MATRIX = xb.XlaBuilder().parameter(xb.f32[2, 3])
+
+RAISING: dict[str, Callable[[], object]] = {
+    "an op with a generated body": lambda: xb.rev(MATRIX, [5]),
+    "an op by hand that applies a function": lambda: xb.while_(xb.rev, xb.rev, MATRIX),
+    "a function of lib": lambda: lib.softmax(MATRIX, 7),
+    "a function of lowering": lambda: lowering.to_computation("absent.mlir"),
+    "a jitted function": lambda: lowering.jit(lambda x: xb.rev(x, [5]))(np.zeros(3, np.float32)),
+}
+
+
+def frames_of(call: Callable[[], object]) -> list[str]:
+    """Return the functions in the traceback of the error that a call raises."""
     with pytest.raises(xb.XlaError) as caught:
-        x @ x
-    names = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
-    assert len(names) > 2
-    assert names[0] == "test_errors_keep_all_frames"
+        call()
+    return [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+
+
+@pytest.mark.parametrize("case", RAISING)
+def test_an_error_has_no_frames_of_the_library(case: str) -> None:
+    assert set(frames_of(RAISING[case])) == {"frames_of", "<lambda>"}
+
+
+def test_an_error_has_all_frames_if_they_are_shown() -> None:
+    xb.show_internal_frames()
+    try:
+        names = frames_of(RAISING["an op with a generated body"])
+    finally:
+        xb.show_internal_frames(False)
+    assert len(names) > 4
+    assert "rev" in names
+
+
+def test_the_exception_that_the_user_handled_is_the_context() -> None:
+    try:
+        {}["key"]
+    except KeyError:
+        with pytest.raises(xb.XlaError) as caught:
+            xb.rev(MATRIX, [5])
+    assert isinstance(caught.value.__context__, KeyError)
+    assert not caught.value.__suppress_context__
 
 
 def raised_in_handlers(tree: ast.AST, *, in_handler: bool = False) -> Iterator[ast.Raise]:

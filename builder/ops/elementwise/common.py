@@ -120,7 +120,9 @@ def constant_of(name: str, lhs: Any, rhs: Any) -> tuple[XlaBuilder, ArrayShape, 
                 need_op(name, argument, value)
         rule = f"at least one operand must be an XlaOp, got {brief(lhs)} and {brief(rhs)}"
         raise error_of(OperandError, name, rule, "record one operand with builder.constant(...)")
-    builder = resolve_builder(name, operand)
+    builder = operand.builder
+    if not builder.is_open:
+        builder = resolve_builder(name, operand)
     if not is_number(number):
         need_op(name, "lhs" if is_left else "rhs", number, operand)
     element_type = element_type_of(name, operand)

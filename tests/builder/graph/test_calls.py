@@ -79,6 +79,11 @@ from builder.graph import calls
             "dtype",
             "write element_type= instead of dtype=",
         ),
+        (
+            lambda x: xb.slice(x, [0, 0], [1, 1], stride=[1, 1]),
+            "stride",
+            "write strides= instead of stride=",
+        ),
         (lambda x: xb.convert(x, dtpye=xb.s32), "dtpye", "did you mean new_element_type=?"),
     ],
 )

@@ -183,7 +183,8 @@ class TestLibraryFunctions:
         functions = [info.function for info in xb.OPERATIONS.values() if not info.is_method]
         assert all(map(nested.is_library_function, functions))
         code, names = xb.add.__code__, dict(xb.add.__globals__)
-        assert not nested.is_library_function(FunctionType(code, names, "add"))
+        copied = FunctionType(code, names, "add", None, xb.add.__closure__)
+        assert not nested.is_library_function(copied)
         assert not any(
             map(nested.is_library_function, [plain, xb.XlaOp.__bool__, len, xb.f32, None, larger])
         )

@@ -38,6 +38,7 @@ LAYERS = (
     "lowering.pjrt",
     "lowering.host",
     "lowering.sharding",
+    "lowering.ops",
     "lowering.stablehlo",
     "lowering.importer",
     "lowering.legalize",

@@ -72,6 +72,20 @@ def test_names_of_lowering_are_imported_at_first_use() -> None:
     assert run_python("-c", program).stderr == ""
 
 
+def test_jax_is_imported_by_rules_for_jax_only() -> None:
+    """Importing `lowering.ops` reads no attribute of a module that `lazy_jax` imports."""
+    program = (
+        "from lowering.jaxlib_api import lazy_jax\n"
+        "def refuse(module, name):\n"
+        "    raise AssertionError(f'{module.__name__}.{name} is read')\n"
+        "type(lazy_jax.jax).__getattr__ = refuse\n"
+        "import lowering.ops, lowering.importer, lowering.stablehlo.lower\n"
+    )
+    assert run_python("-c", program).stderr == ""
+    for path in (ROOT / "lowering" / "ops").rglob("*.py"):
+        assert not re.search(r"^(from|import) jax\b", path.read_text(), re.MULTILINE), path
+
+
 @pytest.mark.parametrize("package", [*PACKAGES, lib], ids=lambda package: package.__name__)
 def test_dir_lists_the_public_names(package: ModuleType) -> None:
     """The names that the package re-exports (``name as name``), and the names that it assigns."""

@@ -55,7 +55,7 @@ The second one is generated from the schemas of the opcodes:
   form of the call.
 - **Attributes**: the names and kinds. The computations that an op applies are listed last.
 - **StableHLO**: the operation that the opcode becomes. *(rule)*: emitted by a rule in
-  `lowering/stablehlo/rules`, possibly with regions or with other operations; *(exceptions)*: a rule
+  `lowering/ops`, possibly with regions or with other operations; *(exceptions)*: a rule
   emits other operations in a few cases; *(none)*: no operation.
 - **Cost**: the operations performed, besides reading the operands and writing the result.
 {costs}
@@ -121,7 +121,7 @@ def attributes_text(schema: Any) -> str:
 
 def stablehlo_text(schema: Any) -> str:
     """The StableHLO operations of an opcode as Markdown."""
-    from lowering.stablehlo.rules.registry import EXCEPTIONS, RULES
+    from lowering.ops.registry import EXCEPTIONS, STABLEHLO_RULES
 
     opcode = schema.opcode
     if opcode in NO_OPERATION:
@@ -131,7 +131,7 @@ def stablehlo_text(schema: Any) -> str:
         text += f", `{ALTERNATIVES[opcode]}`"
     if opcode in EXCEPTIONS:
         return f"{text} *(exceptions)*"
-    return f"{text} *(rule)*" if opcode in RULES else text
+    return f"{text} *(rule)*" if opcode in STABLEHLO_RULES else text
 
 
 def cost_text(cost: Any) -> str:

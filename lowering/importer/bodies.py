@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 
 from jaxlib.mlir import ir
 
-from lowering.importer.registry import Value
-
 
 class Body:
     """The one block of a region.
@@ -23,16 +21,16 @@ class Body:
     __slots__ = ("_numbers", "arguments", "captures", "inner", "operations")
 
     def __init__(self, block: ir.Block) -> None:
-        self.arguments: list[Value] = list(block.arguments)
+        self.arguments: list[ir.Value[Any]] = list(block.arguments)
         self.operations: list[ir.Operation] = [view.operation for view in block.operations]
         self.inner: dict[int, tuple[Body, ...]] = {}
-        self.captures: list[Value] = []
-        self._numbers: dict[Value, int] = {}
+        self.captures: list[ir.Value[Any]] = []
+        self._numbers: dict[ir.Value[Any], int] = {}
 
     def find_captures(self) -> None:
         """Set `captures`. The captures of inner bodies must be set."""
         numbers = self._numbers
-        captures: dict[Value, None] = {}
+        captures: dict[ir.Value[Any], None] = {}
         for value in self.arguments:
             numbers[value] = len(numbers)
         for position, operation in enumerate(self.operations):

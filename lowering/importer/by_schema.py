@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from jaxlib.mlir import ir
@@ -21,8 +21,9 @@ from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS, Attribute, Schema
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import Shape
-from lowering.importer.failures import failure
-from lowering.importer.registry import DECOMPOSITIONS, IMPORTERS, Importer
+from lowering.mlir.operations import attribute_text
+from lowering.ops.importing import failure
+from lowering.ops.registry import DECOMPOSITIONS, IMPORTERS, Importer
 from lowering.stablehlo.schema_attributes import attribute_names, read_attributes
 
 if TYPE_CHECKING:
@@ -244,6 +245,7 @@ class SchemaImporter:
 _DERIVED: Final[dict[Schema, SchemaImporter]] = {}
 
 
+@cache
 def schema_importer(opcode: str, *supplied: str) -> SchemaImporter:
     """Return an importer derived from the schema of an opcode.
 
@@ -279,6 +281,28 @@ def derived_importer(name: str) -> SchemaImporter | None:
         except LookupError:
             return None
     return derived
+
+
+def encoded_importer(operation: ir.Operation, name: str, attributes: str) -> SchemaImporter | None:
+    """Return the importer of the CHLO operation that an operation encodes; see `Scope.chlo_op`."""
+    importer = derived_importer(name)
+    encoded: Any = operation.attributes.get(attributes)
+    if encoded is None:
+        encoded = ()
+    elif not isinstance(encoded, ir.DictAttr):
+        return None
+    names = (encoded[number].name for number in range(len(encoded)))
+    return importer if importer is not None and importer.accepts(names) else None
+
+
+def is_chlo_op(operation: ir.Operation) -> bool:
+    """Return whether an operation is a composite that encodes a CHLO operation with an op."""
+    if operation.name != "stablehlo.composite":
+        return False
+    name = attribute_text(operation.attributes["name"]) or ""
+    if not name.startswith(("chlo.", "mhlo.")):
+        return False
+    return encoded_importer(operation, name, "composite_attributes") is not None
 
 
 def importer_of(name: str) -> Importer | None:

@@ -1,4 +1,4 @@
-"""Importers of CHLO operations that broadcast their operands, or that have no op."""
+"""Importers of operations that have no op: those of CHLO that broadcast, and decomposed ones."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from builder.types.shape import ArrayShape
 from lowering.importer.by_schema import SchemaImporter, importer_of
 from lowering.importer.constants import constant
 from lowering.importer.decompositions import call_decomposition
-from lowering.importer.failures import failure
-from lowering.importer.registry import DECOMPOSITIONS, IMPORTERS, importer
 from lowering.importer.scope import Scope
 from lowering.jaxlib_api import artifacts
+from lowering.ops.dynamic import constants_of, static_result
+from lowering.ops.importing import failure
+from lowering.ops.registry import DECOMPOSITIONS, IMPORTERS, importer
 
 for _name in ("conj", "square"):  # ops of XLA's client library
     IMPORTERS[f"chlo.{_name}"] = SchemaImporter(Schema(_name, "operand"), xb.OPERATIONS[_name])
@@ -126,3 +127,10 @@ for _name in (
     "zeta",
 ):
     DECOMPOSITIONS[f"chlo.{_name}"] = decomposed
+
+
+@importer("stablehlo.dynamic_conv", "stablehlo.dynamic_gather")
+def with_constant_sizes(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    static_result(scope, operation)
+    constants = constants_of(scope, operation, (2,))
+    return call_decomposition(scope, operation, operands, artifacts.refined, constants)

@@ -18,9 +18,9 @@ from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.types.constant import is_splat, splat_or_array
 from builder.types.shape import ArrayShape
-from lowering.importer.failures import failure
-from lowering.importer.registry import importer
 from lowering.importer.scope import Scope
+from lowering.ops.importing import failure
+from lowering.ops.registry import importer
 from lowering.reading.constants import Elements, elements_in_bytecode, repeated
 
 

@@ -7,6 +7,7 @@ the values equal JAX's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from jaxlib.mlir import ir
 
@@ -14,12 +15,11 @@ from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.types.shape import ProgramShape, TupleShape
 from lowering.errors import LoweringError
-from lowering.importer.failures import failure
 from lowering.importer.importing import imported
-from lowering.importer.registry import Value
 from lowering.importer.scope import Scope
 from lowering.jaxlib_api import mlir
 from lowering.mlir.operations import main_function, module_with_main
+from lowering.ops.importing import failure
 from lowering.stablehlo.module import StablehloModule
 
 
@@ -82,7 +82,7 @@ def module_of_operation(
         )
         end = ir.InsertionPoint(block)
         arguments = iter(block.arguments)
-        values: list[Value] = []
+        values: list[ir.Value[Any]] = []
         for number, value in enumerate(operation.operands):
             if number in constants:
                 elements = {"value": constants[number]}

@@ -32,13 +32,11 @@ from lowering.importer.annotations import (
     replicated_leaves,
 )
 from lowering.importer.bodies import Body, RegionOperation, region_operations
-from lowering.importer.by_schema import importer_of
-from lowering.importer.control_flow import is_chlo_op
-from lowering.importer.failures import failure, unsupported
+from lowering.importer.by_schema import importer_of, is_chlo_op
 from lowering.importer.garbage_collection import collector_paused
 from lowering.importer.refinement import refined, with_argument_shapes
 from lowering.importer.regions import Regions
-from lowering.importer.scope import Scope, flat_values, nested_value
+from lowering.importer.scope import Scope
 from lowering.importer.tables import Tables, UnboundedSizeError
 from lowering.jaxlib_api import mlir
 from lowering.mlir.donations import ALIASING, is_donated
@@ -49,6 +47,7 @@ from lowering.mlir.operations import (
     referenced_functions,
     symbol_name,
 )
+from lowering.ops.importing import failure, flat_values, nested_value, unsupported
 from lowering.pjrt.devices import DeviceLike, device as find_device
 from lowering.reading.module_reader import display_name
 from lowering.sharding.axis_groups import groups_of, operations_along_axes, set_groups

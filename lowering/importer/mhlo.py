@@ -7,9 +7,9 @@ from jaxlib.mlir import ir
 import builder as xb
 from builder.graph.xla_op import XlaOp
 from builder.types.shape import ArrayShape
-from lowering.importer.failures import failure
-from lowering.importer.registry import importer
 from lowering.importer.scope import Scope
+from lowering.ops.importing import failure
+from lowering.ops.registry import importer
 
 
 @importer("mhlo.fusion")

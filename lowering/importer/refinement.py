@@ -29,10 +29,10 @@ from builder.types.shape import (
     shape_argument,
 )
 from lowering.errors import ArgumentError, LoweringError
-from lowering.importer.failures import failure
 from lowering.jaxlib_api import artifacts, mlir
 from lowering.mlir.operations import main_function, operations_in
 from lowering.mlir.types import mlir_type, shape_of_type
+from lowering.ops.importing import failure
 from lowering.reading.helper_process import in_helper
 from lowering.stablehlo.module import StablehloModule
 from lowering.stablehlo.platforms import has_platform_index

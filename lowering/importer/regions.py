@@ -21,11 +21,11 @@ from builder.graph.xla_op import XlaOp
 from builder.types.shape import Shape, TupleShape
 from lowering.importer.annotations import annotations_of_region
 from lowering.importer.bodies import Body, RegionOperation
-from lowering.importer.failures import failure
-from lowering.importer.registry import IMPORTERS, Value
 from lowering.importer.scope import Scope
 from lowering.importer.tables import Tables
 from lowering.mlir.operations import BRANCHES
+from lowering.ops.importing import failure
+from lowering.ops.registry import IMPORTERS
 from lowering.sharding.manual_computations import BODY
 
 
@@ -61,7 +61,7 @@ class Regions:
         """Return a scope for a new computation."""
         return Scope(XlaBuilder(name), self._tables, self._functions, self.computations)
 
-    def _shapes(self, values: Iterable[Value]) -> list[Shape]:
+    def _shapes(self, values: Iterable[ir.Value[Any]]) -> list[Shape]:
         return [self._tables.shape(value.type) for value in values]
 
     def _record_once(
@@ -84,7 +84,11 @@ class Regions:
         self.computations[body] = computation
 
     def _scope_of_values(
-        self, operation: ir.Operation, name: str, shapes: Sequence[Shape], values: Sequence[Value]
+        self,
+        operation: ir.Operation,
+        name: str,
+        shapes: Sequence[Shape],
+        values: Sequence[ir.Value[Any]],
     ) -> tuple[Scope, list[XlaOp]]:
         """Return a scope with one parameter for `values`, and the op of each value.
 
@@ -138,7 +142,7 @@ class Regions:
         kind = BODY if is_manual else ""
         self._record_once(body, kind, record, with_locations=is_manual)
 
-    def _constant(self, scope: Scope, operation: ir.Operation, value: Value) -> XlaOp:
+    def _constant(self, scope: Scope, operation: ir.Operation, value: ir.Value[Any]) -> XlaOp:
         """Record a constant from outside the region again, in `scope`."""
         owner = getattr(value.owner, "operation", None)  # None for a block argument
         if owner is None or owner.name != "stablehlo.constant":

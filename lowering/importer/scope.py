@@ -8,7 +8,7 @@ applies.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from jaxlib.mlir import ir
@@ -18,24 +18,18 @@ from builder.graph.computation import XlaComputation
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.control_flow import call as xb_call, tuple as xb_tuple
-from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, fold
+from builder.schema import SCHEMAS
+from builder.types.shape import ArrayShape, TokenShape, TupleShape
 from lowering.errors import LoweringError
 from lowering.importer.annotations import annotate, foreign_names
 from lowering.importer.bodies import Body
-from lowering.importer.by_schema import importer_of
-from lowering.importer.failures import failure, unsupported
-from lowering.importer.registry import Value
+from lowering.importer.by_schema import encoded_importer, importer_of, schema_importer
 from lowering.importer.tables import Place, Tables
 from lowering.mlir.attribute_values import UNREADABLE
-from lowering.mlir.operations import attribute_text
 from lowering.mlir.types import UnsupportedTypeError
+from lowering.ops.importing import failure, is_used, unsupported
 from lowering.sharding.attributes import SHARDINGS
-
-INLINED_CALL: Final = "xlabuilder.inlined_call"
-"""The target of a custom call that marks the operations before it as those of a function.
-
-Modules that `lowering.jax_interop` makes have it. Its operands are the operands and the results of
-the function; it has no results, and no op is recorded."""
+from lowering.stablehlo.schema_attributes import read_attributes
 
 _NO_OPERATION: Final = frozenset(("tuple", "get_tuple_element"))
 """Opcodes that are lowered to no operation. An attribute in the metadata of such an op would be
@@ -75,7 +69,7 @@ class Scope:
         self.tables = tables
         self.functions = functions
         self.computations = computations
-        self.values: dict[Value, XlaOp] = {}
+        self.values: dict[ir.Value[Any], XlaOp] = {}
         self.bodies: tuple[Body, ...] = ()
         self._start = 0
 
@@ -86,6 +80,52 @@ class Scope:
             return default if attribute is None else self.tables.value(attribute)
         except TypeError:  # MLIR's Python has no class for complex elements
             raise failure(operation, f"{name} {UNREADABLE}") from None
+
+    def attributes(self, opcode: str, operation: ir.Operation) -> dict[str, Any]:
+        """Return the attributes of an op with this opcode, from those of an operation."""
+        return read_attributes(SCHEMAS[opcode], operation.attributes)
+
+    def arguments(self, opcode: str, operation: ir.Operation, *supplied: str) -> dict[str, Any]:
+        """Return the arguments of the public op for an operation, other than its operands.
+
+        Args:
+            opcode: the opcode whose schema describes the operation.
+            operation: the operation.
+            supplied: the parameters whose arguments the caller passes.
+        """
+        return schema_importer(opcode, *supplied).arguments(self, operation)
+
+    def by_schema(
+        self, opcode: str, operation: ir.Operation, operands: list[XlaOp], **arguments: Any
+    ) -> XlaOp:
+        """Record an operation by the importer that is derived from the schema of an opcode.
+
+        Args:
+            opcode: the opcode.
+            operation: the operation.
+            operands: its operands.
+            arguments: arguments of the public op that the schema does not determine.
+        """
+        return schema_importer(opcode, *arguments)(self, operation, operands, **arguments)
+
+    def chlo_op(
+        self, operation: ir.Operation, operands: list[XlaOp], name: str, attributes: str
+    ) -> XlaOp | None:
+        """Record the CHLO operation that an operation encodes, as in portable artifacts.
+
+        Args:
+            operation: the operation.
+            operands: its operands.
+            name: the name of the CHLO operation.
+            attributes: the name of the attribute that contains those of the CHLO operation.
+
+        Returns:
+            The op; None if the operation encodes none.
+        """
+        importer = encoded_importer(operation, name, attributes)
+        if importer is None:
+            return None
+        return importer.call(operands, self.attribute(operation, attributes, {}))
 
     def result_shape(self, operation: ir.Operation, number: int = 0) -> ArrayShape | TokenShape:
         """Return the shape of a result, from its type in the file."""
@@ -193,7 +233,7 @@ class Scope:
         except LoweringError as error:
             raise failure(operation, error) from None
 
-    def drop_last(self, ops: Sequence[XlaOp], values: Iterable[Value]) -> None:
+    def drop_last(self, ops: Sequence[XlaOp], values: Iterable[ir.Value[Any]]) -> None:
         """Remove `ops` if they are the last recorded ops and each of `values` has one user.
 
         Ops with annotations remain.
@@ -229,31 +269,3 @@ def _elements(operation: ir.Operation, value: XlaOp) -> Sequence[XlaOp | None]:
 def _principal(recorded: Sequence[XlaOp]) -> XlaOp:
     """Return the op that represents an operation, among the ops recorded for the operation."""
     return next((op for op in reversed(recorded) if op.opcode not in _NO_OPERATION), recorded[-1])
-
-
-def is_used(value: Value) -> bool:
-    """Return whether any operation uses a value, other than the marker of an inlined call."""
-    return any(not _is_marker(use.owner.operation) for use in value.uses)
-
-
-def _is_marker(operation: ir.Operation) -> bool:
-    """Return whether an operation marks an inlined call."""
-    if len(operation.results) or operation.name != "stablehlo.custom_call":
-        return False
-    return attribute_text(operation.attributes["call_target_name"]) == INLINED_CALL
-
-
-def flat_values(op: XlaOp) -> Iterator[XlaOp]:
-    """Yield an op for each leaf of a value, which may be a nested tuple."""
-    pending = [op]
-    while pending:
-        value = pending.pop()
-        if isinstance(value.shape, TupleShape):
-            pending.extend(reversed([value[i] for i in range(len(value.shape.elements))]))
-        else:
-            yield value
-
-
-def nested_value(scope: Scope, shape: Shape, leaves: Iterator[XlaOp]) -> XlaOp:
-    """Return an op of shape `shape`: take an op from `leaves` for each leaf, and record tuples."""
-    return fold(shape, lambda _: next(leaves), scope.tuple_of)

@@ -15,10 +15,10 @@ from builder.types.shape import ArrayShape, Shape, TupleShape
 from lowering.errors import unescaped
 from lowering.host.callbacks import PythonFunction
 from lowering.importer.hlo_metadata import TYPE_END
-from lowering.importer.registry import Importer
 from lowering.importer.source_lines import MOST_PLACES, WIDTH, code_of_places
 from lowering.mlir.attribute_values import attribute_value
 from lowering.mlir.types import shape_of_type
+from lowering.ops.registry import Importer
 
 
 class Place(NamedTuple):

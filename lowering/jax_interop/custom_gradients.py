@@ -10,7 +10,7 @@ import jax
 from builder.graph.computation import XlaComputation
 from builder.graph.custom_gradients import gradient_shape, gradient_shapes
 from builder.types.shape import Shape, TupleShape
-from lowering.jax_interop.registry import Step, Value
+from lowering.ops.registry import Step, Value
 
 
 def with_custom_gradient(computation: XlaComputation, function: Step, backward: Step) -> Step:

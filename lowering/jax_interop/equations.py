@@ -21,10 +21,10 @@ from jaxlib.mlir import ir
 from builder.graph.computation import XlaComputation
 from builder.graph.inlined_calls import InlinedCall
 from builder.ops.control_flow import CUSTOM_DERIVATIVE
-from lowering.importer.scope import INLINED_CALL
 from lowering.jax_interop.portable_linalg import portable_rules
-from lowering.jax_interop.registry import Step, Value
 from lowering.jaxlib_api import jax_arrays, jax_lowering
+from lowering.ops.importing import INLINED_CALL
+from lowering.ops.registry import Step, Value
 
 _SAME_RULE: Final = frozenset(
     (

@@ -19,22 +19,15 @@ from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, leaves
 from lowering.errors import LoweringError
-from lowering.jax_interop import rules as rules
 from lowering.jax_interop.custom_gradients import with_custom_gradient
 from lowering.jax_interop.frames import Frame, frame_of
 from lowering.jax_interop.inlined_calls import Outermost, outermost_calls, part_of
 from lowering.jax_interop.library_functions import library_step
-from lowering.jax_interop.registry import (
-    REFUSED,
-    RULES,
-    Step,
-    Value,
-    place,
-    refusal,
-    with_derivative_of,
-)
-from lowering.jax_interop.rules.elementwise import is_narrow
-from lowering.jax_interop.varying import axes_of
+from lowering.jax_interop.pasting import pasted
+from lowering.jaxlib_api.jax_arrays import axes_of
+from lowering.ops.derivatives.steps import with_derivative_of
+from lowering.ops.elementwise import is_narrow
+from lowering.ops.registry import JAX_RULES, REFUSED, Step, Value, place, refusal
 
 _Entry = tuple[int, Frame, Step, Callable[[list[Value]], Sequence[Value]], Sequence[int]]
 """The number of an op, its frame, its step, the getter of its operands from the values of all ops,
@@ -99,6 +92,10 @@ class Preparation:
             only_forwards = opcodes in ([], ["call"])
             self._shared[computation] = function if only_forwards else jax.jit(function)
         return self._shared[computation]
+
+    def pasted(self, op: XlaOp, computation: XlaComputation | None = None) -> Step:
+        """Return a step that evaluates an op by its StableHLO; see `Context`."""
+        return pasted(self.computation if computation is None else computation, op)
 
 
 def evaluated_computations(computation: XlaComputation) -> tuple[XlaComputation, ...]:
@@ -313,17 +310,14 @@ def _step(preparation: Preparation, op: XlaOp) -> Step:
         LoweringError: jax cannot evaluate the op.
     """
     _need_static(op)
-    rule = RULES.get(op.opcode)
-    if rule is None:
-        raise refusal(op, *REFUSED.get(op.opcode, _UNKNOWN))
-    step = rule(preparation, op)
+    if op.opcode in REFUSED:
+        raise refusal(op, *REFUSED[op.opcode])
+    rule = JAX_RULES.get(op.opcode)
+    step = preparation.pasted(op) if rule is None else rule(preparation, op)
     name = op.name
     if name is None:
         return step
     return jax.named_scope(name)(step)
-
-
-_UNKNOWN: Final = ("it has no rule for jax", "record it with other ops")
 
 
 def _need_static(op: XlaOp) -> None:

@@ -23,9 +23,9 @@ from builder.graph.xla_op import XlaOp
 from builder.support.caller import caller_frame
 from builder.types.shape import ArrayShape, Shape, TupleShape
 from lowering.errors import LoweringError
-from lowering.jax_interop.registry import place
 from lowering.jax_interop.reverse import Reverse, element_of
 from lowering.jax_interop.to_jax import to_jax
+from lowering.ops.registry import place
 
 
 @explained

@@ -30,7 +30,8 @@ from builder.lib.special.incomplete_gamma import gamma_density
 from builder.lib.special.zeta_functions import positive_zeta
 from builder.types.shape import ArrayShape, array_shape
 from lowering.errors import LoweringError
-from lowering.jax_interop.registry import Step, Tangents, Value, with_tangents
+from lowering.ops.derivatives.steps import Tangents, with_tangents
+from lowering.ops.registry import Step, Value
 
 FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {}
 """The jax function for each function of `builder.lib` that is declared with `has_derivative`."""

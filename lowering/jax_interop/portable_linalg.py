@@ -21,9 +21,9 @@ from builder.ops.control_flow import tuple as record_tuple
 from builder.ops.linalg import cholesky as record_cholesky
 from builder.types.shape import ArrayShape, array_shape
 from lowering.jax_interop.pasting import paste
-from lowering.jax_interop.registry import array_of
 from lowering.jaxlib_api import jax_lowering
 from lowering.jaxlib_api.mlir import without_locations
+from lowering.ops.registry import array_of
 from lowering.stablehlo.lower import lower
 
 Results = Sequence[XlaOp]

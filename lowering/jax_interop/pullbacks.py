@@ -40,10 +40,10 @@ from lowering.jax_interop.from_jax import abstract_array, traced_computation
 from lowering.jax_interop.inlined_calls import Outermost, part_of
 from lowering.jax_interop.library_functions import library_step
 from lowering.jax_interop.pasting import nested
-from lowering.jax_interop.python_calls import recorded_calls
-from lowering.jax_interop.registry import Step, place
 from lowering.jaxlib_api import jax_stages, jaxprs
 from lowering.jaxlib_api.jax_lowering import inner_jaxprs, is_expanded
+from lowering.ops.host.python_calls import recorded_calls
+from lowering.ops.registry import Step, place
 
 STRUCTURAL: Final = frozenset(("call", "conditional", "scan", "while"))
 """Opcodes of ops that apply a computation which they do not combine elements with."""

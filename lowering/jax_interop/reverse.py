@@ -21,8 +21,8 @@ from lowering.jax_interop.applying import set_line
 from lowering.jax_interop.evaluation import computations_in
 from lowering.jax_interop.inlined_calls import RECORDED_AGAIN, Outermost, outermost_calls
 from lowering.jax_interop.pullbacks import Pullback, Unit, arrays_in, op_keys, pullbacks_of
-from lowering.jax_interop.registry import place
 from lowering.jax_interop.residuals import array_of_value, nested_op, record_with_residuals
+from lowering.ops.registry import place
 
 Leaf = tuple[XlaOp, int]
 """An op, and the number of an array in its shape: 0 for an array, others for nested tuples."""

@@ -21,7 +21,7 @@ from builder.types.shape import ArrayShape, Shape, TokenShape
 from lowering.errors import ArgumentError, LoweringError
 from lowering.jax_interop.evaluation import Preparation, wide_op
 from lowering.jax_interop.pasting import nested
-from lowering.jax_interop.registry import Value, place
+from lowering.ops.registry import Value, place
 
 
 @explained

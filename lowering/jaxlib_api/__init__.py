@@ -12,7 +12,8 @@ to 0.12 are supported; a docstring states where these versions differ.
 - `compilation`: options, flags, custom call targets, compilation
 - `executables`: serialized executables, CPU features, cost, memory
 - `topologies`: devices that are not present
-- `jax_arrays`: jax.Arrays and their getters
+- `lazy_jax`: jax and its modules, imported when they are used
+- `jax_arrays`: jax.Arrays, their getters, and axes along which they may differ
 - `jax_effects`: side effects of traced operations
 - `jax_stages`: data of a jax.stages.Lowered
 - `array_layouts`: memory layouts of arrays, parameters and results

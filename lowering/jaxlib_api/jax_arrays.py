@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
-import jax
-
+from lowering.jaxlib_api.lazy_jax import jax, lax
 from lowering.jaxlib_api.native import jax_extension, xla_client
 
 
@@ -92,10 +92,34 @@ def assemble(aval: Any, sharding: Any, arrays: Sequence[Any]) -> Any:
 
 def varying_axes(value: Any) -> frozenset[Any]:
     """Return the axes of jax.shard_map along which a value may differ; empty outside of it."""
-    import jax
-
     axes: frozenset[Any] = jax.typeof(value).mat.varying
     return axes
+
+
+def axes_of(values: Any) -> frozenset[Any]:
+    """Return the axes of jax.shard_map along which any of some nested values may differ."""
+    return frozenset().union(*map(varying_axes, jax.tree_util.tree_leaves(values)))
+
+
+def varying(values: Any, axes: frozenset[Any]) -> Any:
+    """Mark nested values as values that may differ along `axes`."""
+    if not axes:
+        return values
+    return jax.tree_util.tree_map(partial(_cast, axes=axes), values)
+
+
+def alike(values: Any) -> Any:
+    """Mark nested values as values that may differ along the same axes of jax.shard_map.
+
+    jax requires it of branches and of the steps of a loop. A constant differs along no axis, so it
+    is converted where another value may differ.
+    """
+    return varying(values, axes_of(values))
+
+
+def _cast(leaf: Any, axes: frozenset[Any]) -> Any:
+    missing = tuple(axes - varying_axes(leaf))
+    return lax.pcast(leaf, missing, to="varying") if missing else leaf
 
 
 def random_key(bits: Any, dtype: Any) -> Any:

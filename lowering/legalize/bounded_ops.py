@@ -25,7 +25,7 @@ from lowering.legalize.op_builder import OpBuilder, array_of, integer_of, intege
 from lowering.legalize.registry import ALL_PLATFORMS, Apply, Rewrite, Value
 from lowering.legalize.windows import window_count, window_dimension
 from lowering.mlir.operations import CALLS, CONTROL_FLOW, enclosing, operations_in
-from lowering.stablehlo.bounded_sizes import ReshapedSize, reshaped_sizes
+from lowering.ops.bounded_sizes import ReshapedSize, reshaped_sizes
 
 BOUNDED: Final[list[Rewrite]] = []
 """The rewrites of operations on bounded sizes."""

@@ -29,7 +29,7 @@ from lowering.mlir.operations import (
     set_argument_attributes,
 )
 from lowering.mlir.types import shape_of_type
-from lowering.stablehlo.bounded_sizes import loses_a_size
+from lowering.ops.bounded_sizes import loses_a_size
 
 
 def bounded_dimensions(shapes: Iterable[Shape]) -> list[tuple[int, int]]:

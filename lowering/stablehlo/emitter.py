@@ -1,4 +1,4 @@
-"""The emitter: write the operations of a module, by the rules of each op family.
+"""The emitter: write the operations of a module, by their schemas and the rules of `lowering.ops`.
 
 Modules have no tuples. Here a tuple value is a list of SSA values, functions take and return the
 flat list of leaves, and `StablehloModule.program_shape` keeps the nesting.
@@ -53,17 +53,17 @@ from lowering.mlir.bytecode import (
 )
 from lowering.mlir.flattening import flatten, unflatten
 from lowering.mlir.types import type_text
-from lowering.sharding.attributes import SHARDY, sharding_attribute
-from lowering.stablehlo.rules.registry import (
+from lowering.ops.registry import (
     CHECKS,
     EXCEPTIONS,
-    RULES,
+    STABLEHLO_RULES,
     Region,
     RegionLike,
-    Rule,
+    StablehloRule,
     Value,
-    attributes_of,
 )
+from lowering.sharding.attributes import SHARDY, sharding_attribute
+from lowering.stablehlo.schema_attributes import function_attributes, stablehlo_attributes
 
 Attributes = Mapping[str, Attribute] | None
 """The attributes of an operation by name; None for no attributes."""
@@ -360,7 +360,7 @@ class Emitter:
     def _emit_uncached(self, op: XlaOp, key: Any, operands: list[Value]) -> Value:
         """Emit an op whose encoded head is not cached, or that has more than head and operands."""
         opcode = op.opcode
-        rule = RULES.get(opcode)
+        rule = STABLEHLO_RULES.get(opcode)
         if rule is not None and (opcode not in EXCEPTIONS or EXCEPTIONS[opcode](op)):
             return self._emit_by_rule(rule, op, operands)
         # Not a table made by an import: schemas may be defined later.
@@ -448,7 +448,7 @@ class Emitter:
         if annotations:
             if op.sharding is not None and op.shape.is_tuple:
                 annotations |= _sharding_of_results(op, leaf_count(op.shape))
-            entered = self.writer.dictionary({**attributes_of(op), **annotations})
+            entered = self.writer.dictionary({**self.attributes_of(op), **annotations})
         else:
             entered = b"" if op.attributes is NO_ATTRIBUTES else self._dictionary_of(op)
         return self._head(name, self.types(op.shape), entered, flags)
@@ -486,12 +486,12 @@ class Emitter:
         """Return the encoded attributes of an op; cached, because ops share attribute mappings."""
         entered = self._dictionaries.get(id(op.attributes))
         if entered is None:
-            attributes = attributes_of(op)
+            attributes = self.attributes_of(op)
             entered = self.writer.dictionary(attributes) if attributes else b""
             self._dictionaries[id(op.attributes)] = entered
         return entered
 
-    def _emit_by_rule(self, rule: Rule, op: XlaOp, operands: list[Value]) -> Value:
+    def _emit_by_rule(self, rule: StablehloRule, op: XlaOp, operands: list[Value]) -> Value:
         self._location = self.location(op)
         annotations = self.annotations(op)
         if not annotations:
@@ -512,6 +512,22 @@ class Emitter:
             self._pieces[position] = self._head(name, results, entered, flags)
         self._definitions = None
         return result
+
+    def attributes_of(self, op: XlaOp) -> Mapping[str, Attribute]:
+        """Return the attributes of the StableHLO operation for an op."""
+        if op.opcode == "constant":
+            assert isinstance(op.shape, ArrayShape)  # checked by inference
+            return {"value": dense_elements(op.attributes["value"], op.shape)}
+        return self.attributes(op.opcode, op.attributes)
+
+    def attributes(self, opcode: str, attributes: Mapping[str, Any]) -> dict[str, Attribute]:
+        """Return the attributes of the StableHLO operation for an op with these attributes."""
+        return stablehlo_attributes(SCHEMAS[opcode], attributes)
+
+    def call_attributes(self, op: XlaOp) -> dict[str, Attribute]:
+        """Return the attributes of the operation for an op that calls functions by symbol."""
+        functions = function_attributes(SCHEMAS[op.opcode], op.attributes, self.functions)
+        return {**self.attributes_of(op), **functions}
 
     def annotations(self, op: XlaOp) -> dict[str, str]:
         """Return an op's frontend attributes, sharding and other metadata as MLIR attributes.

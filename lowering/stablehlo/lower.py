@@ -44,7 +44,6 @@ from lowering.mlir.flattening import leaf_paths
 from lowering.mlir.types import dense_attribute, mlir_type, type_text
 from lowering.pjrt.entry_layouts import LAYOUT_MODE
 from lowering.sharding.attributes import sharding_attribute
-from lowering.stablehlo import rules as rules
 from lowering.stablehlo.call_tree import NESTING
 from lowering.stablehlo.emitter import Emitter, LargeConstant
 from lowering.stablehlo.module import StablehloModule, read_name

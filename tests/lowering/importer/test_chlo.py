@@ -18,7 +18,7 @@ from support import assert_identical, assert_same_bits, compiled_once
 import builder as xb
 import lowering
 from lowering import LoweringError
-from lowering.importer.registry import DECOMPOSITIONS, IMPORTERS
+from lowering.ops.registry import DECOMPOSITIONS, IMPORTERS
 
 FLOAT_TYPES = {
     "f64": np.float64,

@@ -21,7 +21,7 @@ from builder.schema.kinds import INTEGERS
 from builder.types.shape import UNBOUNDED, leaf_count, leaves
 from lowering.host.custom_calls import is_reserved_target
 from lowering.importer.by_schema import derived_importer, importer_of
-from lowering.importer.registry import IMPORTERS
+from lowering.ops.registry import IMPORTERS
 
 BECOMES_OTHER_OPS = {
     "all_to_all_tuple": "lowered to an all_to_all of the operands side by side",

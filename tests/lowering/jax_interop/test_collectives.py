@@ -13,8 +13,8 @@ from tables import each_row
 import builder as xb
 import lowering
 from lowering.errors import LoweringError
-from lowering.jax_interop.registry import RULES
-from lowering.jax_interop.rules import collectives as collective
+from lowering.ops import collectives as collective
+from lowering.ops.registry import JAX_RULES
 
 DEVICES = 2
 PAIRS = [(0, 1), (1, 0)]
@@ -81,7 +81,9 @@ def test_every_collective_op_is_compared() -> None:
     x = xb.XlaBuilder().parameter(xb.f32[4, 6])
     for case in CASES.values():
         case(x)
-    collectives = {name for name, rule in RULES.items() if rule.__module__ == collective.__name__}
+    collectives = {
+        name for name, rule in JAX_RULES.items() if rule.__module__ == collective.__name__
+    }
     assert collectives <= {op.opcode for op in x.builder.ops}
 
 

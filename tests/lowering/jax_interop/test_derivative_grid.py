@@ -22,7 +22,7 @@ import builder as xb
 import lowering
 from builder import lib
 from builder.lib.registry import DIFFERENTIABLE
-from lowering.jax_interop.rules.elementwise import FUNCTIONS
+from lowering.ops.elementwise import FUNCTIONS
 
 pytestmark = pytest.mark.slow
 

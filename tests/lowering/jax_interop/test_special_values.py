@@ -15,7 +15,7 @@ from support import assert_same_bits, flat
 import builder as xb
 import lowering
 from builder.schema import SCHEMAS
-from lowering.jax_interop.rules.elementwise import FUNCTIONS
+from lowering.ops.elementwise import FUNCTIONS
 
 TYPES = (xb.s4, xb.s8, xb.u32, xb.s64, xb.f8e5m2, xb.bf16, xb.f16, xb.f32, xb.f64, xb.c64, xb.pred)
 OTHERS = (xb.s32, xb.u8, xb.f16, xb.f64)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from jaxlib.mlir import ir
@@ -242,10 +242,10 @@ class SchemaImporter:
         return split
 
 
-_DERIVED: Final[dict[Schema, SchemaImporter]] = {}
+_DERIVED: Final[dict[tuple[Schema, tuple[str, ...]], SchemaImporter]] = {}
+"""The importers derived so far, by schema and supplied parameters."""
 
 
-@cache
 def schema_importer(opcode: str, *supplied: str) -> SchemaImporter:
     """Return an importer derived from the schema of an opcode.
 
@@ -257,13 +257,21 @@ def schema_importer(opcode: str, *supplied: str) -> SchemaImporter:
         LookupError: no public op takes the operands and attributes of the schema.
     """
     schema = SCHEMAS[opcode]
+    derived = _DERIVED.get((schema, supplied))
+    # The public op may have been replaced.
+    if derived is None or OPERATIONS.get(derived.info.name) is not derived.info:
+        derived = _DERIVED[schema, supplied] = _derived(schema, supplied)
+    return derived
+
+
+def _derived(schema: Schema, supplied: tuple[str, ...]) -> SchemaImporter:
     for info in OPERATIONS.values():
-        if info.opcode == opcode:
+        if info.opcode == schema.opcode:
             try:
                 return SchemaImporter(schema, info, supplied)
             except TypeError:
                 continue
-    raise LookupError(f"no public op takes the operands and attributes of {opcode}")
+    raise LookupError(f"no public op takes the operands and attributes of {schema.opcode}")
 
 
 def derived_importer(name: str) -> SchemaImporter | None:
@@ -273,14 +281,10 @@ def derived_importer(name: str) -> SchemaImporter | None:
             break
     else:
         return None
-    derived = _DERIVED.get(schema)
-    # The public op may have been replaced.
-    if derived is None or OPERATIONS.get(derived.info.name) is not derived.info:
-        try:
-            derived = _DERIVED[schema] = schema_importer(schema.opcode)
-        except LookupError:
-            return None
-    return derived
+    try:
+        return schema_importer(schema.opcode)
+    except LookupError:
+        return None
 
 
 def encoded_importer(operation: ir.Operation, name: str, attributes: str) -> SchemaImporter | None:

@@ -51,3 +51,23 @@ def attribute_value(attribute: Any) -> Any:
         return np.array(attribute)
     case = _CASE.fullmatch(str(attribute))
     return attribute if case is None else case[1]
+
+
+class ReadableAttribute:
+    """An MLIR attribute; see `builder.schema.kinds.Readable`."""
+
+    def __init__(self, attribute: ir.Attribute) -> None:
+        self._attribute = attribute
+
+    def text(self) -> str:
+        return str(self._attribute)
+
+    def value(self) -> Any:
+        return attribute_value(self._attribute)
+
+    def data(self) -> bytes | None:
+        is_string = isinstance(self._attribute, ir.StringAttr)
+        return ir.StringAttr(self._attribute).value_bytes if is_string else None
+
+    def equals(self, text: str) -> bool:
+        return ir.Attribute.parse(text, self._attribute.context) == self._attribute

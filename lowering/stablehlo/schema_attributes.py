@@ -13,28 +13,8 @@ from jaxlib.mlir import ir
 from builder.errors import XlaError
 from builder.graph.computation import XlaComputation
 from builder.schema import MISSING, SCHEMAS, Schema
-from lowering.mlir.attribute_values import UNREADABLE, attribute_value
+from lowering.mlir.attribute_values import UNREADABLE, ReadableAttribute
 from lowering.mlir.attributes import Attribute, symbol
-
-
-class _Readable:
-    """An MLIR attribute; see `builder.schema.kinds.Readable`."""
-
-    def __init__(self, attribute: ir.Attribute) -> None:
-        self._attribute = attribute
-
-    def text(self) -> str:
-        return str(self._attribute)
-
-    def value(self) -> Any:
-        return attribute_value(self._attribute)
-
-    def data(self) -> bytes | None:
-        is_string = isinstance(self._attribute, ir.StringAttr)
-        return ir.StringAttr(self._attribute).value_bytes if is_string else None
-
-    def equals(self, text: str) -> bool:
-        return ir.Attribute.parse(text, self._attribute.context) == self._attribute
 
 
 def stablehlo_attributes(schema: Schema, attributes: Mapping[str, Any]) -> dict[str, Attribute]:
@@ -81,7 +61,7 @@ def reader_of(opcode: str, name: str) -> Callable[[ir.Attribute], Any]:
     """Return a function that reads an attribute of an opcode from an MLIR attribute."""
     attributes = SCHEMAS[opcode].value_attributes
     (kind,) = (attribute.kind for attribute in attributes if attribute.name == name)
-    return lambda attribute: kind.read(_Readable(attribute))
+    return lambda attribute: kind.read(ReadableAttribute(attribute))
 
 
 def attribute_names(schema: Schema) -> tuple[str, ...]:
@@ -111,10 +91,12 @@ def read_attributes(
             continue
         name = attribute.stablehlo or attribute.name
         if kind.PARTS:
-            values[attribute.name] = kind.read([_Readable(attributes[n]) for n in kind.PARTS])
+            values[attribute.name] = kind.read(
+                [ReadableAttribute(attributes[n]) for n in kind.PARTS]
+            )
         elif name in attributes:
             try:
-                values[attribute.name] = kind.read(_Readable(attributes[name]))
+                values[attribute.name] = kind.read(ReadableAttribute(attributes[name]))
             except TypeError:  # MLIR's Python has no class for an entry of a dictionary
                 raise XlaError(f"{name} {UNREADABLE}") from None
         elif kind.ABSENT is not None:

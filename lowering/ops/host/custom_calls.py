@@ -17,9 +17,9 @@ from builder.schema.kinds import BYTES
 from builder.sharding.text import is_shardy, leaf_texts
 from builder.types.shape import ArrayShape, Shape, TupleShape, leaf_count, leaves
 from lowering.host.custom_calls import is_reserved_target
+from lowering.mlir.attribute_values import ReadableAttribute
 from lowering.mlir.attributes import Attribute, array, i32, layouts_text
 from lowering.mlir.flattening import flatten, unflatten
-from lowering.mlir.operations import attribute_bytes
 from lowering.mlir.types import type_text
 from lowering.ops.emitting import dictionary_text, error, need_orders
 from lowering.ops.host.python_calls import import_python_call
@@ -175,7 +175,7 @@ def _opaque(operation: ir.Operation) -> dict[str, Any]:
     config = attributes.get("backend_config")
     if isinstance(config, ir.DictAttr):
         return {"opaque": str(config)}
-    return {"opaque": "" if config is None else attribute_bytes(config)}
+    return {"opaque": "" if config is None else BYTES.read(ReadableAttribute(config))}
 
 
 def _aliasing(operation: ir.Operation) -> tuple[OutputOperandAliasing, ...]:

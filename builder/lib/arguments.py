@@ -114,8 +114,8 @@ def axis_argument(op: str, name: str, axis: Any, rank: int) -> int:
     number = integer(op, name, axis)
     if not -rank <= number < rank:
         numbers = f"from {-rank} to {rank - 1}" if rank else "the array has no dimensions"
-        rule = f"{name} must be a dimension ({numbers}), got {number}"
-        raise error_of(ShapeInferenceError, op, rule, dimension=number)
+        rule, facts = f"{name} must be a dimension ({numbers})", {"argument": name, "got": number}
+        raise error_of(ShapeInferenceError, op, rule, dimension=number, **facts)
     return number % rank
 
 

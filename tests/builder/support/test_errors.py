@@ -109,7 +109,7 @@ def test_errors_of_ops_have_facts() -> None:
         lambda: xb.rev(3, [0]): ("rev", "operand", "int: 3"),
         lambda: xb.rev(x, axis=[0], wrong=3): ("rev", "axis", "axis=[0]"),
         lambda: lib.softmax(x, 7): ("softmax", "axis", "7"),
-        lambda: xb.f32["a"]: ("shape", None, None),
+        lambda: xb.f32[-1]: ("shape", None, "-1"),
     }
     for attempt, expected in attempts.items():
         with pytest.raises(xb.XlaError) as caught:

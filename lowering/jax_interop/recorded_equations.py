@@ -48,7 +48,9 @@ def _is_usual(equation: Any) -> bool:
 def _is_usual_array(aval: Any) -> bool:
     """Return whether a value is an array of real numbers that is not sharded."""
     dtype = getattr(aval, "dtype", None)
-    if not isinstance(dtype, np.dtype) or not jaxprs.is_on_one_device(aval):
+    if not isinstance(dtype, np.dtype) or dtype == jax.dtypes.float0:
+        return False
+    if not jaxprs.is_on_one_device(aval):
         return False
     return not jax.numpy.issubdtype(dtype, np.complexfloating)
 
@@ -79,8 +81,10 @@ def _is_special_product(params: Mapping[str, Any], avals: Sequence[Any]) -> bool
 
 def _is_special_scan(params: Mapping[str, Any]) -> bool:
     jaxpr = params["jaxpr"]
-    is_short = params["unroll"] != 1 or not params["length"]
-    return is_short or bool(jaxpr.consts) or not can_record(jaxpr.eqns)
+    arguments, equations, _ = jaxprs.inner_parts(jaxpr)
+    if params["unroll"] != 1 or not params["length"] or jaxpr.consts:
+        return True
+    return len(arguments) == jaxprs.scan_counts(params)[0] or not can_record(equations)
 
 
 def recorded(
@@ -167,7 +171,8 @@ def _without_lines(ops: Iterable[XlaOp]) -> None:
 def _elementwise(function: Rule) -> Rule:
     def rule(equation: Any, *operands: XlaOp) -> XlaOp:
         sizes = equation.outvars[0].aval.shape
-        return function(*[_broadcast(operand, sizes) for operand in operands])
+        result: XlaOp = function(*[_broadcast(operand, sizes) for operand in operands])
+        return result
 
     return rule
 

@@ -156,7 +156,7 @@ def lowered_with_calls(traced: jax.stages.Traced) -> tuple[jax.stages.Lowered, S
         results = list(lowered(context, *operands, **params))
         avals = tuple(context.avals_in), tuple(context.avals_out)
         are_values = all(isinstance(value, ir.Value) for value in (*operands, *results))
-        if not are_values or not _has_derivative(avals[1]):
+        if not are_values or not is_marked(context.primitive.name, avals[1]):
             return results
         given = set(operands)
         is_custom = context.primitive.name.startswith("custom_")
@@ -176,6 +176,16 @@ def lowered_with_calls(traced: jax.stages.Traced) -> tuple[jax.stages.Lowered, S
     portable = portable_rules(primitives)
     marks = {p: marked for p in primitives if p.name not in _SAME_RULE}
     return jax_lowering.lowered_with_rules(traced, portable | marks), equations
+
+
+def is_marked(name: str, results: Sequence[Any]) -> bool:
+    """Return whether an equation is an inlined call, since its ops have another derivative.
+
+    Args:
+        name: the name of the primitive.
+        results: the abstract values of its results.
+    """
+    return name not in _SAME_RULE and _has_derivative(results)
 
 
 def _has_derivative(results: Sequence[Any]) -> bool:

@@ -3,7 +3,8 @@
 The pullback of an op is `jax.vjp` of the function by which `to_jax` evaluates it. In the trace, the
 recorded results take the place of the results that jax computes, so that only the derivative is
 left. Pullbacks are traced once for each signature, and all that a call of `gradients` needs are
-lowered together.
+traced together. The ops of most are recorded from the trace (`recorded_equations`); jax lowers the
+others, in one module.
 
 Some derivatives need more than operands and results: that of a loop needs the values of each
 iteration. Then the trace is cut in two computations. The first one returns the results of the op
@@ -40,6 +41,7 @@ from lowering.jax_interop.from_jax import abstract_array, traced_computation
 from lowering.jax_interop.inlined_calls import Outermost, part_of
 from lowering.jax_interop.library_functions import library_step
 from lowering.jax_interop.pasting import nested
+from lowering.jax_interop.recorded_equations import can_record, recorded
 from lowering.jaxlib_api import jax_stages, jaxprs
 from lowering.jaxlib_api.jax_lowering import inner_jaxprs, is_expanded
 from lowering.ops.host.python_calls import recorded_calls
@@ -449,7 +451,7 @@ def _trace(name: str, units: Sequence[Unit]) -> list[Pullback]:
         cuts = [_cut(unit, trace) for unit, trace in zip(units, traces, strict=True)]
         both = [(cut.forward, cut.backward) for cut in cuts]
         functions = [function for pair in both for function in pair if function is not None]
-        lowered = iter(_lowered(name, constants, functions, calls))
+        lowered = iter(_computations(name, constants, functions, calls))
     found: list[Pullback] = []
     for cut in cuts:
         forward = None if cut.forward is None else next(lowered)
@@ -457,6 +459,33 @@ def _trace(name: str, units: Sequence[Unit]) -> list[Pullback]:
         keys = [] if backward is None else op_keys(backward.ops)
         found.append(Pullback(forward, backward, cut.inputs, cut.outputs, keys))
     return found
+
+
+def _computations(
+    name: str, constants: Mapping[Any, Any], functions: Sequence[_Function], calls: Any
+) -> list[XlaComputation]:
+    """Return the computation of each function."""
+    are_recorded = [can_record(function.equations) for function in functions]
+    others = [f for f, is_recorded in zip(functions, are_recorded, strict=True) if not is_recorded]
+    lowered = iter(_lowered(name, constants, others, calls))
+    return [
+        _recorded(function, constants) if is_recorded else next(lowered)
+        for function, is_recorded in zip(functions, are_recorded, strict=True)
+    ]
+
+
+def _recorded(function: _Function, constants: Mapping[Any, Any]) -> XlaComputation:
+    """Record the equations of a function."""
+    b, values = recorded(function.arguments, function.equations, function.results, constants)
+    return _part_with_results(list(b.parameters.values()), values, b.inlined_calls)
+
+
+def _part_with_results(
+    parameters: Sequence[XlaOp], results: Sequence[XlaOp], inlined: Sequence[InlinedCall]
+) -> XlaComputation:
+    """Return a computation of the ops between parameters and results, each computed once."""
+    members = needed_ops(results, inlined, parameters)
+    return part_of("pullback", parameters, members, results, inlined, _duplicates(members))
 
 
 def _lowered(
@@ -495,8 +524,7 @@ def _lowered(
         parameters = whole.parameters[first : first + len(function.arguments)]
         values = results[last : last + len(function.results)]
         first, last = first + len(parameters), last + len(values)
-        members = needed_ops(values, inlined, parameters)
-        part = part_of("pullback", parameters, members, values, inlined, _duplicates(members))
+        part = _part_with_results(parameters, values, inlined)
         if any(map(is_expanded, function.equations)):
             shapes = [described(v.aval.shape, v.aval.dtype) for v in function.arguments]
             jaxpr = jax.make_jaxpr(lambda *arrays, f=function: evaluated(f, arrays))(*shapes)

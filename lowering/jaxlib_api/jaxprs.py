@@ -49,3 +49,28 @@ def evaluate(equations: Sequence[Any], values: Mapping[Any, Any], results: Seque
         found = evaluate_equation(equation.primitive, equation.params, equation.ctx, operands)
         environment.update(zip(equation.outvars, found, strict=True))
     return [read(atom) for atom in results]
+
+
+def inner_parts(jaxpr: Any) -> tuple[list[Any], list[Any], list[Any]]:
+    """Return the arguments, equations and results of a jaxpr in the parameters of an equation."""
+    inner = getattr(jaxpr, "jaxpr", jaxpr)
+    return list(inner.invars), list(inner.eqns), list(inner.outvars)
+
+
+def is_usual(equation: Any) -> bool:
+    """Return whether an equation has no annotations, such as those of `jax.experimental`."""
+    context = equation.ctx
+    return not (context.compute_type or context.xla_metadata or equation.effects)
+
+
+def is_on_one_device(aval: Any) -> bool:
+    """Return whether the type of an array has no mesh."""
+    return bool(aval.sharding.mesh.empty)
+
+
+def scan_counts(params: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the numbers of the constants and of the carries of a scan."""
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    constants, carries, _ = params["ft_in"].unpack()  # since jax 0.12
+    return len(constants), len(carries)

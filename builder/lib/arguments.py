@@ -114,8 +114,13 @@ def axis_argument(op: str, name: str, axis: Any, rank: int) -> int:
     number = integer(op, name, axis)
     if not -rank <= number < rank:
         numbers = f"from {-rank} to {rank - 1}" if rank else "the array has no dimensions"
-        rule, facts = f"{name} must be a dimension ({numbers})", {"argument": name, "got": number}
-        raise error_of(ShapeInferenceError, op, rule, dimension=number, **facts)
+        raise ShapeInferenceError(
+            f"{name} must be a dimension ({numbers})",
+            op=op,
+            argument=name,
+            got=str(number),
+            dimension=number,
+        )
     return number % rank
 
 

@@ -41,6 +41,10 @@ class OpInfo:
     family: str
     aliases: tuple[str, ...] = ()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy is the same object, and a rule may be a local function.
+        return _by_name, (self.name,)
+
     @property
     def name(self) -> str:
         """The operation's name in `builder`, such as "mul"."""
@@ -59,6 +63,10 @@ class OpInfo:
 
 OPERATIONS: Final[dict[str, OpInfo]] = {}
 """The public operations by name."""
+
+
+def _by_name(name: str) -> OpInfo:
+    return OPERATIONS[name]
 
 
 def register(

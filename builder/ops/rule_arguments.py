@@ -217,4 +217,7 @@ def _common_signature(rule: Callable[..., Any], op: Callable[..., Any]) -> inspe
         one = rules[parameter.name]
         default = parameter.empty if parameter.default is parameter.empty else one.default
         parameters.append(parameter.replace(annotation=one.annotation, default=default))
+    passed = {"op", *(parameter.name for parameter in parameters)}
+    if any(one.default is one.empty and one.name not in passed for one in rules.values()):
+        return inspect.signature(rule)  # the op has several forms, and the rule has one
     return signature.replace(parameters=parameters)

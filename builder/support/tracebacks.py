@@ -72,9 +72,13 @@ def user_frame(error: BaseException) -> tuple[str, int] | None:
 
 
 def _outside_frames(frames: TracebackType | None) -> TracebackType | None:
-    """Return a copy of a traceback without internal frames; None if all are internal."""
+    """Return a traceback without its internal frames; None if all are internal."""
+    entries = list(_entries(frames))
+    outside = [each for each in entries if not is_inside(each.tb_frame)]
+    if len(outside) == len(entries):
+        return frames  # IPython compares tracebacks by identity
     rest = None
-    for each in reversed([each for each in _entries(frames) if not is_inside(each.tb_frame)]):
+    for each in reversed(outside):
         rest = TracebackType(rest, each.tb_frame, each.tb_lasti, each.tb_lineno)
     return rest
 

@@ -30,12 +30,15 @@ def check_supported_layout(op: str, name: str, shape: Shape) -> None:
             unpadded = layout.replace(
                 padded_dimensions=None, padding_value=PaddingValue.INVALID_PAD
             )
-            rule = (
-                f"{name}: a layout in a program can't have padded dimensions or a padding "
-                f"value, got {leaf}"
+            raise ShapeInferenceError(
+                "a layout in a program can't have padded dimensions or a padding value",
+                got=str(leaf),
+                fix=f"use the layout {unpadded}, or pass the array with its padded sizes",
+                op=op,
+                argument=name,
+                context=(op, name),
+                shapes={name: shape},
             )
-            fix = f"use the layout {unpadded}, or pass the array with its padded sizes"
-            raise error_of(ShapeInferenceError, op, rule, fix, shapes={name: shape})
 
 
 def result_shape(op: str, root: Shape, value: Any) -> Shape:

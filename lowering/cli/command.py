@@ -77,8 +77,8 @@ def _status_of(error: BaseException, *, with_traceback: bool) -> int:
 
 
 _OPTIONS: Final = (
-    (r"to_computation\(module, argument_shapes=\[.*\]\)", "--shape NAME=SHAPE"),
-    (r"lowering\.compile\(\.\.\., argument_shapes=\[.*\]\)", "--shape NAME=SHAPE"),
+    (r"to_computation\(module, argument_shapes=\[.*?\]\)", "--shape NAME=SHAPE"),
+    (r"lowering\.compile\(\.\.\., argument_shapes=\[.*?\]\)", "--shape NAME=SHAPE"),
     (r"\bargument_shapes\[\d+\] must", "--shape must"),
     (r"\bcomposites='inline'", "--inline-composites"),
     (r": without must", ": --without must"),

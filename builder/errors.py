@@ -1,6 +1,6 @@
 """The errors that xlabuilder raises.
 
-An error holds facts: the op, the argument at fault, the rule that was broken, what was got, the
+An error holds facts: the op, the argument at fault, the rule that was broken, the value, the
 operand shapes, the fix. The message is composed of them when it is shown. Code that knows more,
 such as the name of the function that the user called, changes a fact.
 """
@@ -199,7 +199,7 @@ def error_of(kind: type[E], op: str, rule: str, fix: str | None = "", **facts: A
 
 
 def statement_of(error: XlaError, without: Collection[str] = ()) -> str:
-    """Return the first part of a message: the context, the rule, and what was got.
+    """Return the first part of a message: the context, the rule, and the value.
 
     Args:
         error: the error.

@@ -45,7 +45,7 @@ FORMULAS: Final = {
     "cholesky": "a",
     "clamp": _SAME,
     "collective_broadcast": _SAME,
-    "collective_permute": _FIRST,
+    "collective_permute": _SAME,
     "compare": _ELEMENTWISE["lhs rhs"],
     "concatenate": (
         "[sum(one[d] for one in operands) if d == dimension else n\n"

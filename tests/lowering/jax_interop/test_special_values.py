@@ -108,6 +108,14 @@ def test_same_bits(t: xb.PrimitiveType) -> None:
             # whether the CPU has a fused multiply-add.
             np.testing.assert_allclose(one, other, rtol=4e-16)
             continue
+        if op.opcode == "atan2" and t.is_complex:
+            # `compile` rewrites it, because XLA's is NaN at infinite numbers and at zeros. On
+            # cuts the signs of zeros select one of two results, which differ by a multiple of pi.
+            known = np.isfinite(one) & np.isfinite(left) & np.isfinite(right)
+            assert known.sum() > 50
+            ours, jaxs = (np.exp(2j * np.asarray(each)[known]) for each in (other, one))
+            np.testing.assert_allclose(ours, jaxs, rtol=16 * float(np.finfo(t.dtype).eps))
+            continue
         try:
             assert_same_bits(np.asarray(one), np.asarray(other))
         except AssertionError as error:

@@ -199,7 +199,7 @@ def public(
 
     converted.__name__ = converted.__qualname__ = op
     if of is not None:
-        converted.__signature__ = _common_signature(function, of)  # type: ignore[attr-defined]
+        converted.__signature__ = _common_signature(function, of)  # type: ignore[attr-defined]  # as wraps sets it
     public_function = cast("PublicFunction[P, R]", converted)
     public_function.strict = function
     return public_function

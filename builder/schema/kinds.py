@@ -506,7 +506,7 @@ class Precisions(AttributeKind):
     def __init__(self, dialect: str = "stablehlo") -> None:
         self.dialect = dialect
 
-    def convert(self, op: str, name: str, value: Any) -> tuple[Precision, Precision]:  # noqa: ARG002
+    def convert(self, op: str, name: str, value: Any) -> tuple[Precision, Precision]:  # noqa: ARG002  (of the class)
         return Precision.pair(value, op)
 
     def text(self, value: tuple[Precision, ...]) -> str:
@@ -524,7 +524,7 @@ class Algorithm(AttributeKind):
 
     NAME = "DotAlgorithm"
 
-    def convert(self, op: str, name: str, value: Any) -> DotAlgorithm:  # noqa: ARG002
+    def convert(self, op: str, name: str, value: Any) -> DotAlgorithm:  # noqa: ARG002  (of the class)
         return DotAlgorithm.of(value)
 
     def text(self, value: DotAlgorithm) -> str:
@@ -579,7 +579,7 @@ class Accuracy(AttributeKind):
 
     NAME = "ResultAccuracy"
 
-    def convert(self, op: str, name: str, value: Any) -> ResultAccuracy | None:  # noqa: ARG002
+    def convert(self, op: str, name: str, value: Any) -> ResultAccuracy | None:  # noqa: ARG002  (of the class)
         return ResultAccuracy.of(value, op)
 
     def stablehlo(self, value: ResultAccuracy) -> str:
@@ -599,7 +599,7 @@ class Accuracy(AttributeKind):
         fields = dict(re.findall(r"(\w+) = ([^,]+)", match[1]))
         atol, rtol = (_double(fields.get(name, "0")) for name in ("atol", "rtol"))
         ulps, mode = int(fields.get("ulps", 0)), match[2]
-        return ResultAccuracy.of(ResultAccuracy(atol, rtol, ulps, mode))  # type: ignore[arg-type]
+        return ResultAccuracy.of(ResultAccuracy(atol, rtol, ulps, mode))  # type: ignore[arg-type]  # any text
 
 
 _ACCURACY: Final = (

@@ -205,7 +205,7 @@ def recorder(
     attributes: Callable[[PrimitiveType], Mapping[str, Any]],
     ready: SignatureTable[Plan] | None = None,
 ) -> Recorder:
-    """Return the function that records an op of two arrays, one of which may be a number.
+    """Return the function that records an op of two arrays; one may be a number.
 
     Args:
         name, opcode: those of the op.

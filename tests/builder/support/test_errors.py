@@ -1,4 +1,4 @@
-"""Errors hold facts, of which their message is composed, and can be pickled and copied."""
+"""Errors hold facts, from which the message is composed; they can be pickled and copied."""
 
 from __future__ import annotations
 

@@ -121,8 +121,11 @@ def stablehlo_to_hlo_text(module_bytecode: bytes) -> str:
     return text
 
 
-def is_serialized_sharding(data: bytes) -> bool:
-    """Return whether bytes are a serialized `OpSharding`."""
+def serialized_sharding_count(data: bytes) -> int | None:
+    """Return the number of arrays that a serialized `OpSharding` is for; None for other bytes."""
     sharding = xla_client.OpSharding()
     sharding.ParseFromString(data)  # it reads nothing from other bytes, without an error
-    return bool(sharding.SerializeToString() == data)
+    if sharding.SerializeToString() != data:
+        return None
+    is_tuple = sharding.type == xla_client.OpSharding.Type.TUPLE
+    return len(sharding.tuple_shardings) if is_tuple else 1

@@ -12,10 +12,13 @@ from typing import Any, Final, NoReturn
 from jaxlib.mlir import ir
 
 from builder.errors import XlaError
+from builder.sharding.text import is_shardy
 from builder.sharding.tiling import parse_tilings
 from builder.types.shape import ArrayShape, ProgramShape
 from lowering.errors import CompileError
+from lowering.jaxlib_api.hlo_conversion import serialized_sharding_count
 from lowering.mlir.attribute_values import attribute_value
+from lowering.mlir.attributes import REPLICATION
 from lowering.mlir.donations import ALIASING, DONOR
 from lowering.mlir.operations import attribute_text, entry, functions_in, main_function, symbol_name
 from lowering.pjrt.nesting import program_leaves
@@ -70,6 +73,7 @@ class _Checker:
                 self.check_memory_kind(place, entry(named, _MEMORY_KIND))
                 if key == "arg_attrs":
                     self.check_donation(place, leaf, named, aliased)
+                    self.check_replication(place, entry(named, REPLICATION))
 
     def check_counts(self, function: ir.Operation) -> None:
         listed = function.attributes.get("res_attrs")
@@ -85,6 +89,12 @@ class _Checker:
         if text is not None and text not in _MEMORY_KINDS:
             rule = f"one of {', '.join(_MEMORY_KINDS)}"
             self.refuse(f"{_MEMORY_KIND} of {place}", rule, repr(text), "remove the attribute")
+
+    def check_replication(self, place: str, attribute: ir.Attribute | None) -> None:
+        listed = attribute if isinstance(attribute, ir.ArrayAttr) else ()
+        if not all(isinstance(each, ir.BoolAttr) for each in listed):
+            rule = "[true] or [false]"
+            self.refuse(f"{REPLICATION} of {place}", rule, attribute, "remove the attribute")
 
     def check_donation(
         self, place: str, leaf: Any, named: ir.DictAttr, aliased: dict[int, str]
@@ -147,16 +157,22 @@ class _Checker:
         self.check_aliases(attributes.get(_ALIASES))
 
     def check_result_sharding(self, text: str | None) -> None:
-        if text is None or not text.startswith("{"):
+        if text is None or is_shardy(text):
             return
-        try:
-            tilings = parse_tilings(text)
-        except XlaError:
-            return  # see lowering/sharding/texts.py
-        each = tilings if isinstance(tilings, tuple) else (tilings,)
-        fits = len(each) == len(self.results) if isinstance(tilings, tuple) else True
-        counts = {len(tiling.devices) for tiling in each if tiling.kind == "tiled"}
-        if not fits or counts - {self.num_partitions}:
+        device_counts: set[int] = set()
+        if text.startswith("{"):
+            try:
+                tilings = parse_tilings(text)
+            except XlaError:
+                return  # see lowering/sharding/texts.py
+            each = tilings if isinstance(tilings, tuple) else (tilings,)
+            count = len(each)
+            device_counts = {len(tiling.devices) for tiling in each if tiling.kind == "tiled"}
+        else:
+            count = serialized_sharding_count(text.encode()) or 1
+        # The sharding of one array is also valid for a program without results.
+        fits = count == len(self.results) or (count == 1 and not self.results)
+        if not fits or device_counts - {self.num_partitions}:
             rule = (
                 f"the sharding of {len(self.results)} results over {self.num_partitions} partitions"
             )

@@ -11,7 +11,7 @@ from builder.errors import XlaError, statement_of
 from builder.sharding.text import is_shardy
 from builder.sharding.tiling import parse_tilings
 from lowering.errors import CompileError
-from lowering.jaxlib_api.hlo_conversion import is_serialized_sharding
+from lowering.jaxlib_api.hlo_conversion import serialized_sharding_count
 from lowering.mlir.operations import (
     argument_attributes,
     attribute_text,
@@ -107,7 +107,7 @@ def _problem(text: str) -> str | None:
     if is_shardy(text):
         return None
     if not text.startswith("{"):
-        is_valid = is_serialized_sharding(text.encode())
+        is_valid = serialized_sharding_count(text.encode()) is not None
         return None if is_valid else "neither a text in braces nor a protocol buffer"
     try:
         parse_tilings(text)

@@ -38,6 +38,7 @@ def text(
     }}"""
 
 
+TWO_RESULTS = f"func.func public @main(%x: {X}) -> ({X}, {X}) {{ return %x, %x : {X}, {X} }}"
 TWO = f"""func.func public @main(%x: {X} {{tf.aliasing_output = 1 : i32}},
     %y: {X} {{tf.aliasing_output = 1 : i32}}) -> ({X}, {X}) {{ return %x, %y : {X}, {X} }}"""
 
@@ -107,6 +108,18 @@ REFUSED = {
         text('mhlo.spmd_output_sharding = "{{replicated},{replicated}}"'),
         "the module's mhlo.spmd_output_sharding must be the sharding of 1 results",
     ),
+    "one sharding for two results": (
+        f'module attributes {{mhlo.spmd_output_sharding = "{{replicated}}"}} {{ {TWO_RESULTS} }}',
+        "the module's mhlo.spmd_output_sharding must be the sharding of 2 results",
+    ),
+    "one sharding, in a protocol buffer, for two results": (
+        f'module attributes {{mhlo.spmd_output_sharding = "()"}} {{ {TWO_RESULTS} }}',
+        "the module's mhlo.spmd_output_sharding must be the sharding of 2 results",
+    ),
+    "a replication that is no bool": (
+        text(argument="mhlo.parameter_replication = [{}]"),
+        "mhlo.parameter_replication of parameter arg0 must be [true] or [false], got [{}]",
+    ),
     "a sharding that is not a text": (
         text('mhlo.spmd_parameters_shardings = ["{replicated}", 1]'),
         "the module's mhlo.spmd_parameters_shardings must be a list of strings",
@@ -143,8 +156,10 @@ def test_accepted() -> None:
     for module in (
         text(argument='tf.aliasing_output = 0 : i32, mhlo.memory_kind = "device"'),
         text(argument="jax.buffer_donor = true", result='mhlo.memory_kind = "pinned_host"'),
+        text(argument="mhlo.parameter_replication = [false]"),
         text(alias()),
         text('mhlo.spmd_output_sharding = "{replicated}", mhlo.input_output_alias = 1 : i32'),
+        text('mhlo.spmd_output_sharding = "()"'),
         text(f"mhlo.xla_entry_computation_parameter_layouts = [{dense}, {dense}]"),
         text("mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32, tf.versions = {}"),
     ):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from jaxlib.mlir import ir
 
 from builder.errors import XlaError, statement_of
 from builder.sharding.text import is_shardy
-from builder.sharding.tiling import parse_tilings
+from builder.sharding.tiling import Tiling, parse_tilings
 from lowering.errors import CompileError
 from lowering.jaxlib_api.hlo_conversion import serialized_sharding_count
 from lowering.mlir.operations import (
@@ -45,9 +45,9 @@ def check_sharding_texts(module: ir.Operation, strings: bytes, name: str) -> Non
     if meshes is not None:
         with module.context:
             parse_meshes(meshes, "compile", name)
-    for what, attribute, operation in _shardings(module):
+    for what, attribute, operation, types in _shardings(module):
         text = attribute_text(attribute)  # None for a protocol buffer that is not UTF-8
-        reason = None if text is None else _problem(text)
+        reason = None if text is None else _problem(text, types)
         if text is not None and reason is not None:
             if operation is not None:
                 what += f" of {operation.name.partition('.')[2]}{place_of(operation)}"
@@ -84,25 +84,46 @@ def parse_meshes(text: str, op: str, name: str) -> dict[str, ir.Attribute]:
     return checked_dictionary(attribute)
 
 
-def _shardings(
-    module: ir.Operation,
-) -> Iterator[tuple[str, ir.Attribute, ir.Operation | None]]:
-    """Yield the place of each sharding, for messages, the attribute, and its operation, if any."""
+class _Sharding(NamedTuple):
+    """A sharding in a module.
+
+    Attributes:
+        place: where it is, for messages.
+        attribute: its text, or something else that is not checked.
+        operation: the operation that has it, if one has it.
+        types: the types of the values that it shards; none if they are not checked here.
+    """
+
+    place: str
+    attribute: ir.Attribute
+    operation: ir.Operation | None = None
+    types: Sequence[ir.Type] = ()
+
+
+def _shardings(module: ir.Operation) -> Iterator[_Sharding]:
+    # The number of results is checked by `lowering/legalize/entry_attributes.py`.
     listed = module.attributes.get(OF_PARAMETERS)
     for each in listed if isinstance(listed, ir.ArrayAttr) else ():
-        yield f"the module's {OF_PARAMETERS}", each, None
+        yield _Sharding(f"the module's {OF_PARAMETERS}", each)
     if OF_RESULT in module.attributes:
-        yield f"the module's {OF_RESULT}", module.attributes[OF_RESULT], None
+        yield _Sharding(f"the module's {OF_RESULT}", module.attributes[OF_RESULT])
     for function in functions_in(module):
-        for number, attributes in enumerate(argument_attributes(function)):
-            if GSPMD in attributes:
-                yield f"{GSPMD} of argument {number}", attributes[GSPMD], None
+        kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+        for key, what, types in (
+            ("arg_attrs", "argument", kind.inputs),
+            ("res_attrs", "result", kind.results),
+        ):
+            listed = argument_attributes(function, key)
+            for number, (attributes, type_) in enumerate(zip(listed, types, strict=False)):
+                if GSPMD in attributes:
+                    yield _Sharding(f"{GSPMD} of {what} {number}", attributes[GSPMD], None, [type_])
     for operation in operations_in(module):
         if GSPMD in operation.attributes:
-            yield GSPMD, operation.attributes[GSPMD], operation
+            types = [result.type for result in operation.results]
+            yield _Sharding(GSPMD, operation.attributes[GSPMD], operation, types)
 
 
-def _problem(text: str) -> str | None:
+def _problem(text: str, types: Sequence[ir.Type]) -> str | None:
     """Return why XLA can't read a sharding, which is a text or a serialized OpSharding."""
     if is_shardy(text):
         return None
@@ -110,7 +131,16 @@ def _problem(text: str) -> str | None:
         is_valid = serialized_sharding_count(text.encode()) is not None
         return None if is_valid else "neither a text in braces nor a protocol buffer"
     try:
-        parse_tilings(text)
+        tilings = parse_tilings(text)
     except XlaError as error:
         return statement_of(error)
+    if isinstance(tilings, Tiling):
+        tilings = (tilings,)
+    elif len(types) == 1 and isinstance(types[0], ir.RankedTensorType):
+        return f"it is for a tuple, not for {types[0]}"
+    if len(tilings) != len(types):
+        return None  # of a tuple, or not checked here
+    for tiling, type_ in zip(tilings, types, strict=True):
+        if isinstance(type_, ir.RankedTensorType) and tiling.rank not in (None, type_.rank):
+            return f"{tiling.text} is for arrays of rank {tiling.rank}, not for {type_}"
     return None

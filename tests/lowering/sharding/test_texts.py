@@ -11,7 +11,7 @@ import lowering
 from lowering.running import compiling
 
 MODULE = """module @m attributes {{{module}}} {{
-  func.func public @main(%a: tensor<4xf32> {{{argument}}}) -> tensor<4xf32> {{
+  func.func public @main(%a: tensor<4xf32> {{{argument}}}) -> (tensor<4xf32> {{{result}}}) {{
     %0 = stablehlo.negate %a {{{operation}}} : tensor<4xf32>
     return %0 : tensor<4xf32>
   }}
@@ -34,6 +34,20 @@ REFUSED = {
         {"argument": 'mhlo.sharding = "{devices=[0]<=[0]}"'},
         "mhlo.sharding of argument 0 must be a sharding of XLA, got '{devices=[0]<=[0]}': tiling ",
     ),
+    "a result of another rank": (
+        {"result": 'mhlo.sharding = "{devices=[2,1]0,1}"'},
+        "mhlo.sharding of result 0 must be a sharding of XLA, got '{devices=[2,1]0,1}': "
+        "{devices=[2,1]0,1} is for arrays of rank 2, not for tensor<4xf32>",
+    ),
+    "an operation of another rank": (
+        {"operation": 'mhlo.sharding = "{devices=[2,1,2]<=[4] last_tile_dim_replicate}"'},
+        "mhlo.sharding of negate, recorded at -:3, must be a sharding of XLA",
+    ),
+    "a tuple's for an argument": (
+        {"argument": 'mhlo.sharding = "{{replicated}}"'},
+        "mhlo.sharding of argument 0 must be a sharding of XLA, got '{{replicated}}': it is for a "
+        "tuple, not for tensor<4xf32>",
+    ),
     "an operation": (
         {"operation": 'mhlo.sharding = "{devices=[2"'},
         "mhlo.sharding of negate, recorded at -:3, must be a sharding of XLA",
@@ -42,7 +56,7 @@ REFUSED = {
 
 
 def module(**attributes: str) -> lowering.StablehloModule:
-    given = {"module": "", "argument": "", "operation": ""} | attributes
+    given = dict.fromkeys(("module", "argument", "result", "operation"), "") | attributes
     return lowering.load_bytes(MODULE.format(**given))
 
 

@@ -36,8 +36,10 @@ REFUSED = {
     ),
     "a result of another rank": (
         {"result": 'mhlo.sharding = "{devices=[2,1]0,1}"'},
-        "mhlo.sharding of result 0 must be a sharding of XLA, got '{devices=[2,1]0,1}': "
-        "{devices=[2,1]0,1} is for arrays of rank 2, not for tensor<4xf32>",
+        (
+            "mhlo.sharding of result 0 must be a sharding of XLA, got '{devices=[2,1]0,1}': "
+            "{devices=[2,1]0,1} is for arrays of rank 2, not for tensor<4xf32>"
+        ),
     ),
     "an operation of another rank": (
         {"operation": 'mhlo.sharding = "{devices=[2,1,2]<=[4] last_tile_dim_replicate}"'},
@@ -45,8 +47,10 @@ REFUSED = {
     ),
     "a tuple's for an argument": (
         {"argument": 'mhlo.sharding = "{{replicated}}"'},
-        "mhlo.sharding of argument 0 must be a sharding of XLA, got '{{replicated}}': it is for a "
-        "tuple, not for tensor<4xf32>",
+        (
+            "mhlo.sharding of argument 0 must be a sharding of XLA, got '{{replicated}}': it is for a "
+            "tuple, not for tensor<4xf32>"
+        ),
     ),
     "an operation": (
         {"operation": 'mhlo.sharding = "{devices=[2"'},

@@ -19,6 +19,7 @@ from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, intern_array, leaves
 from lowering.errors import CompileError, recorded_at
 from lowering.legalize.bounded_ops import BOUNDED
+from lowering.legalize.entry_attributes import SIGNATURE_ATTRIBUTES
 from lowering.legalize.op_builder import OpBuilder, array_of, integers_of, is_static
 from lowering.legalize.registry import ALL_PLATFORMS, Target, Value, refuse, rewrites_for
 from lowering.legalize.worklist import apply_rewrites
@@ -112,6 +113,9 @@ def legalize_bounded(target: Target, module: ir.Operation) -> None:
     if not _has_bounded_signature(main):
         return
     block, function_type = main.regions[0].blocks[0], _function_type(main)
+    for name in SIGNATURE_ATTRIBUTES:  # they do not fit the new signature
+        if name in module.attributes:
+            del module.attributes[name]
     with module.context:
         inputs = _pass_arguments_at_bounds(target, block, list(function_type.inputs))
         results = _return_at_bounds(target, block, list(function_type.results))

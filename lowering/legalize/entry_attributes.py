@@ -7,6 +7,7 @@ texts of shardings by `lowering/sharding/texts.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
 from jaxlib.mlir import ir
@@ -27,11 +28,21 @@ from lowering.sharding.texts import OF_PARAMETERS, OF_RESULT
 _MEMORY_KIND: Final = "mhlo.memory_kind"
 _MEMORY_KINDS: Final = ("device", "pinned_host", "unpinned_host")
 _ALIASES: Final = "mhlo.input_output_alias"
-_DENSE: Final = tuple(
-    f"mhlo.xla_entry_computation_{name}"
-    for name in ("parameter_layouts", "parameter_tiles", "result_layout", "result_tiles")
+_ENTRY: Final = "mhlo.xla_entry_computation_"
+_LAYOUTS: Final = {"parameter": f"{_ENTRY}parameter_layouts", "result": f"{_ENTRY}result_layout"}
+_TILES: Final = {"parameter": f"{_ENTRY}parameter_tiles", "result": f"{_ENTRY}result_tiles"}
+SIGNATURE_ATTRIBUTES: Final = (
+    OF_PARAMETERS,
+    OF_RESULT,
+    _ALIASES,
+    *_LAYOUTS.values(),
+    *_TILES.values(),
 )
-"""Attributes that XLA reads and ignores if they are lists of integers."""
+"""Attributes of a module that list its parameters, or its results, or refer to them by number."""
+
+_THREAD: Final = "execution_thread"
+_MAX_RANK: Final = 64
+"""A longer list is no layout. A small file can declare many equal elements."""
 
 
 def check_entry_attributes(
@@ -63,7 +74,12 @@ class _Checker:
         for function in functions_in(module):
             self.check_counts(function)
         attributes = main_function(module).attributes
+        thread = attribute_text(attributes.get(_THREAD))
+        if thread not in (None, "", "main"):
+            # The regions of @main are computations of the thread "main".
+            self.refuse(f"{_THREAD} of @main", '"main"', repr(thread), "remove the attribute")
         aliased: dict[int, str] = {}
+        self.check_aliases(module.attributes.get(_ALIASES), aliased)
         for key, places in (("arg_attrs", self.parameters), ("res_attrs", self.results)):
             listed = attributes.get(key)
             if not isinstance(listed, ir.ArrayAttr):
@@ -115,22 +131,31 @@ class _Checker:
                 rule += f", from 0 to {len(self.results) - 1}"
             fix = f"correct the number, or write {DONOR} = true instead: XLA then selects a result"
             self.refuse(f"{ALIASING} of {place}", rule, alias, fix)
-        self.check_alias(place, leaf, number, aliased)
+        fix = f"write {DONOR} = true instead: XLA then selects a result"
+        self.check_alias(f"{ALIASING} of {place}", place, leaf, number, aliased, fix)
         if donor is not None:
             rule = f"the only attribute for donation, because {ALIASING} donates the argument too"
             self.refuse(f"{ALIASING} of {place}", rule, f"{DONOR} = true", "remove one of them")
 
     def check_alias(
-        self, place: str, leaf: ArrayShape, number: int, aliased: dict[int, str]
+        self, what: str, place: str, leaf: Any, number: int, aliased: dict[int, str], fix: str
     ) -> None:
-        what = f"{ALIASING} of {place}"
-        fix = f"write {DONOR} = true instead: XLA then selects a result"
+        """Check that a parameter can have the memory of a result.
+
+        Args:
+            what: the attribute, for messages.
+            place: the place of the parameter, for messages.
+            leaf: the shape of the parameter.
+            number: the number of the result.
+            aliased: the place of the parameter that aliases a result, for each number so far.
+            fix: the fix for messages.
+        """
         result_place, result = self.results[number]
         if number in aliased:
             rule = "the number of a result that no other argument aliases"
             self.refuse(what, rule, f"{number}, as {aliased[number]}", fix)
         aliased[number] = place
-        if not isinstance(result, ArrayShape):
+        if not isinstance(leaf, ArrayShape) or not isinstance(result, ArrayShape):
             self.refuse(what, "the number of an array", f"{number}, {result_place} {result}", fix)
         if leaf.is_static and result.is_static and leaf.byte_size != result.byte_size:
             rule = f"the number of a result of as many bytes, {leaf.byte_size}"
@@ -138,12 +163,9 @@ class _Checker:
 
     def check_module(self, module: ir.Operation) -> None:
         attributes = module.attributes
-        for name in _DENSE:
-            listed = attributes.get(name)
-            if isinstance(listed, ir.ArrayAttr) and not all(map(_is_dense, listed)):
-                rule = "a list of dense<[...]> : tensor<Nxindex>"
-                fix = "remove the attribute; mhlo.layout_mode of an argument requests a layout"
-                self.refuse(f"the module's {name}", rule, listed, fix)
+        for side, leaves in (("parameter", self.parameters), ("result", self.results)):
+            self.check_layouts(module, _LAYOUTS[side], side, leaves, _is_layout)
+            self.check_layouts(module, _TILES[side], side, leaves, _is_tiling)
         listed = attributes.get(OF_PARAMETERS)
         for each in listed if isinstance(listed, ir.ArrayAttr) else ():
             if not isinstance(each, ir.StringAttr):
@@ -154,7 +176,34 @@ class _Checker:
             if name.startswith("sdy."):
                 place, rule = f"the module's {name}", "an attribute of a value or an argument"
                 self.refuse(place, rule, attributes[name], "remove the attribute")
-        self.check_aliases(attributes.get(_ALIASES))
+
+    def check_layouts(
+        self,
+        module: ir.Operation,
+        name: str,
+        side: str,
+        leaves: Sequence[tuple[str, Any]],
+        is_valid: Callable[[ir.Attribute, Any], bool],
+    ) -> None:
+        attribute = module.attributes.get(name)
+        if not isinstance(attribute, ir.ArrayAttr):
+            return  # XLA ignores it
+        listed = list(attribute)
+        fix = "remove the attribute; mhlo.layout_mode of an argument requests a layout"
+        if listed and name == _TILES["result"] and len(leaves) != 1:
+            # XLA takes them for the tiles of the tuple.
+            rule = "an attribute of a program with one result"
+            self.refuse(f"the module's {name}", rule, attribute, fix)
+        if side == "result" and len(listed) == 1 and len(leaves) != 1:
+            # The result is a tuple.
+            listed = list(listed[0]) if isinstance(listed[0], ir.ArrayAttr) else listed
+        is_complete = len(listed) == len(leaves) or not listed
+        shapes = [leaf for _, leaf in leaves]
+        if not is_complete or not all(map(is_valid, listed, shapes)):
+            what = "layout" if is_valid is _is_layout else "list of tiles"
+            example = "dense<[1, 0]>" if is_valid is _is_layout else "[dense<[8, 128]>]"
+            rule = f"a list with a {what} such as {example} for each of the {len(leaves)} {side}s"
+            self.refuse(f"the module's {name}", rule, attribute, fix)
 
     def check_result_sharding(self, text: str | None) -> None:
         if text is None or is_shardy(text):
@@ -178,9 +227,11 @@ class _Checker:
             )
             self.refuse(f"the module's {OF_RESULT}", rule, repr(text), "remove the attribute")
 
-    def check_aliases(self, listed: ir.Attribute | None) -> None:
+    def check_aliases(self, listed: ir.Attribute | None, aliased: dict[int, str]) -> None:
         if not isinstance(listed, ir.ArrayAttr):
             return  # XLA ignores it
+        what = f"the module's {_ALIASES}"
+        fix = f"remove the attribute, and write {ALIASING} at the argument instead"
         for each in listed:
             try:
                 value = attribute_value(each)
@@ -192,16 +243,16 @@ class _Checker:
                     and 0 <= number < len(self.parameters)
                     and self.is_result(index)
                 )
-            except (KeyError, TypeError, ValueError, XlaError):
+            except (IndexError, KeyError, TypeError, ValueError, XlaError):
                 is_valid = False
             if not is_valid:
-                self.refuse(
-                    f"the module's {_ALIASES}",
+                rule = (
                     "a list of dictionaries, each with output_index (of a result) and alias (with "
-                    "kind, parameter_index and parameter_number)",
-                    each,
-                    f"remove the attribute, and write {ALIASING} at the argument instead",
+                    "kind, parameter_index and parameter_number)"
                 )
+                self.refuse(what, rule, each, fix)
+            place, leaf = self.parameters[number]
+            self.check_alias(what, place, leaf, index[0] if len(index) else 0, aliased, fix)
 
     def is_result(self, index: Any) -> bool:
         """Whether a list of numbers is the place of a result in the tuple of all results."""
@@ -209,7 +260,26 @@ class _Checker:
         return len(index) == 0 if count == 1 else len(index) == 1 and 0 <= index[0] < count
 
 
-def _is_dense(attribute: ir.Attribute) -> bool:
-    if isinstance(attribute, ir.ArrayAttr):
-        return all(map(_is_dense, attribute))
-    return isinstance(attribute, ir.DenseElementsAttr)
+def _is_layout(attribute: ir.Attribute, shape: Any) -> bool:
+    """Whether an attribute lists the dimensions of an array from minor to major."""
+    numbers = _integers(attribute)
+    rank = shape.rank if isinstance(shape, ArrayShape) else 0
+    return numbers is not None and sorted(numbers) == list(range(rank))
+
+
+def _is_tiling(attribute: ir.Attribute, shape: Any) -> bool:
+    """Whether an attribute lists tiles of an array."""
+    del shape  # a tile may have fewer dimensions
+    tiles = attribute if isinstance(attribute, ir.ArrayAttr) else [attribute]
+    read = [_integers(tile) for tile in tiles]
+    # The elements of an index tensor are read without a sign.
+    return all(each is not None and all(0 <= size < 1 << 63 for size in each) for each in read)
+
+
+def _integers(attribute: ir.Attribute) -> list[int] | None:
+    """The elements of a list of 64-bit integers; None for other attributes."""
+    if not isinstance(attribute, ir.DenseIntElementsAttr):
+        return None
+    type_ = ir.RankedTensorType(attribute.type)
+    is_list = type_.rank == 1 and str(type_.element_type) in ("index", "i64")
+    return list(attribute) if is_list and type_.shape[0] <= _MAX_RANK else None

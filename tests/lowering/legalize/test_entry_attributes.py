@@ -13,6 +13,7 @@ from lowering.running import compiling
 from tests.processes import run_python
 
 X = "tensor<2x3xf32>"
+LAYOUTS = "mhlo.xla_entry_computation_parameter_layouts"
 TOKEN = "!stablehlo.token"
 
 
@@ -126,11 +127,52 @@ REFUSED = {
     ),
     "layouts of no integers": (
         text("mhlo.xla_entry_computation_parameter_layouts = [true]"),
-        "the module's mhlo.xla_entry_computation_parameter_layouts must be a list of dense<",
+        f"the module's {LAYOUTS} must be a list with a layout such as",
+    ),
+    "more layouts than parameters": (
+        text(f"{LAYOUTS} = [dense<[1, 0]> : tensor<2xindex>]")
+        .replace(f"%x: {X} {{}}, ", "", 1)
+        .replace("%y", "%x")
+        .replace("[dense", "[dense<[1, 0]> : tensor<2xindex>, dense"),
+        "for each of the 1 parameters, got [dense<[1, 0]> : tensor<2xindex>, ",
+    ),
+    "a layout of another rank": (
+        text(f"{LAYOUTS} = [dense<0> : tensor<1xindex>, dense<[1, 0]> : tensor<2xindex>]"),
+        "must be a list with a layout such as dense<[1, 0]> for each of the 2 parameters",
+    ),
+    "a layout of huge rank": (
+        text(f"{LAYOUTS} = [dense<0> : tensor<999999999999xindex>]"),
+        "must be a list with a layout",
+    ),
+    "negative tiles": (
+        text("mhlo.xla_entry_computation_result_tiles = [[dense<-1> : tensor<2xindex>]]"),
+        "must be a list with a list of tiles such as [dense<[8, 128]>] for each of the 1 results",
+    ),
+    "an alias that is no dictionary": (
+        text("mhlo.input_output_alias = [dense<0> : tensor<1xindex>]"),
+        "the module's mhlo.input_output_alias must be a list of dictionaries",
+    ),
+    "an alias of another size": (
+        text(alias(), to="tensor<2xi32>"),
+        "the module's mhlo.input_output_alias must be the number of a result of as many bytes, 24",
+    ),
+    "a result that two attributes alias": (
+        text(alias(number="1 : i64"), argument="tf.aliasing_output = 0 : i32"),
+        "must be the number of a result that no other argument aliases, got 0, as parameter arg1",
+    ),
+    "a thread": (
+        text(function='attributes {execution_thread = "x"}'),
+        "execution_thread of @main must be \"main\", got 'x'",
+    ),
+    "tiles of several results": (
+        TWO_RESULTS.join(
+            ("module attributes {mhlo.xla_entry_computation_result_tiles = [[]]} {", "}")
+        ),
+        "the module's mhlo.xla_entry_computation_result_tiles must be an attribute of a program ",
     ),
     "tiles of no integers": (
         text('mhlo.xla_entry_computation_result_tiles = ["a"]'),
-        "the module's mhlo.xla_entry_computation_result_tiles must be a list of dense<",
+        "mhlo.xla_entry_computation_result_tiles must be a list with a list of tiles such as",
     ),
     "an attribute of Shardy": (text("sdy.x"), "the module's sdy.x must be"),
 }
@@ -161,10 +203,26 @@ def test_accepted() -> None:
         text('mhlo.spmd_output_sharding = "{replicated}", mhlo.input_output_alias = 1 : i32'),
         text('mhlo.spmd_output_sharding = "()"'),
         text(f"mhlo.xla_entry_computation_parameter_layouts = [{dense}, {dense}]"),
+        text("mhlo.xla_entry_computation_result_tiles = [[dense<2> : tensor<1xindex>]]"),
+        text(function='attributes {execution_thread = "main"}'),
         text("mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32, tf.versions = {}"),
     ):
         result = lowering.compile(lowering.load_bytes(module), "cpu")(x.copy(), x)
         np.testing.assert_array_equal(result, x + x)
+
+
+def test_of_a_bounded_signature() -> None:
+    """Sizes become parameters and results, which these attributes do not list."""
+    bounded = "tensor<?xf32, #stablehlo.bounds<4>>"
+    attributes = 'mhlo.spmd_output_sharding = "{replicated}", ' + alias()
+    module = f"""module attributes {{{attributes}}} {{
+      func.func public @main(%x: {bounded}) -> {bounded} {{
+        %0 = stablehlo.negate %x : {bounded}
+        return %0 : {bounded}
+      }}
+    }}"""
+    result = lowering.compile(lowering.load_bytes(module), "cpu")(np.float32([1, 2, 3]))
+    np.testing.assert_array_equal(result, [-1, -2, -3])
 
 
 @pytest.mark.slow

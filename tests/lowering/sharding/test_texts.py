@@ -48,8 +48,8 @@ REFUSED = {
     "a tuple's for an argument": (
         {"argument": 'mhlo.sharding = "{{replicated}}"'},
         (
-            "mhlo.sharding of argument 0 must be a sharding of XLA, got '{{replicated}}': it is for a "
-            "tuple, not for tensor<4xf32>"
+            "mhlo.sharding of argument 0 must be a sharding of XLA, got '{{replicated}}': it is "
+            "for a tuple, not for tensor<4xf32>"
         ),
     ),
     "an operation": (

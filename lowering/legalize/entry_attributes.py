@@ -282,4 +282,5 @@ def _integers(attribute: ir.Attribute) -> list[int] | None:
         return None
     type_ = ir.RankedTensorType(attribute.type)
     is_list = type_.rank == 1 and str(type_.element_type) in ("index", "i64")
-    return list(attribute) if is_list and type_.shape[0] <= _MAX_RANK else None
+    is_short = is_list and type_.shape[0] <= _MAX_RANK
+    return [int(attribute[at]) for at in range(len(attribute))] if is_short else None

@@ -113,8 +113,8 @@ def _shardings(module: ir.Operation) -> Iterator[_Sharding]:
             ("arg_attrs", "argument", kind.inputs),
             ("res_attrs", "result", kind.results),
         ):
-            listed = argument_attributes(function, key)
-            for number, (attributes, type_) in enumerate(zip(listed, types, strict=False)):
+            named = argument_attributes(function, key)
+            for number, (attributes, type_) in enumerate(zip(named, types, strict=False)):
                 if GSPMD in attributes:
                     yield _Sharding(f"{GSPMD} of {what} {number}", attributes[GSPMD], None, [type_])
     for operation in operations_in(module):

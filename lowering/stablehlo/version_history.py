@@ -279,42 +279,45 @@ def _is_new(version: str) -> bool:
     return numbers_of(version) > numbers_of(FLOOR)
 
 
-_EXAMINED: Final = {
-    *(name for name, version in (OPERATIONS | _REWRITTEN).items() if _is_new(version)),
-    *(
-        f"stablehlo.{name}"
-        for form in FORMS
-        if _is_new(form.version) and not form.has_new_entry
-        for name in form.names
-    ),
+_NEW_OPERATIONS: Final = {
+    name: version for name, version in (OPERATIONS | _REWRITTEN).items() if _is_new(version)
 }
-"""The operations that may need a version after `FLOOR`, whatever their types and attributes."""
+_EXAMINED: Final = {
+    f"stablehlo.{name}"
+    for form in FORMS
+    if _is_new(form.version) and not form.has_new_entry
+    for name in form.names
+}
+"""The operations that may have a form after `FLOOR`, whatever their types and attributes."""
 
 
 def lowest_version(module: ir.Module, code: bytes) -> str:
     """Return the first version, not below `FLOOR`, that can express a module without a change.
 
-    Operations are walked only if the names, types and attributes in the bytecode's tables leave it
-    open whether `FLOOR` can express the module.
+    The names, types and attributes in the bytecode's tables tell whether `FLOOR` has all of them.
+    Only operations for which they leave it open are examined.
 
     Args:
         module: a verified module.
         code: its bytecode.
     """
     names = operation_names(code)
-    if names is not None and _EXAMINED.isdisjoint(names) and not _has_new_entries(code):
-        return FLOOR
-    found = {FLOOR}
+    has_new_entries = names is None or _has_new_entries(code)
+    found = {FLOOR, *(_NEW_OPERATIONS[name] for name in _NEW_OPERATIONS.keys() & (names or ()))}
     types: set[ir.Type] = set()
 
     def visit(operation: ir.Operation) -> bool:
-        if operation.name in _REWRITTEN:
-            found.add(_REWRITTEN[operation.name])
-        found.update(need.version for need in operation_needs(operation))
-        types.update(value.type for value in (*entry_arguments(operation), *operation.results))
+        name = operation.name
+        if has_new_entries or name in _EXAMINED:
+            if name in _REWRITTEN:
+                found.add(_REWRITTEN[name])
+            found.update(need.version for need in operation_needs(operation))
+        if has_new_entries:
+            types.update(value.type for value in (*entry_arguments(operation), *operation.results))
         return False
 
-    operations_where(module, visit)
+    if has_new_entries or not _EXAMINED.isdisjoint(names or ()):
+        operations_where(module, visit)
     found.update(need.version for need in map(type_need, types) if need is not None)
     return min(max(found, key=numbers_of), current_version(), key=numbers_of)
 

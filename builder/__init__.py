@@ -293,8 +293,7 @@ if _typing.TYPE_CHECKING:
     from builder.inspection.explaining import Explanation as Explanation, explain as explain
     from builder.inspection.stats import ComputationStats as ComputationStats
     from builder.inspection.table import OpTable as OpTable
-    from builder.rewriting.binding import bind as bind
-    from builder.rewriting.hoisting import hoist_constants as hoist_constants
+    from builder.rewriting.constants import bind as bind, hoist_constants as hoist_constants
     from builder.sharding.mesh import Mesh as Mesh, MeshSharding as MeshSharding
     from builder.sharding.tiling import Tiling as Tiling, parse_tiling as parse_tiling
 else:
@@ -309,9 +308,9 @@ else:
         "MeshSharding": "builder.sharding.mesh",
         "OpTable": "builder.inspection.table",
         "Tiling": "builder.sharding.tiling",
-        "bind": "builder.rewriting.binding",
+        "bind": "builder.rewriting.constants",
         "explain": "builder.inspection.explaining",
-        "hoist_constants": "builder.rewriting.hoisting",
+        "hoist_constants": "builder.rewriting.constants",
         "parse_tiling": "builder.sharding.tiling",
     }
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, Self, TypeVar
 
 from builder.support.caller import caller_frame, shown_file
-from builder.support.displayed import Displayed
+from builder.support.display import Displayed
 from builder.support.tracebacks import UserError, remove_internal_frames, show_frames
 
 _CONTEXT: Final = 100

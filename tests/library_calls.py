@@ -11,7 +11,7 @@ import pytest
 
 import builder as xb
 import lowering
-from lowering.legalize import legalize, libraries
+from lowering.legalize import legalize, linalg
 from lowering.mlir.operations import call_target, operations_in
 
 
@@ -29,7 +29,7 @@ def run(function: Callable[..., Any], *arrays: Any) -> Any:
 def run_portable(function: Callable[..., Any], *arrays: Any) -> Any:
     """Return the results of `run` with the portable algorithms instead of LAPACK."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(libraries, "_ROUTINE_OF", {})
+        patch.setattr(linalg, "_ROUTINE_OF", {})
         return run(function, *arrays)
 
 

@@ -56,15 +56,15 @@ LAYERS = (
 EXTENSIONS = {
     "builder": {"__getattr__": "lowering"},
     "builder.graph.computation": {
-        "diff": "builder.inspection.comparing",
+        "diff": "builder.inspection.diff",
         "draw": "builder.inspection.pictures",
         "extract": "builder.rewriting.extracting",
         "find": "builder.inspection.find",
         "replace": "builder.rewriting.replacing",
-        "stats": "builder.inspection.counting",
+        "stats": "builder.inspection.stats",
         "table": "builder.inspection.table",
         "to_hlo_text": "builder.hlo_text.module",
-        "to_model_explorer": "builder.inspection.pictures.model_explorer",
+        "to_model_explorer": "builder.inspection.pictures.graph_formats",
     },
     "builder.graph.subcomputations": {"__call__": "builder.ops.control_flow"},
     "builder.graph.xla_builder": {
@@ -80,12 +80,12 @@ EXTENSIONS = {
         "_meaning_for_numpy": "builder.unknown_names",
     },
     "builder.lib": {"__getattr__": "builder.unknown_names"},
-    "builder.support.displayed": {
+    "builder.support.display": {
         "_parts": "builder.inspection.describing",
         "_repr_html_": "builder.inspection.html",
         "__rich__": "builder.inspection.rendering",
     },
-    "builder.support.unknown_attributes": {"__getattr__": "builder.unknown_names"},
+    "builder.support.suggestions": {"__getattr__": "builder.unknown_names"},
     "builder.types.shape": {"_repr_svg_": "builder.layout.drawing"},
     "lowering.running.jit": {"_trace_call": "lowering.jax_interop.to_jax"},
     "lowering.stablehlo.module": {

@@ -31,7 +31,7 @@ from builder.schema import (
     Tolerance,
     define,
 )
-from builder.schema.element_types import FLOATING
+from builder.schema.definition import FLOATING
 from builder.schema.kinds import COMPUTATION, INTEGERS
 from builder.types.shape import ArrayShape, Shape
 from lowering.interpreter import tolerances

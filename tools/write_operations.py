@@ -61,7 +61,8 @@ The second one is generated from the schemas of the opcodes:
 {costs}
 - **Tolerance**: how far results of two implementations may differ, in units in the last place
   (ulps) of floating-point results. The terms of sums are counted for each element; the tolerance is
-  at least 8 ulps of the largest term. `lowering/legalize/accuracy.py` has exceptions of platforms.
+  at least 8 ulps of the largest term. `lowering/legalize/elementwise.py` has exceptions of
+  platforms.
 
 The last section lists what XLA's `xla_builder.h` declares, and its equivalent here.
 """

@@ -4,9 +4,13 @@ A bundle is a frozen dataclass with the field names of ``xla_data.proto``. It co
 tuples, so that it can be hashed and stored as an op's attribute.
 """
 
-from builder.attributes.accuracy import (
-    ResultAccuracy as ResultAccuracy,
-    ResultAccuracyLike as ResultAccuracyLike,
+from builder.attributes.algorithms import (
+    FftType as FftType,
+    FftTypeLike as FftTypeLike,
+    RandomAlgorithm as RandomAlgorithm,
+    RandomAlgorithmLike as RandomAlgorithmLike,
+    Transpose as Transpose,
+    TransposeLike as TransposeLike,
 )
 from builder.attributes.collectives import (
     ChannelHandle as ChannelHandle,
@@ -15,15 +19,17 @@ from builder.attributes.collectives import (
     ReplicaGroups as ReplicaGroups,
     ReplicaGroupsLike as ReplicaGroupsLike,
 )
-from builder.attributes.contraction import (
-    DotDimensionNumbers as DotDimensionNumbers,
-    DotDimensionNumbersLike as DotDimensionNumbersLike,
-    RaggedDotDimensionNumbers as RaggedDotDimensionNumbers,
-    RaggedDotDimensionNumbersLike as RaggedDotDimensionNumbersLike,
-)
-from builder.attributes.convolution import (
+from builder.attributes.dimension_numbers import (
     ConvolutionDimensionNumbers as ConvolutionDimensionNumbers,
     ConvolutionDimensionNumbersLike as ConvolutionDimensionNumbersLike,
+    DotDimensionNumbers as DotDimensionNumbers,
+    DotDimensionNumbersLike as DotDimensionNumbersLike,
+    GatherDimensionNumbers as GatherDimensionNumbers,
+    GatherDimensionNumbersLike as GatherDimensionNumbersLike,
+    RaggedDotDimensionNumbers as RaggedDotDimensionNumbers,
+    RaggedDotDimensionNumbersLike as RaggedDotDimensionNumbersLike,
+    ScatterDimensionNumbers as ScatterDimensionNumbers,
+    ScatterDimensionNumbersLike as ScatterDimensionNumbersLike,
 )
 from builder.attributes.host import (
     CustomCallApiVersion as CustomCallApiVersion,
@@ -31,34 +37,18 @@ from builder.attributes.host import (
     OutputOperandAliasing as OutputOperandAliasing,
     OutputOperandAliasingLike as OutputOperandAliasingLike,
 )
-from builder.attributes.indexing import (
-    GatherDimensionNumbers as GatherDimensionNumbers,
-    GatherDimensionNumbersLike as GatherDimensionNumbersLike,
-    ScatterDimensionNumbers as ScatterDimensionNumbers,
-    ScatterDimensionNumbersLike as ScatterDimensionNumbersLike,
-)
-from builder.attributes.linalg import (
-    FftType as FftType,
-    FftTypeLike as FftTypeLike,
-    Transpose as Transpose,
-    TransposeLike as TransposeLike,
-)
 from builder.attributes.padding import (
+    Padding as Padding,
     PaddingConfig as PaddingConfig,
     PaddingConfigDimension as PaddingConfigDimension,
     PaddingConfigLike as PaddingConfigLike,
+    PaddingLike as PaddingLike,
 )
 from builder.attributes.precision import (
     DotAlgorithm as DotAlgorithm,
     DotAlgorithmLike as DotAlgorithmLike,
     Precision as Precision,
     PrecisionLike as PrecisionLike,
-)
-from builder.attributes.random import (
-    RandomAlgorithm as RandomAlgorithm,
-    RandomAlgorithmLike as RandomAlgorithmLike,
-)
-from builder.attributes.window import (
-    Padding as Padding,
-    PaddingLike as PaddingLike,
+    ResultAccuracy as ResultAccuracy,
+    ResultAccuracyLike as ResultAccuracyLike,
 )

@@ -11,7 +11,7 @@ from typing import Any
 from builder.attributes.fields import NamedEnum, sequence_or_none
 from builder.check import integer, integers, refusal
 from builder.errors import ShapeInferenceError, brief
-from builder.support.signatures import integer_key, per_signature
+from builder.support.caches import integer_key, per_signature
 
 
 @dataclass(frozen=True, slots=True)

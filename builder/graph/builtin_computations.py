@@ -9,8 +9,8 @@ from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, shared_attributes
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
-from builder.schema.element_types import comparison_type
-from builder.support.signatures import per_signature
+from builder.schema.definition import comparison_type
+from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, intern_array
 

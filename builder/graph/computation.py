@@ -15,11 +15,11 @@ from builder.graph.calls import explained
 from builder.graph.inlined_calls import InlinedCall
 from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS
-from builder.support.displayed import Displayed
+from builder.support.caches import SignatureTable
+from builder.support.display import Displayed
 from builder.support.extensions import extension
 from builder.support.functions import NotAFunction
-from builder.support.signatures import SignatureTable
-from builder.support.unknown_attributes import ExplainsAttributes
+from builder.support.suggestions import ExplainsAttributes
 from builder.types.foreign_arrays import is_tracer
 from builder.types.shape import Shape, ShapeLike, interned_program_shape
 
@@ -395,7 +395,7 @@ class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
             >>> b.build(x @ y).stats().flops == 2 * 64 * 32 * 16
             True
         """
-        return extension("builder.inspection.counting", "stats_of", self)
+        return extension("builder.inspection.stats", "stats_of", self)
 
     @explained
     def draw(self, *, scope: str | None = None, limit: int = 120) -> GraphPicture:
@@ -448,7 +448,7 @@ class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
             >>> [(node["id"], node["label"]) for node in graph["nodes"]]
             [('0', 'parameter'), ('1', 'exponential')]
         """
-        return extension("builder.inspection.pictures.model_explorer", "model_explorer_of", self)
+        return extension("builder.inspection.pictures.graph_formats", "model_explorer_of", self)
 
     @explained
     def find(
@@ -533,7 +533,7 @@ class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
             ...     print(change.before.opcode, *change.differences)
             constant value: 1 -> 2
         """
-        return extension("builder.inspection.comparing", "diff_of", self, other, metadata=metadata)
+        return extension("builder.inspection.diff", "diff_of", self, other, metadata=metadata)
 
     @explained
     def to_hlo_text(self, *, metadata: bool = False) -> str:

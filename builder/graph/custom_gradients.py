@@ -9,7 +9,7 @@ from builder.errors import OperandError, ShapeInferenceError, SignatureError, br
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import ReusableFunction, as_computation
-from builder.support.signatures import per_signature
+from builder.support.caches import per_signature
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, fold
 
 

@@ -38,10 +38,10 @@ from builder.graph.recording import append, rollback_on_error, shared_attributes
 from builder.graph.registry import OPERATIONS, order_of_arguments
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
+from builder.support.caches import per_signature
 from builder.support.caller import caller_frame, is_library_file
 from builder.support.extensions import extension
 from builder.support.functions import is_function
-from builder.support.signatures import per_signature
 from builder.support.tracebacks import from_function
 from builder.types.shape import (
     ProgramShape,

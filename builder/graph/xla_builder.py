@@ -20,10 +20,10 @@ from builder.graph.recording import append, record_with_sharding, shared_attribu
 from builder.graph.registry import rule_of
 from builder.graph.xla_op import NO_METADATA, OpMetadata, SourceLocation, XlaOp, with_metadata
 from builder.layout.program_layouts import check_supported_layout, result_shape
-from builder.support.displayed import Displayed
+from builder.support.caches import per_signature
+from builder.support.display import Displayed
 from builder.support.extensions import extension
-from builder.support.signatures import per_signature
-from builder.support.unknown_attributes import ExplainsAttributes
+from builder.support.suggestions import ExplainsAttributes
 from builder.types.constant import constant_plan
 from builder.types.shape import (
     TOKEN_SHAPE,

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.support.caller import shown_file
-from builder.support.displayed import Displayed
+from builder.support.display import Displayed
 from builder.support.extensions import extension
-from builder.support.unknown_attributes import ExplainsAttributes
+from builder.support.suggestions import ExplainsAttributes
 from builder.types.shape import Shape, TupleShape
 
 if TYPE_CHECKING:

@@ -5,11 +5,5 @@ for opcodes with attributes that a schema does not describe, and for the few ops
 express in one instruction; docs/architecture.md lists these ops.
 """
 
-from builder.hlo_text import (
-    collectives as collectives,
-    constants as constants,
-    control_flow as control_flow,
-    host as host,
-    reshaping as reshaping,
-)
+from builder.hlo_text import rules as rules
 from builder.hlo_text.module import module_text as module_text

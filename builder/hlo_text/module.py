@@ -7,8 +7,7 @@ from typing import Final
 from builder.attributes.annotations import meshes
 from builder.errors import ShapeInferenceError, error_of
 from builder.graph.computation import XlaComputation
-from builder.hlo_text.printer import ModuleNames, Printer
-from builder.hlo_text.syntax import identifier
+from builder.hlo_text.printer import ModuleNames, Printer, identifier
 from builder.schema.syntax import braces, quoted, with_layout
 from builder.types.shape import TupleShape
 

@@ -1,4 +1,4 @@
-"""The printer of a computation, and the registry of printer rules for single opcodes.
+"""The printer of a computation as HLO text, and the registry of printer rules for single opcodes.
 
 An op whose opcode has no rule is printed from the schema of the opcode. A rule returns the last
 `Instruction` of an op, and may print other instructions before it.
@@ -6,19 +6,62 @@ An op whose opcode has no rule is printed from the schema of the opcode. A rule 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
-from builder.hlo_text.attributes import attributes_text
-from builder.hlo_text.syntax import identifier
-from builder.schema import SCHEMAS
+from builder.schema import MISSING, SCHEMAS, Group, Schema
+from builder.schema.kinds import Computation
 from builder.schema.syntax import braces, quoted, with_layout
 from builder.sharding.text import as_per_value, is_shardy, join_leaf_texts
 from builder.support.registration import registrar
 from builder.support.unique_names import UniqueNames
+from builder.types import primitive_type as pt
 from builder.types.shape import Shape, TupleShape
+
+# The keywords of HLO's lexer.
+RESERVED: Final = {t.name for t in pt.ALL} | {
+    *("token", "opaque", "tuple", "HloModule", "ENTRY", "ROOT", "true", "false", "inf", "nan"),
+    *("maximal", "replicated", "manual", "unreduced", "unknown", "last_tile_dim_replicate"),
+    *("shard_as", "shard_like"),
+}
+
+
+def identifier(name: str) -> str:
+    """Return `name` as a valid identifier of HLO text, with other characters replaced."""
+    text = re.sub(r"[^A-Za-z0-9_.\-]", "_", name)
+    if not text or not (text[0].isalpha() or text[0] == "_"):
+        text = "_" + text
+    if text.startswith("__"):  # reserved by XLA
+        text = "x" + text
+    return text + "_" if text in RESERVED else text
+
+
+def attributes_text(schema: Schema, op: XlaOp, called: Callable[[XlaComputation], str]) -> str:
+    """Return the attributes of an op as they follow the operands in HLO text: ``, index=1``.
+
+    Args:
+        schema: the schema of the opcode.
+        op: the op.
+        called: a function that returns the reference to a computation, such as "%body".
+    """
+    parts = []
+    for attribute in schema.attributes:
+        if isinstance(attribute, Group):
+            parts.append(attribute.hlo(op))
+        elif isinstance(attribute.kind, Computation):
+            computation = op.attributes.get(attribute.name)
+            if computation is not None:
+                name = attribute.hlo or attribute.name
+                parts.append(attribute.kind.hlo(name, called(computation)))
+        elif attribute.hlo is not None:
+            value = attribute.value(op.attributes)
+            if attribute.omitted is MISSING or value != attribute.omitted:
+                parts.append(attribute.kind.hlo(attribute.hlo or attribute.name, value))
+    return "".join(parts)
+
 
 Instruction = tuple[str, str, str]
 """Three parts of an instruction as text: opcode, operands, and attributes with a leading comma."""

@@ -31,8 +31,8 @@ from builder.errors import ShapeInferenceError, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS, CostClass
+from builder.support.caches import per_signature
 from builder.support.registration import registrar
-from builder.support.signatures import per_signature
 from builder.types.shape import ArrayShape, Shape, TupleShape, leaves
 
 

@@ -81,7 +81,7 @@ def _source_lines(file: str, line: int) -> Iterator[Part]:
 @parts_of.register(XlaOp)
 def _op_parts(op: XlaOp) -> list[Part]:
     """Return what an op shows: shape, operands, attributes, sharding and source."""
-    from builder.inspection.attribute_text import abbreviated, value_text
+    from builder.inspection.table import abbreviated, value_text
 
     metadata = op.metadata
     others = {} if metadata is None else dict(metadata.frontend_attributes or {})

@@ -1,5 +1,8 @@
 """Render what objects show as HTML for notebooks.
 
+HLO and MLIR text is split into tokens here for its colours: Pygments, which rich requires, has a
+lexer for neither language.
+
 Colours are mixed with the notebook's text colour, so that they are readable on its background: the
 theme of a notebook may be dark in a browser whose `prefers-color-scheme` is light. Each output has
 the style sheet, because it may be displayed without the others. There are no ids, and nothing is
@@ -9,12 +12,11 @@ fetched. Only pictures of graphs have a script, which zooms and moves them; with
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from itertools import islice, product
 from typing import Final
 
-from builder.inspection.highlighting import tokens
 from builder.inspection.rendering import TRUNCATED, printable, truncated
 from builder.support.display import (
     Bar,
@@ -27,6 +29,47 @@ from builder.support.display import (
     SvgPicture,
     TextTable,
 )
+
+_TOKEN: Final = re.compile(
+    r"""
+      (?P<string>"(?:[^"\\\n]|\\.)*")
+    | (?P<comment>//[^\n]* | /\*(?:[^*]|\*(?!/))*\*/)
+    | (?P<value>%[\w.$\-]+(?::\d+)?(?:\#\d+)?)
+    | (?P<symbol>[@\#^][A-Za-z_][\w.$\-]*)
+    | (?P<shape>\b(?:tensor|tuple|complex)<(?:[^<>\n]|<(?:[^<>\n]|<[^<>\n]*>)*>)*>
+              | \b(?:pred|token|opaque|[sufc]\d\w*|bf16)\[[^\]\n]*\](?:\{[^}\n]*\})?)
+    | (?P<keyword>\b(?:module|func|private|public|attributes|return|HloModule|ENTRY|ROOT|true|false
+                     |dense|array)\b(?![.\-]))
+    | (?P<op>\b(?:stablehlo|vhlo|chlo|mhlo|sdy|func)\.\w+
+           | (?<=[\]})]\s)[a-z][\w\-]*(?=\())
+    | (?P<number>(?<![\w.])-?(?:0x[0-9A-Fa-f]+|\d+(?:\.\d+)?(?:[eE][+\-]?\d+)?)\b)
+    | [A-Za-z_][\w.\-]*
+    """,
+    re.VERBOSE,
+)
+"""Matches a token; a word that belongs to no group is matched too, so that none of its parts is."""
+
+
+def tokens(text: str) -> Iterator[tuple[str, str]]:
+    """Iterate over pairs of a kind of token, "" for other text, and the text.
+
+    The kinds are "string", "comment", "value", "symbol", "shape", "keyword", "op" and "number". The
+    texts together are `text`.
+
+    Example:
+        >>> [pair for pair in tokens("%1 = f32[2]{0} add(%0)") if pair[0]]
+        [('value', '%1'), ('shape', 'f32[2]{0}'), ('op', 'add'), ('value', '%0')]
+    """
+    end = 0
+    for match in _TOKEN.finditer(text):
+        if match.lastgroup is not None:
+            if end < match.start():
+                yield "", text[end : match.start()]
+            yield match.lastgroup, match[0]
+            end = match.end()
+    if end < len(text):
+        yield "", text[end:]
+
 
 _COLOURS: Final = ("#4a90d9", "#e0a030", "#d9604a", "#35a878", "#c86aa0", "#3aa6b9")
 """Distinguishable with colour blindness: based on Paul Tol's bright scheme."""

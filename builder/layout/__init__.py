@@ -22,8 +22,8 @@ from builder.types.layout import (
     Layout as Layout,
     PaddingValue as PaddingValue,
     Tile as Tile,
+    parse_layout as parse_layout,
 )
-from builder.types.layout_text import parse_layout as parse_layout
 
 if TYPE_CHECKING:
     from builder.layout.drawing import draw as draw

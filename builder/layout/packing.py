@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.layout.indexing import bounded_array, layout_of, physical_of
-from builder.layout.stages import Stage, stages
-from builder.layout.strided_copy import strided_copy, words
+from builder.layout.stages import Stage, stages, strided_copy, words
 from builder.types.expected_arrays import array_for
 from builder.types.foreign_arrays import UnreadableArrayError, read_array
 from builder.types.layout import PaddingValue

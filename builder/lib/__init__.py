@@ -14,11 +14,6 @@ from builder.lib.attention import (
     dot_product_attention as dot_product_attention,
     rotary_embedding as rotary_embedding,
 )
-from builder.lib.comparators import (
-    create_scalar_comparison_computation as create_scalar_comparison_computation,
-    create_scalar_gt_computation as create_scalar_gt_computation,
-    create_scalar_lt_computation as create_scalar_lt_computation,
-)
 from builder.lib.constants import (
     constant_r0_with_type as constant_r0_with_type,
     epsilon as epsilon,
@@ -36,6 +31,7 @@ from builder.lib.constants import (
     zeros_like as zeros_like,
 )
 from builder.lib.convolution import (
+    TensorFormat as TensorFormat,
     conv as conv,
 )
 from builder.lib.cumulative import (
@@ -71,6 +67,8 @@ from builder.lib.linalg import (
     tridiagonal_solver as tridiagonal_solver,
 )
 from builder.lib.loops import (
+    assemble_tuple as assemble_tuple,
+    disassemble_tuple as disassemble_tuple,
     for_each_index as for_each_index,
     while_loop_helper as while_loop_helper,
 )
@@ -103,17 +101,15 @@ from builder.lib.nn import (
     cross_entropy as cross_entropy,
     dropout as dropout,
     gelu as gelu,
+    layer_norm as layer_norm,
     linear as linear,
     log_softmax as log_softmax,
     relu as relu,
+    rms_norm as rms_norm,
     sigmoid as sigmoid,
     silu as silu,
     softmax as softmax,
     stop_gradient as stop_gradient,
-)
-from builder.lib.normalization import (
-    layer_norm as layer_norm,
-    rms_norm as rms_norm,
 )
 from builder.lib.pooling import (
     SpatialDimensionOutputSizeAndPadding as SpatialDimensionOutputSizeAndPadding,
@@ -210,6 +206,9 @@ from builder.lib.sorting import (
     approx_top_k_fallback as approx_top_k_fallback,
     approx_top_k_reduction_output_size as approx_top_k_reduction_output_size,
     argsort as argsort,
+    create_scalar_comparison_computation as create_scalar_comparison_computation,
+    create_scalar_gt_computation as create_scalar_gt_computation,
+    create_scalar_lt_computation as create_scalar_lt_computation,
     top_k_with_partitions as top_k_with_partitions,
 )
 from builder.lib.special import (
@@ -226,13 +225,6 @@ from builder.lib.special import (
     random_gamma_grad as random_gamma_grad,
     regularized_incomplete_beta as regularized_incomplete_beta,
     zeta as zeta,
-)
-from builder.lib.tensor_format import (
-    TensorFormat as TensorFormat,
-)
-from builder.lib.tuples import (
-    assemble_tuple as assemble_tuple,
-    disassemble_tuple as disassemble_tuple,
 )
 
 if not _typing.TYPE_CHECKING:

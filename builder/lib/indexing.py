@@ -23,7 +23,7 @@ from builder.ops.dynamic import get_dimension_size, set_dimension_size
 from builder.ops.indexing import dynamic_slice, dynamic_update_slice
 from builder.ops.operands import Operand, is_number, number_as, number_constant
 from builder.ops.reshaping import broadcast, pad, reshape, rev, slice as slice_
-from builder.support.signatures import per_signature
+from builder.support.caches import per_signature
 from builder.types.foreign_arrays import is_array
 from builder.types.primitive_type import s32, s64
 from builder.types.shape import UNBOUNDED, ArrayShape

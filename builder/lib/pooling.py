@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from builder.attributes import Padding
-from builder.attributes.window import PaddingLike, explicit_padding, padding_argument
+from builder.attributes.padding import PaddingLike, explicit_padding, padding_argument
 from builder.check import flag, integer, integers
 from builder.errors import ShapeInferenceError, error_of
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import array_argument, as_type, bounded_argument, shape_of, widened
 from builder.lib.constants import min_value, zeros
+from builder.lib.convolution import TensorFormat, TensorFormatLike
 from builder.lib.registry import library_function
-from builder.lib.tensor_format import TensorFormat, TensorFormatLike
 from builder.ops import elementwise as ew
 from builder.ops.dynamic import get_dimension_size
 from builder.ops.reduction import reduce_window

@@ -29,6 +29,8 @@ from builder.ops.definition import builder_method, op
 from builder.ops.elementwise import add, or_
 from builder.ops.operands import need_op, need_ops
 from builder.schema.definition import (
+    ANY,
+    APPLIED_REPEATEDLY,
     BUILDER_H,
     Attribute,
     CostClass,
@@ -36,7 +38,6 @@ from builder.schema.definition import (
     Schema,
     define,
 )
-from builder.schema.element_types import ANY
 from builder.schema.kinds import (
     CHANNEL,
     COMPUTATION,
@@ -48,8 +49,7 @@ from builder.schema.kinds import (
     SHAPE,
     UNIT,
 )
-from builder.schema.tolerance import APPLIED_REPEATEDLY
-from builder.support.signatures import per_signature
+from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
 from builder.types.layout import Layout
 from builder.types.shape import (

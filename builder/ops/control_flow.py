@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, overload
 
-from builder.attributes.composite import composite_attributes_text
+from builder.attributes.mlir_text import composite_attributes_text
 from builder.check import Check, any_dynamic, flag, integer, same_shape
 from builder.errors import OperandError, brief, error_of
 from builder.graph.computation import XlaComputation
@@ -39,8 +39,17 @@ from builder.ops.operands import (
     need_ops_or_numbers,
     record_numbers,
 )
-from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, define
-from builder.schema.element_types import ANY
+from builder.schema.definition import (
+    ANY,
+    APPLIED_ONCE,
+    APPLIED_REPEATEDLY,
+    BUILDER_H,
+    Attribute,
+    CostClass,
+    Group,
+    Tolerance,
+    define,
+)
 from builder.schema.kinds import (
     COMPUTATION,
     DICTIONARY,
@@ -50,9 +59,8 @@ from builder.schema.kinds import (
     INTEGER32,
     TEXT,
 )
-from builder.schema.tolerance import APPLIED_ONCE, APPLIED_REPEATEDLY, Tolerance
+from builder.support.caches import per_signature
 from builder.support.functions import is_function
-from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
 from builder.types.shape import (
     ArrayShape,

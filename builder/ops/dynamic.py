@@ -16,10 +16,9 @@ from builder.graph.xla_op import XlaOp
 from builder.ops.definition import op
 from builder.ops.operands import Operand, is_number, need_op, number_as
 from builder.schema import ElementTypes
-from builder.schema.definition import BUILDER_H, Attribute, define
-from builder.schema.element_types import ANY, S32, S32_OR_S64
+from builder.schema.definition import ANY, BUILDER_H, S32, S32_OR_S64, Attribute, define
 from builder.schema.kinds import DIMENSION, INTEGERS, SHAPE
-from builder.support.signatures import per_signature
+from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape, ShapeLike, intern_array
 

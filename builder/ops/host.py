@@ -31,8 +31,15 @@ from builder.graph.xla_op import XlaOp
 from builder.layout.program_layouts import check_supported_layout
 from builder.ops.definition import builder_method, op
 from builder.ops.operands import need_op, need_ops
-from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, define
-from builder.schema.element_types import ANY
+from builder.schema.definition import (
+    ANY,
+    APPLIED_REPEATEDLY,
+    BUILDER_H,
+    Attribute,
+    CostClass,
+    Group,
+    define,
+)
 from builder.schema.kinds import (
     ALIASES,
     BYTES,
@@ -47,9 +54,8 @@ from builder.schema.kinds import (
     NumberedEnumeration,
 )
 from builder.schema.syntax import quoted
-from builder.schema.tolerance import APPLIED_REPEATEDLY
+from builder.support.caches import per_signature
 from builder.support.functions import NotAFunction
-from builder.support.signatures import per_signature
 from builder.types.shape import (
     TOKEN_SHAPE,
     ArrayShape,

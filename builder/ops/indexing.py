@@ -30,11 +30,9 @@ from builder.ops.definition import op
 from builder.ops.operands import is_number, need_op, need_ops, number_constant, scalars_of
 from builder.ops.reshaping import reshape, slice
 from builder.schema import SCHEMAS
-from builder.schema.definition import Attribute, CostClass, define
-from builder.schema.element_types import ANY, INTEGER
+from builder.schema.definition import ANY, INTEGER, Attribute, CostClass, Tolerance, define
 from builder.schema.kinds import COMPUTATION, FLAG, INTEGERS, DimensionNumbers, Field
-from builder.schema.tolerance import Tolerance
-from builder.support.signatures import per_signature
+from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
 from builder.types.shape import (
     UNBOUNDED,

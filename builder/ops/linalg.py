@@ -13,10 +13,17 @@ from builder.attributes import FftType, FftTypeLike, Transpose, TransposeLike
 from builder.check import CONVERT, Check
 from builder.graph.xla_op import XlaOp
 from builder.ops.definition import op
-from builder.schema.definition import Attribute, CostClass, define
-from builder.schema.element_types import COMPLEX, FLOATING_OR_COMPLEX, PART_OF_COMPLEX
+from builder.schema.definition import (
+    COMPLEX,
+    FLOATING_OR_COMPLEX,
+    PART_OF_COMPLEX,
+    Attribute,
+    CostClass,
+    LargestTerm,
+    Tolerance,
+    define,
+)
 from builder.schema.kinds import FLAG, INTEGERS, Enumeration
-from builder.schema.tolerance import LargestTerm, Tolerance
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape

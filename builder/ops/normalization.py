@@ -12,10 +12,8 @@ from builder.check import CONVERT, Check, sizes_differ
 from builder.graph.xla_op import XlaOp
 from builder.ops.definition import op
 from builder.schema import SCHEMAS
-from builder.schema.definition import Attribute, Schema, define
-from builder.schema.element_types import FLOATING
+from builder.schema.definition import FLOATING, Attribute, Schema, Tolerance, define
 from builder.schema.kinds import FLOAT32, INTEGER
-from builder.schema.tolerance import Tolerance
 from builder.types.shape import ArrayShape, Shape, TupleShape, intern_array
 
 

@@ -16,9 +16,9 @@ from builder.graph.registry import order_of_arguments
 from builder.graph.subcomputations import ReusableFunction
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
+from builder.support.caches import per_signature
 from builder.support.functions import is_function
 from builder.support.missing import Missing
-from builder.support.signatures import per_signature
 from builder.types.constant import (
     as_constant_array,
     check_number,

@@ -16,10 +16,17 @@ from builder.graph.xla_op import XlaOp
 from builder.ops.definition import op
 from builder.ops.operands import Operand, is_number, need_op, number_as
 from builder.schema import ElementTypes
-from builder.schema.definition import Attribute, CostClass, define
-from builder.schema.element_types import FLOATING, ORDERED, REAL_NUMBER, UNSIGNED
+from builder.schema.definition import (
+    FLOATING,
+    ORDERED,
+    REAL_NUMBER,
+    UNSIGNED,
+    Attribute,
+    CostClass,
+    define,
+)
 from builder.schema.kinds import SHAPE, Enumeration
-from builder.support.signatures import per_signature
+from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, ShapeLike, TupleShape, shape_argument
 

@@ -29,10 +29,9 @@ from builder.ops.operands import (
     number_constant,
 )
 from builder.schema import BUILDER_H
-from builder.schema.definition import Attribute, CostClass, Group, define
-from builder.schema.element_types import ANY, NUMBER
+from builder.schema.definition import ANY, NUMBER, Attribute, CostClass, Group, define
 from builder.schema.kinds import DIMENSION, INTEGER, INTEGERS, PADDING
-from builder.support.signatures import integer_key, per_signature
+from builder.support.caches import integer_key, per_signature
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape, intern_array
 
 Attributes = Mapping[str, Any]

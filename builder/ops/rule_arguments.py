@@ -26,7 +26,7 @@ from typing import (
     get_type_hints,
 )
 
-from builder.attributes.window import Padding, padding_argument
+from builder.attributes.padding import Padding, padding_argument
 from builder.check import flag, flags, integer, integers
 from builder.errors import OperandError, XlaError, brief, error_of
 from builder.types.primitive_type import PrimitiveType, as_primitive_type

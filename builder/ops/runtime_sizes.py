@@ -16,7 +16,7 @@ import numpy as np
 from builder.graph.recording import append, record, shared_attributes
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import broadcast_to, dimensions_attribute
-from builder.support.signatures import per_signature
+from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, intern_array
 

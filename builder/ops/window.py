@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from builder.attributes.window import Padding, dilated, explicit_padding
+from builder.attributes.padding import Padding, dilated, explicit_padding
 from builder.check import Check
 from builder.types.shape import MAX_ELEMENTS, UNBOUNDED
 

@@ -13,7 +13,7 @@ from builder.graph.subcomputations import ReusableFunction
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import OpMetadata, XlaOp
 from builder.ops.operands import need_ops
-from builder.rewriting.copying import copy_op, merge_metadata
+from builder.rewriting.extracting import copy_op, merge_metadata
 
 
 def inline(computation: XlaComputation | ReusableFunction, *operands: XlaOp) -> XlaOp:

@@ -13,11 +13,12 @@ from builder.schema.definition import (
     SCHEMAS as SCHEMAS,
     Attribute as Attribute,
     CostClass as CostClass,
+    ElementTypes as ElementTypes,
     Group as Group,
+    LargestTerm as LargestTerm,
     ResultType as ResultType,
     Schema as Schema,
+    Tolerance as Tolerance,
     define as define,
 )
-from builder.schema.element_types import ElementTypes as ElementTypes
 from builder.schema.kinds import AttributeKind as AttributeKind
-from builder.schema.tolerance import LargestTerm as LargestTerm, Tolerance as Tolerance

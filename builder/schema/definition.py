@@ -1,4 +1,4 @@
-"""Schema: the description of an opcode, as data."""
+"""Schema: the description of an opcode, as data, with its element types and its tolerance."""
 
 from __future__ import annotations
 
@@ -7,9 +7,115 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, NamedTuple, ParamSpec
 
-from builder.schema.element_types import ElementTypes
 from builder.schema.kinds import AttributeKind, Computation
-from builder.schema.tolerance import EXACT, Tolerance
+from builder.types import primitive_type as pt
+from builder.types.primitive_type import PrimitiveType
+
+
+class ElementTypes(NamedTuple):
+    """A set of element types.
+
+    Attributes:
+        text: the name of the set in messages and in the reference: "pred or integer".
+        types: the members.
+    """
+
+    text: str
+    types: frozenset[PrimitiveType]
+
+
+_PRED = frozenset((pt.pred,))
+_INTEGER = frozenset(t for t in pt.ALL if t.is_integral)
+_SIGNED = frozenset(t for t in _INTEGER if t.is_signed)
+_FLOATING = frozenset(t for t in pt.ALL if t.is_floating)
+_COMPLEX = frozenset(t for t in pt.ALL if t.is_complex)
+
+ANY: Final = ElementTypes("any", frozenset(pt.ALL))
+PRED: Final = ElementTypes("pred", _PRED)
+INTEGER: Final = ElementTypes("integer", _INTEGER)
+UNSIGNED: Final = ElementTypes("unsigned integer", _INTEGER - _SIGNED)
+S32: Final = ElementTypes("s32", frozenset((pt.s32,)))
+S32_OR_S64: Final = ElementTypes("s32 or s64", frozenset((pt.s32, pt.s64)))
+FLOATING: Final = ElementTypes("floating-point", _FLOATING)
+COMPLEX: Final = ElementTypes("complex", _COMPLEX)
+PRED_OR_INTEGER: Final = ElementTypes("pred or integer", _PRED | _INTEGER)
+ORDERED: Final = ElementTypes("pred, integer or floating-point", _PRED | _INTEGER | _FLOATING)
+REAL_NUMBER: Final = ElementTypes("integer or floating-point", _INTEGER | _FLOATING)
+NUMBER: Final = ElementTypes("integer, floating-point or complex", _INTEGER | _FLOATING | _COMPLEX)
+SIGNED_NUMBER: Final = ElementTypes(
+    "signed integer, floating-point or complex", _SIGNED | _FLOATING | _COMPLEX
+)
+FLOATING_OR_COMPLEX: Final = ElementTypes("floating-point or complex", _FLOATING | _COMPLEX)
+PART_OF_COMPLEX: Final = ElementTypes("f32 or f64", frozenset((pt.f32, pt.f64)))
+
+
+def comparison_type(element_type: PrimitiveType, *, total_order: bool = False) -> str:
+    """Return HLO's comparison type; `total_order` affects floating-point types only."""
+    if element_type.is_floating:
+        return "TOTALORDER" if total_order else "FLOAT"
+    if element_type.is_complex:
+        return "FLOAT"
+    return "SIGNED" if element_type.is_signed else "UNSIGNED"
+
+
+UNKNOWN_COUNT: Final = 64
+"""The assumed number of iterations of a loop whose actual number is unknown until it runs."""
+
+
+class LargestTerm(enum.Enum):
+    """An upper bound of the magnitude of the terms whose sum is an element of the result."""
+
+    OPERANDS = "the largest element of the operands and the result"
+    PRODUCT = "the product of the largest elements of the first two operands"
+    RESULT = "the largest element of the result"
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How far floating-point results of two implementations may differ.
+
+    Tolerances are in units in the last place (ulps); 0 for results that are exact. For an op with
+    `terms` or `applications`, each element of the result is a sum of terms, and its tolerance is in
+    ulps of the largest term, because the error of a sum does not shrink when its terms cancel.
+
+    Attributes:
+        ulps: the tolerance of an element; with `terms`, for each term.
+        complex_ulps: replaces `ulps` if an operand or the result is complex; None for `ulps`. The
+            unit is one ulp of the larger of the real and the imaginary part.
+        flushes: whether devices may flush subnormal operands to zero: true for elementwise
+            arithmetic and comparisons, false for ops that only move elements.
+        terms: a function of the op that returns how many terms are added up for each element.
+        applications: a function of the op that returns how often the op's computations are applied
+            for an element of the result. The tolerance of the computations is multiplied by this
+            number.
+        largest_term: the upper bound of the largest term; see `LargestTerm`.
+    """
+
+    ulps: float = 0
+    complex_ulps: float | None = None
+    flushes: bool = False
+    terms: Callable[[Any], int] | None = None
+    applications: Callable[[Any], int] | None = None
+    largest_term: LargestTerm = LargestTerm.OPERANDS
+
+
+EXACT: Final = Tolerance()
+
+
+def _once(_: Any) -> int:
+    return 1
+
+
+def _unknown(_: Any) -> int:
+    return UNKNOWN_COUNT
+
+
+APPLIED_ONCE: Final = Tolerance(applications=_once)
+"""The tolerance of ops that apply a computation once for each element of the result."""
+
+APPLIED_REPEATEDLY: Final = Tolerance(applications=_unknown)
+"""The tolerance of ops that apply a computation an unknown number of times."""
+
 
 P = ParamSpec("P")
 

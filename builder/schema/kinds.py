@@ -29,12 +29,11 @@ from builder.attributes import (
     ReplicaGroups,
     ResultAccuracy,
 )
-from builder.attributes.composite import composite_attributes_text
-from builder.attributes.convolution import of_labels
+from builder.attributes.dimension_numbers import of_labels
 from builder.attributes.fields import NamedEnum, sequence_or_none
 from builder.attributes.host import OutputOperandAliasing
-from builder.attributes.mlir_text import quoted as mlir_quoted
-from builder.attributes.window import padding_argument
+from builder.attributes.mlir_text import composite_attributes_text, quoted as mlir_quoted
+from builder.attributes.padding import padding_argument
 from builder.check import flag, flags, integer, integers, refusal
 from builder.errors import (
     OperandError,
@@ -45,9 +44,8 @@ from builder.errors import (
     error_of,
 )
 from builder.schema.syntax import braces, quoted, quoted_bytes, with_layout
-from builder.support.signatures import per_signature
-from builder.types.layout import Layout
-from builder.types.layout_text import parse_layout
+from builder.support.caches import per_signature
+from builder.types.layout import Layout, parse_layout
 from builder.types.primitive_type import PrimitiveType, element_type_argument
 from builder.types.shape import Shape, shape_argument
 

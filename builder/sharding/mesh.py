@@ -12,7 +12,7 @@ from typing import Any, Final
 from builder.check import integer, integers, refusal
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.sharding.tiling import array_argument, shard_shape, sharded_array, transposed
-from builder.support.displayed import Displayed
+from builder.support.display import Displayed
 from builder.types.layout import MAX_DIMENSIONS
 from builder.types.shape import ArrayShape, ShapeLike
 

@@ -14,7 +14,7 @@ from math import prod
 from typing import Final
 
 from builder.errors import OperandError, ShapeInferenceError, brief
-from builder.support.displayed import Displayed
+from builder.support.display import Displayed
 from builder.types.shape import UNBOUNDED, ArrayShape, ShapeLike, intern_array, shape_argument
 from builder.types.text_reader import TextReader, outside_quotes
 

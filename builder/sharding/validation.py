@@ -17,7 +17,7 @@ from builder.errors import (
 from builder.sharding.mesh import Mesh, MeshSharding
 from builder.sharding.text import is_shardy, join_leaf_texts
 from builder.sharding.tiling import Tiling, parse_tiling, parse_tilings
-from builder.support.signatures import per_signature
+from builder.support.caches import per_signature
 from builder.types.shape import ArrayShape, Shape, TupleShape, leaves
 
 if TYPE_CHECKING:

@@ -6,9 +6,30 @@ An object returns a list of parts, such as tables and program texts. `builder.in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from builder.support.extensions import extension
+
+
+class Displayed:
+    """Base class of objects that notebooks show as HTML, and ``rich.print`` with colours."""
+
+    __slots__ = ()
+
+    def _parts(self) -> Iterable[Part]:
+        """Return the parts to show.
+
+        `builder.inspection` describes the objects of packages below it; others define this method.
+        """
+        return extension("builder.inspection.describing", "parts_of", self)
+
+    def _repr_html_(self) -> str:
+        return extension("builder.inspection.html", "html_of", self._parts())
+
+    def __rich__(self) -> Any:
+        return extension("builder.inspection.rendering", "rich_of", self._parts())
 
 
 class Column(NamedTuple):

@@ -1,9 +1,12 @@
-"""Suggestions for misspelled names."""
+"""Suggestions for misspelled names, and for attributes that an object does not have."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from builder.support.extensions import extension
 
 
 def by_name(table: Mapping[str, str]) -> dict[str, str]:
@@ -31,3 +34,24 @@ def did_you_mean(name: str, spellings: Mapping[str, str], cutoff: float) -> str:
     matches = [name] if name in spellings else get_close_matches(name, spellings, 3, cutoff)
     texts = dict.fromkeys(spellings[match] for match in matches)
     return f"did you mean {' or '.join(texts)}?" if texts else ""
+
+
+class ExplainsAttributes:
+    """Base class of objects whose errors for names of other libraries contain what to write.
+
+    `builder.unknown_names` has the names. Python calls `__getattr__` only for attributes that do
+    not exist. On Python 3.11 a class with this method also reads the other attributes more slowly.
+    """
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # type checkers would accept every attribute
+
+        def __getattr__(self, name):
+            # Names with an underscore are looked up by protocols, such as `_repr_png_`.
+            error = None
+            if not name.startswith("_"):
+                error = extension("builder.unknown_names", "missing_attribute", type(self), name)
+            if error is None:
+                return object.__getattribute__(self, name)  # raises the error of this attribute
+            raise error

@@ -26,14 +26,19 @@ from builder.errors import (
     brief,
     error_of,
 )
+from builder.support.caches import InternTable, per_signature
 from builder.support.extensions import extension
-from builder.support.interning import InternTable
-from builder.support.signatures import per_signature
-from builder.support.unknown_attributes import ExplainsAttributes
+from builder.support.suggestions import ExplainsAttributes
 from builder.types import primitive_type as pt
-from builder.types.layout import MAX_DIMENSIONS, Layout, in_order, int_or_none
-from builder.types.layout_text import parse_layout, read_layout
-from builder.types.physical_layout import physical
+from builder.types.layout import (
+    MAX_DIMENSIONS,
+    Layout,
+    in_order,
+    int_or_none,
+    parse_layout,
+    physical,
+    read_layout,
+)
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
 from builder.types.text_reader import TextReader
 

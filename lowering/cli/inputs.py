@@ -69,7 +69,7 @@ def arguments_of(computation: XlaComputation, inputs: Sequence[str], seed: int |
         FailedError: an array is missing, or a file is invalid.
     """
     from builder.types.shape import ArrayShape, leaves
-    from lowering.mlir.flattening import leaf_paths
+    from lowering.mlir.types import leaf_paths
 
     program = computation.program_shape
     shapes: dict[str, ArrayShape] = {}

@@ -21,7 +21,7 @@ from builder.types.shape import ArrayShape
 from lowering.importer.scope import Scope
 from lowering.ops.importing import failure
 from lowering.ops.registry import importer
-from lowering.reading.constants import Elements, elements_in_bytecode, repeated
+from lowering.reading.bytecode_tables import Elements, elements_in_bytecode, repeated
 
 
 @importer("stablehlo.constant")

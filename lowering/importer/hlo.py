@@ -36,19 +36,19 @@ from builder.types.shape import (
     without_layout,
 )
 from lowering.errors import LoweringError, ModuleFileError
-from lowering.importer.hlo_composites import (
+from lowering.importer.hlo_repairs import (
     COMPOSITE,
+    INCOMPLETE,
     restore_composites,
+    with_complete_names,
+    with_listed_groups,
     without_tuple_composites,
 )
-from lowering.importer.hlo_groups import with_listed_groups
-from lowering.importer.hlo_metadata import INCOMPLETE, with_complete_names
 from lowering.importer.importing import to_computation
 from lowering.importer.tables import name_of
 from lowering.jaxlib_api import hlo_conversion, mlir
 from lowering.jaxlib_api.mlir import BYTECODE_MAGIC, UnreadableModuleError
-from lowering.mlir.attribute_values import attribute_value
-from lowering.mlir.donations import ALIASING, DONOR
+from lowering.mlir.attribute_values import ALIASING, DONOR, attribute_value
 from lowering.mlir.operations import (
     argument_attributes,
     main_function,

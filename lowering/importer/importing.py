@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -25,21 +27,14 @@ from builder.types.shape import (
     without_layout,
 )
 from lowering.errors import LoweringError
-from lowering.importer.annotations import (
-    annotate,
-    annotations_of,
-    of_all_leaves,
-    replicated_leaves,
-)
-from lowering.importer.bodies import Body, RegionOperation, region_operations
+from lowering.importer.annotations import annotate, annotations_of, of_all_leaves, replicated_leaves
 from lowering.importer.by_schema import importer_of, is_chlo_op
-from lowering.importer.garbage_collection import collector_paused
 from lowering.importer.refinement import refined, with_argument_shapes
 from lowering.importer.regions import Regions
-from lowering.importer.scope import Scope
+from lowering.importer.scope import Body, RegionOperation, Scope, region_operations
 from lowering.importer.tables import Tables, UnboundedSizeError
 from lowering.jaxlib_api import mlir
-from lowering.mlir.donations import ALIASING, is_donated
+from lowering.mlir.attribute_values import ALIASING, is_donated
 from lowering.mlir.operations import (
     REFERRING,
     argument_attributes,
@@ -50,12 +45,32 @@ from lowering.mlir.operations import (
 from lowering.ops.importing import failure, flat_values, nested_value, unsupported
 from lowering.pjrt.devices import DeviceLike, device as find_device
 from lowering.reading.module_reader import display_name
-from lowering.sharding.axis_groups import groups_of, operations_along_axes, set_groups
+from lowering.sharding.participants import groups_of, operations_along_axes, set_groups
 from lowering.stablehlo.lower import lower
 from lowering.stablehlo.module import StablehloModule
 from lowering.stablehlo.platform_index import for_platform
 from lowering.stablehlo.platforms import PLATFORM_INDEX, PLATFORMS
 from lowering.stablehlo.sources import ModuleSource, module_of, path_of
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause Python's garbage collector.
+
+    Use this around code that creates many objects and retains nearly all of them: the collector
+    would traverse them repeatedly and free none.
+
+    All threads share the collector. If two threads pause the collector, the thread that paused it
+    first also enables it again. A collector that was disabled before stays disabled.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
 
 _BESIDE_FUNCTIONS: Final = frozenset(("sdy.mesh",))
 """The operations, besides func.func, that a module may have at the top level."""

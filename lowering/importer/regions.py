@@ -20,8 +20,7 @@ from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.types.shape import Shape, TupleShape
 from lowering.importer.annotations import annotations_of_region
-from lowering.importer.bodies import Body, RegionOperation
-from lowering.importer.scope import Scope
+from lowering.importer.scope import Body, RegionOperation, Scope
 from lowering.importer.tables import Tables
 from lowering.mlir.operations import BRANCHES
 from lowering.ops.importing import failure

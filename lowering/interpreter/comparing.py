@@ -28,7 +28,7 @@ from lowering.interpreter.evaluating import (
 from lowering.interpreter.instrumentation import extract, with_results
 from lowering.interpreter.interpreter_support import is_unsupported
 from lowering.interpreter.ulps import distances, in_units_of
-from lowering.mlir.flattening import leaf_paths
+from lowering.mlir.types import leaf_paths
 from lowering.pjrt.devices import DeviceLike, device_argument
 from lowering.running.compiling import compile
 from lowering.stablehlo.lower import lower
@@ -69,7 +69,7 @@ def compare(
       program, because the values have to be available.
 
     Two numbers are equal if they differ by at most the tolerance of the op, in units in the last
-    place (ulps) of their type: see docs/operations.md, and `lowering.legalize.accuracy`:
+    place (ulps) of their type: see docs/operations.md, and `lowering.legalize.elementwise`:
 
     - The tolerance is 0 for integers, booleans and ops that move elements, and small for arithmetic
       and functions. For sums it is the number of terms, in ulps of the largest term.

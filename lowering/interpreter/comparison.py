@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from builder.graph.xla_op import XlaOp
 from builder.inspection.table import count_text
-from builder.support.display import Column, Heading, Part, TextTable
-from builder.support.displayed import Displayed
+from builder.support.display import Column, Displayed, Heading, Part, TextTable
 
 
 @dataclass(frozen=True, slots=True)

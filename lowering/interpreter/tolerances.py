@@ -1,10 +1,10 @@
 """The tolerances of ops and computations: the errors in ulps that a comparison permits.
 
-The schema of an op has the op's tolerance (`builder.schema.tolerance`).
-`lowering.legalize.accuracy` lists the ops that a platform computes less accurately. The tolerance
-of a computation is the largest sum of tolerances along a path to its root. The tolerance of an op
-that applies computations is the largest of their tolerances, times the number of applications for
-one element.
+The schema of an op has the op's tolerance (`builder.schema.definition`).
+`lowering.legalize.elementwise` lists the ops that a platform computes less accurately. The
+tolerance of a computation is the largest sum of tolerances along a path to its root. The tolerance
+of an op that applies computations is the largest of their tolerances, times the number of
+applications for one element.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from builder.schema import SCHEMAS, LargestTerm
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape
-from lowering.legalize.accuracy import INACCURATE
+from lowering.legalize.elementwise import INACCURATE
 
 Array = np.ndarray[Any, Any]
 

@@ -25,7 +25,7 @@ from jaxlib.mlir import ir
 
 from lowering.interpreter import branches, frames
 from lowering.interpreter.probes import probe_name
-from lowering.jaxlib_api import interpreter, mlir
+from lowering.jaxlib_api import artifacts, mlir
 from lowering.mlir.operations import main_function, operations_where
 
 _TOKEN: Final = "!stablehlo.token"
@@ -82,7 +82,7 @@ def evaluated(code: bytes, arguments: list[bytes], folder: str) -> frames.Frame:
         elements that each executed probe reports, in order of execution. Complex elements have two
         pieces: real and imaginary parts. The header contains the name of each probe piece's probe.
     """
-    context = interpreter.interpreter_context()
+    context = artifacts.interpreter_context()
     module = ir.Module.parse(code, context)
     with context, ir.Location.unknown(context):
         main = main_function(module.operation)
@@ -90,7 +90,7 @@ def evaluated(code: bytes, arguments: list[bytes], folder: str) -> frames.Frame:
         _convert_results(main)
         _insert_probes(module.operation)
         _copy_scatter_operands(module.operation)
-        results = interpreter.interpreted(module, attributes, folder)
+        results = artifacts.interpreted(module, attributes, folder)
         pieces = [np.ascontiguousarray(result).tobytes() for result in results]
     probes: list[str] = []
     index = Path(folder) / "index.csv"
@@ -155,7 +155,7 @@ def _convert_results(main: ir.Operation) -> None:
 
 
 def _insert_probes(module: ir.Operation) -> None:
-    """Replace the custom calls of probes by `interpreter.probe` operations."""
+    """Replace the custom calls of probes by `artifacts.probe` operations."""
     calls = operations_where(module, lambda operation: probe_name(operation) is not None)
     if calls:
         branches.replace_conditionals(module)

@@ -22,7 +22,7 @@ from builder.rewriting.inlining import inlined_ops
 from builder.support.caller import caller_frame
 from builder.types.shape import ArrayShape
 from lowering.jax_interop.from_jax import abstract_array, check_function, traced_computation
-from lowering.jaxlib_api import jax_stages
+from lowering.jaxlib_api import jaxprs
 
 _MOST_TRACES: Final = 64
 """The most traces that are cached for a function."""
@@ -120,7 +120,7 @@ def _traced(function: Callable[..., Any], leaves: list[Any], tree: Any, places: 
     """Return the trace of a function for ops at `places` of `leaves`."""
     shapes = [_array_shape(leaves[place]) for place in places]
     others = [_leaf_key(leaf) for leaf in leaves if not isinstance(leaf, XlaOp)]
-    key = tree, tuple(places), tuple(shapes), tuple(others), jax_stages.trace_context()
+    key = tree, tuple(places), tuple(shapes), tuple(others), jaxprs.trace_context()
     try:
         with _lock:
             cached = _traces[function] = _traces.pop(function, {})  # now the latest

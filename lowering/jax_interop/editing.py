@@ -13,7 +13,7 @@ from builder.errors import OperandError, brief, error_of
 from builder.graph.computation import XlaComputation
 from lowering.jax_interop.from_jax import check_function, computation_of_stage, without_static
 from lowering.jax_interop.to_jax import to_jax
-from lowering.jaxlib_api import jax_stages
+from lowering.jaxlib_api import jaxprs
 from lowering.running.compiling import compile
 from lowering.stablehlo.call_tree import CallTree
 from lowering.stablehlo.lower import lower
@@ -67,7 +67,7 @@ def edit_jax(
         raise error_of(OperandError, "edit_jax", rule)
     is_jitted = isinstance(function, jax.stages.Wrapped)
     jitted: Any = function if is_jitted else jax.jit(function)
-    numbers, names = jax_stages.static_arguments(jitted)
+    numbers, names = jaxprs.static_arguments(jitted)
     executables: dict[Any, tuple[Any, Callable[..., Any]]] = {}
 
     @functools.wraps(function)

@@ -22,7 +22,7 @@ from builder.graph.computation import XlaComputation
 from builder.graph.inlined_calls import InlinedCall
 from builder.ops.control_flow import CUSTOM_DERIVATIVE
 from lowering.jax_interop.portable_linalg import portable_rules
-from lowering.jaxlib_api import jax_arrays, jax_lowering
+from lowering.jaxlib_api import jax_arrays, jaxprs
 from lowering.ops.importing import INLINED_CALL
 from lowering.ops.registry import Step, Value
 
@@ -63,7 +63,7 @@ class Equation(NamedTuple):
     @property
     def has_jaxpr(self) -> bool:
         """Whether the equation applies other equations, as a loop does."""
-        return any(True for _ in jax_lowering.inner_jaxprs(self))
+        return any(True for _ in jaxprs.inner_jaxprs(self))
 
     def step(self) -> Step:
         """Return the equation as a function of its operands' values; it returns a tuple."""
@@ -75,9 +75,7 @@ class Equation(NamedTuple):
             values = list(operands)
             for number in keys:
                 values[number] = jax_arrays.random_key(values[number], dtypes[number])
-            found = jax_lowering.evaluate_equation(
-                self.primitive, self.params, self.context, values
-            )
+            found = jaxprs.evaluate_equation(self.primitive, self.params, self.context, values)
             return tuple(found)
 
         return step
@@ -133,7 +131,7 @@ def whole_call(
         used: the numbers of its arguments that the computation has; None for all.
     """
     jaxpr: Any = traced.jaxpr
-    if not any(map(jax_lowering.is_expanded, jax_lowering.equations_of(jaxpr))):
+    if not any(map(jaxprs.is_expanded, jaxprs.equations_of(jaxpr))):
         return None
     numbers = tuple(range(len(jaxpr.in_avals)) if used is None else used)
     root = computation.root
@@ -150,9 +148,7 @@ def lowered_with_calls(traced: jax.stages.Traced) -> tuple[jax.stages.Lowered, S
     equations: list[Equation] = []
 
     def marked(context: Any, *operands: Any, **params: Any) -> list[Any]:
-        lowered: jax_lowering.LoweringRule = portable.get(
-            context.primitive, jax_lowering.lowered_by_jax
-        )
+        lowered: jaxprs.LoweringRule = portable.get(context.primitive, jaxprs.lowered_by_jax)
         results = list(lowered(context, *operands, **params))
         avals = tuple(context.avals_in), tuple(context.avals_out)
         are_values = all(isinstance(value, ir.Value) for value in (*operands, *results))
@@ -164,7 +160,7 @@ def lowered_with_calls(traced: jax.stages.Traced) -> tuple[jax.stages.Lowered, S
             return results  # an identity, such as that of jax.ad_checkpoint.checkpoint_name
         # A result that is an operand is another value for the derivative.
         results = [
-            jax_lowering.with_derivative(value, CUSTOM_DERIVATIVE) if value in given else value
+            jaxprs.with_derivative(value, CUSTOM_DERIVATIVE) if value in given else value
             for value in results
         ]
         equation = Equation(context.primitive, params, context.jaxpr_eqn_ctx, *avals, {})
@@ -172,10 +168,10 @@ def lowered_with_calls(traced: jax.stages.Traced) -> tuple[jax.stages.Lowered, S
         equations.append(equation)
         return results
 
-    primitives = {e.primitive for e in jax_lowering.equations_of(traced.jaxpr)}
+    primitives = {e.primitive for e in jaxprs.equations_of(traced.jaxpr)}
     portable = portable_rules(primitives)
     marks = {p: marked for p in primitives if p.name not in _SAME_RULE}
-    return jax_lowering.lowered_with_rules(traced, portable | marks), equations
+    return jaxprs.lowered_with_rules(traced, portable | marks), equations
 
 
 def is_marked(name: str, results: Sequence[Any]) -> bool:

@@ -19,13 +19,17 @@ from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, leaves
 from lowering.errors import LoweringError
-from lowering.jax_interop.custom_gradients import with_custom_gradient
 from lowering.jax_interop.frames import Frame, frame_of
-from lowering.jax_interop.inlined_calls import Outermost, outermost_calls, part_of
+from lowering.jax_interop.inlined_calls import (
+    Outermost,
+    outermost_calls,
+    part_of,
+    with_custom_gradient,
+)
 from lowering.jax_interop.library_functions import library_step
 from lowering.jax_interop.pasting import pasted
 from lowering.jaxlib_api.jax_arrays import axes_of
-from lowering.ops.derivatives.steps import with_derivative_of
+from lowering.ops.derivatives import with_derivative_of
 from lowering.ops.elementwise import is_narrow
 from lowering.ops.registry import JAX_RULES, REFUSED, Step, Value, place, refusal
 

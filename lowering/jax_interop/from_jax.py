@@ -19,7 +19,7 @@ from lowering.errors import LoweringError
 from lowering.importer import to_computation
 from lowering.importer.importing import imported
 from lowering.jax_interop.equations import lowered_with_calls, whole_call
-from lowering.jaxlib_api.jax_stages import static_arguments, used_leaves
+from lowering.jaxlib_api.jaxprs import static_arguments, used_leaves
 from lowering.stablehlo.sources import exclude_own_frames, shared_module
 
 _OURS: Final = (XlaComputation, ReusableFunction)

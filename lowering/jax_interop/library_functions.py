@@ -30,7 +30,7 @@ from builder.lib.special.incomplete_gamma import gamma_density
 from builder.lib.special.zeta_functions import positive_zeta
 from builder.types.shape import ArrayShape, array_shape
 from lowering.errors import LoweringError
-from lowering.ops.derivatives.steps import Tangents, with_tangents
+from lowering.ops.derivatives import Tangents, with_tangents
 from lowering.ops.registry import Step, Value
 
 FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {}

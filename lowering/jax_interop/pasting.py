@@ -23,7 +23,7 @@ from builder.types.shape import ArrayShape, Shape, TokenShape, fold, leaves
 from lowering.errors import LoweringError
 from lowering.jaxlib_api.compilation import initialize_lapack
 from lowering.jaxlib_api.jax_arrays import axes_of, varying
-from lowering.jaxlib_api.jax_effects import side_effect
+from lowering.jaxlib_api.jaxprs import side_effect
 from lowering.legalize import legalize
 from lowering.mlir.context import shared_context
 from lowering.ops.registry import Step, Value, place, refusal

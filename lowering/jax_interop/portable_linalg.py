@@ -21,7 +21,7 @@ from builder.ops.control_flow import tuple as record_tuple
 from builder.ops.linalg import cholesky as record_cholesky
 from builder.types.shape import ArrayShape, array_shape
 from lowering.jax_interop.pasting import paste
-from lowering.jaxlib_api import jax_lowering
+from lowering.jaxlib_api import jaxprs
 from lowering.jaxlib_api.mlir import without_locations
 from lowering.ops.registry import array_of
 from lowering.stablehlo.lower import lower
@@ -96,9 +96,9 @@ _FUNCTIONS: Final[dict[str, Callable[..., Results]]] = {
 """By the name of jax's primitive: the ops of its operands, with its parameters."""
 
 
-def portable_rules(primitives: Set[Any]) -> dict[Any, jax_lowering.LoweringRule]:
+def portable_rules(primitives: Set[Any]) -> dict[Any, jaxprs.LoweringRule]:
     """Return the rules for a trace with these primitives; jax's rules for some apply others."""
-    linalg = jax_lowering.linalg_primitives()
+    linalg = jaxprs.linalg_primitives()
     if primitives.isdisjoint(linalg):
         return {}
     return {p: _lowered for p in linalg if p.name in _FUNCTIONS}
@@ -113,7 +113,7 @@ def _lowered(context: Any, *operands: Any, **params: Any) -> Sequence[Any]:
     is_static = all(isinstance(size, int) for aval in avals for size in aval.shape)
     is_partial = params.get("subset_by_index") is not None or params.get("algorithm") is not None
     if is_partial or not is_static or not _TYPES.issuperset(aval.dtype.name for aval in avals):
-        return jax_lowering.lowered_by_jax(context, *operands, **params)
+        return jaxprs.lowered_by_jax(context, *operands, **params)
     name = context.primitive.name
     shapes = tuple(array_shape(aval.dtype, aval.shape) for aval in avals)
     key = name, shapes, tuple(sorted(params.items()))

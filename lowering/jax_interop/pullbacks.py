@@ -30,11 +30,11 @@ from builder.graph.inlined_calls import InlinedCall, LibraryCall, needed_ops
 from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
-from builder.inspection.fingerprints import value_key
-from builder.rewriting.copying import copy_op
+from builder.inspection.equivalence import value_key
+from builder.rewriting.extracting import copy_op
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaves
 from lowering.errors import LoweringError
-from lowering.importer.garbage_collection import collector_paused
+from lowering.importer.importing import collector_paused
 from lowering.jax_interop.equations import Equation, WholeFunction
 from lowering.jax_interop.evaluation import Preparation, computations_in, wide_op
 from lowering.jax_interop.from_jax import abstract_array, traced_computation
@@ -42,9 +42,9 @@ from lowering.jax_interop.inlined_calls import Outermost, part_of
 from lowering.jax_interop.library_functions import library_step
 from lowering.jax_interop.pasting import nested
 from lowering.jax_interop.recorded_equations import can_record, recorded
-from lowering.jaxlib_api import jax_stages, jaxprs
-from lowering.jaxlib_api.jax_lowering import inner_jaxprs, is_expanded
-from lowering.ops.host.python_calls import recorded_calls
+from lowering.jaxlib_api import jaxprs
+from lowering.jaxlib_api.jaxprs import inner_jaxprs, is_expanded
+from lowering.ops.host import recorded_calls
 from lowering.ops.registry import Step, place
 
 STRUCTURAL: Final = frozenset(("call", "conditional", "scan", "while"))
@@ -150,7 +150,7 @@ def pullbacks_of(name: str, units: Sequence[Unit]) -> list[Pullback]:
         LoweringError: jax can't evaluate or differentiate a unit.
     """
     keys = _Keys()
-    context = jax_stages.trace_context()
+    context = jaxprs.trace_context()
     with transformation_errors(name):
         signatures: list[Hashable] = [(keys.unit(unit), context) for unit in units]
     missing: dict[Hashable, Unit] = {}

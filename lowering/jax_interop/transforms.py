@@ -39,7 +39,7 @@ from lowering.jax_interop.gradients import (
 from lowering.jax_interop.pasting import nested
 from lowering.jax_interop.pullbacks import transformation_errors
 from lowering.jax_interop.reverse import Reverse, leaves_of
-from lowering.ops.host.python_calls import recorded_calls
+from lowering.ops.host import recorded_calls
 from lowering.stablehlo.call_tree import CallTree
 
 Wrt = str | Sequence[str] | None

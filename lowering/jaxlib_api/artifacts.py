@@ -1,8 +1,9 @@
-"""Portable artifacts, decomposition of CHLO, and refinement of dynamic sizes."""
+"""Portable artifacts, decomposition of CHLO, refinement of sizes, StableHLO's interpreter."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import importlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from jaxlib.mlir import ir
@@ -126,3 +127,32 @@ def refined_code(code: bytes) -> bytes:
     except (RuntimeError, ValueError) as error:  # RuntimeError: jax.errors.JaxRuntimeError
         raise UnreadableModuleError(str(error)) from None
     return refined_bytes
+
+
+def interpreter_context() -> ir.Context:
+    """Return a new MLIR context that includes the interpreter's own operations.
+
+    One of them is `interpreter.probe`, which writes its operand to a file.
+    """
+    context = new_context()
+    stablehlo.register_interpreter_dialect(context)
+    return context
+
+
+def interpreted(
+    module: ir.Module, arguments: Sequence[ir.Attribute], folder: str = ""
+) -> list[Any]:
+    """Evaluate `@main` with StableHLO's reference interpreter; return NumPy arrays.
+
+    Unsupported operations abort the process, and so do results whose element type has no Python
+    type in MLIR, such as complex numbers.
+
+    Args:
+        module: a module in a context of `interpreter_context`.
+        arguments: the results of `elements_attribute`.
+        folder: an empty folder, or "" if the module has no probes. Each executed probe writes a
+            file `probeN.npy` there, and a line in `index.csv`: the probe's name, the type of the
+            value, the file.
+    """
+    numpy: Any = importlib.import_module("numpy")
+    return [numpy.array(value) for value in stablehlo.eval_module(module, list(arguments), folder)]

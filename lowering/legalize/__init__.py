@@ -20,31 +20,23 @@ from lowering.host.callbacks import PythonFunction
 from lowering.jaxlib_api import mlir
 from lowering.legalize import (
     artifacts as artifacts,
-    bitcasts as bitcasts,
-    broadcasting as broadcasting,
     collectives as collectives,
     constant_folding as constant_folding,
-    constants as constants,
     contraction as contraction,
     control_flow as control_flow,
-    convolution as convolution,
     data_movement as data_movement,
     dynamic as dynamic,
     elementwise as elementwise,
     host as host,
-    index_types as index_types,
     indexing as indexing,
-    libraries as libraries,
     linalg as linalg,
     normalization as normalization,
-    padding as padding,
     random as random,
     reduction as reduction,
     scale_types as scale_types,
     sorting as sorting,
 )
-from lowering.legalize.agreement import compare_conditions
-from lowering.legalize.branches import separate_branch_shardings
+from lowering.legalize.control_flow import compare_conditions, separate_branch_shardings
 from lowering.legalize.manual_values import check_manual_values
 from lowering.legalize.partitions import (
     complete_shardings,

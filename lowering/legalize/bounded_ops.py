@@ -22,10 +22,10 @@ from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import intern_array
 from lowering.legalize.indexing import Scatter
 from lowering.legalize.op_builder import OpBuilder, array_of, integer_of, integers_of, is_static
+from lowering.legalize.reduction import window_count, window_dimension
 from lowering.legalize.registry import ALL_PLATFORMS, Apply, Rewrite, Value
-from lowering.legalize.windows import window_count, window_dimension
 from lowering.mlir.operations import CALLS, CONTROL_FLOW, enclosing, operations_in
-from lowering.ops.bounded_sizes import ReshapedSize, reshaped_sizes
+from lowering.ops.dynamic import ReshapedSize, reshaped_sizes
 
 BOUNDED: Final[list[Rewrite]] = []
 """The rewrites of operations on bounded sizes."""

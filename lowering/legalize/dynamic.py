@@ -30,7 +30,7 @@ from lowering.mlir.operations import (
     set_argument_attributes,
 )
 from lowering.mlir.types import shape_of_type
-from lowering.ops.bounded_sizes import loses_a_size
+from lowering.ops.dynamic import loses_a_size
 
 
 def bounded_dimensions(shapes: Iterable[Shape]) -> list[tuple[int, int]]:

@@ -3,30 +3,78 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
+from jaxlib.version import __version_info__ as jaxlib_version
 
 from builder.schema import SCHEMAS
-from builder.schema.element_types import COMPLEX
+from builder.schema.definition import COMPLEX
 from builder.schema.kinds import ACCURACY
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape
-from lowering.legalize.constants import known_elements
+from lowering.legalize.constant_folding import known_elements
 from lowering.legalize.op_builder import F32_FOR_NARROW_FLOATS, OpBuilder, integers_of
-from lowering.legalize.registry import (
-    ALL_PLATFORMS,
-    ARTIFACT,
-    INTERPRETER,
-    Value,
-    refuse,
-    rewrite,
-)
+from lowering.legalize.registry import ALL_PLATFORMS, ARTIFACT, INTERPRETER, Value, refuse, rewrite
 from lowering.mlir.operations import CONTROL_FLOW, enclosing, symbol_name
 from lowering.mlir.types import shape_of_type
+
+# Before jaxlib 0.12, the CPU backend computes log_plus_one of f64 inaccurately, and these functions
+# by it. `legalize` rewrites only the real functions.
+_FROM_LOG_PLUS_ONE: Final = tuple((name, pt.c128) for name in ("log_plus_one", "atanh", "log"))
+_ON_CPU: Final = dict.fromkeys(_FROM_LOG_PLUS_ONE, 256.0) if jaxlib_version < (0, 12) else {}
+
+INACCURATE: Final = {"cpu": _ON_CPU}
+"""The permitted errors in units in the last place, by platform, then by (opcode, element type).
+
+No rewrite avoids these errors, so `lowering.compare` permits them.
+"""
+
+
+BROADCASTING: Final = (
+    *("add", "atan2", "compare", "divide", "maximum", "minimum", "multiply", "power"),
+    *("remainder", "select", "subtract"),
+)
+"""StableHLO operations that have rewrites, and a CHLO counterpart that broadcasts its operands."""
+
+
+@rewrite(*(f"chlo.broadcast_{name}" for name in BROADCASTING), platforms=ALL_PLATFORMS)
+def broadcasting_of_chlo(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Broadcast the operands, and apply the operation of StableHLO.
+
+    XLA does the same when it reads the module. So its defects in operations of StableHLO affect
+    these operations of CHLO too, but the rewrites for the defects match only StableHLO.
+
+    Shown by: chlo_broadcast_divide_by_zero, chlo_broadcast_power_s32_odd_64.
+    """
+    (result,) = operation.results
+    target = b.shape(result)
+    if target is None:
+        return None
+    operands = []
+    for operand in operation.operands:
+        shape = b.array_of(operand)
+        sizes = shape.dimensions, shape.dynamic_dimensions
+        if sizes != (target.dimensions, target.dynamic_dimensions):
+            if not (shape.is_static and target.is_static):
+                return None
+            places: Sequence[int] = range(target.rank - shape.rank, target.rank)
+            if shape.rank < target.rank:
+                places = integers_of(operation, "broadcast_dimensions", places)
+            operand = b.spread(operand, target, places)
+        operands.append(operand)
+    # The enum attributes of CHLO have the same cases as those of StableHLO.
+    attributes = {
+        name: str(operation.attributes[name]).replace("#chlo<", "#stablehlo<")
+        for name in ("comparison_direction", "compare_type")
+        if name in operation.attributes
+    }
+    name = operation.name.removeprefix("chlo.broadcast_")
+    return [b(name, result.type, operands, attributes)]
 
 
 @rewrite("stablehlo.add", platforms=ALL_PLATFORMS)

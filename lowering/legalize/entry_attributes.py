@@ -18,9 +18,8 @@ from builder.sharding.tiling import parse_tilings
 from builder.types.shape import ArrayShape, ProgramShape
 from lowering.errors import CompileError
 from lowering.jaxlib_api.hlo_conversion import serialized_sharding_count
-from lowering.mlir.attribute_values import attribute_value
+from lowering.mlir.attribute_values import ALIASING, DONOR, attribute_value
 from lowering.mlir.attributes import REPLICATION
-from lowering.mlir.donations import ALIASING, DONOR
 from lowering.mlir.operations import attribute_text, entry, functions_in, main_function, symbol_name
 from lowering.pjrt.nesting import program_leaves
 from lowering.sharding.texts import OF_PARAMETERS, OF_RESULT
@@ -42,7 +41,7 @@ SIGNATURE_ATTRIBUTES: Final = (
 
 _THREAD: Final = "execution_thread"
 _MAX_RANK: Final = 64
-"""A longer list is no layout. A small file can declare many equal elements."""
+"""A longer list is not a layout. A small file can declare many equal elements."""
 
 
 def check_entry_attributes(

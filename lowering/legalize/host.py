@@ -23,8 +23,9 @@ from lowering.host.callbacks import (
     python_callback,
 )
 from lowering.jaxlib_api import compilation
-from lowering.legalize.call_signatures import check_signature
+from lowering.legalize.loaded_modules import check_signature
 from lowering.legalize.op_builder import OpBuilder, array_of
+from lowering.legalize.partitions import SHAPE_CONVERSIONS, replace_shape_conversion
 from lowering.legalize.registry import (
     ALL_PLATFORMS,
     PUBLIC_NAME,
@@ -33,7 +34,6 @@ from lowering.legalize.registry import (
     refuse,
     rewrite,
 )
-from lowering.legalize.sharding import SHAPE_CONVERSIONS, replace_shape_conversion
 from lowering.mlir.attributes import layouts_text
 from lowering.mlir.operations import attribute_text
 from lowering.mlir.types import shape_of_type

@@ -15,7 +15,7 @@ from builder.types.shape import ArrayShape, intern_array
 from lowering.legalize.partitions import is_manual, mark_manual
 from lowering.legalize.registry import Target, Value
 from lowering.mlir.types import array_shape_of_type, dense_attribute, mlir_type, shape_of_type
-from lowering.sharding.attributes import GSPMD
+from lowering.sharding.texts import GSPMD
 
 Attributes = Mapping[str, "ir.Attribute | str | int | bool | Sequence[int]"]
 """Attributes by name. A str is MLIR text, an int an i64, a sequence of ints a dense i64 array."""

@@ -1,4 +1,4 @@
-"""Shardings of a program on several partitions.
+"""Shardings of a program on several partitions, and their removal from programs for one.
 
 In a program without shardings, each partition runs the complete program on its own arrays; the
 program may use partition_id and collective operations across partitions. XLA's partitioner would
@@ -18,7 +18,9 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
 
 from builder.sharding.tiling import parse_tilings
-from lowering.mlir.donations import ALIASING
+from lowering.errors import CompileError
+from lowering.legalize.registry import Target, Value
+from lowering.mlir.attribute_values import ALIASING
 from lowering.mlir.operations import (
     argument_attributes,
     attribute_text,
@@ -26,10 +28,45 @@ from lowering.mlir.operations import (
     enclosing,
     main_function,
     operations_in,
+    place_of,
     set_argument_attributes,
 )
-from lowering.sharding.attributes import GSPMD, SHARDINGS, SHARDY
 from lowering.sharding.partitioning import Partitioning
+from lowering.sharding.texts import GSPMD, SHARDINGS, SHARDY
+
+SHAPE_CONVERSIONS: Final = {
+    "SPMDFullToShardShape": "spmd_full_to_shard_shape",
+    "SPMDShardToFullShape": "spmd_shard_to_full_shape",
+}
+"""For each custom call that converts a shape, by its target: the op that records the call."""
+
+
+def replace_shape_conversion(
+    target: Target, operation: ir.Operation, call_target: str
+) -> list[Value] | None:
+    """Replace a shape conversion by its operand if there is one partition.
+
+    XLA does not support the conversion in such a program. Return None if there are several
+    partitions.
+
+    Raises:
+        CompileError: there is one partition, and the operand and the result differ in size.
+    """
+    if target.num_partitions > 1:
+        return None
+    before, after = operation.operands[0].type, operation.results[0].type
+    if before != after:
+        op = SHAPE_CONVERSIONS[call_target]
+        raise CompileError(
+            f"{op}{place_of(operation)} requires a program "
+            f"that XLA partitions, got num_partitions=1, operand {before}, result {after}",
+            context=("compile", target.name),
+            fix="call lowering.compile(computation, num_partitions=N), where N is the number of "
+            "devices in the sharding",
+            op=op,
+        )
+    return list(operation.operands)
+
 
 _MANUAL: Final = "{manual}"
 _ALL_MANUAL: Final = re.compile(r'"\{manual\}"|"\{(\{manual\}(, ?)?)+\}"')

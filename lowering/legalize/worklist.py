@@ -13,7 +13,7 @@ from lowering.legalize.op_builder import OpBuilder
 from lowering.legalize.registry import Rewrite, Target, Value
 from lowering.mlir.operations import attribute_text, enclosing, operations_in, place_of
 from lowering.mlir.types import UnsupportedTypeError
-from lowering.sharding.attributes import SHARDINGS, sharding_attribute
+from lowering.sharding.texts import SHARDINGS, sharding_attribute
 
 _FRONTEND_ATTRIBUTES: Final = "mhlo.frontend_attributes"
 

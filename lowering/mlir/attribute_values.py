@@ -1,15 +1,16 @@
-"""Convert MLIR attributes to Python values."""
+"""Read MLIR attributes: their Python values, and the attributes of donated arguments."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 from jaxlib.mlir import ir
 
-from lowering.mlir.operations import attribute_text, dictionary
+from lowering.mlir.operations import attribute_text, dictionary, entry, main_function
 
 _CASE: Final = re.compile(r"#(?:stablehlo|chlo|mhlo)<\w+ (\w+)>")
 _LISTS: Final = (ir.DenseI64ArrayAttr, ir.DenseI32ArrayAttr, ir.DenseBoolArrayAttr)
@@ -71,3 +72,24 @@ class ReadableAttribute:
 
     def equals(self, text: str) -> bool:
         return ir.Attribute.parse(text, self._attribute.context) == self._attribute
+
+
+ALIASING: Final = "tf.aliasing_output"
+"""The argument attribute whose value is the number of the result that aliases the argument."""
+
+DONOR: Final = "jax.buffer_donor"
+"""The argument attribute, true if XLA may reuse the argument's memory for any value."""
+
+
+def donated_arguments(module: ir.Module) -> frozenset[int]:
+    """Return the numbers of the arguments of @main that a call donates."""
+    attributes = main_function(module.operation).attributes
+    arguments = ir.ArrayAttr(attributes["arg_attrs"]) if "arg_attrs" in attributes else ()
+    return frozenset(n for n, values in enumerate(arguments) if is_donated(ir.DictAttr(values)))
+
+
+def is_donated(attributes: Mapping[str, Any] | ir.DictAttr) -> bool:
+    """Return whether an argument with these attributes is donated."""
+    if ALIASING in attributes:
+        return True
+    return str(entry(attributes, DONOR)) == "true"

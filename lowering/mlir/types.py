@@ -1,4 +1,6 @@
-"""Convert between shapes and MLIR types, and from NumPy arrays to MLIR attributes.
+"""Convert shapes to MLIR types and back, and NumPy arrays to attributes; flatten tuples.
+
+Modules have no tuples: a tuple value is a list of SSA values, nested like its shape.
 
 StableHLO: Types. A bounded dimension is `?` with a bound in the tensor's encoding.
 """
@@ -6,22 +8,52 @@ StableHLO: Types. A bounded dimension is `?` with a bound in the tensor's encodi
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
 
 import numpy as np
 from jaxlib.mlir import ir
 
-from builder.support.signatures import per_signature
+from builder.graph.aliasing import leaf_indices
+from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import (
     TOKEN_SHAPE,
     UNBOUNDED,
     ArrayShape,
+    Shape,
     TokenShape,
     array_shape,
+    fold,
 )
 from lowering.errors import LoweringError
+
+
+def flatten(values: Sequence[Any]) -> list[Any]:
+    """Return the items of nested lists, left to right."""
+    flat: list[Any] = []
+    stack: list[Iterator[Any]] = [iter(values)]
+    while stack:
+        for value in stack[-1]:
+            if isinstance(value, list):
+                stack.append(iter(value))
+                break
+            flat.append(value)
+        else:
+            stack.pop()
+    return flat
+
+
+def unflatten(shape: Shape, values: Iterator[Any]) -> Any:
+    """Return the next value for each leaf of `shape`, in lists that are nested like `shape`."""
+    return fold(shape, lambda _: next(values), list)
+
+
+def leaf_paths(shape: Shape) -> list[str]:
+    """Return the index of each leaf as text: "[0][1]" in a nested tuple, "" for an array."""
+    return ["".join(f"[{i}]" for i in index) for index in leaf_indices(shape)]
+
 
 _SMALL_FLOATS: Final = {
     "f4e2m1fn": "f4E2M1FN",

@@ -13,7 +13,7 @@ from builder.graph.xla_op import XlaOp
 from builder.ops.contraction.dot_product import is_promotable
 from builder.types.primitive_type import PrimitiveType
 from lowering.jaxlib_api.lazy_jax import lax
-from lowering.ops.derivatives.steps import with_derivative_of
+from lowering.ops.derivatives import with_derivative_of
 from lowering.ops.importing import failure
 from lowering.ops.registry import Context, Step, Value, importer, jax_rule
 

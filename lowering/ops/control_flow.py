@@ -34,9 +34,9 @@ from lowering.errors import LoweringError
 from lowering.jaxlib_api.jax_arrays import alike
 from lowering.jaxlib_api.lazy_jax import lax
 from lowering.mlir.attributes import i64_array
-from lowering.mlir.flattening import flatten, unflatten
 from lowering.mlir.operations import BRANCHES, attribute_text
-from lowering.ops.derivatives.steps import forward_only, with_derivative_of
+from lowering.mlir.types import flatten, unflatten
+from lowering.ops.derivatives import forward_only, with_derivative_of
 from lowering.ops.dynamic import resized
 from lowering.ops.emitting import compared, dictionary_text, filled
 from lowering.ops.importing import failure

@@ -1,5 +1,9 @@
 """Bounded and unbounded sizes, and operations with sizes as operands.
 
+StableHLO's verifier accepts broadcasts and reshapes to at most one bounded dimension. A broadcast
+to several is lowered to a broadcast to the bounds, whose sizes are then set; a reshape to several
+is lowered to a `dynamic_reshape` with sizes computed at run time.
+
 Only two ops take sizes as operands: dynamic_reshape and dynamic_broadcast_in_dim. Other operations
 in files that take sizes as operands become static ops if the result has static sizes and the
 operands for sizes are constants. If not, the sizes may follow from the sizes of the module's
@@ -8,7 +12,10 @@ arguments (see `lowering.importer.refinement`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,17 +24,12 @@ from jaxlib.mlir import ir
 import builder as xb
 from builder.graph.xla_op import XlaOp
 from builder.ops.dynamic import set_to_bound
+from builder.ops.reshaping import equal_products
+from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
 from builder.types.shape import UNBOUNDED, ArrayShape, has_unbounded_sizes, intern_array
 from lowering.jaxlib_api.lazy_jax import lax
 from lowering.mlir.attributes import i64
-from lowering.ops.bounded_sizes import (
-    ReshapedSize,
-    broadcast_sizes,
-    is_bounded_broadcast,
-    is_bounded_reshape,
-    reshaped_sizes,
-)
 from lowering.ops.emitting import constant
 from lowering.ops.importing import failure
 from lowering.ops.registry import Context, Step, Value, array_of, importer, jax_rule, stablehlo_rule
@@ -36,6 +38,120 @@ from lowering.ops.reshaping import jax_broadcast_in_dim
 if TYPE_CHECKING:
     from lowering.importer.scope import Scope
     from lowering.stablehlo.emitter import Emitter
+
+
+def is_bounded_broadcast(op: XlaOp) -> bool:
+    """Return whether an op broadcasts to several bounded dimensions."""
+    shape = op.shape
+    return (
+        not shape.is_static
+        and isinstance(shape, ArrayShape)
+        and shape.is_bounded
+        and sum(shape.dynamic_dimensions) > 1
+    )
+
+
+def broadcast_sizes(op: XlaOp) -> dict[int, int | None]:
+    """Map each bounded dimension of a broadcast's result to the operand dimension with its size.
+
+    The value is None if the operand's dimension is static, so that the size is the bound.
+    """
+    source, shape = op.operands[0].shape, op.shape
+    assert isinstance(source, ArrayShape)  # checked by inference
+    assert isinstance(shape, ArrayShape)
+    origins = {
+        place: index
+        for index, place in enumerate(op.attributes["broadcast_dimensions"])
+        if source.dynamic_dimensions[index]
+    }
+    return {d: origins.get(d) for d in range(shape.rank) if shape.dynamic_dimensions[d]}
+
+
+@dataclass(frozen=True, slots=True)
+class ReshapedSize:
+    """A size of a reshape's result: a product of operand sizes, times `factor` / `divisor`.
+
+    Attributes:
+        dimensions: the bounded dimensions of the operand whose sizes are multiplied.
+        factor: the product of the operand's static sizes in the same part (see `_parts`).
+        divisor: the product of the result's static sizes in this part. Both are divided by their
+            greatest common divisor.
+    """
+
+    dimensions: tuple[int, ...]
+    factor: int
+    divisor: int
+
+
+def is_bounded_reshape(op: XlaOp) -> bool:
+    """Return whether an op reshapes to several bounded dimensions."""
+    source, shape = op.operands[0].shape, op.shape
+    if shape.is_static or not isinstance(shape, ArrayShape) or not isinstance(source, ArrayShape):
+        return False
+    return sum(shape.dynamic_dimensions) > 1 and reshaped_sizes(source, shape) is not None
+
+
+def loses_a_size(source: ArrayShape, shape: ArrayShape) -> bool:
+    """Return whether a reshape makes a bounded dimension static, so that its size is lost."""
+    if source.is_static or not (source.is_bounded and shape.is_bounded):
+        return False
+    return any(
+        any(source.dynamic_dimensions[d] for d in old)
+        and not any(shape.dynamic_dimensions[d] for d in new)
+        for old, new in _parts(source, shape)
+    )
+
+
+@per_signature
+def reshaped_sizes(source: ArrayShape, shape: ArrayShape) -> tuple[int | ReshapedSize, ...] | None:
+    """Return the sizes of a reshape's result; bounded sizes as functions of the operand's sizes.
+
+    Return None if the sizes are not determined, or if a dimension is unbounded.
+    """
+    if not (source.is_bounded and shape.is_bounded):
+        return None
+    sizes: list[int | ReshapedSize] = list(shape.dimensions)
+    for old, new in _parts(source, shape):
+        bounded = [d for d in old if source.dynamic_dimensions[d]]
+        results = [d for d in new if shape.dynamic_dimensions[d]]
+        if len(results) > 1 or bool(bounded) != bool(results):
+            return None
+        if results:
+            factor = math.prod(source.dimensions[d] for d in old if d not in bounded)
+            divisor = math.prod(shape.dimensions[d] for d in new if d not in results)
+            common = math.gcd(factor, divisor) or 1
+            sizes[results[0]] = ReshapedSize(tuple(bounded), factor // common, divisor // common)
+    return tuple(sizes)
+
+
+def _parts(source: ArrayShape, shape: ArrayShape) -> list[tuple[range, range]]:
+    """Split the dimensions of operand and result into minimal parts with the same elements.
+
+    A part of size 1 is joined with its neighbor if one of the two does not satisfy `_matches`.
+    """
+    cuts = equal_products(source.dimensions, shape.dimensions)
+    parts: list[tuple[range, range]] = []
+    for (i, j), (i_end, j_end) in pairwise(cuts):
+        part = range(i, i_end), range(j, j_end)
+        if parts and not (_matches(source, shape, parts[-1]) and _matches(source, shape, part)):
+            joined = range(parts[-1][0].start, i_end), range(parts[-1][1].start, j_end)
+            if any(
+                math.prod(source.dimensions[d] for d in old) == 1 for old in (parts[-1][0], part[0])
+            ):
+                parts[-1] = joined
+                continue
+        parts.append(part)
+    return parts
+
+
+def _matches(source: ArrayShape, shape: ArrayShape, part: tuple[range, range]) -> bool:
+    """Return whether the result has the required number of bounded dimensions in `part`.
+
+    The required number is 1 if the operand has bounded dimensions in `part`, else 0.
+    """
+    old, new = part
+    bounded = any(source.dynamic_dimensions[d] for d in old)
+    return sum(shape.dynamic_dimensions[d] for d in new) == bounded
 
 
 _SIZE = intern_array(pt.s32, ())

@@ -10,15 +10,15 @@ import numpy as np
 from jaxlib.mlir import ir
 
 import builder as xb
-from builder.attributes.accuracy import ResultAccuracy
+from builder.attributes.precision import ResultAccuracy
 from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS
-from builder.support.signatures import per_signature
+from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape
 from lowering.jaxlib_api.lazy_jax import jax, lax
-from lowering.ops.derivatives import elementary
-from lowering.ops.derivatives.steps import Tangents, with_derivative_of, with_tangents
+from lowering.ops import derivatives
+from lowering.ops.derivatives import Tangents, with_derivative_of, with_tangents
 from lowering.ops.emitting import compared, filled
 from lowering.ops.registry import (
     Context,
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 FUNCTIONS: Final[dict[str, Callable[[], Callable[..., Value]]]] = {
     "abs": lambda: lax.abs,
     "acos": lambda: lax.acos,
-    "acosh": lambda: elementary.acosh,
+    "acosh": lambda: derivatives.acosh,
     "add": lambda: lax.add,
     "and": lambda: lax.bitwise_and,
     "asin": lambda: lax.asin,
-    "asinh": lambda: elementary.asinh,
-    "atan2": lambda: elementary.atan2,
+    "asinh": lambda: derivatives.asinh,
+    "atan2": lambda: derivatives.atan2,
     "atanh": lambda: lax.atanh,
     "cbrt": lambda: lax.cbrt,
     "ceil": lambda: lax.ceil,
@@ -53,7 +53,7 @@ FUNCTIONS: Final[dict[str, Callable[[], Callable[..., Value]]]] = {
     "cosh": lambda: lax.cosh,
     "cosine": lambda: lax.cos,
     "count_leading_zeros": lambda: lax.clz,
-    "divide": lambda: elementary.divide,
+    "divide": lambda: derivatives.divide,
     "erf": lambda: lax.erf,
     "exponential": lambda: lax.exp,
     "exponential_minus_one": lambda: lax.expm1,
@@ -71,7 +71,7 @@ FUNCTIONS: Final[dict[str, Callable[[], Callable[..., Value]]]] = {
     "not": lambda: lax.bitwise_not,
     "or": lambda: lax.bitwise_or,
     "popcnt": lambda: lax.population_count,
-    "power": lambda: elementary.power,
+    "power": lambda: derivatives.power,
     "real": lambda: lax.real,
     "remainder": lambda: lax.rem,
     "round_nearest_afz": lambda: partial(

@@ -13,7 +13,7 @@ import builder as xb
 from builder.graph.xla_op import XlaOp
 from builder.types.shape import ArrayShape
 from lowering.jaxlib_api.lazy_jax import lax
-from lowering.ops.derivatives.steps import with_derivative_of
+from lowering.ops.derivatives import with_derivative_of
 from lowering.ops.importing import failure
 from lowering.ops.reducers import applied_opcode, returns_second
 from lowering.ops.registry import Context, Step, Value, array_of, importer, jax_rule

@@ -18,7 +18,7 @@ import numpy as np
 
 from builder.graph.xla_op import XlaOp
 from lowering.jaxlib_api.lazy_jax import lax
-from lowering.ops.derivatives.steps import Tangents, with_tangents
+from lowering.ops.derivatives import Tangents, with_tangents
 from lowering.ops.registry import Context, Step, Value, array_of, jax_rule
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import explained
 from builder.types.shape import ArrayShape
 from lowering.errors import DeviceError
-from lowering.jaxlib_api import array_layouts, jax_arrays, topologies
+from lowering.jaxlib_api import array_layouts, compilation, jax_arrays
 from lowering.pjrt.failures import is_out_of_memory, transfer_error
 from lowering.pjrt.platforms import missing_platform
 
@@ -63,7 +63,7 @@ def _devices(op: str, platform: str | None, all_processes: bool = False) -> tupl
 
 def is_local(target: jax.Device) -> bool:
     """Whether a device belongs to this process; True for each device of a topology."""
-    return bool(target.process_index == jax.process_index()) or topologies.is_absent(target)
+    return bool(target.process_index == jax.process_index()) or compilation.is_absent(target)
 
 
 def _unavailable(op: str, rule: str) -> DeviceError:
@@ -128,7 +128,7 @@ def device_argument(op: str, which: DeviceLike) -> jax.Device:
         if which is None:
             return _devices(op, None)[0]
     if isinstance(which, jax.Device):
-        if topologies.is_absent(which):
+        if compilation.is_absent(which):
             reason = "belongs to a topology, which only lowering.compile accepts"
             raise _unavailable(op, f"{which} {reason}")
         if which.process_index != jax.process_index():
@@ -192,8 +192,8 @@ def devices_for(
     )
 
     error = functools.partial(error_of, DeviceError, op)
-    if isinstance(first, jax.Device) and listed is None and topologies.is_absent(first):
-        topology = topologies.devices_of_topology(first)
+    if isinstance(first, jax.Device) and listed is None and compilation.is_absent(first):
+        topology = compilation.devices_of_topology(first)
         listed, first = topology[topology.index(first) :][:count], None
     if listed is None:
         if isinstance(first, (list, tuple)):

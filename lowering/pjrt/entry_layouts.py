@@ -19,8 +19,7 @@ from jaxlib.mlir import ir
 
 from builder.errors import ShapeInferenceError, ShapeTextError, error_of, statement_of
 from builder.layout.program_layouts import check_supported_layout
-from builder.types.layout import COMBINE, Layout
-from builder.types.layout_text import parse_layout
+from builder.types.layout import COMBINE, Layout, parse_layout
 from builder.types.shape import ArrayShape, ProgramShape, TokenShape
 from lowering.errors import CompileError
 from lowering.jaxlib_api import array_layouts, mlir

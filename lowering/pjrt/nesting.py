@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from builder.types.shape import ArrayShape, ProgramShape, Shape, TokenShape, TupleShape, leaves
-from lowering.mlir.flattening import leaf_paths
+from lowering.mlir.types import leaf_paths
 
 NamedLeaf = tuple[str, ArrayShape | TokenShape]
 

@@ -9,12 +9,7 @@ operations. There are three kinds of expansions:
 - rewrites for StableHLO's interpreter, which lacks some of these operations too.
 """
 
-from lowering.portable import (
-    elementwise as elementwise,
-    fourier as fourier,
-    linalg as linalg,
-    random as random,
-)
+from lowering.portable import elementwise as elementwise, fourier as fourier, linalg as linalg
 from lowering.portable.expanding import expanded
 
 __all__ = ["expanded"]

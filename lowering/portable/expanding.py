@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from jaxlib.mlir import ir
@@ -17,9 +17,9 @@ from builder.schema import SCHEMAS
 from builder.support.suggestions import did_you_mean
 from builder.support.unique_names import UniqueNames
 from lowering.errors import LoweringError
-from lowering.importer.decompositions import module_of_operation
 from lowering.importer.importing import imported
-from lowering.interpreter import expansions as expansions  # registers rewrites
+from lowering.importer.other_dialects import module_of_operation
+from lowering.interpreter import expansions as expansions
 from lowering.jaxlib_api import artifacts, mlir
 from lowering.legalize import prepare_artifact
 from lowering.legalize.artifacts import custom_call_for_mhlo
@@ -35,9 +35,27 @@ from lowering.mlir.operations import (
     place_of,
     symbol_name,
 )
-from lowering.portable.registry import EXPANSIONS
 from lowering.stablehlo.lower import lower
 from lowering.stablehlo.module import StablehloModule, program_shape_of
+
+Expansion = Callable[[XlaOp, Sequence[XlaOp]], XlaOp | Sequence[XlaOp]]
+"""Records an op by other ops: receives the op, for its attributes and shapes, and the operands of
+the new ops; returns the result, or the results of an operation with several."""
+
+EXPANSIONS: Final[dict[str, Expansion]] = {}
+"""The registered expansions, by the name of the operation."""
+
+
+def expansion(*names: str) -> Callable[[Expansion], Expansion]:
+    """Register the decorated function as the expansion of StableHLO's operations `names`."""
+
+    def register(function: Expansion) -> Expansion:
+        for name in names:
+            EXPANSIONS[f"stablehlo.{name}"] = function
+        return function
+
+    return register
+
 
 _INTERPRETED: Final = (
     *(f"stablehlo.batch_norm_{name}" for name in ("grad", "inference", "training")),

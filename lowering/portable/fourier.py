@@ -17,7 +17,7 @@ import builder as xb
 from builder import lib
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import shape_of
-from lowering.portable.registry import expansion
+from lowering.portable.expanding import expansion
 
 _LARGE_PRIME: Final = 64
 """Larger primes are transformed by a convolution."""

@@ -16,7 +16,7 @@ from builder.lib.linalg.matrices import (
     triangle,
     working_type,
 )
-from lowering.portable.registry import expansion
+from lowering.portable.expanding import expansion
 
 
 @expansion("cholesky")

@@ -1,4 +1,4 @@
-"""Read the tables of MLIR bytecode without MLIR.
+"""Read the tables of MLIR bytecode without MLIR: strings, operations, types, constants.
 
 Bytecode consists of sections. Operations refer by number to the section of attributes and types.
 The next section contains the sizes of these attributes and types, in groups of one dialect.
@@ -8,10 +8,17 @@ MLIR Bytecode Format: File; Sections; Attribute/Type Sections.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
-from lowering.jaxlib_api.mlir import BYTECODE_MAGIC
+import numpy as np
+from jaxlib.mlir import ir
+
+from builder.types import primitive_type as pt
+from builder.types.shape import ArrayShape
+from lowering.jaxlib_api.mlir import BYTECODE_MAGIC, bytecode_pieces
+from lowering.mlir.bytecode import reference
 
 STRINGS: Final = 0
 DIALECTS: Final = 1
@@ -266,3 +273,114 @@ def _dialects_of(
             size, at = number_at(data, at + 1, end)
             at += size
     return dialects, at
+
+
+_PREFIX_LENGTH: Final = 12
+"""A number of characters, greater than the length of each dialect name in StableHLO modules."""
+
+_MAX_PREFIXES: Final = 4096
+"""The maximum number of different words before dots (numbers have dots too). With more words, the
+search for operation names would not be faster than MLIR."""
+
+_LAST_WORD: Final = r"(?a:\w*$)"
+
+
+def operation_names(data: bytes) -> set[str] | None:
+    """Return a superset of the full names of the operations in bytecode.
+
+    Return None if the bytecode is damaged, or of a version before `NAMES_HAVE_FLAGS`.
+    """
+    sections = sections_of(lambda at, size: data[at : at + size], len(data))
+    places = {kind: (begin, begin + size) for kind, _, begin, size in sections or ()}
+    try:
+        version, _ = number_at(data, len(BYTECODE_MAGIC), len(data))
+        if version < NAMES_HAVE_FLAGS:
+            return None
+        strings = strings_of(data, *places[STRINGS])
+        return set(operations_of(data, *places[DIALECTS], strings))
+    except (IndexError, KeyError, UnicodeDecodeError):
+        return None
+
+
+def prefixes_before_dots(text: str) -> set[str] | None:
+    """Return the words before the dots of MLIR text; they include the dialects of all operations.
+
+    A full operation name has its dialect before a dot, with or without quotes. Operation names
+    without a dialect occur only inside operations of the same dialect, or, for operations of `func`
+    and `builtin`, inside functions.
+
+    Return None if the text has escapes in strings, a word of `_PREFIX_LENGTH` characters or more,
+    or more than `_MAX_PREFIXES` words before dots.
+    """
+    if "\\" in text:
+        return None
+    ends = {piece[-_PREFIX_LENGTH:] for piece in text.split(".")[:-1]}
+    if len(ends) > _MAX_PREFIXES:
+        return None
+    names = {match[0] for end in ends if (match := re.search(_LAST_WORD, end)) is not None}
+    return None if any(len(name) == _PREFIX_LENGTH for name in names) else names
+
+
+Elements = np.ndarray[Any, Any]
+
+
+def repeated(element: Elements, shape: ArrayShape) -> Elements:
+    """Return a read-only array of `shape` that repeats one element, without copies of it."""
+    element = element.reshape(())
+    element.flags.writeable = False
+    return np.broadcast_to(element, shape.dimensions) if shape.rank else element
+
+
+def elements_in_bytecode(operation: ir.Operation, shape: ArrayShape) -> Elements | None:
+    """Return the elements of a constant operation, found in the operation's bytecode.
+
+    Return None if the elements are not found, or if several parts of the bytecode may be them.
+    """
+    dtype = shape.element_type.dtype
+    count = shape.element_count
+    if not count:
+        return np.empty(shape.dimensions, dtype)
+    # A clone, without copying elements: MLIR aborts on writing a single operation whose result has
+    # users. Other attributes may have elements too.
+    clone = operation.clone()
+    for name in [name for name in clone.attributes if name != "value"]:
+        del clone.attributes[name]
+    sizes = (count * dtype.itemsize, dtype.itemsize)
+    candidates = set(_elements_among(bytecode_pieces(clone), sizes))
+    if len(candidates) != 1:
+        return None
+    array = np.frombuffer(candidates.pop(), np.uint8)  # read-only, without a copy
+    if shape.element_type is pt.pred:
+        array = array != 0
+        array.flags.writeable = False
+    array = array.view(dtype)
+    return repeated(array.copy(), shape) if array.size == 1 else array.reshape(shape.dimensions)
+
+
+def _elements_among(pieces: Sequence[bytes], sizes: Sequence[int]) -> Iterator[bytes]:
+    """Yield the pieces of bytecode that are the elements of an attribute.
+
+    The piece before dense elements ends with the attribute code, the number of the type, and the
+    size of the elements. The piece before a resource consists of the alignment, the size, and
+    padding. The piece before that begins with the header of the resource section, which contains
+    only this resource.
+
+    Args:
+        pieces: the bytecode, in the pieces in which MLIR writes it.
+        sizes: the possible sizes of the elements in bytes.
+
+    MLIR Bytecode Format: Attribute/Type Sections; Resource Section.
+    """
+    for size in sizes:
+        encoded = re.escape(reference(size))
+        dense = re.compile(b"%." + encoded + b"$", re.DOTALL)
+        resource = re.compile(b".{1,9}" + encoded + b"\xcb*", re.DOTALL)
+        for before, head, piece in zip(pieces, pieces[1:], pieces[2:], strict=False):
+            if len(piece) != size:
+                continue
+            section = reference(len(head) + size)
+            if dense.search(head) or (
+                before.startswith((b"\x05" + section, b"\x85" + section))
+                and resource.fullmatch(head)
+            ):
+                yield piece

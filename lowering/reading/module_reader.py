@@ -31,10 +31,14 @@ from lowering.mlir.operations import (
     referenced_functions,
 )
 from lowering.mlir.types import is_of_other_elements
-from lowering.reading.bytecode_tables import sections_of, sizes_add_up
+from lowering.reading.bytecode_tables import (
+    operation_names,
+    prefixes_before_dots,
+    sections_of,
+    sizes_add_up,
+)
 from lowering.reading.foreign_formats import other_kind
 from lowering.reading.helper_process import HelperError, in_helper
-from lowering.reading.operation_names import operation_names, prefixes_before_dots
 from lowering.reading.text_limits import TextProblem, crash_risk, exceeded_limit
 
 CHECKSUM_ATTRIBUTE: Final = "xlabuilder.checksum"

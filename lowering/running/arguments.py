@@ -17,15 +17,14 @@ from jax.sharding import SingleDeviceSharding
 from builder.errors import ShapeTextError
 from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
-from builder.types.conversion_fixes import conversion_fix
-from builder.types.expected_arrays import array_for, describe_array
+from builder.types.expected_arrays import array_for, conversion_fix, describe_array
 from builder.types.foreign_arrays import UnreadableArrayError
 from builder.types.layout import Layout
 from builder.types.nested_values import NestingError, flatten_value
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, intern_array, leaves
 from lowering.errors import ArgumentError
 from lowering.jaxlib_api import array_layouts, jax_arrays
-from lowering.mlir.flattening import leaf_paths
+from lowering.mlir.types import leaf_paths
 from lowering.pjrt.devices import Target
 from lowering.pjrt.entry_layouts import is_same, layout_from, put_in_layout
 from lowering.pjrt.host_arrays import describe

@@ -34,7 +34,7 @@ import jax
 from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import explained
 from lowering.errors import ModuleFileError
-from lowering.jaxlib_api import compilation, executables, mlir, topologies, versions
+from lowering.jaxlib_api import compilation, executables, mlir, versions
 from lowering.reading.file_owners import warn, warn_of_writers
 from lowering.running.executable_file import CODE_MODE, UnusableError, packed, unpacked
 from lowering.running.interrupts import deferred_interrupts
@@ -274,4 +274,4 @@ def compile_or_read(
 def _is_cached(devices: Sequence[jax.Device]) -> bool:
     """Return whether programs for these devices can be cached."""
     here = jax.process_index()
-    return not any(topologies.is_absent(d) or d.process_index != here for d in devices)
+    return not any(compilation.is_absent(d) or d.process_index != here for d in devices)

@@ -27,7 +27,7 @@ from lowering.legalize import legalize
 from lowering.legalize.entry_attributes import check_entry_attributes
 from lowering.legalize.loaded_modules import check_loaded_module
 from lowering.legalize.precompile_checks import check_compilable
-from lowering.mlir.donations import donated_arguments
+from lowering.mlir.attribute_values import donated_arguments
 from lowering.mlir.operations import operations_in, place_of
 from lowering.pjrt.devices import DeviceLike, devices_for as find_devices, is_local
 from lowering.pjrt.entry_layouts import parameter_layouts, requested_layouts

@@ -16,7 +16,7 @@ from jaxlib.mlir import ir
 
 from builder.errors import OperandError, brief, error_of
 from builder.types.shape import ArrayShape, ProgramShape
-from lowering.mlir.donations import DONOR, donated_arguments
+from lowering.mlir.attribute_values import DONOR, donated_arguments
 from lowering.mlir.operations import argument_attributes, main_function, set_argument_attributes
 from lowering.pjrt.nesting import named_leaves
 

@@ -13,8 +13,7 @@ from lowering.running.bounded_arrays import is_host
 from lowering.running.failures import may_lack_memory
 from lowering.running.program import CompiledProgram, ProgramInfo
 from lowering.running.steps import Steps, accepts_numpy, are_same, direct_call, translating_errors
-from lowering.stablehlo.call_tree import CallTree
-from lowering.stablehlo.tree_text import flatten
+from lowering.stablehlo.call_tree import CallTree, flatten
 
 _MOST_KEPT: Final = 16
 """The number of argument signatures cached for an executable of a jax function."""

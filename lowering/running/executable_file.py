@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from lowering.errors import ModuleFileError
-from lowering.jaxlib_api import array_layouts, executables, mlir, topologies, versions
-from lowering.legalize.agreement import Disagreement
+from lowering.jaxlib_api import array_layouts, compilation, executables, mlir, versions
+from lowering.legalize.control_flow import Disagreement
 from lowering.pjrt.devices import is_local
 from lowering.reading.foreign_formats import EXECUTABLE_MAGIC, other_kind
 from lowering.stablehlo.module import path_text, write_atomically
@@ -84,7 +84,7 @@ def packed(
         "platform": first.platform,
         # The compiler of a topology has another version than the runtime that it compiles for.
         "platform_version": (
-            None if topologies.is_absent(first) else versions.platform_version(first)
+            None if compilation.is_absent(first) else versions.platform_version(first)
         ),
         "device_kind": first.device_kind,
         "cpu_features": executables.cpu_features(payload) if first.platform == "cpu" else (),

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from lowering.jaxlib_api import topologies
+from lowering.jaxlib_api import compilation
 from lowering.running.executable import Executable
 from lowering.running.partitioned import PartitionedExecutable
 from lowering.running.program import ProgramInfo
@@ -28,7 +28,7 @@ def executable_of(loaded: Any, info: ProgramInfo, devices: Sequence[jax.Device])
         info: the program's metadata.
         devices: the devices that the program was compiled for.
     """
-    if topologies.is_absent(devices[0]):
+    if compilation.is_absent(devices[0]):
         return UnloadedExecutable(loaded, info, devices)
     if info.partitioning is not None:
         return PartitionedExecutable(loaded, info, devices)

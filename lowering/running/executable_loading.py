@@ -12,7 +12,7 @@ import jax
 
 from lowering.errors import CompileError, DeviceError, ModuleFileError
 from lowering.host.custom_calls import unregistered
-from lowering.jaxlib_api import array_layouts, compilation, executables, topologies, versions
+from lowering.jaxlib_api import array_layouts, compilation, executables, versions
 from lowering.pjrt.devices import (
     DeviceLike,
     device as default_device,
@@ -183,7 +183,7 @@ def _devices(
 def _check_device(header: Mapping[str, Any], device: jax.Device) -> None:
     """Raise UnusableError if the device can't run the program that the header describes."""
     platform, kind = header["platform"], header["device_kind"]
-    if topologies.is_absent(device):
+    if compilation.is_absent(device):
         raise UnusableError(
             f"can't be loaded for {device}, which is a device of a topology",
             "pass a device of this machine",

@@ -26,12 +26,11 @@ from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.inspection.table import count_text
 from builder.ops.control_flow import call as record_call
-from builder.support.display import Column, Heading, Part, TextTable
-from builder.support.displayed import Displayed
+from builder.support.display import Column, Displayed, Heading, Part, TextTable
 from builder.support.extensions import extension
 from builder.support.functions import is_function
+from builder.support.suggestions import ExplainsAttributes
 from builder.support.tracebacks import remove_internal_frames
-from builder.support.unknown_attributes import ExplainsAttributes
 from builder.types.constant import default_element_type, scalar_array, wider_number
 from builder.types.shape import ArrayShape, Shape, intern_array
 from lowering.errors import ArgumentError, CompileError
@@ -68,10 +67,9 @@ from lowering.running.partitioned import PartitionedExecutable
 from lowering.running.replicated import ReplicatedExecutable
 from lowering.running.signature import Signature
 from lowering.running.trees import TreeError, flatten, flatten_dataclasses, leaf_names, leaf_path
-from lowering.stablehlo.call_tree import CallTree, call_tree
+from lowering.stablehlo.call_tree import CallTree, call_tree, plain
 from lowering.stablehlo.lower import lower
 from lowering.stablehlo.module import StablehloModule
-from lowering.stablehlo.tree_text import plain
 
 _JaxArray: Final = jax_arrays.array_type
 

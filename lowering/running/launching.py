@@ -12,7 +12,7 @@ import jax
 from lowering.errors import ExecutionError
 from lowering.host.callbacks import raise_failure, shared_failure
 from lowering.jaxlib_api import array_layouts, jax_arrays
-from lowering.legalize.agreement import Disagreement
+from lowering.legalize.control_flow import Disagreement
 from lowering.running.arguments import Leaf
 from lowering.running.failures import must_wait, raise_execution_error
 from lowering.running.program import ProgramInfo

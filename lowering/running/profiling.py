@@ -11,8 +11,7 @@ import jax
 import numpy as np
 
 from builder.inspection.rendering import bytes_text, seconds_text
-from builder.support.display import Bar, Heading, Part, Segment
-from builder.support.displayed import Displayed
+from builder.support.display import Bar, Displayed, Heading, Part, Segment
 
 _CALL_PARTS: Final = ("transfer", "run", "fetch")
 """The fields of `Profile` with the parts of a call, which exclude compiling."""

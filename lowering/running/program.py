@@ -14,11 +14,9 @@ from builder.check import flag
 from builder.errors import OperandError
 from builder.graph.calls import explained
 from builder.inspection.rendering import bytes_text, flops_text
-from builder.support.display import Column, Heading, Part, TextTable
-from builder.support.displayed import Displayed
-from builder.support.unknown_attributes import ExplainsAttributes
-from builder.types.layout import Layout
-from builder.types.layout_text import parse_layout
+from builder.support.display import Column, Displayed, Heading, Part, TextTable
+from builder.support.suggestions import ExplainsAttributes
+from builder.types.layout import Layout, parse_layout
 from builder.types.shape import ArrayShape, ProgramShape, Shape, TokenShape, TupleShape, fold
 from lowering.errors import ExecutionError
 from lowering.jaxlib_api import array_layouts, executables

@@ -18,10 +18,9 @@ import jax
 from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import explained
 from builder.inspection.table import count_text
-from builder.support.display import Column, Heading, Part, TextTable
-from builder.support.displayed import Displayed
+from builder.support.display import Column, Displayed, Heading, Part, TextTable
 from lowering.errors import DeviceError
-from lowering.jaxlib_api import topologies
+from lowering.jaxlib_api import compilation
 from lowering.pjrt.failures import without_status_code
 from lowering.running.program import CompiledProgram
 
@@ -154,7 +153,7 @@ def _read_target_config(path: Any) -> str:
 def _devices(platform: str, name: str, settings: Mapping[str, str]) -> tuple[jax.Device, ...]:
     plugin, install = _PLUGINS[platform]
     try:
-        return tuple(topologies.topology_devices(plugin, name, settings))
+        return tuple(compilation.topology_devices(plugin, name, settings))
     except NotImplementedError as error:
         report = str(error)
         reason = f"the compiler for {platform} is not installed, or can't compile for a topology"

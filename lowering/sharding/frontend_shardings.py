@@ -29,14 +29,13 @@ from lowering.mlir.operations import (
     symbol_name,
 )
 from lowering.reading.bytecode_tables import module_strings
-from lowering.sharding.attributes import GSPMD, SHARDY
 from lowering.sharding.manual_computations import (
     has_manual_calls,
     join_manual_calls,
     may_have_manual_calls,
     without_tuple,
 )
-from lowering.sharding.texts import FRONTEND, MESHES, parse_meshes
+from lowering.sharding.texts import FRONTEND, GSPMD, MESHES, SHARDY, parse_meshes
 
 _SHARDING: Final = "xla.sdy.sharding"
 _CONSTRAINT: Final = "Sharding"

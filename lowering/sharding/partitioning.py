@@ -22,7 +22,7 @@ from builder.errors import ShapeTextError, error_of, statement_of
 from builder.sharding.tiling import Tiling, parse_tilings
 from builder.types.shape import ArrayShape, ProgramShape, TokenShape
 from lowering.errors import CompileError, recorded_at
-from lowering.mlir.donations import ALIASING
+from lowering.mlir.attribute_values import ALIASING
 from lowering.mlir.operations import (
     argument_attributes,
     attribute_text,
@@ -31,7 +31,7 @@ from lowering.mlir.operations import (
     symbol_name,
 )
 from lowering.pjrt.nesting import NamedLeaf, program_leaves
-from lowering.sharding.attributes import GSPMD, SHARDY
+from lowering.sharding.texts import GSPMD, SHARDY
 
 
 @dataclass(frozen=True, slots=True)

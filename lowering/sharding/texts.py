@@ -1,4 +1,8 @@
-"""Check the texts of shardings in a module, because XLA may abort on malformed ones."""
+"""Check the texts of shardings in a module, because XLA may abort on malformed ones.
+
+Arguments, results and operations have either GSPMD shardings, which are text, or Shardy shardings,
+which are attributes of the sdy dialect.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from builder.sharding.text import is_shardy
 from builder.sharding.tiling import Tiling, parse_tilings
 from lowering.errors import CompileError
 from lowering.jaxlib_api.hlo_conversion import serialized_sharding_count
+from lowering.mlir.attributes import quoted
 from lowering.mlir.operations import (
     argument_attributes,
     attribute_text,
@@ -21,7 +26,21 @@ from lowering.mlir.operations import (
     operations_in,
     place_of,
 )
-from lowering.sharding.attributes import GSPMD
+
+GSPMD: Final = "mhlo.sharding"
+SHARDY: Final = "sdy.sharding"
+SHARDINGS: Final = (GSPMD, SHARDY)
+
+
+def sharding_attribute(text: str) -> dict[str, str]:
+    """Return the attribute for a sharding, as a dict from its name to its value as MLIR text.
+
+    Example:
+        >>> sharding_attribute("{replicated}")
+        {'mhlo.sharding': '"{replicated}"'}
+    """
+    return {SHARDY: text} if is_shardy(text) else {GSPMD: quoted(text)}
+
 
 FRONTEND: Final = "mhlo.frontend_attributes"
 MESHES: Final = "xla.sdy.meshes"

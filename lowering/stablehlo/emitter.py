@@ -51,8 +51,7 @@ from lowering.mlir.bytecode import (
     reference,
     references,
 )
-from lowering.mlir.flattening import flatten, unflatten
-from lowering.mlir.types import type_text
+from lowering.mlir.types import flatten, type_text, unflatten
 from lowering.ops.registry import (
     CHECKS,
     EXCEPTIONS,
@@ -62,7 +61,7 @@ from lowering.ops.registry import (
     StablehloRule,
     Value,
 )
-from lowering.sharding.attributes import SHARDY, sharding_attribute
+from lowering.sharding.texts import SHARDY, sharding_attribute
 from lowering.stablehlo.schema_attributes import function_attributes, stablehlo_attributes
 
 Attributes = Mapping[str, Attribute] | None

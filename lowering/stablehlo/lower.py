@@ -1,5 +1,9 @@
 """Lower a computation to a StableHLO module.
 
+XLA's Operation Semantics require that each infeed depends on the previous one, directly or through
+other values; likewise each outfeed. An op that applies computations with infeeds (a loop, a
+call, a conditional) counts as one infeed.
+
 The entry computation becomes `@main`. A called computation becomes one private function, regardless
 of the number of calls. Computations that ops apply (reducers, conditions, bodies, branches) become
 regions.
@@ -18,14 +22,15 @@ from jaxlib.mlir import ir
 from builder.attributes.annotations import NO_ATTRIBUTES, meshes
 from builder.graph.aliasing import leaf_indices
 from builder.graph.calls import explained
-from builder.graph.computation import XlaComputation
-from builder.graph.xla_op import NO_METADATA
+from builder.graph.computation import XlaComputation, called_in
+from builder.graph.xla_op import NO_METADATA, XlaOp
 from builder.ops.operands import need_computation
 from builder.schema import SCHEMAS
 from builder.sharding.text import leaf_texts
 from builder.support.unique_names import UniqueNames
 from builder.types.shape import ArrayShape, Shape, TupleShape, leaf_count, leaves
 from lowering.errors import LoweringError, recorded_at
+from lowering.mlir.attribute_values import ALIASING, DONOR
 from lowering.mlir.attributes import (
     ARGUMENT_NAME,
     REPLICATION,
@@ -39,16 +44,65 @@ from lowering.mlir.attributes import (
 )
 from lowering.mlir.bytecode import Pieces, Reference
 from lowering.mlir.context import context_for
-from lowering.mlir.donations import ALIASING, DONOR
-from lowering.mlir.flattening import leaf_paths
-from lowering.mlir.types import dense_attribute, mlir_type, type_text
+from lowering.mlir.types import dense_attribute, leaf_paths, mlir_type, type_text
 from lowering.pjrt.entry_layouts import LAYOUT_MODE
-from lowering.sharding.attributes import sharding_attribute
+from lowering.sharding.texts import sharding_attribute
 from lowering.stablehlo.call_tree import NESTING
 from lowering.stablehlo.emitter import Emitter, LargeConstant
 from lowering.stablehlo.module import StablehloModule, read_name
 from lowering.stablehlo.platforms import declared_platforms
-from lowering.stablehlo.stream_order import check_order
+
+
+def check_order(computation: XlaComputation, called: tuple[XlaComputation, ...]) -> None:
+    """Check that the infeeds, and the outfeeds, of each computation are ordered.
+
+    Args:
+        computation: the entry.
+        called: the computations that are called and applied, callees before their callers.
+
+    Raises:
+        LoweringError: two infeeds, or two outfeeds, are unordered.
+    """
+    for stream in ("infeed", "outfeed"):
+        with_stream: set[XlaComputation] = set()
+        for each in (*called, computation):
+            if _check(each, stream, with_stream):
+                with_stream.add(each)
+
+
+def _check(computation: XlaComputation, stream: str, with_stream: set[XlaComputation]) -> bool:
+    """Check one computation, and return whether it contains ops of `stream`."""
+    # Ops are recorded after their operands, so the only possible order is that of recording: each
+    # op must depend on all `count` ops before it.
+    previous: XlaOp | None = None
+    count = 0
+    dependencies: dict[int, int] = {}  # the number of such ops that an op depends on
+    for op in computation.ops:
+        depends_on = max((dependencies.get(operand.id, 0) for operand in op.operands), default=0)
+        if op.opcode == stream or (
+            with_stream and not with_stream.isdisjoint(called_in(op.attributes))
+        ):
+            if depends_on != count:
+                assert previous is not None
+                raise LoweringError(
+                    f"{stream}s must be totally ordered, got "
+                    f"{_op_text(op)} that does not depend on {_op_text(previous)}",
+                    context=("lower", computation.name),
+                    fix=f"pass the token of each {stream} to the next: xb.{stream}_with_token; a "
+                    "loop carries the token in its state",
+                    op=stream,
+                )
+            count += 1
+            depends_on, previous = count, op
+        if depends_on:
+            dependencies[op.id] = depends_on
+    return count > 0
+
+
+def _op_text(op: XlaOp) -> str:
+    place = f" at {op.source.file}:{op.source.line}" if op.source is not None else ""
+    return f"{op.opcode}{place}"
+
 
 MAX_DEPTH: Final = 5_000
 """The maximum nesting of applied computations; MLIR's time grows with the square of the depth."""

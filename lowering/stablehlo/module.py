@@ -33,11 +33,10 @@ from jaxlib.mlir import ir
 from builder.check import flag
 from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, brief, error_of
 from builder.graph.calls import explained
-from builder.support.display import Heading, Part, ProgramText
-from builder.support.displayed import Displayed
+from builder.support.display import Displayed, Heading, Part, ProgramText
 from builder.support.extensions import extension
 from builder.support.functions import NotAFunction
-from builder.support.unknown_attributes import ExplainsAttributes
+from builder.support.suggestions import ExplainsAttributes
 from builder.types.foreign_arrays import is_tracer
 from builder.types.shape import (
     ArrayShape,
@@ -53,22 +52,20 @@ from lowering.errors import LoweringError, ModuleFileError, VersionError
 from lowering.host.callbacks import PythonFunction
 from lowering.jaxlib_api import versions
 from lowering.mlir.attributes import ARGUMENT_NAME
-from lowering.mlir.flattening import leaf_paths
 from lowering.mlir.operations import attribute_text, entry_text, functions_in, main_function
 from lowering.mlir.printing import module_text
-from lowering.mlir.types import shape_of_type
+from lowering.mlir.types import leaf_paths, shape_of_type
 from lowering.pjrt.entry_layouts import LAYOUT_MODE
 from lowering.reading import module_reader
 from lowering.reading.exported import embedded_artifact, platforms_of, trees_of
 from lowering.reading.module_reader import file_error
-from lowering.stablehlo.artifact_versions import checked_version, version_error
 from lowering.stablehlo.call_tree import NESTING, CallTree, parsed_tree, with_call_tree
 from lowering.stablehlo.platforms import (
     GLOBAL_CONSTANT,
     declare_platforms,
     declared_platforms,
 )
-from lowering.stablehlo.version_history import lowest_version
+from lowering.stablehlo.versions import checked_version, lowest_version, version_error
 
 PathLike = str | os.PathLike[str]
 Buffer = bytes | bytearray | memoryview

@@ -15,7 +15,7 @@ from jaxlib.mlir import ir
 from builder.errors import error_of
 from builder.types.shape import ProgramShape
 from lowering.errors import CompileError
-from lowering.jaxlib_api import mlir, topologies, versions
+from lowering.jaxlib_api import compilation, mlir, versions
 from lowering.mlir.operations import main_function
 from lowering.stablehlo.module import StablehloModule
 from lowering.stablehlo.platforms import PLATFORMS, has_platform_index
@@ -74,5 +74,5 @@ def name_in_jax(device: jax.Device) -> str:
     """Return jax.export's name of a device's platform: "cuda" or "rocm" instead of "gpu"."""
     if device.platform != "gpu":
         return str(device.platform)
-    version = "" if topologies.is_absent(device) else versions.platform_version(device)
+    version = "" if compilation.is_absent(device) else versions.platform_version(device)
     return "rocm" if "rocm" in version.lower() else "cuda"

@@ -22,8 +22,8 @@ from builder.graph.subcomputations import ReusableFunction
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.support.functions import is_function
-from lowering.jaxlib_api import jax_stages
-from lowering.jaxlib_api.jax_lowering import lowered_with_rules
+from lowering.jaxlib_api import jaxprs
+from lowering.jaxlib_api.jaxprs import lowered_with_rules
 from lowering.reading.file_kind import reject_by_prefix
 from lowering.reading.module_reader import sealed_bytecode
 from lowering.stablehlo.call_tree import with_call_tree
@@ -139,8 +139,8 @@ def shared_module(lowered: jax.stages.Lowered) -> StablehloModule:
 
 
 def _of_stage(module: StablehloModule, lowered: jax.stages.Lowered) -> StablehloModule:
-    platforms = jax_stages.lowered_platforms(lowered)
-    return _with_tree(module, lowered, platforms, jax_stages.used_leaves(lowered))
+    platforms = jaxprs.lowered_platforms(lowered)
+    return _with_tree(module, lowered, platforms, jaxprs.used_leaves(lowered))
 
 
 def lowered_stage(traced: jax.stages.Traced) -> jax.stages.Lowered:

@@ -10,7 +10,7 @@ import re
 from html import escape
 from typing import Final
 
-from builder.inspection.highlighting import tokens
+from builder.inspection.html import tokens
 
 _BLOCK: Final = re.compile(r"^```(?:mlir|hlo)\n(.*?)\n```$", re.DOTALL | re.MULTILINE)
 

@@ -30,11 +30,9 @@ from builder.inspection.explaining.elements import (
     checked_values,
 )
 from builder.inspection.explaining.grids import Scene, scene_of
-from builder.inspection.explaining.svg import svg_of
-from builder.inspection.explaining.text import text_of
-from builder.layout.drawing.saving import save_as
-from builder.support.display import Heading, Part, SvgPicture
-from builder.support.displayed import Displayed
+from builder.inspection.explaining.rendering import svg_of, text_of
+from builder.layout.drawing.svg import save_as
+from builder.support.display import Displayed, Heading, Part, SvgPicture
 from builder.types.shape import ArrayShape, Shape, leaves
 
 MAX_ELEMENTS: Final = 600

@@ -12,7 +12,6 @@ import numpy as np
 
 from builder.errors import OperandError, brief, error_of
 from builder.graph.xla_op import XlaOp
-from builder.inspection.attribute_text import constant_text
 from builder.inspection.explaining.elements import (
     Context,
     Join,
@@ -22,6 +21,7 @@ from builder.inspection.explaining.elements import (
     Values,
     operand_name,
 )
+from builder.inspection.table import constant_text
 from builder.types.shape import leaves
 
 _MAX_LABEL: Final = 22

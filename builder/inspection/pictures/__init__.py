@@ -14,13 +14,12 @@ from builder.check import integer
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
-from builder.inspection.pictures.dot import dot_of
+from builder.inspection.pictures.graph_formats import dot_of
 from builder.inspection.pictures.outline import Group, outline_of, scope_of
 from builder.inspection.pictures.svg import computation_svg, shown_computations
 from builder.inspection.table import count_text
-from builder.layout.drawing.saving import save_as
-from builder.support.display import Fold, Heading, Part, SvgPicture
-from builder.support.displayed import Displayed
+from builder.layout.drawing.svg import save_as
+from builder.support.display import Displayed, Fold, Heading, Part, SvgPicture
 from builder.support.suggestions import did_you_mean
 
 LIMIT: Final = 120

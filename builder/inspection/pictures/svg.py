@@ -15,11 +15,10 @@ from typing import Final
 from builder.graph.computation import XlaComputation
 from builder.graph.registry import OPERATIONS
 from builder.graph.xla_op import XlaOp
-from builder.inspection.attribute_text import constant_text
 from builder.inspection.pictures.outline import Child, Group, level_of, outline_of
 from builder.inspection.pictures.placing import Size, layout_of
 from builder.inspection.rendering import printable
-from builder.inspection.table import count_text, source_hover
+from builder.inspection.table import constant_text, count_text, source_hover
 
 FAMILY_COLOURS: Final[Mapping[str, str]] = {
     "elementwise": "#cfe3f7",

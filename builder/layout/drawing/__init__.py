@@ -10,8 +10,7 @@ from typing import Any
 
 from builder.errors import OperandError, brief, error_of
 from builder.layout.drawing.grid import Grid, grid_of
-from builder.layout.drawing.saving import save_as
-from builder.layout.drawing.svg import svg_of
+from builder.layout.drawing.svg import save_as, svg_of
 from builder.layout.drawing.text import text_of
 from builder.layout.indexing import bounded_array
 from builder.types.layout import int_or_none

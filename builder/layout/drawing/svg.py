@@ -1,4 +1,4 @@
-"""Render pictures as SVG.
+"""Render pictures as SVG, and save them to files.
 
 The SVG has a white background. It contains no style sheet and no ids, because these would affect
 other pictures in the same page.
@@ -6,18 +6,21 @@ other pictures in the same page.
 
 from __future__ import annotations
 
+import os
+import secrets
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from math import prod
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.layout.drawing.caption import facts, index_text, left_out, legend
-from builder.layout.drawing.grid import Axis, Grid, Panel
+from builder.errors import OperandError, brief, error_of
+from builder.layout.drawing.grid import Axis, Grid, Panel, facts, index_text, left_out, legend
 from builder.layout.indexing import physical_of
 
 _COLOURS: Final = ("#9df", "#ed8", "#e86", "#6c9", "#fab", "#7ad")
@@ -297,3 +300,43 @@ def _stack(drawings: Sequence[_Drawing], between: int = 12) -> _Drawing:
             body += _moved(drawing, 0, height)
             height += drawing.height
     return _Drawing(body, max(drawing.width for drawing in drawings), height)
+
+
+def save_as(path: str | os.PathLike[str], writers: Mapping[str, Callable[[], str]]) -> None:
+    """Write a picture to a file, atomically.
+
+    Args:
+        path: the file.
+        writers: for each suffix a function that returns the content.
+
+    Raises:
+        OperandError: `path` is not a str or path object, has another suffix, or can't be written.
+    """
+    try:
+        file = Path(path)
+    except TypeError:
+        raise OperandError(
+            f"path must be a str or os.PathLike, got {brief(path)}", op="save"
+        ) from None
+    write = writers.get(file.suffix.lower())
+    if write is None:
+        *others, last = writers
+        rule = f"path must end in {', '.join(others)} or {last}, got {brief(os.fspath(path))}"
+        raise error_of(OperandError, "save", rule)
+    _write(file, write())
+
+
+def _write(file: Path, text: str) -> None:
+    """Write a temporary file and rename it, so that the file is never incomplete."""
+    temporary = file.with_name(f".{file.name[:200]}.{secrets.token_hex(6)}.tmp")
+    try:
+        try:
+            with temporary.open("x", encoding="utf-8") as stream:
+                stream.write(text)
+            temporary.replace(file)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        rule = f"{brief(str(file))} can't be written: {reason[:1].lower()}{reason[1:]}"
+        raise error_of(OperandError, "save", rule) from None

@@ -7,8 +7,16 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from builder.layout.drawing.caption import axes_line, facts, index_text, left_out
-from builder.layout.drawing.grid import Axis, Grid, Panel, narrowed
+from builder.layout.drawing.grid import (
+    Axis,
+    Grid,
+    Panel,
+    axes_line,
+    facts,
+    index_text,
+    left_out,
+    narrowed,
+)
 
 _Flags = npt.NDArray[np.bool_]
 

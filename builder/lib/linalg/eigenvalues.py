@@ -14,16 +14,21 @@ from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import as_type, shape_of
 from builder.lib.constants import zeros
 from builder.lib.linalg.jacobi import (
+    as_real,
     even_rows,
     exchanged,
+    finite_only,
+    floating_matrices,
     halves,
     identities,
+    nan_unless,
     orthonormal,
     rotated,
     rotation,
     scaled,
     squared_magnitude,
     swept,
+    values_shape,
 )
 from builder.lib.linalg.matrices import (
     adjoint,
@@ -33,13 +38,6 @@ from builder.lib.linalg.matrices import (
     matmul,
     restored,
     rows_at,
-)
-from builder.lib.linalg.spectra import (
-    as_real,
-    finite_only,
-    floating_matrices,
-    nan_unless,
-    values_shape,
 )
 from builder.lib.math import maybe_conjugate
 from builder.lib.reductions import max, sum

@@ -1,9 +1,10 @@
-"""What the portable Jacobi methods share: rotations of pairs of rows, and the order of the pairs.
+"""What eigenvalues and singular values share: arguments, and portable Jacobi methods.
 
-Each matrix of a batch [b, n, m] has an even number n of rows. A round rotates n / 2 pairs: row i of
-the first half with row i of the second half. Then `exchanged` rearranges the rows, such that n - 1
-rounds, a sweep, rotate each pair once and bring each row back to its place. It is the order of a
-round-robin tournament, in which all but the first player move around a circle.
+In the portable Jacobi methods, each matrix of a batch [b, n, m] has an even number n of rows. A
+round rotates n / 2 pairs: row i of the first half with row i of the second half. Then `exchanged`
+rearranges the rows, such that n - 1 rounds, a sweep, rotate each pair once and bring each row back
+to its place. It is the order of a round-robin tournament, in which all but the first player move
+around a circle.
 
 Brent, Luk: The solution of singular-value and symmetric eigenvalue problems on multiprocessor
 arrays. SIAM J. Sci. Stat. Comput. 6 (1985).
@@ -14,16 +15,72 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
+
+from builder.errors import ShapeInferenceError, error_of
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import as_type, shape_of
-from builder.lib.linalg.matrices import adjoint, matmul
+from builder.lib.linalg.matrices import adjoint, matmul, matrices_argument, prepared, working_type
 from builder.lib.math import maybe_conjugate
-from builder.lib.reductions import any, max
-from builder.lib.shaping import eye
+from builder.lib.reductions import any, max, sum
+from builder.lib.shaping import eye, where
 from builder.ops import elementwise as ew
 from builder.ops.control_flow import while_
-from builder.ops.reshaping import broadcast, concatenate, pad_in_dim, slice_in_dim
+from builder.ops.reshaping import broadcast, concatenate, pad_in_dim, reshape, slice_in_dim
 from builder.types.primitive_type import f32, s32
+from builder.types.shape import ArrayShape
+
+
+def floating_matrices(op: str, name: str, value: XlaOp) -> XlaOp:
+    """Return an argument, matrices of floating-point or complex type, in the working type.
+
+    Bounded sizes become their bounds, and elements beyond a matrix's size become 0.
+    """
+    shape = matrices_argument(op, name, value)
+    element_type = shape.element_type
+    if not (element_type.is_floating or element_type.is_complex):
+        rule = f"{name} must be of floating-point or complex type, got {shape}"
+        fix = f"convert with xb.convert_element_type({name}, xb.{working_type(element_type)})"
+        raise error_of(ShapeInferenceError, op, rule, fix, shapes={name: shape})
+    return prepared(value, (shape.rank - 2, shape.rank - 1))
+
+
+def finite_only(matrices: XlaOp) -> tuple[XlaOp, XlaOp]:
+    """Return zeros instead of matrices that are not finite; and whether they are, [..., 1, 1].
+
+    Libraries may loop forever on NaNs.
+    """
+    rank = shape_of(matrices).rank
+    # The product of 0 and a number is 0 only if the number is finite.
+    zero = sum(matrices * 0.0, (rank - 2, rank - 1), keepdims=True)
+    is_finite = ew.is_finite(as_real(zero))
+    return where(is_finite, matrices, 0), is_finite
+
+
+def nan_unless(is_finite: XlaOp, result: XlaOp) -> XlaOp:
+    """Return NaNs instead of results for matrices that are not finite.
+
+    Args:
+        is_finite: [..., 1, 1].
+        result: matrices, or a vector for each matrix.
+    """
+    sizes = shape_of(is_finite).dimensions
+    if shape_of(result).rank < len(sizes):
+        is_finite = reshape(is_finite, sizes[:-1])
+    return where(is_finite, result, np.nan)
+
+
+def as_real(x: XlaOp) -> XlaOp:
+    """Return the real parts of real or complex numbers."""
+    return ew.real(x) if shape_of(x).element_type.is_complex else x
+
+
+def values_shape(matrices: XlaOp) -> ArrayShape:
+    """Return the shape of the eigenvalues or singular values of matrices, of the real type."""
+    shape = shape_of(matrices)
+    *batch, m, n = shape.dimensions
+    return shape.element_type.real_type[(*batch, min(m, n))]
+
 
 MAX_SWEEPS: Final = 30
 """Matrices of 500 rows take about 10 sweeps; strongly graded ones take up to twice as many."""

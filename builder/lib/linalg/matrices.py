@@ -1,7 +1,7 @@
 """What the decompositions share: their arguments, types and sizes, and the composite op.
 
 A decomposition is recorded as a `composite` op on matrices of fixed sizes, in f32, f64, c64 or
-c128. The computation of the op is a portable algorithm. `lowering.legalize.libraries` replaces the
+c128. The computation of the op is a portable algorithm. `lowering.legalize.linalg` replaces the
 op by a call of LAPACK or cuSOLVER where one exists. The names and versions of these ops are
 stable:
 

@@ -1,28 +1,35 @@
-"""The singular value decomposition.
+"""The singular value decomposition, the pseudo-inverse and the rank of matrices.
 
 XLA: svd.h of the client library.
 """
 
 from __future__ import annotations
 
+import builtins
+import math
+
 import numpy as np
 
 from builder.check import flag
 from builder.graph.decorator import computation
 from builder.graph.xla_op import XlaOp
-from builder.lib.arguments import as_type, shape_of
-from builder.lib.constants import zeros
+from builder.lib.arguments import as_type, finite_number, shape_of, static_argument
+from builder.lib.constants import epsilon, zeros
 from builder.lib.linalg.jacobi import (
     even_rows,
     exchanged,
+    finite_only,
+    floating_matrices,
     halves,
     identities,
+    nan_unless,
     orthonormal,
     rotated,
     rotation,
     scaled,
     squared_magnitude,
     swept,
+    values_shape,
 )
 from builder.lib.linalg.matrices import (
     adjoint,
@@ -33,20 +40,15 @@ from builder.lib.linalg.matrices import (
     rows_at,
 )
 from builder.lib.linalg.orthogonal import qr
-from builder.lib.linalg.spectra import (
-    finite_only,
-    floating_matrices,
-    nan_unless,
-    values_shape,
-)
 from builder.lib.math import maybe_conjugate
-from builder.lib.reductions import all, sum
+from builder.lib.reductions import all, max, sum
 from builder.lib.registry import library_function
 from builder.lib.shaping import eye, where
 from builder.ops import elementwise as ew
 from builder.ops.dynamic import get_dimension_size, set_dimension_size
 from builder.ops.reduction import sort
 from builder.ops.reshaping import broadcast, concatenate, reshape, slice_in_dim, transpose
+from builder.types.primitive_type import s32
 
 
 @library_function("SVD")
@@ -262,3 +264,84 @@ def _rotate_pairs(columns: XlaOp, rotations: XlaOp) -> tuple[XlaOp, XlaOp]:
     a, d = (sum(squared_magnitude(half), 2, keepdims=True) for half in (first, second))
     c, s = rotation(a, b, d)
     return exchanged(rotated(columns, c, s, 1), 1), exchanged(rotated(rotations, c, s, 1), 1)
+
+
+@library_function()
+def pinv(a: XlaOp, rtol: float | None = None) -> XlaOp:
+    """Return the pseudo-inverses of matrices (Moore and Penrose).
+
+    Args:
+        a: matrices [..., m, n] of floating-point or complex type and fixed sizes. Types narrower
+            than f32 are computed in f32, and the result is rounded once.
+        rtol: singular values up to `rtol` times the largest one count as 0. By default max(m, n)
+            times the `epsilon` of the type.
+
+    Returns:
+        An array [..., n, m]. It is NaN for matrices that are not finite.
+
+    Raises:
+        ShapeInferenceError: `a` has fewer than two dimensions, another type or a dynamic size.
+        OperandError: `rtol` is not a finite number of at least 0; `a` is not an array.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> lib.pinv(xb.XlaBuilder().parameter(xb.f32[7, 5, 3])).shape
+        f32[7,3,5]
+    """
+    _check_tolerance("pinv", rtol)
+    wide = floating_matrices("pinv", "a", a)
+    shape = shape_of(a)
+    static_argument("pinv", "a", shape)
+    *batch, m, n = shape.dimensions
+    u, values, v = svd(wide, full_matrices=False)
+    counts = _counted(values, a, rtol)
+    # Singular values that are NaN make their columns of u and v NaN, so that 0 is as good.
+    inverse = ew.select(counts, 1.0 / ew.select(counts, values, 1), 0)
+    inverse = reshape(inverse, (math.prod(batch), 1, builtins.min(m, n)))
+    right = as_batch(v) * as_type(inverse, shape_of(wide).element_type)
+    result = reshape(matmul(right, adjoint(as_batch(u))), (*batch, n, m))
+    return as_type(result, shape.element_type)
+
+
+@library_function()
+def matrix_rank(a: XlaOp, rtol: float | None = None) -> XlaOp:
+    """Return the ranks of matrices: the numbers of singular values that do not count as 0.
+
+    Args:
+        a: matrices [..., m, n] of floating-point or complex type and fixed sizes.
+        rtol: see `pinv`.
+
+    Returns:
+        An array s32[...]. It is 0 for matrices that are not finite.
+
+    Raises:
+        ShapeInferenceError: `a` has fewer than two dimensions, another type or a dynamic size.
+        OperandError: `rtol` is not a finite number of at least 0; `a` is not an array.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> lib.matrix_rank(xb.XlaBuilder().parameter(xb.f32[7, 5, 3])).shape
+        s32[7]
+    """
+    _check_tolerance("matrix_rank", rtol)
+    wide = floating_matrices("matrix_rank", "a", a)
+    static_argument("matrix_rank", "a", shape_of(a))
+    values = svdvals(wide)
+    return sum(as_type(_counted(values, a, rtol), s32), -1)
+
+
+def _counted(values: XlaOp, a: XlaOp, rtol: float | None) -> XlaOp:
+    """Return which singular values of `a` do not count as 0."""
+    largest = max(values, -1, keepdims=True)
+    shape = shape_of(a)
+    if rtol is None:
+        eps = as_type(epsilon(a.builder, shape.element_type.real_type), values.shape.element_type)
+        return ew.gt(values, largest * (eps * float(builtins.max(shape.dimensions[-2:]))))
+    return ew.gt(values, largest * float(rtol))
+
+
+def _check_tolerance(op: str, rtol: float | None) -> None:
+    if rtol is not None:
+        finite_number(op, "rtol", rtol, 0)

@@ -26,8 +26,16 @@ from builder.ops.contraction.dot_product import (
 )
 from builder.ops.definition import op
 from builder.ops.window import window_list, window_padding, window_text, windows_along
-from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, define
-from builder.schema.element_types import ANY
+from builder.schema.definition import (
+    ANY,
+    BUILDER_H,
+    Attribute,
+    CostClass,
+    Group,
+    LargestTerm,
+    Tolerance,
+    define,
+)
 from builder.schema.kinds import (
     CONVOLUTION_DIMENSIONS,
     ELEMENT_TYPE,
@@ -36,7 +44,6 @@ from builder.schema.kinds import (
     WINDOW_PADDING,
     Flags,
 )
-from builder.schema.tolerance import LargestTerm, Tolerance
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape
 

@@ -22,10 +22,8 @@ from builder.check import Check, sizes_differ
 from builder.errors import ShapeInferenceError, error_of
 from builder.graph.xla_op import XlaOp
 from builder.ops.definition import op
-from builder.schema.definition import Attribute, CostClass, define
-from builder.schema.element_types import ANY
+from builder.schema.definition import ANY, Attribute, CostClass, LargestTerm, Tolerance, define
 from builder.schema.kinds import ALGORITHM, ELEMENT_TYPE, PRECISION, DimensionNumbers, Field
-from builder.schema.tolerance import LargestTerm, Tolerance
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
 from builder.types.shape import ArrayShape, Shape

@@ -25,8 +25,7 @@ from builder.ops.contraction.dot_product import (
     dot_general_shape,
 )
 from builder.ops.definition import op
-from builder.schema.definition import BUILDER_H, Attribute, CostClass, define
-from builder.schema.element_types import ANY, INTEGER
+from builder.schema.definition import ANY, BUILDER_H, INTEGER, Attribute, CostClass, define
 from builder.schema.kinds import ELEMENT_TYPE, DimensionNumbers, Field, Precisions
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
 from builder.types.shape import ArrayShape, Shape

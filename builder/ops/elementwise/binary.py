@@ -30,7 +30,7 @@ from builder.ops.elementwise.common import (
 )
 from builder.ops.operands import Dimensions, Operand
 from builder.schema import BUILDER_H, ResultType, Schema
-from builder.schema.element_types import (
+from builder.schema.definition import (
     ANY,
     FLOATING_OR_COMPLEX,
     INTEGER,

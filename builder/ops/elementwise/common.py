@@ -14,11 +14,9 @@ from builder.graph.xla_op import XlaOp
 from builder.ops.definition import made
 from builder.ops.operands import dimensions_attribute, is_number, need_op, number_constant
 from builder.ops.runtime_sizes import Sizes, needs_runtime_sizes, record_broadcast, sizes_from
-from builder.schema import ResultType, Schema, define, tolerance
-from builder.schema.definition import CostClass
-from builder.schema.element_types import ElementTypes
-from builder.schema.tolerance import Tolerance
-from builder.support.signatures import SignatureTable
+from builder.schema import ResultType, Schema, define, definition
+from builder.schema.definition import CostClass, ElementTypes, Tolerance
+from builder.support.caches import SignatureTable
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape, intern_array
@@ -36,7 +34,7 @@ def within(ulps: float, complex_ulps: float = 0) -> Tolerance:
 # functions, whose accuracy StableHLO leaves to the implementation. Complex numbers are computed
 # from functions and products of their parts, which may cancel.
 Computed = tuple[CostClass, Tolerance]
-EXACT: Final[Computed] = CostClass.ELEMENTWISE, tolerance.EXACT
+EXACT: Final[Computed] = CostClass.ELEMENTWISE, definition.EXACT
 ORDERING: Final[Computed] = CostClass.ELEMENTWISE, within(0)
 SIGN: Final[Computed] = CostClass.ELEMENTWISE, within(0, 16)
 ROUNDED: Final[Computed] = CostClass.ELEMENTWISE, within(1, 8)

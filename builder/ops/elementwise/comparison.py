@@ -20,9 +20,9 @@ from builder.ops.definition import op
 from builder.ops.elementwise.common import Recorder, op_of_two_arrays, recorder, within
 from builder.ops.operands import Dimensions, Operand
 from builder.schema import Attribute, CostClass, Group, define
-from builder.schema.element_types import ANY, ORDERED, ElementTypes, comparison_type
+from builder.schema.definition import ANY, ORDERED, ElementTypes, comparison_type
 from builder.schema.kinds import FLAG, Enumeration
-from builder.support.signatures import per_signature
+from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape, intern_array

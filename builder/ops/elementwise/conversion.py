@@ -14,9 +14,9 @@ from builder.ops.definition import op
 from builder.ops.elementwise.common import within
 from builder.ops.elementwise.comparison import ne
 from builder.schema import BUILDER_H, Attribute, CostClass, define
-from builder.schema.element_types import ANY, FLOATING, UNSIGNED
+from builder.schema.definition import ANY, FLOATING, UNSIGNED
 from builder.schema.kinds import ELEMENT_TYPE, INTEGER32
-from builder.support.signatures import per_signature
+from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape, intern_array

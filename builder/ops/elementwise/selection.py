@@ -21,10 +21,9 @@ from builder.ops.elementwise.common import constant_of, element_type_of, within
 from builder.ops.operands import Operand, is_number, need_op, number_constant
 from builder.ops.runtime_sizes import broadcast_scalar
 from builder.schema import Attribute, CostClass, define
-from builder.schema.element_types import ANY, ORDERED, PRED
+from builder.schema.definition import ANY, APPLIED_ONCE, ORDERED, PRED
 from builder.schema.kinds import COMPUTATION, INTEGERS
-from builder.schema.tolerance import APPLIED_ONCE
-from builder.support.signatures import per_signature
+from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
 from builder.types.shape import UNBOUNDED, ArrayShape, ProgramShape, Shape, intern_array
 

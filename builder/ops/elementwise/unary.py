@@ -30,7 +30,7 @@ from builder.ops.elementwise.common import (
 from builder.ops.elementwise.comparison import ne
 from builder.ops.elementwise.selection import select
 from builder.schema import BUILDER_H, MATH_H, SCHEMAS, Attribute, ResultType, Schema
-from builder.schema.element_types import (
+from builder.schema.definition import (
     FLOATING,
     FLOATING_OR_COMPLEX,
     INTEGER,
@@ -40,7 +40,7 @@ from builder.schema.element_types import (
     ElementTypes,
 )
 from builder.schema.kinds import ACCURACY
-from builder.support.signatures import per_signature
+from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, intern_array
 

@@ -26,11 +26,9 @@ from builder.ops.operands import (
     number_constant,
     scalars_of,
 )
-from builder.schema.definition import Attribute, CostClass, define
-from builder.schema.element_types import ANY
+from builder.schema.definition import ANY, Attribute, CostClass, Tolerance, define
 from builder.schema.kinds import COMPUTATION, INTEGERS
-from builder.schema.tolerance import Tolerance
-from builder.support.signatures import SignatureTable, per_signature
+from builder.support.caches import SignatureTable, per_signature
 from builder.types.shape import ArrayShape, ProgramShape, Shape, TupleShape, intern_array
 
 Planned = tuple[Shape, Mapping[str, Any]]

@@ -19,10 +19,9 @@ from builder.graph.xla_op import XlaOp
 from builder.ops.definition import op
 from builder.ops.operands import need_ops, scalars_of
 from builder.ops.reduction.reductions import equal_sizes
-from builder.schema.definition import BUILDER_H, Attribute, CostClass, define
-from builder.schema.element_types import ANY
+from builder.schema.definition import ANY, BUILDER_H, Attribute, CostClass, define
 from builder.schema.kinds import COMPUTATION, DIMENSION, FLAG, INTEGER
-from builder.support.signatures import per_signature
+from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
 from builder.types.shape import UNBOUNDED, ProgramShape, Shape, TupleShape, intern_array
 

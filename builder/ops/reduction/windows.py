@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from builder.attributes.window import Padding, PaddingLike, padding_argument
+from builder.attributes.padding import Padding, PaddingLike, padding_argument
 from builder.check import Check, integers, optional_integers, same_sizes
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder, rollback_on_error
@@ -27,11 +27,9 @@ from builder.ops.reduction.reductions import (
     reduction_operands,
 )
 from builder.ops.window import window_list, window_padding, window_text, windows_along
-from builder.schema.definition import Attribute, CostClass, Group, define
-from builder.schema.element_types import ANY
+from builder.schema.definition import ANY, Attribute, CostClass, Group, Tolerance, define
 from builder.schema.kinds import COMPUTATION, INTEGERS, WINDOW_PADDING
-from builder.schema.tolerance import Tolerance
-from builder.support.signatures import per_signature
+from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, ProgramShape, Shape, TupleShape, intern_array
 

@@ -13,7 +13,7 @@ from tables import each_row
 
 import builder as xb
 from builder.support.unique_names import UniqueNames
-from builder.types.literal_text import literal_text
+from builder.types.constant import literal_text
 
 
 def lines_of(root: xb.XlaOp) -> list[str]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from html_pages import page_of
 from tables import each_row
 
-from builder.inspection.highlighting import tokens
-from builder.inspection.html import html_of
+from builder.inspection.html import html_of, tokens
 from builder.inspection.rendering import TRUNCATED
 from builder.support.display import (
     Bar,

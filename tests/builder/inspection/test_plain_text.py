@@ -8,8 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from builder.inspection.plain_text import table_lines, wrapped
-from builder.inspection.rendering import rich_table
+from builder.inspection.rendering import rich_table, table_lines, wrapped
 from builder.support.display import Column
 
 WORDS = (

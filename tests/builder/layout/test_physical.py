@@ -9,7 +9,7 @@ from layouts import SIZES, in_memory, random_layouts
 from tables import each_row
 
 import builder as xb
-from builder.types.physical_layout import physical
+from builder.types.layout import physical
 
 
 @given(st.data())

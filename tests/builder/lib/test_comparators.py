@@ -1,4 +1,4 @@
-"""builder.lib.comparators, compared with NumPy's lexsort and the total order of IEEE 754."""
+"""builder.lib.sorting, compared with NumPy's lexsort and the total order of IEEE 754."""
 
 from __future__ import annotations
 

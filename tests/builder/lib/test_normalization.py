@@ -1,4 +1,4 @@
-"""builder.lib.normalization, compared with NumPy in double precision."""
+"""builder.lib.nn, compared with NumPy in double precision."""
 
 from __future__ import annotations
 

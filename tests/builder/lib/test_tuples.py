@@ -1,4 +1,4 @@
-"""builder.lib.tuples."""
+"""builder.lib.loops."""
 
 from __future__ import annotations
 

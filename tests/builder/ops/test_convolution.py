@@ -11,7 +11,7 @@ from tables import each_row
 
 import builder as xb
 from builder import shape_inference as infer
-from builder.attributes.window import dilated, explicit_padding
+from builder.attributes.padding import dilated, explicit_padding
 from builder.ops.contraction.convolution import convolution_window
 
 Numbers = xb.ConvolutionDimensionNumbers

@@ -9,7 +9,7 @@ import threading
 import numpy as np
 
 import builder as xb
-from builder.support.interning import LATEST, InternTable
+from builder.support.caches import LATEST, InternTable
 from builder.types.shape import TupleShape
 
 

@@ -10,14 +10,14 @@ import weakref
 import pytest
 
 import builder as xb
-from builder.support import interning, signatures
-from builder.support.signatures import SignatureTable, per_signature
+from builder.support import caches
+from builder.support.caches import SignatureTable, per_signature
 
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limit tables to four signatures."""
-    monkeypatch.setattr(signatures, "MAX_SIGNATURES", 4)
+    monkeypatch.setattr(caches, "MAX_SIGNATURES", 4)
 
 
 def test_a_function_is_called_once_per_signature() -> None:
@@ -42,10 +42,10 @@ def test_errors_are_raised_each_time() -> None:
 def test_functions_forget_the_oldest_signature() -> None:
     calls: list[int] = []
     one = per_signature(calls.append)
-    for number in (*range(signatures.MAX_SIGNATURES + 1), 1, 0):
+    for number in (*range(caches.MAX_SIGNATURES + 1), 1, 0):
         one(number)
     assert calls[-1] == 0
-    assert len(calls) == signatures.MAX_SIGNATURES + 2
+    assert len(calls) == caches.MAX_SIGNATURES + 2
 
 
 @pytest.mark.usefixtures("few")
@@ -118,6 +118,6 @@ def test_new_shapes_do_not_leak_memory() -> None:
 
     shapes = record(range(100, 200))
     assert all(shape() is not None for shape in shapes)
-    record(range(1000, 1000 + 2 * max(signatures.MAX_SIGNATURES, interning.LATEST)))
+    record(range(1000, 1000 + 2 * max(caches.MAX_SIGNATURES, caches.LATEST)))
     gc.collect()
     assert all(shape() is None for shape in shapes)

@@ -13,7 +13,7 @@ import pytest
 from tables import each_row
 
 import builder as xb
-from builder.types import dlpack
+from builder.types import foreign_arrays
 from tests.foreign_arrays import DlpackOnly, OldDlpack
 
 
@@ -31,7 +31,7 @@ from tests.foreign_arrays import DlpackOnly, OldDlpack
     ],
 )
 def test_arrays_of_numpy(kind: Any, array: np.ndarray) -> None:
-    got, expected = dlpack.read(kind(array)), np.from_dlpack(kind(array))
+    got, expected = foreign_arrays.read(kind(array)), np.from_dlpack(kind(array))
     assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
     assert got.size == 0 or got.strides == expected.strides
     np.testing.assert_array_equal(got, expected)
@@ -51,19 +51,19 @@ def test_types_of_ml_dtypes(name: str) -> None:
         exported.__dlpack__()
     except (TypeError, ValueError, BufferError):
         pytest.fail(f"jax does not export {name}")
-    got = dlpack.read(DlpackOnly(exported))
+    got = foreign_arrays.read(DlpackOnly(exported))
     assert got.dtype == dtype
     assert got.tobytes() == expected.tobytes()
-    part = dlpack.read(DlpackOnly(exported))[:, ::2]
+    part = foreign_arrays.read(DlpackOnly(exported))[:, ::2]
     assert part.astype(np.float32).tolist() == [[0, -2], [0.5, 3]]
 
 
 def test_read_only_arrays() -> None:
     array = np.ones(3)
     array.flags.writeable = False
-    got = dlpack.read(DlpackOnly(array))
+    got = foreign_arrays.read(DlpackOnly(array))
     assert not got.flags.writeable
-    assert dlpack.read(DlpackOnly(np.ones(3))).flags.writeable
+    assert foreign_arrays.read(DlpackOnly(np.ones(3))).flags.writeable
 
 
 def test_the_memory_is_released_with_the_array() -> None:
@@ -76,7 +76,7 @@ def test_the_memory_is_released_with_the_array() -> None:
 
     owner = np.ndarray.__new__(Owner, (3,))
     owner[...] = 5
-    got = dlpack.read(DlpackOnly(owner))
+    got = foreign_arrays.read(DlpackOnly(owner))
     del owner
     gc.collect()
     assert released == []
@@ -100,8 +100,8 @@ class Changed(DlpackOnly):
 
     def __dlpack__(self, **options: Any) -> Any:
         capsule = self.array.__dlpack__(**options)
-        address = dlpack._pointer(capsule, b"dltensor_versioned")
-        managed = dlpack._Versioned.from_address(address)
+        address = foreign_arrays._pointer(capsule, b"dltensor_versioned")
+        managed = foreign_arrays._Versioned.from_address(address)
         for name, value in self.fields.items():
             setattr(managed if name == "major" else managed.tensor, name, value)
         return capsule
@@ -119,17 +119,17 @@ class Changed(DlpackOnly):
 )
 def test_refused_tensors(fields: dict[str, int], message: str) -> None:
     with pytest.raises(BufferError, match=message):
-        dlpack.read(Changed(np.ones(3), **fields))
+        foreign_arrays.read(Changed(np.ones(3), **fields))
 
 
 def test_a_byte_offset() -> None:
     array = np.arange(4.0)
-    got = dlpack.read(Changed(array, byte_offset=8, rank=0))
+    got = foreign_arrays.read(Changed(array, byte_offset=8, rank=0))
     assert got.item() == 1.0
 
 
 def test_the_structures_have_the_sizes_of_dlpack_h() -> None:
     """The sizes of the C compiler on 64-bit platforms, from the fields of the header."""
-    assert ctypes.sizeof(dlpack._Tensor) == 48
-    assert dlpack._Versioned.tensor.offset == 32
-    assert jnp.ones(2).__dlpack_device__()[0] in dlpack.HOST_DEVICES
+    assert ctypes.sizeof(foreign_arrays._Tensor) == 48
+    assert foreign_arrays._Versioned.tensor.offset == 32
+    assert jnp.ones(2).__dlpack_device__()[0] in foreign_arrays.HOST_DEVICES

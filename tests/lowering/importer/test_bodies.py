@@ -7,7 +7,7 @@ from tables import each_row
 
 import builder as xb
 import lowering
-from lowering.importer.bodies import region_operations
+from lowering.importer.scope import region_operations
 from lowering.sharding.partitioning import main_function
 
 LOOPS = """

@@ -11,7 +11,7 @@ from tables import each_row
 
 import builder as xb
 import lowering
-from lowering.importer.hlo_metadata import with_complete_names
+from lowering.importer.hlo_repairs import with_complete_names
 from lowering.importer.tables import Tables
 from lowering.jaxlib_api import hlo_conversion, mlir
 from lowering.jaxlib_api.native import jax_extension, xla_client

@@ -15,7 +15,7 @@ import lowering
 from builder import lib
 from lowering.errors import LoweringError
 from lowering.jax_interop import applying
-from lowering.jaxlib_api.jax_lowering import equations_of
+from lowering.jaxlib_api.jaxprs import equations_of
 
 VALUES = np.array([-1, 0, 1], np.float32)
 

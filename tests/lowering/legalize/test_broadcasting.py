@@ -10,7 +10,7 @@ from jaxlib.mlir.dialects import chlo
 from numpy.testing import assert_array_equal
 
 import lowering
-from lowering.legalize.broadcasting import BROADCASTING
+from lowering.legalize.elementwise import BROADCASTING
 from lowering.legalize.registry import REWRITES
 
 

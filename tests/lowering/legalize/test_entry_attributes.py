@@ -117,7 +117,7 @@ REFUSED = {
         f'module attributes {{mhlo.spmd_output_sharding = "()"}} {{ {TWO_RESULTS} }}',
         "the module's mhlo.spmd_output_sharding must be the sharding of 2 results",
     ),
-    "a replication that is no bool": (
+    "a replication that is not a bool": (
         text(argument="mhlo.parameter_replication = [{}]"),
         "mhlo.parameter_replication of parameter arg0 must be [true] or [false], got [{}]",
     ),
@@ -148,7 +148,7 @@ REFUSED = {
         text("mhlo.xla_entry_computation_result_tiles = [[dense<-1> : tensor<2xindex>]]"),
         "must be a list with a list of tiles such as [dense<[8, 128]>] for each of the 1 results",
     ),
-    "an alias that is no dictionary": (
+    "an alias that is an array": (
         text("mhlo.input_output_alias = [dense<0> : tensor<1xindex>]"),
         "the module's mhlo.input_output_alias must be a list of dictionaries",
     ),

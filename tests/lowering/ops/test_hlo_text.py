@@ -25,9 +25,9 @@ from tables import each_row
 
 import builder as xb
 import lowering
-from builder.hlo_text.syntax import RESERVED
+from builder.hlo_text.printer import RESERVED
 from builder.ops.contraction.dot_product import ALGORITHM_TYPES
-from builder.types.literal_text import splat_value
+from builder.types.constant import splat_value
 from builder.types.primitive_type import ALL, PrimitiveType
 from lowering.jaxlib_api import hlo_conversion, mlir
 from lowering.legalize.elementwise import TRANSCENDENTAL

@@ -9,7 +9,7 @@ from tables import each_row
 import lowering
 from lowering.jaxlib_api import mlir
 from lowering.reading import module_reader
-from lowering.reading.operation_names import operation_names, prefixes_before_dots
+from lowering.reading.bytecode_tables import operation_names, prefixes_before_dots
 
 TEXT = """
 func.func private @f(%x: tensor<2xf32>) -> tensor<2xf32> {

@@ -15,7 +15,7 @@ from tables import each_row
 import builder as xb
 import lowering
 from lowering import DeviceError, ModuleFileError, UnloadedExecutable
-from lowering.jaxlib_api import topologies
+from lowering.jaxlib_api import compilation
 
 tool = load_script("tools/write_platforms.py")
 
@@ -77,7 +77,7 @@ def test_errors_of_plugins(
     def refusing(*_: Any) -> Any:
         raise report
 
-    monkeypatch.setattr(topologies, "topology_devices", refusing)
+    monkeypatch.setattr(compilation, "topology_devices", refusing)
     with pytest.raises(DeviceError, match=message) as caught:
         lowering.topology(platform, "name")
     assert caught.value.detail == str(report)
@@ -85,7 +85,7 @@ def test_errors_of_plugins(
 
 def test_a_missing_plugin() -> None:
     with pytest.raises((NotImplementedError, ValueError), match="abacus"):
-        topologies.topology_devices("abacus", "1x1x1", {})
+        compilation.topology_devices("abacus", "1x1x1", {})
 
 
 def test_compiled_programs_are_not_callable() -> None:
@@ -100,7 +100,7 @@ def test_compiled_programs_are_not_callable() -> None:
 
 
 def test_local_devices_are_not_a_topology() -> None:
-    assert not any(map(topologies.is_absent, lowering.devices("cpu")))
+    assert not any(map(compilation.is_absent, lowering.devices("cpu")))
 
 
 @pytest.mark.skipif(

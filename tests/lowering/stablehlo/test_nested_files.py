@@ -16,7 +16,7 @@ from tables import each_row
 import builder as xb
 import lowering
 from lowering import ArgumentError, ModuleFileError
-from lowering.stablehlo.tree_text import call_text, plain
+from lowering.stablehlo.call_tree import call_text, plain
 
 State = namedtuple("State", "count mean")
 

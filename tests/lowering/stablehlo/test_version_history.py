@@ -12,7 +12,7 @@ import lowering
 from lowering.jaxlib_api import artifacts, mlir, versions
 from lowering.mlir.operations import operations_in
 from lowering.reading.module_reader import artifact_version
-from lowering.stablehlo.version_history import (
+from lowering.stablehlo.versions import (
     ELEMENT_TYPES,
     FLOOR,
     FORMS,

@@ -1,1 +1,0 @@
-"""Functions of jax with derivatives of their own, which the rules of several families share."""

@@ -30,6 +30,7 @@ from lowering.legalize.artifacts import is_restored
 from lowering.legalize.registry import REWRITES, Target
 from lowering.mlir.operations import (
     REFERRING,
+    attribute_text,
     functions_in,
     operations_in,
     operations_where,
@@ -340,18 +341,22 @@ def _fault_of_top_k(operation: ir.Operation, _: ArrayShape) -> _Fault | None:
     return _Fault(f"must have a k that is not negative, not {k}", "correct the attribute k")
 
 
+_LABELS: Final = re.compile(r"[A-Za-z]*(?:\.\.\.)?[A-Za-z]*")
+
+
 def _fault_of_einsum(operation: ir.Operation, _: ArrayShape) -> _Fault | None:
-    config = ir.StringAttr(operation.attributes["einsum_config"]).value
-    inputs, output = config.replace(" ", "").split("->")
+    config = attribute_text(operation.attributes["einsum_config"]) or ""
+    fix = "correct the attribute einsum_config"
+    inputs, _, output = config.replace(" ", "").partition("->")
+    labels_of = [*inputs.split(","), output]
+    values = [*operation.operands, *operation.results]
+    if len(labels_of) != len(values) or not all(map(_LABELS.fullmatch, labels_of)):
+        return _Fault(f"must have an einsum_config such as ab,bc->ac, not {config[:200]!r}", fix)
     sizes: dict[str, int] = {}
-    labelled = zip(
-        [*inputs.split(","), output], [*operation.operands, *operation.results], strict=False
-    )
-    for labels, value in labelled:
+    for labels, value in zip(labels_of, values, strict=True):
         array = array_shape_of_type(value.type)
         if array is None or "." in labels:
             continue
-        fix = "correct the attribute einsum_config"
         if array.rank != len(labels):
             return _Fault(f"must have {len(labels)} dimensions where its config is {labels}", fix)
         for label, size in zip(labels, array.dimensions, strict=True):

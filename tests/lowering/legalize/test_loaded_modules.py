@@ -146,6 +146,13 @@ return %0 : tensor<2x5xf32> }""",
 return %0 : tensor<2xf32> }""",
         "must have 2 dimensions where its config is bc, got f32[2,3], f32[3]",
     ),
+    "an einsum without an arrow": (
+        """func.func @main(%a: tensor<2x3xf32>, %b: tensor<3x2xf32>) -> tensor<2x2xf32> {
+%0 = "stablehlo.einsum"(%a, %b) {einsum_config = "ab,bc>ac"} :
+  (tensor<2x3xf32>, tensor<3x2xf32>) -> tensor<2x2xf32>
+return %0 : tensor<2x2xf32> }""",
+        "einsum, recorded at -:2, must have an einsum_config such as ab,bc->ac, not 'ab,bc>ac'",
+    ),
     "a slice that is larger than its operand": (
         """func.func @main(%a: tensor<0xf32>, %i: tensor<1xi64>) -> tensor<2xf32> {
 %0 = stablehlo.real_dynamic_slice %a, %i, %i, %i :

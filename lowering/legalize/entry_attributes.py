@@ -189,7 +189,8 @@ class _Checker:
             return  # XLA ignores it
         listed = list(attribute)
         fix = "remove the attribute; mhlo.layout_mode of an argument requests a layout"
-        if listed and name == _TILES["result"] and len(leaves) != 1:
+        has_tiles = name == _TILES["result"] and any(map(_is_not_empty, listed))
+        if has_tiles and len(leaves) != 1:
             # XLA takes them for the tiles of the tuple.
             rule = "an attribute of a program with one result"
             self.refuse(f"the module's {name}", rule, attribute, fix)
@@ -273,6 +274,10 @@ def _is_tiling(attribute: ir.Attribute, shape: Any) -> bool:
     read = [_integers(tile) for tile in tiles]
     # The elements of an index tensor are read without a sign.
     return all(each is not None and all(0 <= size < 1 << 63 for size in each) for each in read)
+
+
+def _is_not_empty(attribute: ir.Attribute) -> bool:
+    return not isinstance(attribute, ir.ArrayAttr) or len(attribute) > 0
 
 
 def _integers(attribute: ir.Attribute) -> list[int] | None:

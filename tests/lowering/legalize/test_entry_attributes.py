@@ -166,7 +166,11 @@ REFUSED = {
     ),
     "tiles of several results": (
         TWO_RESULTS.join(
-            ("module attributes {mhlo.xla_entry_computation_result_tiles = [[]]} {", "}")
+            (
+                "module attributes {mhlo.xla_entry_computation_result_tiles = [[dense<2> : "
+                "tensor<1xindex>]]} {",
+                "}",
+            )
         ),
         "the module's mhlo.xla_entry_computation_result_tiles must be an attribute of a program ",
     ),
@@ -202,6 +206,7 @@ def test_accepted() -> None:
         text(alias()),
         text('mhlo.spmd_output_sharding = "{replicated}", mhlo.input_output_alias = 1 : i32'),
         text('mhlo.spmd_output_sharding = "()"'),
+        text("mhlo.xla_entry_computation_parameter_tiles = [[], []]"),
         text(f"mhlo.xla_entry_computation_parameter_layouts = [{dense}, {dense}]"),
         text("mhlo.xla_entry_computation_result_tiles = [[dense<2> : tensor<1xindex>]]"),
         text(function='attributes {execution_thread = "main"}'),
@@ -209,6 +214,14 @@ def test_accepted() -> None:
     ):
         result = lowering.compile(lowering.load_bytes(module), "cpu")(x.copy(), x)
         np.testing.assert_array_equal(result, x + x)
+
+
+def test_empty_tiles_of_several_results() -> None:
+    """jaxlib's conversion of HLO writes them."""
+    head = "module attributes {mhlo.xla_entry_computation_result_tiles = [[], []]} {"
+    program = lowering.compile(lowering.load_bytes(f"{head} {TWO_RESULTS} }}"), "cpu")
+    x = np.ones((2, 3), np.float32)
+    assert len(program(x)) == 2
 
 
 def test_of_a_bounded_signature() -> None:

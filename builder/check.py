@@ -251,7 +251,7 @@ class Check:
         error: type[ShapeInferenceError] = ShapeInferenceError,
     ) -> NoReturn:
         """Raise `error` with the op and its operands, which the message lists."""
-        if got is None and self.shapes and ", got" not in rule:
+        if got is None and self.shapes:
             got = ""  # the operands
         raise error(
             rule,
@@ -271,11 +271,17 @@ class Check:
         self.fail(rule, got=f"{got} for dimension {dimension}", fix=fix, dimension=dimension)
 
     def that(
-        self, holds: bool, rule: str, *, fix: str | None = None, dimension: int | None = None
+        self,
+        holds: bool,
+        rule: str,
+        *,
+        got: object = None,
+        fix: str | None = None,
+        dimension: int | None = None,
     ) -> None:
         """Raise an error unless `holds`. For a `rule` that is costly to format, call `fail`."""
         if not holds:
-            self.fail(rule, fix=fix, dimension=dimension)
+            self.fail(rule, got=got, fix=fix, dimension=dimension)
 
     def array(self, name: str) -> ArrayShape:
         """Return the shape of operand `name`, which must be an array."""

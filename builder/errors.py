@@ -301,6 +301,6 @@ def show_internal_frames(show: bool = True) -> None:
         >>> xb.show_internal_frames(False)
     """
     if not isinstance(show, bool):
-        rule = f"show must be True or False, got {brief(show)}"
-        raise error_of(OperandError, "show_internal_frames", rule)
+        rule = "show must be True or False"
+        raise error_of(OperandError, "show_internal_frames", rule, got=brief(show))
     show_frames(show)

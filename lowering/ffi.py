@@ -94,9 +94,9 @@ class FfiFunction:
             OperandError, ShapeInferenceError: as for `xb.custom_call`.
         """
         if self.api == "untyped" and attributes:
-            rule = f"an untyped function takes no attributes, got {', '.join(attributes)}"
+            rule = "an untyped function takes no attributes"
             fix = "pass these values as operands, or write the function as a handler of XLA's FFI"
-            raise error_of(OperandError, self.name, rule, fix)
+            raise error_of(OperandError, self.name, rule, fix, got=", ".join(attributes))
         more: dict[str, Any] = {"attributes": attributes} if self.api == "typed" else {}
         if isinstance(operands, xb.XlaBuilder):
             return operands.custom_call(self.target, shape, **more)

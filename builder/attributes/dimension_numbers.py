@@ -207,8 +207,8 @@ class ConvolutionDimensionNumbers:
         """
         count = integer(cls.__name__, "spatial", spatial)
         if not 0 <= count <= _MOST_SPATIAL:
-            rule = f"spatial must be from 0 to {_MOST_SPATIAL}, got {count}"
-            raise error_of(ShapeInferenceError, cls.__name__, rule)
+            rule = f"spatial must be from 0 to {_MOST_SPATIAL}"
+            raise error_of(ShapeInferenceError, cls.__name__, rule, got=count)
         places = tuple(range(2, 2 + count))
         return cls(0, 1, places, 1, 0, places, 0, 1, places)
 
@@ -321,8 +321,8 @@ class _DimensionNumbers:
         missing = [name for name in fields[:4] if name not in value]
         if unknown or missing:
             got = f"unknown {brief(unknown)}" if unknown else f"no {', '.join(missing)}"
-            rule = f"dimension_numbers must have the fields of {cls.__name__}, got {got}"
-            raise error_of(ShapeInferenceError, cls._op, rule, fix)
+            rule = f"dimension_numbers must have the fields of {cls.__name__}"
+            raise error_of(ShapeInferenceError, cls._op, rule, fix, got=got)
         return construct(cls, cls._op, **value)
 
 

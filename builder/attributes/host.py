@@ -219,8 +219,8 @@ def _number_text(op: str, name: str, value: Any, kind: str) -> str:
         return float_text(float(value), int(kind[1:]))
     if not -(2**63) <= int(value) < 2**63 and kind == "i64":
         raise ShapeInferenceError(
-            f"attribute {name!r} must fit the int64_t that the handler receives, got "
-            f"{brief(value)}",
+            f"attribute {name!r} must fit the int64_t that the handler receives",
+            got=brief(value),
             fix="pass numpy.uint64(...) if the handler takes a uint64_t",
             op=op,
         )
@@ -243,7 +243,7 @@ def _unknown(op: str, name: str, value: Any) -> ShapeInferenceError:
         got = f"an array of {value.dtype} of rank {value.ndim}"
     return ShapeInferenceError(
         f"attribute {name!r} must be a bool, a string, a number of type int, float, int8 to "
-        "int64, uint8 to uint64, float32 or float64, a sequence of such numbers, or a mapping, "
-        f"got {got}",
+        "int64, uint8 to uint64, float32 or float64, a sequence of such numbers, or a mapping",
+        got=got,
         op=op,
     )

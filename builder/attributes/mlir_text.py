@@ -80,8 +80,8 @@ def composite_attributes_text(attributes: Any) -> str:
 
 def _text(value: Any, depth: int) -> str:
     if depth > _DEEPEST:
-        rule = f"attributes may nest at most {_DEEPEST} deep, got deeper nesting"
-        raise error_of(ShapeInferenceError, "composite_call", rule)
+        rule = f"attributes may nest at most {_DEEPEST} deep"
+        raise error_of(ShapeInferenceError, "composite_call", rule, got="deeper nesting")
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     if isinstance(value, np.integer):

@@ -164,11 +164,15 @@ class ResultAccuracy:
             raise refusal(name, "ulps must not be negative", self.ulps)
         # StableHLO's verifier of result_accuracy
         if self.mode != "TOLERANCE" and (self.atol or self.rtol or self.ulps):
-            rule = (
-                f"only the mode TOLERANCE allows errors, got mode {self.mode} with "
-                f"atol {self.atol:g}, rtol {self.rtol:g}, ulps {self.ulps}"
+            rule = "only the mode TOLERANCE allows errors"
+            raise error_of(
+                ShapeInferenceError,
+                name,
+                rule,
+                "omit the mode, or the tolerances",
+                got=f"mode {self.mode} with "
+                f"atol {self.atol:g}, rtol {self.rtol:g}, ulps {self.ulps}",
             )
-            raise error_of(ShapeInferenceError, name, rule, "omit the mode, or the tolerances")
 
     @classmethod
     def of(cls, value: ResultAccuracyLike, op: str = "exp") -> ResultAccuracy | None:

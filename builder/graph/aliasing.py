@@ -69,7 +69,8 @@ class Donations:
         existing = self.aliases.get(alias.output_index)
         if existing is not None:
             raise BuilderError(
-                "a result can alias only one argument, got two for output "
+                "a result can alias only one argument",
+                got="two for output "
                 f"{_braces(alias.output_index)}\n"
                 f"  {_argument(existing.param_number, existing.param_index)}\n"
                 f"  {_argument(alias.param_number, alias.param_index)}",
@@ -96,8 +97,14 @@ class Donations:
         donated = [(alias.param_number, alias.param_index) for alias in self.aliases.values()]
         donated += [(donor.param_number, donor.param_index) for donor in self.donors]
         if (number, index) in donated:
-            rule = f"an argument can be donated only once, got {_argument(number, index)} again"
-            raise error_of(BuilderError, op, rule, shapes={f"parameter {number}": parameter.shape})
+            rule = "an argument can be donated only once"
+            raise error_of(
+                BuilderError,
+                op,
+                rule,
+                got=f"{_argument(number, index)} again",
+                shapes={f"parameter {number}": parameter.shape},
+            )
 
     def check_results(self, root: Shape, parameters: dict[int, Any]) -> None:
         """Check the aliases against the shape of the program's result.
@@ -134,9 +141,11 @@ def _array_at(op: str, what: str, shape: Shape, index: Index) -> ArrayShape:
         raise error_of(ShapeInferenceError, op, rule, fix, shapes={what: shape})
     if not isinstance(part, ArrayShape) or not part.is_static:
         place = f"{_braces(index)} of {what}"
-        rule = f"only arrays of fixed sizes can be aliased or donated, got {part} at {place}"
+        rule = "only arrays of fixed sizes can be aliased or donated"
         fix = "pass the index of each element separately" if isinstance(part, TupleShape) else ""
-        raise error_of(ShapeInferenceError, op, rule, fix, shapes={what: shape})
+        raise error_of(
+            ShapeInferenceError, op, rule, fix, got=f"{part} at {place}", shapes={what: shape}
+        )
     return part
 
 

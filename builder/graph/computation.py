@@ -159,13 +159,13 @@ class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
     if not TYPE_CHECKING:  # type checkers report the call
 
         def __call__(self, *arguments: object, **_named: object) -> NoReturn:
-            rule = f"an XlaComputation is not a function, got {self!r}"
+            rule = "an XlaComputation is not a function"
             fix = "run it with lowering.compile(computation)(...)"
             if any(isinstance(argument, XlaOp) for argument in arguments):
                 fix = "record a call with xb.call(computation, *operands)"
             elif any(map(is_tracer, arguments)):
                 fix = "call lowering.to_jax(computation)(...)"
-            raise error_of(OperandError, self.name, rule, fix)
+            raise error_of(OperandError, self.name, rule, fix, got=repr(self))
 
     def users(self, op: XlaOp) -> tuple[XlaOp, ...]:
         """Return the ops that have `op` as an operand, each once, in the order of recording.
@@ -198,16 +198,22 @@ class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
     def _check_contains(self, method: str, op: XlaOp) -> None:
         """Raise if `op`, an argument of a method, is not an op of this computation."""
         if type(op) is not XlaOp:
-            rule = f"op must be an XlaOp, got {type(op).__name__}: {brief(op, 80)}"
+            rule = "op must be an XlaOp"
             fix = "pass one of computation.ops; computation.find(...) finds ops"
-            raise error_of(OperandError, method, rule, fix)
-        if not (op.id < len(self.ops) and self.ops[op.id] is op):
-            rule = (
-                f"op must be an op of computation {self.name!r}, got an op of "
-                f"{op.builder.name!r}\n  {op!r}"
+            raise error_of(
+                OperandError, method, rule, fix, got=f"{type(op).__name__}: {brief(op, 80)}"
             )
+        if not (op.id < len(self.ops) and self.ops[op.id] is op):
+            rule = f"op must be an op of computation {self.name!r}"
             fix = "call the method of the computation that contains the op"
-            raise error_of(BuilderError, method, rule, fix, shapes={"op": op.shape})
+            raise error_of(
+                BuilderError,
+                method,
+                rule,
+                fix,
+                got=f"an op of {op.builder.name!r}\n  {op!r}",
+                shapes={"op": op.shape},
+            )
 
     def post_order(self) -> Iterator[XlaOp]:
         """Iterate over the ops that the root depends on, each once, operands before users."""
@@ -555,12 +561,12 @@ class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
         return self
 
     def __reduce__(self) -> NoReturn:
-        rule = f"a computation can't be pickled, got {self!r}"
+        rule = "a computation can't be pickled"
         fix = (
             "pickle lowering.lower(computation).bytecode, and read it with "
             "lowering.to_computation(lowering.load_bytes(data))"
         )
-        raise error_of(OperandError, "pickle", rule, fix)
+        raise error_of(OperandError, "pickle", rule, fix, got=repr(self))
 
     def __str__(self) -> str:
         return self.to_hlo_text()

@@ -74,9 +74,9 @@ def custom_gradient(computation: Any, backward: Any) -> Any:
     if isinstance(computation, XlaComputation):
         return _with_derivative(computation, _derivative(computation, backward))
     if not isinstance(computation, ReusableFunction):
-        rule = f"computation must be an XlaComputation, got {brief(computation)}"
+        rule = "computation must be an XlaComputation"
         fix = "write @xb.computation above the function" if callable(computation) else ""
-        raise error_of(OperandError, "custom_gradient", rule, fix)
+        raise error_of(OperandError, "custom_gradient", rule, fix, got=brief(computation))
     function = computation.__wrapped__
     return ReusableFunction(function, lambda c: _with_derivative(c, _derivative(c, backward)))
 
@@ -117,11 +117,8 @@ def _derivative(computation: XlaComputation, backward: Any) -> XlaComputation:
     cotangent = gradient_shape(signature.result)
     if cotangent is None or not gradients:
         side = "the result" if cotangent is None else "an operand"
-        rule = (
-            f"{side} of {computation.name!r} must be of a floating-point or complex type, got "
-            f"{signature}"
-        )
-        raise error_of(ShapeInferenceError, "custom_gradient", rule)
+        rule = f"{side} of {computation.name!r} must be of a floating-point or complex type"
+        raise error_of(ShapeInferenceError, "custom_gradient", rule, got=signature)
     shapes = (*signature.parameters, signature.result, cotangent)
     derivative = as_computation("custom_gradient", "backward", backward, shapes)
     got = derivative.signature
@@ -129,18 +126,20 @@ def _derivative(computation: XlaComputation, backward: Any) -> XlaComputation:
         listed = ", ".join(map(str, shapes))
         rule = (
             f"the parameters of backward must be the operands of {computation.name!r}, its result "
-            f"and the gradient of the result, ({listed}), got {got}"
+            f"and the gradient of the result, ({listed})"
         )
-        raise error_of(SignatureError, "custom_gradient", rule)
+        raise error_of(SignatureError, "custom_gradient", rule, got=got)
     expected = gradients[0] if len(gradients) == 1 else TupleShape(gradients)
     if got.result is not expected:
         rule = (
-            f"backward must return the gradients with respect to the operands of "
-            f"{computation.name!r}, {expected}, got {got.result}"
+            "backward must return the gradients with respect to the operands of "
+            f"{computation.name!r}, {expected}"
         )
         fix = "return one gradient, of the operand's shape, for each operand that has one"
         shapes_by_name = {"gradients": expected, "result of backward": got.result}
-        raise error_of(ShapeInferenceError, "custom_gradient", rule, fix, shapes=shapes_by_name)
+        raise error_of(
+            ShapeInferenceError, "custom_gradient", rule, fix, got=got.result, shapes=shapes_by_name
+        )
     return derivative
 
 

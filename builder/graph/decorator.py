@@ -72,9 +72,9 @@ def computation(*shapes: Any, result: ShapeLike | None = None) -> Any:
     """
     if not shapes or _is_decorated(shapes):
         if result is not None:
-            rule = "result requires the shapes of the parameters, got none"
+            rule = "result requires the shapes of the parameters"
             fix = "write @xb.computation(shape of each parameter, ..., result=...)"
-            raise error_of(OperandError, "computation", rule, fix)
+            raise error_of(OperandError, "computation", rule, fix, got="none")
         return _reusable(*shapes) if shapes else _reusable
     resolved = [shape_argument("computation", f"shape {i}", s) for i, s in enumerate(shapes)]
     if result is not None:
@@ -105,5 +105,11 @@ def _reusable(function: Any) -> ReusableFunction:
 
 
 def _not_a_function(function: Any) -> OperandError:
-    rule = f"expected a function of XlaOps, got {brief(function)}"
-    return error_of(OperandError, "computation", rule, "write @xb.computation above a function")
+    rule = "expected a function of XlaOps"
+    return error_of(
+        OperandError,
+        "computation",
+        rule,
+        "write @xb.computation above a function",
+        got=brief(function),
+    )

@@ -34,8 +34,8 @@ def declare_internal(module: str) -> None:
     """
     found = sys.modules.get(module) if isinstance(module, str) else None
     if found is None:
-        rule = f"expected the name of an imported module, got {brief(module)}"
-        raise error_of(OperandError, "declare_internal", rule, "pass __name__")
+        rule = "expected the name of an imported module"
+        raise error_of(OperandError, "declare_internal", rule, "pass __name__", got=brief(module))
     paths = [f"{folder}{os.sep}" for folder in getattr(found, "__path__", ())]
     file = getattr(found, "__file__", None)
     if not paths and file is not None:

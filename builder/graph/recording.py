@@ -226,8 +226,8 @@ def resolve_builder(op: str, *operands: XlaOp, fix: str = "") -> XlaBuilder:
         BuilderError: the operands belong to different builders, or their builder was already built.
     """
     if not operands:
-        rule = "at least one operand is needed to determine the builder, got none"
-        raise error_of(OperandError, op, rule, fix)
+        rule = "at least one operand is needed to determine the builder"
+        raise error_of(OperandError, op, rule, fix, got="none")
     builder = operands[0].builder
     if builder.is_open:
         for operand in operands:

@@ -107,12 +107,12 @@ _MANY_NESTED: Final = 50
 
 
 def _nested_too_deep(op: str, role: str, limit: str, depth: int) -> BuilderError:
-    rule = f"callables recorded inside each other {limit}, got {role} at depth {depth}"
+    rule = f"callables recorded inside each other {limit}"
     fix = (
         "use xb.while_ instead of recursion, because a callable is recorded before any value "
         "exists that could end a recursion; or build inner computations first, and pass them"
     )
-    return error_of(BuilderError, op, rule, fix)
+    return error_of(BuilderError, op, rule, fix, got=f"{role} at depth {depth}")
 
 
 def record_callable(
@@ -209,18 +209,25 @@ def _wrong_arguments(
     """Return the error for a callable that does not take one argument for each shape."""
     count = f"{len(shapes)} argument{'' if len(shapes) == 1 else 's'}"
     if not shapes:
-        rule = f"{role} is called without arguments, got a callable with parameters: {error}"
+        rule = f"{role} is called without arguments"
         fix = "pass the values as operands, or write a function without parameters that uses them"
-        return error_of(SignatureError, op, rule, fix)
+        return error_of(SignatureError, op, rule, fix, got=f"a callable with parameters: {error}")
     passed, fix = f"{count} ({', '.join(map(str, shapes))})", f"write a function of {count}"
     if len(shapes) == 1 and isinstance(shapes[0], TupleShape) and shapes[0].elements:
         passed = f"1 argument, the tuple {shapes[0]}"
         elements = len(shapes[0].elements)
         names = ", ".join(_parameter_names(function, elements)) + "," * (elements == 1)
         fix = f"write a function of 1 argument that unpacks the tuple: {names} = argument"
-    rule = f"{role} is called with {passed}, got a callable that does not take them: {error}"
+    rule = f"{role} is called with {passed}"
     shapes_by_name = {f"argument {i}": shape for i, shape in enumerate(shapes)}
-    return error_of(SignatureError, op, rule, fix, shapes=shapes_by_name)
+    return error_of(
+        SignatureError,
+        op,
+        rule,
+        fix,
+        got=f"a callable that does not take them: {error}",
+        shapes=shapes_by_name,
+    )
 
 
 def _check_arity(op: str, role: str, function: Any, shapes: Sequence[Shape]) -> None:
@@ -240,11 +247,11 @@ def _check_arity(op: str, role: str, function: Any, shapes: Sequence[Shape]) -> 
     passed = f"{len(shapes)} argument{'' if len(shapes) == 1 else 's'}"
     listed = ", ".join(map(str, shapes))
     call = f"{info.name}({', '.join(required)})"
-    rule = f"{role} is called with {passed} ({listed}), got {call}"
+    rule = f"{role} is called with {passed} ({listed})"
     example = ", such as xb.add" if len(shapes) == 2 else ""
     fix = f"write a function of {passed}{example}"
     shapes_by_name = {f"argument {i}": shape for i, shape in enumerate(shapes)}
-    raise error_of(SignatureError, op, rule, fix, shapes=shapes_by_name) from None
+    raise error_of(SignatureError, op, rule, fix, got=call, shapes=shapes_by_name) from None
 
 
 _OTHER_LIBRARY: Final = (
@@ -303,8 +310,8 @@ def _refuse_equivalents(op: str, role: str, function: object) -> None:
     if isinstance(function, np.ufunc):
         meant = next((info.name for info in OPERATIONS.values() if info.opcode == name), None)
     if meant is not None:
-        rule = f"{role} must be a function of XlaOps, got {brief(function)}"
-        raise error_of(OperandError, op, rule, f"pass xb.{meant}") from None
+        rule = f"{role} must be a function of XlaOps"
+        raise error_of(OperandError, op, rule, f"pass xb.{meant}", got=brief(function)) from None
 
 
 _MODULES: Final = ("builtins", "numpy")
@@ -348,10 +355,10 @@ def available_computation(
 
 def _need_callable(op: str, role: str, computation: Any) -> Callable[..., Any]:
     if not is_function(computation):
-        rule = f"{role} must be an XlaComputation or a callable, got {brief(computation)}"
+        rule = f"{role} must be an XlaComputation or a callable"
         order = order_of_arguments(op)
         fix = "pass a function of XlaOps, such as xb.add or a lambda" + (order and f"; {order}")
-        raise error_of(OperandError, op, rule, fix)
+        raise error_of(OperandError, op, rule, fix, got=brief(computation))
     function: Callable[..., Any] = computation
     return function
 
@@ -538,8 +545,8 @@ class ReusableFunction:
             (s32[], f32[4])
         """
         if named:
-            rule = f"operands must be positional, got {', '.join(named)} by name"
-            raise error_of(OperandError, self.name, rule)
+            rule = "operands must be positional"
+            raise error_of(OperandError, self.name, rule, got=f"{', '.join(named)} by name")
         return extension("builder.ops.control_flow", "call_reusable", self, operands)
 
     def computation(self, *shapes: ShapeLike) -> XlaComputation:

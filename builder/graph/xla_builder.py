@@ -68,12 +68,18 @@ def _replicated_leaves(shape: Shape, flags: Sequence[bool]) -> tuple[bool, ...]:
         return ()
     name = "replicated_at_leaf_buffers"
     if not isinstance(flags, (list, tuple)) or not all(isinstance(one, bool) for one in flags):
-        rule = f"{name} must be a sequence of bools, got {brief(flags)}"
-        raise error_of(OperandError, "parameter", rule)
+        rule = f"{name} must be a sequence of bools"
+        raise error_of(OperandError, "parameter", rule, got=brief(flags))
     count = leaf_count(shape)
     if flags and len(flags) != count:
-        rule = f"{name} must have a bool for each array, {count}, got {len(flags)} for {shape}"
-        raise error_of(OperandError, "parameter", rule, shapes={"shape": shape})
+        rule = f"{name} must have a bool for each array, {count}"
+        raise error_of(
+            OperandError,
+            "parameter",
+            rule,
+            got=f"{len(flags)} for {shape}",
+            shapes={"shape": shape},
+        )
     return tuple(flags) if any(flags) else ()
 
 
@@ -130,9 +136,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
     @explained
     def __init__(self, name: str = "computation") -> None:
         if not isinstance(name, str) or not name:
-            raise OperandError(
-                f"name must be a non-empty string, got {brief(name)}", op="XlaBuilder"
-            )
+            raise OperandError("name must be a non-empty string", got=brief(name), op="XlaBuilder")
         self.name = name
         self.ops: list[XlaOp] = []
         self.parameters: dict[int, XlaOp] = {}
@@ -158,9 +162,9 @@ class XlaBuilder(Displayed, ExplainsAttributes):
 
     def __reduce__(self) -> NoReturn:
         """Refuse `copy` and `pickle`: the ops belong to this builder."""
-        rule = f"a builder can't be copied or pickled, got {self!r}"
+        rule = "a builder can't be copied or pickled"
         fix = "build the computation, and record its ops with xb.inline(computation, *operands)"
-        raise error_of(OperandError, "copy", rule, fix)
+        raise error_of(OperandError, "copy", rule, fix, got=repr(self))
 
     def _innermost(self) -> XlaBuilder:
         """Return the builder of the innermost callable that is being recorded, by default self."""
@@ -230,29 +234,36 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         """
         self._check_open("parameter")
         if isinstance(name, (ArrayShape, TupleShape)) and isinstance(shape, str):
-            rule = f"the first argument is the shape, got {brief(shape)} and {name}"
+            rule = "the first argument is the shape"
             fix = f"write parameter({str(name)!r}, {brief(shape)})"
-            raise error_of(OperandError, "parameter", rule, fix)
+            raise error_of(OperandError, "parameter", rule, fix, got=f"{brief(shape)} and {name}")
         resolved = shape_argument("parameter", "shape", shape)
         if number is None:
             number = len(self.parameters)
             while number in self.parameters:
                 number += 1
         elif isinstance(number, bool) or not isinstance(number, int):
-            rule = f"number must be an integer, got {brief(number)}"
-            raise error_of(OperandError, "parameter", rule)
+            rule = "number must be an integer"
+            raise error_of(OperandError, "parameter", rule, got=brief(number))
         elif not 0 <= number < 2**31:
             got = f"{brief(number)} for {resolved}"
-            rule = f"number must be from 0 to 2**31 - 1, got {got}"
-            raise error_of(BuilderError, "parameter", rule)
+            rule = "number must be from 0 to 2**31 - 1"
+            raise error_of(BuilderError, "parameter", rule, got=got)
         if name is None:
             name = f"p{number}"
         elif not isinstance(name, str):
-            raise error_of(OperandError, "parameter", f"name must be a string, got {brief(name)}")
+            raise error_of(OperandError, "parameter", "name must be a string", got=brief(name))
         elif not name:
-            rule = f"name must not be empty, got '' for number {number} {resolved}"
+            rule = "name must not be empty"
             fix = f"omit the name; it defaults to 'p{number}'"
-            raise error_of(OperandError, "parameter", rule, fix, shapes={f"p{number}": resolved})
+            raise error_of(
+                OperandError,
+                "parameter",
+                rule,
+                fix,
+                got=f"'' for number {number} {resolved}",
+                shapes={f"p{number}": resolved},
+            )
         if number in self.parameters or name in self.parameter_names:
             raise self._duplicate_parameter(number, name, resolved)
         replicated = _replicated_leaves(resolved, replicated_at_leaf_buffers)
@@ -285,9 +296,16 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         texts, shardings = validation.leaf_shardings("parameter", "sharding", shape, sharding)
         leaf_texts = [text for text in texts if text is not None]
         if len(leaf_texts) < len(texts) or not leaf_texts:
-            rule = f"sharding must cover each array of the tuple, got {brief(sharding)} for {shape}"
+            rule = "sharding must cover each array of the tuple"
             fix = "write '{replicated}' or mesh.sharding() for arrays that are not partitioned"
-            raise error_of(OperandError, "parameter", rule, fix, shapes={"shape": shape})
+            raise error_of(
+                OperandError,
+                "parameter",
+                rule,
+                fix,
+                got=f"{brief(sharding)} for {shape}",
+                shapes={"shape": shape},
+            )
         for used in shardings:
             validation.register_sharding(self, "parameter", used)
         if isinstance(shape, TupleShape):
@@ -542,8 +560,8 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         Operation Semantics: Call.
         """
         if not isinstance(computation, XlaComputation):
-            rule = f"computation must be an XlaComputation, got {brief(computation)}"
-            raise error_of(OperandError, "call", rule)
+            rule = "computation must be an XlaComputation"
+            raise error_of(OperandError, "call", rule, got=brief(computation))
         shape = rule_of("call")(computation.signature, ())
         return append(self._target("call"), "call", shape, (), {"to_apply": computation})
 
@@ -604,7 +622,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
                 rule = (
                     "keys must consist of ASCII letters, digits, '_', '.' and '-', and begin with"
                 )
-                raise error_of(OperandError, name, f"{rule} a letter or '_', got {brief(key)}")
+                raise error_of(OperandError, name, f"{rule} a letter or '_'", got=brief(key))
         outer = (self._innermost().current_metadata or NO_METADATA).frontend_attributes
         return self._metadata_block(frontend_attributes={**(outer or {}), **attributes})
 
@@ -648,20 +666,20 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         texts = {"op_type": op_type, "op_name": op_name, "source_file": source_file}
         for argument, text in texts.items():
             if text is not None and (not isinstance(text, str) or not text):
-                rule = f"{argument} must be a non-empty string, got {brief(text)}"
-                raise error_of(OperandError, "op_metadata", rule)
+                rule = f"{argument} must be a non-empty string"
+                raise error_of(OperandError, "op_metadata", rule, got=brief(text))
         changes: dict[str, Any] = {"op_type": op_type, "name": op_name}
         if source_file is not None and source_line is not None:
             line = integer("op_metadata", "source_line", source_line)
             # Code objects, in which an import stores source lines, have no larger lines.
             if not 0 < line < 2**31 - 1:
-                rule = f"source_line must be from 1 to 2**31 - 2, got {line}"
-                raise error_of(OperandError, "op_metadata", rule)
+                rule = "source_line must be from 1 to 2**31 - 2"
+                raise error_of(OperandError, "op_metadata", rule, got=line)
             changes["source"] = SourceLocation(source_file, line, 1, "")
         elif source_file is not None or source_line is not None:
             got = f"source_file {brief(source_file)} and source_line {brief(source_line)}"
-            rule = f"a source needs a file and a line, got {got}"
-            raise error_of(OperandError, "op_metadata", rule, "pass both or none")
+            rule = "a source needs a file and a line"
+            raise error_of(OperandError, "op_metadata", rule, "pass both or none", got=got)
         return self._metadata_block(**{k: v for k, v in changes.items() if v is not None})
 
     def scope(self, name: str) -> AbstractContextManager[None]:
@@ -691,8 +709,8 @@ class XlaBuilder(Displayed, ExplainsAttributes):
             ('encoder/layer1/weights', 'encoder/layer1/add')
         """
         if not isinstance(name, str) or not name or "" in name.split("/"):
-            rule = f"name must be a non-empty string that {_SCOPE_RULE}, got {brief(name)}"
-            raise error_of(OperandError, "scope", rule, 'write b.scope("layer1")')
+            rule = f"name must be a non-empty string that {_SCOPE_RULE}"
+            raise error_of(OperandError, "scope", rule, 'write b.scope("layer1")', got=brief(name))
         outer = self._innermost().current_metadata
         prefix = None if outer is None else outer.scope
         return self._metadata_block(scope=name if prefix is None else f"{prefix}/{name}")
@@ -945,11 +963,11 @@ class XlaBuilder(Displayed, ExplainsAttributes):
                 raise BuilderError(f"builder {self.name!r} has recorded no op", op="build")
             root = self.ops[-1]
         elif not isinstance(root, XlaOp):
-            rule = f"root must be an XlaOp, got {brief(root)}"
+            rule = "root must be an XlaOp"
             fix = "combine several results with xb.tuple(a, b)"
             if root is None:
                 fix = "return the op from the function that records it; build() takes the last op"
-            raise error_of(BuilderError, "build", rule, fix)
+            raise error_of(BuilderError, "build", rule, fix, got=brief(root))
         elif root.builder is not self:
             raise foreign_root(root, self)
         count = len(self.parameters)
@@ -960,7 +978,8 @@ class XlaBuilder(Displayed, ExplainsAttributes):
                 )
                 raise BuilderError(
                     f"parameter numbers must run from 0 to {count - 1} without a gap; "
-                    f"number {number} is missing from builder {self.name!r}, got {existing}",
+                    f"number {number} is missing from builder {self.name!r}",
+                    got=existing,
                     fix=f"record parameter(..., number={number}), or omit all numbers; parameters "
                     "are then numbered in order",
                     op="build",

@@ -216,8 +216,8 @@ class XlaOp(Displayed, ExplainsAttributes):
     @name.setter
     def name(self, name: str | None) -> None:
         if not isinstance(name, (str, NoneType)):
-            rule = f"the name of an op must be a string or None, got {brief(name)}"
-            raise error_of(OperandError, "name", rule)
+            rule = "the name of an op must be a string or None"
+            raise error_of(OperandError, "name", rule, got=brief(name))
         metadata = self.metadata
         if metadata is not None and name is not None:
             name = scoped_name(metadata.scope, name)
@@ -234,8 +234,8 @@ class XlaOp(Displayed, ExplainsAttributes):
     @op_type.setter
     def op_type(self, op_type: str | None) -> None:
         if op_type is not None and (not isinstance(op_type, str) or not op_type):
-            rule = f"op_type must be None or a non-empty string, got {brief(op_type)}"
-            raise error_of(OperandError, "op_type", rule)
+            rule = "op_type must be None or a non-empty string"
+            raise error_of(OperandError, "op_type", rule, got=brief(op_type))
         self.metadata = with_metadata(self.metadata, op_type=op_type)
 
     @property
@@ -298,9 +298,9 @@ class XlaOp(Displayed, ExplainsAttributes):
         return self
 
     def __reduce__(self) -> NoReturn:
-        rule = f"an op can't be pickled, got {self!r}"
+        rule = "an op can't be pickled"
         fix = "build the computation, and pickle lowering.lower(computation).bytecode"
-        raise error_of(OperandError, "pickle", rule, fix)
+        raise error_of(OperandError, "pickle", rule, fix, got=repr(self))
 
     def __bool__(self) -> bool:
         raise OperandError(
@@ -387,8 +387,10 @@ class XlaOp(Displayed, ExplainsAttributes):
         return extension("builder.unknown_names", "meaning_for_array", name, reduces=reduces)
 
     def _not_a_tuple(self, op: str, use: str, fix: str) -> ShapeInferenceError:
-        rule = f"{use} requires a tuple, got {self.shape}"
-        return error_of(ShapeInferenceError, op, rule, fix, shapes={"operand": self.shape})
+        rule = f"{use} requires a tuple"
+        return error_of(
+            ShapeInferenceError, op, rule, fix, got=self.shape, shapes={"operand": self.shape}
+        )
 
     def __len__(self) -> int:
         if isinstance(self.shape, TupleShape):

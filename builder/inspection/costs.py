@@ -100,9 +100,9 @@ def size_in_bytes(shape: Shape) -> int:
 
 def _leaf_size(shape: ArrayShape) -> int:
     if not shape.is_bounded:
-        rule = f"shapes can't have unbounded dimensions, got {shape}"
+        rule = "shapes can't have unbounded dimensions"
         fix = "declare the parameters of the computation with sizes or bounds"
-        raise error_of(ShapeInferenceError, "stats", rule, fix, shapes={"shape": shape})
+        raise error_of(ShapeInferenceError, "stats", rule, fix, got=shape, shapes={"shape": shape})
     return shape.byte_size + (0 if shape.is_static else 4 * shape.rank)
 
 

@@ -521,8 +521,10 @@ def diff_of(
 ) -> ComputationDiff:
     """Return the differences between two computations; see `XlaComputation.diff`."""
     if not isinstance(other, XlaComputation):
-        rule = f"other must be an XlaComputation, got {type(other).__name__}: {brief(other, 80)}"
-        raise error_of(OperandError, "diff", rule)
+        rule = "other must be an XlaComputation"
+        raise error_of(
+            OperandError, "diff", rule, got=f"{type(other).__name__}: {brief(other, 80)}"
+        )
     fingerprints = Fingerprints(metadata=flag("diff", "metadata", metadata))
     top = computation, other
     signature = _signature(*top)

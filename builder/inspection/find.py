@@ -46,9 +46,9 @@ def find_ops(
         predicates.append(_has_source(_text("source", source)))
     if where is not None:
         if not is_function(where):
-            rule = f"where must be a function of an XlaOp, got {brief(where)}"
+            rule = "where must be a function of an XlaOp"
             fix = "write find(where=lambda op: len(op.operands) > 2)"
-            raise error_of(OperandError, "find", rule, fix)
+            raise error_of(OperandError, "find", rule, fix, got=brief(where))
         predicates.append(where)
     for predicate in predicates:
         ops = list(filter(predicate, ops))
@@ -65,7 +65,7 @@ def _text(argument: str, value: object) -> str:
         names = (info.opcode for info in OPERATIONS.values() if info.function is value)
         opcode = next(names, None)
         fix = "write find(where=lambda op: ...)" if opcode is None else f"write find({opcode!r})"
-    raise error_of(OperandError, "find", f"{argument} must be a str, got {brief(value)}", fix)
+    raise error_of(OperandError, "find", f"{argument} must be a str", fix, got=brief(value))
 
 
 def _has_opcode(pattern: str, ops: list[XlaOp]) -> Predicate:

@@ -232,7 +232,8 @@ class OpTable(Sequence[OpRow], Printable):
     def _slice(self, places: range) -> OpTable:
         if places.step < 0:
             raise ShapeInferenceError(
-                f"the step of a slice of a table must be positive, got {places.step}",
+                "the step of a slice of a table must be positive",
+                got=places.step,
                 op="table",
                 fix="write reversed(table) to iterate from the last row to the first",
             )
@@ -287,7 +288,7 @@ def table_of(
     if limit is not None:
         limit = integer("table", "limit", limit)
         if limit < 0:
-            raise ShapeInferenceError(f"limit must not be negative, got {limit}", op="table")
+            raise ShapeInferenceError("limit must not be negative", got=limit, op="table")
     sections = sections_of(computation, nested=flag("table", "nested", nested))
     return OpTable(sections, limit)
 

@@ -265,8 +265,8 @@ def multi_index(shape: ShapeLike, linear_index: Any, *, padding: int | None = No
     place = _place("multi_index", array, linear_index)
     fill = None if padding is None else int_or_none(padding)
     if padding is not None and (fill is None or not -_MAX_NUMBER - 1 <= fill <= _MAX_NUMBER):
-        rule = f"padding must be an int of 64 bits, or None, got {brief(padding)}"
-        raise error_of(OperandError, "multi_index", rule)
+        rule = "padding must be an int of 64 bits, or None"
+        raise error_of(OperandError, "multi_index", rule, got=brief(padding))
     if isinstance(place, np.ndarray) and not place.size:
         return tuple(np.empty(place.shape, np.int64) for _ in range(array.rank))
     numbers, is_padding = _to_multi(array, place)
@@ -335,10 +335,10 @@ def bounded_array(function: str, shape: Any) -> ArrayShape:
     """Convert the `shape` argument of a function to an array shape without unbounded dimensions."""
     array = _array(function, shape)
     if not array.is_bounded:
-        rule = f"shape can't have unbounded dimensions, got {array}"
+        rule = "shape can't have unbounded dimensions"
         fix = "write a size or a bound ('<=n') for the dimension"
         facts = {"shapes": {"shape": array}, "dimension": array.dimensions.index(UNBOUNDED)}
-        raise error_of(ShapeInferenceError, function, rule, fix, **facts)
+        raise error_of(ShapeInferenceError, function, rule, fix, got=array, **facts)
     return array
 
 
@@ -350,8 +350,8 @@ def _array(function: str, shape: Any) -> ArrayShape:
         raise error.in_argument(function, "shape") from None
     if not isinstance(array, ArrayShape):
         fix = "pass the elements of the tuple one by one" if array.is_tuple else ""
-        rule = f"shape must be the shape of an array, got {brief(array)}"
-        raise error_of(OperandError, function, rule, fix, shapes={"shape": array})
+        rule = "shape must be the shape of an array"
+        raise error_of(OperandError, function, rule, fix, got=brief(array), shapes={"shape": array})
     return array
 
 
@@ -367,7 +367,7 @@ def _check_other_type(function: str, shape: Any) -> None:
             fix = f"swap the arguments: {_ARRAY_FUNCTIONS[function]}"
     else:
         return
-    raise error_of(OperandError, function, f"shape must be the shape of an array, got {got}", fix)
+    raise error_of(OperandError, function, "shape must be the shape of an array", fix, got=got)
 
 
 _ARRAY_FUNCTIONS: Final = {
@@ -404,8 +404,8 @@ def _number(function: str, what: str, value: Any) -> Number:
     fix = ""
     if isinstance(value, (list, tuple)) and all(int_or_none(item) is not None for item in value):
         fix = f"write numpy.asarray({got})"
-    rule = f"{what} must be an int or a NumPy array of integers, got {got}"
-    raise error_of(OperandError, function, rule, fix)
+    rule = f"{what} must be an int or a NumPy array of integers"
+    raise error_of(OperandError, function, rule, fix, got=got)
 
 
 def _array_of(number: Number, place: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -430,16 +430,16 @@ def _indices(shape: ArrayShape, multi_index: Any) -> list[Number]:
     values = in_order(multi_index)
     if values is None:
         raise OperandError(
-            "multi_index must be a sequence with an index for each dimension of "
-            f"{shape}, got {brief(multi_index)}",
+            f"multi_index must be a sequence with an index for each dimension of {shape}",
+            got=brief(multi_index),
             op="linear_index",
         )
     indices = list(values)
     if len(indices) != shape.rank:
         count = f"{shape.rank} ind{'ex' if shape.rank == 1 else 'ices'}"
         got = len(indices)
-        rule = f"multi_index must have {count}, one for each dimension of {shape}, got {got}"
-        raise error_of(ShapeInferenceError, "linear_index", rule, shapes={"shape": shape})
+        rule = f"multi_index must have {count}, one for each dimension of {shape}"
+        raise error_of(ShapeInferenceError, "linear_index", rule, got=got, shapes={"shape": shape})
     numbers = [
         _number("linear_index", f"the index of dimension {d} of {shape}", value)
         for d, value in enumerate(indices)
@@ -460,8 +460,14 @@ def _indices(shape: ArrayShape, multi_index: Any) -> list[Number]:
         np.broadcast_shapes(*shapes)
     except ValueError:
         listed = ", ".join(map(str, shapes))
-        rule = f"the index arrays must broadcast together, got the shapes {listed}"
-        raise error_of(ShapeInferenceError, "linear_index", rule, shapes={"shape": shape}) from None
+        rule = "the index arrays must broadcast together"
+        raise error_of(
+            ShapeInferenceError,
+            "linear_index",
+            rule,
+            got=f"the shapes {listed}",
+            shapes={"shape": shape},
+        ) from None
     return [n if isinstance(n, int) else n.astype(np.int64, copy=False) for n in numbers]
 
 

@@ -73,13 +73,15 @@ def pack(array: Any, shape: ShapeLike) -> Array:
     fix = f"write numpy.asarray(array, numpy.dtype({element.dtype.name!r}))"
     array = _read("pack", "array", array, fix, target)
     if array.dtype != element.dtype:
-        rule = f"array must be of dtype {element.dtype} for {target}, got {array.dtype}"
+        rule = f"array must be of dtype {element.dtype} for {target}"
         fix = f"write array.astype({dtype_text(element.dtype)})"
-        raise error_of(OperandError, "pack", rule, fix, shapes={"shape": target})
+        raise error_of(OperandError, "pack", rule, fix, got=array.dtype, shapes={"shape": target})
     if array.shape != target.dimensions:
         sizes = list(target.dimensions)
-        rule = f"array must have the sizes {sizes} for {target}, got {list(array.shape)}"
-        raise error_of(ShapeInferenceError, "pack", rule, shapes={"shape": target})
+        rule = f"array must have the sizes {sizes} for {target}"
+        raise error_of(
+            ShapeInferenceError, "pack", rule, got=list(array.shape), shapes={"shape": target}
+        )
     size = target.padded_byte_size
     try:
         if size > _MAX_BYTES:
@@ -119,11 +121,14 @@ def unpack(buffer: Any, shape: ShapeLike) -> Array:
     source = bounded_array("unpack", shape)
     element, bits = source.element_type, source.element_size_in_bits
     if source.rank > _MAX_DIMENSIONS:
-        rule = (
-            f"shape can't have more than the {_MAX_DIMENSIONS} dimensions of a NumPy "
-            f"array, got {brief(source)} of rank {source.rank}"
+        rule = f"shape can't have more than the {_MAX_DIMENSIONS} dimensions of a NumPy array"
+        raise error_of(
+            ShapeInferenceError,
+            "unpack",
+            rule,
+            got=f"{brief(source)} of rank {source.rank}",
+            shapes={"shape": source},
         )
-        raise error_of(ShapeInferenceError, "unpack", rule, shapes={"shape": source})
     fix = "convert bytes with numpy.frombuffer, a list with numpy.asarray"
     buffer = _read("unpack", "buffer", buffer, fix)
     is_native = bits == 8 * element.dtype.itemsize
@@ -131,13 +136,17 @@ def unpack(buffer: Any, shape: ShapeLike) -> Array:
     if buffer.dtype != dtype:
         reason = "" if is_native else f", with elements of {bits} bits"
         convert = "view" if _is_reinterpretable(buffer.dtype, dtype) else "astype"
-        rule = f"buffer must be of dtype {dtype} for {source}{reason}, got {buffer.dtype}"
+        rule = f"buffer must be of dtype {dtype} for {source}{reason}"
         fix = f"write buffer.{convert}({dtype_text(dtype)})"
-        raise error_of(OperandError, "unpack", rule, fix, shapes={"shape": source})
+        raise error_of(
+            OperandError, "unpack", rule, fix, got=buffer.dtype, shapes={"shape": source}
+        )
     size = physical_of(source).size if is_native else source.padded_byte_size
     if buffer.shape != (size,):
-        rule = f"buffer must have the sizes [{size}] for {source}, got {list(buffer.shape)}"
-        raise error_of(ShapeInferenceError, "unpack", rule, shapes={"shape": source})
+        rule = f"buffer must have the sizes [{size}] for {source}"
+        raise error_of(
+            ShapeInferenceError, "unpack", rule, got=list(buffer.shape), shapes={"shape": source}
+        )
     if bits < 8:
         buffer = _split_bytes(buffer, physical_of(source).size, element, bits)
     elif not is_native:
@@ -152,11 +161,11 @@ def _read(function: str, name: str, value: Any, fix: str, shape: ArrayShape | No
     try:
         array = read_array(value) if shape is None else array_for(value, shape)
     except UnreadableArrayError as error:
-        rule = f"{name} must be an array, got {error.got}"
-        raise error_of(OperandError, function, rule, error.fix or fix) from None
+        rule = f"{name} must be an array"
+        raise error_of(OperandError, function, rule, error.fix or fix, got=error.got) from None
     if array is None:
-        rule = f"{name} must be an array, got {brief(value)}"
-        raise error_of(OperandError, function, rule, fix)
+        rule = f"{name} must be an array"
+        raise error_of(OperandError, function, rule, fix, got=brief(value))
     return array
 
 
@@ -283,8 +292,8 @@ def _padding_element(shape: ArrayShape) -> Array:
         return zeros
 
     def refuse(missing: str) -> ShapeInferenceError:
-        rule = f"{element} has no {missing} for the padding value {value.text}, got {shape}"
-        return error_of(ShapeInferenceError, "pack", rule, shapes={"shape": shape})
+        rule = f"{element} has no {missing} for the padding value {value.text}"
+        return error_of(ShapeInferenceError, "pack", rule, got=shape, shapes={"shape": shape})
 
     if value is PaddingValue.ZERO_PAD:
         if zeros.astype(np.complex128)[0]:

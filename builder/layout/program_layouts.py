@@ -55,8 +55,10 @@ def result_shape(op: str, root: Shape, value: Any) -> Shape:
             error.fix = "pass root.shape.with_layout(layout)"
         raise
     if without_layout(result) is not root:
-        rule = f"result must have the root's shape {root}, apart from layouts, got {result}"
-        raise error_of(ShapeInferenceError, op, rule, shapes={"root": root, "result": result})
+        rule = f"result must have the root's shape {root}, apart from layouts"
+        raise error_of(
+            ShapeInferenceError, op, rule, got=result, shapes={"root": root, "result": result}
+        )
     check_supported_layout(op, "result", result)
     return result
 

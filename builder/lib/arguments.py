@@ -32,7 +32,7 @@ def array_argument(op: str, name: str, value: Any) -> ArrayShape:
     shape = need_op(op, name, value).shape
     if not isinstance(shape, ArrayShape):
         fix = "take an element with xb.get_tuple_element" if shape.is_tuple else ""
-        raise error_of(OperandError, op, f"{name} must be an array, got {shape}", fix)
+        raise error_of(OperandError, op, f"{name} must be an array", fix, got=shape)
     return shape
 
 
@@ -45,8 +45,8 @@ def floating_argument(op: str, name: str, value: Any) -> ArrayShape:
     """Return the shape of argument `name`, which must be an array of a floating-point type."""
     shape = array_argument(op, name, value)
     if not shape.element_type.is_floating:
-        rule = f"{name} must be of floating-point type, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule, CONVERT, shapes={name: shape})
+        rule = f"{name} must be of floating-point type"
+        raise error_of(ShapeInferenceError, op, rule, CONVERT, got=shape, shapes={name: shape})
     return shape
 
 
@@ -55,7 +55,7 @@ def number_argument(op: str, name: str, value: Any) -> ArrayShape:
     shape = array_argument(op, name, value)
     if shape.element_type is pred:
         fix = "use lib.any or lib.all, or convert to an integer type to count"
-        raise error_of(ShapeInferenceError, op, f"{name} must be of numbers, got {shape}", fix)
+        raise error_of(ShapeInferenceError, op, f"{name} must be of numbers", fix, got=shape)
     return shape
 
 
@@ -64,7 +64,7 @@ def ordered_argument(op: str, name: str, value: Any) -> ArrayShape:
     shape = array_argument(op, name, value)
     if shape.element_type.is_complex:
         fix = "complex numbers have no order; compare xb.abs or xb.real of them"
-        raise error_of(ShapeInferenceError, op, f"{name} must be real, got {shape}", fix)
+        raise error_of(ShapeInferenceError, op, f"{name} must be real", fix, got=shape)
     return shape
 
 
@@ -72,8 +72,8 @@ def typed_argument(op: str, name: str, value: Any, element_type: PrimitiveType) 
     """Return the shape of argument `name`, which must be an array of an element type."""
     shape = array_argument(op, name, value)
     if shape.element_type is not element_type:
-        rule = f"{name} must be of type {element_type}, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule, CONVERT, shapes={name: shape})
+        rule = f"{name} must be of type {element_type}"
+        raise error_of(ShapeInferenceError, op, rule, CONVERT, got=shape, shapes={name: shape})
     return shape
 
 
@@ -84,8 +84,10 @@ def real_number(op: str, name: str, value: Any) -> float:
             return float(value)
         except OverflowError:
             pass
-    rule = f"{name} must be a number, got {brief(value, 80)}"
-    raise error_of(OperandError, op, rule, _AS_NUMBER if isinstance(value, XlaOp) else "")
+    rule = f"{name} must be a number"
+    raise error_of(
+        OperandError, op, rule, _AS_NUMBER if isinstance(value, XlaOp) else "", got=brief(value, 80)
+    )
 
 
 def finite_number(op: str, name: str, value: Any, least: float = -math.inf) -> float:
@@ -97,15 +99,17 @@ def finite_number(op: str, name: str, value: Any, least: float = -math.inf) -> f
     if math.isfinite(number) and number >= least:
         return number
     bound = "" if least == -math.inf else f" of at least {least:g}"
-    rule = f"{name} must be a finite number{bound}, got {brief(value, 80)}"
-    raise error_of(OperandError, op, rule, _AS_NUMBER if isinstance(value, XlaOp) else "")
+    rule = f"{name} must be a finite number{bound}"
+    raise error_of(
+        OperandError, op, rule, _AS_NUMBER if isinstance(value, XlaOp) else "", got=brief(value, 80)
+    )
 
 
 def natural(op: str, name: str, value: Any) -> int:
     """Return argument `name`, an integer that must not be negative."""
     number = integer(op, name, value)
     if number < 0:
-        raise error_of(ShapeInferenceError, op, f"{name} must not be negative, got {number}")
+        raise error_of(ShapeInferenceError, op, f"{name} must not be negative", got=number)
     return number
 
 
@@ -139,8 +143,14 @@ def axes_argument(op: str, axis: Axes, rank: int) -> tuple[int, ...]:
     axes = tuple([axis_argument(op, "axis", each, rank) for each in given])
     twice = first_duplicate(axes)
     if twice is not None:
-        rule = f"axis must not name a dimension twice, got dimension {twice} twice in {list(given)}"
-        raise error_of(ShapeInferenceError, op, rule, dimension=twice)
+        rule = "axis must not name a dimension twice"
+        raise error_of(
+            ShapeInferenceError,
+            op,
+            rule,
+            got=f"dimension {twice} twice in {list(given)}",
+            dimension=twice,
+        )
     return axes
 
 
@@ -154,24 +164,24 @@ def bounded_argument(op: str, name: str, shape: ArrayShape) -> None:
     """Check that argument `name` has no unbounded size."""
     if not shape.is_bounded:
         number = shape.dimensions.index(UNBOUNDED)
-        rule = f"{name} must not have an unbounded size, got {shape}"
+        rule = f"{name} must not have an unbounded size"
         fix = f"give dimension {number} a size, or a bound such as <=8"
-        raise error_of(ShapeInferenceError, op, rule, fix, dimension=number)
+        raise error_of(ShapeInferenceError, op, rule, fix, got=shape, dimension=number)
 
 
 def static_argument(op: str, name: str, shape: ArrayShape) -> None:
     """Check that argument `name` has only fixed sizes."""
     if not shape.is_static:
         number = shape.dynamic_dimensions.index(True)
-        rule = f"{name} must have fixed sizes, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule, dimension=number)
+        rule = f"{name} must have fixed sizes"
+        raise error_of(ShapeInferenceError, op, rule, got=shape, dimension=number)
 
 
 def fixed_size(op: str, name: str, shape: ArrayShape, dimension: int) -> int:
     """Return the size of a dimension of argument `name`, which must be fixed."""
     if shape.dynamic_dimensions[dimension]:
-        rule = f"dimension {dimension} of {name} must have a fixed size, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule, dimension=dimension)
+        rule = f"dimension {dimension} of {name} must have a fixed size"
+        raise error_of(ShapeInferenceError, op, rule, got=shape, dimension=dimension)
     return shape.dimensions[dimension]
 
 
@@ -179,8 +189,8 @@ def indexed_size(op: str, name: str, shape: ArrayShape, dimension: int) -> int:
     """Return the size of a dimension of argument `name`, which must be fixed and at least 1."""
     size = fixed_size(op, name, shape, dimension)
     if size == 0:
-        rule = f"dimension {dimension} of {name} must not be empty, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule, dimension=dimension)
+        rule = f"dimension {dimension} of {name} must not be empty"
+        raise error_of(ShapeInferenceError, op, rule, got=shape, dimension=dimension)
     return size
 
 
@@ -188,8 +198,8 @@ def indices_argument(op: str, name: str, value: Any) -> ArrayShape:
     """Return the shape of argument `name`, which must be an array of integers."""
     shape = array_argument(op, name, value)
     if not shape.element_type.is_integral:
-        rule = f"{name} must be of integer type, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule, CONVERT)
+        rule = f"{name} must be of integer type"
+        raise error_of(ShapeInferenceError, op, rule, CONVERT, got=shape)
     return shape
 
 
@@ -197,7 +207,7 @@ def static_shape_argument(op: str, name: str, value: ShapeLike) -> ArrayShape:
     """Return argument `name`, the shape of an array of fixed sizes."""
     shape = shape_argument(op, name, value)
     if not isinstance(shape, ArrayShape):
-        raise error_of(OperandError, op, f"{name} must be an array shape, got {shape}")
+        raise error_of(OperandError, op, f"{name} must be an array shape", got=shape)
     static_argument(op, name, shape)
     return shape
 

@@ -159,16 +159,16 @@ def rotary_embedding(
     shape = _heads(op, "x", x)
     *batch, t, n, h = shape.dimensions
     if h % 2:
-        rule = f"x must have an even number of features, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule)
+        rule = "x must have an even number of features"
+        raise error_of(ShapeInferenceError, op, rule, got=shape)
     ground = finite_number(op, "base", base)
     if ground <= 0:
-        raise error_of(OperandError, op, f"base must be a positive number, got {brief(base)}")
+        raise error_of(OperandError, op, "base must be a positive number", got=brief(base))
     flag(op, "interleaved", interleaved)
     at = array_argument(op, "positions", positions)
     if not at.element_type.is_integral or at.dimensions not in ((t,), (*batch, t)):
         rule = f"positions must be integers [{t}] or [{', '.join(map(str, (*batch, t)))}]"
-        raise error_of(ShapeInferenceError, op, f"{rule}, got {at}")
+        raise error_of(ShapeInferenceError, op, f"{rule}", got=at)
     half, rank = h // 2, shape.rank
     wide = widened(x)
     kind = shape_of(wide).element_type
@@ -206,8 +206,8 @@ def _heads(op: str, name: str, value: XlaOp) -> ArrayShape:
     shape = floating_argument(op, name, value)
     static_argument(op, name, shape)
     if shape.rank < 3:
-        rule = f"{name} must be an array [..., positions, heads, features], got {shape}"
-        raise error_of(ShapeInferenceError, op, rule)
+        rule = f"{name} must be an array [..., positions, heads, features]"
+        raise error_of(ShapeInferenceError, op, rule, got=shape)
     return shape
 
 
@@ -222,11 +222,13 @@ def _attention_sizes(
     for name, shape, sizes in (("key", k, (s, heads, h)), ("value", v, (s, heads, width))):
         if (shape.element_type, shape.dimensions) != (shared[0], (*batch, *sizes)):
             wanted = q.element_type[(*batch, *sizes)]
-            rule = f"{name} must be {wanted} for a query {q} and a key {k}, got {shape}"
-            raise error_of(ShapeInferenceError, op, rule)
+            rule = f"{name} must be {wanted} for a query {q} and a key {k}"
+            raise error_of(ShapeInferenceError, op, rule, got=shape)
     if heads == 0 or n % heads:
-        rule = f"the heads of key must divide those of query, got {heads} and {n}"
-        raise error_of(ShapeInferenceError, op, rule, shapes={"query": q, "key": k})
+        rule = "the heads of key must divide those of query"
+        raise error_of(
+            ShapeInferenceError, op, rule, got=f"{heads} and {n}", shapes={"query": q, "key": k}
+        )
     return tuple(batch), (t, n, h), (heads, width)
 
 
@@ -242,12 +244,13 @@ def _to_logits(
         size not in (1, wanted) for size, wanted in zip(given, target, strict=True)
     ):
         wanted = ", ".join(map(str, target))
-        rule = f"{name} must be broadcastable to [{wanted}], got {shape}"
+        rule = f"{name} must be broadcastable to [{wanted}]"
         raise error_of(
             ShapeInferenceError,
             op,
             rule,
             "give sizes of 1 where it is repeated; leading ones may be omitted",
+            got=shape,
         )
     rank = len(batch)
     grouped = (1, 1) if given[rank] == 1 else (k, group)

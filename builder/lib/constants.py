@@ -130,7 +130,7 @@ def zeros(builder: XlaBuilder, shape: ShapeLike) -> XlaOp:
     """
     array = shape_argument("zeros", "shape", shape)
     if not isinstance(array, ArrayShape):
-        raise error_of(OperandError, "zeros", f"shape must be an array shape, got {array}")
+        raise error_of(OperandError, "zeros", "shape must be an array shape", got=array)
     return broadcast(_scalar(builder, array.element_type, 0), array.dimensions)
 
 
@@ -292,15 +292,15 @@ def _real(op: str, type: PrimitiveTypeLike) -> PrimitiveType:
     kind = element_type_argument(op, "type", type)
     if kind.is_complex:
         fix = f"write xb.{kind.real_type}, the type of the parts"
-        raise error_of(ShapeInferenceError, op, f"type must be real, got {kind}", fix)
+        raise error_of(ShapeInferenceError, op, "type must be real", fix, got=kind)
     return kind
 
 
 def _floating(op: str, type: PrimitiveTypeLike) -> PrimitiveType:
     kind = element_type_argument(op, "type", type)
     if not kind.is_floating:
-        rule = f"type must be a floating-point type, got {kind}"
-        raise error_of(ShapeInferenceError, op, rule, "write for instance xb.f32")
+        rule = "type must be a floating-point type"
+        raise error_of(ShapeInferenceError, op, rule, "write for instance xb.f32", got=kind)
     return kind
 
 

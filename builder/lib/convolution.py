@@ -92,9 +92,9 @@ class TensorFormat:
         if len(given) != self.rank - 2:
             rule = (
                 f"{name} must have an entry for each of the {self.rank} dimensions, or for each of "
-                f"the {self.rank - 2} spatial ones, got {list(given)}"
+                f"the {self.rank - 2} spatial ones"
             )
-            raise error_of(ShapeInferenceError, op, rule)
+            raise error_of(ShapeInferenceError, op, rule, got=list(given))
         entries = [1] * self.rank
         for number, entry in zip(self.spatial_dimensions, given, strict=True):
             entries[number] = entry
@@ -150,13 +150,15 @@ def conv(
     form = TensorFormat.of(data_format, "conv")
     is_last = form.feature_dimension == form.rank - 1
     if form.rank != shape.rank:
-        rule = f"x must have the {form.rank} dimensions of data_format, got {shape}"
-        raise error_of(ShapeInferenceError, "conv", rule, "write for instance data_format='NHWC'")
+        rule = f"x must have the {form.rank} dimensions of data_format"
+        raise error_of(
+            ShapeInferenceError, "conv", rule, "write for instance data_format='NHWC'", got=shape
+        )
     if typed_argument("conv", "kernel", kernel, shape.element_type).rank != form.rank:
-        rule = f"kernel must have the {form.rank} dimensions of x, got {kernel.shape}"
+        rule = f"kernel must have the {form.rank} dimensions of x"
         order = "spatial, input, output" if is_last else "output, input, spatial"
         fix = f"give the kernel dimensions in the order {order}"
-        raise error_of(ShapeInferenceError, "conv", rule, fix)
+        raise error_of(ShapeInferenceError, "conv", rule, fix, got=kernel.shape)
     images = (form.batch_dimension, form.feature_dimension, form.spatial_dimensions)
     count = len(form.spatial_dimensions)
     if is_last:
@@ -181,7 +183,7 @@ def _for_each(name: str, value: int | Sequence[int], count: int) -> tuple[int, .
     entries = given if isinstance(value, Iterable) else given * count
     if len(entries) != count:
         rule = f"{name} must have an entry for each of the {count} spatial dimensions"
-        raise error_of(ShapeInferenceError, "conv", f"{rule}, got {list(given)}")
+        raise error_of(ShapeInferenceError, "conv", f"{rule}", got=list(given))
     if min(entries, default=1) < 1:
-        raise error_of(ShapeInferenceError, "conv", f"{name} must be positive, got {list(given)}")
+        raise error_of(ShapeInferenceError, "conv", f"{name} must be positive", got=list(given))
     return entries

@@ -187,9 +187,9 @@ def _accumulated(
     is_reverse, before = flag(op, "reverse", reverse), flag(op, "exclusive", exclusive)
     size = shape.dimensions[number]
     if size == UNBOUNDED:
-        rule = f"dimension {number} of x must not be unbounded, got {shape}"
+        rule = f"dimension {number} of x must not be unbounded"
         fix = "give it a size, or a bound such as <=8"
-        raise error_of(ShapeInferenceError, op, rule, fix, dimension=number)
+        raise error_of(ShapeInferenceError, op, rule, fix, got=shape, dimension=number)
     if size == 0:
         return x  # a window has at least one element
     window = [size if n == number else 1 for n in range(shape.rank)]

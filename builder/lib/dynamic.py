@@ -91,15 +91,15 @@ def dynamic_conditional(*arguments: Any) -> XlaOp:
     elif len(arguments) == 3:
         selector, computations, operands = arguments
     else:
-        raise error_of(OperandError, op, f"3 or 5 arguments are needed, got {len(arguments)}")
+        raise error_of(OperandError, op, "3 or 5 arguments are needed", got=len(arguments))
     if not isinstance(computations, Sequence):
-        rule = f"branch_computations must be a sequence, got {brief(computations)}"
-        raise error_of(OperandError, op, rule)
+        rule = "branch_computations must be a sequence"
+        raise error_of(OperandError, op, rule, got=brief(computations))
     for number, computation in enumerate(computations):
         if not isinstance(computation, XlaComputation):
-            rule = f"branch {number} must be an XlaComputation, got {brief(computation)}"
+            rule = f"branch {number} must be an XlaComputation"
             fix = "decorate the function with @xb.computation(...) and the shape of its operand"
-            raise error_of(OperandError, op, rule, fix)
+            raise error_of(OperandError, op, rule, fix, got=brief(computation))
     branches: list[Any] = list(computations)
     results = [computation.signature.result for computation in branches]
     if any(result is not results[0] for result in results):
@@ -123,10 +123,8 @@ def _common(shapes: Sequence[Shape]) -> Shape:
     kinds = {(shape.element_type, shape.rank, shape.is_bounded) for shape in arrays}
     if len(arrays) < len(shapes) or len(kinds) > 1 or not arrays[0].is_bounded:
         listed = ", ".join(str(shape) for shape in shapes)
-        rule = (
-            f"the results must have one element type and rank, and no unbounded size, got {listed}"
-        )
-        raise error_of(SignatureError, "dynamic_conditional", rule)
+        rule = "the results must have one element type and rank, and no unbounded size"
+        raise error_of(SignatureError, "dynamic_conditional", rule, got=listed)
     sizes: list[Any] = []
     for number in range(arrays[0].rank):
         own = [shape.dimensions[number] for shape in arrays]

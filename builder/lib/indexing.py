@@ -126,8 +126,8 @@ class Places:
         """Return the place of the elements ``x[key]``, see `XlaOp.__getitem__`."""
         shape = array_argument("at", "x", self._x)
         if not shape.is_bounded:
-            rule = f"x must not have an unbounded size, got {shape}"
-            Check("at", x=shape).fail(rule, fix=_GIVE_SIZES)
+            rule = "x must not have an unbounded size"
+            Check("at", x=shape).fail(rule, got=shape, fix=_GIVE_SIZES)
         return Place(self._x, _selection("at", shape, key))
 
     if not TYPE_CHECKING:  # type checkers report unknown names
@@ -245,10 +245,10 @@ def _selected(op: str, shape: ArrayShape, key: Any) -> _Selection:
     given = sum(1 for entry in entries if entry is not None and entry is not ...)
     if given > shape.rank:
         rule = f"a key must have at most one index for each dimension of x: {shape.rank}"
-        check.fail(f"{rule}, got {given}")
+        check.fail(rule, got=given)
     ellipses = sum(1 for entry in entries if entry is ...)
     if ellipses > 1:
-        check.fail(f"a key must contain ... at most once, got {brief(key)}")
+        check.fail("a key must contain ... at most once", got=brief(key))
     if not ellipses:
         entries = (*entries, ...)
     ranges: list[_Range] = []
@@ -267,7 +267,7 @@ def _selected(op: str, shape: ArrayShape, key: Any) -> _Selection:
     selection = _Selection(tuple(ranges), tuple(kept))
     if not shape.is_bounded and (selection.indices or tuple(kept) != tuple(range(shape.rank))):
         rule = "an index that adds or removes a dimension, or is an op, requires bounded sizes"
-        check.fail(f"{rule}, got {shape}", fix=f"{_GIVE_SIZES}, or select with slices only")
+        check.fail(rule, got=shape, fix=f"{_GIVE_SIZES}, or select with slices only")
     _check_types(check, selection.indices)
     return selection
 
@@ -340,9 +340,9 @@ def _bound(check: Check, dimension: int, bound: Any) -> int:
 def _check_size(check: Check, shape: ArrayShape, dimension: int) -> None:
     """Check that a dimension from which a key selects a part has a fixed size."""
     if shape.dynamic_dimensions[dimension]:
-        rule = f"a dimension of dynamic size must be selected entirely, by `:`, got {shape}"
+        rule = "a dimension of dynamic size must be selected entirely, by `:`"
         fix = "use xb.slice or xb.dynamic_slice, which count within the bound"
-        check.fail(rule, fix=fix, dimension=dimension)
+        check.fail(rule, got=shape, fix=fix, dimension=dimension)
 
 
 def _check_index(check: Check, dimension: int, index: XlaOp) -> None:
@@ -365,8 +365,8 @@ def _check_types(check: Check, indices: list[XlaOp]) -> None:
     """Check that the indices that are ops have one type."""
     types = dict.fromkeys(str(index.shape.element_type) for index in indices)
     if len(types) > 1:
-        rule = f"the indices that are ops must have one type, got {' and '.join(types)}"
-        check.fail(rule, fix=f"{CONVERT}; nothing is promoted silently")
+        rule = "the indices that are ops must have one type"
+        check.fail(rule, got=" and ".join(types), fix=f"{CONVERT}; nothing is promoted silently")
 
 
 def _starts(x: XlaOp, selection: _Selection) -> list[XlaOp]:
@@ -454,8 +454,8 @@ def _check_value(op: str, shape: ArrayShape, selection: _Selection, value: Any) 
         update = array_argument(op, "value", value)
     check = Check(op, x=shape, value=update)
     if update.element_type is not shape.element_type:
-        rule = f"value must be of x's element type, {shape.element_type}, got {update}"
-        check.fail(rule, fix=f"{CONVERT}; nothing is promoted silently")
+        rule = f"value must be of x's element type, {shape.element_type}"
+        check.fail(rule, got=update, fix=f"{CONVERT}; nothing is promoted silently")
     if not update.rank:
         return
     dynamic = [n is not None and shape.dynamic_dimensions[n] for n in selection.kept]
@@ -465,7 +465,7 @@ def _check_value(op: str, shape: ArrayShape, selection: _Selection, value: Any) 
     ):
         rule = f"value must be a scalar or have the sizes of the key's elements, {selection.sizes}"
         fix = "repeat it with xb.broadcast_in_dim, or add dimensions of size 1 with xb.reshape"
-        check.fail(f"{rule}, got {update}", fix=fix)
+        check.fail(rule, got=update, fix=fix)
 
 
 def _update(op: str, x: XlaOp, selection: _Selection, value: Operand) -> XlaOp:

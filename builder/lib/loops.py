@@ -169,12 +169,12 @@ def for_each_index(
     op = "for_each_index"
     kind = element_type_argument(op, "num_iterations_type", num_iterations_type)
     if not kind.is_integral:
-        rule = f"num_iterations_type must be an integer type, got {kind}"
-        raise error_of(ShapeInferenceError, op, rule, "write xb.s32")
+        rule = "num_iterations_type must be an integer type"
+        raise error_of(ShapeInferenceError, op, rule, "write xb.s32", got=kind)
     count = integer(op, "num_iterations", num_iterations)
     if not 0 <= count <= kind.max:
-        rule = f"num_iterations must be from 0 to {kind.max}, the largest {kind}, got {count}"
-        raise error_of(ShapeInferenceError, op, rule)
+        rule = f"num_iterations must be from 0 to {kind.max}, the largest {kind}"
+        raise error_of(ShapeInferenceError, op, rule, got=count)
     _check_function(op, "body_function", body_function)
     values = need_ops(op, "initial value", initial_values)
     recorder = values[0].builder if values else _builder(op, builder)
@@ -198,7 +198,7 @@ def _loop(
 ) -> tuple[XlaOp, ...]:
     values = need_ops(op, "initial value", initial_values)
     if not isinstance(name, str):
-        raise error_of(OperandError, op, f"name must be a string, got {brief(name)}")
+        raise error_of(OperandError, op, "name must be a string", got=brief(name))
     _check_function(op, "condition_function", condition_function)
     _check_function(op, "body_function", body_function)
     state = record_tuple(*values) if values else _builder(op, builder).empty_tuple()
@@ -218,7 +218,7 @@ def _loop(
 
 def _check_function(op: str, name: str, function: Any) -> None:
     if not callable(function):
-        raise error_of(OperandError, op, f"{name} must be a function, got {brief(function, 80)}")
+        raise error_of(OperandError, op, f"{name} must be a function", got=brief(function, 80))
 
 
 def _called(op: str, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -229,24 +229,32 @@ def _called(op: str, name: str, function: Callable[..., Any], *arguments: Any) -
         if error.__traceback__ is None or error.__traceback__.tb_next is not None:
             raise  # from the function's body
         passed = "the index and the list of values" if len(arguments) == 2 else "the list of values"
-        rule = f"{name} is called with {passed}, got a callable that does not take them: {error}"
+        rule = f"{name} is called with {passed}"
         example = "i, values" if len(arguments) == 2 else "values"
-        raise error_of(SignatureError, op, rule, f"write lambda {example}: ...") from error
+        raise error_of(
+            SignatureError,
+            op,
+            rule,
+            f"write lambda {example}: ...",
+            got=f"a callable that does not take them: {error}",
+        ) from error
 
 
 def _results(op: str, results: Any, count: int) -> Sequence[XlaOp]:
     """Return the results of a body, which must be `count` ops."""
     if not isinstance(results, Sequence) or len(results) != count:
-        rule = f"the body must return {count} values in a list, got {brief(results)}"
+        rule = f"the body must return {count} values in a list"
         fix = "return the op in a list" if isinstance(results, XlaOp) else ""
-        raise error_of(SignatureError, op, rule, fix)
+        raise error_of(SignatureError, op, rule, fix, got=brief(results))
     return need_ops(op, "result of the body", results)
 
 
 def _builder(op: str, builder: Any) -> XlaBuilder:
     if not isinstance(builder, XlaBuilder):
-        rule = f"a loop without initial values needs a builder, got {brief(builder)}"
-        raise error_of(OperandError, op, rule, "pass builder=b, where b is an XlaBuilder")
+        rule = "a loop without initial values needs a builder"
+        raise error_of(
+            OperandError, op, rule, "pass builder=b, where b is an XlaBuilder", got=brief(builder)
+        )
     return builder
 
 

@@ -164,7 +164,7 @@ def next_number(from_: XlaOp, to: XlaOp) -> XlaOp:
     """Return `next_after` of the operands, with a derivative of 0."""
     kind = floating_type("next_after", from_=from_, to=to)
     if kind is pt.f8e8m0fnu:
-        raise error_of(ShapeInferenceError, "next_after", f"the type must have a sign, got {kind}")
+        raise error_of(ShapeInferenceError, "next_after", "the type must have a sign", got=kind)
     refuse_unbounded("next_after", from_=from_)
     # All comparisons are of integers, because devices may take subnormal numbers for zeros.
     integer = _SIGNED[kind.bits]
@@ -236,13 +236,15 @@ def floating_type(op: str, **operands: XlaOp) -> PrimitiveType:
     shapes = {name: array_shape(op, name, operand) for name, operand in operands.items()}
     for name, shape in shapes.items():
         if not shape.element_type.is_floating:
-            rule = f"{name} must be a floating-point array, got {shape}"
-            raise error_of(OperandError, op, rule, "convert it with xb.convert_element_type")
+            rule = f"{name} must be a floating-point array"
+            raise error_of(
+                OperandError, op, rule, "convert it with xb.convert_element_type", got=shape
+            )
     kinds = {shape.element_type for shape in shapes.values()}
     if len(kinds) > 1:
         got = " and ".join(map(str, shapes.values()))
-        rule = f"{', '.join(shapes)} must have one element type, got {got}"
-        raise error_of(OperandError, op, rule, "convert one with xb.convert_element_type")
+        rule = f"{', '.join(shapes)} must have one element type"
+        raise error_of(OperandError, op, rule, "convert one with xb.convert_element_type", got=got)
     return kinds.pop()
 
 
@@ -255,8 +257,10 @@ def refuse_unbounded(op: str, **operands: XlaOp) -> None:
     for name, operand in operands.items():
         shape = operand.shape
         if isinstance(shape, ArrayShape) and UNBOUNDED in shape.dimensions:
-            rule = f"the sizes of {name} must be constant or bounded, got {shape}"
-            raise error_of(ShapeInferenceError, op, rule, "give the size a bound, such as <=8")
+            rule = f"the sizes of {name} must be constant or bounded"
+            raise error_of(
+                ShapeInferenceError, op, rule, "give the size a bound, such as <=8", got=shape
+            )
 
 
 def array_shape(op: str, name: str, operand: XlaOp) -> ArrayShape:
@@ -267,5 +271,5 @@ def array_shape(op: str, name: str, operand: XlaOp) -> ArrayShape:
     """
     need_op(op, name, operand)
     if not isinstance(operand.shape, ArrayShape):
-        raise error_of(OperandError, op, f"{name} must be an array, got {operand.shape}")
+        raise error_of(OperandError, op, f"{name} must be an array", got=operand.shape)
     return operand.shape

@@ -191,8 +191,8 @@ def set_matrix_diagonal(x: XlaOp, diagonal: XlaOp, k: int = 0) -> XlaOp:
     expected = (*shape.dimensions[:major], length)
     if given.dimensions != expected or given.element_type is not shape.element_type:
         wanted = shape.element_type[expected]
-        rule = f"diagonal must be of shape {wanted} for diagonal {k} of {shape}, got {given}"
-        raise error_of(ShapeInferenceError, op, rule)
+        rule = f"diagonal must be of shape {wanted} for diagonal {k} of {shape}"
+        raise error_of(ShapeInferenceError, op, rule, got=given)
     # One element for each row, or for each column of a diagonal below the main one.
     along = major if k >= 0 else major + 1
     # The padding is never read; all types but pred have a 1, and f8e8m0fnu has no 0.
@@ -294,8 +294,8 @@ def symmetrize(x: XlaOp, lower: bool) -> XlaOp:
     op = "symmetrize"
     shape, m, n = _matrices(op, "x", x)
     if m != n or any(shape.dynamic_dimensions[-2:]):
-        rule = f"the last two dimensions of x must have one fixed size, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule)
+        rule = "the last two dimensions of x must have one fixed size"
+        raise error_of(ShapeInferenceError, op, rule, got=shape)
     mask = _mask(op, x, ew.le if flag(op, "lower", lower) else ew.ge, 0)
     if not shape.element_type.is_complex:
         return ew.select(mask, x, transpose_in_minor_dims(x))
@@ -387,11 +387,18 @@ def batch_dot(
     count = row if transpose_x else column
     sizes = (other_column, other_row) if transpose_y else (other_row, other_column)
     if count not in (sizes[0], 1, UNBOUNDED) and sizes[0] not in (1, UNBOUNDED):
-        rule = f"the columns of x must be as many as the rows of y, got {count} and {sizes[0]}"
-        rule += f" of {x.shape} and {y.shape}"
+        rule = "the columns of x must be as many as the rows of y"
+        got = f"{count} and {sizes[0]} of {x.shape} and {y.shape}"
         fix = f"write transpose_y={not transpose_y}" if count == sizes[1] else ""
         shapes = {"x": x.shape, "y": y.shape}
-        raise error_of(ShapeInferenceError, "batch_dot", rule, fix, shapes=shapes)
+        raise error_of(
+            ShapeInferenceError,
+            "batch_dot",
+            rule,
+            fix,
+            got=got,
+            shapes=shapes,
+        )
     config = f"{left},{right}->...mn"
     return einsum(x, y, config, precision=precision, preferred_element_type=preferred_element_type)
 
@@ -446,12 +453,13 @@ def einsum(
     first = shape_of(operands[0]).element_type
     for number, operand in enumerate(operands):
         if operand.shape.element_type is not first:
-            rule = f"the operands must have one element type, got {first} and {operand.shape}"
+            rule = "the operands must have one element type"
+            got = f"{first} and {operand.shape} (operand {number})"
             fix = f"{CONVERT}; nothing is promoted silently"
-            raise error_of(ShapeInferenceError, "einsum", f"{rule} (operand {number})", fix)
+            raise error_of(ShapeInferenceError, "einsum", rule, fix, got=got)
     if len(operands) == 1 and preferred_element_type is not None:
-        rule = "preferred_element_type is the type of a product, got one operand"
-        raise error_of(OperandError, "einsum", rule, CONVERT)
+        rule = "preferred_element_type is the type of a product"
+        raise error_of(OperandError, "einsum", rule, CONVERT, got="one operand")
     _check_sizes(operands, labels, result)
     x, here = _diagonal(operands[0], labels[0])
     for number, operand in enumerate(operands[1:], 1):
@@ -474,11 +482,11 @@ def _einsum_arguments(
         operands = _operands(arguments[:-1])
         return operands, *_parsed(arguments[-1], [shape_of(x).rank for x in operands])
     if len(arguments) < 3 or len(arguments) % 2 == 0 or isinstance(arguments[0], str):
-        rule = f"operands and then their labels are needed, got {len(arguments)} arguments"
+        rule, got = "operands and then their labels are needed", f"{len(arguments)} arguments"
         if arguments and isinstance(arguments[0], str):
-            rule = f"the labels come after the operands, got {brief(arguments[0])} first"
+            rule, got = "the labels come after the operands", f"{brief(arguments[0])} first"
         fix = 'write lib.einsum(x, y, "ij,jk->ik")'
-        raise error_of(OperandError, "einsum", rule, fix)
+        raise error_of(OperandError, "einsum", rule, fix, got=got)
     operands = _operands(arguments[:-1:2])
     given: list[Any] = [*arguments[1::2], arguments[-1]]
     numbers: list[_Labels] = [list(integers("einsum", "labels", labels)) for labels in given]
@@ -490,7 +498,7 @@ def _einsum_arguments(
 def _operands(values: Sequence[Any]) -> list[XlaOp]:
     if not values:
         fix = 'write lib.einsum(x, y, "ij,jk->ik")'
-        raise error_of(OperandError, "einsum", "at least one operand is needed, got none", fix)
+        raise error_of(OperandError, "einsum", "at least one operand is needed", fix, got="none")
     for number, value in enumerate(values):
         array_argument("einsum", f"operand {number}", value)
     return list(values)
@@ -504,8 +512,8 @@ def _parsed(config: str, ranks: Sequence[int]) -> tuple[list[_Labels], _Labels]:
     left, arrow, right = config.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks):
-        rule = f"{config!r} has labels for {len(terms)} operands, got {len(ranks)}"
-        raise error_of(ShapeInferenceError, "einsum", rule)
+        rule = f"{config!r} has labels for {len(terms)} operands"
+        raise error_of(ShapeInferenceError, "einsum", rule, got=len(ranks))
     labels: list[_Labels] = []
     most = 0
     for number, (term, rank) in enumerate(zip(terms, ranks, strict=True)):
@@ -527,8 +535,8 @@ def _split(config: str, term: str) -> tuple[str, str, str]:
     head, dots, tail = term.partition("...")
     for letter in head + tail:
         if not (letter.isascii() and letter.isalpha()):
-            rule = f'labels must be letters or "...", got {letter!r} in {config!r}'
-            raise error_of(ShapeInferenceError, "einsum", rule)
+            rule = 'labels must be letters or "..."'
+            raise error_of(ShapeInferenceError, "einsum", rule, got=f"{letter!r} in {config!r}")
     return head, dots, tail
 
 
@@ -552,13 +560,13 @@ def _check_sizes(operands: Sequence[XlaOp], labels: Sequence[_Labels], result: _
                 if 1 in (before, size) or UNBOUNDED in (before, size):
                     continue
             if before != size:
-                rule = f"the dimensions of a label must have one size or size 1, got {before} and "
-                rule += f"{size} for {_named(label)} (operand {number}, {shape})"
-                raise error_of(ShapeInferenceError, "einsum", rule)
+                rule = "the dimensions of a label must have one size or size 1"
+                got = f"{before} and {size} for {_named(label)} (operand {number}, {shape})"
+                raise error_of(ShapeInferenceError, "einsum", rule, got=got)
     for label in result:
         if label not in sizes:
-            rule = f"a label of the result must be one of an operand, got {_named(label)}"
-            raise error_of(ShapeInferenceError, "einsum", rule)
+            rule = "a label of the result must be one of an operand"
+            raise error_of(ShapeInferenceError, "einsum", rule, got=_named(label))
 
 
 def _named(label: Hashable) -> str:
@@ -633,8 +641,8 @@ def _summed(x: XlaOp, labels: _Labels, wanted: set[Hashable]) -> tuple[XlaOp, _L
         return x, labels
     kind = shape_of(x).element_type
     if kind is pred:
-        rule = f"the operands must be of numbers to sum over a dimension, got {x.shape}"
-        raise error_of(ShapeInferenceError, "einsum", rule, CONVERT)
+        rule = "the operands must be of numbers to sum over a dimension"
+        raise error_of(ShapeInferenceError, "einsum", rule, CONVERT, got=x.shape)
     total = as_type(reduce(widened(x), 0, ew.add, dimensions), kind)
     return total, [label for label in labels if label in wanted]
 
@@ -642,9 +650,9 @@ def _summed(x: XlaOp, labels: _Labels, wanted: set[Hashable]) -> tuple[XlaOp, _L
 def _matrix_argument(op: str, name: str, value: Any) -> ArrayShape:
     shape = array_argument(op, name, value)
     if shape.rank < 2:
-        rule = f"{name} must have at least two dimensions, got {shape}"
+        rule = f"{name} must have at least two dimensions"
         fix = "reshape a vector to a matrix of one row or one column"
-        raise error_of(ShapeInferenceError, op, rule, fix, shapes={name: shape})
+        raise error_of(ShapeInferenceError, op, rule, fix, got=shape, shapes={name: shape})
     return shape
 
 

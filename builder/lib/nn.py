@@ -86,8 +86,8 @@ def relu(x: XlaOp) -> XlaOp:
         f32[4,3]
     """
     if ordered_argument("relu", "x", x).element_type is pred:
-        rule = f"x must be of numbers, got {x.shape}"
-        raise error_of(ShapeInferenceError, "relu", rule, CONVERT)
+        rule = "x must be of numbers"
+        raise error_of(ShapeInferenceError, "relu", rule, CONVERT, got=x.shape)
     return ew.max(x, 0)
 
 
@@ -243,13 +243,15 @@ def cross_entropy(logits: XlaOp, labels: XlaOp, axis: int = -1) -> XlaOp:
     ):
         rule = (
             "labels must be integers of the sizes of logits without the dimension of the classes, "
-            f"or probabilities of the shape of logits {shape}, got {given}"
+            f"or probabilities of the shape of logits {shape}"
         )
         fix = f"pass labels of shape {array_shape(s32, classes)}"
         if given.dimensions in (classes, shape.dimensions):
             kind = s32 if given.dimensions == classes else shape.element_type
             fix = f"convert the labels with xb.convert_element_type(labels, xb.{kind})"
-        raise error_of(ShapeInferenceError, "cross_entropy", rule, fix, shapes={"logits": shape})
+        raise error_of(
+            ShapeInferenceError, "cross_entropy", rule, fix, got=given, shapes={"logits": shape}
+        )
     total = reduce(ew.exp(shifted), 0.0, ew.add, axes)
     if given.element_type.is_integral:
         numbers = logits.builder.iota(s64[shape.dimensions], axes[0])
@@ -290,15 +292,15 @@ def linear(x: XlaOp, weights: XlaOp, bias: XlaOp | None = None) -> XlaOp:
     shape = floating_argument("linear", "x", x)
     matrix = typed_argument("linear", "weights", weights, shape.element_type)
     if not (shape.rank and matrix.rank):
-        rule = f"x and weights must have dimensions, got {shape} and {matrix}"
-        raise error_of(ShapeInferenceError, "linear", rule)
+        rule = "x and weights must have dimensions"
+        raise error_of(ShapeInferenceError, "linear", rule, got=f"{shape} and {matrix}")
     products = DotDimensionNumbers((shape.rank - 1,), (0,))
     if bias is None:
         return dot_general(x, weights, products)
     given = typed_argument("linear", "bias", bias, shape.element_type)
     if given.dimensions != matrix.dimensions[1:]:
-        rule = f"bias must have the sizes {list(matrix.dimensions[1:])}, got {given}"
-        raise error_of(ShapeInferenceError, "linear", rule, shapes={"weights": matrix})
+        rule = f"bias must have the sizes {list(matrix.dimensions[1:])}"
+        raise error_of(ShapeInferenceError, "linear", rule, got=given, shapes={"weights": matrix})
     # Products of types narrower than f32 remain in f32 for the bias.
     wide = widened(bias)
     result = dot_general(x, weights, products, preferred_element_type=shape_of(wide).element_type)
@@ -342,9 +344,9 @@ def dropout(key: XlaOp, x: XlaOp, rate: float) -> XlaOp:
     static_argument("dropout", "x", shape)
     is_number = isinstance(rate, (int, float, np.integer, np.floating))
     if not is_number or isinstance(rate, bool) or not 0 <= rate <= 1:
-        rule = f"rate must be a number from 0 to 1, got {brief(rate, 80)}"
+        rule = "rate must be a number from 0 to 1"
         fix = "use lib.bernoulli and lib.where for a probability at run time"
-        raise error_of(ShapeInferenceError, "dropout", rule, fix)
+        raise error_of(ShapeInferenceError, "dropout", rule, fix, got=brief(rate, 80))
     kept = 1 - float(rate)
     is_kept = bernoulli(key, kept, array_shape(pred, shape.dimensions))
     # The quotient of all elements is finite even where no element is kept.
@@ -429,7 +431,7 @@ def _normalized_axes(
         given = typed_argument(op, name, factor, shape.element_type)
         if given.dimensions != sizes:
             rule = f"{name} must have the sizes {list(sizes)} of the dimensions {list(axes)} of x"
-            raise error_of(ShapeInferenceError, op, f"{rule}, got {given}", shapes={"x": shape})
+            raise error_of(ShapeInferenceError, op, f"{rule}", got=given, shapes={"x": shape})
     return axes, others(shape.rank, axes)
 
 

@@ -156,8 +156,8 @@ def avg_pool_grad(
     form, shape, kernel, strides = _window(op, out_backprop, kernel_size, stride, data_format, name)
     sizes = integers(op, "gradients_size", gradients_size)
     if len(sizes) != form.rank or min(sizes) < 0:
-        rule = f"gradients_size must be the {form.rank} sizes of an array, got {list(sizes)}"
-        raise error_of(ShapeInferenceError, op, rule)
+        rule = f"gradients_size must be the {form.rank} sizes of an array"
+        raise error_of(ShapeInferenceError, op, rule, got=list(sizes))
     includes = flag(op, "counts_include_padding", counts_include_padding)
     bounded_argument(op, name, shape)
     pairs = _pairs(_padding(op, form, spatial_padding), sizes, kernel, strides)
@@ -262,7 +262,7 @@ def conv_grad_extract_and_verify_dimension(
     for name, value in numbers.items():
         least = 0 if name in ("input_size", "output_size") else 1
         if integer(op, name, value) < least:
-            raise error_of(ShapeInferenceError, op, f"{name} must be {least} or more, got {value}")
+            raise error_of(ShapeInferenceError, op, f"{name} must be {least} or more", got=value)
     named = _named_padding(op, padding)
     width = (filter_size - 1) * dilation + 1
     ((low, high),) = explicit_padding(named, [input_size], [width], [stride])
@@ -270,9 +270,9 @@ def conv_grad_extract_and_verify_dimension(
     if output_size != positions:
         rule = (
             f"output_size must be {positions}, the number of positions of a filter of {width} with "
-            f"stride {stride} and padding {named.value} in {input_size}, got {output_size}"
+            f"stride {stride} and padding {named.value} in {input_size}"
         )
-        raise error_of(ShapeInferenceError, op, rule)
+        raise error_of(ShapeInferenceError, op, rule, got=output_size)
     dilated_size = (positions - 1) * stride + 1
     before = width - 1 - low
     after = input_size + width - 1 - dilated_size - before
@@ -294,8 +294,10 @@ def _window(
     shape = array_argument(op, name, operand)
     form = TensorFormat.of(data_format, op)
     if form.rank != shape.rank:
-        rule = f"{name} must have the {form.rank} dimensions of data_format, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule, "write for instance data_format='NHWC'")
+        rule = f"{name} must have the {form.rank} dimensions of data_format"
+        raise error_of(
+            ShapeInferenceError, op, rule, "write for instance data_format='NHWC'", got=shape
+        )
     kernel = _entries(op, form, "kernel_size", kernel_size)
     return form, shape, kernel, _entries(op, form, "stride", stride)
 
@@ -306,8 +308,8 @@ def _entries(
     """Return the entries of an argument for all dimensions, each at least `least`."""
     entries = form.full(op, name, values)
     if min(entries) < least:
-        rule = f"each entry of {name} must be {least} or more, got {list(values)}"
-        raise error_of(ShapeInferenceError, op, rule)
+        rule = f"each entry of {name} must be {least} or more"
+        raise error_of(ShapeInferenceError, op, rule, got=list(values))
     return entries
 
 
@@ -315,8 +317,8 @@ def _named_padding(op: str, padding: Any) -> Padding:
     named = padding_argument(op, padding)
     if isinstance(named, Padding):
         return named
-    rule = f"padding must be Padding.SAME or Padding.VALID, got {list(named)}"
-    raise error_of(ShapeInferenceError, op, rule)
+    rule = "padding must be Padding.SAME or Padding.VALID"
+    raise error_of(ShapeInferenceError, op, rule, got=list(named))
 
 
 def _padding(op: str, form: TensorFormat, padding: PaddingLike) -> Padding | Pairs:
@@ -326,7 +328,7 @@ def _padding(op: str, form: TensorFormat, padding: PaddingLike) -> Padding | Pai
         return pads
     if len(pads) != form.rank - 2:
         rule = f"padding must have a pair for each of the {form.rank - 2} spatial dimensions"
-        raise error_of(ShapeInferenceError, op, f"{rule}, got {list(pads)}")
+        raise error_of(ShapeInferenceError, op, f"{rule}", got=list(pads))
     pairs = [(0, 0)] * form.rank
     for number, pair in zip(form.spatial_dimensions, pads, strict=True):
         pairs[number] = pair

@@ -270,11 +270,13 @@ def convert_random_bits_to_uniform_floating_point(
     shape = array_argument(op, "bits", bits)
     source = shape.element_type
     if not source.is_integral:
-        raise error_of(ShapeInferenceError, op, f"bits must be integers, got {shape}")
+        raise error_of(ShapeInferenceError, op, "bits must be integers", got=shape)
     digits = float_info(kind).nmant
     if digits > source.bits:
-        rule = f"bits must have at least {digits} bits for {kind}, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule, f"generate bits of shape {kind}[...]")
+        rule = f"bits must have at least {digits} bits for {kind}"
+        raise error_of(
+            ShapeInferenceError, op, rule, f"generate bits of shape {kind}[...]", got=shape
+        )
     if kind is f16 and source is u16:
         values = from_mantissas(ew.and_(bits, (1 << digits) - 1), f16)
     else:
@@ -464,8 +466,10 @@ def concat_scalars(scalars: Sequence[XlaOp]) -> XlaOp:
     for number, op in enumerate(ops):
         shape = array_argument("concat_scalars", f"scalar {number}", op)
         if shape.rank:
-            rule = f"each array must be a scalar, got {shape} (scalar {number})"
-            raise error_of(ShapeInferenceError, "concat_scalars", rule)
+            rule = "each array must be a scalar"
+            raise error_of(
+                ShapeInferenceError, "concat_scalars", rule, got=f"{shape} (scalar {number})"
+            )
     return concatenate([reshape(op, [1]) for op in ops], 0)
 
 
@@ -519,12 +523,12 @@ def _generated(
         rule = "bit_generator must be a function that returns two ops, the bits and the next state"
         fix = "pass lib.three_fry_bit_generator or lib.philox_bit_generator"
         got = brief(generated if callable(bit_generator) else bit_generator, 80)
-        raise error_of(OperandError, op, f"{rule}, got {got}", fix)
+        raise error_of(OperandError, op, f"{rule}", fix, got=got)
     bits = array_argument(op, "the bits", generated[0])
     expected = array_shape(UNSIGNED[shape.element_type.bits], shape.dimensions)
     if bits != expected:
-        rule = f"bit_generator must return bits of shape {expected} for {shape}, got {bits}"
-        raise error_of(ShapeInferenceError, op, rule)
+        rule = f"bit_generator must return bits of shape {expected} for {shape}"
+        raise error_of(ShapeInferenceError, op, rule, got=bits)
     return RngOutput(*generated)
 
 
@@ -582,11 +586,11 @@ def _check_sizes(op: str, name: str, value: Any, *expected: list[int], kind: Any
     shape = need_op(op, name, value).shape
     allowed = [array_shape(kind, sizes) for sizes in expected]
     if shape not in allowed:
-        rule = f"{name} must have shape {' or '.join(map(str, allowed))}, got {shape}"
+        rule = f"{name} must have shape {' or '.join(map(str, allowed))}"
         # Keys of `builder.lib.random` have this shape.
         is_other_key = name == "key" and shape == u32[2]
         fix = "make the key with builder.constant(seed, xb.u64)" if is_other_key else ""
-        raise error_of(OperandError, op, rule, fix)
+        raise error_of(OperandError, op, rule, fix, got=shape)
 
 
 def _bits_argument(op: str, shape: ShapeLike) -> tuple[tuple[int, ...], PrimitiveType]:
@@ -594,16 +598,16 @@ def _bits_argument(op: str, shape: ShapeLike) -> tuple[tuple[int, ...], Primitiv
     result = static_shape_argument(op, "shape", shape)
     kind = result.element_type
     if kind is pred or kind.is_complex or kind.bits not in UNSIGNED:
-        rule = f"shape must be of integers or of real floating-point type, got {result}"
-        raise error_of(ShapeInferenceError, op, rule)
+        rule = "shape must be of integers or of real floating-point type"
+        raise error_of(ShapeInferenceError, op, rule, got=result)
     return result.dimensions, UNSIGNED[kind.bits]
 
 
 def _one_of_types(op: str, shape: ArrayShape, kinds: tuple[PrimitiveType, ...]) -> PrimitiveType:
     if shape.element_type not in kinds:
         names = ", ".join(map(str, kinds))
-        rule = f"the type of shape must be one of {names}, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule)
+        rule = f"the type of shape must be one of {names}"
+        raise error_of(ShapeInferenceError, op, rule, got=shape)
     return shape.element_type
 
 

@@ -76,9 +76,11 @@ def pack_to_uint32(x: Any) -> Any:
     """
     array = np.asarray(x)
     if array.dtype not in (np.uint8, np.uint16) or not array.ndim:
-        rule = f"x must be an array of uint8 or uint16, got {array.dtype}[{array.shape}]"
+        rule = "x must be an array of uint8 or uint16"
         fix = "convert with numpy.asarray(x, numpy.uint8)"
-        raise error_of(OperandError, "pack_to_uint32", rule, fix)
+        raise error_of(
+            OperandError, "pack_to_uint32", rule, fix, got=f"{array.dtype}[{array.shape}]"
+        )
     count = u32.dtype.itemsize // array.dtype.itemsize
     missing = -array.shape[-1] % count
     padded = np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)])
@@ -126,18 +128,20 @@ def dequantize(
     op = "dequantize"
     shape = array_argument(op, "x", x)
     if shape.element_type is not u32 or not shape.rank:
-        rule = f"x must be of type u32 with at least one dimension, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule)
+        rule = "x must be of type u32 with at least one dimension"
+        raise error_of(ShapeInferenceError, op, rule, got=shape)
     bounded_argument(op, "x", shape)
     if not isinstance(range, QuantizedRange):
-        rule = f"range must be a QuantizedRange, got {brief(range)}"
-        raise error_of(OperandError, op, rule, "write lib.QuantizedRange(min, max)")
+        rule = "range must be a QuantizedRange"
+        raise error_of(
+            OperandError, op, rule, "write lib.QuantizedRange(min, max)", got=brief(range)
+        )
     kind = element_type_argument(op, "element_type", element_type)
     if kind not in (u8, u16):
-        raise error_of(ShapeInferenceError, op, f"element_type must be u8 or u16, got {kind}")
+        raise error_of(ShapeInferenceError, op, "element_type must be u8 or u16", got=kind)
     if mode_string != "MIN_COMBINED":
-        rule = f'mode_string must be "MIN_COMBINED", got {brief(mode_string)}'
-        raise error_of(OperandError, op, rule)
+        rule = 'mode_string must be "MIN_COMBINED"'
+        raise error_of(OperandError, op, rule, got=brief(mode_string))
     is_transposed = flag(op, "transpose_output", transpose_output)
     count = u32.bits // kind.bits
     shifts = x.builder.constant([kind.bits * n for n in builtins.range(count)][::-1], u32)

@@ -119,8 +119,8 @@ def split_key(key: XlaOp, num: int = 2) -> tuple[XlaOp, ...]:
     count = integer("split_key", "num", num)
     if not 1 <= count <= MOST_RESULTS:
         fix = f"use lib.key_array(key, [{count}])" if count > 0 else ""
-        rule = f"num must be from 1 to {MOST_RESULTS}, got {count}"
-        raise error_of(ShapeInferenceError, "split_key", rule, fix)
+        rule = f"num must be from 1 to {MOST_RESULTS}"
+        raise error_of(ShapeInferenceError, "split_key", rule, fix, got=count)
     keys = _keys(words, [count])
     return tuple([keys[n] for n in range(count)])
 
@@ -172,9 +172,9 @@ def fold_in(key: XlaOp, data: int | XlaOp) -> XlaOp:
     words = key_argument("fold_in", key)
     if isinstance(data, XlaOp):
         if _integer_scalar("fold_in", "data", data).bits > 32:
-            rule = f"data must have at most 32 bits, got {data.shape}"
+            rule = "data must have at most 32 bits"
             fix = "convert it with xb.convert_element_type(data, xb.u32)"
-            raise error_of(ShapeInferenceError, "fold_in", rule, fix)
+            raise error_of(ShapeInferenceError, "fold_in", rule, fix, got=data.shape)
         low = as_type(data, u32)
     else:
         low = key.builder.constant(_whole_number("fold_in", "data", data, 0, 2**32 - 1), u32)
@@ -242,8 +242,8 @@ def uniform(key: XlaOp, shape: ShapeLike, minval: Operand = 0.0, maxval: Operand
                 f"minval must not exceed maxval, nor their difference {result.element_type}'s range"
             )
             fix = "exchange minval and maxval" if low > high else ""
-            rule = f"{rule}, got {minval} and {maxval}"
-            raise error_of(ShapeInferenceError, "uniform", rule, fix)
+            rule = f"{rule}"
+            raise error_of(ShapeInferenceError, "uniform", rule, fix, got=f"{minval} and {maxval}")
         if (low, high) == (0, 1):
             return _uniform(words, result)
     return _uniform(words, result, *limits)
@@ -323,9 +323,9 @@ def truncated_normal(key: XlaOp, lower: Operand, upper: Operand, shape: ShapeLik
     numbers = _numbers(lower, upper)
     if numbers:
         if not numbers[0] < numbers[1]:
-            rule = f"lower must be less than upper, got {lower} and {upper}"
+            rule = "lower must be less than upper"
             fix = "exchange lower and upper" if numbers[0] > numbers[1] else ""
-            raise error_of(ShapeInferenceError, op, rule, fix)
+            raise error_of(ShapeInferenceError, op, rule, fix, got=f"{lower} and {upper}")
         if not ends[0] < ends[1]:
             rule = f"too few numbers of {kind} are between {lower} and {upper} for the algorithm"
             fix = "use a wider type or limits nearer to 0"
@@ -423,23 +423,23 @@ def categorical(key: XlaOp, logits: XlaOp, axis: int = -1, shape: ShapeLike | No
         _refuse_type(op, "logits", source, _FLOATS)
     number = axis_argument(op, "axis", axis, source.rank)
     if not source.dimensions[number]:
-        rule = f"dimension {number} of logits must not be empty, got {source}"
-        raise error_of(ShapeInferenceError, op, rule, dimension=number)
+        rule = f"dimension {number} of logits must not be empty"
+        raise error_of(ShapeInferenceError, op, rule, got=source, dimension=number)
     batch = source.dimensions[:number] + source.dimensions[number + 1 :]
     result = array_shape(s32, batch)
     if shape is not None:
         result = static_shape_argument(op, "shape", shape)
         if not result.element_type.is_integral:
-            rule = f"shape must be of an integer type, got {result}"
-            raise error_of(ShapeInferenceError, op, rule)
+            rule = "shape must be of an integer type"
+            raise error_of(ShapeInferenceError, op, rule, got=result)
         if source.dimensions[number] - 1 > int(result.element_type.max):
             rule = f"the type of shape must represent all indices of dimension {number}"
             fix = "use s32"
-            raise error_of(ShapeInferenceError, op, f"{rule} of {source}, got {result}", fix)
+            raise error_of(ShapeInferenceError, op, f"{rule} of {source}", fix, got=result)
     extra = result.rank - len(batch)
     if extra < 0 or result.dimensions[extra:] != batch:
-        rule = f"the last sizes of shape must be {list(batch)}, got {result}"
-        raise error_of(ShapeInferenceError, op, rule, shapes={"logits": source})
+        rule = f"the last sizes of shape must be {list(batch)}"
+        raise error_of(ShapeInferenceError, op, rule, got=result, shapes={"logits": source})
     sizes = result.dimensions[:extra] + source.dimensions
     noise = _gumbel(words, array_shape(source.element_type, sizes))
     scores = ew.add(noise, logits, range(extra, len(sizes))) if extra else noise + logits
@@ -496,7 +496,7 @@ def bernoulli(key: XlaOp, p: Operand = 0.5, shape: ShapeLike | None = None) -> X
         sizes = _result(op, shape, (pred,)).dimensions
     limit = _limit(op, key, kind, sizes, "p", p)
     if not all(0 <= number <= 1 for number in _numbers(p)):
-        raise error_of(ShapeInferenceError, op, f"p must be from 0 to 1, got {p}")
+        raise error_of(ShapeInferenceError, op, "p must be from 0 to 1", got=p)
     return ew.lt(_uniform(words, array_shape(kind, sizes)), limit)
 
 
@@ -531,9 +531,9 @@ def randint(key: XlaOp, shape: ShapeLike, minval: Operand, maxval: Operand) -> X
     result = static_shape_argument(op, "shape", shape)
     kind = result.element_type
     if not kind.is_integral:
-        rule = f"shape must be of an integer type, got {result}"
+        rule = "shape must be of an integer type"
         fix = "use lib.uniform for floating-point numbers, lib.bernoulli for preds"
-        raise error_of(ShapeInferenceError, op, rule, fix)
+        raise error_of(ShapeInferenceError, op, rule, fix, got=result)
     least, most = int(kind.min), int(kind.max)
     low: Any = minval
     high: Any = maxval
@@ -545,8 +545,8 @@ def randint(key: XlaOp, shape: ShapeLike, minval: Operand, maxval: Operand) -> X
     wide = s32 if kind.bits < 32 else kind
     if type(low) is int and type(high) is int:
         if low >= high:
-            rule = f"minval must be less than maxval, got {low} and {high}"
-            raise error_of(ShapeInferenceError, op, rule)
+            rule = "minval must be less than maxval"
+            raise error_of(ShapeInferenceError, op, rule, got=f"{low} and {high}")
         offsets = _offsets(words, wide, result.dimensions, high - low)
         return as_type(offsets + low, kind)
     is_beyond = type(high) is int and high > int(wide.max)
@@ -629,7 +629,7 @@ def key_argument(op: str, key: Any) -> _Key:
             fix = "take one key of the array: keys[n]"
     else:
         got, fix = f"{type(key).__name__}: {brief(key, 80)}", _MAKE_A_KEY
-    raise error_of(OperandError, op, f"key must be an op of shape u32[2], got {got}", fix)
+    raise error_of(OperandError, op, "key must be an op of shape u32[2]", fix, got=got)
 
 
 def _result(op: str, shape: ShapeLike, kinds: tuple[PrimitiveType, ...]) -> ArrayShape:
@@ -653,16 +653,16 @@ def _refuse_type(
         fix = "use lib.randint for integers"
     elif kind.is_floating and u32 in kinds:
         fix = "use lib.uniform for floating-point numbers"
-    rule = f"the type of {name} must be {names}, got {shape}"
-    raise error_of(ShapeInferenceError, op, rule, fix)
+    rule = f"the type of {name} must be {names}"
+    raise error_of(ShapeInferenceError, op, rule, fix, got=shape)
 
 
 def _integer_scalar(op: str, name: str, value: XlaOp) -> PrimitiveType:
     """Return the type of argument `name`, an op that must be a scalar of an integer type."""
     shape = array_argument(op, name, value)
     if shape.rank or not shape.element_type.is_integral:
-        rule = f"{name} must be a scalar of an integer type, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule)
+        rule = f"{name} must be a scalar of an integer type"
+        raise error_of(ShapeInferenceError, op, rule, got=shape)
     return shape.element_type
 
 
@@ -673,8 +673,8 @@ def _whole_number(op: str, name: str, value: Any, least: int, most: int) -> int:
     except TypeError:
         number = None
     if number is None or not least <= number <= most:
-        rule = f"{name} must be an integer from {least} to {most}, got {brief(value, 80)}"
-        raise error_of(ShapeInferenceError, op, rule)
+        rule = f"{name} must be an integer from {least} to {most}"
+        raise error_of(ShapeInferenceError, op, rule, got=brief(value, 80))
     return number
 
 
@@ -685,9 +685,9 @@ def _limit(
     limit = key.builder.constant(value, kind) if is_number(value) else value
     given = typed_argument(op, name, limit, kind)
     if given.rank and given.dimensions != sizes:
-        rule = f"{name} must be a scalar or of sizes {list(sizes)}, got {given}"
+        rule = f"{name} must be a scalar or of sizes {list(sizes)}"
         fix = "broadcast it with xb.broadcast_in_dim"
-        raise error_of(ShapeInferenceError, op, rule, fix)
+        raise error_of(ShapeInferenceError, op, rule, fix, got=given)
     return limit
 
 

@@ -364,9 +364,9 @@ def others(rank: int, axes: tuple[int, ...]) -> list[int]:
 def _fractions(op: str, x: XlaOp) -> ArrayShape:
     shape = array_argument(op, "x", x)
     if not (shape.element_type.is_floating or shape.element_type.is_complex):
-        rule = f"x must be of floating-point or complex type, got {shape}"
+        rule = "x must be of floating-point or complex type"
         fix = f"{CONVERT}, for instance to xb.f32; nothing is promoted silently"
-        raise error_of(ShapeInferenceError, op, rule, fix)
+        raise error_of(ShapeInferenceError, op, rule, fix, got=shape)
     return shape
 
 
@@ -374,8 +374,8 @@ def _preds(op: str, x: XlaOp) -> None:
     shape = array_argument(op, "x", x)
     if shape.element_type is not pred:
         fix = "compare first, for instance x != 0"
-        rule = f"x must be of type pred, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule, fix)
+        rule = "x must be of type pred"
+        raise error_of(ShapeInferenceError, op, rule, fix, got=shape)
 
 
 def _reduced(
@@ -458,8 +458,8 @@ def _arg(
     shape = ordered_argument(op, "x", x)
     kind = element_type_argument(op, "element_type", element_type)
     if not kind.is_integral:
-        rule = f"element_type must be an integer type, got {kind}"
-        raise error_of(ShapeInferenceError, op, rule, "write xb.s32")
+        rule = "element_type must be an integer type"
+        raise error_of(ShapeInferenceError, op, rule, "write xb.s32", got=kind)
     bounded_argument(op, "x", shape)
     number = axis_argument(op, "axis", axis, shape.rank)
     flag(op, "keepdims", keepdims)

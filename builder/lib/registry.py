@@ -95,9 +95,9 @@ def _with_checked_builder(function: F) -> F:
     def called(*arguments: Any, **named: Any) -> Any:
         given = arguments[:1] or [named[name] for name in named if name == "builder"]
         if given and not isinstance(given[0], XlaBuilder):
-            rule = f"builder must be an XlaBuilder, got {brief(given[0], 80)}"
+            rule = "builder must be an XlaBuilder"
             fix = "pass the builder that records the result, for instance x.builder"
-            raise error_of(OperandError, function.__name__, rule, fix)
+            raise error_of(OperandError, function.__name__, rule, fix, got=brief(given[0], 80))
         return function(*arguments, **named)
 
     return cast("F", called)

@@ -91,23 +91,27 @@ def where(condition: XlaOp, on_true: Operand, on_false: Operand) -> XlaOp:
     """
     shape = array_argument("where", "condition", condition)
     if shape.element_type is not pred:
-        rule = f"condition must be of type pred, got {shape}"
-        raise error_of(ShapeInferenceError, "where", rule, "compare first, for instance x != 0")
+        rule = "condition must be of type pred"
+        raise error_of(
+            ShapeInferenceError, "where", rule, "compare first, for instance x != 0", got=shape
+        )
     values: list[Any] = [on_true, on_false]
     arrays = [value for value in values if not is_number(value)]
     if not arrays:
         fix = "record one with condition.builder.constant(value, type)"
-        rule = f"on_true or on_false must be an array, got {on_true} and {on_false}"
-        raise error_of(OperandError, "where", rule, fix)
+        rule = "on_true or on_false must be an array"
+        raise error_of(OperandError, "where", rule, fix, got=f"{on_true} and {on_false}")
     named = [("on_true", on_true), ("on_false", on_false)]
     for name, value in named:
         if not is_number(value):
             array_argument("where", name, value)
     first = shape_of(arrays[0]).element_type
     if len(arrays) == 2 and shape_of(arrays[1]).element_type is not first:
-        rule = f"the arrays must have one element type, got {first} and {arrays[1].shape}"
+        rule = "the arrays must have one element type"
         fix = "convert with xb.convert_element_type; nothing is promoted silently"
-        raise error_of(ShapeInferenceError, "where", rule, fix)
+        raise error_of(
+            ShapeInferenceError, "where", rule, fix, got=f"{first} and {arrays[1].shape}"
+        )
     sizes = _broadcast_sizes("where", [condition, *arrays])
     pieces = iter([_broadcast_to(array, sizes) for array in (condition, *arrays)])
     mask = next(pieces)
@@ -165,12 +169,14 @@ def stack(arrays: Sequence[XlaOp], axis: int = 0) -> XlaOp:
     """
     parts = need_ops("stack", "array", arrays)
     if not parts:
-        raise error_of(OperandError, "stack", "at least one array is needed, got none")
+        raise error_of(OperandError, "stack", "at least one array is needed", got="none")
     shapes = [array_argument("stack", f"array {n}", part) for n, part in enumerate(parts)]
     for number, shape in enumerate(shapes):
         if shape != shapes[0]:
-            rule = f"all arrays must have one shape, got {shapes[0]} and {shape} (array {number})"
-            raise error_of(ShapeInferenceError, "stack", rule)
+            rule = "all arrays must have one shape"
+            raise error_of(
+                ShapeInferenceError, "stack", rule, got=f"{shapes[0]} and {shape} (array {number})"
+            )
     new = axis_argument("stack", "axis", axis, shapes[0].rank + 1)
     return concatenate([_with_one("stack", part, (new,)) for part in parts], new)
 
@@ -208,8 +214,8 @@ def split(x: XlaOp, indices_or_sections: int | Sequence[int], axis: int = 0) -> 
         inner = integers("split", "indices_or_sections", indices_or_sections)
         edges = [0, *inner, size]
         if edges != sorted(edges):
-            rule = f"the indices must increase from 0 to the size {size}, got {list(inner)}"
-            raise error_of(ShapeInferenceError, "split", rule, dimension=number)
+            rule = f"the indices must increase from 0 to the size {size}"
+            raise error_of(ShapeInferenceError, "split", rule, got=list(inner), dimension=number)
     else:
         parts = integer("split", "indices_or_sections", indices_or_sections)
         if parts < 1 or size % parts:
@@ -217,9 +223,9 @@ def split(x: XlaOp, indices_or_sections: int | Sequence[int], axis: int = 0) -> 
             fix = "pass the list of indices at which the parts start"
             raise error_of(ShapeInferenceError, "split", rule, fix, dimension=number)
         if parts > MOST_RESULTS:
-            rule = f"an array must be divided into at most {MOST_RESULTS} parts, got {parts}"
+            rule = f"an array must be divided into at most {MOST_RESULTS} parts"
             fix = "reshape the dimension into two, and index the first one"
-            raise error_of(ShapeInferenceError, "split", rule, fix, dimension=number)
+            raise error_of(ShapeInferenceError, "split", rule, fix, got=parts, dimension=number)
         edges = [size // parts * n for n in range(parts + 1)]
     return parts_between(x, edges, number)
 
@@ -265,8 +271,14 @@ def squeeze(x: XlaOp, axis: Axes = None) -> XlaOp:
     for number in removed:
         if not is_one[number]:
             size = shape.dimension_text(number)
-            rule = f"a removed dimension must have size 1, got {size} for dimension {number}"
-            raise error_of(ShapeInferenceError, "squeeze", rule, dimension=number)
+            rule = "a removed dimension must have size 1"
+            raise error_of(
+                ShapeInferenceError,
+                "squeeze",
+                rule,
+                got=f"{size} for dimension {number}",
+                dimension=number,
+            )
     return reshape(x, [size for n, size in enumerate(shape.dimensions) if n not in removed])
 
 
@@ -343,8 +355,8 @@ def roll(x: XlaOp, shift: int | Sequence[int] | XlaOp, axis: Axes = None) -> Xla
     given = one_or_several("roll", "shift", shift)
     shifts = given * len(axes) if len(given) == 1 else given
     if len(shifts) != len(axes):
-        rule = f"shift must have one entry for each axis: {len(axes)}, got {len(shifts)}"
-        raise error_of(ShapeInferenceError, "roll", rule)
+        rule = f"shift must have one entry for each axis: {len(axes)}"
+        raise error_of(ShapeInferenceError, "roll", rule, got=len(shifts))
     for number, distance in zip(axes, shifts, strict=True):
         size = fixed_size("roll", "x", shape, number)
         start = -distance % size if size else 0
@@ -357,10 +369,8 @@ def roll(x: XlaOp, shift: int | Sequence[int] | XlaOp, axis: Axes = None) -> Xla
 def _rolled_at_run_time(x: XlaOp, shape: ArrayShape, shift: XlaOp, axes: tuple[int, ...]) -> XlaOp:
     kind = array_argument("roll", "shift", shift)
     if kind.rank or not kind.element_type.is_integral or len(axes) != 1:
-        rule = (
-            f"an op as shift must be an integer scalar for one axis, got {kind}, {len(axes)} axes"
-        )
-        raise error_of(ShapeInferenceError, "roll", rule)
+        rule = "an op as shift must be an integer scalar for one axis"
+        raise error_of(ShapeInferenceError, "roll", rule, got=f"{kind}, {len(axes)} axes")
     static_argument("roll", "x", shape)
     (number,) = axes
     size = shape.dimensions[number]
@@ -433,9 +443,9 @@ def broadcast_to(x: XlaOp, sizes: Sequence[int]) -> XlaOp:
     first = len(new_sizes) - shape.rank
     pairs = list(zip(shape.dimensions, new_sizes[max(first, 0) :], strict=False))
     if first < 0 or any(new != old and (not old or new % old) for old, new in pairs):
-        rule = f"each size must be a multiple of the array's, got {list(new_sizes)} for {shape}"
+        rule = "each size must be a multiple of the array's"
         fix = "sizes are aligned at the last dimension"
-        raise error_of(ShapeInferenceError, op, rule, fix)
+        raise error_of(ShapeInferenceError, op, rule, fix, got=f"{list(new_sizes)} for {shape}")
     if all(old in (1, new) for old, new in pairs):
         is_same = shape.dimensions == new_sizes
         return x if is_same else broadcast_in_dim(x, new_sizes, range(first, len(new_sizes)))
@@ -507,14 +517,14 @@ def linspace(
     """
     kind = element_type_argument("linspace", "element_type", element_type)
     if not kind.is_floating:
-        rule = f"element_type must be a floating-point type, got {kind}"
-        raise error_of(ShapeInferenceError, "linspace", rule)
+        rule = "element_type must be a floating-point type"
+        raise error_of(ShapeInferenceError, "linspace", rule, got=kind)
     ends = finite_number("linspace", "start", start), finite_number("linspace", "stop", stop)
     count = natural("linspace", "num", num)
     if count > _LONGEST_CONSTANT:
-        rule = f"num must be at most {_LONGEST_CONSTANT}, the length of a constant, got {count}"
+        rule = f"num must be at most {_LONGEST_CONSTANT}, the length of a constant"
         fix = "compute longer arrays with ops of builder.iota"
-        raise error_of(ShapeInferenceError, "linspace", rule, fix)
+        raise error_of(ShapeInferenceError, "linspace", rule, fix, got=count)
     flag("linspace", "endpoint", endpoint)
     with np.errstate(all="ignore"):
         values = np.linspace(*ends, count, endpoint=bool(endpoint))
@@ -713,8 +723,8 @@ def put_along_axis(x: XlaOp, indices: XlaOp, values: Operand, axis: int) -> XlaO
     if not given.rank:
         updates = broadcast(updates, sizes)
     elif given.dimensions != sizes:
-        rule = f"values must be a scalar or have the sizes of indices, {list(sizes)}, got {given}"
-        raise error_of(ShapeInferenceError, "put_along_axis", rule)
+        rule = f"values must be a scalar or have the sizes of indices, {list(sizes)}"
+        raise error_of(ShapeInferenceError, "put_along_axis", rule, got=given)
     rest = tuple(n for n in range(shape.rank) if n != number)
     numbers = ScatterDimensionNumbers(
         update_window_dims=(),
@@ -735,9 +745,9 @@ def _positions_along(op: str, x: XlaOp, indices: XlaOp, axis: int) -> tuple[XlaO
     """Return the indices, counted from 0, and the number of the dimension."""
     shape = array_argument(op, "x", x)
     if indices_argument(op, "indices", indices).rank != shape.rank:
-        rule = f"x and indices must have one rank, got {shape} and {indices.shape}"
+        rule = "x and indices must have one rank"
         fix = "insert dimensions with lib.expand_dims"
-        raise error_of(ShapeInferenceError, op, rule, fix)
+        raise error_of(ShapeInferenceError, op, rule, fix, got=f"{shape} and {indices.shape}")
     return _positions(op, shape, indices, axis)
 
 
@@ -763,9 +773,13 @@ def _with_one(op: str, x: XlaOp, axes: tuple[int, ...]) -> XlaOp:
 
 def _rows_and_columns(op: str, builder: XlaBuilder, n: int, m: int | None) -> tuple[XlaOp, XlaOp]:
     if isinstance(n, PrimitiveType):
-        rule = f"n must be an integer, got the element type {n}"
+        rule = "n must be an integer"
         raise error_of(
-            ShapeInferenceError, op, rule, f"write lib.{op}(builder, n, element_type=xb.{n})"
+            ShapeInferenceError,
+            op,
+            rule,
+            f"write lib.{op}(builder, n, element_type=xb.{n})",
+            got=f"the element type {n}",
         )
     rows = natural(op, "n", n)
     columns = rows if m is None else natural(op, "m", m)
@@ -791,9 +805,9 @@ def _broadcast_sizes(op: str, arrays: Sequence[XlaOp]) -> ArrayShape:
         sizes = np.broadcast_shapes(*dimensions)
     except ValueError:
         listed = ", ".join(map(str, shapes))
-        rule = f"the shapes can't be broadcast to one, got {listed}"
+        rule = "the shapes can't be broadcast to one"
         fix = "sizes aligned at the last dimension must be equal or 1"
-        raise error_of(ShapeInferenceError, op, rule, fix) from None
+        raise error_of(ShapeInferenceError, op, rule, fix, got=listed) from None
     return largest.element_type[sizes]
 
 

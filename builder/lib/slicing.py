@@ -87,9 +87,9 @@ def update_slice(x: XlaOp, update: XlaOp, start: Sequence[int]) -> XlaOp:
     shape = array_argument("update_slice", "x", x)
     starts = integers("update_slice", "start", start)
     if len(starts) != shape.rank:
-        rule = f"start must have one index for each dimension of x: {shape.rank}, got {len(starts)}"
+        rule = f"start must have one index for each dimension of x: {shape.rank}"
         fix = "" if len(starts) > shape.rank else "use lib.update_slice_in_minor_dims for the last"
-        raise error_of(ShapeInferenceError, "update_slice", rule, fix)
+        raise error_of(ShapeInferenceError, "update_slice", rule, fix, got=len(starts))
     return dynamic_update_slice(x, update, starts)
 
 
@@ -223,13 +223,15 @@ def torch_gather(x: XlaOp, index: XlaOp, axis: int, sparse: bool = True) -> XlaO
     bounded_argument("torch_gather", "index", selected)
     indexed_size("torch_gather", "x", shape, number)
     if selected.rank != shape.rank:
-        rule = f"x and index must have one rank, got {shape} and {selected}"
-        raise error_of(ShapeInferenceError, "torch_gather", rule)
+        rule = "x and index must have one rank"
+        raise error_of(ShapeInferenceError, "torch_gather", rule, got=f"{shape} and {selected}")
     for n, (taken, size) in enumerate(zip(selected.dimensions, shape.dimensions, strict=True)):
         if n != number and taken > size:
-            rule = f"index must not be larger than x in dimension {n}, got {selected}"
+            rule = f"index must not be larger than x in dimension {n}"
             shapes = {"x": shape, "index": selected}
-            raise error_of(ShapeInferenceError, "torch_gather", rule, dimension=n, shapes=shapes)
+            raise error_of(
+                ShapeInferenceError, "torch_gather", rule, got=selected, dimension=n, shapes=shapes
+            )
     limits = list(selected.dimensions)
     limits[number] = shape.dimensions[number]
     rows = x if limits == list(shape.dimensions) else slice(x, [0] * shape.rank, limits)
@@ -283,20 +285,30 @@ def torch_scatter_dense(
     selected = indices_argument("torch_scatter_dense", "index", index)
     source = array_argument("torch_scatter_dense", "src", src)
     if not callable(combiner):
-        rule = f"combiner must be a function of two XlaOps, got {brief(combiner, 80)}"
-        raise error_of(OperandError, "torch_scatter_dense", rule, "pass for instance xb.add")
+        rule = "combiner must be a function of two XlaOps"
+        raise error_of(
+            OperandError,
+            "torch_scatter_dense",
+            rule,
+            "pass for instance xb.add",
+            got=brief(combiner, 80),
+        )
     number = axis_argument("torch_scatter_dense", "axis", axis, shape.rank)
     bounded_argument("torch_scatter_dense", "x", shape)
     bounded_argument("torch_scatter_dense", "index", selected)
     size = fixed_size("torch_scatter_dense", "x", shape, number)
     along = [s for n, s in enumerate(selected.dimensions) if n != number]
     if along != [s for n, s in enumerate(shape.dimensions) if n != number]:
-        rule = f"index must have the sizes of x except in dimension {number}, got {selected}"
+        rule = f"index must have the sizes of x except in dimension {number}"
         shapes = {"x": shape, "index": selected}
-        raise error_of(ShapeInferenceError, "torch_scatter_dense", rule, shapes=shapes)
+        raise error_of(
+            ShapeInferenceError, "torch_scatter_dense", rule, got=selected, shapes=shapes
+        )
     if source.dimensions != selected.dimensions:
-        rule = f"src and index must have the same sizes, got {source} and {selected}"
-        raise error_of(ShapeInferenceError, "torch_scatter_dense", rule)
+        rule = "src and index must have the same sizes"
+        raise error_of(
+            ShapeInferenceError, "torch_scatter_dense", rule, got=f"{source} and {selected}"
+        )
     counts = [*selected.dimensions[:number], size, *selected.dimensions[number:]]
     mask = _is_at(index, number, counts)
     wide = broadcast_in_dim(src, counts, [n + (n >= number) for n in range(shape.rank)])
@@ -340,9 +352,9 @@ def torch_index_select(x: XlaOp, index: XlaOp, axis: int, batch_dims: int = 0) -
     bounded_argument("torch_index_select", "x", shape)
     indexed_size("torch_index_select", "x", shape, number)
     if not 0 <= batch <= min(number, selected.rank):
-        rule = f"batch_dims must be from 0 to {min(number, selected.rank)}, got {batch}"
+        rule = f"batch_dims must be from 0 to {min(number, selected.rank)}"
         shapes = {"x": shape, "index": selected}
-        raise error_of(ShapeInferenceError, "torch_index_select", rule, shapes=shapes)
+        raise error_of(ShapeInferenceError, "torch_index_select", rule, got=batch, shapes=shapes)
     return gather_parts(x, index, number, batch)
 
 
@@ -399,7 +411,7 @@ def _major(op: str, name: str, shape: ArrayShape, minor: int) -> int:
     """Return the number of major dimensions of an array."""
     if minor > shape.rank:
         rule = f"{name} must have at most one entry for each dimension of x: {shape.rank}"
-        raise error_of(ShapeInferenceError, op, f"{rule}, got {minor}", shapes={"x": shape})
+        raise error_of(ShapeInferenceError, op, f"{rule}", got=minor, shapes={"x": shape})
     return shape.rank - minor
 
 
@@ -410,5 +422,5 @@ def _starts(op: str, starts: Sequence[XlaOp | int]) -> tuple[XlaOp | int, ...]:
 
 def _same_number(op: str, name: str, count: int, other: str, number: int) -> None:
     if count != number:
-        rule = f"{name} and {other} must have the same number of entries, got {count} and {number}"
-        raise error_of(ShapeInferenceError, op, rule)
+        rule = f"{name} and {other} must have the same number of entries"
+        raise error_of(ShapeInferenceError, op, rule, got=f"{count} and {number}")

@@ -88,7 +88,7 @@ def create_scalar_comparison_computation(
     if len(functions) != len(types) or not any(map(callable, functions)):
         rule = f"comparators must have a function or None for each operand: {len(types)}"
         fix = "write xb.lt_total_order or xb.gt_total_order for one operand at least"
-        raise error_of(OperandError, op, f"{rule}, got {brief(comparators)}", fix)
+        raise error_of(OperandError, op, f"{rule}", fix, got=brief(comparators))
     b = XlaBuilder(name)
     pairs = [
         tuple(b.parameter(kind[()], f"p.{number}.{side}") for side in ("lhs", "rhs"))
@@ -154,12 +154,18 @@ def _of_first(
 
 def _types(op: str, operand_types: Sequence[PrimitiveTypeLike]) -> list[PrimitiveType]:
     if not isinstance(operand_types, Iterable) or isinstance(operand_types, (str, PrimitiveType)):
-        rule = f"operand_types must be a list of types, got {brief(operand_types, 80)}"
-        raise error_of(OperandError, op, rule, "write [xb.f32] for one operand of type f32")
+        rule = "operand_types must be a list of types"
+        raise error_of(
+            OperandError,
+            op,
+            rule,
+            "write [xb.f32] for one operand of type f32",
+            got=brief(operand_types, 80),
+        )
     types = [element_type_argument(op, "operand_types", kind) for kind in operand_types]
     if not types:
         raise error_of(
-            OperandError, op, "operand_types must have a type for each operand, got none"
+            OperandError, op, "operand_types must have a type for each operand", got="none"
         )
     return types
 
@@ -198,8 +204,8 @@ def argsort(x: XlaOp, axis: int = -1, descending: bool = False) -> XlaOp:
     comparator = None
     if flag("argsort", "descending", descending):
         if shape.element_type.is_complex:
-            rule = f"complex numbers are sorted in ascending order only, got {shape}"
-            raise error_of(ShapeInferenceError, "argsort", rule)
+            rule = "complex numbers are sorted in ascending order only"
+            raise error_of(ShapeInferenceError, "argsort", rule, got=shape)
         comparator = create_scalar_gt_computation([shape.element_type, kind])
     indices = x.builder.iota(kind[shape.dimensions], number)
     return get_tuple_element(sort([x, indices], comparator, number, is_stable=True), 1)
@@ -242,11 +248,11 @@ def top_k_with_partitions(
     partitions = integer(op, "num_partitions", num_partitions)
     kind = element_type_argument(op, "element_type", element_type)
     check = Check(op, x=shape)
-    check.that(partitions >= 1, f"num_partitions must be at least 1, got {partitions}")
+    check.that(partitions >= 1, "num_partitions must be at least 1", got=partitions)
     size = shape.dimensions[-1] if shape.rank else 0
-    check.that(kind.is_integral, f"element_type must be an integer type, got {kind}")
+    check.that(kind.is_integral, "element_type must be an integer type", got=kind)
     check.that(
-        size <= int(kind.max) + 1, f"element_type must represent the index {size - 1}, got {kind}"
+        size <= int(kind.max) + 1, f"element_type must represent the index {size - 1}", got=kind
     )
     length = _ratio(size, partitions)
     if partitions == 1 or not 0 < count < length:
@@ -324,18 +330,18 @@ def approx_top_k_reduction_output_size(
     if flag(op, "aggregate_to_topk", aggregate_to_topk):
         return count, -1
     check = Check(op)
-    check.that(size >= 0, f"input_size must not be negative, got {size}")
+    check.that(size >= 0, "input_size must not be negative", got=size)
     if size <= tile:
         return size, 0
     if 0 <= override < size:
-        rule = f"input_size_override must be negative or at least the size, {size}, got {override}"
-        check.fail(rule)
+        rule = f"input_size_override must be negative or at least the size, {size}"
+        check.fail(rule, got=override)
     logical = override if override >= 0 else size
     if count == 1:
         return tile, _log2_ceil(_ratio(logical, tile))
     if recall == 1:
         return size, 0
-    check.that(0 < recall < 1, f"recall_target must be above 0 and at most 1, got {recall_target}")
+    check.that(0 < recall < 1, "recall_target must be above 0 and at most 1", got=recall_target)
     # With M windows, an element of k is the largest of its window with probability
     # (1 - 1 / M)**(k - 1), about exp((1 - k) / M).
     windows = (1 - count) / math.log(recall)
@@ -423,8 +429,8 @@ def approx_top_k(
     count = integer(op, "top_k", top_k)
     is_aggregated = flag(op, "aggregate_to_topk", aggregate_to_topk)
     if size == UNBOUNDED:
-        rule = f"reduction_dim must be a dimension of fixed or bounded size, got {number}"
-        Check(op, operand=shape).fail(rule, dimension=number)
+        rule = "reduction_dim must be a dimension of fixed or bounded size"
+        Check(op, operand=shape).fail(rule, got=number, dimension=number)
     if size > _tile(shape.rank):
         override = integer(op, "reduction_input_size_override", reduction_input_size_override)
         arguments = size, shape.rank, count, recall_target, False, override
@@ -500,8 +506,8 @@ def _arguments(
     """Return the checked operands, init values, comparator and dimension."""
     arrays, inits = need_ops(op, "operand", operands), need_ops(op, "init value", init_values)
     if len(arrays) != len(inits) or not arrays:
-        rule = f"there must be one init value for each operand, got {len(arrays)} and {len(inits)}"
-        raise error_of(OperandError, op, rule)
+        rule = "there must be one init value for each operand"
+        raise error_of(OperandError, op, rule, got=f"{len(arrays)} and {len(inits)}")
     shapes = [array_argument(op, f"operand {n}", array) for n, array in enumerate(arrays)]
     starts = [array_argument(op, f"init value {n}", init) for n, init in enumerate(inits)]
     first = shapes[0]
@@ -511,7 +517,7 @@ def _arguments(
         check.that(same_sizes(shape, first), "the operands must have the same sizes")
         if start.element_type is not shape.element_type:
             rule = f"init value {n} must be of operand {n}'s element type, {shape.element_type}"
-            check.fail(f"{rule}, got {start}")
+            check.fail(rule, got=start)
     number = integer(op, "reduction_dim", reduction_dim)
     Check(op, operand=first).dimension(number, "operand", "reduction_dim")
     _recall(op, recall_target)
@@ -582,9 +588,9 @@ def _first_k(
 ) -> XlaOp:
     """Return the `count` first elements along a dimension, in order."""
     if len(arrays) < 2:
-        rule = "aggregate_to_topk requires at least two operands, as in XLA, got one"
+        rule = "aggregate_to_topk requires at least two operands, as in XLA"
         fix = "add the indices, an iota, as an operand"
-        raise error_of(OperandError, op, rule, fix)
+        raise error_of(OperandError, op, rule, fix, got="one")
     shape: ArrayShape = shape_of(arrays[0])
     if count == 1:
         sizes = [1 if n == dimension else size for n, size in enumerate(shape.dimensions)]

@@ -38,8 +38,9 @@ def broadcast_sizes(
         # XLA shape_inference.cc: InferElementwiseBinaryOpShape
         if dimensions and dimensions != tuple(range(lhs.rank)):
             check.fail(
-                f"broadcast_dimensions of operands of equal rank must be absent or "
-                f"{list(range(lhs.rank))}, got {list(dimensions)}",
+                "broadcast_dimensions of operands of equal rank must be absent or "
+                f"{list(range(lhs.rank))}",
+                got=list(dimensions),
                 fix="omit broadcast_dimensions; to permute dimensions use xb.transpose",
             )
         if lhs.dimensions == rhs.dimensions:
@@ -50,7 +51,8 @@ def broadcast_sizes(
         # XLA shape_inference.cc: InferInDimBroadcastShape
         if dimensions:
             check.fail(
-                f"a scalar is broadcast without broadcast_dimensions, got {list(dimensions)}",
+                "a scalar is broadcast without broadcast_dimensions",
+                got=list(dimensions),
                 fix="omit broadcast_dimensions",
             )
         array = lhs if lhs.rank else rhs
@@ -108,21 +110,23 @@ def _in_dim(
     if len(dimensions) != lower.rank:
         check.fail(
             f"broadcast_dimensions must have one entry for each dimension of {name}, the operand "
-            f"of lower rank: {lower.rank}, got {len(dimensions)}: {list(dimensions)}",
+            f"of lower rank: {lower.rank}",
+            got=f"{len(dimensions)}: {list(dimensions)}",
             fix=_suggestion(check.op, lower, higher, name),
         )
     previous = -1
     for place in dimensions:
         if not 0 <= place < higher.rank:
             check.fail(
-                f"broadcast_dimensions must be dimensions of {other}, 0 to {higher.rank - 1}, "
-                f"got {place} in {list(dimensions)}",
+                f"broadcast_dimensions must be dimensions of {other}, 0 to {higher.rank - 1}",
+                got=f"{place} in {list(dimensions)}",
                 dimension=place,
                 fix=_suggestion(check.op, lower, higher, name),
             )
         if place <= previous:
             check.fail(
-                f"broadcast_dimensions must be strictly increasing, got {list(dimensions)}",
+                "broadcast_dimensions must be strictly increasing",
+                got=list(dimensions),
                 dimension=place,
                 fix="transpose the operand of lower rank first",
             )
@@ -195,8 +199,8 @@ def _degenerate(
         elif not at_run_time and (a_dynamic if a == 1 else b_dynamic):
             # XLA shape_inference.cc: InferDegenerateDimensionBroadcastShape
             check.fail(
-                f"dimension {index}: a dynamic size <=1 can't be broadcast, got sizes <=1 and "
-                f"{b if a == 1 else a}",
+                f"dimension {index}: a dynamic size <=1 can't be broadcast",
+                got=f"sizes <=1 and {b if a == 1 else a}",
                 dimension=index,
             )
         else:

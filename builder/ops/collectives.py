@@ -145,13 +145,15 @@ def _arrays_of(check: Check) -> list[tuple[str, ArrayShape]]:
     if not isinstance(operand, TupleShape):
         return [("operand", check.array("operand"))]
     if not operand.elements:
-        check.fail("operand must be an array or a tuple of at least one array, got an empty tuple")
+        check.fail(
+            "operand must be an array or a tuple of at least one array", got="an empty tuple"
+        )
     arrays = []
     for index, element in enumerate(operand.elements):
         if not isinstance(element, ArrayShape):
             kind = "a tuple" if element.is_tuple else "a token"
-            rule = f"operand must be an array or a tuple of arrays, got {kind} as element {index}"
-            check.fail(rule)
+            rule = "operand must be an array or a tuple of arrays"
+            check.fail(rule, got=f"{kind} as element {index}")
         arrays.append((f"element {index} of operand", element))
     return arrays
 
@@ -164,8 +166,8 @@ def _same_type(check: Check) -> list[tuple[str, ArrayShape]]:
     for _, array in arrays:
         if array.element_type is not first:
             check.fail(
-                f"the arrays of a tuple must have one element type, got {first} and "
-                f"{array.element_type}",
+                "the arrays of a tuple must have one element type",
+                got=f"{first} and {array.element_type}",
                 fix=f"use one {check.op} for each element type",
             )
     return arrays
@@ -180,7 +182,7 @@ def _count_of_replicas(check: Check, count: int, name: str) -> None:
     # StableHLO all_to_all (C4), and a limit of this library
     if not 1 <= count <= _MOST_REPLICAS:
         rule = "1 or more" if count < 1 else f"at most {_MOST_REPLICAS}"
-        check.fail(f"{name} must be {rule}, got {count}")
+        check.fail(f"{name} must be {rule}", got=count)
 
 
 def _divisible(
@@ -190,8 +192,8 @@ def _divisible(
     # StableHLO all_to_all (C2), reduce_scatter (C1)
     if size != UNBOUNDED and size % count:
         divisor = "split_count" if check.op == "all_to_all" else "shard_count"
-        rule = f"the size of {of} along {name} must be divisible by {divisor} {count}, got {size}"
-        check.fail(rule, dimension=dimension)
+        rule = f"the size of {of} along {name} must be divisible by {divisor} {count}"
+        check.fail(rule, got=size, dimension=dimension)
 
 
 def _unique_ids(check: Check, ids: Sequence[int], name: str) -> int | None:
@@ -199,7 +201,7 @@ def _unique_ids(check: Check, ids: Sequence[int], name: str) -> int | None:
     # StableHLO all_reduce (C3), collective_permute (C4)
     for number in ids:
         if number < 0:
-            check.fail(f"the ids in {name} must not be negative, got {number}")
+            check.fail(f"the ids in {name} must not be negative", got=number)
     twice: int | None = first_duplicate(ids)
     return twice
 
@@ -218,9 +220,9 @@ def _groups(
     twice = _unique_ids(check, ids, "replica_groups")
     if not all(groups):
         fix = "write replica_groups=[] for one group of all replicas"
-        check.fail(f"replica_groups must not contain an empty group, got {shown}", fix=fix)
+        check.fail("replica_groups must not contain an empty group", got=shown, fix=fix)
     if twice is not None:
-        check.fail(f"replica_groups must contain each replica once, got {twice} twice in {shown}")
+        check.fail("replica_groups must contain each replica once", got=f"{twice} twice in {shown}")
     present = set(ids)
     if len(ids) <= max(ids, default=-1):
         absent = list(islice((n for n in range(max(ids)) if n not in present), _MOST_SHOWN + 1))
@@ -229,12 +231,13 @@ def _groups(
         alone = ", ".join(f"[{n}]" for n in absent[:_MOST_SHOWN]) + more
         check.fail(
             f"replica_groups must contain every replica from 0 to {max(ids)}; "
-            f"{missing} {'is' if len(absent) == 1 else 'are'} missing, got {shown}",
+            f"{missing} {'is' if len(absent) == 1 else 'are'} missing",
+            got=shown,
             fix=f"add each missing replica to a group, or to one of its own: {alone}",
         )
     # StableHLO all_gather (I3): a 2-dimensional constant
     if one_size and len({len(group) for group in groups}) > 1:
-        check.fail(f"all replica_groups must have the same size, got {shown}")
+        check.fail("all replica_groups must have the same size", got=shown)
     return groups
 
 
@@ -257,7 +260,7 @@ def _sized_groups(
     per_partition = channel_id is not None and not of_ids and count % size == 0
     # StableHLO all_to_all (C8), all_gather (C6), reduce_scatter (C8)
     if size != count and not per_partition:
-        check.fail(f"{name} must be the size of the replica_groups, {size}, got {count}")
+        check.fail(f"{name} must be the size of the replica_groups, {size}", got=count)
 
 
 def _reducer(check: Check, computation: ProgramShape, array: ArrayShape) -> None:
@@ -275,7 +278,7 @@ def _fits_layout(check: Check, result: Shape, layout: Layout | None) -> Shape:
         assert isinstance(array, ArrayShape)  # collectives return arrays, or tuples of arrays
         # xla_builder.h: AllGather, ReduceScatter, AllToAll, AllToAllTuple
         if len(layout.minor_to_major) != array.rank:
-            check.fail(f"layout must order the {array.rank} dimensions of the result, got {layout}")
+            check.fail(f"layout must order the {array.rank} dimensions of the result", got=layout)
         try:
             laid_out = array.with_layout(layout)
         except ShapeInferenceError as error:
@@ -288,10 +291,10 @@ def _check_layout(check: Check, laid_out: Shape, operand: Shape) -> None:
     """Raise unless `laid_out` is the operand's shape with a layout for each array."""
     # xla_builder.h: AllReduce
     if without_layout(laid_out) is not without_layout(operand):
-        check.fail(f"shape_with_layout must be the operand's shape, {operand}, got {laid_out}")
+        check.fail(f"shape_with_layout must be the operand's shape, {operand}", got=laid_out)
     for array in laid_out.elements if isinstance(laid_out, TupleShape) else (laid_out,):
         if isinstance(array, ArrayShape) and array.rank and array.layout is None:
-            check.fail(f"each array of shape_with_layout must have a layout, got {laid_out}")
+            check.fail("each array of shape_with_layout must have a layout", got=laid_out)
     check_supported_layout(check.op, "shape_with_layout", laid_out)
 
 
@@ -967,8 +970,8 @@ def _collective_permute_shape(
         twice = _unique_ids(check, ids, "source_target_pairs")
         if twice is not None:
             check.fail(
-                f"no two source_target_pairs may have the same {role}, got {twice} twice in "
-                f"{list(source_target_pairs)}",
+                f"no two source_target_pairs may have the same {role}",
+                got=f"{twice} twice in {list(source_target_pairs)}",
                 fix=f"send in several steps, or {use}",
             )
     return array
@@ -1026,7 +1029,7 @@ def _multi_collective_permute_shape(
     op = "multi_collective_permute"
     # xla_builder.h: MultiCollectivePermute
     if not operands:
-        Check(op).fail("at least one operand is needed, got none")
+        Check(op).fail("at least one operand is needed", got="none")
     return TupleShape(
         [
             _collective_permute_shape(operand, source_target_pairs, op=op, name=f"operand {i}")
@@ -1088,8 +1091,10 @@ def _collective_broadcast_shape(
     groups = _groups(check, replica_groups, one_size=True)
     # StableHLO collective_broadcast: the source is the first process of a group
     if not groups:
-        rule = "replica_groups must contain a group, whose first replica is the source, got none"
-        check.fail(rule, fix="list the replicas, for instance replica_groups=[[0, 1, 2, 3]]")
+        rule = "replica_groups must contain a group, whose first replica is the source"
+        check.fail(
+            rule, got="none", fix="list the replicas, for instance replica_groups=[[0, 1, 2, 3]]"
+        )
     return array
 
 

@@ -86,9 +86,9 @@ _INDEX: Final = intern_array(pt.s32, ())
 def _tuple_shape(elements: Sequence[Shape]) -> TupleShape:
     # Not in XLA: the operands determine the builder
     if not elements:
-        rule = "at least one element is needed, got none"
+        rule = "at least one element is needed"
         fix = "record an empty tuple with builder.empty_tuple()"
-        raise error_of(OperandError, "tuple", rule, fix)
+        raise error_of(OperandError, "tuple", rule, fix, got="none")
     return TupleShape(elements)
 
 
@@ -128,7 +128,7 @@ def _get_tuple_element_shape(tuple_data: Shape, index: int) -> Shape:
     count = len(tuple_data.elements)
     if not 0 <= index < count:
         indices = f"0 to {count - 1}" if count else "but the tuple is empty"
-        check.fail(f"index must be the index of an element, {indices}, got {index}")
+        check.fail(f"index must be the index of an element, {indices}", got=index)
     return tuple_data.elements[index]
 
 
@@ -392,13 +392,10 @@ def _composite_call_shape(
     check = Check.numbered("composite_call", "operand", operands)
     # StableHLO composite (C1), (I5)
     if not isinstance(name, str) or not re.fullmatch(_COMPOSITE_NAME, name):
-        rule = (
-            f"name must be in a namespace, and contain only letters, digits, underscores and dots, "
-            f"got {brief(name)}"
-        )
-        check.fail(rule, fix='write name="my_library.my_op"')
+        rule = "name must be in a namespace, and contain only letters, digits, underscores and dots"
+        check.fail(rule, got=brief(name), fix='write name="my_library.my_op"')
     if not 0 <= version < 2**31:
-        check.fail(f"version must be at least 0 and less than 2**31, got {version}")
+        check.fail("version must be at least 0 and less than 2**31", got=version)
     return _call_shape(computation, operands, op="composite_call")
 
 
@@ -469,7 +466,7 @@ def composite_call(
     builder = resolve_builder("composite_call", *arguments)
     text = composite_attributes_text(attributes)
     if not isinstance(name, str):
-        raise error_of(OperandError, "composite_call", f"name must be a string, got {brief(name)}")
+        raise error_of(OperandError, "composite_call", "name must be a string", got=brief(name))
     number = 0 if version is None else integer("composite_call", "version", version)
     with rollback_on_error(builder):
         callee, arguments = _callee("composite_call", computation, arguments, builder)
@@ -508,15 +505,15 @@ def _conditional_shape(
     # StableHLO case (C1), (I1), if (I1)
     check.that(bool(branches), "at least one branch is needed")
     if predicated and branch_index is not _PRED:
-        check.fail(f"pred must be a scalar pred, got {branch_index}", fix=_BY_NUMBER)
+        check.fail("pred must be a scalar pred", got=branch_index, fix=_BY_NUMBER)
     if not predicated and branch_index is not _INDEX:
         fix = _BY_PRED if branch_index is _PRED else None
-        check.fail(f"branch_index must be a scalar s32, got {branch_index}", fix=fix)
+        check.fail("branch_index must be a scalar s32", got=branch_index, fix=fix)
     # XLA shape_inference.cc: InferConditionalShape
     if len(branches) != len(operands):
         check.fail(
-            f"there must be one operand for each branch, got {len(branches)} branches and "
-            f"{len(operands)} operands"
+            "there must be one operand for each branch",
+            got=f"{len(branches)} branches and {len(operands)} operands",
         )
     for index, (branch, operand) in enumerate(zip(branches, operands, strict=True)):
         role, result = f"branch {index}", branches[0].result
@@ -715,12 +712,20 @@ def _conditional_arguments(
             f"({', '.join(inspect.signature(form).parameters)})" for form in (_predicated, _indexed)
         )
         got = [type(a).__name__ for a in arguments] + [f"{n}=" for n in named]
-        rule = f"takes {forms}, got ({', '.join(got)})"
-        raise error_of(OperandError, "conditional", rule, _fix_of_branches(arguments)) from None
+        rule = f"takes {forms}"
+        raise error_of(
+            OperandError,
+            "conditional",
+            rule,
+            _fix_of_branches(arguments),
+            got=f"({', '.join(got)})",
+        ) from None
     for name, value in (("branch_computations", computations), ("branch_operands", operands)):
         if not isinstance(value, _SEQUENCES):
-            rule = f"{name} must be a list or tuple, got {brief(value)}"
-            raise error_of(OperandError, "conditional", rule, _fix_of_branches(arguments))
+            rule = f"{name} must be a list or tuple"
+            raise error_of(
+                OperandError, "conditional", rule, _fix_of_branches(arguments), got=brief(value)
+            )
     return is_predicated, selector, computations, operands
 
 
@@ -853,9 +858,9 @@ def _scan_arguments(
     # xla_builder.h: Scan
     arrays = [check.array(name) for name in check.shapes]
     if scan_dimension < 0:
-        check.fail(f"scan_dimension must not be negative, got {scan_dimension}")
+        check.fail("scan_dimension must not be negative", got=scan_dimension)
     if (scan_dimension_size or 0) < 0:
-        check.fail(f"scan_dimension_size must not be negative, got {scan_dimension_size}")
+        check.fail("scan_dimension_size must not be negative", got=scan_dimension_size)
     if not all(array.is_bounded for array in arrays):
         check.fail("the sizes of operands must be static or bounded")
     size = scan_dimension_size
@@ -867,8 +872,8 @@ def _scan_arguments(
         size = input_size if size is None else size
         if size != input_size:
             check.fail(
-                f"the inputs must all have size {size} in dimension {scan_dimension}, got "
-                f"{input_size} of input {index}",
+                f"the inputs must all have size {size} in dimension {scan_dimension}",
+                got=f"{input_size} of input {index}",
                 dimension=scan_dimension,
             )
         elements.append(
@@ -912,7 +917,8 @@ def _scan_shape(
         if not isinstance(output, ArrayShape) or output.rank < scan_dimension:
             check.fail(
                 f"output {index} of computation must be an array of at least {scan_dimension} "
-                f"dimensions, because the scan inserts dimension {scan_dimension}, got {output}"
+                f"dimensions, because the scan inserts dimension {scan_dimension}",
+                got=output,
             )
         sizes = [*output.dimensions[:scan_dimension], size, *output.dimensions[scan_dimension:]]
         outputs.append(check.result(output.element_type, sizes))

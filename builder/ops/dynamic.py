@@ -32,8 +32,8 @@ def _fits_s32(check: Check, size: int, dimension: int, of: str) -> None:
     # XLA shape_inference.cc: InferGetDimensionSizeShape
     if size > _MOST:
         check.fail(
-            f"dimension {dimension} of {of} must have a size that fits s32, at most {_MOST}, got "
-            f"{size}",
+            f"dimension {dimension} of {of} must have a size that fits s32, at most {_MOST}",
+            got=size,
             dimension=dimension,
         )
 
@@ -111,7 +111,8 @@ def _set_dimension_size_shape(
     if value is not None and (value < 0 or 0 <= bound < value):
         check.fail(
             f"size must be from 0 to the size or bound of dimension {dimension}, "
-            f"{array.dimension_text(dimension)}, got {value}",
+            f"{array.dimension_text(dimension)}",
+            got=value,
             dimension=dimension,
         )
     return _with_dynamic(array, dimension, True)
@@ -188,7 +189,8 @@ def _remove_dynamic_dimension_shape(operand: Shape, dimension: int) -> ArrayShap
     # xla_builder.h: RemoveDynamicDimension
     if array.dimensions[dimension] < 0:
         check.fail(
-            f"dimension {dimension} must have a bound, which becomes its static size, got {array}",
+            f"dimension {dimension} must have a bound, which becomes its static size",
+            got=array,
             fix="set the bound in the parameter's shape: '<=n' instead of '?'",
             dimension=dimension,
         )
@@ -262,8 +264,8 @@ def _dynamic_reshape_shape(
     for index, (bound, dynamic) in enumerate(zip(new_size_bounds, dims_are_dynamic, strict=True)):
         if bound == UNBOUNDED and not dynamic:
             check.fail(
-                "dims_are_dynamic must be True for an unbounded size, got False in "
-                f"dims_are_dynamic[{index}]"
+                "dims_are_dynamic must be True for an unbounded size",
+                got=f"False in dims_are_dynamic[{index}]",
             )
     shape = check.result(array.element_type, new_size_bounds, dims_are_dynamic)
     # xla_builder.h: MhloDynamicReshape
@@ -354,15 +356,15 @@ def _dynamic_broadcast_in_dim_shape(
     array, sizes = check.arrays()
     # StableHLO dynamic_broadcast_in_dim (C1)
     if not isinstance(shape, ArrayShape) or shape.element_type is not array.element_type:
-        check.fail(f"shape must be an array of the operand's element type, got {shape}")
+        check.fail("shape must be an array of the operand's element type", got=shape)
     allowed = DYNAMIC_BROADCAST_IN_DIM.element_types["output_dimensions"]
     # StableHLO dynamic_broadcast_in_dim (I2)
     check.element_type("output_dimensions", allowed)
     # StableHLO dynamic_broadcast_in_dim (C7)
     if sizes.rank != 1 or sizes_differ(sizes.dimensions[0], shape.rank):
         check.fail(
-            f"output_dimensions must be a vector with one size for each dimension of {shape}, "
-            f"got {sizes}"
+            f"output_dimensions must be a vector with one size for each dimension of {shape}",
+            got=sizes,
         )
     # StableHLO dynamic_broadcast_in_dim (C2), (C3), (C4)
     check.one_for_each_dimension(broadcast_dimensions, of="operand", name="broadcast_dimensions")

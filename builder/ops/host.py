@@ -81,7 +81,8 @@ def _need_token(check: Check, name: str) -> None:
     # StableHLO after_all (I1), infeed (I1), outfeed (I2), send (I2), recv (I1)
     if not isinstance(shape, TokenShape):
         check.fail(
-            f"{name} must be a token, got {shape}",
+            f"{name} must be a token",
+            got=shape,
             fix="create the first token with builder.create_token(); if an op "
             "returns a value and a token, pass element 1 of its result",
         )
@@ -108,7 +109,7 @@ def _after_all_shape(operands: Sequence[Shape]) -> TokenShape:
     # Not in XLA: the operands determine the builder
     if not operands:
         fix = "record a token without operands with builder.create_token()"
-        check.fail("at least one token is needed, got none", fix=fix)
+        check.fail("at least one token is needed", got="none", fix=fix)
     for name in check.shapes:
         _need_token(check, name)
     return TOKEN_SHAPE
@@ -222,14 +223,12 @@ def _check_infeed_sharding(op: str, builder: XlaBuilder, shape: Shape) -> None:
     sharding = metadata.sharding
     tiling = parse_tilings(sharding if isinstance(sharding, str) else sharding.tiling)
     kind = tiling.kind if isinstance(tiling, Tiling) else None
-    rule = None
+    fix = "record the infeed in a block of builder.sharding('{maximal device=0}')"
     if kind == "replicated":
-        rule = "an infeed must not be replicated, got sharding {replicated}"
-    elif shape.is_array and kind == "tiled":
-        rule = f"an infeed of an array must not be tiled, got sharding {sharding} for {shape}"
-    if rule is not None:
-        fix = "record the infeed in a block of builder.sharding('{maximal device=0}')"
-        Check(op).fail(rule, fix=fix)
+        Check(op).fail("an infeed must not be replicated", got="sharding {replicated}", fix=fix)
+    if shape.is_array and kind == "tiled":
+        rule = "an infeed of an array must not be tiled"
+        Check(op).fail(rule, got=f"sharding {sharding} for {shape}", fix=fix)
 
 
 @op_by_hand(  # the sharding of the builder's block is checked
@@ -282,8 +281,8 @@ def _need_compatible(check: Check, shape_with_layout: Shape | None) -> None:
     # xla_builder.h: Outfeed
     if not same_shape(operand, shape_with_layout):
         check.fail(
-            f"shape_with_layout must be the operand's shape apart from layouts, {operand}, "
-            f"got {shape_with_layout}"
+            f"shape_with_layout must be the operand's shape apart from layouts, {operand}",
+            got=shape_with_layout,
         )
     check_supported_layout(check.op, "shape_with_layout", shape_with_layout)
 
@@ -419,8 +418,8 @@ def _transfer(
     # StableHLO send (C5), recv (C5)
     if channel_handle.type is not kind:
         check.fail(
-            f"channel_handle must be a {kind.name.lower().replace('_', '-')} channel, "
-            f"got {channel_handle!r}",
+            f"channel_handle must be a {kind.name.lower().replace('_', '-')} channel",
+            got=repr(channel_handle),
             fix=f"write xb.ChannelHandle({channel_handle.handle}, xb.ChannelType.{kind.name})",
         )
 
@@ -693,7 +692,7 @@ def _custom_call_shape(
     check = Check.numbered("custom_call", "operand", operands)
     # xla_builder.h: CustomCall
     if target_name.startswith("$"):
-        check.fail(f"target_name must not begin with '$', which XLA reserves, got {target_name!r}")
+        check.fail("target_name must not begin with '$', which XLA reserves", got=repr(target_name))
     # xla_builder.h: CustomCallWithLayout
     if operand_shapes_with_layout is not None:
         name, shapes = "operand_shapes_with_layout", operand_shapes_with_layout
@@ -701,7 +700,7 @@ def _custom_call_shape(
         for number, (operand, laid_out) in enumerate(zip(operands, shapes, strict=True)):
             if not same_shape(operand, laid_out):
                 rule = f"{name} must be the operands' shapes apart from layouts"
-                check.fail(f"{rule}, got {laid_out} for operand {number}")
+                check.fail(rule, got=f"{laid_out} for operand {number}")
             check_supported_layout("custom_call", name, laid_out)
     check_supported_layout("custom_call", "shape", shape)
     result = without_layout(shape)
@@ -711,19 +710,20 @@ def _custom_call_shape(
         if not 0 <= alias.operand_number < len(operands):
             check.fail(
                 "output_operand_aliasing's operand_number must be at least 0 and less than the "
-                f"number of operands, {len(operands)}, got {alias.operand_number}"
+                f"number of operands, {len(operands)}",
+                got=alias.operand_number,
             )
         operand = operands[alias.operand_number]
         source = _part(check, "operand_index", operand, alias.operand_index)
         if output is not source:
             check.fail(
-                f"output_operand_aliasing must pair equal shapes, got {output} of the result and "
-                f"{source} of operand {alias.operand_number}"
+                "output_operand_aliasing must pair equal shapes",
+                got=f"{output} of the result and {source} of operand {alias.operand_number}",
             )
     twice = first_duplicate([alias.output_index for alias in output_operand_aliasing])
     if twice is not None:
         rule = "output_operand_aliasing must name each part of the result at most once"
-        check.fail(f"{rule}, got {twice} twice")
+        check.fail(rule, got=f"{twice} twice")
     return result
 
 
@@ -733,8 +733,7 @@ def _part(check: Check, name: str, shape: Shape, index: tuple[int, ...]) -> Arra
     # xla_builder.h: CustomCall
     if not isinstance(part, ArrayShape):
         check.fail(
-            f"output_operand_aliasing's {name} must be the index of an array in {shape}, "
-            f"got {index}"
+            f"output_operand_aliasing's {name} must be the index of an array in {shape}", got=index
         )
     return part
 
@@ -916,8 +915,8 @@ def custom_call_plan(
     opaque = BYTES.convert(op, "opaque", opaque)
     has_side_effect = FLAG.convert(op, "has_side_effect", has_side_effect)
     if computation is not None and not isinstance(computation, XlaComputation):
-        rule = f"computation must be an XlaComputation, got {brief(computation)}"
-        raise error_of(OperandError, op, rule)
+        rule = "computation must be an XlaComputation"
+        raise error_of(OperandError, op, rule, got=brief(computation))
     typed = CustomCallApiVersion.API_VERSION_TYPED_FFI
     if api_version is None:
         original = CustomCallApiVersion.API_VERSION_ORIGINAL
@@ -927,19 +926,21 @@ def custom_call_plan(
     if attributes is not None:
         if version is not typed:
             Check(op).fail(
-                f"attributes require API_VERSION_TYPED_FFI, got {version.name}",
+                "attributes require API_VERSION_TYPED_FFI",
+                got=version.name,
                 fix="pass a string as opaque",
             )
         if opaque:
             Check(op).fail(
-                f"at most one of opaque and attributes is allowed, got opaque={brief(opaque)}",
+                "at most one of opaque and attributes is allowed",
+                got=f"opaque={brief(opaque)}",
                 fix="omit opaque, and pass its content as one of the attributes",
             )
         opaque = ffi_dictionary(op, attributes)
     if version is typed and any("\udc80" <= character <= "\udcff" for character in opaque):
         Check(op).fail(
-            f"opaque of a typed FFI call must be text, got bytes that are not UTF-8: "
-            f"{brief(opaque)}",
+            "opaque of a typed FFI call must be text",
+            got=f"bytes that are not UTF-8: {brief(opaque)}",
             fix=r"write each of these bytes as a backslash and two hexadecimal digits, as in \FF",
         )
     layouts = operand_shapes_with_layout
@@ -975,7 +976,7 @@ def _python_call_shape(operands: Sequence[Shape], shape: Shape) -> Shape:
     for name, value in check.shapes.items():
         if not value.is_static:
             fix = "pass the array padded to its bound, and the size as a separate s32[] operand"
-            check.fail(f"{name} must have static sizes, got {value}", fix=fix)
+            check.fail(f"{name} must have static sizes", got=value, fix=fix)
     return without_layout(shape)
 
 
@@ -1064,8 +1065,8 @@ def python_call_plan(
         fix = ""
         if isinstance(function, XlaComputation):
             fix = "call the computation with xb.call(computation, *operands)"
-        rule = f"function must be a Python callable, got {brief(function)}"
-        raise error_of(OperandError, "python_call", rule, fix)
+        rule = "function must be a Python callable"
+        raise error_of(OperandError, "python_call", rule, fix, got=brief(function))
     result = SHAPE.convert("python_call", "shape", shape)
     return _python_call_shape([o.shape for o in operands], result), {
         "function": function,

@@ -61,22 +61,23 @@ def _start_indices(check: Check, start_indices: Sequence[Shape], rank: int) -> N
     if isinstance(first, ArrayShape) and first.rank == 1:
         if len(start_indices) != 1:
             check.fail(
-                f"start_indices must be scalars or a single vector, got {len(start_indices)} arrays"
+                "start_indices must be scalars or a single vector",
+                got=f"{len(start_indices)} arrays",
             )
         check.element_type("start index 0", allowed)
         if first.dimensions[0] != rank:
-            check.fail(f"{rule}, got {first}")
+            check.fail(rule, got=first)
         return
     # StableHLO dynamic_slice (C2), (I2), (C3), dynamic_update_slice (C4), (I3), (C5)
     if len(start_indices) != rank:
-        check.fail(f"{rule}, got {len(start_indices)}")
+        check.fail(rule, got=len(start_indices))
     for number, shape in enumerate(start_indices):
         check.scalar(f"start index {number}")
         check.element_type(f"start index {number}", allowed)
         if shape is not first:
-            rule = f"start_indices must be of one type, got {first} and {shape}"
+            rule = "start_indices must be of one type"
             fix = "convert with xb.convert_element_type; nothing is promoted silently"
-            check.fail(rule, dimension=number, fix=fix)
+            check.fail(rule, got=f"{first} and {shape}", dimension=number, fix=fix)
 
 
 def _slice_sizes(check: Check, sizes: Sequence[int], name: str) -> None:
@@ -182,7 +183,7 @@ def _dynamic_update_slice_shape(
     _start_indices(check, start_indices, array.rank)
     # StableHLO dynamic_update_slice (C3), (C2)
     if part.rank != array.rank:
-        check.fail(f"update must have as many dimensions as operand: {array.rank}, got {part.rank}")
+        check.fail(f"update must have as many dimensions as operand: {array.rank}", got=part.rank)
     check.same_element_type("operand", "update")
     dynamic = []
     for index, (size, old) in enumerate(zip(part.dimensions, array.dimensions, strict=True)):
@@ -269,8 +270,8 @@ def _starts(op: str, start_indices: Any) -> tuple[Any, ...]:
         return tuple(islice(start_indices, _MOST_STARTS))
     except TypeError:
         raise OperandError(
-            "start_indices must be a sequence of XlaOps, or a vector, "
-            f"got {type(start_indices).__name__}: {brief(start_indices, 80)}",
+            "start_indices must be a sequence of XlaOps, or a vector",
+            got=f"{type(start_indices).__name__}: {brief(start_indices, 80)}",
             fix="write one index for each dimension, for instance [i, 0]",
             op=op,
         ) from None
@@ -344,9 +345,8 @@ def _check_in_bounds(
     if start < 0 or (last is not None and start > last):
         shapes = zip(("operand", "update"), [o.shape for o in operands], strict=False)
         Check(op, **dict(shapes)).fail(
-            f"start index {index} must be "
-            + ("at least 0" if last is None else f"0 to {last}")
-            + f", got {start}",
+            f"start index {index} must be " + ("at least 0" if last is None else f"0 to {last}"),
+            got=start,
             dimension=index,
             fix="count from 0, and choose an index at which the slice is inside the operand",
         )
@@ -362,8 +362,8 @@ def _index_sizes(check: Check, name: str, index_vector_dim: int) -> tuple[list[i
     check.element_type(name, SCHEMAS[check.op].element_types[name])
     if not 0 <= index_vector_dim <= indices.rank:
         check.fail(
-            f"index_vector_dim must be a dimension of {name}, or its rank: "
-            f"0 to {indices.rank}, got {index_vector_dim}",
+            f"index_vector_dim must be a dimension of {name}, or its rank: 0 to {indices.rank}",
+            got=index_vector_dim,
             dimension=index_vector_dim,
             fix=f"write {max(indices.rank - 1, 0)} if the last dimension contains the index "
             f"vectors, or {indices.rank} if each element is an index",
@@ -383,8 +383,13 @@ def _ascending(check: Check, numbers: Sequence[int], rank: int, *, of: str, name
     check.unique(numbers, name=name)
     for before, after in pairwise(numbers):
         if after < before:
-            rule = f"{name} must be ascending, got {after} after {before} in {list(numbers)}"
-            check.fail(rule, dimension=after, fix=f"write {sorted(numbers)}")
+            rule = f"{name} must be ascending"
+            check.fail(
+                rule,
+                got=f"{after} after {before} in {list(numbers)}",
+                dimension=after,
+                fix=f"write {sorted(numbers)}",
+            )
 
 
 def _apart(check: Check, name: str, numbers: Sequence[int], other: str, of: Sequence[int]) -> None:
@@ -392,8 +397,8 @@ def _apart(check: Check, name: str, numbers: Sequence[int], other: str, of: Sequ
     # StableHLO gather (C6), (C18), scatter (C9), (C20)
     for number in numbers:
         if number in of:
-            rule = f"{name} and {other} must not name the same dimension, got {number}"
-            check.fail(rule, dimension=number)
+            rule = f"{name} and {other} must not name the same dimension"
+            check.fail(rule, got=number, dimension=number)
 
 
 _GATHER_NAMES: Final = (
@@ -428,12 +433,12 @@ def _windowed(
     check.dimensions_in_range(indices_batching, of=indices, name=indices_name)
     check.unique(indices_batching, name=indices_name)
     if numbers.index_vector_dim in indices_batching:
-        rule = f"{indices_name} must not contain index_vector_dim, got {numbers.index_vector_dim}"
-        check.fail(rule, dimension=numbers.index_vector_dim)
+        rule = f"{indices_name} must not contain index_vector_dim"
+        check.fail(rule, got=numbers.index_vector_dim, dimension=numbers.index_vector_dim)
     if len(batching) != len(indices_batching):
         check.fail(
-            f"{batching_name} and {indices_name} must have the same length, "
-            f"got {len(batching)} and {len(indices_batching)}"
+            f"{batching_name} and {indices_name} must have the same length",
+            got=f"{len(batching)} and {len(indices_batching)}",
         )
     for dimension, number in zip(batching, indices_batching, strict=True):
         rule = "batching dimensions must have equal sizes"
@@ -456,8 +461,8 @@ def _windowed(
     if len(windowed) != len(window):
         check.fail(
             f"{window_name}, {removed_name} and {batching_name} must together have one entry for "
-            f"each dimension of {operand}: {rank}, got {len(window)}, {len(removed)} and "
-            f"{len(batching)}",
+            f"each dimension of {operand}: {rank}",
+            got=f"{len(window)}, {len(removed)} and {len(batching)}",
             fix=f"write {len(windowed)} entries in {window_name}, one for each dimension of "
             f"{operand} in neither {removed_name} nor {batching_name}: {windowed}",
         )
@@ -616,7 +621,8 @@ def _scattered(
     if update.rank != rank:
         check.fail(
             f"{updates} must have {rank} dimensions: {len(window)} in update_window_dims "
-            f"and {len(index_sizes) - 1} from scatter_indices, got {update.rank}"
+            f"and {len(index_sizes) - 1} from scatter_indices",
+            got=update.rank,
         )
     _ascending(check, window, rank, of=updates, name="update_window_dims")
     windowed = _windowed(
@@ -656,7 +662,7 @@ def _scatter_shape(
     check.shapes["scatter_indices"] = scatter_indices
     check.shapes.update(zip(update_names, updates, strict=True))
     # StableHLO scatter (C5)
-    check.that(bool(operands), "at least one operand is needed, got none")
+    check.that(bool(operands), "at least one operand is needed", got="none")
     check.one_for_each(updates, len(operands), of="operand", name="updates")
     sizes, _ = _index_sizes(check, "scatter_indices", dimension_numbers.index_vector_dim)
     arrays = [check.array(name) for name in operand_names]
@@ -668,12 +674,12 @@ def _scatter_shape(
             if shape.rank != first.rank or any(
                 map(sizes_differ, shape.dimensions, first.dimensions)
             ):
-                check.fail(f"{label} must have the same sizes, got {first} and {shape}")
+                check.fail(f"{label} must have the same sizes", got=f"{first} and {shape}")
     for array, value in zip(arrays, values, strict=True):
         if value.element_type is not array.element_type:
             check.fail(
-                f"updates must be of their operand's type, {array.element_type}, "
-                f"got {value.element_type}",
+                f"updates must be of their operand's type, {array.element_type}",
+                got=value.element_type,
                 fix="convert with xb.convert_element_type; nothing is promoted silently",
             )
     for operand, update in zip(operand_names, update_names, strict=True):
@@ -789,7 +795,7 @@ def scatter(
     """
     arrays = need_ops("scatter", "operand", operands)
     if not arrays:
-        Check("scatter").fail("at least one operand is needed, got none")
+        Check("scatter").fail("at least one operand is needed", got="none")
     indices = need_op("scatter", "scatter_indices", scatter_indices)
     values = need_ops("scatter", "updates", updates)
     if type(dimension_numbers) is not ScatterDimensionNumbers:

@@ -35,7 +35,7 @@ def _square(check: Check, name: str) -> ArrayShape:
     # StableHLO cholesky (C2), (C3), triangular_solve (C2), (C3)
     if array.rank < 2:
         rule = f"{name} must be a matrix or a batch of matrices, of rank 2 or more"
-        check.fail(f"{rule}, got {array}")
+        check.fail(rule, got=array)
     rule = f"{name} must be square in its last two dimensions"
     check.equal_sizes(rule, name, array.rank - 2, name, array.rank - 1)
     return array
@@ -111,7 +111,7 @@ def _triangular_solve_shape(a: Shape, b: Shape, left_side: bool) -> ArrayShape:
         fix = None
         if right.rank == rank - 1:
             fix = f"reshape vectors in b to matrices of sizes {sizes}"
-        check.fail(f"a and b must have the same rank, got {rank} and {right.rank}", fix=fix)
+        check.fail("a and b must have the same rank", got=f"{rank} and {right.rank}", fix=fix)
     # StableHLO triangular_solve (C3)
     rows, place = ("rows", rank - 2) if left_side else ("columns", rank - 1)
     rule = f"b must have as many {rows} as the square a, since left_side is {left_side}"
@@ -120,7 +120,8 @@ def _triangular_solve_shape(a: Shape, b: Shape, left_side: bool) -> ArrayShape:
         # Like XLA, an unbounded size equals only an unbounded one here.
         if matrix.dimensions[dimension] != right.dimensions[dimension]:
             check.fail(
-                f"a and b must have equal batch dimensions, got dimension {dimension} of a (size "
+                "a and b must have equal batch dimensions",
+                got=f"dimension {dimension} of a (size "
                 f"{matrix.dimension_text(dimension)}) and of b (size "
                 f"{right.dimension_text(dimension)})",
                 dimension=dimension,
@@ -191,14 +192,14 @@ def _fft_shape(operand: Shape, fft_type: FftType, fft_length: Sequence[int]) -> 
     count = len(fft_length)
     # StableHLO fft (C3)
     if not 1 <= count <= 3:
-        check.fail(f"fft_length must have 1 to 3 entries, got {count}: {list(fft_length)}")
+        check.fail("fft_length must have 1 to 3 entries", got=f"{count}: {list(fft_length)}")
     check.sizes(fft_length, name="fft_length")
     result = _transformed_type(check, array, fft_type)
     # StableHLO fft (C1)
     if array.rank < count:
         check.fail(
-            f"operand must have at least one dimension for each entry of fft_length: {count}, "
-            f"got {array.rank}"
+            f"operand must have at least one dimension for each entry of fft_length: {count}",
+            got=array.rank,
         )
     if fft_type in (FftType.FFT, FftType.IFFT):
         # XLA infers the shape without the lengths; `lowering` refuses to run wrong ones.
@@ -215,7 +216,8 @@ def _fft_shape(operand: Shape, fft_type: FftType, fft_length: Sequence[int]) -> 
         if sizes[place] != size and not (place == last and sizes[place] == UNBOUNDED):
             check.fail(
                 f"dimension {place} of operand must be of size {size} for {fft_type.name} with "
-                f"fft_length {list(fft_length)}, got {array.dimension_text(place)}",
+                f"fft_length {list(fft_length)}",
+                got=array.dimension_text(place),
                 dimension=place,
             )
     if fft_type is FftType.IRFFT or length:
@@ -237,7 +239,7 @@ def _transformed_type(check: Check, array: ArrayShape, fft_type: FftType) -> Pri
     # StableHLO fft (C2)
     if operand not in allowed.types:
         rule = f"operand must be of {allowed.text} type for {fft_type.name}"
-        check.fail(f"{rule}, got {operand}", fix=fix)
+        check.fail(rule, got=operand, fix=fix)
     if fft_type is FftType.RFFT:
         return pt.c64 if operand is pt.f32 else pt.c128
     return operand.real_type if fft_type is FftType.IRFFT else operand

@@ -34,7 +34,8 @@ def _feature(check: Check, feature_index: int, *names: str) -> tuple[ArrayShape,
         if vector.rank != 1 or sizes_differ(vector.dimensions[0], size):
             check.fail(
                 f"{name} must be a vector of one number for each feature, "
-                f"{operand.element_type}[{operand.dimension_text(feature_index)}], got {vector}",
+                f"{operand.element_type}[{operand.dimension_text(feature_index)}]",
+                got=vector,
                 dimension=feature_index,
             )
     dynamic = operand.dynamic_dimensions[feature_index]
@@ -169,7 +170,7 @@ def _batch_norm_grad_shape(
     if result.rank != gradient.rank or any(
         map(sizes_differ, result.dimensions, gradient.dimensions)
     ):
-        check.fail(f"grad_output must have the sizes of operand, {operand}, got {gradient}")
+        check.fail(f"grad_output must have the sizes of operand, {operand}", got=gradient)
     return TupleShape([result, feature, feature])
 
 

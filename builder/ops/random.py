@@ -45,23 +45,23 @@ def _result(
     """
     # StableHLO rng (C3)
     if not isinstance(shape, ArrayShape):
-        check.fail(f"shape must be the shape of an array, got {shape}")
+        check.fail("shape must be the shape of an array", got=shape)
     element_type = shape.element_type
     # StableHLO rng (I1), (C2); Operation Semantics: RngBitGenerator
     if element_type not in allowed.types:
-        check.fail(f"shape must be of {allowed.text} type, got {shape}", fix=fix)
+        check.fail(f"shape must be of {allowed.text} type", got=shape, fix=fix)
     # StableHLO rng (C1)
     for name in scalars:
         if check.scalar(name).element_type is not element_type:
             check.fail(
-                f"{name} must be of the element type of the result, {element_type}, "
-                f"got {check.array(name).element_type}",
+                f"{name} must be of the element type of the result, {element_type}",
+                got=check.array(name).element_type,
                 fix=f"{CONVERT}; nothing is promoted silently",
             )
     # Not in XLA: random numbers of dynamic sizes are not supported.
     if not shape.is_static:
         fix = "draw numbers for the largest size, and reduce that with xb.set_dimension_size"
-        check.fail(f"shape must have static sizes, got {shape}", fix=fix)
+        check.fail("shape must have static sizes", got=shape, fix=fix)
     return shape.with_layout(None)
 
 

@@ -117,8 +117,8 @@ def _broadcast_in_dim_shape(
     check.sizes(out_dim_size, name="out_dim_size", at_run_time="dynamic_broadcast_in_dim")
     if array.rank > rank:
         check.fail(
-            f"the result must have at least as many dimensions as operand: {array.rank}, "
-            f"got out_dim_size {list(out_dim_size)}",
+            f"the result must have at least as many dimensions as operand: {array.rank}",
+            got=f"out_dim_size {list(out_dim_size)}",
             fix="remove dimensions of size 1 first with xb.reshape"
             if 1 in array.dimensions
             else None,
@@ -138,8 +138,8 @@ def _broadcast_in_dim_shape(
                 else f"transpose the operand first with xb.transpose(operand, {order})"
             )
             check.fail(
-                f"broadcast_dimensions must be strictly increasing, "
-                f"got {list(broadcast_dimensions)}",
+                "broadcast_dimensions must be strictly increasing",
+                got=list(broadcast_dimensions),
                 dimension=place,
                 fix=fix,
             )
@@ -218,7 +218,8 @@ def _reshape_shape(
         dimensions_text = f"0 to {len(new_sizes) - 1}" if new_sizes else "it has none"
         check.fail(
             f"inferred_dimension must be a dimension of the result ({dimensions_text}), or "
-            f"-1 for none, got {inferred_dimension}",
+            "-1 for none",
+            got=inferred_dimension,
             dimension=inferred_dimension,
         )
     if dimensions is not None:
@@ -239,8 +240,8 @@ def _reshape_shape(
     # StableHLO reshape (C2)
     if old_count != new_count:
         check.fail(
-            f"the number of elements must stay the same, {old_count}, "
-            f"got {new_count} for new_sizes {list(new_sizes)}",
+            f"the number of elements must stay the same, {old_count}",
+            got=f"{new_count} for new_sizes {list(new_sizes)}",
             fix=_reshape_fix(old_count, new_sizes),
         )
     dynamic = [False] * len(new_sizes)
@@ -468,9 +469,9 @@ def _collapse_shape(operand: Shape, dimensions: Sequence[int]) -> ArrayShape:
     check.dimensions_in_range(dimensions, of="operand", name="dimensions")
     for before, after in pairwise(dimensions):
         if after != before + 1:
-            rule = f"dimensions must be consecutive and in order, got {list(dimensions)}"
+            rule = "dimensions must be consecutive and in order"
             fix = "transpose first with xb.transpose, or use xb.reshape(..., dimensions=...)"
-            check.fail(rule, dimension=after, fix=fix)
+            check.fail(rule, got=list(dimensions), dimension=after, fix=fix)
     if len(dimensions) < 2:
         return array.with_layout(None)
     # XLA shape_inference.cc: InferReshapeShape
@@ -605,8 +606,8 @@ def _concatenate_shape(operands: Sequence[Shape], dimension: int) -> ArrayShape:
     for index, array in enumerate(arrays):
         if array.rank != first.rank:
             check.fail(
-                f"operands must have the same number of dimensions, got {first.rank} for operand 0 "
-                f"and {array.rank} for operand {index}",
+                "operands must have the same number of dimensions",
+                got=f"{first.rank} for operand 0 and {array.rank} for operand {index}",
                 fix="add dimensions of size 1 to operand "
                 f"{index if array.rank < first.rank else 0} with xb.reshape",
             )
@@ -704,9 +705,16 @@ def concatenate(operands: Sequence[XlaOp], dimension: int, **unknown: Never) -> 
         raise refusal("concatenate", "dimension must be an integer", dimension, fix)
     given: object = operands
     if isinstance(given, XlaOp):
-        rule = f"operands must be a sequence of XlaOps, got one: {brief(given, 80)}"
+        rule = "operands must be a sequence of XlaOps"
         fix = "pass a list of the arrays: xb.concatenate([x, y], dimension)"
-        raise error_of(OperandError, "concatenate", rule, fix, shapes={"operand": given.shape})
+        raise error_of(
+            OperandError,
+            "concatenate",
+            rule,
+            fix,
+            got=f"one: {brief(given, 80)}",
+            shapes={"operand": given.shape},
+        )
     sources = need_ops("concatenate", "operand", operands)
     number = integer("concatenate", "dimension", dimension)
     shape, attributes = _concatenate_plan(tuple([s.shape for s in sources]), number)
@@ -1037,18 +1045,22 @@ def _iota_shape(shape: Shape, iota_dimension: int | None = None) -> ArrayShape:
     # Not in XLA: an iota of a dynamic size is not supported.
     if not array.is_static:
         fix = "use static sizes; xb.set_dimension_size makes a dimension of the result dynamic"
-        check.fail(f"shape must be static, got {array}", fix=fix)
+        check.fail("shape must be static", got=array, fix=fix)
     # StableHLO iota: the type of output; a type without zero has no first element
     check.element_type("shape", NUMBER, fix="use an integer type, and compare the result")
     if element_type.is_floating and element_type.min > 0:
-        check.fail(f"shape must be of a type that can represent 0, got {element_type}")
+        check.fail("shape must be of a type that can represent 0", got=element_type)
     # StableHLO iota (C1)
     if not array.rank:
-        check.fail("shape must have a dimension to count along, got a scalar")
+        check.fail("shape must have a dimension to count along", got="a scalar")
     if iota_dimension is None:
         if array.rank != 1:
-            rule = f"iota_dimension is required unless the rank is 1, got rank {array.rank}"
-            check.fail(rule, fix=f"set iota_dimension to a dimension from 0 to {array.rank - 1}")
+            rule = "iota_dimension is required unless the rank is 1"
+            check.fail(
+                rule,
+                got=f"rank {array.rank}",
+                fix=f"set iota_dimension to a dimension from 0 to {array.rank - 1}",
+            )
     else:
         check.dimension(iota_dimension, of="shape", name="iota_dimension")
     return array.with_layout(None)

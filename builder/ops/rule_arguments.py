@@ -57,7 +57,7 @@ def _shape(op: str, name: str, value: Any) -> Shape:
     try:
         return shape_of(value)
     except XlaError:
-        raise OperandError(f"{name} must be a shape, got {brief(value)}", op=op) from None
+        raise OperandError(f"{name} must be a shape", got=brief(value), op=op) from None
 
 
 def _each(op: str, name: str, values: Any, kind: str, convert: Converter) -> tuple[Any, ...]:
@@ -67,8 +67,8 @@ def _each(op: str, name: str, values: Any, kind: str, convert: Converter) -> tup
             raise TypeError
         sequence = list(values)
     except TypeError:
-        rule = f"{name} must be a sequence of {kind}, got {brief(values)}"
-        raise error_of(OperandError, op, rule) from None
+        rule = f"{name} must be a sequence of {kind}"
+        raise error_of(OperandError, op, rule, got=brief(values)) from None
     return tuple([convert(op, f"{name} {i}", value) for i, value in enumerate(sequence)])
 
 
@@ -81,8 +81,8 @@ def _shapes(op: str, name: str, values: Any) -> tuple[Shape, ...]:
 def _program_shape(op: str, name: str, value: Any) -> ProgramShape:
     if isinstance(value, ProgramShape):
         return value
-    rule = f"{name} must be a ProgramShape, got {brief(value)}"
-    raise error_of(OperandError, op, rule, "pass computation.program_shape")
+    rule = f"{name} must be a ProgramShape"
+    raise error_of(OperandError, op, rule, "pass computation.program_shape", got=brief(value))
 
 
 def _program_shapes(op: str, name: str, values: Any) -> tuple[ProgramShape, ...]:
@@ -92,7 +92,7 @@ def _program_shapes(op: str, name: str, values: Any) -> tuple[ProgramShape, ...]
 def _pair(op: str, name: str, value: Any) -> tuple[int, ...]:
     pair = integers(op, name, value)
     if len(pair) != 2:
-        raise OperandError(f"{name} must be two numbers, got {brief(value)}", op=op)
+        raise OperandError(f"{name} must be two numbers", got=brief(value), op=op)
     return pair
 
 
@@ -104,14 +104,14 @@ def _element_type(op: str, name: str, value: Any) -> PrimitiveType:
     try:
         return as_primitive_type(value)
     except XlaError:
-        rule = f"{name} must be an element type, got {brief(value)}"
-        raise error_of(OperandError, op, rule) from None
+        rule = f"{name} must be an element type"
+        raise error_of(OperandError, op, rule, got=brief(value)) from None
 
 
 def _text(op: str, name: str, value: Any) -> str:
     if isinstance(value, str):
         return value
-    raise OperandError(f"{name} must be a string, got {brief(value)}", op=op)
+    raise OperandError(f"{name} must be a string", got=brief(value), op=op)
 
 
 _CONVERTERS: Final[dict[Any, Converter]] = {
@@ -147,7 +147,7 @@ def _attribute(kind: type[Any]) -> Converter:
         except (TypeError, ValueError):
             pass
         if converted is None:
-            raise OperandError(f"{name} must be a {kind.__name__}, got {brief(value)}", op=op)
+            raise OperandError(f"{name} must be a {kind.__name__}", got=brief(value), op=op)
         return converted
 
     return convert

@@ -95,12 +95,13 @@ def _shard_shape(check: Check, full: ArrayShape, sharding: str | MeshSharding) -
     # xla_builder.h: ConvertSpmdFullToShardShape
     for number, count in enumerate(tiling.tiles[: full.rank]):
         if full.dynamic_dimensions[number] and count > 1:
-            rule = f"a dynamic dimension can't be sharded, got {count} tiles for {full}"
-            check.fail(rule, dimension=number)
+            rule = "a dynamic dimension can't be sharded"
+            check.fail(rule, got=f"{count} tiles for {full}", dimension=number)
         if full.dimensions[number] % count:
             check.fail(
                 "each size must be divisible by its number of tiles, since all shards have the "
-                f"same shape, got {count} tiles for size {full.dimensions[number]}",
+                "same shape",
+                got=f"{count} tiles for size {full.dimensions[number]}",
                 fix="pad the array with xb.pad first",
                 dimension=number,
             )
@@ -169,8 +170,7 @@ def _shard_to_full_shape(
     # xla_builder.h: ConvertSpmdShardToFullShape
     if not same_shape(operand, shard):
         check.fail(
-            f"operand must have the shape of one device's shard of full_shape, {shard}, "
-            f"got {operand}"
+            f"operand must have the shape of one device's shard of full_shape, {shard}", got=operand
         )
     return full
 

@@ -85,15 +85,15 @@ def windows_along(
     # StableHLO reduce_window (C15), convolution (C25): num_windows
     if max(length, width, padded) > MAX_ELEMENTS:
         check.fail(
-            f"array and window must have fewer than 2**63 elements along each dimension once "
-            f"dilated and padded, got {max(length, width, padded)} along dimension {dimension} of "
-            f"{of}",
+            "array and window must have fewer than 2**63 elements along each dimension once "
+            "dilated and padded",
+            got=f"{max(length, width, padded)} along dimension {dimension} of {of}",
             dimension=dimension,
         )
     if padded < 0:
         check.fail(
-            "padding must not remove more elements than the dimension has, got "
-            f"({low}, {high}) for {length} elements along dimension {dimension} of {of}",
+            "padding must not remove more elements than the dimension has",
+            got=f"({low}, {high}) for {length} elements along dimension {dimension} of {of}",
             dimension=dimension,
         )
     return 0 if padded < width else (padded - width) // stride + 1

@@ -112,16 +112,16 @@ def _by_number(
 ) -> dict[int, Any]:
     """Return the value of each bound parameter by the number of the parameter."""
     if arrays is not None and not isinstance(arrays, Mapping):
-        rule = f"arrays must be a mapping of names or numbers to arrays, got {brief(arrays)}"
+        rule = "arrays must be a mapping of names or numbers to arrays"
         fix = "write bind(computation, {'w': array}), or bind(computation, w=array)"
-        raise error_of(OperandError, "bind", rule, fix)
+        raise error_of(OperandError, "bind", rule, fix, got=brief(arrays))
     names = computation.program_shape.parameter_names
     values: dict[int, Any] = {}
     for key, value in [*(arrays or {}).items(), *by_name.items()]:
         for number, part in _parameters_of(computation, key, value):
             if number in values:
-                rule = f"parameter {number} ({names[number]}) must have one value, got two"
-                raise error_of(OperandError, "bind", rule)
+                rule = f"parameter {number} ({names[number]}) must have one value"
+                raise error_of(OperandError, "bind", rule, got="two")
             values[number] = part
     return values
 
@@ -189,9 +189,11 @@ def _record_value(
     try:
         leaves = flatten_value(value, shape)
     except NestingError as error:
-        rule = f"{place}{error.path} must be a tuple {error.shape}, got {error.got}"
+        rule = f"{place}{error.path} must be a tuple {error.shape}"
         fix = f"pass a tuple or list of length {len(error.shape.elements)}"
-        raise error_of(OperandError, "bind", rule, fix, shapes={name: shape}) from None
+        raise error_of(
+            OperandError, "bind", rule, fix, got=error.got, shapes={name: shape}
+        ) from None
     ops = [
         _record_array(builder, f"{place}{path}", expected, leaf) for leaf, expected, path in leaves
     ]
@@ -213,16 +215,18 @@ def _record_array(
     """Record the value of an array of a parameter as a constant."""
 
     def refusal(kind: type[XlaError], got: str, fix: str = "") -> XlaError:
-        rule = f"{place} must be {shape}, got {got}"
-        return error_of(kind, "bind", rule, fix, shapes={"parameter": shape})
+        rule = f"{place} must be {shape}"
+        return error_of(kind, "bind", rule, fix, got=got, shapes={"parameter": shape})
 
     if isinstance(shape, TokenShape):
         rule = f"{place} is a token, which has no value"
         raise error_of(ShapeInferenceError, "bind", rule, shapes={"parameter": shape})
     if not shape.is_static:
-        rule = f"{place} must have static sizes to be a constant, got {shape}"
+        rule = f"{place} must have static sizes to be a constant"
         fix = "import the program with fixed sizes: lowering.to_computation(..., argument_shapes=)"
-        raise error_of(ShapeInferenceError, "bind", rule, fix, shapes={"parameter": shape})
+        raise error_of(
+            ShapeInferenceError, "bind", rule, fix, got=shape, shapes={"parameter": shape}
+        )
     try:
         array = array_for(value, shape)
     except UnreadableArrayError as error:
@@ -300,8 +304,8 @@ def hoist_constants(
     need_computation("hoist_constants", computation)
     smallest = integer("hoist_constants", "at_least", at_least)
     if smallest < 0:
-        rule = f"at_least must be a number of bytes, 0 or more, got {smallest}"
-        raise error_of(ShapeInferenceError, "hoist_constants", rule)
+        rule = "at_least must be a number of bytes, 0 or more"
+        raise error_of(ShapeInferenceError, "hoist_constants", rule, got=smallest)
     hoister = _Hoister(smallest)
     for called in computation.called_computations():  # callees come before their callers
         hoister.add(called)

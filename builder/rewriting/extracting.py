@@ -72,7 +72,7 @@ def extract(
     """Return the part of `computation` that computes `ops`; see `XlaComputation.extract`."""
     results = need_ops("extract", "op", ops)
     if not results:
-        raise OperandError("at least one op is needed, got none", op="extract")
+        raise OperandError("at least one op is needed", got="none", op="extract")
     cuts = () if inputs is None else need_ops("extract", "input", inputs)
     for role, arguments in (("op", results), ("input", cuts)):
         for index, op in enumerate(arguments):
@@ -81,8 +81,8 @@ def extract(
     numbers = {op.id: index for index, op in enumerate(cuts)}
     if len(numbers) != len(cuts):
         duplicate = next(op for number, op in enumerate(cuts) if numbers[op.id] != number)
-        rule = f"inputs must be unique, got {duplicate!r} several times"
-        raise error_of(OperandError, "extract", rule)
+        rule = "inputs must be unique"
+        raise error_of(OperandError, "extract", rule, got=f"{duplicate!r} several times")
 
     needed = _needed(computation, results, numbers)
     parameters = [p for p in computation.parameters if needed[p.id] and p.id not in numbers]
@@ -143,16 +143,16 @@ def _foreign_op(computation: XlaComputation, role: str, op: XlaOp) -> BuilderErr
     for number, called in enumerate(computation.called_computations()):
         if _is_in(op, called):
             return BuilderError(
-                f"{role} must be an op of {name!r} itself, got an op of {called.name!r}, "
-                f"which {name!r} applies\n  {op!r}",
+                f"{role} must be an op of {name!r} itself",
+                got=f"an op of {called.name!r}, which {name!r} applies\n  {op!r}",
                 fix=f"extract the op from computation.called_computations()[{number}], or extract "
                 f"the op of {name!r} that applies {called.name!r}",
                 op="extract",
                 shapes={role: op.shape},
             )
     return BuilderError(
-        f"{role} must be an op of computation {name!r}, got an op of builder "
-        f"{op.builder.name!r}\n  {op!r}",
+        f"{role} must be an op of computation {name!r}",
+        got=f"an op of builder {op.builder.name!r}\n  {op!r}",
         fix=f"use an op of this computation, such as computation.ops[{op.id}]; replace, and "
         "building the same model again, record new ops",
         op="extract",

@@ -68,8 +68,8 @@ def inline_into(
     """Inline `computation` into `builder`, which must be able to record ops on `operands`."""
     if not isinstance(computation, XlaComputation):
         fix = "call the function: function(*operands)" if callable(computation) else ""
-        rule = f"computation must be an XlaComputation, got {brief(computation)}"
-        raise error_of(OperandError, "inline", rule, fix)
+        rule = "computation must be an XlaComputation"
+        raise error_of(OperandError, "inline", rule, fix, got=brief(computation))
     return inlined_ops(computation, operands, builder, computation.ops, {})[computation.root]
 
 

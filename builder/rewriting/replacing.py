@@ -80,9 +80,9 @@ def replace(
 
 
 def _not_a_replacement(function: object) -> OperandError:
-    rule = f"function must be a function of an op and its new operands, got {brief(function)}"
+    rule = "function must be a function of an op and its new operands"
     fix = "write def function(op, operands): ..., which returns None to keep the op"
-    return error_of(OperandError, "replace", rule, fix)
+    return error_of(OperandError, "replace", rule, fix, got=brief(function))
 
 
 class _Rewriter:
@@ -150,8 +150,8 @@ class _Rewriter:
                     )
             if len(parameters) != count:
                 raise BuilderError(
-                    "function must not record parameters, got "
-                    f"{next(reversed(parameters.values()))!r} for {_description(op)} of "
+                    "function must not record parameters",
+                    got=f"{next(reversed(parameters.values()))!r} for {_description(op)} of "
                     f"{computation.name!r}",
                     fix="inline the computation with xb.inline into a builder that has these "
                     "parameters",
@@ -196,8 +196,8 @@ class _Rewriter:
         """Raise an error unless `new`, the result of the user's function, can replace `op`."""
         if type(new) is not XlaOp:
             raise OperandError(
-                "function must return an XlaOp, or None to keep the op, got "
-                f"{brief(new)} for {_description(op)} of {computation.name!r}",
+                "function must return an XlaOp, or None to keep the op",
+                got=f"{brief(new)} for {_description(op)} of {computation.name!r}",
                 fix="record numbers with operands.builder.constant(value), and several values "
                 "with xb.tuple",
                 op="replace",

@@ -248,8 +248,8 @@ class Float32(AttributeKind):
             with suppress(OverflowError):  # an int larger than every float
                 rounded = _as_f32(float(value))
         if rounded is None:
-            rule = f"{name} must be a finite number that an f32 can represent, got {brief(value)}"
-            raise error_of(ShapeInferenceError, op, rule)
+            rule = f"{name} must be a finite number that an f32 can represent"
+            raise error_of(ShapeInferenceError, op, rule, got=brief(value))
         return rounded
 
     def text(self, value: float) -> str:
@@ -303,8 +303,8 @@ class Enumeration(AttributeKind):
         if self.example:  # the rule of the op checks the name
             if isinstance(value, str):
                 return value
-            rule = f"{name} must be a string such as {self.example!r}, got {brief(value)}"
-            raise error_of(OperandError, op, rule)
+            rule = f"{name} must be a string such as {self.example!r}"
+            raise error_of(OperandError, op, rule, got=brief(value))
         if self.members is None or not issubclass(self.members, NamedEnum):
             return super().convert(op, name, value)
         return value if type(value) is self.members else self.members.of(value, op)
@@ -358,7 +358,7 @@ class Text(AttributeKind):
 
     def convert(self, op: str, name: str, value: Any) -> str:
         if not isinstance(value, str):
-            raise error_of(OperandError, op, f"{name} must be a string, got {brief(value)}")
+            raise error_of(OperandError, op, f"{name} must be a string", got=brief(value))
         return value
 
     def text(self, value: str) -> str:
@@ -383,11 +383,11 @@ class Bytes(AttributeKind):
                 value = value.encode("utf-8", "surrogateescape")
             except UnicodeEncodeError:
                 rule = f"{name} must be a string that UTF-8 can encode, or bytes"
-                text = f"{rule}, got {brief(value)}"
-                raise error_of(OperandError, op, text, "pass the bytes") from None
+                text = f"{rule}"
+                raise error_of(OperandError, op, text, "pass the bytes", got=brief(value)) from None
         if not isinstance(value, (bytes, bytearray)):
-            rule = f"{name} must be a string or bytes, got {brief(value)}"
-            raise error_of(OperandError, op, rule)
+            rule = f"{name} must be a string or bytes"
+            raise error_of(OperandError, op, rule, got=brief(value))
         return value.decode("utf-8", "surrogateescape")
 
     def text(self, value: str) -> str:
@@ -413,7 +413,7 @@ class Dictionary(AttributeKind):
         """Return the text that `builder` writes; if MLIR reads it differently, the text of MLIR."""
         text = attribute.text()
         if "dense_resource<" in re.sub(_STRING, "", text):
-            raise XlaError(f"attributes must contain their values, not dense_resource, got {text}")
+            raise XlaError("attributes must contain their values, not dense_resource", got=text)
         try:
             written = composite_attributes_text(attribute.value())
         except (TypeError, KeyError, XlaError):  # Python has no such values
@@ -468,8 +468,8 @@ class ShapesWithLayout(AttributeKind):
 
     def convert(self, op: str, name: str, value: Any) -> tuple[Shape, ...]:
         if isinstance(value, str) or not isinstance(value, Sequence):
-            rule = f"{name} must be a sequence of shapes, got {brief(value)}"
-            raise error_of(OperandError, op, rule)
+            rule = f"{name} must be a sequence of shapes"
+            raise error_of(OperandError, op, rule, got=brief(value))
         return tuple([shape_argument(op, name, shape) for shape in value])
 
     def text(self, value: Iterable[Shape]) -> str:
@@ -593,7 +593,7 @@ class Accuracy(AttributeKind):
         text = attribute.text()  # that of MHLO's attribute differs in the dialect only
         match = re.fullmatch(_ACCURACY, text)
         if match is None:
-            raise XlaError(f"result_accuracy must be a result accuracy, got {text}")
+            raise XlaError("result_accuracy must be a result accuracy", got=text)
         fields = dict(re.findall(r"(\w+) = ([^,]+)", match[1]))
         atol, rtol = (_double(fields.get(name, "0")) for name in ("atol", "rtol"))
         ulps, mode = int(fields.get("ulps", 0)), match[2]
@@ -768,7 +768,7 @@ class Pairs(AttributeKind):
     def read(self, attribute: Readable) -> tuple[tuple[int, ...], ...]:
         table = attribute.value()
         if not isinstance(table, np.ndarray):
-            raise XlaError(f"pairs must be a table of numbers, got {table}")
+            raise XlaError("pairs must be a table of numbers", got=table)
         return tuple(map(tuple, table.tolist()))
 
 
@@ -803,7 +803,7 @@ class Groups(AttributeKind):
     def read(self, attribute: Readable) -> ReplicaGroups:
         table = attribute.value()
         if not isinstance(table, np.ndarray):
-            raise XlaError(f"replica_groups must be a table of numbers, got {table}")
+            raise XlaError("replica_groups must be a table of numbers", got=table)
         if not table.size:  # there may be more empty rows than a list can hold
             return ReplicaGroups()
         rows = (tuple(number for number in row if number != -1) for row in table.tolist())
@@ -843,7 +843,7 @@ class Channel(AttributeKind):
         """Return the channel; None if the handle is below 1, as StableHLO defines."""
         numbers = _numbers_of(attribute.text())
         if numbers.keys() != {"handle", "type"}:
-            raise XlaError(f"channel_handle must be a channel handle, got {attribute.text()}")
+            raise XlaError("channel_handle must be a channel handle", got=attribute.text())
         channel_type = _CHANNEL_TYPES.get(numbers["type"], ChannelType.DEVICE_TO_DEVICE)
         return ChannelHandle(numbers["handle"], channel_type) if numbers["handle"] > 0 else None
 

@@ -66,8 +66,8 @@ class Mesh(Displayed):
             numbers = integers("Mesh", "devices", self.devices)
             if sorted(numbers) != list(range(self.size)):
                 raise ShapeInferenceError(
-                    "devices must be a permutation of the numbers from 0 to "
-                    f"{self.size - 1}, got {brief(list(numbers))}",
+                    f"devices must be a permutation of the numbers from 0 to {self.size - 1}",
+                    got=brief(list(numbers)),
                     op="Mesh",
                 )
             # Shardy omits the default order.
@@ -127,32 +127,33 @@ def _axes(value: Any) -> tuple[tuple[str, int], ...]:
     except (TypeError, ValueError):
         is_jax_mesh = hasattr(value, "axis_names")
         fix = "xb.Mesh(mesh.shape)" if is_jax_mesh else "xb.Mesh({'data': 2, 'model': 4})"
-        rule = f"axes must be a mapping of names to sizes, got {brief(value)}"
-        raise error_of(OperandError, "Mesh", rule, f"write {fix}") from None
+        rule = "axes must be a mapping of names to sizes"
+        raise error_of(OperandError, "Mesh", rule, f"write {fix}", got=brief(value)) from None
     if len(pairs) != count:
-        rule = f"the names of axes must be unique, got {brief(value)}"
-        raise error_of(ShapeInferenceError, "Mesh", rule)
+        rule = "the names of axes must be unique"
+        raise error_of(ShapeInferenceError, "Mesh", rule, got=brief(value))
     axes = []
     for name, size in pairs:
         _check_name("the name of an axis", name)
         number = integer("Mesh", f"the size of axis {name!r}", size)
         if number < 1:
-            rule = f"the size of an axis must be 1 or more, got {number} for {name!r}"
-            raise error_of(ShapeInferenceError, "Mesh", rule)
+            rule = "the size of an axis must be 1 or more"
+            raise error_of(ShapeInferenceError, "Mesh", rule, got=f"{number} for {name!r}")
         axes.append((name, number))
     if prod([size for _, size in axes]) > _MAX_DEVICES:
-        rule = f"a mesh can have {_MAX_DEVICES} devices at most, got {brief(dict(axes))}"
-        raise error_of(ShapeInferenceError, "Mesh", rule)
+        rule = f"a mesh can have {_MAX_DEVICES} devices at most"
+        raise error_of(ShapeInferenceError, "Mesh", rule, got=brief(dict(axes)))
     return tuple(axes)
 
 
 def _check_name(what: str, value: Any) -> None:
     if not isinstance(value, str):
-        raise OperandError(f"{what} must be a string, got {brief(value)}", op="Mesh")
+        raise OperandError(f"{what} must be a string", got=brief(value), op="Mesh")
     if not re.fullmatch(_NAME, value):
         raise ShapeInferenceError(
             f"{what} must consist of letters A-Z and a-z, digits, '_', '.', '$' and '-', and "
-            f"start with a letter or '_', got {brief(value)}",
+            "start with a letter or '_'",
+            got=brief(value),
             op="Mesh",
         )
 
@@ -165,9 +166,9 @@ def _entry(mesh: Mesh, value: Any) -> tuple[str, ...]:
         return (value,)
     if isinstance(value, Sequence) and all(isinstance(name, str) for name in value):
         return tuple(value)
-    rule = f"dimensions must be names of axes, sequences of names or None, got {brief(value)}"
+    rule = "dimensions must be names of axes, sequences of names or None"
     fix = f"write mesh.sharding({mesh.axis_names[0] if mesh.axes else 'data'!r}, None)"
-    raise error_of(OperandError, "Mesh.sharding", rule, fix)
+    raise error_of(OperandError, "Mesh.sharding", rule, fix, got=brief(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,22 +199,27 @@ class MeshSharding(Displayed):
     def __post_init__(self) -> None:
         mesh = self.mesh
         if not isinstance(mesh, Mesh):
-            rule = f"mesh must be an xb.Mesh, got {brief(mesh)}"
-            raise error_of(OperandError, "MeshSharding", rule)
+            rule = "mesh must be an xb.Mesh"
+            raise error_of(OperandError, "MeshSharding", rule, got=brief(mesh))
         dimensions: tuple[Entry, ...] = self.dimensions
         if not isinstance(dimensions, (list, tuple)):
-            rule = f"dimensions must be a list or tuple, got {brief(dimensions)}"
-            raise error_of(OperandError, "MeshSharding", rule)
+            rule = "dimensions must be a list or tuple"
+            raise error_of(OperandError, "MeshSharding", rule, got=brief(dimensions))
         object.__setattr__(self, "dimensions", tuple([_entry(mesh, d) for d in dimensions]))
         used: set[str] = set()
         for axis in chain.from_iterable(self.dimensions):
             if axis not in mesh.axis_names:
                 names = _names(mesh.axis_names)
-                rule = f"each axis must be one of mesh {mesh.name!r}, {names}, got {brief(axis)}"
-                raise error_of(ShapeInferenceError, "Mesh.sharding", rule)
+                rule = f"each axis must be one of mesh {mesh.name!r}, {names}"
+                raise error_of(ShapeInferenceError, "Mesh.sharding", rule, got=brief(axis))
             if axis in used:
-                rule = f"an axis can be used only once, got {axis!r} twice in {self._list()}"
-                raise error_of(ShapeInferenceError, "Mesh.sharding", rule)
+                rule = "an axis can be used only once"
+                raise error_of(
+                    ShapeInferenceError,
+                    "Mesh.sharding",
+                    rule,
+                    got=f"{axis!r} twice in {self._list()}",
+                )
             used.add(axis)
 
     def _list(self) -> str:

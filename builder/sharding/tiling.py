@@ -88,8 +88,8 @@ def array_argument(op: str, value: ShapeLike) -> ArrayShape:
     shape = shape_argument(op, "shape", value)
     if isinstance(shape, ArrayShape):
         return shape
-    rule = f"shape must be the shape of an array, got {shape}"
-    raise ShapeInferenceError(rule, op=op, shapes={"shape": shape})
+    rule = "shape must be the shape of an array"
+    raise ShapeInferenceError(rule, got=shape, op=op, shapes={"shape": shape})
 
 
 def sharded_array(value: ShapeLike, misfit: Callable[[ArrayShape], str | None]) -> ArrayShape:
@@ -149,11 +149,12 @@ def parse_tiling(text: str) -> Tiling:
     XLA, HloSharding.
     """
     if not isinstance(text, str):
-        raise OperandError(f"expected a tiling's text, got {brief(text)}", op="parse_tiling")
+        raise OperandError("expected a tiling's text", got=brief(text), op="parse_tiling")
     tiling = parse_tilings(text)
     if isinstance(tiling, tuple):
         raise ShapeInferenceError(
-            f"expected the tiling of one array, got the tiling of a tuple: {brief(text)}",
+            "expected the tiling of one array",
+            got=f"the tiling of a tuple: {brief(text)}",
             op="parse_tiling",
         )
     return tiling

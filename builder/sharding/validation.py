@@ -206,14 +206,18 @@ def leaf_shardings(
             if _are_axes(entry) and not isinstance(part, TupleShape):
                 check_sharding_type(op, entry, name)
             if not isinstance(part, TupleShape) or len(part.elements) != len(entry):
-                rule = (
-                    f"a sequence in {name} must have an entry for each element of a tuple, "
-                    f"got {len(entry)} for {part}"
-                )
+                rule = f"a sequence in {name} must have an entry for each element of a tuple"
                 fix = "pass one sharding"
                 if isinstance(part, TupleShape):
                     fix += " for all elements, or a sequence with one for each element"
-                raise error_of(ShapeInferenceError, op, rule, fix, shapes={name: part})
+                raise error_of(
+                    ShapeInferenceError,
+                    op,
+                    rule,
+                    fix,
+                    got=f"{len(entry)} for {part}",
+                    shapes={name: part},
+                )
             pending += reversed(list(zip(part.elements, entry, strict=True)))
         else:
             sharding = check_sharding_type(op, entry, name)
@@ -240,9 +244,9 @@ def full_array_tiling(op: str, full: ArrayShape, value: Any) -> Tiling:
         text = sharding.at_rank(full.rank).tiling
     tiling = parse_tiling(text)
     if tiling.kind not in ("tiled", "replicated") or "manual" in tiling.subgroups:
-        rule = f"sharding must be {{replicated}} or tiles of the full array, got {text}"
+        rule = "sharding must be {replicated} or tiles of the full array"
         fix = "write '{devices=[2,1]<=[2]}' or mesh.sharding('x', None)"
-        raise error_of(ShapeInferenceError, op, rule, fix, shapes={"full_shape": full})
+        raise error_of(ShapeInferenceError, op, rule, fix, got=text, shapes={"full_shape": full})
     return tiling
 
 
@@ -284,9 +288,15 @@ def register_sharding_dialect(
     while outer._parent is not None:
         outer = outer._parent
     if outer.sharding_form and outer.sharding_form != dialect:
-        rule = f"{ONE_SHARDING_FORM}, got {got} in {outer.name!r}, which has {outer.sharding_form}"
+        rule = f"{ONE_SHARDING_FORM}"
         fix = f"write {instead}, or write the program's other shardings as {dialect}"
-        raise error_of(BuilderError, op, rule, fix)
+        raise error_of(
+            BuilderError,
+            op,
+            rule,
+            fix,
+            got=f"{got} in {outer.name!r}, which has {outer.sharding_form}",
+        )
     outer.sharding_form = dialect
 
 

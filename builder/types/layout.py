@@ -87,15 +87,17 @@ class Tile:
             number = COMBINE if isinstance(size, str) and size == "*" else int_or_none(size)
             if number is None or (number < 1 and number != COMBINE) or number > _MAX_NUMBER:
                 raise _error(
-                    f"the size of a tile must be a positive integer, or '*' to combine a "
-                    f"dimension with the next, got {brief(size)}"
+                    "the size of a tile must be a positive integer, or '*' to combine a "
+                    "dimension with the next",
+                    got=brief(size),
                 )
             sizes.append(number)
         self.dimensions = tuple(sizes)
         if sizes and sizes[-1] == COMBINE:
             raise _error(
                 "'*' combines a dimension with the next more minor one, so the last dimension of "
-                f"a tile can't be '*', got {self}"
+                "a tile can't be '*'",
+                got=self,
             )
 
     def __eq__(self, other: object) -> bool:
@@ -191,8 +193,8 @@ class Layout:
         order = tuple(d for d in map(int_or_none, numbers) if d is not None)
         if sorted(order) != list(range(rank)) or rank == MAX_DIMENSIONS:
             raise _error(
-                f"minor_to_major must be a permutation of the dimensions "
-                f"0 to {rank - 1}, got {{{','.join(map(brief, numbers[:100]))}}}"
+                f"minor_to_major must be a permutation of the dimensions 0 to {rank - 1}",
+                got=f"{{{','.join(map(brief, numbers[:100]))}}}",
             )
         self.minor_to_major = order
         self.tiles = _tiles(rank, tiles)
@@ -304,7 +306,7 @@ def _values(name: str, what: str, values: Any) -> Sequence[Any]:
     return result
 
 
-def _error(rule: str, fix: str = "", got: str | None = None) -> ShapeInferenceError:
+def _error(rule: str, fix: str = "", got: object = None) -> ShapeInferenceError:
     return ShapeInferenceError(rule, op="layout", got=got, fix=fix)
 
 
@@ -333,8 +335,8 @@ def _padded(rank: int, padded_dimensions: Any) -> tuple[int, ...] | None:
     sizes = _values("padded_dimensions", "a sequence of sizes", padded_dimensions)
     if len(sizes) != rank:
         raise _error(
-            f"padded_dimensions must have one size for each dimension, "
-            f"got {len(sizes)} for {_dimensions(rank)}"
+            "padded_dimensions must have one size for each dimension",
+            got=f"{len(sizes)} for {_dimensions(rank)}",
         )
     return tuple(_number("each of padded_dimensions", size, 0) for size in sizes)
 
@@ -413,7 +415,7 @@ def parse_layout(text: str) -> Layout:
     Tiled layout.
     """
     if not isinstance(text, str):
-        raise OperandError(f"expected a layout's text, got {brief(text)}", op="parse_layout")
+        raise OperandError("expected a layout's text", got=brief(text), op="parse_layout")
     reader = TextReader(text, "layout text")
     if reader.token != "{":
         raise reader.fail("'{'")

@@ -142,14 +142,15 @@ class PrimitiveType(NotAFunction):
             if values and hasattr(values[0], "opcode"):
                 fix = f"write xb.convert_element_type(x, xb.{self.name})"
             got = f"{self.name}({', '.join(brief(v, 40) for v in values)})"
-            rule = f"an element type is not a function, got {got}"
-            raise error_of(OperandError, self.name, rule, fix)
+            rule = "an element type is not a function"
+            raise error_of(OperandError, self.name, rule, fix, got=got)
 
     def __iter__(self) -> Any:
         # Without this, `list(f32)` would index f32[0], f32[1], ... without end.
         # Without `op`: an op replaces such an error by one that names the op.
         raise OperandError(
-            f"a primitive type is not iterable, got {self.name}",
+            "a primitive type is not iterable",
+            got=self.name,
             context=("iter",),
             fix=f"pass a list of values, or write {self.name}[()] for the shape of a scalar",
         )
@@ -318,7 +319,7 @@ def from_dtype(dtype: Any) -> PrimitiveType:
             element_type = _BY_DTYPE.get(resolved)
     except Exception:  # NumPy raises various exceptions
         rule = "expected a primitive type, its name or a NumPy data type"
-        raise PrimitiveTypeError(f"{rule}, got {brief(dtype)}") from None
+        raise PrimitiveTypeError(rule, got=brief(dtype)) from None
     if element_type is None:
         _load_ml_dtypes()
         element_type = _BY_DTYPE.get(resolved)

@@ -270,7 +270,8 @@ class ArrayShape(ExplainsAttributes):
             size = self.dimensions[dimension]
         except (IndexError, TypeError):
             raise ShapeInferenceError(
-                f"dimension must be a dimension of {self}, got {brief(dimension)}",
+                f"dimension must be a dimension of {self}",
+                got=brief(dimension),
                 op="dimension_text",
             ) from None
         if not self.dynamic_dimensions[dimension]:
@@ -289,9 +290,9 @@ class ArrayShape(ExplainsAttributes):
             return True
 
     def _not_a_sequence(self) -> OperandError:
-        rule = f"the shape of an array is not a sequence, got {self}"
+        rule = "the shape of an array is not a sequence"
         fix = "use shape.dimensions for the sizes, shape.rank for their number"
-        return error_of(OperandError, "shape", rule, fix, shapes={"shape": self})
+        return error_of(OperandError, "shape", rule, fix, got=self, shapes={"shape": self})
 
     def __str__(self) -> str:
         # Composed when it is first needed: most shapes of a graph are never shown.
@@ -350,7 +351,7 @@ class TupleShape:
         parts: tuple[Any, ...] = tuple(elements) if hasattr(elements, "__iter__") else (elements,)
         for part in parts:
             if not isinstance(part, (ArrayShape, TupleShape, TokenShape)):
-                raise OperandError(f"tuple shape: elements must be shapes, got {brief(part)}")
+                raise OperandError("tuple shape: elements must be shapes", got=brief(part))
         # The key has ids, so that the entry of a freed tuple does not keep its elements alive. The
         # elements of a tuple in use are in use, so no other shapes have their addresses.
         key = tuple(map(id, parts))
@@ -381,9 +382,9 @@ class TupleShape:
     if not TYPE_CHECKING:  # type checkers report this use
 
         def __getitem__(self, index: Any) -> NoReturn:
-            rule = f"the shape of a tuple is not a sequence, got {self}"
+            rule = "the shape of a tuple is not a sequence"
             fix = "use shape.elements for the shapes of the elements"
-            raise error_of(OperandError, "shape", rule, fix, shapes={"shape": self})
+            raise error_of(OperandError, "shape", rule, fix, got=self, shapes={"shape": self})
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (TupleShape, (self.elements,))
@@ -480,7 +481,8 @@ def _dimension(size: DimensionLike, element_type: PrimitiveType) -> tuple[int, b
         )
     if bound > MAX_ELEMENTS:
         raise ShapeInferenceError(
-            f"a dimension of {element_type}[...] must fit 63 bits, got {bound.bit_length()} bits",
+            f"a dimension of {element_type}[...] must fit 63 bits",
+            got=f"{bound.bit_length()} bits",
             op="shape",
         )
     return bound, dynamic
@@ -490,8 +492,8 @@ def _integer(size: Any, element_type: PrimitiveType) -> int:
     number = int_or_none(size)
     if number is None:
         raise ShapeInferenceError(
-            f"a dimension of {element_type}[...] must be an integer, bounded(n), "
-            f"'<=n' or '?', got {brief(size)}",
+            f"a dimension of {element_type}[...] must be an integer, bounded(n), '<=n' or '?'",
+            got=brief(size),
             op="shape",
         )
     return number
@@ -605,7 +607,8 @@ def array_shape(
     requested = None if values is None else list(islice(values, MAX_DIMENSIONS))
     if requested is None or len(requested) == MAX_DIMENSIONS:
         raise ShapeInferenceError(
-            f"dimensions must be a sequence of sizes, got {brief(dimensions)}",
+            "dimensions must be a sequence of sizes",
+            got=brief(dimensions),
             op="shape",
             fix=f"write [{brief(dimensions)}]",
         )
@@ -615,13 +618,14 @@ def array_shape(
             flags = [bool(d) for d in islice(dynamic_dimensions, MAX_DIMENSIONS)]
         except (TypeError, ValueError):
             raise ShapeInferenceError(
-                f"dynamic_dimensions must be a sequence of bools, got {brief(dynamic_dimensions)}",
+                "dynamic_dimensions must be a sequence of bools",
+                got=brief(dynamic_dimensions),
                 op="shape",
             ) from None
         if len(flags) != len(requested):
             raise ShapeInferenceError(
-                "dynamic_dimensions must have one entry for each dimension: "
-                f"{len(requested)}, got {len(flags)}",
+                f"dynamic_dimensions must have one entry for each dimension: {len(requested)}",
+                got=len(flags),
                 op="shape",
             )
     pairs = [_dimension(d, element) for d in requested]
@@ -650,7 +654,7 @@ def _shapes(op: str, name: str, values: Iterable[ShapeLike]) -> list[Shape]:
     entries = in_order(values)
     if entries is None:
         rule = f"{name}s must be a sequence of shapes"
-        raise OperandError(f"{rule}, got {brief(values)}", op=op)
+        raise OperandError(rule, got=brief(values), op=op)
     return [shape_argument(op, f"{name} {i}", value) for i, value in enumerate(entries)]
 
 
@@ -776,7 +780,8 @@ class ProgramShape:
             names = None
         if names is None or not all(isinstance(n, str) for n in names):
             raise OperandError(
-                f"parameter_names must be a sequence of strings, got {brief(parameter_names)}",
+                "parameter_names must be a sequence of strings",
+                got=brief(parameter_names),
                 op="ProgramShape",
             )
         self.parameter_names = names or tuple(f"p{i}" for i in range(len(self.parameters)))
@@ -785,8 +790,8 @@ class ProgramShape:
         self._hash = hash((self.parameters, self.result))
         if len(self.parameter_names) != len(self.parameters):
             raise ShapeInferenceError(
-                "the number of names must equal the number of parameters, "
-                f"got {len(self.parameter_names)} names for {len(self.parameters)} parameters",
+                "the number of names must equal the number of parameters",
+                got=f"{len(self.parameter_names)} names for {len(self.parameters)} parameters",
                 op="ProgramShape",
             )
         default = tuple(map(without_layout, self.parameters)), without_layout(self.result)
@@ -926,7 +931,7 @@ def parse_shape(text: str) -> Shape:
         (s32[], f32[2,<=3]{1,0})
     """
     if not isinstance(text, str):
-        raise OperandError(f"expected a shape's text, got {brief(text)}", op="parse_shape")
+        raise OperandError("expected a shape's text", got=brief(text), op="parse_shape")
     parser = _Parser(text)
     shape = parser.shape()
     parser.end()
@@ -954,21 +959,23 @@ def shape_of(value: ShapeLike) -> Shape:
         return _parsed(value) if type(value) is str else parse_shape(value)
     if isinstance(value, PrimitiveType):
         raise OperandError(
-            f"expected a shape, got the element type {value}",
+            "expected a shape",
+            got=f"the element type {value}",
             fix=f"write {value}[2, 3] with the sizes, or {value}[()] for a scalar",
         )
     if isinstance(value, Sequence):
         if isinstance(next(iter(value), None), int):
             sizes = brief(list(islice(value, 8)))
             raise OperandError(
-                f"{_EXPECTED}, got sizes without an element type: {brief(value)}",
+                f"{_EXPECTED}",
+                got=f"sizes without an element type: {brief(value)}",
                 fix=f"write the element type, too, for instance xb.f32{sizes}",
             )
         try:
             return TupleShape(shape_of(e) for e in value)
         except RecursionError:
             raise OperandError(
-                "expected a shape, got sequences that are nested too deep or contain themselves"
+                "expected a shape", got="sequences that are nested too deep or contain themselves"
             ) from None
     meant = _meant_shape(value)
     raise OperandError(_EXPECTED, got=brief(value), fix=f"write {meant}" if meant else "")

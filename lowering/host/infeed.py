@@ -137,9 +137,9 @@ def _collect(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Shape:
     if isinstance(value, (tuple, list)):
         return TupleShape([_collect(v, arrays) for v in value])
     if type(value) in NUMBERS:
-        rule = f"a Python number has no element type, got {brief(value, 80)}"
+        rule = "a Python number has no element type"
         fix = "pass numpy.asarray(value, dtype), or the infeed's shape: shape=..."
-        raise error_of(ArgumentError, "transfer_to_infeed", rule, fix)
+        raise error_of(ArgumentError, "transfer_to_infeed", rule, fix, got=brief(value, 80))
     array = np.asarray(array_or_jax_array("transfer_to_infeed", value))
     try:
         element_type = pt.from_dtype(array.dtype)
@@ -217,8 +217,8 @@ def _static_shape(op: str, shape: ShapeLike) -> Shape:
     expected = shape_argument(op, "shape", shape)
     for leaf in leaves(expected):
         if isinstance(leaf, TokenShape) or not leaf.is_static:
-            rule = f"shape must consist of arrays of static sizes, got {expected}"
-            raise error_of(ArgumentError, op, rule, shapes={"shape": expected})
+            rule = "shape must consist of arrays of static sizes"
+            raise error_of(ArgumentError, op, rule, got=expected, shapes={"shape": expected})
     return expected
 
 
@@ -226,11 +226,11 @@ def _seconds(op: str, value: Any) -> float:
     seconds = timeout if value is None else value
     longest = threading.TIMEOUT_MAX
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        rule = f"timeout must be a number of seconds, got {brief(seconds)}"
-        raise error_of(ArgumentError, op, rule)
+        rule = "timeout must be a number of seconds"
+        raise error_of(ArgumentError, op, rule, got=brief(seconds))
     if not 0 <= seconds <= longest:
-        rule = f"timeout must be a number of seconds, from 0 to {longest:.0f}, got {brief(seconds)}"
-        raise error_of(ArgumentError, op, rule)
+        rule = f"timeout must be a number of seconds, from 0 to {longest:.0f}"
+        raise error_of(ArgumentError, op, rule, got=brief(seconds))
     return float(seconds)
 
 
@@ -321,8 +321,8 @@ def read(
         actual, arrays = queues.to_device.popleft()
     if not _is_same(shapes, actual):
         raise ExecutionError(
-            f"infeed{place} must read {expected}, got a value of {actual} on "
-            f"{device}, and discards the value",
+            f"infeed{place} must read {expected}",
+            got=f"a value of {actual} on {device}, and discards the value",
             context=(computation,),
             fix="send values of the shapes, and in the order, in which the program reads them",
             op="infeed",

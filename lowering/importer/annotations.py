@@ -72,9 +72,7 @@ def annotate(
             continue
         if name in SHARDINGS:
             if "sharding" in changes:
-                raise LoweringError(
-                    f"only one sharding is supported, got {' and '.join(SHARDINGS)}"
-                )
+                raise LoweringError("only one sharding is supported", got=" and ".join(SHARDINGS))
             changes["sharding"] = _sharding_text(attribute)
         elif name == _FRONTEND and _has_only_texts(attribute):
             changes["frontend_attributes"] = tables.value(attribute)

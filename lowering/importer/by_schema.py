@@ -51,7 +51,7 @@ def _function(name: str, scope: Scope, operation: ir.Operation) -> XlaComputatio
     if isinstance(symbols, str):
         symbols = (symbols,)
     if len(symbols) > 1:
-        raise failure(operation, f"XLA's instruction calls one computation, got {len(symbols)}")
+        raise failure(operation, "XLA's instruction calls one computation", got=len(symbols))
     return scope.functions[symbols[0]] if symbols else None
 
 

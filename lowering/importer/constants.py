@@ -28,11 +28,11 @@ from lowering.reading.bytecode_tables import Elements, elements_in_bytecode, rep
 def constant(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     shape = scope.result_shape(operation)
     if not isinstance(shape, ArrayShape):
-        raise failure(operation, f"a constant must be an array, got {shape}")
+        raise failure(operation, "a constant must be an array", got=shape)
     if not shape.is_static:
-        raise failure(operation, f"a constant must have static sizes, got {shape}")
+        raise failure(operation, "a constant must have static sizes", got=shape)
     if shape.element_count * shape.element_type.dtype.itemsize >= 1 << 63:
-        raise failure(operation, f"a constant must have less than 2**63 bytes, got {shape}")
+        raise failure(operation, "a constant must have less than 2**63 bytes", got=shape)
     if shape.rank == 1 and _is_only_rng_sizes(operation):
         # The result of the rng has the sizes: record the constant in another builder.
         return XlaBuilder("sizes").constant(np.zeros(shape.dimensions, shape.element_type.dtype))

@@ -195,10 +195,10 @@ def _content(source: Any) -> tuple[bytes, str | None]:
         return source.encode("utf-8", "surrogatepass"), None
     if isinstance(source, (bytes, bytearray, memoryview)):
         return bytes(source), None
-    rule = f"source must be HLO text, bytes, a path or an object of jax, got {brief(source)}"
+    rule = "source must be HLO text, bytes, a path or an object of jax"
     is_module = isinstance(source, StablehloModule)
     fix = "call lowering.to_computation for a StableHLO module" if is_module else ""
-    raise error_of(OperandError, "from_hlo", rule, fix)
+    raise error_of(OperandError, "from_hlo", rule, fix, got=brief(source))
 
 
 def _check_beginning(file: BinaryIO, size: int, path: str) -> None:
@@ -331,8 +331,8 @@ def _make_synchronous(module: ir.Module) -> None:
             users = [use.owner for use in handle.uses]
             if len(users) != 1:
                 raise LoweringError(
-                    "the result must have one user, async_update or "
-                    f"async_done, got {len(users)} users",
+                    "the result must have one user, async_update or async_done",
+                    got=f"{len(users)} users",
                     context=("from_hlo", start.name),
                     op=start.name,
                 )

@@ -329,7 +329,7 @@ def _check_function(function: ir.Operation, name: str) -> None:
         raise failure(last, f"@{name} must end with func.return")
     visibility = function.attributes.get("sym_visibility")
     if name == "main" and visibility is not None and attribute_text(visibility) != "public":
-        raise failure(function, f"@main must be public, got {attribute_text(visibility)}")
+        raise failure(function, "@main must be public", got=attribute_text(visibility))
 
 
 _IN_METADATA: Final = frozenset(("mhlo.sharding", "sdy.sharding", "mhlo.frontend_attributes"))

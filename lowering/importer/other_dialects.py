@@ -254,7 +254,7 @@ def constant_like(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) 
         number = value if parts is None else complex(float(parts[1]), float(parts[2]))
         scalar = np.array(number).astype(shape.element_type.dtype)
     except (TypeError, ValueError):
-        raise failure(operation, f"the attribute value must be a number, got {value}") from None
+        raise failure(operation, "the attribute value must be a number", got=value) from None
     if not shape.is_bounded:
         return broadcast_scalar(scope.builder.constant(scalar), shape, operands)
     return scope.builder.constant(np.broadcast_to(scalar, shape.dimensions))

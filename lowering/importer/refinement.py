@@ -88,15 +88,16 @@ def _checked(
         raise error_of(
             OperandError,
             caller,
-            f"argument_shapes must be a list of shapes, got {brief(argument_shapes)}",
+            "argument_shapes must be a list of shapes",
             "pass one shape for each parameter, such as ['f32[8,3]']",
+            got=brief(argument_shapes),
         )
     if len(argument_shapes) != len(program_shape.parameters):
         raise error_of(
             ArgumentError,
             caller,
-            f"{source.name} has {len(program_shape.parameters)} parameters, got "
-            f"{len(argument_shapes)} argument_shapes\n  {program_shape}",
+            f"{source.name} has {len(program_shape.parameters)} parameters",
+            got=f"{len(argument_shapes)} argument_shapes\n  {program_shape}",
             computation=source.name,
         )
     shapes = []
@@ -110,8 +111,8 @@ def _checked(
                 ArgumentError,
                 caller,
                 f"argument_shapes[{number}] must be the shape of parameter {name} of "
-                f"{source.name}, {parameter}, with a size for each unbounded size (?), "
-                f"got {argument}",
+                f"{source.name}, {parameter}, with a size for each unbounded size (?)",
+                got=argument,
                 computation=source.name,
                 argument=number,
                 name=name,
@@ -294,8 +295,9 @@ def _refuse_unbounded_sizes(module: ir.Module) -> None:
                 if has_unbounded_sizes(shape):
                     raise failure(
                         operation,
-                        f"the operation is dynamic, which XLA supports only if the sizes of the "
-                        f"result follow from the arguments' sizes, got {shape}",
+                        "the operation is dynamic, which XLA supports only if the sizes of the "
+                        "result follow from the arguments' sizes",
+                        got=shape,
                     )
                 bounded.add(result.type)
 

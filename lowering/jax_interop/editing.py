@@ -63,8 +63,8 @@ def edit_jax(
     """
     check_function("edit_jax", function)
     if not callable(edit):
-        rule = f"edit must be a function of a computation, got {brief(edit)}"
-        raise error_of(OperandError, "edit_jax", rule)
+        rule = "edit must be a function of a computation"
+        raise error_of(OperandError, "edit_jax", rule, got=brief(edit))
     is_jitted = isinstance(function, jax.stages.Wrapped)
     jitted: Any = function if is_jitted else jax.jit(function)
     numbers, names = jaxprs.static_arguments(jitted)
@@ -101,12 +101,12 @@ def _edited(original: XlaComputation, edit: Callable[..., Any]) -> XlaComputatio
     changed = edit(original)
     expected = original.program_shape
     if not isinstance(changed, XlaComputation):
-        rule = f"edit must return an XlaComputation, got {brief(changed)}"
-        raise error_of(OperandError, "edit_jax", rule)
+        rule = "edit must return an XlaComputation"
+        raise error_of(OperandError, "edit_jax", rule, got=brief(changed))
     shape = changed.program_shape
     if shape.parameters != expected.parameters or shape.result != expected.result:
-        rule = f"edit must keep the parameters and the result, {expected}, got {shape}"
-        raise error_of(OperandError, "edit_jax", rule)
+        rule = f"edit must keep the parameters and the result, {expected}"
+        raise error_of(OperandError, "edit_jax", rule, got=shape)
     return changed
 
 

@@ -67,8 +67,10 @@ def from_jax(function: Any, *arguments: Any, **named: Any) -> XlaComputation:
     """
     if isinstance(function, STAGES):
         if arguments or named:
-            rule = f"a {type(function).__name__} has its arguments, got others"
-            raise error_of(OperandError, "from_jax", rule, "call lowering.from_jax(stage) alone")
+            rule = f"a {type(function).__name__} has its arguments"
+            raise error_of(
+                OperandError, "from_jax", rule, "call lowering.from_jax(stage) alone", got="others"
+            )
         return computation_of_stage("from_jax", function)
     check_function("from_jax", function)
     values = jax.tree.leaves(without_static(arguments, named, *static_arguments(function)))
@@ -100,8 +102,10 @@ def _check_values(values: Iterable[Any]) -> None:
             if not isinstance(value, Shape):
                 jax.eval_shape(lambda array: array, value)
         except (TypeError, ValueError, OverflowError):
-            rule = f"an argument must be an array, a number or a shape, got {brief(value)}"
-            raise error_of(OperandError, "from_jax", rule, _fix_of_value(value)) from None
+            rule = "an argument must be an array, a number or a shape"
+            raise error_of(
+                OperandError, "from_jax", rule, _fix_of_value(value), got=brief(value)
+            ) from None
 
 
 def _fix_of_value(value: Any) -> str:
@@ -128,8 +132,8 @@ def check_function(op: str, function: Any) -> None:
         fix = "record xb.call(computation, ...), or pass lowering.to_jax(computation)"
     elif isinstance(function, ReusableFunction):
         fix = "call the function itself, or function.computation(shape, ...)"
-    rule = f"function must be a function of jax arrays, got {brief(function)}"
-    raise error_of(OperandError, op, rule, fix)
+    rule = "function must be a function of jax arrays"
+    raise error_of(OperandError, op, rule, fix, got=brief(function))
 
 
 def traced_computation(
@@ -184,7 +188,7 @@ def abstract_array(op: str, shape: Shape) -> jax.ShapeDtypeStruct:
         raise error_of(OperandError, op, f"jax has no arrays of shape {shape}")
     if not shape.is_static:
         fix = "pass a shape with fixed sizes"
-        raise error_of(OperandError, op, f"jax needs fixed sizes, got {shape}", fix)
+        raise error_of(OperandError, op, "jax needs fixed sizes", fix, got=shape)
     dtype = shape.element_type.dtype
     return jax.ShapeDtypeStruct(shape.dimensions, dtype)  # type: ignore[no-untyped-call]  # of jax
 

@@ -72,8 +72,8 @@ def gradients(loss: XlaOp, wrt: Any) -> Any:
     leaves, structure = jax.tree_util.tree_flatten_with_path(wrt)
     tree: Any = structure  # jax has no types for it
     if not leaves:
-        rule = f"wrt must be an op or a tree of ops, got {brief(wrt)}"
-        raise error_of(OperandError, "gradients", rule)
+        rule = "wrt must be an op or a tree of ops"
+        raise error_of(OperandError, "gradients", rule, got=brief(wrt))
     targets: list[XlaOp] = [target for _, target in leaves]
     scalar_loss("gradients", "loss", _shape_of("loss", loss))
     for path, target in leaves:
@@ -81,9 +81,9 @@ def gradients(loss: XlaOp, wrt: Any) -> Any:
         differentiable("gradients", name, _shape_of(name, target))
     builder = resolve_builder("gradients", loss, *targets)
     if loss.builder is not builder:
-        rule = f"loss must be an op of {builder.name!r}, got one of {loss.builder.name!r}"
+        rule = f"loss must be an op of {builder.name!r}"
         fix = "call gradients outside of the body, where the loss is recorded"
-        raise error_of(BuilderError, "gradients", rule, fix)
+        raise error_of(BuilderError, "gradients", rule, fix, got=f"one of {loss.builder.name!r}")
     with rollback_on_error(builder):
         owned = [builder._adopt("gradients", target) for target in targets]
         chosen = [element_of(target) for target in owned]
@@ -95,7 +95,7 @@ def gradients(loss: XlaOp, wrt: Any) -> Any:
 
 def _shape_of(name: str, op: Any) -> Shape:
     if not isinstance(op, XlaOp):
-        raise error_of(OperandError, "gradients", f"{name} must be an XlaOp, got {brief(op)}")
+        raise error_of(OperandError, "gradients", f"{name} must be an XlaOp", got=brief(op))
     return op.shape
 
 
@@ -108,11 +108,11 @@ def differentiable(op: str, name: str, shape: Shape) -> ArrayShape:
     """
     if not isinstance(shape, ArrayShape):
         fix = "pass its elements: xb.get_tuple_element(op, 0), ..." if shape.is_tuple else ""
-        raise error_of(OperandError, op, f"{name} must be an array, got {shape}", fix)
+        raise error_of(OperandError, op, f"{name} must be an array", fix, got=shape)
     if not (shape.element_type.is_floating or shape.element_type.is_complex):
-        rule = f"{name} must be of a floating-point or complex type, got {shape}"
+        rule = f"{name} must be of a floating-point or complex type"
         fix = "only such numbers have derivatives"
-        raise error_of(ShapeInferenceError, op, rule, fix, shapes={name: shape})
+        raise error_of(ShapeInferenceError, op, rule, fix, got=shape, shapes={name: shape})
     return shape
 
 
@@ -120,9 +120,9 @@ def scalar_loss(op: str, name: str, shape: Shape) -> None:
     """Check that `shape`, of the value to differentiate, is a scalar of a floating-point type."""
     array = differentiable(op, name, shape)
     if array.rank or array.element_type.is_complex:
-        rule = f"{name} must be a scalar of a floating-point type, got {array}"
+        rule = f"{name} must be a scalar of a floating-point type"
         fix = "reduce it to a scalar, for instance with lib.sum" if array.rank else ""
-        raise error_of(ShapeInferenceError, op, rule, fix, shapes={name: array})
+        raise error_of(ShapeInferenceError, op, rule, fix, got=array, shapes={name: array})
 
 
 def leaf_ops(op: XlaOp) -> list[XlaOp]:

@@ -77,8 +77,9 @@ def to_jax(computation: XlaComputation, *, axis: str | None = None) -> Callable[
         raise error_of(
             OperandError,
             "to_jax",
-            f"axis must be the name of an axis, got {brief(axis)}",
+            "axis must be the name of an axis",
             "pass the name of an axis of jax.shard_map or jax.vmap, such as 'data'",
+            got=brief(axis),
         )
     evaluate = Preparation(computation, axis).function(computation)
     name = computation.name
@@ -138,7 +139,8 @@ def _in_order(
         got = f"{len(args)} by position"
         got += f" and {', '.join(by_name)} by name" if by_name else ""
         raise ArgumentError(
-            f"expected {len(names)} arguments ({', '.join(names)}), got {got}",
+            f"expected {len(names)} arguments ({', '.join(names)})",
+            got=got,
             fix="pass one argument for each parameter",
             computation=name,
         )
@@ -191,7 +193,8 @@ def _described(value: Any) -> str:
 
 def _mismatch(name: str, path: str, shape: Shape, got: str) -> ArgumentError:
     return ArgumentError(
-        f"argument {path} must be {shape}, got {got}",
+        f"argument {path} must be {shape}",
+        got=got,
         fix="pass an array of exactly this type and these sizes",
         computation=name,
         name=path,

@@ -236,17 +236,17 @@ def _selected(op: str, computation: XlaComputation, wrt: Wrt) -> list[Any]:
     if wrt is None:
         return list(everything.values())
     if not isinstance(wrt, Sequence):
-        rule = f"wrt must be the name of a parameter, several names or None, got {brief(wrt)}"
-        raise error_of(OperandError, op, rule)
+        rule = "wrt must be the name of a parameter, several names or None"
+        raise error_of(OperandError, op, rule, got=brief(wrt))
     names = [wrt] if isinstance(wrt, str) else list(wrt)
     for name in names:
         if not isinstance(name, str) or name not in numbers:
-            rule = f"wrt must name parameters of {computation.name!r}, got {brief(name)}"
+            rule = f"wrt must name parameters of {computation.name!r}"
             fix = f"use {', '.join(map(repr, numbers))}"
-            raise error_of(OperandError, op, rule, fix)
+            raise error_of(OperandError, op, rule, fix, got=brief(name))
     if not names or len(set(names)) < len(names):
-        rule = f"wrt must name at least one parameter, each once, got {brief(wrt)}"
-        raise error_of(OperandError, op, rule)
+        rule = "wrt must name at least one parameter, each once"
+        raise error_of(OperandError, op, rule, got=brief(wrt))
     return [numbers[name] for name in names]
 
 

@@ -161,7 +161,8 @@ def _invalid(module: ir.Operation, name: str, error: ir.MLIRError) -> CompileErr
     op = operations[0].name.partition(".")[2] if operations else "compile"
     operands = ", ".join(str(operand.type) for each in operations[:1] for operand in each.operands)
     return CompileError(
-        f"{op}{recorded_at(diagnostic.location)} is invalid: {diagnostic.message}, got {operands}",
+        f"{op}{recorded_at(diagnostic.location)} is invalid: {diagnostic.message}",
+        got=operands,
         context=("compile", name),
         fix="correct the types of the operands",
         op=op,

@@ -57,8 +57,8 @@ def _restored(
         message = error.error_diagnostics[0].message if error.error_diagnostics else str(error)
         raise CompileError(
             f"{kind} of {encoded[0]!r}{place_of(operation)} "
-            f"must have the operands, results and attributes of {short}, got a call that MLIR "
-            f"refuses: {message}",
+            f"must have the operands, results and attributes of {short}",
+            got=f"a call that MLIR refuses: {message}",
             context=("compile", b.target.name),
             fix="correct the call, or save the module again",
             op=kind,

@@ -309,7 +309,8 @@ def _uniform_group_size(target: Target, operation: ir.Operation) -> int:
     raise CompileError(
         f"{kind}{place_of(operation)} can't run on "
         f"{target.platform}: in groups of different sizes XLA reduces only with add, mul, min and "
-        f"max, and preds also with and_ and or_, got groups of {sorted(sizes)} devices",
+        "max, and preds also with and_ and or_",
+        got=f"groups of {sorted(sizes)} devices",
         context=("compile", target.name),
         fix="use groups of the same size",
         op=kind,

@@ -96,9 +96,10 @@ def refuse_unbounded_sizes(module: ir.Operation, strings: bytes, name: str) -> N
                     CompileError,
                     "compile",
                     f"{name}: the result of {operation.name}{recorded_at(operation)} must have "
-                    f"fixed or bounded sizes, got {array_of(result)}",
+                    "fixed or bounded sizes",
                     "pass the shapes of the parameters, so that the sizes can be inferred: "
                     "lowering.compile(..., argument_shapes=[...])",
+                    got=array_of(result),
                 )
 
 

@@ -65,8 +65,8 @@ class _Checker:
         self.num_partitions = num_partitions
 
     def refuse(self, place: str, rule: str, got: object, fix: str) -> NoReturn:
-        message = f"compile: {self.name}: {place} must be {rule}, got {str(got)[:200]}"
-        raise CompileError(message, fix=fix)
+        message = f"compile: {self.name}: {place} must be {rule}"
+        raise CompileError(message, got=f"{str(got)[:200]}", fix=fix)
 
     def check(self, module: ir.Operation) -> None:
         self.check_module(module)

@@ -226,7 +226,8 @@ def _supply_function(b: OpBuilder, operation: ir.Operation, call_target: str) ->
         raise CompileError(
             f"custom_call of {call_target!r}{place} requires the Python "
             f"function{'' if index is None else f' {index}'} of the process that lowered the "
-            f"module, got {got}",
+            "module",
+            got=got,
             context=("compile", target.name),
             fix=fix,
             op="custom_call",
@@ -234,8 +235,8 @@ def _supply_function(b: OpBuilder, operation: ir.Operation, call_target: str) ->
     _check_platform(target, f"custom_call of {call_target!r}", place, f"{index}")
     if target.num_partitions > 1 and "partitioned" in call_target:
         raise CompileError(
-            f"custom_call of {call_target!r}{place} can't run on several "
-            f"partitions, got num_partitions={target.num_partitions}",
+            f"custom_call of {call_target!r}{place} can't run on several partitions",
+            got=f"num_partitions={target.num_partitions}",
             context=("compile", target.name),
             fix="compile for one partition",
             op="custom_call",
@@ -302,8 +303,8 @@ def _check_platform(target: Target, call: str, place: str, function: str) -> Non
     """Refuse a call of a Python function on platforms other than CPU."""
     if target.platform != "cpu":
         raise CompileError(
-            f"{call}{place} can't run on {target.platform}: a program can "
-            f"call Python on CPU only, got function {function}",
+            f"{call}{place} can't run on {target.platform}: a program can call Python on CPU only",
+            got=f"function {function}",
             context=("compile", target.name),
             fix="compile for 'cpu', or split the computation at the call of the function",
             op=call.partition(" ")[0],
@@ -320,8 +321,8 @@ def _call_with_device(
     """Create a call of a Python function; its arguments are the running device and the operands."""
     if b.target.num_partitions > 1:
         raise CompileError(
-            f"{public_name}{recorded_at(operation.location)} can't run "
-            f"on several partitions, got num_partitions={b.target.num_partitions}",
+            f"{public_name}{recorded_at(operation.location)} can't run on several partitions",
+            got=f"num_partitions={b.target.num_partitions}",
             context=("compile", b.target.name),
             fix="run the program on replicas, or pass values as arguments",
             op=public_name,

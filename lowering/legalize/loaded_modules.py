@@ -54,7 +54,8 @@ def check_signature(target: Target, operation: ir.Operation, call_target: str | 
     raise CompileError(
         f"custom_call of {call_target!r}"
         f"{place_of(operation)} must have {known.rule}, because XLA's compiler "
-        f"implements this target, got operands {operands}, results {results}",
+        "implements this target",
+        got=f"operands {operands}, results {results}",
         context=("compile", target.name),
         fix=known.fix,
         op="custom_call",
@@ -229,7 +230,8 @@ def check_loaded_module(module: ir.Operation, name: str, platform: str) -> None:
         values = list(operation.operands) or list(operation.results)
         operands = ", ".join(str(array_shape_of_type(value.type)) for value in values)
         raise CompileError(
-            f"{op}{place_of(operation)} {rule}, got {operands}",
+            f"{op}{place_of(operation)} {rule}",
+            got=operands,
             context=("compile", name),
             fix=fix,
             op=op,
@@ -347,10 +349,11 @@ _LABELS: Final = re.compile(r"[A-Za-z]*(?:\.\.\.)?[A-Za-z]*")
 def _fault_of_einsum(operation: ir.Operation, _: ArrayShape) -> _Fault | None:
     config = attribute_text(operation.attributes["einsum_config"]) or ""
     fix = "correct the attribute einsum_config"
-    inputs, _, output = config.replace(" ", "").partition("->")
+    inputs, arrow, output = config.replace(" ", "").partition("->")
     labels_of = [*inputs.split(","), output]
     values = [*operation.operands, *operation.results]
-    if len(labels_of) != len(values) or not all(map(_LABELS.fullmatch, labels_of)):
+    is_complete = arrow and len(labels_of) == len(values)
+    if not is_complete or not all(map(_LABELS.fullmatch, labels_of)):
         return _Fault(f"must have an einsum_config such as ab,bc->ac, not {config[:200]!r}", fix)
     sizes: dict[str, int] = {}
     for labels, value in zip(labels_of, values, strict=True):

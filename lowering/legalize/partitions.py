@@ -58,8 +58,8 @@ def replace_shape_conversion(
     if before != after:
         op = SHAPE_CONVERSIONS[call_target]
         raise CompileError(
-            f"{op}{place_of(operation)} requires a program "
-            f"that XLA partitions, got num_partitions=1, operand {before}, result {after}",
+            f"{op}{place_of(operation)} requires a program that XLA partitions",
+            got=f"num_partitions=1, operand {before}, result {after}",
             context=("compile", target.name),
             fix="call lowering.compile(computation, num_partitions=N), where N is the number of "
             "devices in the sharding",

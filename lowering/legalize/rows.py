@@ -52,8 +52,8 @@ def _check_layouts(main: ir.Operation, name: str) -> None:
         mode = attribute_text(attributes[LAYOUT_MODE]) if LAYOUT_MODE in attributes else "default"
         if mode != "default":
             raise CompileError(
-                'results="sharded" requires results in their default layout, '
-                f"got a result with the layout {mode}",
+                'results="sharded" requires results in their default layout',
+                got=f"a result with the layout {mode}",
                 context=("compile", name),
                 fix='remove the layout of the result, or omit results="sharded"',
             )

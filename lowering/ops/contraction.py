@@ -211,8 +211,9 @@ def _labels(scope: Scope, operation: ir.Operation, count: int) -> list[str]:
     ):
         raise failure(
             operation,
-            f"einsum_config must have one letter for each dimension, no letter twice in an array, "
-            f"and in the result only letters of operands, got {config!r}",
+            "einsum_config must have one letter for each dimension, no letter twice in an array, "
+            "and in the result only letters of operands",
+            got=f"{config!r}",
         )
     return labels
 

@@ -75,9 +75,9 @@ def _need_same(
         raise error_of(
             LoweringError,
             op.opcode,
-            f"{what} must be {expected} for {computation.name!r}, got {shape}: in StableHLO both "
-            "sizes must be bounded, or both static",
+            f"{what} must be {expected} for {computation.name!r}",
             f"use values of shape {expected}",
+            got=f"{shape}: in StableHLO both sizes must be bounded, or both static",
             shapes={"got": shape, "expected": expected},
         )
 
@@ -343,7 +343,7 @@ def import_conditional(scope: Scope, operation: ir.Operation, operands: list[Xla
         branches.append((operand, scope.computation(number)))
     if operation.name == "stablehlo.if":
         if len(branches) != 2:
-            raise failure(operation, f"an if must have two branches, got {len(branches)}")
+            raise failure(operation, "an if must have two branches", got=len(branches))
         return xb.conditional(operands[0], *branches[0], *branches[1])
     branch_operands, computations = zip(*branches, strict=True)
     return xb.conditional(operands[0], computations, branch_operands)
@@ -381,9 +381,16 @@ def emit_scan(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     assert isinstance(op.shape, TupleShape)  # checked by inference
     for number, operand in enumerate(op.operands):
         if not operand.shape.is_static:
-            rule = f"operand {number} must have static sizes, like the outputs, got {operand.shape}"
+            rule = f"operand {number} must have static sizes, like the outputs"
             fix = "remove the bounds with xb.remove_dynamic_dimension"
-            raise error_of(LoweringError, "scan", rule, fix, shapes={"operand": operand.shape})
+            raise error_of(
+                LoweringError,
+                "scan",
+                rule,
+                fix,
+                got=operand.shape,
+                shapes={"operand": operand.shape},
+            )
     num_inputs = _num_inputs(op)
     output_shapes = _outputs(op)
     outputs = [filled(ctx, shape, 0) for shape in output_shapes]

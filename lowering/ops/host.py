@@ -179,7 +179,7 @@ def _channel(scope: Scope, operation: ir.Operation) -> tuple[int, bool]:
 @importer("stablehlo.send")
 def import_send(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     if len(operands) != 2:
-        raise failure(operation, f"a send must have one array operand, got {len(operands) - 1}")
+        raise failure(operation, "a send must have one array operand", got=len(operands) - 1)
     value, token = operands
     channel, is_host = _channel(scope, operation)
     if is_host:
@@ -191,7 +191,7 @@ def import_send(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) ->
 def import_recv(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     if len(operation.results) != 2:
         raise failure(
-            operation, f"a recv must have one array result, got {len(operation.results) - 1}"
+            operation, "a recv must have one array result", got=len(operation.results) - 1
         )
     channel, is_host = _channel(scope, operation)
     receive = xb.recv_from_host if is_host else xb.recv_with_token

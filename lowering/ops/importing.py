@@ -32,7 +32,11 @@ _REASONS: Final = {
 
 
 def failure(
-    operation: ir.Operation, reason: str | XlaError, *inner: str, fix: str = ""
+    operation: ir.Operation,
+    reason: str | XlaError,
+    *inner: str,
+    got: object = None,
+    fix: str = "",
 ) -> LoweringError:
     """Return the LoweringError for an operation that can't be imported.
 
@@ -40,6 +44,7 @@ def failure(
         operation: the operation.
         reason: the broken rule, or the error of an op, whose facts remain.
         inner: the names of parts of the operation that the reason is about.
+        got: the value that broke the rule.
         fix: the fix.
     """
     op = str(operation.name)
@@ -47,7 +52,7 @@ def failure(
     if isinstance(reason, XlaError):
         context += reason.context
         return reason.as_kind(LoweringError, op=op, context=context, fix=fix or reason.fix)
-    return LoweringError(reason, op=op, context=context, fix=fix)
+    return LoweringError(reason, op=op, got=got, context=context, fix=fix)
 
 
 def unsupported(operation: ir.Operation) -> LoweringError:

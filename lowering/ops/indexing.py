@@ -91,7 +91,7 @@ def import_torch_index_select(
     assert isinstance(index, ArrayShape)
     if not 0 <= batch <= dim < source.rank or batch > index.rank:
         raise failure(
-            operation, f"dim or batch_dims is out of range, got dim {dim} and batch_dims {batch}"
+            operation, "dim or batch_dims is out of range", got=f"dim {dim} and batch_dims {batch}"
         )
     batching, extra = tuple(range(batch)), index.rank - batch
     numbers = xb.GatherDimensionNumbers(

@@ -30,7 +30,7 @@ def import_sharding_constraint(
 ) -> XlaOp:
     """Record the custom call "Sharding", to which XLA converts a sharding constraint."""
     if "sdy.sharding" in operation.attributes:
-        raise failure(operation, "only one sharding is supported, got sharding and sdy.sharding")
+        raise failure(operation, "only one sharding is supported", got="sharding and sdy.sharding")
     call = xb.custom_call("Sharding", operands, operands[0].shape)
     call.metadata = with_metadata(call.metadata, sharding=str(operation.attributes["sharding"]))
     return call

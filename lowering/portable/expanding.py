@@ -85,8 +85,8 @@ def expanded(module: StablehloModule, op: str, composites: Any, without: Any) ->
         OperandError: an argument is of another form.
     """
     if not isinstance(composites, str) or composites not in ("keep", "inline"):
-        rule = f"composites must be 'keep' or 'inline', got {brief(composites)}"
-        raise error_of(OperandError, op, rule)
+        rule = "composites must be 'keep' or 'inline'"
+        raise error_of(OperandError, op, rule, got=brief(composites))
     asked = _names(op, without)
     copy = ir.Module.parse(mlir.bytecode(module.module), mlir.new_context())
     inlines = composites == "inline"
@@ -99,9 +99,9 @@ def expanded(module: StablehloModule, op: str, composites: Any, without: Any) ->
 def _names(op: str, without: Any) -> frozenset[str]:
     """Return the full names of operations that are given by names of operations or ops."""
     if isinstance(without, str) or not isinstance(without, Iterable):
-        rule = f"without must be a list of names of operations, got {brief(without)}"
+        rule = "without must be a list of names of operations"
         fix = f"pass without=[{without!r}]" if isinstance(without, str) else ""
-        raise error_of(OperandError, op, rule, fix)
+        raise error_of(OperandError, op, rule, fix, got=brief(without))
     known = {
         spelling: schema.stablehlo
         for schema in SCHEMAS.values()
@@ -115,9 +115,9 @@ def _names(op: str, without: Any) -> frozenset[str]:
     found = set()
     for name in without:
         if not isinstance(name, str) or name not in known:
-            rule = f"without must have names of operations, got {brief(name)}"
+            rule = "without must have names of operations"
             fix = did_you_mean(str(name), {spelling: repr(spelling) for spelling in known}, 0.6)
-            raise OperandError(rule, op=op, fix=fix)
+            raise OperandError(rule, got=brief(name), op=op, fix=fix)
         found.add(known[name])
     return frozenset(found)
 
@@ -268,10 +268,7 @@ class _Expander:
         origin = self.lineage.get(enclosing_function_name(operation), frozenset())
         if origin:
             subject += f", in the expansion of {', '.join(map(_short, sorted(origin)))}"
-        rule = (
-            f"{subject}{place_of(operation)} in {self.name!r} has no expansion, got "
-            f"without={sorted(map(_short, self.asked))}"
-        )
+        rule = f"{subject}{place_of(operation)} in {self.name!r} has no expansion"
         if reason:
             rule += f": {reason.splitlines()[0]}"
         known = sorted(map(_short, (*EXPANSIONS, *_INTERPRETED, _BARRIER)))
@@ -279,7 +276,14 @@ class _Expander:
             f"omit {_short(name)!r} from without, or record the program without the operation; "
             f"composites, and these operations, have expansions: {', '.join(known)}"
         )
-        return error_of(LoweringError, self.op, rule, fix, detail=reason)
+        return error_of(
+            LoweringError,
+            self.op,
+            rule,
+            fix,
+            got=f"without={sorted(map(_short, self.asked))}",
+            detail=reason,
+        )
 
 
 _PLUMBING: Final = ("parameter", "tuple", "get_tuple_element")

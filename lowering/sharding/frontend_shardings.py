@@ -52,8 +52,8 @@ def check_meshes(strings: bytes, name: str) -> None:
     """
     if f"{_SHARDING}\0".encode() in strings and f"{MESHES}\0".encode() not in strings:
         raise CompileError(
-            f"shardings in frontend attributes ({_SHARDING}) require a "
-            "declaration of their meshes, got none",
+            f"shardings in frontend attributes ({_SHARDING}) require a declaration of their meshes",
+            got="none",
             context=("compile", name),
             fix=f"add the frontend attribute {MESHES} to the module, or remove the shardings",
         )

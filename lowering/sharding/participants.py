@@ -86,7 +86,7 @@ def groups_along(
     count = math.prod(sizes)
     if device_ids and len(device_ids) != count:
         raise LoweringError(
-            f"the mesh of replica groups must list {count} devices, got {list(device_ids)}"
+            f"the mesh of replica groups must list {count} devices", got=list(device_ids)
         )
     lengths = [high // low for _, low, high in dimensions]
     devices = np.array(device_ids or range(count)).reshape(lengths)
@@ -115,7 +115,7 @@ def groups_of(operation: ir.Operation) -> list[list[int]]:
         table: list[list[int]] = np.array(attribute).tolist()
         return table
     if not stablehlo.ReplicaGroupMeshAxesAttr.isinstance(attribute):
-        raise LoweringError(f"replica_groups must be a table of numbers, got {attribute}")
+        raise LoweringError("replica_groups must be a table of numbers", got=attribute)
     groups: Any = stablehlo.ReplicaGroupMeshAxesAttr(attribute)
     sizes, device_ids = _mesh(groups.mesh, operation)
     names = list(sizes)
@@ -124,8 +124,8 @@ def groups_of(operation: ir.Operation) -> list[list[int]]:
         reference = stablehlo.AxisRefAttr(entry)
         if reference.name not in sizes:
             raise LoweringError(
-                f"replica groups must be along axes of the mesh {groups.mesh}, {sizes}, got "
-                f"the axis {reference.name!r}"
+                f"replica groups must be along axes of the mesh {groups.mesh}, {sizes}",
+                got=f"the axis {reference.name!r}",
             )
         axis = names.index(reference.name)
         info: Any = reference.sub_axis_info
@@ -253,7 +253,7 @@ def participants(operation: ir.Operation) -> Participants:
         rows = (tuple(n for n in row if n >= 0) for row in table)
         groups = tuple(row for row in rows if row)
         if len(table) and not groups:
-            raise LoweringError(f"its groups must have numbers, got {np.array(table).tolist()}")
+            raise LoweringError("its groups must have numbers", got=np.array(table).tolist())
     if channel <= 0:
         mode = Mode.REPLICAS
     elif name in ("all_to_all", "collective_permute", "collective_broadcast"):
@@ -307,7 +307,8 @@ def _check_operation(
             channel = "channel_id=1, " if parties.mode is Mode.REPLICAS else ""
             fix = f"pass {channel}use_global_device_ids=True if the groups contain device numbers"
         return CompileError(
-            f"{kind}{place_of(operation)} {rule}, got {compiled}",
+            f"{kind}{place_of(operation)} {rule}",
+            got=compiled,
             context=("compile", name),
             fix=fix,
             op=kind,
@@ -326,7 +327,8 @@ def _check_operation(
         listed_numbers = ", ".join(map(str, numbers[:8])) + ", ..." * (len(numbers) > 8)
         raise CompileError(
             f"{kind}{place_of(operation)} must have each number from "
-            f"0 to {available - 1} once in its groups, got {listed_numbers}",
+            f"0 to {available - 1} once in its groups",
+            got=listed_numbers,
             context=("compile", name),
             fix="correct the replica groups",
             op=kind,

@@ -90,15 +90,15 @@ def read_partitioning(
         return None
     if tilings and shardy:
         raise CompileError(
-            "a module must have shardings of one form only, got "
-            f"{GSPMD}{tilings[0]} and "
-            f"{SHARDY}{shardy[0]}",
+            "a module must have shardings of one form only",
+            got=f"{GSPMD}{tilings[0]} and {SHARDY}{shardy[0]}",
             context=("compile", name),
             fix="write all shardings as tilings, or all with a mesh",
         )
     if num_replicas > 1:
         raise CompileError(
-            f"a program with shardings must run on one replica, got num_replicas={num_replicas}",
+            "a program with shardings must run on one replica",
+            got=f"num_replicas={num_replicas}",
             context=("compile", name),
             fix=f"pass num_partitions={num_replicas * num_partitions} without num_replicas, and "
             "use shardings that replicate arrays along one more mesh axis",
@@ -194,9 +194,11 @@ def _check_tiling(attribute: ir.Attribute, where: str, name: str, num_partitions
 
 
 def _wrong_size(name: str, num_partitions: int, what: str, text: str, size: int) -> CompileError:
-    rule = f"{name}: {what} is over {size} devices, got num_partitions={num_partitions} for {text}"
+    rule = f"{name}: {what} is over {size} devices"
     fix = f"call lowering.compile(computation, num_partitions={size})"
-    return error_of(CompileError, "compile", rule, fix)
+    return error_of(
+        CompileError, "compile", rule, fix, got=f"num_partitions={num_partitions} for {text}"
+    )
 
 
 class _Leaf(NamedTuple):
@@ -227,8 +229,8 @@ def _check_even(leaf: _Leaf, name: str, meshes: Mapping[str, _Mesh]) -> None:
     for dimension, (size, count) in enumerate(zip(shape.dimensions, counts, strict=True)):
         if size % count:
             raise CompileError(
-                f"dimension {dimension} of {place} must be divisible into {count} shards, "
-                f"got {shape} with the sharding {attribute_text(leaf.sharding) or leaf.sharding}",
+                f"dimension {dimension} of {place} must be divisible into {count} shards",
+                got=f"{shape} with the sharding {attribute_text(leaf.sharding) or leaf.sharding}",
                 context=("compile",),
                 fix=f"pad the dimension to {-(-size // count) * count}, or do not shard it",
                 shapes={place: shape},
@@ -261,8 +263,8 @@ def _check_aliases(
         if len({*counts}) > 1:
             raise CompileError(
                 f"{result.place} of {name} is written to the memory of "
-                f"{parameter.place}: both must have the same number of shards, got {counts[1]} and "
-                f"{counts[0]}",
+                f"{parameter.place}: both must have the same number of shards",
+                got=f"{counts[1]} and {counts[0]}",
                 context=("compile",),
                 fix="give both the same sharding, or remove the sharding of the result",
                 shapes={parameter.place: parameter.shape},
@@ -284,8 +286,8 @@ def _shard_counts(
         if "manual" in text:
             fix = "remove all shardings: each partition then has its own arrays"
         raise CompileError(
-            f"arguments and results must be replicated or tiled, got {shape} "
-            f"with the sharding {text}",
+            "arguments and results must be replicated or tiled",
+            got=f"{shape} with the sharding {text}",
             context=("compile", place),
             fix=fix,
             shapes={place: shape},
@@ -293,9 +295,11 @@ def _shard_counts(
     if not counts and "devices" not in text:
         return (1,) * shape.rank
     if len(counts) != shape.rank:
-        rule = f"{place}: a sharding must have a number for each dimension, got {shape} with {text}"
+        rule = f"{place}: a sharding must have a number for each dimension"
         fix = f"write {shape.rank} numbers, 1 for each dimension that is not sharded"
-        raise error_of(CompileError, "compile", rule, fix, shapes={place: shape})
+        raise error_of(
+            CompileError, "compile", rule, fix, got=f"{shape} with {text}", shapes={place: shape}
+        )
     return counts
 
 

@@ -71,7 +71,8 @@ def check_sharding_texts(module: ir.Operation, strings: bytes, name: str) -> Non
             if operation is not None:
                 what += f" of {operation.name.partition('.')[2]}{place_of(operation)}"
             raise CompileError(
-                f"{what} must be a sharding of XLA, got {text[:200]!r}: {reason}",
+                f"{what} must be a sharding of XLA",
+                got=f"{text[:200]!r}: {reason}",
                 context=("compile", name),
                 fix="write a sharding such as {devices=[2,1]<=[2]}, or remove it",
             )
@@ -95,8 +96,8 @@ def parse_meshes(text: str, op: str, name: str) -> dict[str, ir.Attribute]:
             attribute = None
     if not isinstance(attribute, ir.DictAttr):
         raise CompileError(
-            f"the frontend attribute {MESHES} of the module must be a dictionary of "
-            f"meshes, got {text[:200]!r}",
+            f"the frontend attribute {MESHES} of the module must be a dictionary of meshes",
+            got=repr(text[:200]),
             context=(op, name),
             fix='write {mesh = #sdy.mesh<["x"=2]>}',
         )

@@ -380,7 +380,8 @@ class CallTree:
             expected_tree, passed = plain(expected_tree), plain(passed)
         path, expected, got = _first_difference(expected_tree, passed, ())
         return ArgumentError(
-            f"{path} must be {expected}, got {got}",
+            f"{path} must be {expected}",
+            got=got,
             fix=f"{self._example(parameters)}",
             computation=name,
         )

@@ -365,7 +365,7 @@ class Emitter:
         # Not a table made by an import: schemas may be defined later.
         schema = SCHEMAS.get(opcode)
         if schema is None:
-            raise LoweringError(f"no lowering rule, got {op!r}", op=opcode)
+            raise LoweringError("no lowering rule", got=repr(op), op=opcode)
         if opcode == "constant":
             array = op.attributes["value"]
             is_large = array.nbytes >= _LARGE_BYTES and not is_splat(array)

@@ -37,8 +37,8 @@ def to_hlo_proto(computation: XlaComputation) -> bytes:
         (x: f32[2]) -> f32[2]
     """
     if not isinstance(computation, XlaComputation):
-        rule = f"computation must be an XlaComputation, got {brief(computation)}"
-        raise error_of(OperandError, "to_hlo_proto", rule)
+        rule = "computation must be an XlaComputation"
+        raise error_of(OperandError, "to_hlo_proto", rule, got=brief(computation))
     return proto_of_text(computation.to_hlo_text(metadata=True))
 
 

@@ -85,8 +85,8 @@ def _check(computation: XlaComputation, stream: str, with_stream: set[XlaComputa
             if depends_on != count:
                 assert previous is not None
                 raise LoweringError(
-                    f"{stream}s must be totally ordered, got "
-                    f"{_op_text(op)} that does not depend on {_op_text(previous)}",
+                    f"{stream}s must be totally ordered",
+                    got=f"{_op_text(op)} that does not depend on {_op_text(previous)}",
                     context=("lower", computation.name),
                     fix=f"pass the token of each {stream} to the next: xb.{stream}_with_token; a "
                     "loop carries the token in its state",
@@ -235,8 +235,8 @@ def _functions(
     if repeated > MAX_REPEATED_OPS:
         largest = max(applied, key=lambda inner: (applied[inner] - 1) * sizes[inner][0])
         raise LoweringError(
-            f"{computation.name!r} must have at most {MAX_REPEATED_OPS} repeated ops, got "
-            f"{repeated}: a nested computation is emitted at each place where it is applied; "
+            f"{computation.name!r} must have at most {MAX_REPEATED_OPS} repeated ops",
+            got=f"{repeated}: a nested computation is emitted at each place where it is applied; "
             f"{largest.name!r} expands to {sizes[largest][0]} ops and is applied at "
             f"{applied[largest]} places",
             context=("lower",),
@@ -247,8 +247,8 @@ def _functions(
     deepest = max(sizes[function][1] for function in functions)
     if deepest > MAX_DEPTH:
         raise LoweringError(
-            f"{computation.name!r} may nest applied computations at most {MAX_DEPTH} deep, "
-            f"got {deepest}",
+            f"{computation.name!r} may nest applied computations at most {MAX_DEPTH} deep",
+            got=deepest,
             context=("lower",),
             fix="call an inner computation with xb.call: it is then emitted once, as a function",
         )

@@ -119,16 +119,16 @@ class StablehloModule(Displayed, ExplainsAttributes, NotAFunction):
     if not TYPE_CHECKING:  # type checkers report the call
 
         def __call__(self, *arguments: object, **_named: object) -> NoReturn:
-            rule = f"a StablehloModule is not a function, got {self!r}"
+            rule = "a StablehloModule is not a function"
             fix = "run it with lowering.compile(module)(...)"
             if any(map(is_tracer, arguments)):
                 fix = "call lowering.to_jax(lowering.to_computation(module))(...)"
-            raise error_of(OperandError, self.name, rule, fix)
+            raise error_of(OperandError, self.name, rule, fix, got=repr(self))
 
     def __reduce__(self) -> NoReturn:
-        rule = f"a module can't be copied or pickled, got {self!r}"
+        rule = "a module can't be copied or pickled"
         fix = "copy or pickle module.bytecode, and read it with lowering.load_bytes(data)"
-        raise error_of(OperandError, "copy", rule, fix)
+        raise error_of(OperandError, "copy", rule, fix, got=repr(self))
 
     def with_module(
         self, module: ir.Module, program_shape: ProgramShape | None = None
@@ -280,7 +280,8 @@ class StablehloModule(Displayed, ExplainsAttributes, NotAFunction):
             raise _unwritable(name, rule, fix)
         if version is not None and suffix != ".stablehlo":
             raise VersionError(
-                f"{_SUFFIXES[suffix]} has no StableHLO version, got {brief(version)}",
+                f"{_SUFFIXES[suffix]} has no StableHLO version",
+                got=brief(version),
                 context=(name,),
                 fix="save as .stablehlo, or omit the version",
                 version=version,
@@ -329,8 +330,8 @@ def path_text(path: Any, op: str) -> str:
     fix = ""
     if isinstance(text, bytes):
         fix = "use os.fsdecode(path)"
-    rule = f"a path must be a string or a pathlib.Path, got {type(path).__name__}"
-    raise error_of(OperandError, op, rule, fix)
+    rule = "a path must be a string or a pathlib.Path"
+    raise error_of(OperandError, op, rule, fix, got=type(path).__name__)
 
 
 def _reason(error: OSError, fixes: Mapping[int, str]) -> tuple[str, str]:
@@ -518,8 +519,8 @@ def load_bytes(data: Buffer | str) -> StablehloModule:
         data = bytes(data)
     elif not isinstance(data, bytes):
         fix = "use lowering.load for a file" if isinstance(data, os.PathLike) else ""
-        rule = f"expected bytes or text, got {type(data).__name__}"
-        raise error_of(OperandError, "load_bytes", rule, fix)
+        rule = "expected bytes or text"
+        raise error_of(OperandError, "load_bytes", rule, fix, got=type(data).__name__)
     return from_bytes(data, None)
 
 

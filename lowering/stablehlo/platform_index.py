@@ -34,9 +34,10 @@ def for_platform(source: StablehloModule, device: jax.Device) -> StablehloModule
         raise error_of(
             CompileError,
             "compile",
-            f"{source.name} was exported for {', '.join(source.platforms)}, got {device}",
+            f"{source.name} was exported for {', '.join(source.platforms)}",
             f"export for this platform too: "
             f"jax.export.export(function, platforms=[..., {platform!r}])",
+            got=device,
         )
     # A copy: other devices may have another number.
     copy = ir.Module.parse(mlir.bytecode(source.module), mlir.new_context())

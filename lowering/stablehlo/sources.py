@@ -125,8 +125,8 @@ def module_of(source: Any, op: str) -> StablehloModule:
         platforms, used = source.platforms, source.module_kept_var_idx
         return with_attributes(_with_tree(module, source, platforms, used))
     first = "a module" if op in ("load", "to_computation") else "an XlaComputation, a module"
-    rule = f"expected {first}, a path, text, bytes or an object of jax, got {brief(source)}"
-    raise error_of(OperandError, op, rule, _fix(source))
+    rule = f"expected {first}, a path, text, bytes or an object of jax"
+    raise error_of(OperandError, op, rule, _fix(source), got=brief(source))
 
 
 def shared_module(lowered: jax.stages.Lowered) -> StablehloModule:

@@ -388,8 +388,8 @@ def checked_version(op: str, version: Any) -> str | None:
     fix = f"pass a version from {oldest} to {newest}, 'minimum', '12w', '4w' or 'current'"
     pattern = r"[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}"
     if not isinstance(version, str) or not re.fullmatch(pattern, version):
-        rule = f"version must be three numbers such as '1.9.0', got {brief(version)}"
-        raise error_of(VersionError, op, rule, fix, version=version)
+        rule = "version must be three numbers such as '1.9.0'"
+        raise error_of(VersionError, op, rule, fix, got=brief(version), version=version)
     numbers = numbers_of(version)
     if not numbers_of(oldest) <= numbers <= numbers_of(newest):
         is_newer = numbers > numbers_of(newest)

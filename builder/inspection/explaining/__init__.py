@@ -160,8 +160,8 @@ def explain(
           2  a2  a5
     """
     if not isinstance(op, XlaOp):
-        rule = f"op must be an XlaOp, got {brief(op)}"
-        raise error_of(OperandError, "explain", rule, "pass the result of an op")
+        rule = "op must be an XlaOp"
+        raise error_of(OperandError, "explain", rule, "pass the result of an op", got=brief(op))
     rule_of_op = _RULES.get(op.opcode)
     if rule_of_op is None:
         rule = f"there is no picture of {op.opcode}"
@@ -174,8 +174,14 @@ def explain(
         count = None if replicas is None else integer("explain", "replicas", replicas)
         groups = collectives.groups_of(op, count, MAX_ELEMENTS)
     elif replicas is not None:
-        rule = f"replicas is for collectives, got {brief(replicas)} for {op.opcode}"
-        raise error_of(ShapeInferenceError, "explain", rule, "omit replicas")
+        rule = "replicas is for collectives"
+        raise error_of(
+            ShapeInferenceError,
+            "explain",
+            rule,
+            "omit replicas",
+            got=f"{brief(replicas)} for {op.opcode}",
+        )
     before = reshaping.transpose_before(op)
     operands = op.operands if before is None else before.operands
     participants = max(map(max, groups)) + 1
@@ -189,17 +195,21 @@ def _check_size(op: XlaOp, shapes: Sequence[Shape], participants: int) -> None:
     # A result may be a tuple, and an operand may not.
     arrays = [*shapes[:-1], *leaves(shapes[-1])]
     if not all(isinstance(array, ArrayShape) and array.is_static for array in arrays):
-        rule = (
-            f"the arrays of {op.opcode} must have static sizes, got {', '.join(map(str, shapes))}"
+        rule = f"the arrays of {op.opcode} must have static sizes"
+        raise error_of(
+            ShapeInferenceError,
+            "explain",
+            rule,
+            "explain it with static shapes",
+            got=", ".join(map(str, shapes)),
         )
-        raise error_of(ShapeInferenceError, "explain", rule, "explain it with static shapes")
     sizes = [prod(array.dimensions) for array in arrays if isinstance(array, ArrayShape)]
     total = sum(sizes) * participants
     if total > MAX_ELEMENTS:
         shown = ", ".join(map(str, shapes))
-        rule = f"a picture has at most {MAX_ELEMENTS} elements, got {total:,} ({shown})"
+        rule = f"a picture has at most {MAX_ELEMENTS} elements"
         fix = f"explain {op.opcode} on smaller shapes, recorded in another builder"
-        raise error_of(ShapeInferenceError, "explain", rule, fix)
+        raise error_of(ShapeInferenceError, "explain", rule, fix, got=f"{total:,} ({shown})")
     if not sum(sizes[:-1]) and not sizes[-1]:
         raise error_of(ShapeInferenceError, "explain", f"{op.opcode} has no elements here")
 

@@ -44,11 +44,17 @@ def groups_of(op: XlaOp, replicas: int | None, limit: int) -> tuple[tuple[int, .
         count = max(2, least) if exact is None else exact
     elif count != exact and (exact is not None or count < least):
         needed = f"at least {least}" if exact is None else f"{exact}, as the op determines"
-        rule = f"replicas must be {needed}, got {replicas}"
-        raise error_of(ShapeInferenceError, "explain", rule, "omit replicas")
+        rule = f"replicas must be {needed}"
+        raise error_of(ShapeInferenceError, "explain", rule, "omit replicas", got=replicas)
     if count > limit:
-        rule = f"a picture has at most {limit} replicas, got {count:,}"
-        raise error_of(ShapeInferenceError, "explain", rule, "explain the op on fewer replicas")
+        rule = f"a picture has at most {limit} replicas"
+        raise error_of(
+            ShapeInferenceError,
+            "explain",
+            rule,
+            "explain the op on fewer replicas",
+            got=f"{count:,}",
+        )
     return groups or (tuple(range(count)),)
 
 

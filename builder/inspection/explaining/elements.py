@@ -186,8 +186,14 @@ def one_operand(op: XlaOp, count: int) -> None:
         ShapeInferenceError: `count` is not 1.
     """
     if count != 1:
-        rule = f"a {op.opcode} of several operands has no picture, got {count} operands"
-        raise error_of(ShapeInferenceError, "explain", rule, "explain the op with one operand")
+        rule = f"a {op.opcode} of several operands has no picture"
+        raise error_of(
+            ShapeInferenceError,
+            "explain",
+            rule,
+            "explain the op with one operand",
+            got=f"{count} operands",
+        )
 
 
 def checked_values(op: XlaOp, values: Mapping[str, Any] | None) -> dict[int, npt.NDArray[Any]]:
@@ -200,15 +206,15 @@ def checked_values(op: XlaOp, values: Mapping[str, Any] | None) -> dict[int, npt
     if values is None:
         return {}
     if not isinstance(values, Mapping):
-        rule = f"values must be a mapping from names of operands to arrays, got {brief(values)}"
-        raise error_of(OperandError, "explain", rule)
+        rule = "values must be a mapping from names of operands to arrays"
+        raise error_of(OperandError, "explain", rule, got=brief(values))
     names = operand_names(op)
     checked = {}
     for name, value in values.items():
         if name not in names:
-            rule = f"values must have names of operands of {op.opcode}, got {brief(name)}"
+            rule = f"values must have names of operands of {op.opcode}"
             fix = f"write one of {', '.join(names)}"
-            raise error_of(OperandError, "explain", rule, fix)
+            raise error_of(OperandError, "explain", rule, fix, got=brief(name))
         number = names.index(name)
         shape = op.operands[number].shape
         try:
@@ -217,10 +223,12 @@ def checked_values(op: XlaOp, values: Mapping[str, Any] | None) -> dict[int, npt
             array = np.empty(0, object)
         sizes = shape.dimensions if isinstance(shape, ArrayShape) else None
         if array.shape != sizes or array.dtype.kind not in "biuf":
-            rule = f"the values of {name} must be numbers of the shape {shape}, got {brief(value)}"
-            raise error_of(OperandError, "explain", rule)
+            rule = f"the values of {name} must be numbers of the shape {shape}"
+            raise error_of(OperandError, "explain", rule, got=brief(value))
         if array.dtype.kind == "f" and np.isnan(array).any():
-            rule = f"the values of {name} must be numbers, got {brief(value)}"
-            raise error_of(OperandError, "explain", rule, "replace NaN by a number")
+            rule = f"the values of {name} must be numbers"
+            raise error_of(
+                OperandError, "explain", rule, "replace NaN by a number", got=brief(value)
+            )
         checked[number] = array
     return checked

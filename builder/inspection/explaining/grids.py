@@ -80,9 +80,9 @@ class Scene:
             value = None
         if type(value) is not tuple:
             shapes = [values.shape for values in self.values]
-            rule = f"the results have the sizes {brief(shapes)}, got the result {brief(result)} "
-            rule += f"and the index {brief(index)}"
-            raise error_of(OperandError, "sources", rule)
+            rule = f"the results have the sizes {brief(shapes)}"
+            got = f"the result {brief(result)} and the index {brief(index)}"
+            raise error_of(OperandError, "sources", rule, got=got)
         return [[self._place(number) for number in term] for term in value]
 
     def _place(self, number: int) -> tuple[int, tuple[int, ...]]:

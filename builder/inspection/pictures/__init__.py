@@ -158,13 +158,13 @@ def picture_of(
     """Return a picture of a computation; see `XlaComputation.draw`."""
     nodes = integer("draw", "limit", limit)
     if nodes < 0:
-        rule = f"limit must not be negative, got {nodes}"
+        rule = "limit must not be negative"
         fix = "write limit=0 to draw all groups closed"
-        raise error_of(ShapeInferenceError, "draw", rule, fix)
+        raise error_of(ShapeInferenceError, "draw", rule, fix, got=nodes)
     if scope is None:
         return GraphPicture(computation, outline_of(computation), nodes)
     if not isinstance(scope, str):
-        raise error_of(OperandError, "draw", f"scope must be a string, got {brief(scope)}")
+        raise error_of(OperandError, "draw", "scope must be a string", got=brief(scope))
     group = scope_of(computation, scope)
     if group is None:
         scopes = {
@@ -172,6 +172,6 @@ def picture_of(
         }
         known = did_you_mean(scope, {name: repr(name) for name in sorted(scopes)}, 0.5)
         fix = known or "find scopes in the names of ops: op.name"
-        rule = f"scope must be a scope of {computation.name!r}, got {brief(scope)}"
-        raise error_of(OperandError, "draw", rule, fix)
+        rule = f"scope must be a scope of {computation.name!r}"
+        raise error_of(OperandError, "draw", rule, fix, got=brief(scope))
     return GraphPicture(computation, group, nodes)

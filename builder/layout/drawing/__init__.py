@@ -135,13 +135,13 @@ def draw(shape: ShapeLike, *, labels: bool = True, max_cells: int = MAX_CELLS) -
 
 def _flag(function: str, name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise error_of(OperandError, function, f"{name} must be True or False, got {brief(value)}")
+        raise error_of(OperandError, function, f"{name} must be True or False", got=brief(value))
     return value
 
 
 def _count(function: str, name: str, value: Any) -> int:
     number = int_or_none(value)
     if number is None or number < 1:
-        rule = f"{name} must be a positive integer, got {brief(value)}"
-        raise error_of(OperandError, function, rule)
+        rule = f"{name} must be a positive integer"
+        raise error_of(OperandError, function, rule, got=brief(value))
     return number

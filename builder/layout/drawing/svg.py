@@ -316,13 +316,13 @@ def save_as(path: str | os.PathLike[str], writers: Mapping[str, Callable[[], str
         file = Path(path)
     except TypeError:
         raise OperandError(
-            f"path must be a str or os.PathLike, got {brief(path)}", op="save"
+            "path must be a str or os.PathLike", got=brief(path), op="save"
         ) from None
     write = writers.get(file.suffix.lower())
     if write is None:
         *others, last = writers
-        rule = f"path must end in {', '.join(others)} or {last}, got {brief(os.fspath(path))}"
-        raise error_of(OperandError, "save", rule)
+        rule = f"path must end in {', '.join(others)} or {last}"
+        raise error_of(OperandError, "save", rule, got=brief(os.fspath(path)))
     _write(file, write())
 
 

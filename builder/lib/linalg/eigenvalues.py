@@ -142,8 +142,8 @@ def _upper_triangle(op: str, a: XlaOp, lower: bool) -> tuple[XlaOp, XlaOp]:
     shape = shape_of(a)
     rows, columns = shape.rank - 2, shape.rank - 1
     if shape.dimensions[rows] != shape.dimensions[columns]:
-        rule = f"a must be an array of square matrices, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule, shapes={"a": shape})
+        rule = "a must be an array of square matrices"
+        raise error_of(ShapeInferenceError, op, rule, got=shape, shapes={"a": shape})
     if lower:
         full = adjoint(full)
     element_type = shape_of(full).element_type

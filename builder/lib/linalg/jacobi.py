@@ -39,9 +39,9 @@ def floating_matrices(op: str, name: str, value: XlaOp) -> XlaOp:
     shape = matrices_argument(op, name, value)
     element_type = shape.element_type
     if not (element_type.is_floating or element_type.is_complex):
-        rule = f"{name} must be of floating-point or complex type, got {shape}"
+        rule = f"{name} must be of floating-point or complex type"
         fix = f"convert with xb.convert_element_type({name}, xb.{working_type(element_type)})"
-        raise error_of(ShapeInferenceError, op, rule, fix, shapes={name: shape})
+        raise error_of(ShapeInferenceError, op, rule, fix, got=shape, shapes={name: shape})
     return prepared(value, (shape.rank - 2, shape.rank - 1))
 
 

@@ -62,9 +62,9 @@ def matrices_argument(op: str, name: str, value: Any) -> ArrayShape:
     """Return the shape of argument `name`, an array of matrices without unbounded sizes."""
     shape = array_argument(op, name, value)
     if shape.rank < 2:
-        rule = f"{name} must have at least two dimensions, got {shape}"
+        rule = f"{name} must have at least two dimensions"
         fix = "reshape a vector to a matrix of one row or one column"
-        raise error_of(ShapeInferenceError, op, rule, fix, shapes={name: shape})
+        raise error_of(ShapeInferenceError, op, rule, fix, got=shape, shapes={name: shape})
     bounded_argument(op, name, shape)
     return shape
 
@@ -74,8 +74,8 @@ def numbers_argument(op: str, name: str, value: Any) -> ArrayShape:
     shape = matrices_argument(op, name, value)
     static_argument(op, name, shape)
     if not (shape.element_type.is_floating or shape.element_type.is_complex):
-        rule = f"{name} must be of a floating-point or complex type, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule, CONVERT, shapes={name: shape})
+        rule = f"{name} must be of a floating-point or complex type"
+        raise error_of(ShapeInferenceError, op, rule, CONVERT, got=shape, shapes={name: shape})
     return shape
 
 
@@ -83,8 +83,8 @@ def square_argument(op: str, name: str, value: Any, fix: str = "") -> ArrayShape
     """Return the shape of square matrices; see `numbers_argument`."""
     shape = numbers_argument(op, name, value)
     if shape.dimensions[-1] != shape.dimensions[-2]:
-        rule = f"{name} must be square, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule, fix, shapes={name: shape})
+        rule = f"{name} must be square"
+        raise error_of(ShapeInferenceError, op, rule, fix, got=shape, shapes={name: shape})
     return shape
 
 

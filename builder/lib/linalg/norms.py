@@ -73,12 +73,12 @@ def norm(x: XlaOp, ord: Order = None, axis: Axes = None, keepdims: bool = False)
     """
     shape = array_argument("norm", "x", x)
     if not (shape.element_type.is_floating or shape.element_type.is_complex):
-        rule = f"x must be of floating-point or complex type, got {shape}"
-        raise error_of(ShapeInferenceError, "norm", rule, CONVERT, shapes={"x": shape})
+        rule = "x must be of floating-point or complex type"
+        raise error_of(ShapeInferenceError, "norm", rule, CONVERT, got=shape, shapes={"x": shape})
     flag("norm", "keepdims", keepdims)
     if ord is not None and (isinstance(ord, bool) or not isinstance(ord, (int, float, str))):
-        rule = f"ord must be None, a number, 'fro' or 'nuc', got {brief(ord)}"
-        raise error_of(OperandError, "norm", rule)
+        rule = "ord must be None, a number, 'fro' or 'nuc'"
+        raise error_of(OperandError, "norm", rule, got=brief(ord))
     axes = axes_argument("norm", axis, shape.rank)
     wide = widened(x)
     if axis is None and ord is None:
@@ -88,9 +88,9 @@ def norm(x: XlaOp, ord: Order = None, axis: Axes = None, keepdims: bool = False)
     elif len(axes) == 2:
         result = _of_matrices(wide, ord, axes, keepdims)
     else:
-        rule = f"axis must be one dimension for vectors or two for matrices, got {len(axes)}"
+        rule = "axis must be one dimension for vectors or two for matrices"
         fix = "pass axis=-1 for vectors, axis=(-2, -1) for matrices"
-        raise error_of(ShapeInferenceError, "norm", rule, fix, shapes={"x": shape})
+        raise error_of(ShapeInferenceError, "norm", rule, fix, got=len(axes), shapes={"x": shape})
     return as_type(result, shape.element_type.real_type)
 
 
@@ -98,8 +98,8 @@ def _of_vectors(x: XlaOp, order: Order, axis: int, keepdims: bool) -> XlaOp:
     if order is None or order == 2:
         return ew.sqrt(sum(squared_magnitude(x), axis, keepdims))
     if isinstance(order, str) or math.isnan(order):
-        rule = f"ord must be None or a number for vectors, got {brief(order)}"
-        raise error_of(OperandError, "norm", rule)
+        rule = "ord must be None or a number for vectors"
+        raise error_of(OperandError, "norm", rule, got=brief(order))
     size = ew.abs(x)
     if math.isinf(order):
         return _largest(size, axis, keepdims) if order > 0 else min(size, axis, keepdims)
@@ -113,8 +113,8 @@ def _of_vectors(x: XlaOp, order: Order, axis: int, keepdims: bool) -> XlaOp:
 
 def _of_matrices(x: XlaOp, order: Order, axes: Sequence[int], keepdims: bool) -> XlaOp:
     if order not in _OF_MATRICES:
-        rule = f"ord must be one of {_OF_MATRICES} for matrices, got {brief(order)}"
-        raise error_of(OperandError, "norm", rule)
+        rule = f"ord must be one of {_OF_MATRICES} for matrices"
+        raise error_of(OperandError, "norm", rule, got=brief(order))
     if order is None or order == "fro":
         return ew.sqrt(sum(squared_magnitude(x), axes, keepdims))
     if order == "nuc" or abs(order) == 2:

@@ -159,16 +159,14 @@ def product_of_elementary_householder_reflectors(a: XlaOp, taus: XlaOp) -> XlaOp
     bounded_argument(op, "taus", factors)
     shapes = {"a": shape, "taus": factors}
     if m < n:
-        rule = f"a must not have more columns than rows, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule, "slice its columns", shapes=shapes)
+        rule = "a must not have more columns than rows"
+        raise error_of(ShapeInferenceError, op, rule, "slice its columns", got=shape, shapes=shapes)
     if factors.element_type is not shape.element_type:
-        rule = f"taus must have the type of a, {shape.element_type}, got {factors}"
-        raise error_of(ShapeInferenceError, op, rule, CONVERT, shapes=shapes)
+        rule = f"taus must have the type of a, {shape.element_type}"
+        raise error_of(ShapeInferenceError, op, rule, CONVERT, got=factors, shapes=shapes)
     if list(factors.dimensions[:-1]) != batch or not factors.rank or factors.dimensions[-1] > n:
-        rule = (
-            f"taus must have at most {n} elements, and the batch sizes {batch} of a, got {factors}"
-        )
-        raise error_of(ShapeInferenceError, op, rule, shapes=shapes)
+        rule = f"taus must have at most {n} elements, and the batch sizes {batch} of a"
+        raise error_of(ShapeInferenceError, op, rule, got=factors, shapes=shapes)
     full = prepared(a, (shape.rank - 2, shape.rank - 1))
     if 0 in (*factors.dimensions, *shape.dimensions):
         result = identity(as_batch(full))

@@ -166,13 +166,13 @@ def _right_sides(op: str, a: XlaOp, b: XlaOp, name: str = "a") -> XlaOp:
     static_argument(op, "b", shape)
     shapes = {name: matrix, "b": shape}
     if shape.element_type is not matrix.element_type:
-        rule = f"b must have the type of {name}, {matrix.element_type}, got {shape}"
-        raise error_of(ShapeInferenceError, op, rule, CONVERT, shapes=shapes)
+        rule = f"b must have the type of {name}, {matrix.element_type}"
+        raise error_of(ShapeInferenceError, op, rule, CONVERT, got=shape, shapes=shapes)
     rows = matrix.dimensions[:-1]
     if shape.rank not in (matrix.rank - 1, matrix.rank) or shape.dimensions[: len(rows)] != rows:
         text = ",".join(map(str, rows))
-        rule = f"b must be vectors [{text}] or matrices [{text},k], got {shape}"
-        raise error_of(ShapeInferenceError, op, rule, shapes=shapes)
+        rule = f"b must be vectors [{text}] or matrices [{text},k]"
+        raise error_of(ShapeInferenceError, op, rule, got=shape, shapes=shapes)
     wide = prepared(b)
     return wide if shape.rank == matrix.rank else reshape(wide, (*shape.dimensions, 1))
 

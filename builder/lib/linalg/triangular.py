@@ -266,8 +266,10 @@ def logdet(a: XlaOp) -> XlaOp:
     """
     shape = square_argument("logdet", "a", a)
     if shape.element_type.is_complex:
-        rule = f"a must be of a floating-point type, got {shape}"
-        raise error_of(ShapeInferenceError, "logdet", rule, "use slogdet", shapes={"a": shape})
+        rule = "a must be of a floating-point type"
+        raise error_of(
+            ShapeInferenceError, "logdet", rule, "use slogdet", got=shape, shapes={"a": shape}
+        )
     sign, logarithm = slogdet(a)
     return ew.select(sign >= 0, logarithm, math.nan)
 

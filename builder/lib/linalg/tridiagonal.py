@@ -115,11 +115,11 @@ def _checked(op: str, diagonals: tuple[XlaOp, ...], rhs: XlaOp, dimension: int) 
         given = numbers_argument(op, name, diagonal)
         shapes = {name: given, "rhs": shape}
         if given.element_type is not shape.element_type:
-            rule = f"{name} must have the type of rhs, {shape.element_type}, got {given}"
-            raise error_of(ShapeInferenceError, op, rule, CONVERT, shapes=shapes)
+            rule = f"{name} must have the type of rhs, {shape.element_type}"
+            raise error_of(ShapeInferenceError, op, rule, CONVERT, got=given, shapes=shapes)
         if given.dimensions != want:
-            rule = f"{name} must have the sizes {list(want)} for these right sides, got {given}"
-            raise error_of(ShapeInferenceError, op, rule, shapes=shapes)
+            rule = f"{name} must have the sizes {list(want)} for these right sides"
+            raise error_of(ShapeInferenceError, op, rule, got=given, shapes=shapes)
     return shape
 
 

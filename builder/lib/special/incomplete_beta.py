@@ -72,14 +72,22 @@ def regularized_incomplete_beta(a: XlaOp, b: XlaOp, x: XlaOp) -> XlaOp:
     name = "regularized_incomplete_beta"
     kind = floating_type(name, a=a, b=b, x=x)
     if kind not in (pt.f16, pt.bf16, pt.f32, pt.f64):
-        rule = f"a, b and x must be of f16, bf16, f32 or f64, got {kind}"
-        raise error_of(OperandError, name, rule, "convert them with xb.convert_element_type")
+        rule = "a, b and x must be of f16, bf16, f32 or f64"
+        raise error_of(
+            OperandError, name, rule, "convert them with xb.convert_element_type", got=kind
+        )
     refuse_unbounded(name, a=a, b=b, x=x)
     # Each becomes an array of the common shape.
     is_nan = or_(or_(ne(a, a), ne(b, b)), ne(x, x))
     if array_shape(name, "a", a).rank < array_shape(name, "x", is_nan).rank:
-        rule = f"a must have the sizes of the result, got {a.shape}, {b.shape} and {x.shape}"
-        raise error_of(ShapeInferenceError, name, rule, "broadcast it with xb.broadcast")
+        rule = "a must have the sizes of the result"
+        raise error_of(
+            ShapeInferenceError,
+            name,
+            rule,
+            "broadcast it with xb.broadcast",
+            got=f"{a.shape}, {b.shape} and {x.shape}",
+        )
     a, b, x = (select(is_nan, math.nan, operand) for operand in (a, b, x))
     return in_f32(_incomplete_beta, a, b, x)
 

@@ -66,5 +66,7 @@ def need_one_shape(op: str, **operands: XlaOp) -> None:
     shapes = [array_shape(op, name, x).with_layout(None) for name, x in operands.items()]
     if any(shape != shapes[0] for shape in shapes):
         got = " and ".join(map(str, shapes))
-        rule = f"{', '.join(operands)} must have one shape, got {got}"
-        raise error_of(ShapeInferenceError, op, rule, "broadcast one with xb.broadcast_in_dim")
+        rule = f"{', '.join(operands)} must have one shape"
+        raise error_of(
+            ShapeInferenceError, op, rule, "broadcast one with xb.broadcast_in_dim", got=got
+        )

@@ -104,8 +104,8 @@ def convolution_window(
     # xla_builder.h: ConvGeneralDilated
     if padding is Padding.SAME and any(d != 1 for d in spread):
         check.fail(
-            f"Padding.SAME is ambiguous where the input is dilated, got lhs_dilation "
-            f"{list(spread)}",
+            "Padding.SAME is ambiguous where the input is dilated",
+            got=f"lhs_dilation {list(spread)}",
             fix="pass pairs (low, high)",
         )
     sizes = [left.dimensions[d] for d in numbers.input_spatial_dimensions]
@@ -118,16 +118,17 @@ def _spatial_rank(check: Check, lhs: ArrayShape, rhs: ArrayShape) -> int:
     """Return the number of spatial dimensions."""
     # StableHLO convolution (C1)
     if lhs.rank != rhs.rank:
-        check.fail(f"lhs and rhs must have the same rank, got {lhs.rank} and {rhs.rank}")
+        check.fail("lhs and rhs must have the same rank", got=f"{lhs.rank} and {rhs.rank}")
     # XLA shape_inference.cc: InferConvolveShape
     if lhs.rank < 2:
         check.fail(
-            f"lhs needs a batch and a feature dimension, and rhs an input and an output feature "
-            f"dimension, got rank {lhs.rank}"
+            "lhs needs a batch and a feature dimension, and rhs an input and an output feature "
+            "dimension",
+            got=f"rank {lhs.rank}",
         )
     # Not in XLA: a limit of HLO text.
     if lhs.rank - 2 > _MOST_SPATIAL:
-        check.fail(f"there must be at most {_MOST_SPATIAL} spatial dimensions, got {lhs.rank - 2}")
+        check.fail(f"there must be at most {_MOST_SPATIAL} spatial dimensions", got=lhs.rank - 2)
     return lhs.rank - 2
 
 
@@ -145,7 +146,8 @@ def _each_dimension_once(check: Check, numbers: ConvolutionDimensionNumbers, spa
         if len({first, second, *places}) != spatial + 2:
             check.fail(
                 f"{fields[0]}, {fields[1]} and {fields[2]} must name each dimension of the {of} "
-                f"once, got {first}, {second} and {list(places)}"
+                "once",
+                got=f"{first}, {second} and {list(places)}",
             )
 
 
@@ -180,8 +182,8 @@ def _convolution_shape(
     # XLA shape_inference.cc: InferConvolveShape
     if right.dynamic_dimensions[n.kernel_output_feature_dimension]:
         check.fail(
-            f"the kernel must have a static number of output features, got the dynamic dimension "
-            f"{n.kernel_output_feature_dimension} of rhs",
+            "the kernel must have a static number of output features",
+            got=f"the dynamic dimension {n.kernel_output_feature_dimension} of rhs",
             dimension=n.kernel_output_feature_dimension,
         )
     result = element_type if preferred_element_type is None else preferred_element_type
@@ -189,7 +191,8 @@ def _convolution_shape(
     if not _is_preferable(element_type, result):
         check.fail(
             f"preferred_element_type must be the operands' element type, {element_type}, a wider "
-            f"type of its kind, or another float with as many bits, got {result}",
+            "type of its kind, or another float with as many bits",
+            got=result,
             fix="convert the operands or the result with xb.convert_element_type",
         )
     sizes = [0] * left.rank
@@ -213,8 +216,8 @@ def _convolution_shape(
         if size < 1:
             got = "an unbounded size" if size == UNBOUNDED else str(size)
             check.fail(
-                f"the window must have at least one element along each dimension, got {got} along "
-                f"dimension {i} of the window",
+                "the window must have at least one element along each dimension",
+                got=f"{got} along dimension {i} of the window",
                 dimension=i,
             )
         sizes[target] = windows_along(check, "the window", i, old, size, *move)
@@ -241,11 +244,11 @@ def _groups(
     # StableHLO convolution (C21), (C22), (C23)
     for name, count in counts.items():
         if count < 1:
-            check.fail(f"{name} must be 1 or more, got {count}")
+            check.fail(f"{name} must be 1 or more", got=count)
     if feature_groups > 1 and batch_groups > 1:
         check.fail(
-            f"feature_group_count and batch_group_count must not both be more than 1, "
-            f"got {feature_groups} and {batch_groups}"
+            "feature_group_count and batch_group_count must not both be more than 1",
+            got=f"{feature_groups} and {batch_groups}",
         )
     features = lhs.dimensions[numbers.input_feature_dimension]
     kernel_features = rhs.dimensions[numbers.kernel_input_feature_dimension]
@@ -253,8 +256,8 @@ def _groups(
     # StableHLO convolution (C11), (C14)
     if sizes_differ(features, product):
         check.fail(
-            f"the kernel's input features times feature_group_count must be the input's features, "
-            f"got {kernel_features} (dimension {numbers.kernel_input_feature_dimension} of rhs) "
+            "the kernel's input features times feature_group_count must be the input's features",
+            got=f"{kernel_features} (dimension {numbers.kernel_input_feature_dimension} of rhs) "
             f"times {feature_groups} for {features} (dimension "
             f"{numbers.input_feature_dimension} of lhs)",
             dimension=numbers.input_feature_dimension,
@@ -268,7 +271,7 @@ def _groups(
         ("batch_group_count", "the size of the input's batch", batch),
     ):
         if size != UNBOUNDED and size % counts[name]:
-            check.fail(f"{name} must divide {of}, got {counts[name]} for {size}")
+            check.fail(f"{name} must divide {of}", got=f"{counts[name]} for {size}")
 
 
 def _convolution_attributes(

@@ -106,7 +106,8 @@ def dot_general_shape(
     if not is_promotable(element_type, result):
         check.fail(
             f"preferred_element_type must be the operands' element type, {element_type}, or a "
-            f"wider type of its kind, got {result}",
+            "wider type of its kind",
+            got=result,
             fix="convert the operands or the result with xb.convert_element_type",
         )
     if algorithm is not None:
@@ -138,8 +139,8 @@ def _pairs(
     # StableHLO dot_general (C1), (C2)
     if len(of_lhs) != len(of_rhs):
         check.fail(
-            f"lhs and rhs must have the same number of {kind} dimensions, "
-            f"got {len(of_lhs)} of lhs, {list(of_lhs)}, and {len(of_rhs)} of rhs, {list(of_rhs)}",
+            f"lhs and rhs must have the same number of {kind} dimensions",
+            got=f"{len(of_lhs)} of lhs, {list(of_lhs)}, and {len(of_rhs)} of rhs, {list(of_rhs)}",
             fix=f"write a dimension of rhs for each {kind} dimension of lhs",
         )
     # StableHLO dot_general (C9), (C10)
@@ -210,8 +211,8 @@ def _algorithm(
             else "convert the operands with xb.convert_element_type"
         )
         check.fail(
-            f"algorithm {algorithm.value} takes {supported}, "
-            f"got operands of {element_type} with a result of {result}",
+            f"algorithm {algorithm.value} takes {supported}",
+            got=f"operands of {element_type} with a result of {result}",
             fix=f"{change}, or omit algorithm",
         )
 
@@ -285,8 +286,8 @@ def _dot_general_attributes(
 ) -> Mapping[str, Any]:
     if algorithm is not None and precision not in (None, DEFAULT_PRECISION):
         got = f"{precision} and {algorithm.value}"
-        rule = f"at most one of precision and algorithm is allowed, got {got}"
-        raise error_of(ShapeInferenceError, "dot_general", rule, "omit precision")
+        rule = "at most one of precision and algorithm is allowed"
+        raise error_of(ShapeInferenceError, "dot_general", rule, "omit precision", got=got)
     return {
         "dimension_numbers": dimension_numbers,
         "precision": precision or DEFAULT_PRECISION,
@@ -348,7 +349,9 @@ def _dot_dimension_numbers(lhs: Shape, rhs: Shape) -> DotDimensionNumbers:
     # Operation Semantics: Dot
     for name in ("lhs", "rhs"):
         if not check.array(name).rank:
-            check.fail(f"{name} must have a dimension to sum over, got a scalar", fix="use xb.mul")
+            check.fail(
+                f"{name} must have a dimension to sum over", got="a scalar", fix="use xb.mul"
+            )
     return DotDimensionNumbers((0 if check.array("lhs").rank == 1 else 1,), (0,))
 
 

@@ -77,8 +77,8 @@ def _ragged_dot_shape(
     # xla_builder.h: RaggedDot, and CHLO ragged_dot
     if len(n.lhs_ragged_dimensions) != 1:
         check.fail(
-            f"lhs_ragged_dimensions must be one dimension, got {len(n.lhs_ragged_dimensions)}: "
-            f"{list(n.lhs_ragged_dimensions)}"
+            "lhs_ragged_dimensions must be one dimension",
+            got=f"{len(n.lhs_ragged_dimensions)}: {list(n.lhs_ragged_dimensions)}",
         )
     check.dimensions_in_range(n.lhs_ragged_dimensions, of="lhs", name="lhs_ragged_dimensions")
     check.dimensions_in_range(n.rhs_group_dimensions, of="rhs", name="rhs_group_dimensions")
@@ -92,7 +92,8 @@ def _ragged_dot_shape(
     if len(n.rhs_group_dimensions) != is_free:
         check.fail(
             f"rhs_group_dimensions must be {'one dimension' if is_free else 'empty'} where the "
-            f"ragged dimension is {mode.value}, got {list(n.rhs_group_dimensions)}"
+            f"ragged dimension is {mode.value}",
+            got=list(n.rhs_group_dimensions),
         )
     _group_sizes(check, left, sizes, n)
     dimensions, dynamic = list(product.dimensions), list(product.dynamic_dimensions)
@@ -120,12 +121,12 @@ def _group_sizes(
     prefix = [lhs.dimensions[d] for d in ragged_prefix(numbers)]
     forms = "[groups]" + (f" or [{', '.join(map(str, prefix))}, groups]" if prefix else "")
     if sizes.rank not in (1, len(prefix) + 1):
-        check.fail(f"group_sizes must have sizes {forms}, got rank {sizes.rank}")
+        check.fail(f"group_sizes must have sizes {forms}", got=f"rank {sizes.rank}")
     if sizes.rank > 1:
         for index, (size, got) in enumerate(zip(prefix, sizes.dimensions, strict=False)):
             if sizes_differ(size, got):
-                rule = f"group_sizes must have sizes {forms}, got {got} in place of {size}"
-                check.fail(rule, dimension=index)
+                rule = f"group_sizes must have sizes {forms}"
+                check.fail(rule, got=f"{got} in place of {size}", dimension=index)
 
 
 _RAGGED_DOT: Final = DimensionNumbers(

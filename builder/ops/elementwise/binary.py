@@ -62,7 +62,7 @@ def _binary_shape(name: str, schema: Schema) -> Rule:
         allowed = schema.element_types["lhs"]
         # Operation Semantics: Element-wise binary arithmetic operations; the section of the schema
         if element_type not in allowed.types:
-            check.fail(f"operands must be of {allowed.text} type, got {element_type}")
+            check.fail(f"operands must be of {allowed.text} type", got=element_type)
         sizes, dynamic = broadcast_sizes(check, left, right, broadcast_dimensions)
         return intern_array(result_type(schema, element_type), sizes, dynamic)
 

@@ -116,8 +116,14 @@ def constant_of(name: str, lhs: Any, rhs: Any) -> tuple[XlaBuilder, ArrayShape, 
         for argument, value in (("lhs", lhs), ("rhs", rhs)):
             if not is_number(value):
                 need_op(name, argument, value)
-        rule = f"at least one operand must be an XlaOp, got {brief(lhs)} and {brief(rhs)}"
-        raise error_of(OperandError, name, rule, "record one operand with builder.constant(...)")
+        rule = "at least one operand must be an XlaOp"
+        raise error_of(
+            OperandError,
+            name,
+            rule,
+            "record one operand with builder.constant(...)",
+            got=f"{brief(lhs)} and {brief(rhs)}",
+        )
     builder = operand.builder
     if not builder.is_open:
         builder = resolve_builder(name, operand)

@@ -57,10 +57,11 @@ def _compare_shape(
     element_type = check.same_element_type()
     # Operation Semantics: Element-wise comparison operations
     if direction not in _DIRECTIONS:
-        check.fail(f"direction must be one of {', '.join(_DIRECTIONS)}, got {direction!r}")
+        check.fail(f"direction must be one of {', '.join(_DIRECTIONS)}", got=repr(direction))
     if element_type not in comparable(direction, total_order=total_order).types:
         check.fail(
-            f"complex numbers have no order, got {element_type}",
+            "complex numbers have no order",
+            got=element_type,
             fix="compare the xb.abs of the operands, or the xb.real and xb.imag",
         )
     sizes, dynamic = broadcast_sizes(check, left, right, broadcast_dimensions)

@@ -28,7 +28,7 @@ def _convert_element_type_shape(operand: Shape, new_element_type: PrimitiveType)
     array = check.array("operand")
     # Operation Semantics: ConvertElementType
     if not new_element_type.is_array_element:
-        check.fail(f"new_element_type must be an element type of arrays, got {new_element_type}")
+        check.fail("new_element_type must be an element type of arrays", got=new_element_type)
     return intern_array(new_element_type, array.dimensions, array.dynamic_dimensions)
 
 
@@ -91,10 +91,10 @@ def _bitcast_convert_type_shape(operand: Shape, new_element_type: PrimitiveType)
     old = array.element_type
     # Operation Semantics: BitcastConvertType
     if not new_element_type.is_array_element:
-        check.fail(f"new_element_type must be an element type of arrays, got {new_element_type}")
+        check.fail("new_element_type must be an element type of arrays", got=new_element_type)
     # StableHLO bitcast_convert (C2)
     if old.is_complex != new_element_type.is_complex:
-        check.fail(f"both types must be complex, or both real, got {old} to {new_element_type}")
+        check.fail("both types must be complex, or both real", got=f"{old} to {new_element_type}")
     sizes, dynamic = array.dimensions, array.dynamic_dimensions
     if old.bits == new_element_type.bits:
         return intern_array(new_element_type, sizes, dynamic)
@@ -103,8 +103,8 @@ def _bitcast_convert_type_shape(operand: Shape, new_element_type: PrimitiveType)
     # StableHLO bitcast_convert (C1)
     if wide % narrow:
         check.fail(
-            f"one element width must be a multiple of the other, got {old.bits} and "
-            f"{new_element_type.bits} bits"
+            "one element width must be a multiple of the other",
+            got=f"{old.bits} and {new_element_type.bits} bits",
         )
     if old.bits > new_element_type.bits:
         return intern_array(new_element_type, (*sizes, ratio), (*dynamic, False))
@@ -114,7 +114,8 @@ def _bitcast_convert_type_shape(operand: Shape, new_element_type: PrimitiveType)
         last = array.dimension_text(array.rank - 1) if sizes else "none"
         check.fail(
             f"{ratio} elements of {old} make one of {new_element_type}, so the last dimension must "
-            f"be {ratio}, got {last}",
+            f"be {ratio}",
+            got=last,
             dimension=array.rank - 1 if sizes else None,
             fix=f"reshape the operand to [..., {ratio}]",
         )
@@ -166,15 +167,15 @@ def _stochastic_convert_type_shape(
     width = array.element_type.bits
     if bits.element_type.bits != width:
         check.fail(
-            f"random must have as many bits as the operand's elements, {width}, "
-            f"got {bits.element_type}",
+            f"random must have as many bits as the operand's elements, {width}",
+            got=bits.element_type,
             fix=f"pass random numbers of type u{width}",
         )
     if (array.dimensions, array.dynamic_dimensions) != (bits.dimensions, bits.dynamic_dimensions):
         check.fail("operand and random must have the same sizes")
     if not (new_element_type.is_integral or new_element_type.is_floating):
         check.fail(
-            f"new_element_type must be an integer or floating-point type, got {new_element_type}"
+            "new_element_type must be an integer or floating-point type", got=new_element_type
         )
     return intern_array(new_element_type, array.dimensions, array.dynamic_dimensions)
 
@@ -237,7 +238,7 @@ def _reduce_precision_shape(operand: Shape, exponent_bits: int, mantissa_bits: i
         ("mantissa_bits", mantissa_bits, 0),
     ):
         if not least <= bits < 2**31:
-            check.fail(f"{name} must be from {least} to 2**31 - 1, got {bits}")
+            check.fail(f"{name} must be from {least} to 2**31 - 1", got=bits)
     return intern_array(array.element_type, array.dimensions, array.dynamic_dimensions)
 
 

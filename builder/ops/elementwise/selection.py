@@ -70,9 +70,11 @@ CLAMP: Final = define(
 # A form of its own: numbers are of the operand's type, and a scalar operand is broadcast.
 def _record_clamp(name: str, min: Any, operand: Any, max: Any) -> XlaOp:
     if isinstance(min, XlaOp) and is_number(operand) and is_number(max):
-        rule = f"operand must be an XlaOp, got {type(operand).__name__}: {brief(operand, 80)}"
+        rule = "operand must be an XlaOp"
         fix = "write the bounds before and after the operand: xb.clamp(min, operand, max)"
-        raise error_of(OperandError, name, rule, fix)
+        raise error_of(
+            OperandError, name, rule, fix, got=f"{type(operand).__name__}: {brief(operand, 80)}"
+        )
     value = need_op(name, "operand", operand)
     builder = resolve_builder(name, *(v for v in (min, value, max) if type(v) is XlaOp))
     # Each bound with its shape, and the attributes of its constant if it is a number.
@@ -133,7 +135,7 @@ def _select_shape(pred: Shape, on_true: Shape, on_false: Shape) -> Shape:
         which = check.array("pred")
         # xla_builder.h: Select
         if which.element_type is not pt.pred or which.rank:
-            check.fail(f"pred must be a scalar of type pred if the values are tuples, got {which}")
+            check.fail("pred must be a scalar of type pred if the values are tuples", got=which)
         return on_true
     which, first, second = check.arrays()
     # StableHLO select (I1)
@@ -251,8 +253,8 @@ def _map_shape(
     # StableHLO map (C3)
     if builtins.tuple(dimensions) != all_dimensions:
         check.fail(
-            f"dimensions must be all dimensions of the operands in order, {list(all_dimensions)}, "
-            f"got {list(dimensions)}",
+            f"dimensions must be all dimensions of the operands in order, {list(all_dimensions)}",
+            got=list(dimensions),
             fix="pass all dimensions in order; XLA does not map over only some dimensions",
         )
     signature = ", ".join(f"{a.element_type}[]" for a in arrays)
@@ -271,7 +273,8 @@ def _map_shape(
     # StableHLO map (C4)
     if not isinstance(result, ArrayShape) or result.rank:
         check.fail(
-            f"computation must return a scalar, got {result} from {computation}",
+            "computation must return a scalar",
+            got=f"{result} from {computation}",
             error=SignatureError,
         )
     # As in XLA, the sizes that are dynamic are those of the first array.

@@ -627,7 +627,7 @@ def _conj_shape(operand: Shape) -> ArrayShape:
     part = array.element_type.real_type
     # Not in XLA: checked here, so that the message names conj.
     if part not in (pt.f32, pt.f64):
-        check.fail(f"operand must be of c64, c128, f32 or f64 type, got {part}")
+        check.fail("operand must be of c64, c128, f32 or f64 type", got=part)
     return array.with_element_type(part.complex_type or part).with_layout(None)
 
 

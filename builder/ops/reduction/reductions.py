@@ -41,7 +41,7 @@ def reduction_operands(
     check = Check.numbered(op, "operand", operands)
     check.shapes.update({f"init value {i}": s for i, s in enumerate(init_values)})
     # StableHLO reduce (C3), reduce_window (C1)
-    check.that(bool(operands), "at least one operand is needed, got none")
+    check.that(bool(operands), "at least one operand is needed", got="none")
     check.one_for_each(init_values, len(operands), of="operand", name="init_values")
     return check, [check.array(f"operand {i}") for i in range(len(operands))]
 
@@ -63,8 +63,8 @@ def reducer(
     for index, (init, scalar) in enumerate(zip(init_values, scalars, strict=True)):
         if init is not scalar:
             check.fail(
-                f"init value {index} must be a scalar of the type of operand {index}, {scalar}, "
-                f"got {init}",
+                f"init value {index} must be a scalar of the type of operand {index}, {scalar}",
+                got=init,
                 fix=_init_fix(init, scalar),
             )
     # StableHLO reduce (C6), reduce_window (C13). The result of a reducer that returns a tuple of
@@ -240,7 +240,7 @@ def record_reduction(
         return _record_single(reduction, operands, init_values, computation, argument)
     arrays = need_ops(name, "operand", operands)
     if not arrays:
-        Check(name).fail("at least one operand is needed, got none")
+        Check(name).fail("at least one operand is needed", got="none")
     inits = init_values if isinstance(init_values, (list, tuple)) else (init_values,)
     shapes = tuple([array.shape for array in arrays])
     if is_library_function(computation):

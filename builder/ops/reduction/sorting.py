@@ -51,7 +51,8 @@ def _sorted_dimension(check: Check, dimension: int) -> int:
     if not -rank <= dimension < rank:
         check.fail(
             f"dimension must be a dimension of operand 0: 0 to {rank - 1}, or counted from the "
-            f"last, -1 to {-rank}, got {dimension}",
+            f"last, -1 to {-rank}",
+            got=dimension,
             dimension=dimension,
         )
     return dimension % rank
@@ -115,7 +116,7 @@ def sort(
     number = integer("sort", "dimension", dimension)
     is_stable = flag("sort", "is_stable", is_stable)
     if not arrays:
-        Check("sort").fail("at least one operand is needed, got none")
+        Check("sort").fail("at least one operand is needed", got="none")
     shapes = tuple([array.shape for array in arrays])
     scalars = tuple([s for scalar in scalars_of("sort", shapes) for s in (scalar, scalar)])
     if comparator is None:
@@ -155,18 +156,19 @@ def _top_k_shape(operand: Shape, k: int) -> TupleShape:
     # XLA shape_inference.cc: InferTopKShape
     array = check.array("operand")
     if not array.rank:
-        check.fail("operand must have at least one dimension, got a scalar")
+        check.fail("operand must have at least one dimension", got="a scalar")
     *outer, last = array.dimensions
     # XLA shape_inference.cc: InferTopKShape
     if k < 0 or k > last != UNBOUNDED:
         most = array.dimension_text(array.rank - 1)
-        rule = f"k must be from 0 to the size of the last dimension, {most}, got {k}"
-        check.fail(rule, dimension=array.rank - 1)
+        rule = f"k must be from 0 to the size of the last dimension, {most}"
+        check.fail(rule, got=k, dimension=array.rank - 1)
     # xla_builder.h: TopK. Indices are s32.
     if last > _MOST_INDICES:
         check.fail(
             f"indices are s32, so the last dimension must not have more than {_MOST_INDICES} "
-            f"elements, got {last}",
+            "elements",
+            got=last,
             dimension=array.rank - 1,
         )
     # XLA expands it to slices, where a bounded size of at most 1 becomes static.

@@ -326,7 +326,7 @@ def _select_and_scatter_shape(
     scalar = intern_array(element_type, ())
     if init_value is not scalar:
         check.fail(
-            f"init_value must be a scalar of the operand's element type, {scalar}, got {init_value}"
+            f"init_value must be a scalar of the operand's element type, {scalar}", got=init_value
         )
     # StableHLO select_and_scatter (C9), (C10)
     pred = intern_array(pt.pred, ())
@@ -338,7 +338,7 @@ def _select_and_scatter_shape(
     # StableHLO select_and_scatter (C2). Like XLA, compare sizes and not which of them are bounds.
     if not same_sizes(values, windows):
         check.fail(
-            f"source must have one element for each position of the window, {windows}, got {values}"
+            f"source must have one element for each position of the window, {windows}", got=values
         )
     return intern_array(element_type, array.dimensions, array.dynamic_dimensions)
 

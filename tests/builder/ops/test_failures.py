@@ -388,7 +388,7 @@ def test_rule_and_fix_are_attributes() -> None:
         xb.reshape(x, [4, 4])
     error = caught.value
     assert error.op == "reshape"
-    assert str(error).startswith(f"reshape: {error.rule}\n  operand f32[4,8]\n")
+    assert str(error).startswith(f"reshape: {error.rule}, got {error.got}\n  operand")
     assert str(error).endswith(f"\nfix: {error.fix}")
     assert error.fix == "write sizes whose product is 32, for instance [4, 8]"
     with pytest.raises(xb.UnknownNameError) as unknown:

@@ -167,8 +167,10 @@ REFUSED = {
     "tiles of several results": (
         TWO_RESULTS.join(
             (
-                "module attributes {mhlo.xla_entry_computation_result_tiles = [[dense<2> : "
-                "tensor<1xindex>]]} {",
+                (
+                    "module attributes {mhlo.xla_entry_computation_result_tiles = [[dense<2> : "
+                    "tensor<1xindex>]]} {"
+                ),
                 "}",
             )
         ),

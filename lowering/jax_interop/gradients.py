@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
@@ -28,8 +28,12 @@ from lowering.jax_interop.to_jax import to_jax
 from lowering.ops.registry import place
 
 
+Tree = TypeVar("Tree")
+"""An op, or ops in nested lists, tuples, dicts and other pytrees of jax."""
+
+
 @explained
-def gradients(loss: XlaOp, wrt: Any) -> Any:
+def gradients(loss: XlaOp, wrt: Tree) -> Tree:
     """Record the gradients of a loss with respect to ops of the same builder.
 
     Each op between `wrt` and the loss is differentiated by jax's rule for it, at the recorded
@@ -90,7 +94,8 @@ def gradients(loss: XlaOp, wrt: Any) -> Any:
         reverse = Reverse("gradients", loss, chosen)
     frame = caller_frame(sys._getframe(1))
     found = reverse.record(frame)
-    return tree.unflatten([found[leaf] for leaf in chosen])
+    result: Tree = tree.unflatten([found[leaf] for leaf in chosen])
+    return result
 
 
 def _shape_of(name: str, op: Any) -> Shape:

@@ -27,7 +27,6 @@ from lowering.jax_interop.reverse import Reverse, element_of
 from lowering.jax_interop.to_jax import to_jax
 from lowering.ops.registry import place
 
-
 Tree = TypeVar("Tree")
 """An op, or ops in nested lists, tuples, dicts and other pytrees of jax."""
 

@@ -196,9 +196,13 @@ def test_any_and_all() -> None:
         np.testing.assert_array_equal(got, value)
 
 
-@pytest.mark.parametrize("dtype", [*DTYPES, np.int8, np.uint32, np.bool_])
+NARROW = (ml_dtypes.int2, ml_dtypes.uint2)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, np.int8, np.uint32, np.bool_, *NARROW])
 def test_arg_max_and_arg_min(dtype: Any) -> None:
-    x = np.random.default_rng(2).integers(0, 4, (6, 40)).astype(dtype)  # with many ties
+    numbers = np.random.default_rng(2).integers(0, 2 if dtype in NARROW else 4, (6, 40))
+    x = numbers.astype(dtype)  # with many ties
     at_max, at_min, kept = run(
         lambda x: (
             lib.arg_max(x, xb.s32, -1),

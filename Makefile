@@ -7,6 +7,7 @@
 #   PYTEST_ARGS=...    further arguments for pytest, such as PYTEST_ARGS="-k while -x"
 #   FUZZ_ARGS=...      arguments for tests/fuzz, such as FUZZ_ARGS="--seconds 60 --samples FOLDER"
 #   STRESS_ARGS=...    arguments for tests/stress, such as STRESS_ARGS="--seconds 10 --calls 10000"
+#   MUTANTS_ARGS=...   arguments for tests/mutation, such as MUTANTS_ARGS="--count 20 builder/ops"
 #   BENCH_ARGS=...     arguments for the benchmarks, such as BENCH_ARGS="chain lstm --json FILE"
 
 PYTHON =
@@ -15,6 +16,7 @@ JOBS = 2
 PYTEST_ARGS =
 FUZZ_ARGS =
 STRESS_ARGS =
+MUTANTS_ARGS =
 BENCH_ARGS = all
 
 # Programs run as modules of the interpreter, not as scripts from bin/: the scripts contain the path of
@@ -34,7 +36,7 @@ JAXLIB_TESTS = tests/lowering tests/conformance tests/property tests/defects tes
 PYTEST = -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-newest test-gpu fuzz stress lint format types bench bench-check docs notebooks site screenshots platforms clean moved
+.PHONY: help demo test test-all test-newest test-gpu fuzz stress mutants lint format types bench bench-check docs notebooks site screenshots platforms clean moved
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -64,6 +66,9 @@ fuzz: $(STAMP) ## read damaged files for ten minutes; keep those that crash
 
 stress: $(STAMP) ## call and compile in many threads, call a million times, interrupt; takes minutes
 	@$(VENV) -m tests.stress $(STRESS_ARGS)
+
+mutants: $(STAMP) ## change production code at random places; list the changes that no test detects
+	@$(VENV) -m tests.mutation $(MUTANTS_ARGS)
 
 lint: $(STAMP) ## check style, formatting and words
 	@$(VENV) -m ruff check .

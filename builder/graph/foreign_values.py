@@ -11,6 +11,7 @@ from threading import local
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from builder.errors import BuilderError, brief, error_of
+from builder.schema import Trait, opcodes_with
 
 if TYPE_CHECKING:
     from builder.graph.xla_builder import XlaBuilder
@@ -61,9 +62,6 @@ _LEAK_FIXES: Final = {
     "use that element of the result of scan",
 }
 """How to pass a value out of a callable, by the callable's description."""
-
-_ONE_ARRAY: Final = {"map", "reduce", "reduce_window", "scatter", "select_and_scatter", "sort"}
-"""Ops whose callables can't return further values."""
 
 
 def foreign_operand(op: str, operands: Sequence[XlaOp]) -> BuilderError:
@@ -198,7 +196,8 @@ def _leaked(op: str, role: str, value: XlaOp) -> BuilderError:
     fix = _LEAK_FIXES.get(purpose.text)
     if fix is None and purpose.op == "conditional":
         fix = "return the value from each branch, and use the result of conditional"
-    elif fix is None and purpose.op in _ONE_ARRAY:
+    elif fix is None and purpose.op in opcodes_with(Trait.ON_ELEMENTS):
+        # The callable can't return further values.
         fix = "compute the value outside of the callable as well, from values that exist there"
     elif fix is None:
         fix = f"return the value from the function, and use the result of {purpose.op}"

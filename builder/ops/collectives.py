@@ -36,6 +36,7 @@ from builder.schema.definition import (
     CostClass,
     Group,
     Schema,
+    Trait,
     define,
 )
 from builder.schema.kinds import (
@@ -474,6 +475,7 @@ ALL_REDUCE: Final = define(
     element_types={"operands": ANY},
     cost=CostClass.ELEMENTWISE,
     tolerance=APPLIED_REPEATEDLY,
+    traits=Trait.COLLECTIVE,
 )
 
 
@@ -614,6 +616,7 @@ ALL_GATHER: Final = define(
     "*operands",
     (*_DEVICES, Attribute("all_gather_dim", DIMENSION, "dimensions"), _SHARD_COUNT),
     element_types={"operands": ANY},
+    traits=Trait.COLLECTIVE,
 )
 
 
@@ -707,6 +710,7 @@ REDUCE_SCATTER: Final = define(
     ),
     element_types={"operands": ANY},
     tolerance=APPLIED_REPEATEDLY,
+    traits=Trait.COLLECTIVE,
 )
 
 
@@ -828,6 +832,7 @@ ALL_TO_ALL: Final = define(
         Attribute("split_count", INTEGER, None),
     ),
     element_types={"operand": ANY},
+    traits=Trait.COLLECTIVE,
 )
 
 
@@ -911,6 +916,7 @@ ALL_TO_ALL_TUPLE: Final = define(
     hlo="all-to-all",
     stablehlo="stablehlo.all_to_all",
     synonyms=("mhlo.all_to_all",),
+    traits=Trait.COLLECTIVE,
 )
 
 
@@ -988,6 +994,7 @@ COLLECTIVE_PERMUTE: Final = define(
     "operand",
     (_CHANNEL, Attribute("source_target_pairs", PAIRS)),
     element_types={"operand": ANY},
+    traits=Trait.COLLECTIVE,
 )
 
 
@@ -1104,6 +1111,7 @@ COLLECTIVE_BROADCAST: Final = define(
     _PARTICIPANTS,
     section=BUILDER_H,
     element_types={"operand": ANY},
+    traits=Trait.COLLECTIVE,
 )
 
 

@@ -48,6 +48,7 @@ from builder.schema.definition import (
     CostClass,
     Group,
     Tolerance,
+    Trait,
     define,
 )
 from builder.schema.kinds import (
@@ -92,7 +93,7 @@ def _tuple_shape(elements: Sequence[Shape]) -> TupleShape:
     return TupleShape(elements)
 
 
-TUPLE: Final = define("tuple", "*operands", cost=CostClass.FREE)
+TUPLE: Final = define("tuple", "*operands", cost=CostClass.FREE, traits=Trait.STRUCTURE)
 
 
 @op(TUPLE, _tuple_shape)
@@ -133,7 +134,11 @@ def _get_tuple_element_shape(tuple_data: Shape, index: int) -> Shape:
 
 
 GET_TUPLE_ELEMENT: Final = define(
-    "get_tuple_element", "tuple_data", (Attribute("index", INTEGER),), cost=CostClass.FREE
+    "get_tuple_element",
+    "tuple_data",
+    (Attribute("index", INTEGER),),
+    cost=CostClass.FREE,
+    traits=Trait.STRUCTURE,
 )
 
 
@@ -290,6 +295,7 @@ CALL: Final = define(
     stablehlo="func.call",
     cost=CostClass.FREE,
     tolerance=APPLIED_ONCE,
+    traits=Trait.CONTROL_FLOW,
 )
 
 
@@ -553,6 +559,7 @@ CONDITIONAL: Final = define(
     stablehlo="stablehlo.case",
     cost=CostClass.FREE,
     tolerance=APPLIED_ONCE,
+    traits=Trait.CONTROL_FLOW,
 )
 
 
@@ -758,6 +765,7 @@ WHILE: Final = define(
     (Attribute("condition", COMPUTATION), Attribute("body", COMPUTATION)),
     cost=CostClass.FREE,
     tolerance=APPLIED_REPEATEDLY,
+    traits=Trait.CONTROL_FLOW,
 )
 
 
@@ -947,6 +955,7 @@ SCAN: Final = define(
     element_types={"operands": ANY},
     stablehlo="stablehlo.while",
     tolerance=Tolerance(applications=_steps),
+    traits=Trait.CONTROL_FLOW,
 )
 
 

@@ -38,6 +38,7 @@ from builder.schema.definition import (
     Attribute,
     CostClass,
     Group,
+    Trait,
     define,
 )
 from builder.schema.kinds import (
@@ -189,6 +190,7 @@ INFEED: Final = define(
     "infeed",
     "token",
     (Attribute("infeed_config", BYTES, omitted="", absent="", parameter="config"),),
+    traits=Trait.STATEFUL,
 )
 
 builder_method(INFEED, _infeed_shape)
@@ -308,6 +310,7 @@ OUTFEED: Final = define(
     ),
     section=BUILDER_H,
     cost=CostClass.RULE,
+    traits=Trait.STATEFUL,
 )
 
 
@@ -452,7 +455,9 @@ def _send_attributes(operand: Shape, channel_handle: ChannelHandle) -> Attribute
     return _transfer_attributes(channel_handle, operand)
 
 
-SEND: Final = define("send", "operand token", _TRANSFER, element_types={"operand": ANY})
+SEND: Final = define(
+    "send", "operand token", _TRANSFER, element_types={"operand": ANY}, traits=Trait.STATEFUL
+)
 
 
 @op_by_hand(SEND, _send_shape)  # records a token, too
@@ -586,7 +591,7 @@ def _recv_attributes(shape: Shape, channel_handle: ChannelHandle) -> Attributes:
     return {**_transfer_attributes(channel_handle, shape), **_laid_out(shape)}
 
 
-RECV: Final = define("recv", "token", _TRANSFER)
+RECV: Final = define("recv", "token", _TRANSFER, traits=Trait.STATEFUL)
 
 builder_method(RECV, _recv_shape)
 

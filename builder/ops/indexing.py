@@ -29,7 +29,7 @@ from builder.graph.xla_op import XlaOp
 from builder.ops.definition import op
 from builder.ops.operands import is_number, need_op, need_ops, number_constant, scalars_of
 from builder.ops.reshaping import reshape, slice
-from builder.schema import SCHEMAS
+from builder.schema import SCHEMAS, Trait
 from builder.schema.definition import ANY, INTEGER, Attribute, CostClass, Tolerance, define
 from builder.schema.kinds import COMPUTATION, FLAG, INTEGERS, DimensionNumbers, Field
 from builder.support.caches import per_signature
@@ -717,6 +717,7 @@ SCATTER: Final = define(
     element_types={"operands": ANY, "scatter_indices": INTEGER, "updates": ANY},
     cost=CostClass.RULE,
     tolerance=Tolerance(applications=_windows),
+    traits=Trait.ON_ELEMENTS,
 )
 
 

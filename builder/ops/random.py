@@ -15,7 +15,7 @@ from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp
 from builder.ops.definition import op
 from builder.ops.operands import Operand, is_number, need_op, number_as
-from builder.schema import ElementTypes
+from builder.schema import ElementTypes, Trait
 from builder.schema.definition import (
     FLOATING,
     ORDERED,
@@ -77,6 +77,7 @@ RNG: Final = define(
     ),
     element_types={"a": ORDERED, "b": ORDERED},
     cost=CostClass.TRANSCENDENTAL,
+    traits=Trait.STATEFUL,
 )
 
 

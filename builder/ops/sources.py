@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from builder.ops.definition import builder_method
-from builder.schema import BUILDER_H
+from builder.schema import BUILDER_H, Trait
 from builder.schema.definition import Attribute, CostClass, define
 from builder.schema.kinds import FLAGS
 
@@ -23,6 +23,7 @@ PARAMETER: Final = define(
     ),
     section=BUILDER_H,
     cost=CostClass.FREE,
+    traits=Trait.STRUCTURE,
 )
 
 builder_method(PARAMETER, family="sources")

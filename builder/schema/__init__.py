@@ -1,9 +1,9 @@
 """Schemas: the description of each opcode, as data.
 
 A schema names the operands and attributes of an opcode, its names in C++, in HLO text and in
-StableHLO, the element types of its operands, its cost and its tolerance. The table of operations,
-HLO printing, lowering, import, cost analysis, tolerances and the
-reference loop over schemas.
+StableHLO, the element types of its operands, its traits, its cost and its tolerance. The table of
+operations, HLO printing, lowering, import, cost analysis, tolerances and the reference loop over
+schemas.
 """
 
 from builder.schema.definition import (
@@ -19,6 +19,8 @@ from builder.schema.definition import (
     ResultType as ResultType,
     Schema as Schema,
     Tolerance as Tolerance,
+    Trait as Trait,
     define as define,
+    opcodes_with as opcodes_with,
 )
 from builder.schema.kinds import AttributeKind as AttributeKind

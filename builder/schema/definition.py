@@ -207,6 +207,22 @@ class ResultType(enum.Enum):
     PRED = "pred"
 
 
+class Trait(enum.Flag):
+    """What an op is, for code that treats all ops of a kind alike."""
+
+    NONE = 0
+    STRUCTURE = enum.auto()
+    """Its value is that of an argument, or of other ops: nothing is computed."""
+    ON_ELEMENTS = enum.auto()
+    """It applies a computation of scalars to the elements of its operands."""
+    CONTROL_FLOW = enum.auto()
+    """It applies computations to whole values."""
+    COLLECTIVE = enum.auto()
+    """The devices that run the program exchange values."""
+    STATEFUL = enum.auto()
+    """Done again, it has another result or another effect."""
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Schema:
     """The description of an opcode.
@@ -224,6 +240,7 @@ class Schema:
         hlo: the name of the instruction in HLO text.
         stablehlo: the name of the operation, with its dialect.
         synonyms: other MLIR operations and custom call targets that the importer reads as this op.
+        traits: see `Trait`.
         cost: see `CostClass`.
         tolerance: how far the results of two implementations may differ.
         value_attributes: the attributes that are not computations.
@@ -243,6 +260,7 @@ class Schema:
     hlo: str = ""
     stablehlo: str = ""
     synonyms: tuple[str, ...] = ()
+    traits: Trait = Trait.NONE
     cost: CostClass = CostClass.DATA_MOVEMENT
     tolerance: Tolerance = EXACT
     value_attributes: tuple[Attribute, ...] = field(init=False)
@@ -273,6 +291,16 @@ class Schema:
 
 SCHEMAS: Final[dict[str, Schema]] = {}
 """The schemas by opcode."""
+
+
+def opcodes_with(trait: Trait) -> frozenset[str]:
+    """Return the opcodes with a trait. All ops must be defined: `builder` is imported.
+
+    Example:
+        >>> sorted(opcodes_with(Trait.STRUCTURE))
+        ['get_tuple_element', 'parameter', 'tuple']
+    """
+    return frozenset(opcode for opcode, schema in SCHEMAS.items() if trait in schema.traits)
 
 
 def _by_opcode(opcode: str) -> Schema:

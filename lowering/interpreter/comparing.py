@@ -13,6 +13,7 @@ from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
+from builder.schema import Trait, opcodes_with
 from builder.types import primitive_type as pt
 from builder.types.shape import Shape, TokenShape, leaves
 from lowering.importer import to_computation
@@ -40,7 +41,7 @@ Values = dict[XlaOp, Any]
 _MAX_GROUP: Final = 256
 """The maximum number of ops in a program that computes each op from given operands."""
 
-_NOT_COMPUTED: Final = frozenset(("parameter", "constant", "tuple", "get_tuple_element"))
+_NOT_COMPUTED: Final = opcodes_with(Trait.STRUCTURE) | {"constant"}
 """Opcodes whose values are not compared, because the device computes nothing for them."""
 
 

@@ -16,6 +16,7 @@ from builder.errors import XlaError, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.inlined_calls import LibraryCall
 from builder.graph.xla_op import XlaOp
+from builder.schema import Trait, opcodes_with
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, leaves
 from lowering.errors import LoweringError
@@ -30,7 +31,7 @@ from lowering.jax_interop.library_functions import library_step
 from lowering.jax_interop.pasting import pasted
 from lowering.jaxlib_api.jax_arrays import axes_of
 from lowering.ops.derivatives import with_derivative_of
-from lowering.ops.elementwise import is_narrow
+from lowering.ops.elementwise import TAKING_SCALARS, is_narrow
 from lowering.ops.registry import JAX_RULES, REFUSED, Step, Value, place, refusal
 
 _Entry = tuple[int, Frame, Step, Callable[[list[Value]], Sequence[Value]], Sequence[int]]
@@ -41,8 +42,7 @@ _IN_PLACE: Final = ("parameter", "constant")
 """Opcodes whose values are known before the loop."""
 
 
-_STRUCTURE: Final = ("parameter", "tuple", "get_tuple_element")
-"""Opcodes that compute nothing themselves."""
+_STRUCTURE: Final = opcodes_with(Trait.STRUCTURE)
 
 
 class Preparation:
@@ -258,12 +258,6 @@ def _getter(numbers: tuple[int, ...]) -> Callable[[list[Value]], Sequence[Value]
     return itemgetter(slice(first, first + len(numbers)))
 
 
-_TAKING_SCALARS: Final = frozenset(
-    ("add", "compare", "divide", "maximum", "minimum", "multiply", "remainder", "subtract")
-)
-"""Opcodes whose functions in jax.lax broadcast a scalar operand, without an operation in jax."""
-
-
 def _pass_scalars(
     ops: list[XlaOp],
     operands: dict[int, tuple[int, ...]],
@@ -300,7 +294,7 @@ def _pass_scalars(
         is_plain = element_type is not pt.pred and not is_narrow(op)
         # The guard of an integer division by zero needs arrays of one shape.
         is_plain &= not (element_type.is_integral and op.opcode in ("divide", "remainder"))
-        if op.opcode in _TAKING_SCALARS and len(passed) == 1 and is_plain:
+        if op.opcode in TAKING_SCALARS and len(passed) == 1 and is_plain:
             operands[op.id] = tuple([scalars.get(number, number) for number in numbers])
         else:
             omitted.difference_update(passed)

@@ -32,6 +32,7 @@ from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.inspection.equivalence import value_key
 from builder.rewriting.extracting import copy_op
+from builder.schema import Trait, opcodes_with
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaves
 from lowering.errors import LoweringError
 from lowering.importer.importing import collector_paused
@@ -47,8 +48,7 @@ from lowering.jaxlib_api.jaxprs import inner_jaxprs, is_expanded
 from lowering.ops.host import recorded_calls
 from lowering.ops.registry import Step, place
 
-STRUCTURAL: Final = frozenset(("call", "conditional", "scan", "while"))
-"""Opcodes of ops that apply a computation which they do not combine elements with."""
+_CONTROL_FLOW: Final = opcodes_with(Trait.CONTROL_FLOW)
 
 _COSTLY: Final = frozenset(
     (
@@ -673,7 +673,7 @@ def _cut(unit: Unit, traced: _Traced) -> _Cut:
     needed = _needed(equations, gradients, recorded)
     dependent = _dependent(equations, traced.cotangents)
     again = [equation for equation in needed if not dependent.intersection(equation.outvars)]
-    is_structural = unit.call is None and unit.op.opcode in STRUCTURAL
+    is_structural = unit.call is None and unit.op.opcode in _CONTROL_FLOW
     forward = None
     if _may_be_replaced(unit) and any(_is_costly(e, is_structural) for e in again):
         needed = _needed(equations, [*results, *gradients], inputs)

@@ -15,6 +15,7 @@ from builder.ops.control_flow import DERIVATIVE, ZERO_DERIVATIVE, call
 from builder.ops.elementwise import add
 from builder.ops.reshaping import broadcast
 from builder.rewriting.inlining import inlined_ops
+from builder.schema import Trait, opcodes_with
 from builder.types.shape import ArrayShape, TupleShape
 from lowering.errors import LoweringError
 from lowering.jax_interop.applying import set_line
@@ -27,8 +28,7 @@ from lowering.ops.registry import place
 Leaf = tuple[XlaOp, int]
 """An op, and the number of an array in its shape: 0 for an array, others for nested tuples."""
 
-_STATEFUL: Final = frozenset(("rng", "infeed", "outfeed", "send", "recv"))
-"""Opcodes that may give another result, or have an effect, if they run once more."""
+_STATEFUL: Final = opcodes_with(Trait.STATEFUL)
 
 
 class Reverse:

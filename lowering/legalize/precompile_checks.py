@@ -13,6 +13,7 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
+from builder.schema import SCHEMAS, Trait, opcodes_with
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape
 from lowering.errors import CompileError, LoweringError
@@ -29,18 +30,16 @@ from lowering.mlir.operations import (
 from lowering.mlir.types import shape_of_type
 from lowering.sharding.participants import COLLECTIVES
 
-_REDUCERS: Final = frozenset(
-    f"stablehlo.{name}" for name in ("reduce", "reduce_window", "select_and_scatter", "scatter")
+_WITHOUT_LOOPS: Final = frozenset(
+    schema.stablehlo for schema in SCHEMAS.values() if Trait.ON_ELEMENTS in schema.traits
 )
-
-_WITHOUT_LOOPS: Final = _REDUCERS | {"stablehlo.map", "stablehlo.sort"}
 """Operations whose computations can't contain loops on XLA's CPU backend."""
 
 _UNSUPPORTED_IN_REGIONS: Final = COLLECTIVES | {
-    f"stablehlo.{name}"
-    for name in (
-        *("custom_call", "infeed", "outfeed", "send", "recv"),
-        *("replica_id", "partition_id", "rng", "fft"),
+    f"stablehlo.{opcode}"
+    for opcode in (
+        *opcodes_with(Trait.STATEFUL),
+        *("custom_call", "replica_id", "partition_id", "fft"),
     )
 }
 """Operations that XLA does not support inside a reducer, map or comparator."""

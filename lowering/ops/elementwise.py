@@ -99,6 +99,11 @@ FUNCTIONS: Final[dict[str, Callable[[], Callable[..., Value]]]] = {
 The table is made before jax is imported.
 """
 
+TAKING_SCALARS: Final = frozenset(
+    ("add", "compare", "divide", "maximum", "minimum", "multiply", "remainder", "subtract")
+)
+"""Opcodes whose functions in jax.lax broadcast a scalar operand, without an operation in jax."""
+
 
 def is_narrow(op: XlaOp) -> bool:
     """Return whether an op has numbers of less than 8 bits.

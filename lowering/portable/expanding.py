@@ -13,7 +13,7 @@ from builder.graph.computation import XlaComputation
 from builder.graph.registry import OPERATIONS
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
-from builder.schema import SCHEMAS
+from builder.schema import SCHEMAS, Trait
 from builder.support.suggestions import did_you_mean
 from builder.support.unique_names import UniqueNames
 from lowering.errors import LoweringError
@@ -233,7 +233,11 @@ class _Expander:
         """
         try:
             computation = imported(StablehloModule(single, program_shape_of(single, None)))
-            op = next(each for each in computation.ops if each.opcode not in _PLUMBING)
+            op = next(
+                each
+                for each in computation.ops
+                if Trait.STRUCTURE not in SCHEMAS[each.opcode].traits
+            )
             return lower(recorded(op, computation)).text.encode()
         except XlaError as error:  # of a bounded size, for instance
             raise self._refusal(operation, statement_of(error)) from error
@@ -269,8 +273,9 @@ class _Expander:
         if origin:
             subject += f", in the expansion of {', '.join(map(_short, sorted(origin)))}"
         rule = f"{subject}{place_of(operation)} in {self.name!r} has no expansion"
+        got = f"without={sorted(map(_short, self.asked))}"
         if reason:
-            rule += f": {reason.splitlines()[0]}"
+            got += f": {reason.splitlines()[0]}"
         known = sorted(map(_short, (*EXPANSIONS, *_INTERPRETED, _BARRIER)))
         fix = (
             f"omit {_short(name)!r} from without, or record the program without the operation; "
@@ -281,12 +286,9 @@ class _Expander:
             self.op,
             rule,
             fix,
-            got=f"without={sorted(map(_short, self.asked))}",
+            got=got,
             detail=reason,
         )
-
-
-_PLUMBING: Final = ("parameter", "tuple", "get_tuple_element")
 
 
 def recorded(op: XlaOp, computation: XlaComputation) -> XlaComputation:

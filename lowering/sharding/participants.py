@@ -23,6 +23,7 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy, stablehlo
 
+from builder.schema import SCHEMAS, Trait
 from lowering.errors import CompileError, LoweringError
 from lowering.mlir.operations import (
     enclosing,
@@ -176,11 +177,7 @@ def set_groups(operation: ir.Operation, groups: Sequence[Sequence[int]]) -> None
 
 
 COLLECTIVES: Final = frozenset(
-    f"stablehlo.{name}"
-    for name in (
-        *("all_gather", "all_reduce", "all_to_all", "collective_broadcast"),
-        *("collective_permute", "reduce_scatter"),
-    )
+    schema.stablehlo for schema in SCHEMAS.values() if Trait.COLLECTIVE in schema.traits
 ) | {"mhlo.all_to_all"}
 """The names of the collective operations, which communicate with other devices."""
 

@@ -20,7 +20,7 @@ from builder.ops.definition import op
 from builder.ops.elementwise.common import constant_of, element_type_of, within
 from builder.ops.operands import Operand, is_number, need_op, number_constant
 from builder.ops.runtime_sizes import broadcast_scalar
-from builder.schema import Attribute, CostClass, define
+from builder.schema import Attribute, CostClass, Trait, define
 from builder.schema.definition import ANY, APPLIED_ONCE, ORDERED, PRED
 from builder.schema.kinds import COMPUTATION, INTEGERS
 from builder.support.caches import per_signature
@@ -291,6 +291,7 @@ MAP: Final = define(
     element_types={"operands": ANY},
     cost=CostClass.RULE,
     tolerance=APPLIED_ONCE,
+    traits=Trait.ON_ELEMENTS,
 )
 
 

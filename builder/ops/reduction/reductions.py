@@ -26,6 +26,7 @@ from builder.ops.operands import (
     number_constant,
     scalars_of,
 )
+from builder.schema import Trait
 from builder.schema.definition import ANY, Attribute, CostClass, Tolerance, define
 from builder.schema.kinds import COMPUTATION, INTEGERS
 from builder.support.caches import SignatureTable, per_signature
@@ -131,6 +132,7 @@ REDUCE: Final = define(
     element_types={"operands": ANY, "init_values": ANY},
     cost=CostClass.RULE,
     tolerance=Tolerance(applications=_reduced),
+    traits=Trait.ON_ELEMENTS,
 )
 
 

@@ -19,6 +19,7 @@ from builder.graph.xla_op import XlaOp
 from builder.ops.definition import op
 from builder.ops.operands import need_ops, scalars_of
 from builder.ops.reduction.reductions import equal_sizes
+from builder.schema import Trait
 from builder.schema.definition import ANY, BUILDER_H, Attribute, CostClass, define
 from builder.schema.kinds import COMPUTATION, DIMENSION, FLAG, INTEGER
 from builder.support.caches import per_signature
@@ -68,6 +69,7 @@ SORT: Final = define(
     ),
     element_types={"operands": ANY},
     cost=CostClass.RULE,
+    traits=Trait.ON_ELEMENTS,
 )
 
 

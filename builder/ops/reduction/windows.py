@@ -27,6 +27,7 @@ from builder.ops.reduction.reductions import (
     reduction_operands,
 )
 from builder.ops.window import window_list, window_padding, window_text, windows_along
+from builder.schema import Trait
 from builder.schema.definition import ANY, Attribute, CostClass, Group, Tolerance, define
 from builder.schema.kinds import COMPUTATION, INTEGERS, WINDOW_PADDING
 from builder.support.caches import per_signature
@@ -147,6 +148,7 @@ REDUCE_WINDOW: Final = define(
     element_types={"operands": ANY, "init_values": ANY},
     cost=CostClass.RULE,
     tolerance=Tolerance(applications=_window_size),
+    traits=Trait.ON_ELEMENTS,
 )
 
 
@@ -357,6 +359,7 @@ SELECT_AND_SCATTER: Final = define(
     element_types={"operand": ANY, "source": ANY, "init_value": ANY},
     cost=CostClass.RULE,
     tolerance=Tolerance(applications=_window_size),
+    traits=Trait.ON_ELEMENTS,
 )
 
 

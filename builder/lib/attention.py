@@ -168,7 +168,7 @@ def rotary_embedding(
     at = array_argument(op, "positions", positions)
     if not at.element_type.is_integral or at.dimensions not in ((t,), (*batch, t)):
         rule = f"positions must be integers [{t}] or [{', '.join(map(str, (*batch, t)))}]"
-        raise error_of(ShapeInferenceError, op, f"{rule}", got=at)
+        raise error_of(ShapeInferenceError, op, rule, got=at)
     half, rank = h // 2, shape.rank
     wide = widened(x)
     kind = shape_of(wide).element_type

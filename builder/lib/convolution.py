@@ -183,7 +183,7 @@ def _for_each(name: str, value: int | Sequence[int], count: int) -> tuple[int, .
     entries = given if isinstance(value, Iterable) else given * count
     if len(entries) != count:
         rule = f"{name} must have an entry for each of the {count} spatial dimensions"
-        raise error_of(ShapeInferenceError, "conv", f"{rule}", got=list(given))
+        raise error_of(ShapeInferenceError, "conv", rule, got=list(given))
     if min(entries, default=1) < 1:
         raise error_of(ShapeInferenceError, "conv", f"{name} must be positive", got=list(given))
     return entries

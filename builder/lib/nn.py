@@ -431,7 +431,7 @@ def _normalized_axes(
         given = typed_argument(op, name, factor, shape.element_type)
         if given.dimensions != sizes:
             rule = f"{name} must have the sizes {list(sizes)} of the dimensions {list(axes)} of x"
-            raise error_of(ShapeInferenceError, op, f"{rule}", got=given, shapes={"x": shape})
+            raise error_of(ShapeInferenceError, op, rule, got=given, shapes={"x": shape})
     return axes, others(shape.rank, axes)
 
 

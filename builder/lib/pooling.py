@@ -328,7 +328,7 @@ def _padding(op: str, form: TensorFormat, padding: PaddingLike) -> Padding | Pai
         return pads
     if len(pads) != form.rank - 2:
         rule = f"padding must have a pair for each of the {form.rank - 2} spatial dimensions"
-        raise error_of(ShapeInferenceError, op, f"{rule}", got=list(pads))
+        raise error_of(ShapeInferenceError, op, rule, got=list(pads))
     pairs = [(0, 0)] * form.rank
     for number, pair in zip(form.spatial_dimensions, pads, strict=True):
         pairs[number] = pair

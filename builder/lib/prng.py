@@ -523,7 +523,7 @@ def _generated(
         rule = "bit_generator must be a function that returns two ops, the bits and the next state"
         fix = "pass lib.three_fry_bit_generator or lib.philox_bit_generator"
         got = brief(generated if callable(bit_generator) else bit_generator, 80)
-        raise error_of(OperandError, op, f"{rule}", fix, got=got)
+        raise error_of(OperandError, op, rule, fix, got=got)
     bits = array_argument(op, "the bits", generated[0])
     expected = array_shape(UNSIGNED[shape.element_type.bits], shape.dimensions)
     if bits != expected:

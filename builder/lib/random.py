@@ -242,7 +242,7 @@ def uniform(key: XlaOp, shape: ShapeLike, minval: Operand = 0.0, maxval: Operand
                 f"minval must not exceed maxval, nor their difference {result.element_type}'s range"
             )
             fix = "exchange minval and maxval" if low > high else ""
-            rule = f"{rule}"
+            rule = rule
             raise error_of(ShapeInferenceError, "uniform", rule, fix, got=f"{minval} and {maxval}")
         if (low, high) == (0, 1):
             return _uniform(words, result)

@@ -411,7 +411,7 @@ def _major(op: str, name: str, shape: ArrayShape, minor: int) -> int:
     """Return the number of major dimensions of an array."""
     if minor > shape.rank:
         rule = f"{name} must have at most one entry for each dimension of x: {shape.rank}"
-        raise error_of(ShapeInferenceError, op, f"{rule}", got=minor, shapes={"x": shape})
+        raise error_of(ShapeInferenceError, op, rule, got=minor, shapes={"x": shape})
     return shape.rank - minor
 
 

@@ -88,7 +88,7 @@ def create_scalar_comparison_computation(
     if len(functions) != len(types) or not any(map(callable, functions)):
         rule = f"comparators must have a function or None for each operand: {len(types)}"
         fix = "write xb.lt_total_order or xb.gt_total_order for one operand at least"
-        raise error_of(OperandError, op, f"{rule}", fix, got=brief(comparators))
+        raise error_of(OperandError, op, rule, fix, got=brief(comparators))
     b = XlaBuilder(name)
     pairs = [
         tuple(b.parameter(kind[()], f"p.{number}.{side}") for side in ("lhs", "rhs"))

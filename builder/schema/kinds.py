@@ -383,7 +383,7 @@ class Bytes(AttributeKind):
                 value = value.encode("utf-8", "surrogateescape")
             except UnicodeEncodeError:
                 rule = f"{name} must be a string that UTF-8 can encode, or bytes"
-                text = f"{rule}"
+                text = rule
                 raise error_of(OperandError, op, text, "pass the bytes", got=brief(value)) from None
         if not isinstance(value, (bytes, bytearray)):
             rule = f"{name} must be a string or bytes"

@@ -193,7 +193,8 @@ def _check_ulps(ulps: Any) -> None:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
             raise OperandError(
                 "ulps must be a number that is at least 0, or a mapping from opcodes to "
-                f"such numbers, got {brief(ulps)}",
+                "such numbers",
+                got=brief(ulps),
                 op="compare",
             )
 

@@ -68,8 +68,8 @@ class Interpretation(Displayed):
                 fix = f"index with an op, such as computation.find({got})[0]"
             else:
                 fix = "pass probe=True, or a probe that includes the op, and index with that op"
-            rule = f"the values are those of {count_text(len(self.values), 'probed op')}, got {got}"
-            raise error_of(OperandError, "interpret", rule, fix)
+            rule = f"the values are those of {count_text(len(self.values), 'probed op')}"
+            raise error_of(OperandError, "interpret", rule, fix, got=got)
         return self.values[found]
 
     def __repr__(self) -> str:
@@ -244,7 +244,7 @@ def program_of(op: str, value: Any, target: jax.Device) -> Program:
             is_computation = isinstance(program, XlaComputation)
             module = "lowering.lower(computation)" if is_computation else "module"
             fix = f"pass the sizes: lowering.to_computation({module}, argument_shapes=[...])"
-            raise error_of(ArgumentError, op, f"{rule}, got {parameter}", fix)
+            raise error_of(ArgumentError, op, rule, fix, got=parameter)
     return program
 
 
@@ -260,8 +260,8 @@ def checked_timeout(op: str, timeout: Any) -> float | None:
     if is_number and 0 < timeout <= threading.TIMEOUT_MAX:
         return float(timeout)
     longest = f"up to {threading.TIMEOUT_MAX:.0f}"
-    rule = f"timeout must be a number of seconds above 0, {longest}, or None, got {brief(timeout)}"
-    raise error_of(OperandError, op, rule)
+    rule = f"timeout must be a number of seconds above 0, {longest}, or None"
+    raise error_of(OperandError, op, rule, got=brief(timeout))
 
 
 def flat_arguments(
@@ -289,8 +289,8 @@ def flat_arguments(
             value = np.asarray(value)  # on any device
         if not leaf.shape.is_static:
             raise ExecutionError(
-                "StableHLO's reference interpreter supports static sizes only, got "
-                f"parameter {leaf.name} of {program.name}: {leaf.shape}",
+                "StableHLO's reference interpreter supports static sizes only",
+                got=f"parameter {leaf.name} of {program.name}: {leaf.shape}",
                 fix=f"run {program.name} on a device: lowering.compile; or use a static size",
                 op="interpret",
             )
@@ -421,8 +421,8 @@ def _probed(computation: XlaComputation, probe: Any) -> tuple[list[XlaOp], list[
         elif isinstance(selector, int) and not isinstance(selector, bool):
             if not 0 <= selector < len(computation.ops):
                 raise OperandError(
-                    f"{computation.name} has ops 0 to {len(computation.ops) - 1}, got "
-                    f"the probed op {selector}",
+                    f"{computation.name} has ops 0 to {len(computation.ops) - 1}",
+                    got=f"the probed op {selector}",
                     op="interpret",
                 )
             entry[computation.ops[selector]] = None
@@ -443,8 +443,8 @@ def _probed(computation: XlaComputation, probe: Any) -> tuple[list[XlaOp], list[
 
 
 def _not_an_op(value: object) -> OperandError:
-    rule = f"probe must be True, XlaOps, numbers of ops or opcodes, got {brief(value)}"
-    return error_of(OperandError, "interpret", rule)
+    rule = "probe must be True, XlaOps, numbers of ops or opcodes"
+    return error_of(OperandError, "interpret", rule, got=brief(value))
 
 
 def _is_of(op: XlaOp, computation: XlaComputation) -> bool:

@@ -46,8 +46,8 @@ def devices(platform: str | None = None, *, all_processes: bool = False) -> tupl
         'cpu'
     """
     if platform is not None and not isinstance(platform, str):
-        rule = f"platform must be a name such as 'cpu', got {brief(platform)}"
-        raise error_of(DeviceError, "devices", rule)
+        rule = "platform must be a name such as 'cpu'"
+        raise error_of(DeviceError, "devices", rule, got=brief(platform))
     return _devices("devices", platform, flag("devices", "all_processes", all_processes))
 
 
@@ -155,8 +155,8 @@ def check_counts(op: str, num_replicas: Any, num_partitions: Any) -> None:
     """Raise OperandError unless the numbers of replicas and partitions are positive integers."""
     for name, number in (("num_replicas", num_replicas), ("num_partitions", num_partitions)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            rule = f"{name} must be an integer, 1 or more, got {brief(number)}"
-            raise error_of(OperandError, op, rule)
+            rule = f"{name} must be an integer, 1 or more"
+            raise error_of(OperandError, op, rule, got=brief(number))
 
 
 def devices_for(

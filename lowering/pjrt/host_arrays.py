@@ -57,11 +57,11 @@ def copy_numpy(values: Sequence[Any]) -> Sequence[Any] | None:
 def check_readable(op: str, array: jax.Array) -> None:
     """Raise ArgumentError for a jax.Array that was deleted, or is on other processes' devices."""
     if array.is_deleted():
-        rule = "expected an array, got a jax.Array that has been deleted"
-        raise error_of(ArgumentError, op, rule)
+        rule = "expected an array"
+        raise error_of(ArgumentError, op, rule, got="a jax.Array that has been deleted")
     if not array.is_fully_addressable:
-        rule = "expected an array of this process, got a jax.Array on devices of other processes"
-        raise error_of(ArgumentError, op, rule)
+        rule = "expected an array of this process"
+        raise error_of(ArgumentError, op, rule, got="a jax.Array on devices of other processes")
 
 
 def array_or_jax_array(op: str, value: Any) -> np.ndarray[Any, Any] | jax.Array:
@@ -72,20 +72,18 @@ def array_or_jax_array(op: str, value: Any) -> np.ndarray[Any, Any] | jax.Array:
     """
     if isinstance(value, jax.Array):
         if isinstance(value, jax.core.Tracer):
-            rule = "expected an array, got a tracer of jax"
+            rule = "expected an array"
             fix = f"call {op} outside of jax.jit, jax.grad and other transformations"
-            raise error_of(ArgumentError, op, rule, fix)
+            raise error_of(ArgumentError, op, rule, fix, got="a tracer of jax")
         check_readable(op, value)
         return value
     try:
         array = read_array(value)
     except UnreadableArrayError as error:
-        raise error_of(
-            ArgumentError, op, f"expected an array, got {error.got}", error.fix
-        ) from None
+        raise error_of(ArgumentError, op, "expected an array", error.fix, got=error.got) from None
     if array is None:
         fix = "pass numpy.asarray(value, dtype)"
-        raise error_of(ArgumentError, op, f"expected an array, got {describe(value)}", fix)
+        raise error_of(ArgumentError, op, "expected an array", fix, got=describe(value))
     return array
 
 

@@ -288,12 +288,12 @@ _SIZES_FIX: Final = (
 def _check_callbacks(callbacks: Any) -> None:
     """Raise OperandError unless `callbacks` is a list or tuple of functions and None."""
     if not isinstance(callbacks, (list, tuple)):
-        rule = f"callbacks must be a list of functions, got {brief(callbacks)}"
-        raise error_of(OperandError, "compile", rule)
+        rule = "callbacks must be a list of functions"
+        raise error_of(OperandError, "compile", rule, got=brief(callbacks))
     for index, function in enumerate(callbacks):
         if function is not None and not callable(function):
-            rule = f"callbacks[{index}] must be a function or None, got {brief(function)}"
-            raise error_of(OperandError, "compile", rule)
+            rule = f"callbacks[{index}] must be a function or None"
+            raise error_of(OperandError, "compile", rule, got=brief(function))
 
 
 def _check_sizes(name: str, shape: ProgramShape, *, has_rows: bool) -> None:

@@ -96,8 +96,8 @@ def parameter_numbers(
         parameters = [parameters]
     if not isinstance(parameters, (list, tuple, set, frozenset)):
         example = f"{role}=[{names[0]!r}]" if names else "omit it"
-        rule = f"{role} must be a list of parameters' names or numbers, got {brief(parameters)}"
-        raise error_of(OperandError, op, rule, example)
+        rule = f"{role} must be a list of parameters' names or numbers"
+        raise error_of(OperandError, op, rule, example, got=brief(parameters))
     numbers: set[int] = set()
     for parameter in parameters:
         reason, fix = "", listed

@@ -545,10 +545,11 @@ class JittedFunction(Displayed, ExplainsAttributes):
                 raise error_of(
                     CompileError,
                     self.name,
-                    f"XLA partitions a program by its shardings, got num_partitions="
-                    f"{counts.num_partitions} and no sharding in the arguments and the function",
+                    "XLA partitions a program by its shardings",
                     "pass an array of jax.device_put(array, sharding), or use xb.with_sharding in "
                     "the function; or pass num_replicas if each device has arrays of its own",
+                    got=f"num_partitions={counts.num_partitions} and no sharding in the arguments "
+                    "and the function",
                 )
             return executable
 

@@ -261,8 +261,8 @@ def _tilings(
     if len(parameters) != parameter_count or len(results) != result_count:
         raise CompileError(
             f"jaxlib does not report all shardings of {info.name}: the program has "
-            f"{parameter_count} arguments and {result_count} results, got shardings of "
-            f"{len(parameters)} arguments and {len(results)} results",
+            f"{parameter_count} arguments and {result_count} results",
+            got=f"shardings of {len(parameters)} arguments and {len(results)} results",
             context=("compile",),
         )
     return [parse_tiling(text) for text in (*parameters, *results)]

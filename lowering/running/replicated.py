@@ -35,8 +35,8 @@ _layout_of: Final = array_layouts.layout_of
 def check_results(op: str, results: Any) -> None:
     """Raise OperandError unless `results` is "list" or "sharded", as for `lowering.compile`."""
     if not isinstance(results, str) or results not in ("list", "sharded"):
-        rule = f"results must be 'list' or 'sharded', got {brief(results)}"
-        raise error_of(OperandError, op, rule)
+        rule = "results must be 'list' or 'sharded'"
+        raise error_of(OperandError, op, rule, got=brief(results))
 
 
 _Passed = tuple[list[Any], list[list[Any]]]

@@ -111,8 +111,8 @@ class Signature:
             except TypeError:
                 raise ArgumentError(
                     f"the static argument {name} must be hashable, because "
-                    "compiled programs are cached by static arguments, got "
-                    f"{type(value).__name__}: {brief(value)}",
+                    "compiled programs are cached by static arguments",
+                    got=f"{type(value).__name__}: {brief(value)}",
                     fix=f"pass a tuple instead of a list, or remove {name!r} from static",
                     computation=self.name,
                     argument=number,

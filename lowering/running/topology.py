@@ -102,8 +102,8 @@ def topology(
     """
     for argument, value in (("platform", platform), ("name", name)):
         if not isinstance(value, str):
-            rule = f"{argument} must be a string, got {brief(value)}"
-            raise error_of(OperandError, "topology", rule)
+            rule = f"{argument} must be a string"
+            raise error_of(OperandError, "topology", rule, got=brief(value))
     key = platform.strip().lower()
     if key == "cpu":
         raise _error(

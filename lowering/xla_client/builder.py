@@ -61,8 +61,8 @@ class XlaBuilder:
 
     def __init__(self, name: str) -> None:
         if not isinstance(name, str):
-            rule = f"name must be a string, got {brief(name)}"
-            raise error_of(OperandError, "XlaBuilder", rule)
+            rule = "name must be a string"
+            raise error_of(OperandError, "XlaBuilder", rule, got=brief(name))
         self._name = name or "computation"
         self._metadata: AbstractContextManager[None] | None = None
         self._attributes: AbstractContextManager[None] | None = None
@@ -105,10 +105,10 @@ class XlaBuilder:
 
     def _check(self, method: str, op: object) -> None:
         if not isinstance(op, xb.XlaOp):
-            raise error_of(OperandError, method, f"expected an XlaOp, got {brief(op)}")
+            raise error_of(OperandError, method, "expected an XlaOp", got=brief(op))
         if op.builder is not self.new:
-            rule = f"expected an op that {self._name!r} recorded since its last build, got {op!r}"
-            raise error_of(xb.BuilderError, method, rule)
+            rule = f"expected an op that {self._name!r} recorded since its last build"
+            raise error_of(xb.BuilderError, method, rule, got=repr(op))
 
     @reporting("get_program_shape")
     def get_program_shape(self, root: xb.XlaOp | None = None) -> ProgramShape:
@@ -165,8 +165,8 @@ class XlaBuilder:
             XlaRuntimeError: the sharding is invalid.
         """
         if not isinstance(sharding, OpSharding):
-            rule = f"expected an OpSharding, got {brief(sharding)}"
-            raise error_of(OperandError, "set_sharding", rule)
+            rule = "expected an OpSharding"
+            raise error_of(OperandError, "set_sharding", rule, got=brief(sharding))
         self.new.set_sharding(sharding.new())
         self._sharding = sharding.new()
 
@@ -183,8 +183,8 @@ class XlaBuilder:
             OperandError: a field has the wrong type.
         """
         if not isinstance(metadata, OpMetadata):
-            rule = f"expected an OpMetadata, got {brief(metadata)}"
-            raise error_of(OperandError, "set_op_metadata", rule)
+            rule = "expected an OpMetadata"
+            raise error_of(OperandError, "set_op_metadata", rule, got=brief(metadata))
         self.clear_op_metadata()
         self._metadata = self.new.op_metadata(**metadata.new())
         self._metadata.__enter__()
@@ -226,4 +226,4 @@ def new_builder(op: str, value: object) -> xb.XlaBuilder:
         return value.new
     if isinstance(value, xb.XlaBuilder):
         return value
-    raise error_of(OperandError, op, f"expected an XlaBuilder, got {brief(value)}")
+    raise error_of(OperandError, op, "expected an XlaBuilder", got=brief(value))

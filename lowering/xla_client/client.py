@@ -180,11 +180,11 @@ class LoadedExecutable:
         shapes = [Shape.of(parameter) for parameter in self.new.program_shape.parameters]
         expected = sum(shape.leaf_count() for shape in shapes)
         if not isinstance(arguments, (list, tuple)):
-            rule = f"expected a list of {expected} arguments, got {brief(arguments)}"
-            raise error_of(OperandError, "execute", rule)
+            rule = f"expected a list of {expected} arguments"
+            raise error_of(OperandError, "execute", rule, got=brief(arguments))
         if len(arguments) != expected:
-            rule = f"expected {expected} arguments for {shapes}, got {len(arguments)}"
-            raise error_of(ArgumentError, "execute", rule)
+            rule = f"expected {expected} arguments for {shapes}"
+            raise error_of(ArgumentError, "execute", rule, got=len(arguments))
         values = iter(arguments)
         return [_nested_value(shape, values) for shape in shapes]
 
@@ -307,8 +307,10 @@ class Client:
             if device.local_hardware_id == local_hardware_id:
                 return device
         numbers = [device.local_hardware_id for device in self.local_devices()]
-        rule = f"local_hardware_id must be one of {numbers}, got {brief(local_hardware_id)}"
-        raise error_of(DeviceError, "device_from_local_hardware_id", rule)
+        rule = f"local_hardware_id must be one of {numbers}"
+        raise error_of(
+            DeviceError, "device_from_local_hardware_id", rule, got=brief(local_hardware_id)
+        )
 
     def process_index(self) -> int:
         """Return the number of this process."""
@@ -371,8 +373,8 @@ class Client:
         """
         options = CompileOptions() if compile_options is None else compile_options
         if not isinstance(options, CompileOptions):
-            rule = f"expected a CompileOptions, got {brief(options)}"
-            raise error_of(OperandError, "compile", rule)
+            rule = "expected a CompileOptions"
+            raise error_of(OperandError, "compile", rule, got=brief(options))
         if host_callbacks:
             fix = "use emit_python_callback"
             raise error_of(OperandError, "compile", "host_callbacks are not supported", fix)
@@ -389,7 +391,7 @@ class Client:
         if result is not None and result != Shape.of(program.program_shape.result):
             rule = f"Invalid result shape: expected {Shape.of(program.program_shape.result)}"
             fix = "request the layout with build(root, result=shape) of builder.XlaBuilder"
-            raise error_of(ArgumentError, "compile", f"{rule}, got {result}", fix)
+            raise error_of(ArgumentError, "compile", rule, fix, got=result)
         assignment = options.device_assignment or build.device_assignment
         numbers = range(replicas * partitions) if assignment is None else assignment.numbers()
         flags: dict[str, Any] = {**vars(build.debug_options), **dict(options.env_option_overrides)}
@@ -398,8 +400,8 @@ class Client:
         by_number = {device.id: device.new for device in self._devices}
         missing = [number for number in numbers if number not in by_number]
         if missing and assignment is not None:
-            rule = f"expected numbers of devices of the platform {self.platform}, got {missing}"
-            raise error_of(OperandError, "compile", rule)
+            rule = f"expected numbers of devices of the platform {self.platform}"
+            raise error_of(OperandError, "compile", rule, got=missing)
         devices: list[Any] = [by_number.get(number) for number in numbers]
         if missing:
             devices = [self.platform]
@@ -479,8 +481,14 @@ def _program(computation: Any) -> Any:
     if isinstance(computation, XlaComputation):
         return computation.new
     if isinstance(computation, XlaBuilder):
-        rule = f"expected an XlaComputation, got {computation!r}"
-        raise error_of(OperandError, "compile", rule, "pass the result of XlaBuilder.build()")
+        rule = "expected an XlaComputation"
+        raise error_of(
+            OperandError,
+            "compile",
+            rule,
+            "pass the result of XlaBuilder.build()",
+            got=repr(computation),
+        )
     if isinstance(computation, HloModule):
         return from_hlo(computation.to_string())
     return load_bytes(computation) if isinstance(computation, (str, bytes)) else computation
@@ -491,12 +499,12 @@ def _check_layouts(shape: xb.ProgramShape, layouts: Sequence[Shape]) -> None:
     for number, (parameter, requested) in enumerate(zip(shape.parameters, layouts, strict=False)):
         expected = Shape.of(parameter)
         if expected != requested:
-            rule = f"Invalid argument shape: expected {expected}, got {requested} for {number}"
+            rule = f"Invalid argument shape: expected {expected}"
             fix = "give the parameter this shape, with its layout"
-            raise error_of(ArgumentError, "compile", rule, fix)
+            raise error_of(ArgumentError, "compile", rule, fix, got=f"{requested} for {number}")
     if len(layouts) != len(shape.parameters):
-        rule = f"expected {len(shape.parameters)} argument_layouts, got {len(layouts)}"
-        raise error_of(ArgumentError, "compile", rule)
+        rule = f"expected {len(shape.parameters)} argument_layouts"
+        raise error_of(ArgumentError, "compile", rule, got=len(layouts))
 
 
 @reporting("make_cpu_client")

@@ -68,8 +68,8 @@ class XlaComputation:
     @reporting("XlaComputation")
     def __init__(self, proto: bytes) -> None:
         if not isinstance(proto, bytes):
-            rule = f"expected the bytes of a HloModuleProto, got {brief(proto)}"
-            raise error_of(OperandError, "XlaComputation", rule)
+            rule = "expected the bytes of a HloModuleProto"
+            raise error_of(OperandError, "XlaComputation", rule, got=brief(proto))
         self.new = from_hlo(proto)
         self._proto = proto
 
@@ -130,5 +130,7 @@ def new_computation(op: str, value: Any) -> xb.XlaComputation:
         return value.new
     if isinstance(value, xb.XlaComputation):
         return value
-    rule = f"expected an XlaComputation, got {brief(value)}"
-    raise error_of(OperandError, op, rule, "pass the result of XlaBuilder.build()")
+    rule = "expected an XlaComputation"
+    raise error_of(
+        OperandError, op, rule, "pass the result of XlaBuilder.build()", got=brief(value)
+    )

@@ -92,8 +92,10 @@ def member(kind: type[_Member], op: str, value: Any) -> _Member:
         for candidate in kind:
             if candidate.value == value:
                 return candidate
-    rule = f"expected a member of {kind.__name__}, got {brief(value)}"
-    raise error_of(OperandError, op, rule, f"pass one of {', '.join(kind.__members__)}")
+    rule = f"expected a member of {kind.__name__}"
+    raise error_of(
+        OperandError, op, rule, f"pass one of {', '.join(kind.__members__)}", got=brief(value)
+    )
 
 
 _NOT_ELEMENTS: Final = ("PRIMITIVE_TYPE_INVALID", "TUPLE", "OPAQUE_TYPE", "TOKEN")
@@ -108,14 +110,16 @@ def element_type(op: str, value: Any) -> xb.PrimitiveType:
     if isinstance(value, int):
         name = member(PrimitiveType, op, value).name
         if name in _NOT_ELEMENTS:
-            rule = f"expected the element type of an array, got PrimitiveType.{name}"
-            raise error_of(OperandError, op, rule)
+            rule = "expected the element type of an array"
+            raise error_of(OperandError, op, rule, got=f"PrimitiveType.{name}")
         return xb.as_primitive_type(name.lower())
     try:
         return xb.as_primitive_type(value)
     except xb.XlaError:
-        rule = f"expected a PrimitiveType or a NumPy dtype, got {brief(value)}"
-        raise error_of(OperandError, op, rule, "pass for instance PrimitiveType.F32") from None
+        rule = "expected a PrimitiveType or a NumPy dtype"
+        raise error_of(
+            OperandError, op, rule, "pass for instance PrimitiveType.F32", got=brief(value)
+        ) from None
 
 
 def old_type(new: xb.PrimitiveType) -> PrimitiveType:

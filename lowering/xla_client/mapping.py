@@ -58,9 +58,7 @@ def _list_of_ops(name: str, op: str, values: Any) -> list[xb.XlaOp]:
     if isinstance(values, Iterator):
         values = list(values)
     if not is_list_of_ops(values):
-        raise error_of(
-            OperandError, op, f"{name} must be a sequence of XlaOps, got {brief(values)}"
-        )
+        raise error_of(OperandError, op, f"{name} must be a sequence of XlaOps", got=brief(values))
     return list(values)
 
 
@@ -88,7 +86,7 @@ def _text(op: str, value: Any) -> str:
 def refuse(op: str, name: str, value: Any, default: Any, reason: str) -> None:
     """Raise OperandError unless an argument has its default value."""
     if value is not default:
-        raise error_of(OperandError, op, f"{name} must be {default!r}, got {brief(value)}", reason)
+        raise error_of(OperandError, op, f"{name} must be {default!r}", reason, got=brief(value))
 
 
 CONVERSIONS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
@@ -177,7 +175,7 @@ def bound_arguments(
         }
     expected = " or ".join(f"{name}{signature}" for signature in signatures)
     given = [brief(value, 40) for value in args] + [f"{k}={brief(v, 40)}" for k, v in named.items()]
-    raise error_of(OperandError, name, f"expected {expected}, got ({', '.join(given)})")
+    raise error_of(OperandError, name, f"expected {expected}", got=f"({', '.join(given)})")
 
 
 def _old_function(

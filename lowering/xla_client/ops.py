@@ -393,8 +393,8 @@ def Map(
 ) -> xb.XlaOp:
     """See `builder.map`."""
     if static_operands:
-        rule = f"static_operands are not supported, as in XLA, got {brief(static_operands)}"
-        raise error_of(OperandError, "Map", rule)
+        rule = "static_operands are not supported, as in XLA"
+        raise error_of(OperandError, "Map", rule, got=brief(static_operands))
     return xb.map(operands, computation, dimensions)
 
 

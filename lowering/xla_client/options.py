@@ -29,8 +29,8 @@ class DeviceAssignment:
     def __init__(self, numbers: Any) -> None:
         self._numbers = np.asarray(numbers, dtype=np.int64)
         if self._numbers.ndim != 2:
-            rule = f"expected an array of two dimensions, got {brief(numbers)}"
-            raise error_of(OperandError, "DeviceAssignment", rule)
+            rule = "expected an array of two dimensions"
+            raise error_of(OperandError, "DeviceAssignment", rule, got=brief(numbers))
 
     @classmethod
     def create(cls, numbers: Any) -> DeviceAssignment:

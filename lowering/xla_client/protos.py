@@ -133,9 +133,15 @@ def make_convolution_dimension_numbers(
     if isinstance(dimension_numbers, ConvolutionDimensionNumbers):
         return dimension_numbers
     if not isinstance(dimension_numbers, tuple):
-        rule = f"expected three strings, got {brief(dimension_numbers)}"
+        rule = "expected three strings"
         fix = "write for instance ('NCHW', 'OIHW', 'NCHW')"
-        raise error_of(OperandError, "make_convolution_dimension_numbers", rule, fix)
+        raise error_of(
+            OperandError,
+            "make_convolution_dimension_numbers",
+            rule,
+            fix,
+            got=brief(dimension_numbers),
+        )
     lhs, rhs, out = dimension_numbers
     window = [label for label in rhs if label not in "IO"]
     return ConvolutionDimensionNumbers(
@@ -165,8 +171,8 @@ class PrecisionConfig:
         if not names:
             return None
         if len(names) > 2:
-            rule = f"operand_precision must have two members, got {names}"
-            raise error_of(OperandError, "PrecisionConfig", rule)
+            rule = "operand_precision must have two members"
+            raise error_of(OperandError, "PrecisionConfig", rule, got=names)
         return xb.Precision[names[0]], xb.Precision[names[-1]]
 
 
@@ -316,8 +322,10 @@ def window_padding_type_to_pad_values(
             raise ValueError(f"window_padding_type_to_pad_values: {rule}")
         padding_type = kind
     if not isinstance(padding_type, PaddingType):
-        rule = f"padding_type must be a str or a PaddingType, got {brief(padding_type)}"
-        raise error_of(OperandError, "window_padding_type_to_pad_values", rule)
+        rule = "padding_type must be a str or a PaddingType"
+        raise error_of(
+            OperandError, "window_padding_type_to_pad_values", rule, got=brief(padding_type)
+        )
     if padding_type is PaddingType.VALID:
         return [(0, 0)] * len(window_strides)
     results = -(-np.asarray(lhs_dims) // np.asarray(window_strides))

@@ -131,8 +131,8 @@ class Shape:
         sizes = tuple(dims)
         flags = [False] * len(sizes) if dynamic_dimensions is None else list(dynamic_dimensions)
         if len(flags) != len(sizes):
-            rule = f"dynamic_dimensions needs {len(sizes)} members, got {brief(flags)}"
-            raise error_of(OperandError, "array_shape", rule)
+            rule = f"dynamic_dimensions needs {len(sizes)} members"
+            raise error_of(OperandError, "array_shape", rule, got=brief(flags))
         bounds = [
             xb.bounded(n) if is_dynamic else n for n, is_dynamic in zip(sizes, flags, strict=True)
         ]
@@ -196,7 +196,7 @@ class Shape:
     def _array(self, method: str) -> xb.ArrayShape:
         if isinstance(self.new, xb.ArrayShape):
             return self.new
-        raise error_of(OperandError, method, f"expected the shape of an array, got {self.new}")
+        raise error_of(OperandError, method, "expected the shape of an array", got=self.new)
 
     def dimensions(self) -> tuple[int, ...]:
         """Return the sizes or their bounds."""
@@ -247,8 +247,8 @@ class Shape:
         """Return the shapes of a tuple's elements."""
         if isinstance(self.new, xb.TupleShape):
             return [Shape.of(element) for element in self.new.elements]
-        rule = f"expected the shape of a tuple, got {self.new}"
-        raise error_of(OperandError, "tuple_shapes", rule)
+        rule = "expected the shape of a tuple"
+        raise error_of(OperandError, "tuple_shapes", rule, got=self.new)
 
     def leaves(self) -> list[Shape]:
         """Return the shapes of the arrays and tokens."""
@@ -274,8 +274,8 @@ class Shape:
             return data
         layout = self.layout().new
         if not layout.is_order_only:
-            rule = f"only the order of dimensions can be serialized, got {layout}"
-            raise error_of(OperandError, "to_serialized_proto", rule)
+            rule = "only the order of dimensions can be serialized"
+            raise error_of(OperandError, "to_serialized_proto", rule, got=layout)
         order = _packed(1, layout.minor_to_major) + _number(16, 1)
         flags = map(int, self._array("to_serialized_proto").dynamic_dimensions)
         return data + _packed(3, self.dimensions()) + encoded_field(5, order) + _packed(6, flags)

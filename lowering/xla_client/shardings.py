@@ -34,8 +34,8 @@ class OpSharding:
             return f"{{{', '.join(element.new() for element in self.tuple_shardings)}}}"
         if kind is OpSharding_Type.MAXIMAL:
             if len(self.tile_assignment_devices) != 1:
-                rule = f"MAXIMAL needs one device, got {self.tile_assignment_devices}"
-                raise error_of(OperandError, "OpSharding", rule)
+                rule = "MAXIMAL needs one device"
+                raise error_of(OperandError, "OpSharding", rule, got=self.tile_assignment_devices)
             return f"{{maximal device={self.tile_assignment_devices[0]}}}"
         if kind is not OpSharding_Type.OTHER:
             return f"{{{kind.name.lower()}}}"

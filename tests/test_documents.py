@@ -40,6 +40,7 @@ def test_every_document_with_python_is_tested() -> None:
     assert with_python == {d.name for d in writer.DOCUMENTS} | TESTED_ELSEWHERE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "document",
     [

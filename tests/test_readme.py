@@ -13,6 +13,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 REPOSITORY = PROJECT["urls"]["Repository"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("document", "blocks"), [("README.md", 9), ("docs/guide.md", 20), ("docs/jax.md", 9)]
 )

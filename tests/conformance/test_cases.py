@@ -60,6 +60,7 @@ def run_file(file: str) -> Any:
     return runner.run(case for (name, _), cases in BY_OP.items() if name == file for case in cases)
 
 
+@pytest.mark.slow
 def test_cases_that_do_not_count_disagree_as_often_as_before() -> None:
     report = run_file(FILES[0])
     assert report.by_outcome(None) == {"agree": COUNTED}

@@ -82,6 +82,7 @@ def xla() -> Iterator[Xla]:
     process.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_against_xla_and_stablehlo(family: str, xla: Xla) -> None:
     accepted = refused = 0

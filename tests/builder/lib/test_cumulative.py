@@ -53,6 +53,7 @@ def all_of(names: Any, axes: Any) -> Callable[[xb.XlaOp], list[xb.XlaOp]]:
     return results
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint64])
 def test_integers(dtype: Any) -> None:
     """Sums and products wrap, and all results are exact; 37 is more than a block of XLA's scan."""

@@ -80,6 +80,7 @@ def test_maxima_and_averages(dtype: Any) -> None:
                 np.testing.assert_allclose(got, expected, rtol=error, atol=error / 8)
 
 
+@pytest.mark.slow
 def test_gradients() -> None:
     """Within 4 ulps of those of jax."""
     generator = np.random.default_rng(2)

@@ -207,6 +207,7 @@ ANY_BYTES = bytes(range(256)) + b"\xff\x000" + "é€".encode() + b"12\\\"'{}"
 """Each byte, zero and others before digits, multi-byte characters, and the special characters."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opaque", [ANY_BYTES, ANY_BYTES.decode("utf-8", "surrogateescape"), b""])
 def test_every_byte_of_opaque_is_delivered(opaque: str | bytes, tmp_path: Path) -> None:
     """From the computation, and from each format that it is written to and read from."""

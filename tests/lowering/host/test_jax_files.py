@@ -80,6 +80,7 @@ def test_lapack_in_a_fresh_process(tmp_path: Path, route: str, first: str) -> No
         )
 
 
+@pytest.mark.slow
 def test_lapack_on_the_command_line(tmp_path: Path) -> None:
     np.save(tmp_path / "matrix.npy", SYMMETRIC)
     (tmp_path / "lu.mlir").write_text(lowered(LINALG["lu"], SYMMETRIC))

@@ -34,6 +34,7 @@ CASES: dict[str, Callable[[xb.XlaOp], xb.XlaOp]] = {
 }
 
 
+@pytest.mark.slow
 def test_same_results_as_replicas() -> None:
     b = xb.XlaBuilder("collectives")
     x = b.parameter(xb.f32[4, 6], "x")
@@ -87,6 +88,7 @@ def test_every_collective_op_is_compared() -> None:
     assert collectives <= {op.opcode for op in x.builder.ops}
 
 
+@pytest.mark.slow
 def test_derivatives() -> None:
     """Of sums along the axis of jax.vmap, against central differences."""
     b = xb.XlaBuilder("collectives")

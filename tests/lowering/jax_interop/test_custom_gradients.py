@@ -164,6 +164,7 @@ def pair(x: np.ndarray) -> Any:
     return np.sin(x), np.cos(x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("host", "shape"), [(np.sin, "f32[5]"), (pair, "(f32[5], f32[5])"), (lambda x: [x], "(f32[5])")]
 )

@@ -139,6 +139,7 @@ def test_a_primitive_without_a_lowering_in_a_jitted_function() -> None:
     np.testing.assert_allclose(result, [1 / 3, 1 / 12, 1 / 27], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_random_numbers_in_a_function() -> None:
     """jax computes them with 64-bit counters, without its x64 mode."""
 
@@ -157,6 +158,7 @@ def test_an_equation_without_a_derivative_is_named() -> None:
         lowering.gradients(lib.sum(y), x)
 
 
+@pytest.mark.slow
 def test_in_shard_map() -> None:
     mesh = jax.make_mesh((3,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
     spec = jax.sharding.PartitionSpec("d")
@@ -191,6 +193,7 @@ def applied_functions(count: int) -> list[weakref.ref[Any]]:
     return alive
 
 
+@pytest.mark.slow
 def test_functions_that_refer_to_themselves_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(applying, "_MOST_FUNCTIONS", 3)
     alive = applied_functions(6)

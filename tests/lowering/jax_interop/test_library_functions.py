@@ -131,6 +131,7 @@ def cofactors(a: Any) -> Any:
     return signs * np.reshape([np.linalg.det(minor) for minor in minors], a.shape)
 
 
+@pytest.mark.slow
 def test_determinants_of_singular_matrices() -> None:
     random = np.random.default_rng(0)
     twice = np.eye(4)

@@ -203,6 +203,7 @@ def test_functions_of_the_library(name: str) -> None:
         )
 
 
+@pytest.mark.slow
 def test_gradients_of_recorded_decompositions() -> None:
     @xb.computation(xb.f32[4, 4])
     def loss(a: xb.XlaOp) -> xb.XlaOp:
@@ -222,6 +223,7 @@ def test_gradients_of_recorded_decompositions() -> None:
     np.testing.assert_allclose(result, expected, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_repeated_values() -> None:
     """Sums of eigenvalues and singular values have derivatives; vectors have none, as in jax."""
     b = xb.XlaBuilder("values")
@@ -303,6 +305,7 @@ def read_from_file(function: Any, *arguments: Any) -> Any:
     return lowering.to_jax(lowering.to_computation(lowering.load(text)))
 
 
+@pytest.mark.slow
 def test_pivoted_qr_and_single_triangles() -> None:
     """What jax passes for a triangle; the other one has no gradient, or that of a copy."""
     x = matrices(np.float64, 4, 4)

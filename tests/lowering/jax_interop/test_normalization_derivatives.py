@@ -77,6 +77,7 @@ OPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("feature", [0, 1, 3])
 @pytest.mark.parametrize("name", OPS)
 def test_all_operands_and_results(name: str, feature: int) -> None:

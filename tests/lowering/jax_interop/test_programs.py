@@ -22,6 +22,7 @@ SIZES = {"chain": 10, "control_flow": 4, "layers": 2, "lstm": 3, "reducers": 4}
 """Benchmark graphs, and sizes at which they compile fast."""
 
 
+@pytest.mark.slow
 def test_random_graphs() -> None:
     """All in one program, because compiling many small ones is slow."""
     computations = [record(random_nodes(seed, 25))[0] for seed in range(GRAPHS_OF_SEED)]
@@ -60,6 +61,7 @@ def test_benchmark_graphs(name: str) -> None:
         assert_same_bits(np.asarray(one), np.asarray(other))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["layers", "lstm"])
 def test_gradients_of_benchmark_graphs(name: str) -> None:
     graph, size = GRAPHS[name], SIZES[name]

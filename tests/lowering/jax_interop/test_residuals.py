@@ -174,6 +174,7 @@ def test_handles_of_replaced_ops_stay_valid() -> None:
     np.testing.assert_allclose(result[1], expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_gradients_of_the_same_loop_twice() -> None:
     """By other arrays, and of the gradients themselves."""
     b = xb.XlaBuilder("twice")

@@ -214,6 +214,7 @@ BOUNDS: dict[str, tuple[Any, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bounds", BOUNDS.values(), ids=BOUNDS)
 def test_clamp(bounds: tuple[Any, Any]) -> None:
     """jax's gradients, with elements inside, outside and at both bounds."""

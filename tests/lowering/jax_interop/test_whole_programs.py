@@ -116,6 +116,7 @@ def test_examples(name: str) -> None:
         check(computation, model, values)
 
 
+@pytest.mark.slow
 def test_a_block_of_the_gpt() -> None:
     gpt = load_script("examples/gpt.py")
     random = np.random.default_rng(3)
@@ -213,6 +214,7 @@ def resnet_of_jax(x: Any, labels: Any, blocks: Any, weights: Any) -> Any:
     return -jnp.mean(jnp.take_along_axis(logs, labels[:, None], 1))
 
 
+@pytest.mark.slow
 def test_a_resnet() -> None:
     random = np.random.default_rng(4)
 

@@ -90,6 +90,7 @@ _SIZES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", ["dynamic_update_slice", "scatter"])
 def test_updates_at_narrow_indices(op: str) -> None:
     sizes = [f"{t} {size}" for t, each in _SIZES.items() for size in each]

@@ -182,6 +182,7 @@ print(program(np.array([[1, 2], [4, 4]], np.float32))[0].tolist())
 """
 
 
+@pytest.mark.slow
 def test_lapack_is_loaded_in_a_fresh_process() -> None:
     assert run_python("-c", PROGRAM).stdout == "[[4.0, 4.0], [0.25, 1.0]]\n"
 

@@ -300,6 +300,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_divisors_that_xla_simplifies_to_zero() -> None:
     """In another process, which XLA would end; also from a file."""
     assert run_python("-c", _LATE_ZEROS).stdout == "done\n"

@@ -184,6 +184,7 @@ def test_regions_use_values_of_all_enclosing_regions() -> None:
         assert got == reference_value(flag, number)
 
 
+@pytest.mark.slow
 def test_nested_large_regions() -> None:
     """Two regions are of the same computation, with other ops around and between them."""
     b = xb.XlaBuilder("inmost")

@@ -116,6 +116,7 @@ def test_triangular_solve_of_empty_systems():
     assert [x.shape for x in _run(module, *arrays)] == [(0, 2), (1, 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("element_type", "lengths"), [(xb.f32, [1, 7, 12, 134]), (xb.f64, [2, 67])]
 )

@@ -271,6 +271,7 @@ print(np.asarray(lowering.compile(b.build(x + 1.0), "cpu")(np.zeros((2, 3), np.f
 """
 
 
+@pytest.mark.slow
 def test_another_process_uses_the_folder_of_the_environment(folder: Path) -> None:
     lowering.compile(adding(), "cpu")
     done = run_python("-c", CHILD, env={compilation_cache.VARIABLE: str(folder)})

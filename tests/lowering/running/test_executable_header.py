@@ -103,6 +103,7 @@ def edits(header: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, 
             yield from edits(header, (*path, key))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", EXPECTED)
 def test_edited_headers(tmp_path: Path, kind: str) -> None:
     programs()[kind].save(tmp_path / "saved")

@@ -155,18 +155,21 @@ class Typist:
         return b""
 
 
+@pytest.mark.slow
 def test_the_elapsed_time_is_shown_and_removed() -> None:
     output = in_terminal(PROGRAM.format(ops=1500))
     assert re.search(r"\rcompiling waves: \d+ s", output)
     assert screen(output) == ["XLA starts", "compiled", "XLA ended", "1 thread", ""]
 
 
+@pytest.mark.slow
 def test_a_narrow_terminal_shows_one_line() -> None:
     output = in_terminal(PROGRAM.format(ops=1000), columns=12)
     assert "\rcompiling w" in output
     assert "\rcompiling wa" not in output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env", "line"),
     [({"XLABUILDER_PROGRESS": "0"}, ""), ({}, "lowering.show_progress(False)")],
@@ -186,6 +189,7 @@ def test_the_function_overrides_the_environment() -> None:
     assert "\rcompiling waves: " in output
 
 
+@pytest.mark.slow
 def test_nothing_is_written_without_a_terminal() -> None:
     program = PROGRAM.format(ops=600).replace(
         "    loaded =", "    print(threading.active_count())\n    loaded ="

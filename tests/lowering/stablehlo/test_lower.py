@@ -363,6 +363,7 @@ def test_a_long_chain_of_ops() -> None:
     assert str(computation).count(" add(") == 100_000
 
 
+@pytest.mark.slow
 def test_xla_reads_a_long_chain() -> None:
     computation = chain(20_000)
     for module in (

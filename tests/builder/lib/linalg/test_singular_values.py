@@ -82,6 +82,7 @@ def test_large() -> None:
     check_svd(a, *run(lambda x: lib.svd(x, full_matrices=False), a), full_matrices=False)
 
 
+@pytest.mark.slow
 def test_portable() -> None:
     """Jacobi's method: odd and even sizes, tall and wide, and sizes without a pair."""
     check(run_portable, [matrices((2, 7, 7)), matrices((2, 4, 7), np.complex64)])

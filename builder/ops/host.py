@@ -190,7 +190,7 @@ INFEED: Final = define(
     "infeed",
     "token",
     (Attribute("infeed_config", BYTES, omitted="", absent="", parameter="config"),),
-    traits=Trait.STATEFUL,
+    traits=Trait.STATEFUL | Trait.TRANSFER,
 )
 
 builder_method(INFEED, _infeed_shape)
@@ -310,7 +310,7 @@ OUTFEED: Final = define(
     ),
     section=BUILDER_H,
     cost=CostClass.RULE,
-    traits=Trait.STATEFUL,
+    traits=Trait.STATEFUL | Trait.TRANSFER,
 )
 
 
@@ -456,7 +456,11 @@ def _send_attributes(operand: Shape, channel_handle: ChannelHandle) -> Attribute
 
 
 SEND: Final = define(
-    "send", "operand token", _TRANSFER, element_types={"operand": ANY}, traits=Trait.STATEFUL
+    "send",
+    "operand token",
+    _TRANSFER,
+    element_types={"operand": ANY},
+    traits=Trait.STATEFUL | Trait.TRANSFER,
 )
 
 
@@ -591,7 +595,7 @@ def _recv_attributes(shape: Shape, channel_handle: ChannelHandle) -> Attributes:
     return {**_transfer_attributes(channel_handle, shape), **_laid_out(shape)}
 
 
-RECV: Final = define("recv", "token", _TRANSFER, traits=Trait.STATEFUL)
+RECV: Final = define("recv", "token", _TRANSFER, traits=Trait.STATEFUL | Trait.TRANSFER)
 
 builder_method(RECV, _recv_shape)
 

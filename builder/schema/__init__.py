@@ -16,6 +16,7 @@ from builder.schema.definition import (
     ElementTypes as ElementTypes,
     Group as Group,
     LargestTerm as LargestTerm,
+    Monoid as Monoid,
     ResultType as ResultType,
     Schema as Schema,
     Tolerance as Tolerance,

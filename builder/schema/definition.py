@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, NamedTuple, ParamSpec
 
+import numpy as np
+
 from builder.schema.kinds import AttributeKind, Computation
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
@@ -221,6 +223,25 @@ class Trait(enum.Flag):
     """The devices that run the program exchange values."""
     STATEFUL = enum.auto()
     """Done again, it has another result or another effect."""
+    TRANSFER = enum.auto()
+    """It exchanges values with the host, or with a device by a channel."""
+    DIVISION = enum.auto()
+    """The result of an integer division by 0 differs between implementations."""
+
+
+class Monoid(NamedTuple):
+    """What a reduction by an associative and commutative function of two values needs to know.
+
+    Attributes:
+        identity: a function of an element type that returns the scalar with which the function
+            changes no value, other than -0.
+        symbol: how explanations write the function: "+" or "max".
+        is_infix: whether the symbol is written between the terms.
+    """
+
+    identity: Callable[[PrimitiveType], np.ndarray[Any, Any]]
+    symbol: str
+    is_infix: bool = True
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -241,6 +262,7 @@ class Schema:
         stablehlo: the name of the operation, with its dialect.
         synonyms: other MLIR operations and custom call targets that the importer reads as this op.
         traits: see `Trait`.
+        monoid: see `Monoid`; None for an op that is no such function.
         cost: see `CostClass`.
         tolerance: how far the results of two implementations may differ.
         value_attributes: the attributes that are not computations.
@@ -261,6 +283,7 @@ class Schema:
     stablehlo: str = ""
     synonyms: tuple[str, ...] = ()
     traits: Trait = Trait.NONE
+    monoid: Monoid | None = None
     cost: CostClass = CostClass.DATA_MOVEMENT
     tolerance: Tolerance = EXACT
     value_attributes: tuple[Attribute, ...] = field(init=False)

@@ -8,12 +8,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from builder.schema import Trait, opcodes_with
+
 if TYPE_CHECKING:
     from jaxlib.mlir import ir
 
     from builder.graph.computation import XlaComputation
 
-TRANSFERS: Final = ("infeed", "outfeed", "send", "recv")
+TRANSFERS: Final = opcodes_with(Trait.TRANSFER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ def in_module(module: ir.Module) -> list[External]:
 
 _IN_TEXT: Final = re.compile(
     r'stablehlo\.custom_call"? ?(?:@(?:"([^"]*)"|([\w.$-]+))|[^=]*?call_target_name = "([^"]*)")'
-    rf"|stablehlo\.({'|'.join(TRANSFERS)})\b"
+    rf"|stablehlo\.({'|'.join(sorted(TRANSFERS))})\b"
 )
 _END: Final = " : ("
 """The text that ends the attributes of an operation; its type follows."""

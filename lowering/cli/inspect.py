@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from lowering.cli.command import json_option, subcommand
-from lowering.cli.external import External, in_computation, in_module, in_text
 from lowering.cli.output import print_json, show, signature_text, table
 from lowering.cli.programs import Program, file_argument, opened, shape_fix, shape_option
 
 if TYPE_CHECKING:
     from builder.errors import XlaError
     from builder.types.shape import Shape
+    from lowering.cli.external import External
 
 
 @subcommand("inspect")
@@ -41,6 +41,7 @@ def inspect(file: str, shapes: tuple[str, ...], with_ops: bool, limit: int, as_j
     or run.
     """
     from builder.errors import XlaError
+    from lowering.cli.external import in_computation
 
     program = opened(file, shapes)
     try:
@@ -130,6 +131,7 @@ def _unimported_summary(program: Program, error: XlaError) -> dict[str, Any] | N
     reason = statement_of(error, ("stats", "to_computation")).splitlines()[0]
     if program.is_hlo:
         return None
+    from lowering.cli.external import in_module, in_text
     from lowering.mlir.operations import operations_where
 
     try:
@@ -169,6 +171,8 @@ _OPERATION: Final = re.compile(r'^\s*(?:%\S+ = )?"?((?:stablehlo|chlo)\.\w+)', r
 
 
 def _print_unimported(program: Program, summary: dict[str, Any]) -> None:
+    from lowering.cli.external import External
+
     counts = summary["operations"]
     parameters = summary["signature"].partition(" -> ")[0]
     dynamic = re.search(r"([^\s(]+): (\w+\[[^\]]*\?[^\]]*\])", parameters)

@@ -15,6 +15,7 @@ from builder.errors import BuilderError, OperandError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.inspection.table import count_text
+from builder.schema import SCHEMAS, Trait
 from builder.support.display import Column, Displayed, Heading, Part, TextTable
 from builder.types.shape import ArrayShape, Shape, has_unbounded_sizes, leaves
 from lowering.errors import ArgumentError, DeviceError, ExecutionError, LoweringError
@@ -467,7 +468,7 @@ def _crash_error(
     if op is not None:
         recorded = f", recorded at {op.source}" if op.source else ""
         where = f"{op.opcode}, op {op.id} of {program.name}{recorded}"
-        if op.opcode in ("divide", "remainder") and not reason:
+        if Trait.DIVISION in SCHEMAS[op.opcode].traits and not reason:
             fix = "avoid integer divisors of 0: for instance, select 1 in place of 0"
     return ExecutionError(
         f"StableHLO's reference interpreter crashed on {where}{suffix}",

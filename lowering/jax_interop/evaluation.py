@@ -31,7 +31,7 @@ from lowering.jax_interop.library_functions import library_step
 from lowering.jax_interop.pasting import pasted
 from lowering.jaxlib_api.jax_arrays import axes_of
 from lowering.ops.derivatives import with_derivative_of
-from lowering.ops.elementwise import TAKING_SCALARS, is_narrow
+from lowering.ops.elementwise import DIVISIONS, TAKING_SCALARS, is_narrow
 from lowering.ops.registry import JAX_RULES, REFUSED, Step, Value, place, refusal
 
 _Entry = tuple[int, Frame, Step, Callable[[list[Value]], Sequence[Value]], Sequence[int]]
@@ -293,7 +293,7 @@ def _pass_scalars(
         element_type = op.operands[0].shape.element_type
         is_plain = element_type is not pt.pred and not is_narrow(op)
         # The guard of an integer division by zero needs arrays of one shape.
-        is_plain &= not (element_type.is_integral and op.opcode in ("divide", "remainder"))
+        is_plain &= not (element_type.is_integral and op.opcode in DIVISIONS)
         if op.opcode in TAKING_SCALARS and len(passed) == 1 and is_plain:
             operands[op.id] = tuple([scalars.get(number, number) for number in numbers])
         else:

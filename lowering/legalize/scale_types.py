@@ -6,24 +6,25 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
+from builder.schema import SCHEMAS, ResultType
 from builder.types import primitive_type as pt
-from lowering.legalize.elementwise import TRANSCENDENTAL
 from lowering.legalize.op_builder import OpBuilder
 from lowering.legalize.registry import Value, rewrite
 
 _NAN_CODE: Final = 255
 
-_ARITHMETIC: Final = (
-    *("add", "subtract", "multiply", "divide", "remainder", "maximum", "minimum", "clamp"),
-    *("atan2", "power", "sqrt", "rsqrt", "cbrt", "negate", "sign", "floor", "ceil"),
-    *("round_nearest_afz", "round_nearest_even", "log", "sine", "cosine", "tan"),
-    *("exponential", "exponential_minus_one", "log_plus_one", "logistic", "tanh"),
+_ARITHMETIC: Final = tuple(
+    schema.stablehlo
+    for schema in SCHEMAS.values()
+    if schema.result is ResultType.OPERAND
+    and all(pt.f8e8m0fnu in allowed.types for allowed in schema.element_types.values())
 )
+"""The functions of one scale, or of two, whose result is a scale."""
 
 
 @rewrite(
-    *(f"stablehlo.{name}" for name in _ARITHMETIC),
-    *(f"chlo.{name}" for name in ("erf", *TRANSCENDENTAL)),
+    *_ARITHMETIC,
+    "stablehlo.clamp",
     platforms=("cpu",),
 )
 def arithmetic_of_scales(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:

@@ -12,7 +12,7 @@ from jaxlib.mlir import ir
 import builder as xb
 from builder.attributes.precision import ResultAccuracy
 from builder.graph.xla_op import XlaOp
-from builder.schema import SCHEMAS
+from builder.schema import SCHEMAS, Trait, opcodes_with
 from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape
@@ -99,6 +99,8 @@ FUNCTIONS: Final[dict[str, Callable[[], Callable[..., Value]]]] = {
 The table is made before jax is imported.
 """
 
+DIVISIONS: Final = opcodes_with(Trait.DIVISION)
+
 TAKING_SCALARS: Final = frozenset(
     ("add", "compare", "divide", "maximum", "minimum", "multiply", "remainder", "subtract")
 )
@@ -124,7 +126,7 @@ def _elementwise(ctx: Context, op: XlaOp) -> Step:
         function = partial(function, accuracy=_accuracy(accuracy))
     if _is_rounded_otherwise(opcode, element_type):
         return with_derivative_of(ctx.pasted(op), function)
-    if opcode in ("divide", "remainder"):
+    if opcode in DIVISIONS:
         divisor = _constant_of(op.operands[1])
         if element_type.is_integral and (divisor is None or not np.all(divisor != 0)):
             return _guarded(opcode)

@@ -8,7 +8,10 @@ import numpy as np
 
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
+from builder.schema import SCHEMAS
 from builder.types import primitive_type as pt
+
+_MONOIDS: Final = frozenset(o for o, schema in SCHEMAS.items() if schema.monoid is not None)
 
 _LOGICAL: Final = {"add": "or", "multiply": "and", "maximum": "or", "minimum": "and"}
 """What the arithmetic of pred is, as XLA defines it."""
@@ -28,7 +31,7 @@ def applied_opcode(computation: XlaComputation) -> str | None:
         'add'
     """
     root = computation.root
-    if root.opcode not in ("add", "multiply", "maximum", "minimum", "and", "or", "xor"):
+    if root.opcode not in _MONOIDS:
         return None
     if len(computation.parameters) != 2 or set(root.operands) != set(computation.parameters):
         return None
@@ -56,19 +59,6 @@ def is_identity(opcode: str, value: XlaOp) -> bool:
 
 def identity(opcode: str, element_type: pt.PrimitiveType) -> np.ndarray[Any, Any]:
     """Return the scalar with which `opcode` changes no value of an element type, other than -0."""
-    dtype = element_type.dtype
-    match opcode:
-        case "add" | "or" | "xor":
-            return np.zeros((), dtype)
-        case "multiply":
-            return np.ones((), dtype)
-        case "and":
-            return np.array(-1).astype(dtype) if element_type.is_integral else np.ones((), dtype)
-    is_max = opcode == "maximum"
-    if not element_type.is_floating:
-        return np.array(element_type.min if is_max else element_type.max, dtype)
-    infinity = np.array(-np.inf if is_max else np.inf).astype(dtype)
-    # Types without infinities: jax begins with the least or the largest number.
-    if not np.isinf(infinity.astype(np.float64)):
-        return np.array(element_type.min if is_max else element_type.max).astype(dtype)
-    return infinity
+    monoid = SCHEMAS[opcode].monoid
+    assert monoid is not None
+    return monoid.identity(element_type)

@@ -23,7 +23,7 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy, stablehlo
 
-from builder.schema import SCHEMAS, Trait
+from builder.schema import SCHEMAS, Trait, opcodes_with
 from lowering.errors import CompileError, LoweringError
 from lowering.mlir.operations import (
     enclosing,
@@ -228,6 +228,13 @@ class Participants:
         return sizes
 
 
+_NUMBERING_PARTITIONS: Final = frozenset(
+    opcode
+    for opcode in opcodes_with(Trait.COLLECTIVE)
+    if all(a.name != "use_global_device_ids" for a in SCHEMAS[opcode].value_attributes)
+)
+"""Collectives whose groups have numbers of partitions if there is a channel, and never devices'."""
+
 _HANDLE: Final = re.compile(r"handle = (\d+)")
 
 
@@ -253,7 +260,7 @@ def participants(operation: ir.Operation) -> Participants:
             raise LoweringError("its groups must have numbers", got=np.array(table).tolist())
     if channel <= 0:
         mode = Mode.REPLICAS
-    elif name in ("all_to_all", "collective_permute", "collective_broadcast"):
+    elif name in _NUMBERING_PARTITIONS:
         mode = Mode.PARTITIONS
     elif "use_global_device_ids" in attributes:
         mode = Mode.DEVICES

@@ -28,9 +28,7 @@ Value = tuple[Term, ...]
 Values = npt.NDArray[np.object_]
 """The `Value` at each index."""
 
-_SYMBOLS: Final = {"add": "+", "multiply": "·", "and": "and", "or": "or", "xor": "xor"}
 _SINGULAR: Final = {"*operands": "operand", "*init_values": "init_value", "*updates": "update"}
-_FUNCTIONS: Final = {"maximum": "max", "minimum": "min"}
 
 
 class Join(NamedTuple):
@@ -60,10 +58,9 @@ def join_of(computation: XlaComputation) -> Join:
     root = computation.root
     parameters = {op for op in root.operands if op.opcode == "parameter"}
     if len(parameters) == 2 == len(root.operands):
-        if root.opcode in _SYMBOLS:
-            return Join(_SYMBOLS[root.opcode], True)
-        if root.opcode in _FUNCTIONS:
-            return Join(_FUNCTIONS[root.opcode], False)
+        monoid = SCHEMAS[root.opcode].monoid
+        if monoid is not None:
+            return Join(monoid.symbol, monoid.is_infix)
     return Join(computation.name, False)
 
 

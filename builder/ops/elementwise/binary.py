@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
+import numpy as np
+
 from builder.check import Check
 from builder.errors import ShapeInferenceError, error_of
 from builder.graph.registry import OPERATIONS
@@ -29,7 +31,7 @@ from builder.ops.elementwise.common import (
     result_type,
 )
 from builder.ops.operands import Dimensions, Operand
-from builder.schema import BUILDER_H, ResultType, Schema
+from builder.schema import BUILDER_H, Monoid, ResultType, Schema, Trait
 from builder.schema.definition import (
     ANY,
     FLOATING_OR_COMPLEX,
@@ -95,7 +97,43 @@ def _binary(
     return enter
 
 
-@_binary("add", ANY, ROUNDED, _SECTION)
+Scalar = np.ndarray[Any, Any]
+"""An array without dimensions."""
+
+
+def _zero(element_type: PrimitiveType) -> Scalar:
+    return np.zeros((), element_type.dtype)
+
+
+def _one(element_type: PrimitiveType) -> Scalar:
+    return np.ones((), element_type.dtype)
+
+
+def _all_bits(element_type: PrimitiveType) -> Scalar:
+    return (
+        np.array(-1).astype(element_type.dtype) if element_type.is_integral else _one(element_type)
+    )
+
+
+def _least(element_type: PrimitiveType) -> Scalar:
+    return _extreme(element_type, -np.inf, element_type.min)
+
+
+def _largest(element_type: PrimitiveType) -> Scalar:
+    return _extreme(element_type, np.inf, element_type.max)
+
+
+def _extreme(element_type: PrimitiveType, infinity: float, finite: Any) -> Scalar:
+    if not element_type.is_floating:
+        return np.array(finite, element_type.dtype)
+    extreme = np.array(infinity).astype(element_type.dtype)
+    # Some types have no infinities.
+    if not np.isinf(extreme.astype(np.float64)):
+        return np.array(finite).astype(element_type.dtype)
+    return extreme
+
+
+@_binary("add", ANY, ROUNDED, _SECTION, monoid=Monoid(_zero, "+"))
 def add(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The sum lhs + rhs; the logical or of preds.
 
@@ -125,7 +163,7 @@ def sub(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> 
     """
 
 
-@_binary("multiply", ANY, ROUNDED, _SECTION, cpp_name="Mul")
+@_binary("multiply", ANY, ROUNDED, _SECTION, cpp_name="Mul", monoid=Monoid(_one, "·"))
 def mul(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The product lhs * rhs; the logical and of preds.
 
@@ -155,7 +193,7 @@ def mulhi(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -
     """
 
 
-@_binary("divide", NUMBER, APPROXIMATED, _SECTION, cpp_name="Div")
+@_binary("divide", NUMBER, APPROXIMATED, _SECTION, cpp_name="Div", traits=Trait.DIVISION)
 def div(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The quotient lhs / rhs; rounded toward zero for integers.
 
@@ -170,7 +208,7 @@ def div(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> 
     """
 
 
-@_binary("remainder", REAL_NUMBER, APPROXIMATED, _SECTION, cpp_name="Rem")
+@_binary("remainder", REAL_NUMBER, APPROXIMATED, _SECTION, cpp_name="Rem", traits=Trait.DIVISION)
 def rem(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The remainder of lhs / rhs, with the sign of lhs; smaller than rhs in magnitude.
 
@@ -191,6 +229,7 @@ def rem(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> 
     ORDERING,
     _SECTION,
     cpp_name="Max",
+    monoid=Monoid(_least, "max", is_infix=False),
     instead="to reduce along dimensions, use lib.max(x, axis) of builder.lib",
 )
 def max(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
@@ -213,6 +252,7 @@ def max(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> 
     ORDERING,
     _SECTION,
     cpp_name="Min",
+    monoid=Monoid(_largest, "min", is_infix=False),
     instead="to reduce along dimensions, use lib.min(x, axis) of builder.lib",
 )
 def min(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
@@ -229,7 +269,7 @@ def min(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> 
     """
 
 
-@_binary("and", PRED_OR_INTEGER, EXACT, _SECTION)
+@_binary("and", PRED_OR_INTEGER, EXACT, _SECTION, monoid=Monoid(_all_bits, "and"))
 def and_(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The logical and of preds, the bitwise and of integers.
 
@@ -244,7 +284,7 @@ def and_(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) ->
     """
 
 
-@_binary("or", PRED_OR_INTEGER, EXACT, _SECTION)
+@_binary("or", PRED_OR_INTEGER, EXACT, _SECTION, monoid=Monoid(_zero, "or"))
 def or_(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The logical or of preds, the bitwise or of integers.
 
@@ -259,7 +299,7 @@ def or_(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> 
     """
 
 
-@_binary("xor", PRED_OR_INTEGER, EXACT, BUILDER_H)
+@_binary("xor", PRED_OR_INTEGER, EXACT, BUILDER_H, monoid=Monoid(_zero, "xor"))
 def xor(lhs: Operand, rhs: Operand, broadcast_dimensions: Dimensions = None) -> XlaOp:
     """The logical exclusive or of preds, the bitwise exclusive or of integers.
 

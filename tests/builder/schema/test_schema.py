@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
+import operator
 import pickle
+from typing import Any
 
+import numpy as np
 import pytest
 
 import builder as xb
@@ -13,6 +17,7 @@ from builder.hlo_text.printer import RULES as HLO_RULES
 from builder.inspection.costs import RULES as COST_RULES
 from builder.schema import SCHEMAS, Attribute, CostClass, Schema, define
 from builder.schema.kinds import INTEGERS
+from builder.types import primitive_type as pt
 
 
 def test_every_opcode_has_a_schema() -> None:
@@ -35,6 +40,47 @@ def test_hlo_rules_are_of_opcodes() -> None:
 def test_an_opcode_is_defined_once() -> None:
     with pytest.raises(ValueError, match="'reverse' has a schema already"):
         define("reverse", "operand")
+
+
+FUNCTIONS_OF_PYTHON = {
+    "add": operator.add,
+    "and": operator.and_,
+    "maximum": max,
+    "minimum": min,
+    "multiply": operator.mul,
+    "or": operator.or_,
+    "xor": operator.xor,
+}
+
+
+def samples(element_type: pt.PrimitiveType) -> list[Any]:
+    if element_type is pt.pred:
+        return [False, True]
+    if element_type.is_complex:
+        return [1 + 2j, -3j]
+    number = int if element_type.is_integral else float
+    values = [number(element_type.min), number(element_type.max)]
+    if element_type.is_floating:
+        infinities = np.array([-math.inf, math.inf]).astype(element_type.dtype).astype(float)
+        values += [value for value in infinities.tolist() if math.isinf(value)]
+    return values
+
+
+@pytest.mark.parametrize("opcode", [o for o, schema in SCHEMAS.items() if schema.monoid])
+def test_identity_of_a_monoid_changes_no_value(opcode: str) -> None:
+    schema, function = SCHEMAS[opcode], FUNCTIONS_OF_PYTHON[opcode]
+    assert schema.monoid is not None
+    for element_type in schema.element_types["lhs"].types:
+        if opcode == "add" and element_type is pt.f8e8m0fnu:
+            continue  # it has no zero
+        identity = schema.monoid.identity(element_type)
+        assert identity.dtype == element_type.dtype
+        assert identity.shape == ()
+        number = complex if element_type.is_complex else float
+        if element_type is pt.pred or element_type.is_integral:
+            number = int
+        for value in samples(element_type):
+            assert function(number(identity), value) == value, element_type
 
 
 def test_defaults_and_derived_attributes() -> None:

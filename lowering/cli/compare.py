@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lowering.cli.command import ended_by_interrupt, json_option, subcommand
+from lowering.cli.command import ended_by_interrupt, json_option, print_json, subcommand
 from lowering.cli.inputs import execution_options
-from lowering.cli.output import print_json
 
 if TYPE_CHECKING:
     from builder.graph.computation import XlaComputation

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from lowering.cli.command import json_option, subcommand, versions
-from lowering.cli.output import print_json, show, table
+from lowering.cli.command import json_option, print_json, show, subcommand, table, versions
 
 
 @subcommand("devices")

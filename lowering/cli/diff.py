@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lowering.cli.command import json_option, subcommand
-from lowering.cli.output import print_json, show
+from lowering.cli.command import json_option, print_json, show, subcommand
 from lowering.cli.programs import opened
 
 

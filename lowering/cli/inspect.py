@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from lowering.cli.command import json_option, subcommand
-from lowering.cli.output import print_json, show, signature_text, table
+from lowering.cli.command import json_option, print_json, show, signature_text, subcommand, table
 from lowering.cli.programs import Program, file_argument, opened, shape_fix, shape_option
 
 if TYPE_CHECKING:

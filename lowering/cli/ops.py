@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from lowering.cli.command import FailedError, json_option, subcommand
-from lowering.cli.output import print_json, show, table
+from lowering.cli.command import FailedError, json_option, print_json, show, subcommand, table
 
 if TYPE_CHECKING:
     from builder.graph.registry import OpInfo

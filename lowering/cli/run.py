@@ -11,9 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from lowering.cli.command import ended_by_interrupt, json_option, subcommand
+from lowering.cli.command import (
+    ended_by_interrupt,
+    json_option,
+    print_json,
+    show,
+    signature_text,
+    subcommand,
+    table,
+)
 from lowering.cli.inputs import execution_options
-from lowering.cli.output import print_json, show, signature_text, table
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,7 +1,6 @@
 """Run computations on StableHLO's reference interpreter, and compare devices with it."""
 
-from lowering.interpreter.comparing import compare
-from lowering.interpreter.comparison import Comparison, Difference
+from lowering.interpreter.comparing import Comparison, Difference, compare
 from lowering.interpreter.evaluating import Interpretation, interpret
 
 __all__ = ["Comparison", "Difference", "Interpretation", "compare", "interpret"]

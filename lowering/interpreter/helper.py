@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lowering.errors import ExecutionError
-from lowering.interpreter import frames
+from lowering.interpreter import worker
 
 # Empty modules replace the packages, whose __init__ would import jax, which is slow.
 _PROGRAM: Final = """
@@ -82,7 +82,7 @@ class _Helper:
 
     def ask(
         self, header: dict[str, Any], pieces: list[bytes | memoryview], timeout: float | None
-    ) -> frames.Frame:
+    ) -> worker.Frame:
         """Send a request to the helper process, and return the answer.
 
         Raises:
@@ -97,8 +97,8 @@ class _Helper:
             return self.answers.recv_bytes()
 
         try:
-            frames.send(self.requests.send_bytes, header, pieces)
-            return frames.receive(read)
+            worker.send(self.requests.send_bytes, header, pieces)
+            return worker.receive(read)
         except (BrokenPipeError, EOFError):
             status = self.process.wait()
             self.stderr.seek(0)

@@ -1,6 +1,12 @@
-"""The tolerances of ops and computations: the errors in ulps that a comparison permits.
+"""Distances between numbers in units in the last place (ulps), and those that ops may have.
 
-The schema of an op has the op's tolerance (`builder.schema.definition`).
+The floating-point numbers of a type are numbered in order: neighbors have distance 1 regardless of
+their magnitude, and the two zeros have the same number. The distance of integers and booleans is
+their difference. The smaller part of a computed complex number may have few correct digits, so
+`complex_distances` compares complex numbers as a whole.
+
+A tolerance is the error in ulps that a comparison permits. The schema of an op has the op's
+tolerance (`builder.schema.definition`).
 `lowering.legalize.elementwise` lists the ops that a platform computes less accurately. The
 tolerance of a computation is the largest sum of tolerances along a path to its root. The tolerance
 of an op that applies computations is the largest of their tolerances, times the number of
@@ -23,6 +29,122 @@ from builder.types.shape import ArrayShape
 from lowering.legalize.elementwise import INACCURATE
 
 Array = np.ndarray[Any, Any]
+
+FAR: Final = float("inf")
+"""The distance between a NaN and a number."""
+
+
+def distances(a: Array, b: Array) -> Array:
+    """Return the distance in ulps of each pair of elements, as f64.
+
+    The distance of complex numbers is the larger distance of their parts. Two NaNs have distance 0;
+    a NaN and a number have an infinite distance.
+
+    Args:
+        a, b: arrays of the same shape and element type.
+
+    Example:
+        >>> import numpy as np
+        >>> from lowering.interpreter.tolerances import distances
+        >>> distances(np.float32([1, 0, np.nan]), np.float32([1.0000001, -0.0, 1]))
+        array([ 1.,  0., inf])
+    """
+    element_type = pt.from_dtype(a.dtype)
+    if element_type.is_complex:
+        return np.maximum(distances(a.real, b.real), distances(a.imag, b.imag))
+    ranks_a, ranks_b = _ranks(a, element_type), _ranks(b, element_type)
+    low, high = np.minimum(ranks_a, ranks_b), np.maximum(ranks_a, ranks_b)
+    # The difference of 64-bit integers may overflow as signed, but not as unsigned.
+    between = (high.astype(np.uint64) - low.astype(np.uint64)).astype(np.float64)
+    if not element_type.is_floating:
+        return between
+    nan_a, nan_b = _is_nan(a), _is_nan(b)
+    return np.where(nan_a | nan_b, np.where(nan_a & nan_b, 0.0, FAR), between)
+
+
+def _ranks(values: Array, element_type: PrimitiveType) -> Array:
+    """Return the position of each number in the order of its type, as s64 (u64 for u64)."""
+    if not element_type.is_floating:
+        if element_type is pt.u64:
+            return np.ascontiguousarray(values).reshape(values.shape)
+        return values.astype(np.int64)
+    bits = element_type.bits
+    if element_type.name == "f8e8m0fnu":  # powers of two, without a sign
+        return _bits_of(values)
+    raw = _bits_of(values)
+    sign = np.int64(1) << np.int64(bits - 1) if bits < 64 else np.int64(np.iinfo(np.int64).min)
+    magnitude = raw & ~sign
+    return np.where(raw & sign != 0, -magnitude, magnitude)
+
+
+def _bits_of(values: Array) -> Array:
+    width = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.int64}[values.dtype.itemsize]
+    return np.ascontiguousarray(values).view(width).astype(np.int64).reshape(values.shape)
+
+
+def _is_nan(values: Array) -> Array:
+    mask: Array = np.isnan(values.astype(np.float64))
+    return mask
+
+
+def in_units_of(a: Array, b: Array, size: float) -> Array:
+    """Return the distance of each pair of elements in ulps of the number `size`, as f64.
+
+    The result is at most that of `distances`. It is smaller for numbers below `size`: a sum with
+    terms of magnitude `size` can't distinguish such numbers from their neighbors.
+    """
+    element_type = pt.from_dtype(a.dtype)
+    if element_type.is_complex:
+        return complex_distances(a, b, size)
+    ulps = distances(a, b)
+    if not element_type.is_floating or not np.isfinite(size) or size <= 0:
+        return ulps
+    step = _step(element_type, size)
+    with np.errstate(all="ignore"):
+        steps = np.abs(a.astype(np.float64) - b.astype(np.float64)) / step
+    return np.where(np.isnan(steps), ulps, np.minimum(ulps, steps))
+
+
+def _step(element_type: PrimitiveType, size: float) -> float:
+    """Return the distance between neighboring numbers of magnitude `size`."""
+    info = pt.float_info(element_type)
+    _, exponent = math.frexp(size)
+    return max(math.ldexp(float(info.eps), exponent - 1), float(info.smallest_subnormal))
+
+
+def complex_distances(a: Array, b: Array, size: float = 0.0) -> Array:
+    """Return the magnitude of the difference of each pair of complex numbers, as f64.
+
+    The unit is the ulp of the largest part of both numbers, or of `size` if that is larger. An
+    infinite part counts as the number that would follow the largest finite number. The distance
+    between a number with a NaN and a finite number is infinite. Two numbers that are not finite
+    have distance 0 if one has a NaN, because implementations differ in the products of infinities.
+
+    Args:
+        a, b: complex arrays of the same shape and element type.
+        size: a finite number.
+
+    Example:
+        >>> import numpy as np
+        >>> from lowering.interpreter.tolerances import complex_distances
+        >>> complex_distances(np.complex64([1 + 1e-8j]), np.complex64([1 + 2e-8j])).round(2)
+        array([0.08])
+    """
+    info = pt.float_info(pt.from_dtype(a.dtype).real_type)
+    parts = [x.astype(np.float64) for x in (a.real, a.imag, b.real, b.imag)]
+    with np.errstate(all="ignore"):
+        larger = np.maximum.reduce([*map(np.abs, parts), np.full(a.shape, size)])
+        _, exponents = np.frexp(np.minimum(larger, float(info.max)))
+        steps = np.ldexp(float(info.eps), exponents - 1)
+        steps = np.maximum(steps, float(info.smallest_subnormal))
+        after_largest = 2.0 / float(info.eps)
+        real_a, imag_a, real_b, imag_b = (
+            np.where(np.isinf(x), np.copysign(after_largest, x), x / steps) for x in parts
+        )
+        ulps: Array = np.hypot(real_a - real_b, imag_a - imag_b)
+    with_nan = np.where(np.isfinite(a) | np.isfinite(b), FAR, 0.0)
+    return np.where(np.isnan(a) | np.isnan(b), with_nan, ulps)
+
 
 MIN_OF_SUM: Final = 8.0
 """The smallest tolerance of a sum, in ulps: products may be rounded twice, or not at all."""

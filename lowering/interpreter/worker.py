@@ -1,7 +1,8 @@
 """The code of the helper process: runs StableHLO's reference interpreter for requests from a pipe.
 
 This module imports neither jax nor most of this library, so that the process starts fast. The
-process reads requests from its standard input, and exits at the end of the input.
+process reads requests from its standard input, and exits at the end of the input. Requests and
+answers are frames: a JSON header and any number of byte strings. Nothing is pickled.
 
 MLIR's Python bindings can't return elements of some types (complex numbers, bf16, most types of at
 most 8 bits). Operations at the end of `@main` convert such elements to integers, or to real and
@@ -12,10 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import json
 import os
 import re
 import signal
 import sys
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
@@ -23,10 +26,28 @@ from typing import Any, Final
 import numpy as np
 from jaxlib.mlir import ir
 
-from lowering.interpreter import branches, frames
+from lowering.interpreter import probes
 from lowering.interpreter.probes import probe_name
 from lowering.jaxlib_api import artifacts, mlir
 from lowering.mlir.operations import main_function, operations_where
+
+Frame = tuple[dict[str, Any], list[bytes]]
+
+
+def send(
+    write: Callable[[Any], None], header: dict[str, Any], pieces: Sequence[bytes | memoryview]
+) -> None:
+    """Send a frame; `write` is the method `send_bytes` of a connection."""
+    write(json.dumps([header, len(pieces)]).encode())
+    for piece in pieces:
+        write(piece)
+
+
+def receive(read: Callable[[], bytes]) -> Frame:
+    """Receive a frame; `read` is the method `recv_bytes` of a connection."""
+    header, count = json.loads(read())
+    return header, [read() for _ in range(count)]
+
 
 _TOKEN: Final = "!stablehlo.token"
 _EXCHANGEABLE: Final = re.compile(r"u?i(?:8|16|32|64)|f16|f32|f64")
@@ -41,7 +62,7 @@ def serve() -> None:
     _end_with_parent(requests.fileno())
     with contextlib.suppress(EOFError):
         while True:
-            frames.send(answers.send_bytes, *_answer(*frames.receive(requests.recv_bytes)))
+            send(answers.send_bytes, *_answer(*receive(requests.recv_bytes)))
 
 
 def _end_with_parent(requests: int) -> None:
@@ -57,7 +78,7 @@ def _end_with_parent(requests: int) -> None:
     fcntl.fcntl(requests, fcntl.F_SETFL, fcntl.fcntl(requests, fcntl.F_GETFL) | os.O_ASYNC)
 
 
-def _answer(header: dict[str, Any], pieces: list[bytes]) -> frames.Frame:
+def _answer(header: dict[str, Any], pieces: list[bytes]) -> Frame:
     code, *arguments = pieces
     # The pipe changes state, which sends SIGIO, only when it is closed: there is no other request.
     signal.signal(signal.SIGIO, signal.SIG_DFL)
@@ -69,7 +90,7 @@ def _answer(header: dict[str, Any], pieces: list[bytes]) -> frames.Frame:
         signal.signal(signal.SIGIO, signal.SIG_IGN)
 
 
-def evaluated(code: bytes, arguments: list[bytes], folder: str) -> frames.Frame:
+def evaluated(code: bytes, arguments: list[bytes], folder: str) -> Frame:
     """Evaluate `@main` of a module.
 
     Args:
@@ -158,7 +179,7 @@ def _insert_probes(module: ir.Operation) -> None:
     """Replace the custom calls of probes by `artifacts.probe` operations."""
     calls = operations_where(module, lambda operation: probe_name(operation) is not None)
     if calls:
-        branches.replace_conditionals(module)
+        probes.replace_conditionals(module)
     for call in calls:
         at = ir.InsertionPoint(call)
         attributes: dict[str, ir.Attribute] = {

@@ -20,8 +20,7 @@ from builder.graph.calls import explained
 from builder.types.shape import ArrayShape
 from lowering.errors import DeviceError
 from lowering.jaxlib_api import array_layouts, compilation, jax_arrays
-from lowering.pjrt.failures import is_out_of_memory, transfer_error
-from lowering.pjrt.platforms import missing_platform
+from lowering.pjrt.failures import is_out_of_memory, missing_platform, transfer_error
 
 DeviceLike: TypeAlias = "str | jax.Device | None"
 """A jax.Device, a name such as "cpu" or "gpu:1", or None for jax's default device."""

@@ -37,8 +37,7 @@ from lowering.errors import ModuleFileError
 from lowering.jaxlib_api import compilation, executables, mlir, versions
 from lowering.reading.file_owners import warn, warn_of_writers
 from lowering.running.executable_file import CODE_MODE, UnusableError, packed, unpacked
-from lowering.running.interrupts import deferred_interrupts
-from lowering.running.progress import reported
+from lowering.running.progress import deferred_interrupts, reported
 from lowering.stablehlo.module import path_text, write_atomically
 
 VARIABLE: Final = "XLABUILDER_COMPILATION_CACHE"

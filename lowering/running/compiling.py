@@ -34,8 +34,7 @@ from lowering.pjrt.entry_layouts import parameter_layouts, requested_layouts
 from lowering.pjrt.failures import without_status_code
 from lowering.running.compilation_cache import compile_or_read
 from lowering.running.donation import Parameters, with_donors
-from lowering.running.executable import Executable
-from lowering.running.executable_kinds import executable_of
+from lowering.running.executable import Executable, executable_of
 from lowering.running.options import read_options, refused_option, with_precision
 from lowering.running.partitioned import PartitionedExecutable
 from lowering.running.program import ProgramInfo

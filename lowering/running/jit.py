@@ -41,6 +41,21 @@ from lowering.pjrt.placement import device_put
 from lowering.running.compiling import compile
 from lowering.running.donation import Parameters
 from lowering.running.executable import Executable
+from lowering.running.jit_arguments import (
+    NUMBERS,
+    Signature,
+    TreeError,
+    as_numpy,
+    declared_shape,
+    descriptions,
+    element_types,
+    flatten,
+    flatten_dataclasses,
+    leaf_names,
+    leaf_path,
+    mismatch,
+    shape_of,
+)
 from lowering.running.jit_cache import MOST_KEPT, Entry, JitCache, JitCacheInfo, Recording
 from lowering.running.jit_devices import (
     DeviceCounts,
@@ -51,22 +66,12 @@ from lowering.running.jit_devices import (
     on_devices,
     placement_of,
     read_counts,
+    record_shardings,
     split_lists,
-)
-from lowering.running.leaf_arguments import (
-    NUMBERS,
-    as_numpy,
-    declared_shape,
-    descriptions,
-    element_types,
-    mismatch,
-    shape_of,
 )
 from lowering.running.options import read_options
 from lowering.running.partitioned import PartitionedExecutable
 from lowering.running.replicated import ReplicatedExecutable
-from lowering.running.signature import Signature
-from lowering.running.trees import TreeError, flatten, flatten_dataclasses, leaf_names, leaf_path
 from lowering.stablehlo.call_tree import CallTree, call_tree, plain
 from lowering.stablehlo.lower import lower
 from lowering.stablehlo.module import StablehloModule
@@ -686,8 +691,6 @@ class JittedFunction(Displayed, ExplainsAttributes):
             ops, structure = self._check_result(result)
             structures.append(structure)
             if placement is not None and any(placement.shardings):
-                from lowering.running.argument_shardings import record_shardings  # lazy import
-
                 record_shardings(
                     parameters[0].builder, parameters, placement.shardings, placement.devices
                 )

@@ -1,11 +1,17 @@
-"""Report long compilations, and interrupts that wait for them, to the person who waits.
+"""Report long compilations to the person who waits, and defer interrupts while XLA compiles.
 
 XLA reports no progress, so the report of a long compilation is the elapsed time. It changes in
-place, and is removed at the end. XLA can't be interrupted either, so Ctrl-C waits for it
-(`deferred_interrupts`), and a line reports that.
+place, and is removed at the end. A thread writes the reports while the caller waits for XLA, and
+ends with the compilation. There are no reports and no thread if stderr is not a terminal and the
+program is not in a notebook.
 
-A thread writes the reports while the caller waits for XLA, and ends with the compilation. There are
-no reports and no thread if stderr is not a terminal and the program is not in a notebook.
+XLA can't be interrupted, so Ctrl-C waits for it (`deferred_interrupts`), and a line reports that.
+jaxlib 0.10 lets Python handle signals while it waits for the compiler. An exception raised by a
+handler (KeyboardInterrupt) ends the wait, but the compiler continues in a thread of XLA. If the
+process then exits, XLA's client is destroyed while that thread still uses it, and the process may
+crash (status 139). Python can't wait for the thread, and compiling in another Python thread is
+slower. jaxlib 0.12 handles signals only after XLA returns, and this module makes all versions of
+jaxlib do so.
 """
 
 from __future__ import annotations
@@ -15,13 +21,154 @@ import contextvars
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Final, Protocol, TextIO
 
 from builder.check import flag
-from lowering.running.displays import Display, find_display
+
+_SIGNALS: Final[dict[int, str]] = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+"""The signals that are deferred, because they request the end of the process; their names."""
+
+
+@contextmanager
+def deferred_interrupts() -> Iterator[Sequence[Any]]:
+    """Defer Python's handlers of SIGINT (Ctrl-C) and SIGTERM until the block ends.
+
+    The handler of a second signal runs at once. The value of the block is a list that contains the
+    first signal once it is deferred.
+    """
+    pending: list[tuple[int, FrameType | None]] = []
+    # Only the main thread handles signals.
+    if threading.current_thread() is not threading.main_thread():
+        yield pending
+        return
+    handlers: dict[int, Any] = {}
+    has_ended = False
+
+    def defer(number: int, frame: FrameType | None) -> None:
+        if not pending and not has_ended:
+            pending.append((number, frame))
+            return
+        first = pending.copy()
+        pending.clear()
+        handlers[number](number, frame)
+        pending.extend(first)  # the handler did not raise
+
+    try:
+        for number in _SIGNALS:
+            handler = signal.getsignal(number)
+            # Other handlers are the system's: they end the process at once, or do nothing.
+            if callable(handler):
+                handlers[number] = handler
+                signal.signal(number, defer)
+        yield pending
+    finally:
+        has_ended = True
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler)
+        for signum, frame in pending:
+            handlers[signum](signum, frame)
+
+
+class Display(Protocol):
+    """A place for a text that changes, and for lines that remain.
+
+    A method raises OSError or ValueError if the terminal no longer exists.
+
+    Attributes:
+        way_out: how to end a process that does not react to Ctrl-C.
+    """
+
+    way_out: str
+
+    def update(self, text: str) -> None:
+        """Write the text, or replace it."""
+
+    def line(self, text: str) -> None:
+        """Write a line that remains, and remove the text."""
+
+    def clear(self) -> None:
+        """Remove the text."""
+
+
+class _Terminal:
+    """A terminal. The text is in the line of the cursor."""
+
+    way_out = ("Ctrl-Break" if os.name == "nt" else "Ctrl-\\") + " ends the process at once"
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._length = 0
+
+    def update(self, text: str) -> None:
+        text = text[: self._width() - 1]  # a longer text would continue in the next line
+        self._replace(text)
+        self._length = len(text)
+
+    def line(self, text: str) -> None:
+        self._length += len("^C")  # the terminal writes this at the cursor
+        self._replace(f"{text}\n")
+        self._length = 0
+
+    def clear(self) -> None:
+        if self._length:
+            self._replace("")
+            self._length = 0
+
+    def _replace(self, text: str) -> None:
+        # Spaces instead of control codes, which not all terminals support.
+        blank = " " * min(self._length, self._width() - 1)
+        self._stream.write(f"\r{blank}\r{text}" if blank else f"\r{text}")
+        self._stream.flush()
+
+    def _width(self) -> int:
+        try:
+            return os.get_terminal_size(self._stream.fileno()).columns or 80
+        except OSError:
+            return 80
+
+
+class _Notebook:
+    """A notebook. The text is an output of the cell."""
+
+    way_out = "restarting the kernel ends the process at once"
+
+    def __init__(self, ipython: Any) -> None:
+        self._ipython = ipython
+        self._handle: Any = None
+
+    def update(self, text: str) -> None:
+        content = {"text/plain": text}
+        if self._handle is None:
+            self._handle = self._ipython.display.display(content, raw=True, display_id=True)
+        else:
+            self._handle.update(content, raw=True)
+
+    def line(self, text: str) -> None:
+        self.clear()
+        print(text, file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        if self._handle is not None:
+            self.update("")
+
+
+def find_display() -> Display | None:
+    """Return the notebook, or the terminal that stderr is; None if there is neither."""
+    ipython = sys.modules.get("IPython")
+    if ipython is not None and hasattr(ipython.get_ipython(), "kernel"):
+        return _Notebook(ipython)
+    stream = sys.stderr
+    try:
+        return _Terminal(stream) if stream is not None and stream.isatty() else None
+    except (AttributeError, ValueError):  # an object without this method, or a closed file
+        return None
+
 
 VARIABLE: Final = "XLABUILDER_PROGRESS"
 """The environment variable that turns reports off if `show_progress` is not called."""
@@ -30,7 +177,6 @@ _DELAY: Final = 5.0
 """The number of seconds after which a compilation is reported."""
 
 _MAX_NAME_LENGTH: Final = 60
-_SIGNALS: Final[dict[int, str]] = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
 _SHOWN: list[bool] = []
 """One element: whether there are reports. Empty until the environment is read."""
@@ -67,7 +213,7 @@ def _is_shown() -> bool:
     return _SHOWN[0]
 
 
-@contextlib.contextmanager
+@contextmanager
 def reported(name: str, deferred: Sequence[Any]) -> Iterator[None]:
     """Report the compilation in this block if it takes long.
 

@@ -8,7 +8,11 @@ import typing
 
 from builder import XlaOp as XlaOp
 from lowering.xla_client import native_names as native_names, ops as ops
-from lowering.xla_client.builder import XlaBuilder as XlaBuilder
+from lowering.xla_client.builder import (
+    HloModule as HloModule,
+    XlaBuilder as XlaBuilder,
+    XlaComputation as XlaComputation,
+)
 from lowering.xla_client.client import (
     Client as Client,
     Device as Device,
@@ -21,10 +25,6 @@ from lowering.xla_client.client import (
     make_tpu_client as make_tpu_client,
     register_custom_call_target as register_custom_call_target,
     xla_platform_names as xla_platform_names,
-)
-from lowering.xla_client.computations import (
-    HloModule as HloModule,
-    XlaComputation as XlaComputation,
 )
 from lowering.xla_client.enums import (
     DTYPE_TO_XLA_ELEMENT_TYPE as DTYPE_TO_XLA_ELEMENT_TYPE,
@@ -49,6 +49,7 @@ from lowering.xla_client.protos import (
     FrontendAttributes as FrontendAttributes,
     GatherDimensionNumbers as GatherDimensionNumbers,
     OpMetadata as OpMetadata,
+    OpSharding as OpSharding,
     PaddingConfig as PaddingConfig,
     PaddingConfigDimension as PaddingConfigDimension,
     PrecisionConfig as PrecisionConfig,
@@ -68,7 +69,6 @@ from lowering.xla_client.shapes import (
     ShapeIndex as ShapeIndex,
     shape_from_pyval as shape_from_pyval,
 )
-from lowering.xla_client.shardings import OpSharding as OpSharding
 
 _xla = native_names
 ResultAccuracyMode = ResultAccuracy_Mode

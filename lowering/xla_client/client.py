@@ -26,8 +26,7 @@ from lowering.running.executable import Executable
 from lowering.running.executable_loading import load_executable
 from lowering.running.replicated import ReplicatedExecutable
 from lowering.stablehlo.module import load_bytes
-from lowering.xla_client.builder import XlaBuilder, new_builder
-from lowering.xla_client.computations import HloModule, XlaComputation
+from lowering.xla_client.builder import HloModule, XlaBuilder, XlaComputation, new_builder
 from lowering.xla_client.enums import ChannelHandle_ChannelType
 from lowering.xla_client.errors import reporting
 from lowering.xla_client.options import CompileOptions

@@ -16,17 +16,17 @@ from lowering.jaxlib_api import native
 from lowering.stablehlo.lower import lower
 from lowering.stablehlo.module import load_bytes
 from lowering.xla_client import ops as ops
-from lowering.xla_client.builder import XlaBuilder as XlaBuilder
+from lowering.xla_client.builder import (
+    HloModule as HloModule,
+    XlaBuilder as XlaBuilder,
+    XlaComputation as XlaComputation,
+    new_computation,
+)
 from lowering.xla_client.client import (
     Client as Client,
     Device as Device,
     LoadedExecutable as LoadedExecutable,
     register_custom_call_target as register_custom_call_target,
-)
-from lowering.xla_client.computations import (
-    HloModule as HloModule,
-    XlaComputation as XlaComputation,
-    new_computation,
 )
 from lowering.xla_client.enums import (
     ChannelHandle_ChannelType as ChannelHandle_ChannelType,
@@ -45,6 +45,7 @@ from lowering.xla_client.options import (
 from lowering.xla_client.protos import (
     ChannelHandle as ChannelHandle,
     FrontendAttributes as FrontendAttributes,
+    OpSharding as OpSharding,
 )
 from lowering.xla_client.shapes import (
     Layout as Layout,
@@ -52,7 +53,6 @@ from lowering.xla_client.shapes import (
     Shape as Shape,
     ShapeIndex as ShapeIndex,
 )
-from lowering.xla_client.shardings import OpSharding as OpSharding
 
 RUNTIME_NAMES: Final = frozenset(
     {

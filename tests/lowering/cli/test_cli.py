@@ -751,7 +751,7 @@ def test_an_interrupt():
 
 
 def test_color_only_on_a_terminal(monkeypatch, files):
-    from lowering.cli import output
+    from lowering.cli import command
 
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
@@ -762,7 +762,7 @@ def test_color_only_on_a_terminal(monkeypatch, files):
         monkeypatch.setenv("TERM", "xterm-256color")
         screen = Terminal()
         monkeypatch.setattr(sys, "stdout", screen)
-        output.show(layer.stats())
+        command.show(layer.stats())
         assert ("\x1b[36m" in screen.getvalue()) is expected
 
 

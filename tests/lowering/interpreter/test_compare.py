@@ -12,7 +12,7 @@ from tables import each_row
 
 import builder as xb
 import lowering
-from lowering.interpreter.ulps import distances
+from lowering.interpreter.tolerances import distances
 
 X = np.float32([[0.5, -1.0], [2.0, 3.0]])
 

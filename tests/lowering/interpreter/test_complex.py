@@ -13,7 +13,7 @@ from support import parameter_like
 import builder as xb
 import lowering
 from lowering.interpreter import comparing
-from lowering.interpreter.ulps import complex_distances
+from lowering.interpreter.tolerances import complex_distances
 
 TYPES = [np.complex64, np.complex128]
 

@@ -12,8 +12,8 @@ import pytest
 
 import builder as xb
 import lowering
-from lowering.pjrt import platforms
-from lowering.pjrt.platforms import missing_platform
+from lowering.pjrt import failures
+from lowering.pjrt.failures import missing_platform
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -28,8 +28,8 @@ def message(
     report: str = "",
 ) -> str:
     config = SimpleNamespace(config=SimpleNamespace(jax_platforms=chosen))
-    monkeypatch.setattr(platforms, "jax", config)
-    monkeypatch.setattr(platforms.importlib.util, "find_spec", lambda name: name in installed)
+    monkeypatch.setattr(failures, "jax", config)
+    monkeypatch.setattr(failures.importlib.util, "find_spec", lambda name: name in installed)
     return str(missing_platform("device", platform, known, report))
 
 
@@ -55,7 +55,7 @@ def test_extras_have_the_names_of_jax_extras() -> None:
     project = tomllib.loads(Path(ROOT, "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     (jax_range,) = (one.removeprefix("jax") for one in project["dependencies"] if "jax>" in one)
-    for name, _, _ in platforms._PLUGINS.values():
+    for name, _, _ in failures._PLUGINS.values():
         assert extras[name] == [f"jax[{name}]{jax_range}"]
     assert extras["cuda12"] == [f"jax[cuda12]{jax_range}"]
 

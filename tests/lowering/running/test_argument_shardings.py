@@ -14,7 +14,7 @@ from tables import each_row
 
 import builder as xb
 import lowering
-from lowering.running.argument_shardings import record_shardings
+from lowering.running.jit_devices import record_shardings
 
 P: Any = PartitionSpec
 DEVICES = jax.devices("cpu")[:8]

@@ -7,21 +7,17 @@ its arguments, and compiled once for each device.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence, Set
-from itertools import count
+from collections.abc import Callable, Mapping, Sequence
 from types import MethodType
-from typing import Any, Final, Literal, NamedTuple, overload
+from typing import Any, Final, Literal, overload
 
 import jax
 import numpy as np
 
-from builder.attributes.annotations import Annotations
 from builder.errors import ConstantError, OperandError, XlaError, brief, error_of, statement_of
-from builder.graph.aliasing import leaf_indices
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import resolve_builder, rollback_on_error
-from builder.graph.subcomputations import append_captures, record_callable
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.inspection.table import count_text
@@ -52,69 +48,32 @@ from lowering.running.jit_arguments import (
     flatten,
     flatten_dataclasses,
     leaf_names,
-    leaf_path,
     mismatch,
     shape_of,
 )
-from lowering.running.jit_cache import MOST_KEPT, Entry, JitCache, JitCacheInfo, Recording
+from lowering.running.jit_cache import MOST_KEPT, Entry, JitCache, JitCacheInfo
 from lowering.running.jit_devices import (
     DeviceCounts,
-    Placement,
     PlacementError,
     devices_of,
     local_count,
     on_devices,
     placement_of,
     read_counts,
-    record_shardings,
     split_lists,
 )
+from lowering.running.jit_recording import Call, Recording, record
 from lowering.running.options import read_options
 from lowering.running.partitioned import PartitionedExecutable
 from lowering.running.replicated import ReplicatedExecutable
-from lowering.stablehlo.call_tree import CallTree, call_tree, plain
 from lowering.stablehlo.lower import lower
 from lowering.stablehlo.module import StablehloModule
 
 _JaxArray: Final = jax_arrays.array_type
 
 
-class _Call(NamedTuple):
-    """The arguments of a call.
-
-    Attributes:
-        nested: the arguments that are not static, as `flatten_dataclasses` returns them.
-        leaves: the leaves of `nested`.
-        tree: the PyTreeDef of `nested`.
-        static: the static arguments.
-        static_key: a hashable key of the static arguments.
-    """
-
-    nested: Any
-    leaves: list[Any]
-    tree: Any
-    static: tuple[Any, ...]
-    static_key: tuple[Any, ...]
-
-
 _TRANSLATED: Final = (RuntimeError, TypeError, ValueError, SystemError)
 """The classes of jaxlib's errors that may become errors of this library."""
-
-
-class _PlacedCall(NamedTuple):
-    """The arguments of a call on several devices.
-
-    Attributes:
-        call: the arguments of the first device.
-        columns: for each leaf a value for all devices, or a list with a value for each.
-        placement: the devices, and the shardings of global arrays.
-        rows: the numbers of the leaves that have a row for each device.
-    """
-
-    call: _Call
-    columns: list[Any]
-    placement: Placement
-    rows: frozenset[int] = frozenset()
 
 
 class JittedFunction(Displayed, ExplainsAttributes):
@@ -195,18 +154,18 @@ class JittedFunction(Displayed, ExplainsAttributes):
             nested, leaves, tree = self._flatten(args)  # raises an ArgumentError with the reason
         arrays = copy_numpy(leaves)
         if arrays is leaves and (passed is None or signature.keeps_order(*passed)):
-            return self._call_flat(_Call(nested, leaves, tree, static, static_key))
+            return self._call_flat(Call(nested, leaves, tree, static, static_key))
         if arrays is None:  # there are dataclasses, or values that are not arrays
             nested, leaves, tree = self._flatten(args)
             arrays = copy_numpy(leaves)
             if arrays is None:
-                return self._call_flat(_Call(nested, leaves, tree, static, static_key))[0], None
+                return self._call_flat(Call(nested, leaves, tree, static, static_key))[0], None
         caller = self._cache.callers.get((static_key, tree)) or self._flat_caller(
             static, static_key, tree
         )
         return caller(*arrays), None
 
-    def _call_flat(self, call: _Call) -> tuple[Any, Any]:
+    def _call_flat(self, call: Call) -> tuple[Any, Any]:
         """Call the function with flattened arguments; return what `_call_uncached` returns."""
         try:
             entry = self._cache.quick.get((call.tree, call.static_key, descriptions(call.leaves)))
@@ -289,7 +248,7 @@ class JittedFunction(Displayed, ExplainsAttributes):
             >>> step.computation({"w": xb.f32[3]}, xb.f32[3]).program_shape
             (state['w']: f32[3], x: f32[3]) -> f32[3]
         """
-        return self._recording_of(args, by_name)[1].computation
+        return self._recorded(self._bound(args, by_name), allow_shapes=True)[1].computation
 
     def lower(self, /, *args: Any, **by_name: Any) -> StablehloModule:
         """Return the StableHLO module of `computation`; its file keeps the nesting of arguments.
@@ -309,14 +268,13 @@ class JittedFunction(Displayed, ExplainsAttributes):
         Raises:
             ArgumentError, XlaError: as for a call.
         """
-        if not self._counts.is_default:
-            placed = self._placed(args, by_name)
-            entry, _ = self._placed_recording(placed, allow_shapes=True)
-            return self._placed_executable(entry, placed.placement)
-        dynamic, static, key = self._signature.bind(args, by_name)
-        call = _Call(*self._flatten(dynamic), static, key)
-        entry, _ = self._entry_of(call)
-        return self._executable(entry, self._device_for(call))
+        call = self._bound(args, by_name)
+        entry, _ = self._recorded(call, allow_shapes=True)
+        devices = [self._device_for(call)] if call.placement is None else call.placement.devices
+        executable: Executable | ReplicatedExecutable | PartitionedExecutable = self._executable(
+            entry, devices
+        )
+        return executable
 
     def cache_info(self) -> JitCacheInfo:
         """Return how often the function was recorded and compiled, and the size of its cache."""
@@ -367,7 +325,7 @@ class JittedFunction(Displayed, ExplainsAttributes):
         """
 
         def on_miss(*arrays: Any) -> tuple[Any, Any]:
-            return self._call_flat(_Call(*self._flatten(tree.unflatten(arrays)), static, key))
+            return self._call_flat(Call(*self._flatten(tree.unflatten(arrays)), static, key))
 
         return self._cache.caller(
             (key, tree), lambda: execution.tree_caller(self.name, MOST_KEPT, on_miss)
@@ -375,38 +333,34 @@ class JittedFunction(Displayed, ExplainsAttributes):
 
     # Running
 
-    def _record_and_run(self, call: _Call) -> tuple[Any, Any]:
+    def _record_and_run(self, call: Call) -> tuple[Any, Any]:
         """Call the function as `_call_flat` does, if the cache `quick` has no entry for a call."""
         # Raises if the arguments can't be compared.
-        call = _Call(*self._flatten(call.nested), call.static, call.static_key)
+        call = Call(*self._flatten(call.nested), call.static, call.static_key)
         if any(type(leaf) is XlaOp for leaf in call.leaves):
             return self._record_call(call), None
         if any(isinstance(leaf, jax.core.Tracer) for leaf in call.leaves):
             return self._trace_call(call), None
-        shapes = self._shapes(call)
-        key = call.tree, call.static_key, shapes
-        entry = self._cache.entry(key)
-        self._cache.recording(entry, lambda: self._record(call, shapes))
+        entry, _ = self._recorded(call)
         result = self._run(entry, call)
         described = descriptions(call.leaves)
         if None not in described:
-            self._cache.add_quick((call.tree, call.static_key, described), key, entry)
+            self._cache.add_quick((call.tree, call.static_key, described), entry)
         return result
 
-    def _trace_call(self, call: _Call) -> Any:
+    def _trace_call(self, call: Call) -> Any:
         """Evaluate the function's computation with jax, which is tracing or transforming a call."""
-        entry, recording = self._entry_of(call)
+        entry, recording = self._recorded(call, allow_shapes=True)
         if entry.of_tracers is None:
             entry.of_tracers = extension(
                 "lowering.jax_interop.to_jax", "to_jax", recording.computation
             )
         return recording.nested(entry.of_tracers(*call.leaves))
 
-    def _run(self, entry: Entry, call: _Call) -> tuple[Any, Any]:
+    def _run(self, entry: Entry, call: Call) -> tuple[Any, Any]:
         """Execute an entry's recording on the call's device; return what `_call_flat` returns."""
         device = self._device_for(call)
-        executable = self._executable(entry, device)
-        entry.executable = executable
+        entry.executable = executable = self._executable(entry, [device])
         # Uncommitted arrays are copied to the device, as in jax.
         devices = {device}
         leaves = [
@@ -422,15 +376,7 @@ class JittedFunction(Displayed, ExplainsAttributes):
         is_same = all(a is b for a, b in zip(leaves, call.leaves, strict=True))
         return result, data if is_same else None
 
-    def _executable(self, entry: Entry, device: jax.Device) -> Executable:
-        executable: Executable = self._cache.executable(
-            entry,
-            device,
-            lambda recording: compile(recording.computation, device, options=self._options),
-        )
-        return executable
-
-    def _device_for(self, call: _Call) -> jax.Device:
+    def _device_for(self, call: Call) -> jax.Device:
         """Return the device of a call.
 
         It is the device passed to `jit`; without one, the device that the arguments are committed
@@ -464,73 +410,8 @@ class JittedFunction(Displayed, ExplainsAttributes):
             )
         return next(iter(committed), None) or device_argument(self.name, None)
 
-    # Running on several devices
-
-    def _call_on_devices(self, /, *args: Any, **by_name: Any) -> Any:
-        """Call the function on several devices, or record a call with XlaOps."""
-        placed = self._placed(args, by_name)
-        if any(type(leaf) is XlaOp for leaf in placed.call.leaves):
-            return self._record_call(placed.call)
-        entry, recording = self._placed_recording(placed)
-        executable = self._placed_executable(entry, placed.placement)
-        columns = placed.columns
-        if isinstance(executable, PartitionedExecutable):
-            shardings = executable.parameter_shardings.values()
-            columns = list(map(on_devices, columns, shardings))
-        result = executable._run_flat(columns)
-        if self._counts.has_own_arrays and self._counts.results == "list":
-            return [recording.nested(each) for each in result]
-        return recording.nested(result)
-
-    def _placed(self, args: tuple[Any, ...], by_name: dict[str, Any]) -> _PlacedCall:
-        """Return the arguments of a call, and their places.
-
-        Raises:
-            ArgumentError: an argument is not on the devices of the call.
-        """
-        dynamic, static, key = self._signature.bind(args, by_name)
-        call = _Call(*self._flatten(dynamic), static, key)
-        columns = call.leaves
-        if any(type(leaf) is XlaOp for leaf in columns):
-            return _PlacedCall(call, columns, Placement((), ()))
-        try:
-            devices = devices_of(self.name, self._counts, self._device, columns)
-            if self._counts.has_own_arrays:
-                names = self._signature.names
-                nested, columns = split_lists(call.nested, names, local_count(devices))
-                call = _Call(nested, *flatten(nested), static, key)
-            return _PlacedCall(call, columns, *placement_of(self._counts, devices, columns))
-        except PlacementError as error:
-            raise self._misplaced(call, error) from None
-
-    def _misplaced(self, call: _Call, error: PlacementError) -> ArgumentError:
-        if isinstance(error.place, int):
-            return self._refusal(call, error.place, error.rule, error.fix)
-        return ArgumentError(
-            f"argument {error.place} must be {error.rule}",
-            fix=error.fix,
-            computation=self.name,
-            name=error.place,
-        )
-
-    def _placed_recording(
-        self, placed: _PlacedCall, *, allow_shapes: bool = False
-    ) -> tuple[Entry, Recording]:
-        """Return the cache entry and the recording for arguments on several devices."""
-        call, _, placement, rows = placed
-        shapes = self._shapes(call, rows=rows, allow_shapes=allow_shapes)
-        entry = self._cache.entry((call.tree, call.static_key, shapes, placement))
-        try:
-            return entry, self._cache.recording(
-                entry, lambda: self._record(call, shapes, placement=placement)
-            )
-        except PlacementError as error:
-            raise self._misplaced(call, error) from None
-
-    def _placed_executable(
-        self, entry: Entry, placement: Placement
-    ) -> ReplicatedExecutable | PartitionedExecutable:
-        """Return the executable of a cache entry for several devices.
+    def _executable(self, entry: Entry, devices: Sequence[jax.Device]) -> Any:
+        """Return the executable of an entry's recording for the devices of a call.
 
         Raises:
             CompileError: the arrays are global, and nothing in the program has a sharding.
@@ -542,7 +423,7 @@ class JittedFunction(Displayed, ExplainsAttributes):
                 recording.computation,
                 num_replicas=counts.num_replicas,
                 num_partitions=counts.num_partitions,
-                devices=placement.devices,
+                devices=devices,
                 results=counts.results,
                 options=self._options,
             )
@@ -558,14 +439,48 @@ class JittedFunction(Displayed, ExplainsAttributes):
                 )
             return executable
 
-        executable: ReplicatedExecutable | PartitionedExecutable = self._cache.executable(
-            entry, placement.devices[0], make
-        )
-        return executable
+        return self._cache.executable(entry, devices[0], make)
+
+    def _call_on_devices(self, /, *args: Any, **by_name: Any) -> Any:
+        """Call the function on several devices, or record a call with XlaOps."""
+        call = self._bound(args, by_name)
+        if call.placement is None:
+            return self._record_call(call)
+        entry, recording = self._recorded(call)
+        executable = self._executable(entry, call.placement.devices)
+        columns = call.columns
+        if isinstance(executable, PartitionedExecutable):
+            columns = list(map(on_devices, columns, executable.parameter_shardings.values()))
+        result = executable._run_flat(columns)
+        if self._counts.has_own_arrays and self._counts.results == "list":
+            return [recording.nested(each) for each in result]
+        return recording.nested(result)
 
     # Arguments
 
-    def _names(self, call: _Call) -> list[str]:
+    def _bound(self, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> Call:
+        """Return the arguments of a call; on several devices, also their places.
+
+        Raises:
+            ArgumentError: an argument is not on the devices of the call.
+        """
+        dynamic, static, key = self._signature.bind(args, by_name)
+        call = Call(*self._flatten(dynamic), static, key)
+        columns = call.leaves
+        if self._counts.is_default or any(type(leaf) is XlaOp for leaf in columns):
+            return call
+        try:
+            devices = devices_of(self.name, self._counts, self._device, columns)
+            if self._counts.has_own_arrays:
+                names = self._signature.names
+                nested, columns = split_lists(call.nested, names, local_count(devices))
+                call = Call(nested, *flatten(nested), static, key)
+            placement, rows = placement_of(self._counts, devices, columns)
+        except PlacementError as error:
+            raise self._refusal(call, error.place, error.rule, error.fix) from None
+        return call._replace(columns=columns, placement=placement, rows=rows)
+
+    def _names(self, call: Call) -> list[str]:
         return leaf_names(call.nested, self._signature.names)
 
     def _flatten(self, args: tuple[Any, ...]) -> tuple[Any, list[Any], Any]:
@@ -596,7 +511,7 @@ class JittedFunction(Displayed, ExplainsAttributes):
                 arrays[number] = scalar_array(leaf, element_type)
             except ConstantError as error:
                 raise self._refusal(
-                    _Call(nested, leaves, None, (), ()),
+                    Call(nested, leaves, None, (), ()),
                     number,
                     f"a number that {element_type} represents, got {brief(leaf)}: {error.reason}",
                     f"pass a NumPy number, such as {wider_number(leaf)}",
@@ -612,10 +527,8 @@ class JittedFunction(Displayed, ExplainsAttributes):
                 return f"argument {name}: "
         return ""
 
-    def _shapes(
-        self, call: _Call, *, rows: Set[int] = frozenset(), allow_shapes: bool = False
-    ) -> tuple[Shape, ...]:
-        """Return the shapes of arguments; for the leaves with numbers in `rows`, that of a row.
+    def _shapes(self, call: Call, *, allow_shapes: bool) -> tuple[Shape, ...]:
+        """Return the shapes of arguments on each device.
 
         Raises:
             ArgumentError: a leaf is neither an array nor (if `allow_shapes` is true) a shape.
@@ -627,18 +540,20 @@ class JittedFunction(Displayed, ExplainsAttributes):
                 shape = declared_shape(leaf)
             if shape is None:
                 raise self._refusal(call, number, *self._mismatch(call, number))
-            if number in rows:
+            if number in call.rows:
                 assert isinstance(shape, ArrayShape)  # of a jax.Array
                 shape = intern_array(shape.element_type, shape.dimensions[1:])
             shapes.append(shape)
         return tuple(shapes)
 
-    def _mismatch(self, call: _Call, number: int) -> tuple[str, str]:
+    def _mismatch(self, call: Call, number: int) -> tuple[str, str]:
         name = self._names(call)[number]
         return mismatch(call.leaves[number], name, is_argument=name in self._signature.names)
 
-    def _refusal(self, call: _Call, number: int, rule: str, fix: str) -> ArgumentError:
-        name = self._names(call)[number]
+    def _refusal(self, call: Call, place: int | str, rule: str, fix: str) -> ArgumentError:
+        """Return the error for a leaf, by its number or its name."""
+        number = place if isinstance(place, int) else None
+        name = place if isinstance(place, str) else self._names(call)[place]
         return ArgumentError(
             f"argument {name} must be {rule}",
             fix=fix,
@@ -649,119 +564,24 @@ class JittedFunction(Displayed, ExplainsAttributes):
 
     # Recording
 
-    def _recording_of(
-        self, args: tuple[Any, ...], by_name: dict[str, Any]
-    ) -> tuple[Entry, Recording]:
-        """Return the cache entry and recording for arguments, which may contain shapes."""
-        if not self._counts.is_default:
-            return self._placed_recording(self._placed(args, by_name), allow_shapes=True)
-        dynamic, static, key = self._signature.bind(args, by_name)
-        return self._entry_of(_Call(*self._flatten(dynamic), static, key))
+    def _recorded(self, call: Call, *, allow_shapes: bool = False) -> tuple[Entry, Recording]:
+        """Return the cache entry and the recording for the arguments of a call.
 
-    def _entry_of(self, call: _Call) -> tuple[Entry, Recording]:
-        """Return the cache entry and recording for arguments, which may contain shapes."""
-        shapes = self._shapes(call, allow_shapes=True)
-        entry = self._cache.entry((call.tree, call.static_key, shapes))
-        return entry, self._cache.recording(entry, lambda: self._record(call, shapes))
-
-    def _record(
-        self,
-        call: _Call,
-        shapes: tuple[Shape, ...],
-        enclosing: XlaBuilder | None = None,
-        captured: list[XlaOp] | None = None,
-        placement: Placement | None = None,
-    ) -> tuple[Recording, bool]:
-        """Record the function for arguments of these shapes.
-
-        Args:
-            call: the arguments.
-            shapes: the shapes of the arguments' leaves.
-            enclosing: the builder that records a call of the function; None for a program.
-            captured: a list. Values of `enclosing` that the function uses are appended to the list.
-            placement: the devices of a call on several devices, and the shardings of arrays.
-
-        Returns:
-            The recording, and whether other calls can use it.
+        Raises:
+            ArgumentError: a leaf is neither an array nor (if `allow_shapes` is true) a shape.
         """
-        structures: list[Any] = []
-
-        def flat(*parameters: XlaOp) -> Any:
-            result = self._signature.apply(call.tree.unflatten(parameters), call.static)
-            ops, structure = self._check_result(result)
-            structures.append(structure)
-            if placement is not None and any(placement.shardings):
-                record_shardings(
-                    parameters[0].builder, parameters, placement.shardings, placement.devices
-                )
-            return ops[0] if len(ops) == 1 else ops
-
-        flat.__name__ = self.name
-        recorded = record_callable(
-            "jit", "function", flat, shapes, enclosing=enclosing, names=self._names(call)
-        )
-        for number in self._donated_leaves(call):
-            for index in leaf_indices(shapes[number]):
-                recorded.builder.add_buffer_donor(number, index)
-        is_reusable = True
-        if enclosing is not None and captured is not None:
-            # The next call may capture other values.
-            is_reusable = not recorded.builder._captured and enclosing.current_metadata is None
-            captured.extend(append_captures(recorded))
-        (results,) = structures
-        if enclosing is None:
-            annotations = recorded.builder.annotations or Annotations()
-            tree = self._call_tree(call, results)
-            recorded.builder.annotations = annotations._replace(nesting=tree)
-        return Recording(recorded.build(), results, results.num_leaves != 1), is_reusable
-
-    def _call_tree(self, call: _Call, results: Any) -> CallTree | None:
-        """Return the nesting of the function's arguments and results; None if there is none.
-
-        In it, named tuples and classes among the arguments are tuples and dicts.
-        """
-        counter = count()
-        numbered = plain(call.nested, lambda _: next(counter))
-        numbers, arguments = flatten(self._signature.call_without_static(numbered))
-        used = sorted(range(len(numbers)), key=numbers.__getitem__)
-        return call_tree(arguments, results, used)
-
-    def _donated_leaves(self, call: _Call) -> list[int]:
-        """Return the numbers of the leaves of donated arguments."""
-        numbers: list[int] = []
-        first = 0
-        for position, argument in enumerate(call.nested):
-            count = len(flatten(argument)[0])
-            if position in self._signature.donated:
-                numbers += range(first, first + count)
-            first += count
-        return numbers
-
-    def _check_result(self, result: Any) -> tuple[list[XlaOp], Any]:
-        """Return the ops in the function's result, and the structure of the result."""
+        shapes = self._shapes(call, allow_shapes=allow_shapes)
+        entry = self._cache.entry(call.key(shapes))
         try:
-            nested, ops, structure = flatten_dataclasses(result)
-        except TreeError as error:
-            rule = f"the result of {self.name}: {error.reason}"
-            raise _error(rule, error.fix) from error.__cause__
-        if result is None:
-            fix = "return the result, or an empty tuple if there is no result"
-            raise _error(f"{self.name} must return XlaOps, got None", fix)
-        for number, op in enumerate(ops):
-            if type(op) is XlaOp:
-                continue
-            fix = "return XlaOps, in dicts, lists, tuples or dataclasses"
-            if isinstance(op, (bool, int, float, complex, np.generic, np.ndarray)):
-                is_typed = isinstance(op, (bool, np.generic, np.ndarray))
-                arguments = "value" if is_typed else "value, element_type"
-                fix = f"return x.builder.constant({arguments}), where x is an argument"
-            place = f"the result{leaf_path(nested, number)} of {self.name}"
-            raise _error(f"{place} must be an XlaOp, got {brief(op)}", fix)
-        return ops, structure
+            return entry, self._cache.recording(
+                entry, lambda: record(self._signature, call, shapes)
+            )
+        except PlacementError as error:
+            raise self._refusal(call, error.place, error.rule, error.fix) from None
 
     # Calls in other computations
 
-    def _record_call(self, call: _Call) -> Any:
+    def _record_call(self, call: Call) -> Any:
         """Record a call of the function in the computation that the XlaOp arguments belong to."""
         leaves = call.leaves
         builder = resolve_builder("jit", *[leaf for leaf in leaves if type(leaf) is XlaOp])
@@ -773,8 +593,8 @@ class JittedFunction(Displayed, ExplainsAttributes):
             shapes = tuple([operand.shape for operand in operands])
             captured: list[XlaOp] = []
             recording = self._cache.recording(
-                self._cache.entry((call.tree, call.static_key, shapes)),
-                lambda: self._record(call, shapes, builder, captured),
+                self._cache.entry(call.key(shapes)),
+                lambda: record(self._signature, call, shapes, builder, captured),
             )
             result = record_call(recording.computation, *operands, *captured)
             count = recording.results.num_leaves
@@ -782,7 +602,7 @@ class JittedFunction(Displayed, ExplainsAttributes):
                 [result[i] for i in range(count)] if recording.is_tuple else result
             )
 
-    def _constant(self, builder: XlaBuilder, call: _Call, number: int) -> XlaOp:
+    def _constant(self, builder: XlaBuilder, call: Call, number: int) -> XlaOp:
         """Return the constant for an array that is passed together with XlaOps."""
         leaf = call.leaves[number]
         is_array = isinstance(leaf, (np.ndarray, np.generic, jax.Array))

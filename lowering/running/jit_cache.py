@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 import jax
 
 from builder.errors import BuilderError, error_of
-from builder.graph.computation import XlaComputation
 from lowering.running.executable import Executable
+from lowering.running.jit_recording import Recording
 
 MOST_KEPT: Final = 1024
 """The maximum number of cached recordings of one function.
@@ -44,30 +44,12 @@ class JitCacheInfo(NamedTuple):
     most_kept: int
 
 
-class Recording(NamedTuple):
-    """A function recorded for some arguments.
-
-    Attributes:
-        computation: the recorded computation. It has one parameter for each leaf of the arguments,
-            and returns the leaves of the result, as a tuple unless there is exactly one.
-        results: the structure of the function's result.
-        is_tuple: whether the computation returns a tuple of leaves.
-    """
-
-    computation: XlaComputation
-    results: Any
-    is_tuple: bool
-
-    def nested(self, result: Any) -> Any:
-        """Return the computation's result, nested as the function's result is."""
-        return self.results.unflatten(result if self.is_tuple else (result,))
-
-
 @dataclass(slots=True, eq=False)
 class Entry:
     """The cached recording and executables for some arguments.
 
     Attributes:
+        key: the key of the entry in the cache.
         lock: acquired by the thread that records or compiles.
         recording: the recording; None before the function was recorded.
         executables: the executables by device, or by the first of several devices.
@@ -75,6 +57,7 @@ class Entry:
         of_tracers: the recording as a jax function; None before a call with tracers of jax.
     """
 
+    key: Any
     lock: threading.Lock = field(default_factory=threading.Lock)
     recording: Recording | None = None
     executables: dict[jax.Device, Any] = field(default_factory=dict)
@@ -147,15 +130,15 @@ class JitCache:
             self.callers.clear()
             self._recorded = self._compiled = 0
 
-    def add_quick(self, quick_key: Any, key: Any, entry: Entry) -> None:
-        """Add `entry` to `quick` under `quick_key`, unless the cache has removed it from `key`."""
+    def add_quick(self, key: Any, entry: Entry) -> None:
+        """Add an entry to `quick` under `key`, unless the cache has removed the entry."""
         with self._lock:
             # jax and NumPy distinguish more arrays than XLA, so there may be more of these keys
             # than entries.
             if len(self.quick) >= 4 * MOST_KEPT:
                 self.quick.clear()
-            if self._entries.get(key) is entry:
-                self.quick[quick_key] = entry
+            if self._entries.get(entry.key) is entry:
+                self.quick[key] = entry
 
     def caller(self, key: Any, make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
         """Return jaxlib's function for a key; `make` creates it on the first use of the key."""
@@ -169,7 +152,7 @@ class JitCache:
     def entry(self, key: Any) -> Entry:
         """Return the entry for a key, and mark it as the most recently used."""
         with self._lock:
-            entry = self._entries.pop(key, None) or Entry()
+            entry = self._entries.pop(key, None) or Entry(key)
             self._entries[key] = entry
             if len(self._entries) > MOST_KEPT:
                 del self._entries[next(iter(self._entries))]

@@ -11,80 +11,20 @@ from jaxlib.mlir import ir
 
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, intern_array
+from lowering.jaxlib_api import mlir
 from lowering.legalize.constant_folding import signed_indices
+from lowering.legalize.linalg import has_full_lengths
 from lowering.legalize.op_builder import OpBuilder, array_of, attributes_of
 from lowering.legalize.registry import INTERPRETER, Value, rewrite
-from lowering.mlir.operations import attribute_text
-
-
-class _Normalization:
-    """The common parts of the expansions of the three batch normalization operations.
-
-    Types with less than 32 bits are computed in f32, because f16 can't represent the sums.
-
-    Attributes:
-        builder: the OpBuilder that creates the operations.
-        operands: the operands.
-        shape: the shape of the first operand.
-        feature: the feature dimension.
-        count: the number of elements of the operand for each feature.
-    """
-
-    def __init__(self, b: OpBuilder, operation: ir.Operation) -> None:
-        self.builder = b
-        self.operands = list(operation.operands)
-        self.element_type = array_of(self.operands[0]).element_type
-        if self.element_type.bits < 32:
-            self.operands = [b.converted(value, pt.f32) for value in self.operands]
-        self.shape = array_of(self.operands[0])
-        self.feature = ir.IntegerAttr(operation.attributes["feature_index"]).value
-        self.epsilon = ir.FloatAttr(operation.attributes["epsilon"]).value
-        self.reduced = [d for d in range(self.shape.rank) if d != self.feature]
-        self.count = math.prod(self.shape.dimensions[d] for d in self.reduced)
-
-    def number(self, value: float) -> Value:
-        return self.builder.filled(self.shape, value)
-
-    def broadcast(self, vector: Value) -> Value:
-        return self.builder.spread(vector, self.shape, [self.feature])
-
-    def apply(self, name: str, *operands: Value) -> Value:
-        """Create an elementwise operation."""
-        return self.builder(name, array_of(operands[0]), operands)
-
-    def sum(self, value: Value) -> Value:
-        """Return the sum of `value` for each feature."""
-        return self.builder.reduced(value, self.reduced, 0, "add")
-
-    def deviation(self, variance: Value) -> Value:
-        """Return sqrt(variance + epsilon), broadcast to the shape of the operand."""
-        return self.apply(
-            "sqrt", self.apply("add", self.broadcast(variance), self.number(self.epsilon))
-        )
-
-    def normalized(self, scale: Value, offset: Value, mean: Value, variance: Value) -> Value:
-        centered = self.apply("subtract", self.operands[0], self.broadcast(mean))
-        normal = self.apply("divide", centered, self.deviation(variance))
-        scaled = self.apply("multiply", self.broadcast(scale), normal)
-        return self.apply("add", scaled, self.broadcast(offset))
-
-    def results(self, *values: Value) -> list[Value]:
-        """Convert values to the element type of the operation."""
-        return [self.builder.converted(value, self.element_type) for value in values]
+from lowering.mlir.operations import main_function
+from lowering.portable.expanding import recorded_code
+from lowering.portable.normalization import BATCH_NORMS
 
 
 @rewrite("sdy.sharding_constraint", platforms=(INTERPRETER,))
 def sharding_constraint(_: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Replace a sharding constraint by its operand: a sharding does not change the elements."""
     return list(operation.operands)
-
-
-@rewrite("stablehlo.custom_call", platforms=(INTERPRETER,))
-def custom_call(_: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Replace GSPMD's custom call "Sharding" by its operand: it does not change the elements."""
-    if attribute_text(operation.attributes["call_target_name"]) == "Sharding":
-        return list(operation.operands)
-    return None
 
 
 @rewrite("stablehlo.scatter", platforms=(INTERPRETER,))
@@ -105,49 +45,26 @@ def rounding_up_or_down_of_f8e3m4(b: OpBuilder, operation: ir.Operation) -> list
     return b.in_types(operation, {pt.f8e3m4: pt.f32})
 
 
-@rewrite("stablehlo.batch_norm_inference", platforms=(INTERPRETER,))
-def batch_norm_inference(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Normalize with the given mean and variance."""
-    norm = _Normalization(b, operation)
-    return norm.results(norm.normalized(*norm.operands[1:]))
+@rewrite("stablehlo.fft", platforms=(INTERPRETER,))
+def fft_of_single_precision(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Transform in c128: the error of a transform in c64 grows with its length."""
+    return b.in_types(operation, {pt.f32: pt.f64, pt.c64: pt.c128})
 
 
-@rewrite("stablehlo.batch_norm_training", platforms=(INTERPRETER,))
-def batch_norm_training(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Compute mean and variance, and normalize with them."""
-    norm = _Normalization(b, operation)
-    operand, scale, offset = norm.operands
+@rewrite("stablehlo.fft", *BATCH_NORMS, platforms=(INTERPRETER,))
+def by_other_operations(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Expand an operation as for readers that lack it.
 
-    def mean_of(value: Value) -> Value:
-        total = norm.sum(value)
-        return norm.apply("divide", total, b.filled(array_of(total), norm.count))
-
-    mean = mean_of(operand)
-    centered = norm.apply("subtract", operand, norm.broadcast(mean))
-    variance = mean_of(norm.apply("multiply", centered, centered))
-    result = norm.normalized(scale, offset, mean, variance)
-    return norm.results(result, mean, variance)
-
-
-@rewrite("stablehlo.batch_norm_grad", platforms=(INTERPRETER,))
-def batch_norm_grad(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Compute the gradients with respect to the operand, the scale and the offset."""
-    norm = _Normalization(b, operation)
-    apply = norm.apply
-    operand, scale, mean, variance, gradient = norm.operands
-    centered = apply("subtract", operand, norm.broadcast(mean))
-    deviation = norm.deviation(variance)
-    grad_offset = norm.sum(gradient)
-    product_sum = norm.sum(apply("multiply", gradient, centered))
-    grad_scale = norm.sum(apply("multiply", gradient, apply("divide", centered, deviation)))
-    square = apply("add", norm.broadcast(variance), norm.number(norm.epsilon))
-    projection = apply("divide", apply("multiply", norm.broadcast(product_sum), centered), square)
-    difference = apply("multiply", gradient, norm.number(norm.count))
-    difference = apply("subtract", difference, norm.broadcast(grad_offset))
-    difference = apply("subtract", difference, projection)
-    factor = apply("divide", norm.broadcast(scale), deviation)
-    factor = apply("divide", factor, norm.number(norm.count))
-    return norm.results(apply("multiply", factor, difference), grad_scale, grad_offset)
+    The interpreter does not implement batch normalization. It adds up all terms of a Fourier
+    transform, so that the error grows with the length; before jaxlib 0.12 it also fails on real
+    numbers.
+    """
+    if not all(array_of(value).is_static for value in (*operation.operands, *operation.results)):
+        return None
+    if operation.name == "stablehlo.fft" and not has_full_lengths(operation):
+        return None
+    expansion = mlir.read_module(b.context, recorded_code(operation))
+    return b.inline(main_function(expansion.operation), 0, list(operation.operands))
 
 
 @rewrite("stablehlo.triangular_solve", platforms=(INTERPRETER,))

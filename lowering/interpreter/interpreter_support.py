@@ -14,7 +14,7 @@ from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS
 from builder.types.shape import ArrayShape
 from lowering.errors import ExecutionError, LoweringError, recorded_at
-from lowering.interpreter import expansions as expansions, fourier as fourier  # register rewrites
+from lowering.interpreter import expansions as expansions  # registers rewrites
 from lowering.interpreter.probes import PROBE, barrier_name, probe_name
 from lowering.jaxlib_api import artifacts, mlir
 from lowering.legalize.registry import INTERPRETER, Target, rewrites_for

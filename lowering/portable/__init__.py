@@ -4,12 +4,17 @@
 operations. There are three kinds of expansions:
 
 - composites and operations of CHLO are replaced by their decompositions, those of jaxlib included;
-- `linalg`, `fourier`, `elementwise` and `random` have functions that record an algorithm with
-  public ops; the recorded computation is lowered and pasted;
-- rewrites for StableHLO's interpreter, which lacks some of these operations too.
+- `linalg`, `fourier`, `normalization` and `elementwise` have functions that record an algorithm
+  with public ops; the recorded computation is lowered and pasted;
+- some rewrites of `legalize`, such as that of `mhlo.topk`.
 """
 
-from lowering.portable import elementwise as elementwise, fourier as fourier, linalg as linalg
+from lowering.portable import (
+    elementwise as elementwise,
+    fourier as fourier,
+    linalg as linalg,
+    normalization as normalization,
+)
 from lowering.portable.expanding import expanded
 
 __all__ = ["expanded"]

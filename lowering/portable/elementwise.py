@@ -13,7 +13,7 @@ from builder.types.shape import ArrayShape, TupleShape
 from lowering.portable.expanding import expansion
 
 
-def _in_f32(x: XlaOp) -> XlaOp:
+def in_f32(x: XlaOp) -> XlaOp:
     """Convert floats of less than 32 bits to f32."""
     element_type = shape_of(x).element_type
     return as_type(x, xb.f32) if element_type.bits < 32 else x
@@ -22,21 +22,21 @@ def _in_f32(x: XlaOp) -> XlaOp:
 @expansion("tan")
 def tan(op: XlaOp, operands: Sequence[XlaOp]) -> XlaOp:
     """sin(x) / cos(x)."""
-    x = _in_f32(operands[0])
+    x = in_f32(operands[0])
     return as_type(xb.sin(x) / xb.cos(x), shape_of(op).element_type)
 
 
 @expansion("logistic")
 def logistic(op: XlaOp, operands: Sequence[XlaOp]) -> XlaOp:
     """1 / (1 + exp(-x))."""
-    x = _in_f32(operands[0])
+    x = in_f32(operands[0])
     return as_type(1 / (1 + xb.exp(-x)), shape_of(op).element_type)
 
 
 @expansion("cbrt")
 def cbrt(op: XlaOp, operands: Sequence[XlaOp]) -> XlaOp:
     """exp(log(|x|) / 3), improved by a step of Newton's method, with the sign of x."""
-    x = _in_f32(operands[0])
+    x = in_f32(operands[0])
     size = xb.abs(x)
     root = xb.exp(xb.log(size) / 3)
     improved = root - (root - size / (root * root)) / 3
@@ -48,7 +48,7 @@ def cbrt(op: XlaOp, operands: Sequence[XlaOp]) -> XlaOp:
 @expansion("exponential_minus_one")
 def exponential_minus_one(op: XlaOp, operands: Sequence[XlaOp]) -> XlaOp:
     """2 t / (1 - t) with t = tanh(x / 2); exp(x) - 1 for large x."""
-    x = _in_f32(operands[0])
+    x = in_f32(operands[0])
     half = xb.tanh(x / 2)
     result = xb.select(xb.abs(x) < 1, 2 * half / (1 - half), xb.exp(x) - 1)
     return as_type(result, shape_of(op).element_type)
@@ -57,7 +57,7 @@ def exponential_minus_one(op: XlaOp, operands: Sequence[XlaOp]) -> XlaOp:
 @expansion("log_plus_one")
 def log_plus_one(op: XlaOp, operands: Sequence[XlaOp]) -> XlaOp:
     """2 artanh(x / (2 + x)) for small x, by its series; log(1 + x) for others."""
-    x = _in_f32(operands[0])
+    x = in_f32(operands[0])
     ratio = x / (2 + x)
     square = ratio * ratio
     # The square is at most 1/9 where |x| < 1/2.
@@ -82,7 +82,7 @@ def round_nearest_afz(op: XlaOp, operands: Sequence[XlaOp]) -> XlaOp:
 
 
 def _rounded(op: XlaOp, operand: XlaOp, *, to_even: bool) -> XlaOp:
-    x = _in_f32(operand)
+    x = in_f32(operand)
     size = xb.abs(x)
     down = xb.floor(size)
     fraction = size - down
@@ -101,7 +101,7 @@ def _rounded(op: XlaOp, operand: XlaOp, *, to_even: bool) -> XlaOp:
 def is_finite(_: XlaOp, operands: Sequence[XlaOp]) -> XlaOp:
     """|x| < infinity."""
     # Some types of 8 bits have no infinity to compare with.
-    return xb.abs(_in_f32(operands[0])) < float("inf")
+    return xb.abs(in_f32(operands[0])) < float("inf")
 
 
 @expansion("clamp")

@@ -19,15 +19,23 @@ from builder.support.unique_names import UniqueNames
 from lowering.errors import LoweringError
 from lowering.importer.importing import imported
 from lowering.importer.other_dialects import module_of_operation
-from lowering.interpreter import expansions as expansions
 from lowering.jaxlib_api import artifacts, mlir
 from lowering.legalize import prepare_artifact
 from lowering.legalize.artifacts import custom_call_for_mhlo
 from lowering.legalize.op_builder import OpBuilder
-from lowering.legalize.registry import INTERPRETER, Apply, Rewrite, Target, Value, rewrites_for
+from lowering.legalize.registry import (
+    INTERPRETER,
+    Apply,
+    Rewrite,
+    Target,
+    Value,
+    rewrite,
+    rewrites_for,
+)
 from lowering.legalize.worklist import apply_rewrites
 from lowering.mlir.operations import (
     REFERRING,
+    attribute_text,
     call_target,
     enclosing_function_name,
     functions_in,
@@ -56,11 +64,6 @@ def expansion(*names: str) -> Callable[[Expansion], Expansion]:
 
     return register
 
-
-_INTERPRETED: Final = (
-    *(f"stablehlo.batch_norm_{name}" for name in ("grad", "inference", "training")),
-)
-"""The operations that the rewrites for the interpreter expand."""
 
 _DECOMPOSED: Final = ("chlo.", "mhlo.")
 """The dialects whose operations jaxlib decomposes."""
@@ -171,11 +174,9 @@ class _Expander:
         return {name: self._rewrites(name) for name in chosen}
 
     def _rewrites(self, name: str) -> list[Rewrite]:
-        if name in (*_INTERPRETED, "mhlo.topk"):
-            return rewrites_for(INTERPRETER)[name]
-        if name == _CUSTOM_CALL:
-            if name not in self.asked:
-                return [_rewrite(name, custom_call_for_mhlo)]
+        if name == _CUSTOM_CALL and name not in self.asked:
+            return [_rewrite(name, custom_call_for_mhlo)]
+        if name in (_CUSTOM_CALL, "mhlo.topk"):
             return rewrites_for(INTERPRETER)[name]
         if name == _BARRIER:
             return [_rewrite(name, lambda _, barrier: list(barrier.operands))]
@@ -202,22 +203,23 @@ class _Expander:
 
     def _function(self, operation: ir.Operation, origin: frozenset[str]) -> str | None:
         """Return the name of the function that computes an operation, pasted if it is new."""
-        names = [name for name in operation.attributes if "." not in name]
-        attributes = {name: operation.attributes[name] for name in names}
+        attributes = _own_attributes(operation)
         key = (
             operation.name,
             *(value.type for value in (*operation.operands, *operation.results)),
             *attributes.items(),
         )
         if key not in self.functions:
-            single = module_of_operation(operation, attributes, {})
             if operation.name in EXPANSIONS:
-                code = self._recorded(operation, single)
+                try:
+                    code = recorded_code(operation)
+                except XlaError as error:  # of a bounded size, for instance
+                    raise self._refusal(operation, statement_of(error)) from error
             elif not operation.name.startswith(_DECOMPOSED):
                 raise self._refusal(operation)
             else:
                 try:
-                    code = artifacts.decomposed(single)
+                    code = artifacts.decomposed(module_of_operation(operation, attributes, {}))
                 except ValueError as error:
                     if operation.name in self.asked:
                         raise self._refusal(operation, str(error)) from None
@@ -225,22 +227,6 @@ class _Expander:
             pasted = mlir.read_module(self.module.context, code)
             self.functions[key] = self._pasted(operation, pasted, origin | {operation.name})
         return self.functions[key]
-
-    def _recorded(self, operation: ir.Operation, single: ir.Module) -> bytes:
-        """Record an operation by its expansion; return the text of the lowered module.
-
-        Text has no source lines, which would be those of this library's files.
-        """
-        try:
-            computation = imported(StablehloModule(single, program_shape_of(single, None)))
-            op = next(
-                each
-                for each in computation.ops
-                if Trait.STRUCTURE not in SCHEMAS[each.opcode].traits
-            )
-            return lower(recorded(op, computation)).text.encode()
-        except XlaError as error:  # of a bounded size, for instance
-            raise self._refusal(operation, statement_of(error)) from error
 
     def _pasted(self, operation: ir.Operation, pasted: ir.Module, origin: frozenset[str]) -> str:
         """Copy the functions of a module into this one; return the new name of @main."""
@@ -276,7 +262,7 @@ class _Expander:
         got = f"without={sorted(map(_short, self.asked))}"
         if reason:
             got += f": {reason.splitlines()[0]}"
-        known = sorted(map(_short, (*EXPANSIONS, *_INTERPRETED, _BARRIER)))
+        known = sorted(map(_short, (*EXPANSIONS, _BARRIER)))
         fix = (
             f"omit {_short(name)!r} from without, or record the program without the operation; "
             f"composites, and these operations, have expansions: {', '.join(known)}"
@@ -289,6 +275,27 @@ class _Expander:
             got=got,
             detail=reason,
         )
+
+
+def _own_attributes(operation: ir.Operation) -> dict[str, ir.Attribute]:
+    """Return the attributes that determine what an operation computes."""
+    return {name: operation.attributes[name] for name in operation.attributes if "." not in name}
+
+
+def recorded_code(operation: ir.Operation) -> bytes:
+    """Record an operation by its expansion; return the text of the lowered module.
+
+    Text has no source lines, which would be those of this library's files.
+
+    Raises:
+        XlaError: the expansion does not support the operation's types.
+    """
+    single = module_of_operation(operation, _own_attributes(operation), {})
+    computation = imported(StablehloModule(single, program_shape_of(single, None)))
+    op = next(
+        each for each in computation.ops if Trait.STRUCTURE not in SCHEMAS[each.opcode].traits
+    )
+    return lower(recorded(op, computation)).text.encode()
 
 
 def recorded(op: XlaOp, computation: XlaComputation) -> XlaComputation:
@@ -305,6 +312,14 @@ def recorded(op: XlaOp, computation: XlaComputation) -> XlaComputation:
 def _short(name: str) -> str:
     """The name of an operation without its dialect."""
     return name.partition(".")[2]
+
+
+@rewrite("stablehlo.custom_call", platforms=(INTERPRETER,))
+def custom_call(_: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Replace GSPMD's custom call "Sharding" by its operand: it does not change the elements."""
+    if attribute_text(operation.attributes["call_target_name"]) == "Sharding":
+        return list(operation.operands)
+    return None
 
 
 def _rewrite(name: str, apply: Apply) -> Rewrite:

@@ -69,12 +69,12 @@ def _selected(operation: ir.Operation, count: int, at: ir.InsertionPoint) -> Any
     """Emit operations that compute the number of the selected branch."""
     operand, last = operation.operands[0], _index(count - 1, at)
     if operation.name == "stablehlo.if":
-        return _create("select", last.type, [operand, _index(0, at), last], at)
+        return create("select", last.type, [operand, _index(0, at), last], at)
     # An index out of range selects the last branch; negative ones are large as unsigned.
     unsigned = ir.RankedTensorType.get([], ir.IntegerType.get_unsigned(32))
-    numbers = [_create("bitcast_convert", unsigned, [value], at) for value in (operand, last)]
-    minimum = _create("minimum", unsigned, numbers, at)
-    return _create("bitcast_convert", last.type, [minimum], at)
+    numbers = [create("bitcast_convert", unsigned, [value], at) for value in (operand, last)]
+    minimum = create("minimum", unsigned, numbers, at)
+    return create("bitcast_convert", last.type, [minimum], at)
 
 
 def _loop(
@@ -109,7 +109,7 @@ def _index(value: int, at: ir.InsertionPoint) -> Any:
 def _placeholder(value_type: ir.Type, at: ir.InsertionPoint) -> Any:
     """Emit an arbitrary value of type `value_type`."""
     if str(value_type) == _TOKEN:
-        return _create("after_all", value_type, [], at)
+        return create("after_all", value_type, [], at)
     element = str(ir.RankedTensorType(value_type).element_type)
     if element == "i1":
         return _constant("false", value_type, at)
@@ -129,16 +129,16 @@ def _constant(element: str, value_type: ir.Type, at: ir.InsertionPoint) -> Any:
 def _equal(lhs: Any, rhs: Any, at: ir.InsertionPoint) -> Any:
     scalar = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
     direction = ir.Attribute.parse("#stablehlo<comparison_direction EQ>")
-    return _create("compare", scalar, [lhs, rhs], at, {"comparison_direction": direction})
+    return create("compare", scalar, [lhs, rhs], at, {"comparison_direction": direction})
 
 
-def _create(
+def create(
     name: str,
     result: ir.Type,
     operands: list[Any],
     at: ir.InsertionPoint,
     attributes: dict[str, ir.Attribute] | None = None,
 ) -> Any:
-    return ir.Operation.create(f"stablehlo.{name}", [result], operands, attributes, ip=at).results[
-        0
-    ]
+    """Create an operation of StableHLO, and return its result."""
+    operation = ir.Operation.create(f"stablehlo.{name}", [result], operands, attributes, ip=at)
+    return operation.results[0]

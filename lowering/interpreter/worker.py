@@ -131,7 +131,7 @@ def _argument_attributes(main: ir.Operation, arguments: list[bytes]) -> list[ir.
         if str(argument.type) != _TOKEN:
             continue
         at = ir.InsertionPoint.at_block_begin(block)
-        argument.replace_all_uses_with(_create("after_all", [argument.type], [], at))
+        argument.replace_all_uses_with(probes.create("after_all", argument.type, [], at))
         block.erase_argument(number)
     types = [argument.type for argument in block.arguments]
     _set_type(main, types, None)
@@ -201,7 +201,9 @@ def _copy_scatter_operands(module: ir.Operation) -> None:
             value = scatter.operands[number]
             identity = list(range(ir.RankedTensorType(value.type).rank))
             attributes = {"permutation": ir.DenseI64ArrayAttr.get(identity)}
-            scatter.operands[number] = _create("transpose", [value.type], [value], at, attributes)
+            scatter.operands[number] = probes.create(
+                "transpose", value.type, [value], at, attributes
+            )
 
 
 def _exchangeable(value: Any, at: ir.InsertionPoint, *, is_file: bool = False) -> list[Any]:
@@ -215,7 +217,7 @@ def _exchangeable(value: Any, at: ir.InsertionPoint, *, is_file: bool = False) -
 
     def create(name: str, element: str, operand: Any = value) -> Any:
         result = ir.RankedTensorType.get(tensor.shape, ir.Type.parse(element))
-        return _create(name, [result], [operand], at)
+        return probes.create(name, result, [operand], at)
 
     narrow = _NARROW.fullmatch(text)
     if _EXCHANGEABLE.fullmatch(text):
@@ -229,14 +231,3 @@ def _exchangeable(value: Any, at: ir.InsertionPoint, *, is_file: bool = False) -
     if text.startswith("f4"):
         return [create("convert", "ui8", create("bitcast_convert", "ui4"))]
     return [create("bitcast_convert", "ui16" if text == "bf16" else "ui8")]
-
-
-def _create(
-    name: str,
-    results: list[ir.Type],
-    operands: list[Any],
-    at: ir.InsertionPoint,
-    attributes: dict[str, Any] | None = None,
-) -> Any:
-    operation = ir.Operation.create(f"stablehlo.{name}", results, operands, attributes, ip=at)
-    return operation.results[0]

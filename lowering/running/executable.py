@@ -181,9 +181,11 @@ def translating_errors(call: Callable[..., Any], steps: Steps) -> Callable[..., 
             return call(*args, **by_name)
         except XlaError:
             raise
-        except (RuntimeError, ValueError) as error:
-            positional = steps.arguments.by_position(args, by_name) if by_name else args
-            steps.raise_translated(error, positional)
+        except (RuntimeError, TypeError, ValueError) as error:
+            # Raises an ArgumentError for arguments that jaxlib can't flatten.
+            values, _ = steps.arguments.bind(args, by_name)
+            if not isinstance(error, TypeError):
+                steps.raise_translated(error, values)
             raise
 
     return translated
@@ -293,19 +295,7 @@ class Executable(CompiledProgram):
             return result, self._call_data(structure) if is_direct else None
 
         call = execution.tree_caller(self.name, _MOST_KEPT, on_miss)
-
-        def nested_call(*args: Any, **by_name: Any) -> Any:
-            try:
-                return call(*args, **by_name)
-            except XlaError:
-                raise
-            except (RuntimeError, TypeError, ValueError) as error:
-                values, _ = self._steps.arguments.bind(args, by_name)
-                if not isinstance(error, TypeError):
-                    self._steps.raise_translated(error, values)
-                raise
-
-        return nested_call
+        return translating_errors(call, self._steps)
 
     def _prepare(self, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> Any:
         values, nest = self._steps.arguments.bind(args, by_name)

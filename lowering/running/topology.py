@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import jax
 
@@ -59,14 +59,31 @@ class Topology(Displayed):
 
 _SHOWN: Final = 64
 
-_CUDA: Final = ("cuda", 'pip install "xlabuilder[cuda13]"')
+
+class _Plugin(NamedTuple):
+    """The plugin of a platform.
+
+    Attributes:
+        name: jax's name of the plugin.
+        install: how to install it.
+        names: the fix for a wrong name of a topology.
+    """
+
+    name: str
+    install: str
+    names: str
+
+
+_OF_CHIPS: Final = 'pass a name with the generation and the arrangement of chips, such as "v5e:2x2"'
+_OF_GPUS: Final = 'pass the numbers of slices, machines per slice and GPUs per machine: "1x1x8"'
+_CUDA: Final = _Plugin("cuda", 'pip install "xlabuilder[cuda13]"', _OF_GPUS)
 _PLUGINS: Final = {
-    "tpu": ("tpu", 'pip install "xlabuilder[tpu]", or libtpu alone'),
+    "tpu": _Plugin("tpu", 'pip install "xlabuilder[tpu]", or libtpu alone', _OF_CHIPS),
     "gpu": _CUDA,
     "cuda": _CUDA,
-    "rocm": ("rocm", 'pip install "xlabuilder[rocm7-local]"'),
+    "rocm": _Plugin("rocm", 'pip install "xlabuilder[rocm7-local]"', _OF_GPUS),
 }
-"""For each platform, jax's name of the platform's plugin, and how to install the plugin."""
+"""The plugin of each platform."""
 
 
 @explained
@@ -117,7 +134,7 @@ def topology(
         fix = f"use one of {', '.join(_PLUGINS)}"
         raise _error(rule, fix)
     if not name.strip():
-        raise _error(f"name must not be empty, got {brief(name)}", _NAMES[key == "tpu"])
+        raise _error(f"name must not be empty, got {brief(name)}", _PLUGINS[key].names)
     settings: dict[str, str] = {}
     if key != "tpu":
         settings["topology"] = name
@@ -129,12 +146,6 @@ def topology(
     devices = _devices(key, name, settings)
     return Topology(devices[0].platform, name, devices[0].device_kind, devices)
 
-
-_NAMES: Final = {
-    True: 'pass a name with the generation and the arrangement of chips, such as "v5e:2x2"',
-    False: 'pass the numbers of slices, machines per slice and GPUs per machine: "1x1x8"',
-}
-"""The fix in the message for a wrong topology name: key True for TPUs, False for GPUs."""
 
 _TARGET_CONFIG_FIX: Final = "pass the path of a file that contains a GpuTargetConfigProto as text"
 
@@ -151,7 +162,7 @@ def _read_target_config(path: Any) -> str:
 
 
 def _devices(platform: str, name: str, settings: Mapping[str, str]) -> tuple[jax.Device, ...]:
-    plugin, install = _PLUGINS[platform]
+    plugin, install, names = _PLUGINS[platform]
     try:
         return tuple(compilation.topology_devices(plugin, name, settings))
     except NotImplementedError as error:
@@ -162,7 +173,7 @@ def _devices(platform: str, name: str, settings: Mapping[str, str]) -> tuple[jax
         report = str(error)
         first = without_status_code(report).partition("\n")[0][:300]
         reason = f"the compiler for {platform} does not support {brief(name)}: {first}"
-        fix = _NAMES[platform == "tpu"]
+        fix = names
         if "JAX TPU support not installed" in report:
             reason, fix = f"the compiler for {platform} is not installed", install
         elif platform == "tpu" and "lockfile" in report:

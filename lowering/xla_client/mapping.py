@@ -275,29 +275,30 @@ def _old_function(
 
 
 def mapped(
-    new: Callable[..., Any], parameters: str, *, name: str = "", keywords: Mapping[str, str] = {}
+    new: Callable[..., Any], *parameters: str, name: str = "", keywords: Mapping[str, str] = {}
 ) -> Callable[..., Any]:
     """Return an old function that calls `new` with its converted arguments, in their order.
 
     Args:
         new: a function of `builder` or `builder.lib`.
-        parameters: the old parameters with their default values. `builder` is not passed.
+        parameters: the old parameters with their default values, for each signature. `builder` is
+            not passed.
         name: the old name; by default the name of XLA's C++ function.
         keywords: for old parameters that are passed by name, the new names.
     """
     name = name or _cpp_name(new)
-    signature = signature_of(parameters)
+    signatures = tuple(map(signature_of, parameters))
 
     def called(**arguments: Any) -> Any:
         arguments.pop("builder", None)
         by_name = {keywords[key]: arguments.pop(key) for key in keywords}
         return new(*arguments.values(), **by_name)
 
-    old = _old_function(name, (signature,), called)
-
+    old = _old_function(name, signatures, called)
     old.__doc__ = f"See `{_spelling(new)}`."
-    old.__signature__ = signature  # type: ignore[attr-defined]  # read by `inspect`
-    FUNCTIONS[name] = OldFunction(old, (parameters,), f"{_spelling(new)}")
+    if len(signatures) == 1:
+        old.__signature__ = signatures[0]  # type: ignore[attr-defined]  # read by `inspect`
+    FUNCTIONS[name] = OldFunction(old, parameters, _spelling(new))
     return old
 
 

@@ -102,6 +102,7 @@ Select = mapped(xb.select, "pred, on_true, on_false")
 Igamma = mapped(lib.igamma, "a, x")
 IgammaGradA = mapped(lib.igamma_grad_a, "a, x")
 Igammac = mapped(lib.igammac, "a, x")
+NextAfter = mapped(lib.next_after, "from_, to")
 RandomGammaGrad = mapped(lib.random_gamma_grad, "a, x")
 RegularizedIncompleteBeta = mapped(lib.regularized_incomplete_beta, "a, b, x")
 Zeta = mapped(lib.zeta, "x, q")
@@ -129,6 +130,12 @@ DynamicUpdateSlice = mapped(xb.dynamic_update_slice, "operand, update, start_ind
 Gather = mapped(
     xb.gather, "a, start_indices, dimension_numbers, slice_sizes, indices_are_sorted=False"
 )
+
+_SCATTER = (
+    "scatter_indices, updates, update_computation, dimension_numbers, indices_are_sorted=False, "
+    "unique_indices=False"
+)
+Scatter = mapped(xb.scatter, f"input, {_SCATTER}", f"inputs, {_SCATTER}")
 
 # Products
 
@@ -192,6 +199,11 @@ RngUniform = mapped(xb.rng_uniform, "a, b, shape")
 
 # Control flow and tuples
 
+Conditional = mapped(
+    xb.conditional,
+    "branch_index, branch_computations, branch_operands",
+    "predicate, true_operand, true_computation, false_operand, false_computation",
+)
 GetTupleElement = mapped(xb.get_tuple_element, "tuple_data, index")
 OptimizationBarrier = mapped(xb.optimization_barrier, "operand, /")
 While = mapped(xb.while_, "condition, body, init")
@@ -268,16 +280,6 @@ def MultiCollectivePermute(
 
 
 _NOT_IN_PLACE = "omit it; StableHLO has no permutation in place"
-
-
-@written(
-    "xb.conditional",
-    "branch_index, branch_computations, branch_operands",
-    "predicate, true_operand, true_computation, false_operand, false_computation",
-)
-def Conditional(**arguments: Any) -> xb.XlaOp:
-    """See `builder.conditional`."""
-    return xb.conditional(*arguments.values())
 
 
 @written("b.constant", "builder, literal")
@@ -398,12 +400,6 @@ def Map(
     return xb.map(operands, computation, dimensions)
 
 
-@written("lib.next_after", "from_, to")
-def NextAfter(from_: xb.XlaOp, to: xb.XlaOp) -> xb.XlaOp:
-    """See `builder.lib.next_after`."""
-    return lib.next_after(from_, to)
-
-
 @written("b.parameter", "builder, parameter_number, shape, name='', replicated_at_leaf_buffers=()")
 def Parameter(
     builder: xb.XlaBuilder,
@@ -456,18 +452,6 @@ def Reshape(
     if dimensions is not None and list(dimensions) != sorted(dimensions):
         operand = xb.transpose(operand, dimensions)
     return xb.reshape(operand, new_sizes)
-
-
-_SCATTER = (
-    "scatter_indices, updates, update_computation, dimension_numbers, indices_are_sorted=False, "
-    "unique_indices=False"
-)
-
-
-@written("xb.scatter", f"input, {_SCATTER}", f"inputs, {_SCATTER}")
-def Scatter(**arguments: Any) -> xb.XlaOp:
-    """See `builder.scatter`."""
-    return xb.scatter(*arguments.values())
 
 
 @written("xb.tuple", "builder, elements")

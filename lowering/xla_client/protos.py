@@ -115,18 +115,22 @@ def make_padding_config(
     return PaddingConfig([PaddingConfigDimension(*triple) for triple in padding_config])
 
 
+class _DimensionNumbers:
+    """The base class of dimension numbers, which have the same fields in `builder`."""
+
+    def new(self) -> Any:
+        """Return the value for the new API."""
+        return getattr(xb, type(self).__name__)(**vars(self))
+
+
 @dataclass
-class DotDimensionNumbers:
+class DotDimensionNumbers(_DimensionNumbers):
     """See `builder.DotDimensionNumbers`."""
 
     lhs_contracting_dimensions: list[int] = field(default_factory=list)
     rhs_contracting_dimensions: list[int] = field(default_factory=list)
     lhs_batch_dimensions: list[int] = field(default_factory=list)
     rhs_batch_dimensions: list[int] = field(default_factory=list)
-
-    def new(self) -> xb.DotDimensionNumbers:
-        """Return the value for the new API."""
-        return xb.DotDimensionNumbers(**cast("Any", vars(self)))
 
 
 @reporting("make_dot_dimension_numbers")
@@ -145,7 +149,7 @@ def make_dot_dimension_numbers(dimension_numbers: Any) -> DotDimensionNumbers:
 
 
 @dataclass
-class ConvolutionDimensionNumbers:
+class ConvolutionDimensionNumbers(_DimensionNumbers):
     """See `builder.ConvolutionDimensionNumbers`."""
 
     input_batch_dimension: int = 0
@@ -157,10 +161,6 @@ class ConvolutionDimensionNumbers:
     output_batch_dimension: int = 0
     output_feature_dimension: int = 0
     output_spatial_dimensions: list[int] = field(default_factory=list)
-
-    def new(self) -> xb.ConvolutionDimensionNumbers:
-        """Return the value for the new API."""
-        return xb.ConvolutionDimensionNumbers(**cast("Any", vars(self)))
 
 
 @reporting("make_convolution_dimension_numbers")
@@ -246,7 +246,7 @@ class ResultAccuracy:
 
 
 @dataclass
-class GatherDimensionNumbers:
+class GatherDimensionNumbers(_DimensionNumbers):
     """See `builder.GatherDimensionNumbers`."""
 
     offset_dims: list[int] = field(default_factory=list)
@@ -254,23 +254,15 @@ class GatherDimensionNumbers:
     start_index_map: list[int] = field(default_factory=list)
     index_vector_dim: int = 0
 
-    def new(self) -> xb.GatherDimensionNumbers:
-        """Return the value for the new API."""
-        return xb.GatherDimensionNumbers(**cast("Any", vars(self)))
-
 
 @dataclass
-class ScatterDimensionNumbers:
+class ScatterDimensionNumbers(_DimensionNumbers):
     """See `builder.ScatterDimensionNumbers`."""
 
     update_window_dims: list[int] = field(default_factory=list)
     inserted_window_dims: list[int] = field(default_factory=list)
     scatter_dims_to_operand_dims: list[int] = field(default_factory=list)
     index_vector_dim: int = 0
-
-    def new(self) -> xb.ScatterDimensionNumbers:
-        """Return the value for the new API."""
-        return xb.ScatterDimensionNumbers(**cast("Any", vars(self)))
 
 
 @dataclass

@@ -200,7 +200,9 @@ def _copy_scatter_operands(module: ir.Operation) -> None:
         for number in range(len(scatter.results)):
             value = scatter.operands[number]
             identity = list(range(ir.RankedTensorType(value.type).rank))
-            attributes = {"permutation": ir.DenseI64ArrayAttr.get(identity)}
+            attributes: dict[str, ir.Attribute] = {
+                "permutation": ir.DenseI64ArrayAttr.get(identity)
+            }
             scatter.operands[number] = probes.create(
                 "transpose", value.type, [value], at, attributes
             )

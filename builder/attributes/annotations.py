@@ -87,8 +87,8 @@ def meshes(computation: XlaComputation) -> Meshes:
     by_name: dict[str, AttributeTexts] = {}
     forms: dict[str, XlaComputation] = {}
     for part in (computation, *computation.called_computations()):
-        if part.sharding_form:
-            forms.setdefault(part.sharding_form, part)
+        if part._sharding_form:
+            forms.setdefault(part._sharding_form, part)
         if part.annotations is None:
             continue
         for name, mesh in part.annotations.meshes.items():

@@ -51,28 +51,8 @@ class Application(NamedTuple):
 class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
     """The result of a builder: ops in the order of recording, and the root.
 
-    Attributes:
-        name: the computation's name.
-        ops: all ops, operands before users.
-        root: the op whose value is the result.
-        parameters: the parameter ops in the order of their numbers.
-        program_shape: shapes and names of the parameters and the shape of the result, with the
-            layouts in which a compiled program takes arguments and returns results.
-        signature: `program_shape` without layouts, for ops that apply the computation.
-        aliases: the results that are written to the memory of arguments (`XlaBuilder.setup_alias`),
-            in the order of the results. As in XLA, aliases and donors have an effect only if this
-            computation is the entry of the program, not if another computation applies it.
-        donors: the arguments without an alias whose memory the program may reuse.
-        annotations: attributes for XLA's partitioner (meshes, the shardings of results) and, from
-            an imported module, for other compilers; None if there are none.
-        sharding_form: the form of the shardings: "GSPMD's tilings" or "shardings by the axes of a
-            mesh"; "" if there are none, or if the computation is imported.
-        derivative: the computation of its gradients (`custom_gradient`), which is not part of the
-            program; None if they follow from its ops.
-        inlined_calls: the functions with derivatives of their own whose ops were recorded in place
-            of calls (`builder/graph/inlined_calls.py`).
-
-    `str(computation)` is its HLO text.
+    `str(computation)` is its HLO text. As in XLA, aliases (`XlaBuilder.setup_alias`) and donors
+    have an effect only if this computation is the entry of the program, not if another applies it.
 
     Example:
         >>> import builder as xb
@@ -89,25 +69,26 @@ class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
         <BLANKLINE>
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_applications",
-        "_called",
-        "_plans",
-        "_users",
-        "aliases",
-        "annotations",
-        "derivative",
-        "donors",
-        "inlined_calls",
-        "name",
-        "ops",
-        "parameters",
-        "program_shape",
-        "root",
-        "sharding_form",
-        "signature",
-    )
+    # A dict gives the attributes docstrings.
+    __slots__ = {
+        "__weakref__": "The weak references to the computation.",
+        "_applications": "The ops that apply computations, by opcode (`applications`), or None.",
+        "_called": "The computations that the ops apply (`called_computations`), or None.",
+        "_inlined_calls": "The functions with derivatives of their own whose ops were recorded.",
+        "_plans": "What compiling and evaluating the computation found out, by purpose.",
+        "_sharding_form": 'The form of the shardings, as in XlaBuilder; "" if it is imported.',
+        "_users": "The ops that use each op (`users`), or None.",
+        "aliases": "The results written to the memory of arguments, in the order of the results.",
+        "annotations": "Meshes, shardings of results, attributes of an imported module, or None.",
+        "derivative": "The computation of its gradients (`custom_gradient`), or None.",
+        "donors": "The arguments without an alias whose memory the program may reuse.",
+        "name": "The name of the computation.",
+        "ops": "The ops, operands before users.",
+        "parameters": "The parameter ops in the order of their numbers.",
+        "program_shape": "The shapes and names of the parameters, the result's shape, and layouts.",
+        "root": "The op whose value is the result.",
+        "signature": "`program_shape` without layouts, for ops that apply the computation.",
+    }
 
     def __init__(
         self,
@@ -131,9 +112,9 @@ class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
         self.aliases = aliases
         self.donors = donors
         self.annotations = annotations
-        self.sharding_form = sharding_form
+        self._sharding_form = sharding_form
         self.derivative = derivative
-        self.inlined_calls = inlined_calls
+        self._inlined_calls = inlined_calls
         shape = self.program_shape = interned_program_shape(
             tuple([p.attributes.get("shape_with_layout", p.shape) for p in self.parameters]),
             root.shape if result is None else result,

@@ -154,7 +154,7 @@ def _with_derivative(computation: XlaComputation, derivative: XlaComputation) ->
         aliases=computation.aliases,
         donors=computation.donors,
         annotations=computation.annotations,
-        sharding_form=computation.sharding_form,
+        sharding_form=computation._sharding_form,
         derivative=derivative,
-        inlined_calls=computation.inlined_calls,
+        inlined_calls=computation._inlined_calls,
     )

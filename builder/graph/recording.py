@@ -53,7 +53,7 @@ def record(
     """
     if builder is None:
         builder = operands[0].builder
-        if builder.is_open:
+        if builder._is_open:
             for operand in operands:
                 if operand.builder is not builder:
                     builder, operands = _resolve(opcode, operands)
@@ -66,7 +66,7 @@ def record(
     op.operands = operands
     op.attributes = attributes
     op.builder = builder
-    metadata = builder.current_metadata
+    metadata = builder._current_metadata
     op.metadata = metadata if metadata is None else metadata_for(builder, opcode, shape, metadata)
     ops = builder.ops
     op.id = len(ops)
@@ -168,12 +168,12 @@ def record_with_sharding(
     builder: XlaBuilder, sharding: str, record_op: Callable[[], XlaOp]
 ) -> XlaOp:
     """Call `record_op`, and give the recorded op `sharding` instead of the block's sharding."""
-    metadata = builder.current_metadata
-    builder.current_metadata = with_metadata(metadata, sharding=None)
+    metadata = builder._current_metadata
+    builder._current_metadata = with_metadata(metadata, sharding=None)
     try:
         op = record_op()
     finally:
-        builder.current_metadata = metadata
+        builder._current_metadata = metadata
     op.metadata = with_metadata(op.metadata, sharding=sharding)
     return op
 
@@ -196,7 +196,7 @@ class rollback_on_error:  # noqa: N801  (used as a statement, like contextlib's)
         builder: XlaBuilder | None = self.builder
         while builder is not None:
             counts = len(builder.ops), len(builder._captured), len(builder.parameters)
-            self.marks.append((builder, (*counts, len(builder.inlined_calls))))
+            self.marks.append((builder, (*counts, len(builder._inlined_calls))))
             builder = builder._parent
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
@@ -204,13 +204,13 @@ class rollback_on_error:  # noqa: N801  (used as a statement, like contextlib's)
             return
         for builder, (ops, captured, parameters, calls) in self.marks:
             del builder.ops[ops:]
-            del builder.inlined_calls[calls:]
+            del builder._inlined_calls[calls:]
             # Dicts keep the order of insertion, and popitem removes the last item.
             while len(builder._captured) > captured:
                 builder._captured.popitem()
             while len(builder.parameters) > parameters:
                 _, parameter = builder.parameters.popitem()
-                builder.parameter_names.discard(parameter.name or "")
+                builder._parameter_names.discard(parameter.name or "")
 
 
 def resolve_builder(op: str, *operands: XlaOp, fix: str = "") -> XlaBuilder:
@@ -229,7 +229,7 @@ def resolve_builder(op: str, *operands: XlaOp, fix: str = "") -> XlaBuilder:
         rule = "at least one operand is needed to determine the builder"
         raise error_of(OperandError, op, rule, fix, got="none")
     builder = operands[0].builder
-    if builder.is_open:
+    if builder._is_open:
         for operand in operands:
             if operand.builder is not builder:
                 break

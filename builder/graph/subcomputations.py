@@ -158,9 +158,9 @@ def record_callable(
         builder._add_parameter(shape, names[number], number) for number, shape in enumerate(shapes)
     ]
     if enclosing is not None:
-        builder.current_metadata = enclosing.current_metadata
+        builder._current_metadata = enclosing._current_metadata
         enclosing._child = builder
-        enclosing.is_open = False
+        enclosing._is_open = False
     recording.append(builder)
     try:
         try:
@@ -199,7 +199,7 @@ def record_callable(
         recording.pop()
         if enclosing is not None:
             enclosing._child = None
-            enclosing.is_open = not enclosing.built
+            enclosing._is_open = not enclosing.built
     return Recorded(builder, root)
 
 
@@ -396,7 +396,7 @@ def computation_or_recorded(
         with rollback_on_error(enclosing):
             return computation.recorded(op, role, shapes, pass_arguments)
     function = _need_callable(op, role, computation)
-    has_metadata = enclosing.current_metadata is not None
+    has_metadata = enclosing._current_metadata is not None
     if not (will_widen or has_metadata) and is_library_function(computation):
         return _library_computation(op, role, computation, shapes, pass_arguments)
     return record_callable(

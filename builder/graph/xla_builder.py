@@ -117,20 +117,20 @@ class XlaBuilder(Displayed, ExplainsAttributes):
     __slots__ = {
         "_captured": "The captured values: the id of an op, the enclosing op and the op here.",
         "_child": "The builder of the callable that is being recorded here, or None.",
+        "_current_metadata": "The metadata of the next op: name, type, sharding, or None.",
         "_donations": "The donated arguments, if this is the entry computation.",
+        "_inlined_calls": "The recorded functions that have derivatives of their own.",
+        "_is_open": "Whether ops can be recorded: not built, and no callable is being recorded.",
+        "_last_tokens": "The last tokens of the infeeds and outfeeds that are ordered by default.",
+        "_parameter_names": "The names of the parameters.",
         "_parent": "The enclosing builder, if this one records a callable.",
         "_purpose": "The description of the callable that this builder records, for messages.",
+        "_sharding_form": 'The form of the program\'s shardings, or "" if there are none.',
         "annotations": "The annotations of the imported module, or None.",
         "built": "Whether the computation is built.",
-        "current_metadata": "The metadata of the next op: name, type, sharding, or None.",
-        "inlined_calls": "The recorded functions that have derivatives of their own.",
-        "is_open": "Whether ops can be recorded: not built, and no callable is being recorded.",
-        "last_tokens": "The last tokens of the infeeds and outfeeds that are ordered by default.",
         "name": "The name of the computation.",
         "ops": "The recorded ops, in order.",
-        "parameter_names": "The names of the parameters.",
         "parameters": "The parameters by number.",
-        "sharding_form": 'The form of the program\'s shardings, or "" if there are none.',
     }
 
     @explained
@@ -140,21 +140,21 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         self.name = name
         self.ops: list[XlaOp] = []
         self.parameters: dict[int, XlaOp] = {}
-        self.parameter_names: set[str] = set()
+        self._parameter_names: set[str] = set()
         self.built = False
         # One flag, so that recording an op tests one condition.
-        self.is_open = True
+        self._is_open = True
         self._child: XlaBuilder | None = None
-        self.current_metadata: OpMetadata | None = None
+        self._current_metadata: OpMetadata | None = None
         self._parent: XlaBuilder | None = None
         self._purpose: Purpose | None = None
         self._captured: dict[int, tuple[XlaOp, XlaOp]] = {}
-        self.inlined_calls: list[InlinedCall] = []
-        self.last_tokens: dict[str, XlaOp] = {}
+        self._inlined_calls: list[InlinedCall] = []
+        self._last_tokens: dict[str, XlaOp] = {}
         self._donations: Donations | None = None
         self.annotations: Annotations | None = None
         # Set in the outermost builder.
-        self.sharding_form = ""
+        self._sharding_form = ""
 
     def __repr__(self) -> str:
         state = "built" if self.built else f"{len(self.ops)} ops"
@@ -264,7 +264,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
                 got=f"'' for number {number} {resolved}",
                 shapes={f"p{number}": resolved},
             )
-        if number in self.parameters or name in self.parameter_names:
+        if number in self.parameters or name in self._parameter_names:
             raise self._duplicate_parameter(number, name, resolved)
         replicated = _replicated_leaves(resolved, replicated_at_leaf_buffers)
         if sharding is None:
@@ -331,7 +331,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
             OpMetadata(name, None, None) if metadata is None else metadata._replace(name=name)
         )
         self.parameters[number] = op
-        self.parameter_names.add(name)
+        self._parameter_names.add(name)
         return op
 
     def constant(self, value: Any, element_type: Any = None) -> XlaOp:
@@ -364,7 +364,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         Not in Operation Semantics; XlaBuilder's ConstantLiteral, ConstantR0, ConstantR1, ...
         """
         shape, attributes = constant_plan(value, element_type)
-        target = self if self.is_open else self._target("constant")
+        target = self if self._is_open else self._target("constant")
         return append(target, "constant", shape, (), attributes, 2)
 
     def iota(self, shape: Any, iota_dimension: int | None = None) -> XlaOp:
@@ -623,7 +623,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
                     "keys must consist of ASCII letters, digits, '_', '.' and '-', and begin with"
                 )
                 raise error_of(OperandError, name, f"{rule} a letter or '_'", got=brief(key))
-        outer = (self._innermost().current_metadata or NO_METADATA).frontend_attributes
+        outer = (self._innermost()._current_metadata or NO_METADATA).frontend_attributes
         return self._metadata_block(frontend_attributes={**(outer or {}), **attributes})
 
     @explained
@@ -711,7 +711,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         if not isinstance(name, str) or not name or "" in name.split("/"):
             rule = f"name must be a non-empty string that {_SCOPE_RULE}"
             raise error_of(OperandError, "scope", rule, 'write b.scope("layer1")', got=brief(name))
-        outer = self._innermost().current_metadata
+        outer = self._innermost()._current_metadata
         prefix = None if outer is None else outer.scope
         return self._metadata_block(scope=name if prefix is None else f"{prefix}/{name}")
 
@@ -723,13 +723,13 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         user's line, because contextlib is the caller.
         """
         target = self._innermost()
-        outer = target.current_metadata or NO_METADATA
-        target.current_metadata = with_metadata(outer, **changes)
+        outer = target._current_metadata or NO_METADATA
+        target._current_metadata = with_metadata(outer, **changes)
         try:
             yield
         finally:
             before = {name: getattr(outer, name) for name in changes}
-            target.current_metadata = with_metadata(target.current_metadata, **before)
+            target._current_metadata = with_metadata(target._current_metadata, **before)
 
     @explained
     def sharding(self, sharding: ShardingLike | None) -> AbstractContextManager[None]:
@@ -790,7 +790,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         """
         self._check_sharding("set_sharding", sharding)
         target = self._innermost()
-        target.current_metadata = with_metadata(target.current_metadata, sharding=sharding)
+        target._current_metadata = with_metadata(target._current_metadata, sharding=sharding)
 
     def _check_sharding(self, op: str, sharding: ShardingLike | None) -> None:
         """Raise unless `sharding` is None or can be the sharding of ops recorded now."""
@@ -991,7 +991,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         if result_sharding is not None:
             self._set_result_shardings(root.shape, result_sharding)
         self.built = True
-        self.is_open = False
+        self._is_open = False
         return XlaComputation(
             self.name,
             self.ops,
@@ -1001,8 +1001,8 @@ class XlaBuilder(Displayed, ExplainsAttributes):
             aliases=tuple(sorted(donations.aliases.values())),
             donors=tuple(sorted(donations.donors)),
             annotations=self.annotations,
-            sharding_form=self.sharding_form,
-            inlined_calls=self.inlined_calls,
+            sharding_form=self._sharding_form,
+            inlined_calls=self._inlined_calls,
         )
 
     def _set_result_shardings(self, shape: Shape, sharding: Any) -> None:

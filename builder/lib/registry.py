@@ -125,7 +125,7 @@ def noting_calls(name: str, function: F) -> F:
                     values[key] = Operand(len(operands))
                     operands.append(builder._adopt(name, value))
             call = InlinedCall(LibraryCall(name, values), tuple(operands), tuple(results))
-            builder.inlined_calls.append(call)
+            builder._inlined_calls.append(call)
         return result
 
     return cast("F", called)

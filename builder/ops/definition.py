@@ -301,7 +301,7 @@ def _converting(form: str, by: str) -> str:
         "*"
     ):  # no need to compare the builders of operands
         lines.append(f"builder = {operands[0]}.builder")
-        recorded += ", 2, builder if builder.is_open else None"
+        recorded += ", 2, builder if builder._is_open else None"
     lines += [
         f"key = {signature}",
         "found = table.get(key)",

@@ -149,7 +149,7 @@ def after_all(*operands: XlaOp | Sequence[XlaOp]) -> XlaOp:
 
 def _last_token(builder: XlaBuilder, stream: str) -> XlaOp:
     """Return the token of the last infeed or outfeed (`stream`); a new token before the first."""
-    token = builder.last_tokens.get(stream)
+    token = builder._last_tokens.get(stream)
     # The op may have been removed since, when a failing op was rolled back.
     if token is None or token.id >= len(builder.ops) or builder.ops[token.id] is not token:
         token = append(builder, "create_token", TOKEN_SHAPE)
@@ -202,7 +202,7 @@ def infeed(builder: XlaBuilder, shape: ShapeLike, config: str | bytes = "") -> X
     result = _infeed_shape(data)
     attributes = _infeed_attributes("infeed", builder, data, config)
     received = append(builder, "infeed", result, (_last_token(builder, "infeed"),), attributes)
-    builder.last_tokens["infeed"] = record_tuple_element(received, 1)
+    builder._last_tokens["infeed"] = record_tuple_element(received, 1)
     return record_tuple_element(received, 0)
 
 
@@ -217,7 +217,7 @@ def _infeed_attributes(
 
 def _check_infeed_sharding(op: str, builder: XlaBuilder, shape: Shape) -> None:
     """Refuse the shardings that XLA does not support for infeeds."""
-    metadata = builder.current_metadata
+    metadata = builder._current_metadata
     if metadata is None or metadata.sharding is None:
         return
     from builder.sharding.tiling import Tiling, parse_tilings  # lazy import
@@ -350,7 +350,7 @@ def outfeed(
     builder = resolve_builder("outfeed", value)
     attributes = shared_attributes(**_outfeed_attributes(value.shape, data, config))
     token = record("outfeed", shape, (value, _last_token(builder, "outfeed")), attributes)
-    builder.last_tokens["outfeed"] = token
+    builder._last_tokens["outfeed"] = token
     return token
 
 

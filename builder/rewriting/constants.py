@@ -79,7 +79,7 @@ def bind(
         return computation
     builder = XlaBuilder(computation.name)
     builder.annotations = _annotations(computation, values)
-    builder.sharding_form = computation.sharding_form
+    builder._sharding_form = computation._sharding_form
     numbers: dict[int, int] = {}
     operands: list[XlaOp] = []
     names = computation.program_shape.parameter_names
@@ -338,7 +338,7 @@ class _Hoister:
     def add(self, computation: XlaComputation) -> None:
         """Find the constants of a computation; those that it applies have been added before."""
         found: dict[XlaOp, None] = {}
-        calls = computation.inlined_calls
+        calls = computation._inlined_calls
         fixed = {op for call in calls for op in call.members() or ()}
         for op in () if computation.derivative is not None else computation.ops:
             if op in fixed:
@@ -423,7 +423,7 @@ class _Hoister:
             more = (NO_ATTRIBUTES,) * added
             annotations = annotations._replace(parameters=annotations.parameters + more)
         builder.annotations = annotations
-        builder.sharding_form = computation.sharding_form
+        builder._sharding_form = computation._sharding_form
         return builder
 
     def _record(
@@ -447,7 +447,7 @@ class _Hoister:
                 values[op] = _APPLYING[op.opcode](self, op, inputs, passed)
             else:
                 values[op] = copy_op(op, inputs, builder, op.attributes)
-        builder.inlined_calls += copied_calls(computation.inlined_calls, values.get)
+        builder._inlined_calls += copied_calls(computation._inlined_calls, values.get)
         return values[computation.root]
 
     def _copy(

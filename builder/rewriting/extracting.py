@@ -106,9 +106,9 @@ def extract(
         builder.annotations = computation.annotations._replace(
             parameters=(), results=(), result_shardings=(), nesting=None
         )
-    builder.sharding_form = computation.sharding_form
+    builder._sharding_form = computation._sharding_form
     by_id = values.get
-    builder.inlined_calls = copied_calls(computation.inlined_calls, lambda op: by_id(op.id))
+    builder._inlined_calls = copied_calls(computation._inlined_calls, lambda op: by_id(op.id))
     roots = [values[op.id] for op in results]
     return builder.build(roots[0] if type(ops) is XlaOp else record_tuple(builder, roots))
 
@@ -121,9 +121,9 @@ def _needed(
     needed = bytearray(len(ops))
     for op in results:
         needed[op.id] = 1
-    if computation.inlined_calls:
+    if computation._inlined_calls:
         given = [ops[index] for index in inputs]
-        for op in needed_ops(results, computation.inlined_calls, given):
+        for op in needed_ops(results, computation._inlined_calls, given):
             needed[op.id] = 1
     for index in range(len(ops) - 1, -1, -1):
         if needed[index] and index not in inputs:

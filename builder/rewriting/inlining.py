@@ -93,15 +93,15 @@ def inlined_ops(
         from builder.sharding.validation import register_meshes  # lazy import
 
         register_meshes(builder, "inline", computation.annotations.meshes, computation.name)
-    if computation.sharding_form:
+    if computation._sharding_form:
         from builder.sharding.validation import register_sharding_dialect
 
-        form = computation.sharding_form
+        form = computation._sharding_form
         got = f"{form}, of {computation.name!r}"
         register_sharding_dialect(
             builder, "inline", form, got, f"the other form where {computation.name!r} is recorded"
         )
-    in_force = builder.current_metadata
+    in_force = builder._current_metadata
     values = {**dict(zip(computation.parameters, arguments, strict=True)), **existing}
     for op in ops:
         if op in values:
@@ -112,8 +112,8 @@ def inlined_ops(
             metadata = metadata_for(builder, op.opcode, op.shape, in_force, must_fit=False)
             copy.metadata = merge_metadata(_in_scope(op.metadata, in_force.scope), metadata)
         values[op] = copy
-    if computation.inlined_calls:
-        builder.inlined_calls += copied_calls(computation.inlined_calls, values.get)
+    if computation._inlined_calls:
+        builder._inlined_calls += copied_calls(computation._inlined_calls, values.get)
     return values
 
 

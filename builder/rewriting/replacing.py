@@ -108,7 +108,7 @@ class _Rewriter:
         builder._purpose = purpose and Purpose("replace", purpose.text)
         # Set first, because ops that the function records may add to them.
         builder.annotations = computation.annotations
-        builder.sharding_form = computation.sharding_form
+        builder._sharding_form = computation._sharding_form
         is_changed = False
         values: list[XlaOp] = []  # by id of the old op
         edited: set[XlaOp] = set()
@@ -126,7 +126,7 @@ class _Rewriter:
             if op.opcode == "parameter":
                 # Parameters are kept, used or not, because callers pass them.
                 parameters[attributes["number"]] = operands.keep()
-                builder.parameter_names.add(op.name or "")
+                builder._parameter_names.add(op.name or "")
                 count += 1
             try:
                 new = function(op, operands)
@@ -163,9 +163,9 @@ class _Rewriter:
             builder.setup_alias(*alias)
         for donor in computation.donors:
             builder.add_buffer_donor(*donor)
-        if computation.inlined_calls:
-            calls = copied_calls(computation.inlined_calls, lambda op: values[op.id], edited)
-            builder.inlined_calls += calls
+        if computation._inlined_calls:
+            calls = copied_calls(computation._inlined_calls, lambda op: values[op.id], edited)
+            builder._inlined_calls += calls
         root, result = values[computation.root.id], computation.program_shape.result
         rewritten = builder.build(root, result=None if result is root.shape else result)
         if not is_changed:

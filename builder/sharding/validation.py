@@ -287,7 +287,7 @@ def register_sharding_dialect(
     outer = builder
     while outer._parent is not None:
         outer = outer._parent
-    if outer.sharding_form and outer.sharding_form != dialect:
+    if outer._sharding_form and outer._sharding_form != dialect:
         rule = f"{ONE_SHARDING_FORM}"
         fix = f"write {instead}, or write the program's other shardings as {dialect}"
         raise error_of(
@@ -295,9 +295,9 @@ def register_sharding_dialect(
             op,
             rule,
             fix,
-            got=f"{got} in {outer.name!r}, which has {outer.sharding_form}",
+            got=f"{got} in {outer.name!r}, which has {outer._sharding_form}",
         )
-    outer.sharding_form = dialect
+    outer._sharding_form = dialect
 
 
 def register_meshes(

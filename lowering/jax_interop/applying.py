@@ -108,7 +108,7 @@ def record_trace(trace: Trace, operands: tuple[XlaOp, ...], builder: XlaBuilder)
     root = trace.computation.root
     is_one = trace.results.num_leaves == 1
     results = (root,) if is_one else root.operands  # several results are a tuple
-    needed = needed_ops(results, trace.computation.inlined_calls)
+    needed = needed_ops(results, trace.computation._inlined_calls)
     values = inlined_ops(trace.computation, operands, builder, needed, {})
     frame = caller_frame(sys._getframe(1))
     if frame is not None:

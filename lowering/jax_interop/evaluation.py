@@ -126,7 +126,7 @@ def _prepared(preparation: Preparation, computation: XlaComputation) -> Step:
     entries = _entries(preparation, computation)
     parameters = [(p.id, number) for number, p in enumerate(computation.parameters)]
     constants = [(op.id, op.attributes["value"]) for op in ops if op.opcode == "constant"]
-    root, size = computation.root.id, len(ops) + len(computation.inlined_calls)
+    root, size = computation.root.id, len(ops) + len(computation._inlined_calls)
 
     def evaluate(*arguments: Value) -> Value:
         values: list[Value] = [None] * size
@@ -153,7 +153,7 @@ def _prepared(preparation: Preparation, computation: XlaComputation) -> Step:
 
 
 def _entries(preparation: Preparation, computation: XlaComputation) -> list[_Entry]:
-    calls = outermost_calls(computation.inlined_calls, computation.ops)
+    calls = outermost_calls(computation._inlined_calls, computation.ops)
     evaluated, calls = _evaluated(computation, calls)
     ops = [op for op in computation.ops if op.opcode not in _IN_PLACE and op in evaluated]
     operands = {op.id: tuple([operand.id for operand in op.operands]) for op in ops}
@@ -347,7 +347,7 @@ def wide_op(computation: XlaComputation) -> XlaOp | None:
     stack, entered = [computation], {computation}
     while stack:
         current = stack.pop()
-        evaluated, calls = _evaluated(current, outermost_calls(current.inlined_calls, current.ops))
+        evaluated, calls = _evaluated(current, outermost_calls(current._inlined_calls, current.ops))
         values = {op for call in calls for op in call.results if op is not None}
         for op in current.ops:
             is_value = op in values or op in evaluated or op.opcode == "parameter"

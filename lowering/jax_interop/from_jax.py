@@ -212,7 +212,7 @@ def computation_of_stage(op: str, stage: Any) -> XlaComputation:
     computation = _without_callbacks(op, imported(shared_module(lowered), inlined=equations))
     whole = whole_call(stage, computation, used_leaves(lowered))
     if whole is not None:
-        computation.inlined_calls = [*computation.inlined_calls, whole]
+        computation._inlined_calls = [*computation._inlined_calls, whole]
     return computation
 
 

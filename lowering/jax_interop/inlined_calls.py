@@ -188,6 +188,6 @@ def part_of(
             continue
         inputs = tuple([values[operand] for operand in op.operands])
         values[op] = copy_op(op, inputs, b, op.attributes)
-    b.inlined_calls += copied_calls(calls, values.get)
+    b._inlined_calls += copied_calls(calls, values.get)
     roots = [values[op] for op in results]
     return b.build(roots[0] if len(roots) == 1 else record_tuple(b, roots))

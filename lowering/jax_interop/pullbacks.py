@@ -263,7 +263,7 @@ class _Keys:
                         tuple([op.id for op in call.operands]),
                         tuple([-1 if op is None else op.id for op in call.results]),
                     )
-                    for call in computation.inlined_calls
+                    for call in computation._inlined_calls
                 ]
             ),
             None if computation.derivative is None else self._computation(computation.derivative),
@@ -477,7 +477,7 @@ def _computations(
 def _recorded(function: _Function, constants: Mapping[Any, Any]) -> XlaComputation:
     """Record the equations of a function."""
     b, values = recorded(function.arguments, function.equations, function.results, constants)
-    return _part_with_results(list(b.parameters.values()), values, b.inlined_calls)
+    return _part_with_results(list(b.parameters.values()), values, b._inlined_calls)
 
 
 def _part_with_results(
@@ -517,7 +517,7 @@ def _lowered(
                 op.name = op.name.removeprefix("jit(every)").removeprefix("/") or None
     results = whole.root.operands if isinstance(whole.root.shape, TupleShape) else (whole.root,)
     # The call of the whole program, if there is one, is replaced by one for each function.
-    inlined = [c for c in whole.inlined_calls if not isinstance(c.function, WholeFunction)]
+    inlined = [c for c in whole._inlined_calls if not isinstance(c.function, WholeFunction)]
     found: list[XlaComputation] = []
     first, last = 0, 0
     for function in functions:
@@ -532,7 +532,7 @@ def _lowered(
             computed = tuple([None if op.opcode == "parameter" else op for op in roots])
             numbers = tuple(range(len(shapes)))
             call = InlinedCall(WholeFunction(jaxpr, numbers), part.parameters, computed)
-            part.inlined_calls = [*part.inlined_calls, call]
+            part._inlined_calls = [*part._inlined_calls, call]
         found.append(part)
     return found
 

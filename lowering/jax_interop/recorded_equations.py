@@ -154,7 +154,7 @@ def _evaluated(
             given = tuple([atom.aval for atom in equation.invars])
             made = tuple([v.aval for v in equation.outvars])
             function = Equation(equation.primitive, equation.params, equation.ctx, given, made, {})
-            b.inlined_calls.append(InlinedCall(function, tuple(operands), tuple(values)))
+            b._inlined_calls.append(InlinedCall(function, tuple(operands), tuple(values)))
         if len(values) == 1 and len(b.ops) > start:
             values[0].name = name
     return [read(atom) for atom in results]

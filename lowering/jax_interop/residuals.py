@@ -47,7 +47,7 @@ def record_with_residuals(unit: Unit, forward: XlaComputation) -> list[XlaOp]:
     """
     builder = unit.op.builder
     ops = builder.ops
-    end, calls = len(ops), len(builder.inlined_calls)
+    end, calls = len(ops), len(builder._inlined_calls)
     arrays = [
         array_of_value(operand, number)
         for operand in unit.operands
@@ -56,14 +56,14 @@ def record_with_residuals(unit: Unit, forward: XlaComputation) -> list[XlaOp]:
     root = forward.root
     is_tuple = isinstance(root.shape, TupleShape)
     needed = [op for op in forward.ops if not (is_tuple and op is root)]
-    metadata = builder.current_metadata
+    metadata = builder._current_metadata
     # The blocks in force are those of the call of `gradients`, not of the op.
     unchanged: Any = {"name": None, "others": None, "op_type": None, "source": None, "scope": None}
-    builder.current_metadata = with_metadata(unit.op.metadata, **unchanged)
+    builder._current_metadata = with_metadata(unit.op.metadata, **unchanged)
     try:
         values = inlined_ops(forward, tuple(arrays), builder, needed, {})
     finally:
-        builder.current_metadata = metadata
+        builder._current_metadata = metadata
     found = [values[op] for op in (root.operands if is_tuple else (root,))]
     count = len(arrays_in([op.shape for op in unit.results]))
     results, residuals = found[:count], found[count:]
@@ -84,21 +84,21 @@ def record_with_residuals(unit: Unit, forward: XlaComputation) -> list[XlaOp]:
     ops[:] = [*before, *new, *unit.results, *after]
     for number, op in enumerate(ops):
         op.id = number
-    builder.inlined_calls.append(InlinedCall(RECORDED_AGAIN, tuple(arrays), tuple(found)))
+    builder._inlined_calls.append(InlinedCall(RECORDED_AGAIN, tuple(arrays), tuple(found)))
     if unit.call is not None:
         gone = moved | removed
-        builder.inlined_calls[:calls] = [
+        builder._inlined_calls[:calls] = [
             c
-            for c in builder.inlined_calls[:calls]
+            for c in builder._inlined_calls[:calls]
             if not any(op in gone for op in c.results if op is not None)
         ]
         if unit.call.function.primitive.name.startswith("custom_"):
             # The new ops are those of its forward rule, and have another derivative. (Loops and
             # branches have inlined calls of their own.)
             whole = InlinedCall(unit.call.function, unit.call.operands, unit.call.results)
-            builder.inlined_calls.append(whole)
+            builder._inlined_calls.append(whole)
         retired = XlaBuilder(f"{builder.name}, before gradients")
-        retired.built, retired.is_open = True, False
+        retired.built, retired._is_open = True, False
         for op in removed:
             op.builder = retired
     return residuals

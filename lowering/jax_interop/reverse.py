@@ -75,12 +75,12 @@ class Reverse:
                 if pullback.forward is not None:
                     self._residuals[id(step)] = record_with_residuals(step, pullback.forward)
         start = len(builder.ops)
-        metadata = builder.current_metadata
+        metadata = builder._current_metadata
         for op, key in zip(builder.ops, op_keys(builder.ops), strict=True):
             if op.opcode not in _STATEFUL and not op.attributes.get("has_side_effect"):
                 self._known.setdefault((key, *map(id, op.operands)), op)
         # Shardings in force are of the shapes of the forward pass.
-        builder.current_metadata = with_metadata(metadata, sharding=None)
+        builder._current_metadata = with_metadata(metadata, sharding=None)
         try:
             one = builder.constant(1, self.root.shape.element_type)
             self._cotangents[self.root, 0] = one
@@ -95,7 +95,7 @@ class Reverse:
                     self._pull_custom(step)
             found = {leaf: self._cotangent(leaf) for leaf in self.targets}
         finally:
-            builder.current_metadata = metadata
+            builder._current_metadata = metadata
         if frame is not None:
             set_line(builder.ops[start:], frame.f_code, frame.f_lasti)
         return found
@@ -153,7 +153,7 @@ class Reverse:
         root = computation.root
         is_tuple = isinstance(root.shape, TupleShape)
         results = root.operands if is_tuple else (root,)
-        needed = needed_ops(results, computation.inlined_calls)
+        needed = needed_ops(results, computation._inlined_calls)
         values: dict[XlaOp, XlaOp] = dict(zip(computation.parameters, operands, strict=True))
         existing: dict[XlaOp, XlaOp] = {}
         new: list[tuple[XlaOp, Hashable]] = []
@@ -251,14 +251,14 @@ def _planned(root: XlaOp, targets: Sequence[Leaf]) -> list[Unit | XlaOp]:
     """
     ops = root.builder.ops[: root.id + 1]
     calls: dict[XlaOp, Outermost] = {}
-    for found in outermost_calls(root.builder.inlined_calls, ops):
+    for found in outermost_calls(root.builder._inlined_calls, ops):
         # If a target or the root is inside a call, the ops of the call are differentiated.
         inside = set(found.members).difference(op for op in found.results if op is not None)
         if not any(op in inside for op in (root, *(op for op, _ in targets))):
             calls.update((op, found) for op in found.results if op is not None)
     again = {
         op
-        for call in root.builder.inlined_calls
+        for call in root.builder._inlined_calls
         if call.function is RECORDED_AGAIN
         for op in call.members() or ()
     }

@@ -213,7 +213,7 @@ def _gradient(
     if computation.derivative is not None:
         loss = call(computation, *parameters)
     else:
-        needed = needed_ops([computation.root], computation.inlined_calls)
+        needed = needed_ops([computation.root], computation._inlined_calls)
         values = inlined_ops(computation, tuple(parameters), b, needed, {})
         loss = values[computation.root]
     chosen = [leaf for number in numbers for leaf in leaves_of(parameters[number])]
@@ -328,11 +328,11 @@ def _built(b: XlaBuilder, computation: XlaComputation, value: Any) -> XlaComputa
 
 def _drop_unused(b: XlaBuilder, root: XlaOp) -> None:
     """Remove the ops that the root does not depend on, other than parameters."""
-    needed = set(needed_ops([root, *b.parameters.values()], b.inlined_calls))
+    needed = set(needed_ops([root, *b.parameters.values()], b._inlined_calls))
     b.ops[:] = [op for op in b.ops if op in needed]
     for number, op in enumerate(b.ops):
         op.id = number
-    b.inlined_calls[:] = copied_calls(b.inlined_calls, lambda op: op if op in needed else None)
+    b._inlined_calls[:] = copied_calls(b._inlined_calls, lambda op: op if op in needed else None)
 
 
 def _nested_root(builder: XlaBuilder, value: Any) -> XlaOp:

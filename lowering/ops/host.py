@@ -511,7 +511,7 @@ def _inlined_call(scope: Scope, operation: ir.Operation, values: list[XlaOp | No
     results = tuple(values[count:])
     if len(operands) == count and any(op is not None for op in results):
         call = InlinedCall(functions[config["number"]], tuple(operands), results)
-        scope.builder.inlined_calls.append(call)
+        scope.builder._inlined_calls.append(call)
     return []
 
 

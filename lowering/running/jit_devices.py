@@ -328,7 +328,7 @@ def _converted(
     devices: Sequence[jax.Device],
 ) -> Sequence[ShardingLike | None]:
     """Return the shardings in the form of the program; None for those that have no such form."""
-    form = builder.sharding_form
+    form = builder._sharding_form
     if form == GSPMD:
         return [_tiling(part) for part in parts]
     meshes = builder.annotations.meshes if form and builder.annotations is not None else {}

@@ -128,7 +128,7 @@ def record(
     is_reusable = True
     if enclosing is not None and captured is not None:
         # The next call may capture other values.
-        is_reusable = not recorded.builder._captured and enclosing.current_metadata is None
+        is_reusable = not recorded.builder._captured and enclosing._current_metadata is None
         captured.extend(append_captures(recorded))
     (results,) = structures
     if enclosing is None:

@@ -409,7 +409,7 @@ def Parameter(
     replicated_at_leaf_buffers: Sequence[bool],
 ) -> xb.XlaOp:
     """See `builder.XlaBuilder.parameter`; a name that is used already is made unique."""
-    used = builder.parameter_names
+    used = builder._parameter_names
     stem = name or f"p{parameter_number}"
     numbered = (f"{stem}_{count}" for count in range(1, len(used) + 2))
     unique = next(n for n in (stem, *numbered) if n not in used)

@@ -125,7 +125,7 @@ def constant_of(name: str, lhs: Any, rhs: Any) -> tuple[XlaBuilder, ArrayShape, 
             got=f"{brief(lhs)} and {brief(rhs)}",
         )
     builder = operand.builder
-    if not builder.is_open:
+    if not builder._is_open:
         builder = resolve_builder(name, operand)
     if not is_number(number):
         need_op(name, "lhs" if is_left else "rhs", number, operand)
@@ -232,7 +232,7 @@ def recorder(
         is_pair = type(lhs) is XlaOp and type(rhs) is XlaOp
         if is_pair:
             builder = lhs.builder
-            if rhs.builder is not builder or not builder.is_open:
+            if rhs.builder is not builder or not builder._is_open:
                 resolve_builder(name, lhs, rhs)  # raises before a broadcast is recorded
             left, right = lhs.shape, rhs.shape
         else:
@@ -259,7 +259,7 @@ if type(p0) is XlaOp and type(p1) is XlaOp and p2 is None:
     found = ready.get(left if left is right else (left, right))
     if found is not None:
         builder = p0.builder
-        if p1.builder is builder and builder.is_open:
+        if p1.builder is builder and builder._is_open:
             if found[2] is None:
                 return record(opcode, found[0], (p0, p1), found[1], 2, builder)
             return record_broadcast_op(opcode, p0, p1, found)

@@ -14,7 +14,7 @@ def parameter(name: str = "x") -> xb.XlaOp:
 
 
 def call_of(computation: Any) -> InlinedCall:
-    (call,) = [c for c in computation.inlined_calls if c.function.name == "relu"]
+    (call,) = [c for c in computation._inlined_calls if c.function.name == "relu"]
     return call
 
 
@@ -33,7 +33,7 @@ def test_a_call_names_the_function_and_its_ops() -> None:
 def test_keyword_arguments_and_numbers() -> None:
     x = parameter()
     lib.gelu(approximate=False, x=x)
-    (call,) = [c for c in x.builder.inlined_calls if c.function.name == "gelu"]
+    (call,) = [c for c in x.builder._inlined_calls if c.function.name == "gelu"]
     assert call.function.arguments == {"approximate": False, "x": Operand(0)}
 
 
@@ -41,7 +41,7 @@ def test_a_captured_value_is_an_operand_of_the_body() -> None:
     x = parameter()
     zero = x.builder.constant(0, xb.s32)
     loop = xb.while_(lambda s: s[0] < 2, lambda s: (s[0] + 1, s[1] + lib.relu(x)), (zero, x))
-    (body,) = [c for c in x.builder.build(loop).called_computations() if c.inlined_calls]
+    (body,) = [c for c in x.builder.build(loop).called_computations() if c._inlined_calls]
     call = call_of(body)
     assert all(op.builder is body.root.builder for op in (*call.operands, *call.results))
 
@@ -50,10 +50,10 @@ def test_failed_ops_leave_no_call() -> None:
     x = parameter()
     with pytest.raises(xb.ShapeInferenceError):
         lib.relu(x) @ x.builder.parameter(xb.f32[4])
-    count = len(x.builder.inlined_calls)
+    count = len(x.builder._inlined_calls)
     with pytest.raises(xb.OperandError):
         xb.while_(lambda s: s < 2, lambda s: lib.relu(x), None)
-    assert len(x.builder.inlined_calls) == count
+    assert len(x.builder._inlined_calls) == count
 
 
 def build() -> xb.XlaComputation:
@@ -67,9 +67,9 @@ def test_copies_keep_the_call() -> None:
     x = b.parameter(xb.f32[3])
     xb.inline(c, x)
     xb.inline(c, x)
-    assert len(b.inlined_calls) == 2
+    assert len(b._inlined_calls) == 2
     for copy in (b.build(), c.extract(c.root), c.replace(lambda *_: None)):
-        for call in copy.inlined_calls:
+        for call in copy._inlined_calls:
             ops = (*call.operands, *call.results)
             assert all(copy.ops[op.id] is op for op in ops)
             assert call.members() is not None
@@ -86,8 +86,8 @@ def replaced(opcode: str) -> xb.XlaComputation:
 
 
 def test_an_edit_inside_drops_the_call() -> None:
-    assert not replaced("maximum").inlined_calls
-    assert len(replaced("exponential").inlined_calls) == 1
+    assert not replaced("maximum")._inlined_calls
+    assert len(replaced("exponential")._inlined_calls) == 1
 
 
 def test_a_cut_inside_drops_the_call() -> None:
@@ -95,8 +95,8 @@ def test_a_cut_inside_drops_the_call() -> None:
     (maximum,) = c.find("maximum")
     (broadcast,) = c.find("broadcast_in_dim")
     cut = c.extract(c.root, inputs=[broadcast])
-    assert all(call.members() is None for call in cut.inlined_calls)
-    assert not c.extract(c.root, inputs=[maximum]).inlined_calls
+    assert all(call.members() is None for call in cut._inlined_calls)
+    assert not c.extract(c.root, inputs=[maximum])._inlined_calls
 
 
 def test_operands_for_derivatives_are_needed() -> None:

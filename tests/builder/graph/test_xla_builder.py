@@ -513,4 +513,4 @@ def test_annotations_reach_the_callables_recorded_inside() -> None:
     assert recorded["multiply"].frontend_attributes == {"outer": "1", "inner": "2"}
     assert recorded["add"].frontend_attributes == {"outer": "1"}
     assert recorded["add"].sharding == "{replicated}"
-    assert b.current_metadata is None
+    assert b._current_metadata is None

@@ -305,7 +305,7 @@ def test_blocks_and_assignments() -> None:
     assert inside["add"] is None
     b.set_sharding(None)
     assert xb.neg(x).sharding is None
-    assert b.current_metadata is None
+    assert b._current_metadata is None
 
 
 def test_tilings_of_tuples() -> None:

@@ -242,8 +242,8 @@ def test_the_ops_have_the_line_of_the_call() -> None:
 def test_an_edited_computation_has_the_derivatives_of_its_ops() -> None:
     c = lowering.from_jax(lambda x: sine(x).sum(), xb.f32[3])
     edited = c.replace(lambda op, operands: xb.sin(*operands) if op.opcode == "sine" else None)
-    assert len(c.inlined_calls) == 1
-    assert not edited.inlined_calls
+    assert len(c._inlined_calls) == 1
+    assert not edited._inlined_calls
     gradient = jax.grad(lowering.to_jax(edited))(VALUES)
     np.testing.assert_allclose(gradient, np.cos(VALUES), rtol=1e-6)
 
@@ -255,7 +255,7 @@ def test_the_rules_are_dropped_with_their_computation() -> None:
         return sine(x) + big
 
     c = lowering.from_jax(function, xb.f32[3])
-    alive = weakref.ref(c.inlined_calls[0].function.params["call_jaxpr"])
+    alive = weakref.ref(c._inlined_calls[0].function.params["call_jaxpr"])
     del c, function
     jax.clear_caches()
     gc.collect()

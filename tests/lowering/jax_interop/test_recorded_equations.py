@@ -127,7 +127,7 @@ def computation_of(jaxpr: Any) -> xb.XlaComputation:
     b, found = recorded(arguments, equations, results, constants)
     assert not any(op.source for op in b.ops)
     computation = b.build(found[0] if len(found) == 1 else xb.tuple(*found))
-    computation.inlined_calls = b.inlined_calls
+    computation._inlined_calls = b._inlined_calls
     return computation
 
 
@@ -143,7 +143,7 @@ def described(computation: xb.XlaComputation) -> Any:
         return keys[op], tuple(map(tree, op.operands))
 
     def calls() -> Iterator[Any]:
-        for call in computation.inlined_calls:
+        for call in computation._inlined_calls:
             assert isinstance(call.function, Equation)
             function = call.function._replace(pullbacks={}, context=None)
             yield function, [*map(tree, call.operands)], [*map(tree, call.results)]
@@ -173,7 +173,7 @@ def test_logistic() -> None:
     x = np.array([-200, -90, -3, -0.0, 1e-30, 0.5, 20, np.inf, np.nan], np.float32)
     computation = computation_of(jax.make_jaxpr(lax.logistic)(x))
     assert computation.root.opcode == "logistic"
-    (call,) = computation.inlined_calls
+    (call,) = computation._inlined_calls
     assert call.function.primitive is lax.logistic_p
     np.testing.assert_allclose(lowering.compile(computation)(x), lax.logistic(x), rtol=1e-6)
 
@@ -197,7 +197,7 @@ def test_scans(is_reverse: bool) -> None:
         results = jax.tree.leaves(function(*arguments))
         for one, other in zip(lowering.compile(found)(*arguments), results, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-6)
-        (call,) = found.inlined_calls
+        (call,) = found._inlined_calls
         assert call.function.primitive is lax.scan_p
         assert call.members()
 

@@ -202,16 +202,16 @@ def build(
     if not isinstance(platform, str) or platform not in ("cpu", "gpu"):
         is_tpu = isinstance(platform, str) and platform == "tpu"
         fix = "record ops instead, because a TPU can't call C functions" if is_tpu else ""
-        raise operand_error(f"platform must be 'cpu' or 'gpu', got {brief(platform)}", fix)
+        raise operand_error("platform must be 'cpu' or 'gpu'", fix, got=brief(platform))
     if not isinstance(api, str) or api not in _DEFINITIONS:
-        raise operand_error(f"api must be 'typed' or 'untyped', got {brief(api)}")
+        raise operand_error("api must be 'typed' or 'untyped'", got=brief(api))
     if isinstance(flags, str) or not isinstance(flags, Sequence):
         raise operand_error(
-            f"flags must be a sequence of strings, got {brief(flags)}", "pass flags=['-O0', '-lz']"
+            "flags must be a sequence of strings", "pass flags=['-O0', '-lz']", got=brief(flags)
         )
     for flag in flags:
         if not isinstance(flag, str) or "\0" in flag:
-            raise operand_error(f"a flag must be a string, got {brief(flag)}")
+            raise operand_error("a flag must be a string", got=brief(flag))
     requested = _requested(targets)
     code = read_source(source, language)
     with _LOCK:
@@ -244,8 +244,9 @@ def _requested(targets: Any) -> Sequence[str] | Mapping[str, str] | None:
         names = list(targets)
     if not names or not all(isinstance(n, str) and n.isprintable() and n for n in names):
         raise operand_error(
-            f"targets must be names of functions, or a mapping from target names to names of "
-            f"functions, got {brief(targets)}"
+            "targets must be names of functions, or a mapping from target names to names of "
+            "functions",
+            got=brief(targets),
         )
     checked: Sequence[str] | Mapping[str, str] = targets
     return checked

@@ -134,6 +134,15 @@ def test_docstrings_are_read_as_they_are_meant() -> None:
     assert example.kind is griffe.DocstringSectionKind.examples
 
 
+def test_docstrings_of_slots_are_a_section() -> None:
+    with griffe.temporary_visited_module(
+        'class C:\n    """A class."""\n    __slots__ = {"_own": "Internal.", "name": "A name."}'
+    ) as module:
+        docstrings.PlainDocstrings().on_object(obj=module["C"])
+        _, section = module["C"].docstring.parse("google")
+    assert [(one.name, one.description) for one in section.value] == [("name", "A name.")]
+
+
 def test_each_op_and_each_public_name_has_a_page() -> None:
     pages, sections = site.generated_pages()
     assert {op_pages.path_of(info) for info in xb.OPERATIONS.values()} <= pages.keys()

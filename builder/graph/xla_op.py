@@ -155,16 +155,6 @@ def _binary(name: str) -> tuple[_BinaryMethod, _BinaryMethod]:
 class XlaOp(Displayed, ExplainsAttributes):
     """A recorded instruction, created by the functions of `builder` and by builder methods.
 
-    Attributes:
-        builder: the XlaBuilder that recorded it.
-        opcode: the operation, for instance "add" or "dot_general".
-        shape: the inferred shape of its result.
-        operands: the ops whose results it uses.
-        attributes: its attributes by name ("broadcast_dimensions", "to_apply").
-        id: its index in the builder, in the order of recording.
-        metadata: an OpMetadata with the name, the type, the frontend attributes and the sharding;
-            None if none of these is set, as for most ops.
-
     Example:
         >>> import builder as xb
         >>> b = xb.XlaBuilder("example")
@@ -188,11 +178,11 @@ class XlaOp(Displayed, ExplainsAttributes):
     __slots__ = {
         "_code": "The code that recorded the op, or None.",
         "_lasti": "The offset of the instruction in `_code`.",
-        "attributes": 'The attributes by name, such as "to_apply".',
+        "attributes": 'The attributes by name ("broadcast_dimensions", "to_apply").',
         "builder": "The XlaBuilder that recorded the op.",
         "id": "The index of the op in the builder, in the order of recording.",
-        "metadata": "The OpMetadata, or None.",
-        "opcode": 'The operation, such as "add".',
+        "metadata": "The name, type, frontend attributes and sharding, or None for most ops.",
+        "opcode": 'The operation, such as "add" or "dot_general".',
         "operands": "The ops whose results the op uses.",
         "shape": "The inferred shape of the result.",
     }

@@ -59,14 +59,15 @@ def register_custom_call_target(
     """
     if not isinstance(name, str) or not name or name.startswith("$") or "\0" in name:
         raise _error(
-            f"name must be a non-empty string that does not begin with '$', got {brief(name)}"
+            "name must be a non-empty string that does not begin with '$'", got=brief(name)
         )
     if not isinstance(platform, str) or platform not in ("cpu", "gpu", "tpu"):
-        raise _error(f"platform must be 'cpu', 'gpu' or 'tpu', got {brief(platform)}")
+        raise _error("platform must be 'cpu', 'gpu' or 'tpu'", got=brief(platform))
     if not isinstance(api, str) or api not in _APIS:
         raise _error(
-            f"api must be 'untyped' or 'typed', got {brief(api)}",
+            "api must be 'untyped' or 'typed'",
             "use 'untyped' for void f(void* out, const void** in), 'typed' for handlers of the FFI",
+            got=brief(api),
         )
     capsule, address = _capsule(function)
     registered = _REGISTERED.get((platform, name))
@@ -103,9 +104,7 @@ def _capsule(function: Any) -> tuple[Any, int]:
     fix = "load the library with ctypes.CDLL and pass its function: library.myfunc"
     if callable(function) and not isinstance(function, CFuncPtr):
         fix = "call a Python function with xb.python_call, or make a C function with CFUNCTYPE"
-    raise _error(
-        f"function must be a C function of ctypes or a capsule, got {brief(function)}", fix
-    )
+    raise _error("function must be a C function of ctypes or a capsule", fix, got=brief(function))
 
 
 def _address(capsule: Any) -> int:

@@ -92,7 +92,7 @@ def read_source(source: Any, language: Any) -> NativeSource:
         CompileError: the file can't be read.
     """
     if language is not None and (not isinstance(language, str) or language not in _COMPILERS):
-        raise operand_error(f"language must be 'c' or 'c++', got {brief(language)}")
+        raise operand_error("language must be 'c' or 'c++'", got=brief(language))
     if isinstance(source, str):
         if "\n" in source or Path(source).suffix not in _LANGUAGES:
             if not source.strip():
@@ -101,12 +101,12 @@ def read_source(source: Any, language: Any) -> NativeSource:
                 raise operand_error("source must not contain the character NUL")
             return NativeSource(source, language or "c++")
     elif not isinstance(source, os.PathLike):
-        raise operand_error(f"source must be C or C++ code or a path, got {brief(source)}")
+        raise operand_error("source must be C or C++ code or a path", got=brief(source))
     path: Any = os.fspath(source)
     file = Path(os.fsdecode(path))
     if file.suffix not in _LANGUAGES:
         suffixes = ", ".join(_LANGUAGES)
-        raise operand_error(f"a C or C++ file must end in {suffixes}, got {brief(str(file))}")
+        raise operand_error(f"a C or C++ file must end in {suffixes}", got=brief(str(file)))
     try:
         text = file.read_text()
     except (OSError, ValueError) as error:
@@ -198,7 +198,7 @@ def _compiler_command(language: str, compiler: Any) -> tuple[str, ...]:
     if compiler is not None:
         if not isinstance(compiler, (str, os.PathLike)) or not os.fspath(compiler):
             raise operand_error(
-                f"compiler must be the name or the path of a compiler, got {brief(compiler)}"
+                "compiler must be the name or the path of a compiler", got=brief(compiler)
             )
         candidates, origin = [[os.fspath(compiler)]], "compiler"
     elif os.environ.get(variable, "").strip():
@@ -314,7 +314,7 @@ def _folder(folder: Any) -> Path:
     elif isinstance(folder, (str, os.PathLike)) and os.fspath(folder):
         cache = Path(os.fsdecode(folder)).absolute()
     else:
-        raise operand_error(f"folder must be the path of a folder, got {brief(folder)}")
+        raise operand_error("folder must be the path of a folder", got=brief(folder))
     try:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         warn_of_writers(cache.stat(), str(cache))

@@ -147,7 +147,7 @@ def vmap(
     check_effects("vmap", computation)
     size = integer("vmap", "axis_size", axis_size)
     if size < 0:
-        raise _error(ShapeInferenceError, f"axis_size must be 0 or more, got {size}")
+        raise _error(ShapeInferenceError, "axis_size must be 0 or more", got=size)
     shapes = computation.signature.parameters
     if in_axes is None or isinstance(in_axes, int):
         axes: list[int | None] = [in_axes] * len(shapes)
@@ -176,8 +176,8 @@ def vmap(
     return _recorded("vmap", computation, batched, lambda *values: function(*values))
 
 
-def _error(kind: Any, rule: str, fix: str = "") -> Any:
-    return error_of(kind, "vmap", rule, fix)
+def _error(kind: Any, rule: str, fix: str = "", **facts: Any) -> Any:
+    return error_of(kind, "vmap", rule, fix, **facts)
 
 
 def _with_dimension(shape: Shape, axis: int, size: int) -> Shape:

@@ -123,7 +123,11 @@ def _install(platforms: str) -> str:
     """
     for platform in platforms.split(","):
         if platform in _PLUGINS:
-            extra = _PLUGINS[platform][0]
-            older = " (cuda12 for drivers before 580)" if extra == "cuda13" else ""
-            return f'pip install "xlabuilder[{extra}]"{older}, or '
+            older = " (cuda12 for drivers before 580)" if _PLUGINS[platform] is _CUDA else ""
+            return f"{install_command(platform)}{older}, or "
     return ""
+
+
+def install_command(platform: str) -> str:
+    """Return the command that installs the plugin of a platform: "gpu", "cuda", "rocm" or "tpu"."""
+    return f'pip install "xlabuilder[{_PLUGINS[platform][0]}]"'

@@ -37,11 +37,11 @@ class _Features:
         return xb.reduce(x, 0, xb.add, self._others)
 
     def spread(self, vector: XlaOp) -> XlaOp:
-        """Return an array of a number for each feature."""
+        """Broadcast a vector with a number for each feature to the shape of the array."""
         return xb.broadcast_in_dim(vector, self._sizes, [self._feature])
 
     def square(self, variance: XlaOp) -> XlaOp:
-        """Return the square of the deviation, spread over the array."""
+        """Return the variance plus epsilon, broadcast to the shape of the array."""
         return self.spread(variance) + self._epsilon
 
     def normalized(

@@ -156,7 +156,7 @@ def direct_call(loaded: Any, steps: Steps) -> Callable[..., Any] | None:
 
     def call_with_numpy(*args: Any) -> tuple[Any, bool]:
         arrays = steps.prepare(args)
-        # jaxlib compares the dtypes and sizes of NumPy arrays, but not of those that it truncates.
+        # jaxlib compares the dtypes and sizes of NumPy arrays, except of arrays that it truncates.
         return steps.run(arrays), are_same(arrays, args, allow_numpy=True)
 
     from_host = caller(call_with_numpy) if accepts_numpy(steps) else None

@@ -36,7 +36,7 @@ from lowering.pjrt.host_arrays import copy_numpy
 from lowering.pjrt.placement import device_put
 from lowering.running.compiling import compile
 from lowering.running.donation import Parameters
-from lowering.running.executable import Executable
+from lowering.running.executable import Executable, LoadedExecutable
 from lowering.running.jit_arguments import (
     NUMBERS,
     Signature,
@@ -271,9 +271,7 @@ class JittedFunction(Displayed, ExplainsAttributes):
         call = self._bound(args, by_name)
         entry, _ = self._recorded(call, allow_shapes=True)
         devices = [self._device_for(call)] if call.placement is None else call.placement.devices
-        executable: Executable | ReplicatedExecutable | PartitionedExecutable = self._executable(
-            entry, devices
-        )
+        executable: LoadedExecutable = self._executable(entry, devices)
         return executable
 
     def cache_info(self) -> JitCacheInfo:
@@ -782,7 +780,7 @@ def jit(
         fix = "pass a function of XlaOps"
         if isinstance(function, (XlaComputation, StablehloModule)):
             fix = "compile it: lowering.compile(computation)"
-        raise _error(f"expected a function, got {brief(function)}", fix)
+        raise _error("expected a function", fix, got=brief(function))
     if name is None:
         inner = function
         while isinstance(inner, functools.partial):
@@ -791,7 +789,7 @@ def jit(
         if not isinstance(name, str) or not name.isidentifier():
             name = "jitted"
     elif not isinstance(name, str) or not name.isidentifier():
-        raise _error(f"name must be an identifier, such as 'train_step', got {brief(name)}")
+        raise _error("name must be an identifier, such as 'train_step'", got=brief(name))
     try:
         read_options(options)
     except OperandError as error:

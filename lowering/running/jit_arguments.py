@@ -306,13 +306,13 @@ class Signature:
         for number in self._static:
             parameter = f"{self._names[number]!r} of {name}"
             if self._kinds[number] in _VARIADIC:
-                rule = f"a static parameter must not be *args or **kwargs, got {parameter}"
+                rule = "a static parameter must not be *args or **kwargs"
                 fix = "declare a separate parameter for each static argument"
-                raise _error(rule, fix)
+                raise _error(rule, fix, got=parameter)
             if number in donated:
-                rule = f"a parameter can't be both static and donated, got {parameter} in both"
+                rule = "a parameter can't be both static and donated"
                 fix = "remove the parameter from donate: a static argument has no device memory"
-                raise _error(rule, fix)
+                raise _error(rule, fix, got=f"{parameter} in both")
         self.has_static: Final = bool(self._static)
         dynamic = [n for n in range(len(self._names)) if n not in self._static]
         self.names: Final = tuple(self._names[n] for n in dynamic)

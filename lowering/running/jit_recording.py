@@ -162,7 +162,7 @@ def _donated_leaves(signature: Signature, call: Call) -> list[int]:
     return numbers
 
 
-_result_error: Final = functools.partial(error_of, OperandError, "jit")
+_error: Final = functools.partial(error_of, OperandError, "jit")
 
 
 def _check_result(name: str, result: Any) -> tuple[list[XlaOp], Any]:
@@ -171,10 +171,10 @@ def _check_result(name: str, result: Any) -> tuple[list[XlaOp], Any]:
         nested, ops, structure = flatten_dataclasses(result)
     except TreeError as error:
         rule = f"the result of {name}: {error.reason}"
-        raise _result_error(rule, error.fix) from error.__cause__
+        raise _error(rule, error.fix) from error.__cause__
     if result is None:
         fix = "return the result, or an empty tuple if there is no result"
-        raise _result_error(f"{name} must return XlaOps, got None", fix)
+        raise _error(f"{name} must return XlaOps", fix, got="None")
     for number, op in enumerate(ops):
         if type(op) is XlaOp:
             continue
@@ -184,5 +184,5 @@ def _check_result(name: str, result: Any) -> tuple[list[XlaOp], Any]:
             arguments = "value" if is_typed else "value, element_type"
             fix = f"return x.builder.constant({arguments}), where x is an argument"
         place = f"the result{leaf_path(nested, number)} of {name}"
-        raise _result_error(f"{place} must be an XlaOp, got {brief(op)}", fix)
+        raise _error(f"{place} must be an XlaOp", fix, got=brief(op))
     return ops, structure

@@ -63,14 +63,14 @@ default_precision='DEFAULT')
     if options is None:
         return CompileOptions()
     if not isinstance(options, Mapping):
-        rule = f"options must be a mapping of names to values, got {brief(options)}"
+        rule = "options must be a mapping of names to values"
         fix = 'pass options={"optimization_level": 1}'
-        raise _error(rule, fix)
+        raise _error(rule, fix, got=brief(options))
     flags: dict[str, Flag] = {}
     level, precision = None, "DEFAULT"
     for name, value in options.items():
         if not isinstance(name, str):
-            raise _error(f"the name of an option must be a string, got {brief(name)}")
+            raise _error("the name of an option must be a string", got=brief(name))
         if name == _LEVEL:
             level = _read_level(value)
         elif name == _PRECISION:
@@ -102,7 +102,7 @@ _error: Final = functools.partial(error_of, OperandError, "compile")
 
 
 def _wrong(name: str, rule: str, fix: str, value: Any) -> OperandError:
-    return _error(f"option {name} {rule}, got {brief(value)}", fix)
+    return _error(f"option {name} {rule}", fix, got=brief(value))
 
 
 def _unknown(name: str, value: Any) -> OperandError:
@@ -119,7 +119,7 @@ def _unknown(name: str, value: Any) -> OperandError:
     if near:
         fix = f"did you mean {' or '.join(near)}?"
     text = brief(name).strip("'\"") or "''"
-    return _error(f"there is no option {text}, got {text}={brief(value)}", fix)
+    return _error(f"there is no option {text}", fix, got=f"{text}={brief(value)}")
 
 
 def _read_level(value: Any) -> int:

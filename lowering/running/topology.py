@@ -21,7 +21,7 @@ from builder.inspection.table import count_text
 from builder.support.display import Column, Displayed, Heading, Part, TextTable
 from lowering.errors import DeviceError
 from lowering.jaxlib_api import compilation
-from lowering.pjrt.failures import without_status_code
+from lowering.pjrt.failures import install_command, without_status_code
 from lowering.running.program import CompiledProgram
 
 
@@ -65,23 +65,21 @@ class _Plugin(NamedTuple):
 
     Attributes:
         name: jax's name of the plugin.
-        install: how to install it.
         names: the fix for a wrong name of a topology.
     """
 
     name: str
-    install: str
     names: str
 
 
 _OF_CHIPS: Final = 'pass a name with the generation and the arrangement of chips, such as "v5e:2x2"'
 _OF_GPUS: Final = 'pass the numbers of slices, machines per slice and GPUs per machine: "1x1x8"'
-_CUDA: Final = _Plugin("cuda", 'pip install "xlabuilder[cuda13]"', _OF_GPUS)
+_CUDA: Final = _Plugin("cuda", _OF_GPUS)
 _PLUGINS: Final = {
-    "tpu": _Plugin("tpu", 'pip install "xlabuilder[tpu]", or libtpu alone', _OF_CHIPS),
+    "tpu": _Plugin("tpu", _OF_CHIPS),
     "gpu": _CUDA,
     "cuda": _CUDA,
-    "rocm": _Plugin("rocm", 'pip install "xlabuilder[rocm7-local]"', _OF_GPUS),
+    "rocm": _Plugin("rocm", _OF_GPUS),
 }
 """The plugin of each platform."""
 
@@ -124,17 +122,18 @@ def topology(
     key = platform.strip().lower()
     if key == "cpu":
         raise _error(
-            f"jaxlib compiles only for the CPU that it runs on, got {brief(platform)}",
+            "jaxlib compiles only for the CPU that it runs on",
             'call lowering.compile(computation, "cpu"); for code that runs on all CPUs with AVX2, '
             "set XLA_FLAGS=--xla_cpu_max_isa=AVX2 in the environment; for n CPU devices, call "
             'jax.config.update("jax_num_cpu_devices", n)',
+            got=brief(platform),
         )
     if key not in _PLUGINS:
         rule = f"there is no compiler for platform {brief(platform)}"
         fix = f"use one of {', '.join(_PLUGINS)}"
         raise _error(rule, fix)
     if not name.strip():
-        raise _error(f"name must not be empty, got {brief(name)}", _PLUGINS[key].names)
+        raise _error("name must not be empty", _PLUGINS[key].names, got=brief(name))
     settings: dict[str, str] = {}
     if key != "tpu":
         settings["topology"] = name
@@ -162,7 +161,8 @@ def _read_target_config(path: Any) -> str:
 
 
 def _devices(platform: str, name: str, settings: Mapping[str, str]) -> tuple[jax.Device, ...]:
-    plugin, install, names = _PLUGINS[platform]
+    plugin, names = _PLUGINS[platform]
+    install = install_command(platform) + (", or libtpu alone" if platform == "tpu" else "")
     try:
         return tuple(compilation.topology_devices(plugin, name, settings))
     except NotImplementedError as error:

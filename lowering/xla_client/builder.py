@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Final
 
 import builder as xb
 from builder.errors import OperandError, brief, error_of
@@ -123,20 +123,17 @@ class XlaComputation:
         return f"<XlaComputation {self.name()!r} {self.program_shape()!r}>"
 
 
-def new_computation(op: str, value: Any) -> xb.XlaComputation:
+def new_computation(op: str, value: object) -> xb.XlaComputation:
     """Return the `builder.XlaComputation` of an old or new computation.
 
     Raises:
         OperandError: `value` is neither.
     """
-    if isinstance(value, XlaComputation):
-        return value.new
-    if isinstance(value, xb.XlaComputation):
-        return value
-    rule = "expected an XlaComputation"
-    raise error_of(
-        OperandError, op, rule, "pass the result of XlaBuilder.build()", got=brief(value)
-    )
+    new = value.new if isinstance(value, XlaComputation) else value
+    if isinstance(new, xb.XlaComputation):
+        return new
+    fix = "pass the result of XlaBuilder.build()"
+    raise error_of(OperandError, op, "expected an XlaComputation", fix, got=brief(value))
 
 
 RUNTIME_VALUES: Final = frozenset(
@@ -347,8 +344,7 @@ def new_builder(op: str, value: object) -> xb.XlaBuilder:
     Raises:
         OperandError: `value` is neither.
     """
-    if isinstance(value, XlaBuilder):
-        return value.new
-    if isinstance(value, xb.XlaBuilder):
-        return value
+    new = value.new if isinstance(value, XlaBuilder) else value
+    if isinstance(new, xb.XlaBuilder):
+        return new
     raise error_of(OperandError, op, "expected an XlaBuilder", got=brief(value))

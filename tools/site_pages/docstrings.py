@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import Any, Final
 
@@ -16,7 +17,8 @@ class PlainDocstrings(griffe.Extension):
 
     Griffe reads doctests in a section `Examples:`, not in `Example:`. A block of code after a line
     that ends with two colons is indented, which is Markdown too, but for the second colon. Text
-    before a colon in `Returns:` would be a type, so the annotated type is inserted.
+    before a colon in `Returns:` would be a type, so the annotated type is inserted. The docstrings
+    in a dict `__slots__` become a section `Attributes:`.
     """
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
@@ -27,4 +29,14 @@ class PlainDocstrings(griffe.Extension):
             returned = getattr(obj, "returns", None)
             if returned is not None:
                 text = re.sub(r"^(Returns:\n +)", rf"\g<1>{returned}: ", text, flags=re.M)
-            obj.docstring.value = re.sub(r"::$", ":", text, flags=re.M)
+            obj.docstring.value = re.sub(r"::$", ":", text, flags=re.M) + _slots_section(obj)
+
+
+def _slots_section(obj: griffe.Object) -> str:
+    """Return the section with the public attributes of a class whose `__slots__` is a dict."""
+    slots = obj.members.get("__slots__")
+    if not isinstance(slots, griffe.Attribute) or not isinstance(slots.value, griffe.ExprDict):
+        return ""
+    texts = ast.literal_eval(str(slots.value))
+    lines = [f"    {name}: {text}" for name, text in texts.items() if not name.startswith("_")]
+    return "\n".join(["\n\nAttributes:", *lines])

@@ -31,6 +31,7 @@ from lowering.pjrt.host_arrays import describe
 from lowering.running import bounded_arrays as bounded
 from lowering.running.program import ProgramInfo
 from lowering.stablehlo.call_tree import unchanged
+from lowering.stablehlo.platforms import PLATFORM_INDEX
 
 DELETED: Final = "a jax.Array that has been deleted"
 DELETED_FIX: Final = (
@@ -260,6 +261,11 @@ class Arguments:
         fix = "call it without arguments"
         if passed < count:
             fix = f"pass {', '.join(takes[passed:])}" + (" as well" if passed else "")
+            if passed == count - 1 and shape.parameter_names[0] == PLATFORM_INDEX:
+                fix = (
+                    "pass the number of the platform first, in the order of the export; or load "
+                    "what jax's Exported.serialize() returned, which names the platforms"
+                )
         elif count:
             fix = f"pass only the first {count}" if count > 1 else "pass only the first argument"
         listed = f" ({', '.join(takes)})" if takes else ""

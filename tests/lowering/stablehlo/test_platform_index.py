@@ -154,3 +154,14 @@ def test_gradients_of_programs_for_several_platforms() -> None:
     exported = export.export(function, platforms=("cuda", "cpu"))({"x": X})
     gradient = lowering.grad(lowering.to_computation(exported), "tree")
     np.testing.assert_array_equal(lowering.compile(gradient, "cpu")({"x": X})["x"], 2 * (X + 1))
+
+
+def test_a_module_without_the_names_of_its_platforms(tmp_path: Path) -> None:
+    path = tmp_path / "module"
+    path.write_bytes(
+        export.export(by_platform, platforms=("cuda", "cpu"))(X).mlir_module_serialized
+    )
+    run = lowering.compile(lowering.load(path), "cpu")
+    np.testing.assert_array_equal(run(np.int32(1), X), X + 1)
+    with pytest.raises(lowering.ArgumentError, match="pass the number of the platform first"):
+        run(X)

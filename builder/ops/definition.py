@@ -254,10 +254,19 @@ def _planner(
 
 def _taken(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the arguments that a function has parameters for."""
+    names = _parameters_of(function)
+    if names is None:
+        return arguments
+    return {name: value for name, value in arguments.items() if name in names}
+
+
+@cache  # of the rules of ops; `inspect.signature` takes longer than most rules
+def _parameters_of(function: Callable[..., Any]) -> frozenset[str] | None:
+    """Return the names of a function's parameters; None if it takes arguments of any name."""
     parameters = inspect.signature(function).parameters
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return arguments
-    return {name: value for name, value in arguments.items() if name in parameters}
+        return None
+    return frozenset(parameters)
 
 
 @cache  # there are few forms

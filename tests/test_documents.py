@@ -78,7 +78,7 @@ def test_the_code_shown_to_contributors_is_that_of_the_project() -> None:
     blocks = re.findall(
         r"^ *```python\n(.*?)^ *```$", text_of(ROOT / "CONTRIBUTING.md"), re.M | re.S
     )
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     for block in blocks:
         for part in re.split(r'""".*?"""', block, flags=re.S):
             code = "\n".join(line.strip() for line in part.strip().splitlines())

@@ -1,21 +1,18 @@
 """Errors for calls whose arguments are not the parameters of an op.
 
 Python's TypeError does not contain what to write. An op that `builder/ops/definition.py` makes
-accepts any arguments, and calls `wrong_call` for wrong ones. The decorator `op_by_hand` wraps ops
-in `explained`. A wrapper would slow down those that programs record most. They have a parameter
-``**unknown`` instead, which costs little, and raise `unknown_arguments` if it is not empty; see
-`accepting_unknown`.
+accepts any arguments, and calls `wrong_call` for wrong ones. Ops with a body of their own, and
+other public functions, are wrapped in `explained`.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Final, TypeVar, cast
 
 from builder.errors import OperandError, XlaError, brief, error_of
-from builder.support.missing import Missing
 from builder.support.suggestions import by_name, did_you_mean
 from builder.support.tracebacks import remove_internal_frames
 
@@ -105,17 +102,6 @@ REDUCTIONS: Final = {
 """The op that each reduction of Python, NumPy and `builder.lib` applies."""
 
 
-class _NoArgument(Missing):
-    """The default of the required parameters of `function`, a function with ``**unknown``."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-
-    @property
-    def fix(self) -> str:
-        return f"write {_call(self._function)}"
-
-
 def is_of_call(error: Exception) -> bool:
     """Return whether an error that was just caught is Python's, for a call that does not fit."""
     if not isinstance(error, TypeError) or isinstance(error, XlaError):
@@ -141,42 +127,6 @@ def explained(function: F) -> F:
     return cast("F", checked)
 
 
-def accepting_unknown(function: F) -> F:
-    """Make a function with ``**unknown`` accept calls without a required argument.
-
-    Required parameters get a default that their checks refuse. Otherwise Python would raise its own
-    error for ``transpose(x, axes=(1, 0))``, because `permutation` is missing.
-    """
-    signature = inspect.signature(function)
-    missing = _NoArgument(function)
-    shown = [p for p in signature.parameters.values() if p.annotation != "Never"]
-    positional = [p for p in shown if p.kind is p.POSITIONAL_OR_KEYWORD]
-    defaults = [missing if p.default is p.empty else p.default for p in positional]
-    function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
-    function.__defaults__ = tuple(defaults)
-    return function
-
-
-def unknown_arguments(
-    function: Callable[..., Any], unknown: Mapping[str, Any], fix: str = ""
-) -> OperandError:
-    """Return the error for the arguments `unknown`, which are not parameters of `function`.
-
-    Args:
-        function: the function.
-        unknown: the arguments by name.
-        fix: used if no parameter has the meaning of the first argument.
-    """
-    return _wrong_call(function, (), unknown, "", fix)
-
-
-def surplus_numbers(op: str, name: str, numbers: Sequence[Any]) -> OperandError:
-    """Return the error for the parameter `name`, passed as several numbers instead of one list."""
-    rule, got = f"{name} must be one sequence of integers", f"{len(numbers)} arguments"
-    fix = f"write {name}=[{', '.join(brief(number, 40) for number in numbers)}]"
-    return error_of(OperandError, op, rule, fix, argument=name, got=got)
-
-
 def wrong_call(
     function: Callable[..., Any],
     arguments: tuple[Any, ...],
@@ -194,12 +144,6 @@ def wrong_call(
         function(*arguments, **named)
     except TypeError as error:
         text = str(error)
-    parameters = inspect.signature(function).parameters.values()
-    listed = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-    numbers = arguments[len(listed) - 1 :]
-    takes_list = listed and str(listed[-1].annotation).startswith("Sequence[int]")
-    if takes_list and not named and len(numbers) > 1 and all(type(n) is int for n in numbers):
-        return surplus_numbers(function.__name__, listed[-1].name, numbers)
     return _wrong_call(function, arguments, named, text, otherwise)
 
 
@@ -219,9 +163,23 @@ def _public_name(function: Callable[..., Any]) -> str:
     return function.__qualname__.partition(".")[0] if is_class else function.__name__
 
 
+def _positional(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    parameters = inspect.signature(function).parameters.values()
+    return [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+
+
+def _surplus_numbers(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[int, ...]:
+    """Return the arguments that should be one sequence, the last parameter; () if none are."""
+    positional = _positional(function)
+    if not positional or not str(positional[-1].annotation).startswith("Sequence[int]"):
+        return ()
+    numbers = arguments[len(positional) - 1 :]
+    return numbers if len(numbers) > 1 and all(type(n) is int for n in numbers) else ()
+
+
 def _wrong_call(
     function: Callable[..., Any],
-    arguments: Collection[Any],
+    arguments: tuple[Any, ...],
     named: Mapping[str, Any],
     text: str,
     otherwise: str = "",
@@ -236,6 +194,12 @@ def _wrong_call(
             parameters.
     """
     op = _public_name(function)
+    numbers = _surplus_numbers(function, arguments)
+    if numbers and not named:
+        name = _positional(function)[-1].name
+        rule, got = f"{name} must be one sequence of integers", f"{len(numbers)} arguments"
+        fix = f"write {name}=[{', '.join(map(str, numbers))}]"
+        return error_of(OperandError, op, rule, fix, argument=name, got=got)
     parameters = [name for name in inspect.signature(function).parameters if name != "self"]
     unknown = [name for name in named if name not in parameters]
     listed = ", ".join(parameters)

@@ -12,7 +12,7 @@ from inspect import signature
 from typing import Any, Final, TypeVar, cast
 
 from builder.errors import XlaError
-from builder.graph.calls import accepting_unknown, explained
+from builder.graph.calls import explained
 from builder.schema import Schema
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -110,8 +110,7 @@ def op_by_hand(
     """
 
     def enter(function: F) -> F:
-        is_checked = "unknown" in function.__annotations__
-        function = accepting_unknown(function) if is_checked else explained(function)
+        function = explained(function)
         register(function, schema, rule, **facts)
         return function
 

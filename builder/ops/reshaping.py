@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, Final, Never
+from typing import Any, Final
 
 from builder.attributes import PaddingConfig, PaddingConfigDimension, PaddingConfigLike
 from builder.check import Check, integer, integers, refusal, sizes_differ
 from builder.errors import OperandError, brief, error_of
-from builder.graph.calls import surplus_numbers, unknown_arguments
 from builder.graph.recording import append, record, resolve_builder
 from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp
@@ -368,9 +367,8 @@ RESHAPE: Final = define("reshape", "operand", element_types={"operand": ANY})
 def reshape(
     operand: XlaOp,
     new_sizes: Sequence[int],
-    *more: Never,
+    *,
     dimensions: Sequence[int] | None = None,
-    **unknown: Never,
 ) -> XlaOp:
     """Reshape an array: the same elements, in the same order, with other sizes.
 
@@ -399,12 +397,8 @@ def reshape(
 
     Operation Semantics: Reshape.
     """
-    if unknown:
-        raise unknown_arguments(reshape, unknown)
     if type(operand) is not XlaOp:
         need_op("reshape", "operand", operand)
-    if more:
-        raise surplus_numbers("reshape", "new_sizes", (new_sizes, *more))
     given: object = new_sizes
     if type(given) is int and given == -1:
         new_sizes = [-1]  # its message contains the size
@@ -674,7 +668,7 @@ CONCATENATE: Final = define(
 
 
 @op_by_hand(CONCATENATE, _concatenate_shape, aliases=("concat_in_dim",))
-def concatenate(operands: Sequence[XlaOp], dimension: int, **unknown: Never) -> XlaOp:
+def concatenate(operands: Sequence[XlaOp], dimension: int) -> XlaOp:
     """Concatenate arrays along a dimension.
 
     Args:
@@ -698,8 +692,6 @@ def concatenate(operands: Sequence[XlaOp], dimension: int, **unknown: Never) -> 
 
     Operation Semantics: Concatenate.
     """
-    if unknown:
-        raise unknown_arguments(concatenate, unknown)
     if isinstance(dimension, XlaOp):
         fix = "pass the operands as a list: xb.concatenate([x, y], dimension)"
         raise refusal("concatenate", "dimension must be an integer", dimension, fix)
@@ -773,7 +765,6 @@ def pad(
     operand: XlaOp,
     padding_value: XlaOp | int | float | complex,
     padding_config: PaddingConfigLike,
-    **unknown: Never,
 ) -> XlaOp:
     """Pad an array with a value around and between its elements.
 
@@ -801,8 +792,6 @@ def pad(
 
     Operation Semantics: Pad.
     """
-    if unknown:
-        raise unknown_arguments(pad, unknown)
     source = need_op("pad", "operand", operand)
     config = padding_config
     if not isinstance(config, PaddingConfig):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from builder.types.shape import ArrayShape, Shape, TokenShape, nested_text
@@ -19,6 +20,7 @@ def braces(values: Iterable[Any]) -> str:
     return "{" + ",".join(map(str, values)) + "}"
 
 
+@lru_cache(maxsize=1024)  # a program has few shapes, and prints one for each instruction
 def with_layout(shape: Shape) -> str:
     """Return the text of a shape with the layout of each array, as in HLO instructions."""
     return nested_text(shape, _leaf_with_layout)

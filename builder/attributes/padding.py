@@ -182,7 +182,8 @@ def explicit_padding(
 
     Args:
         padding: SAME or VALID.
-        sizes: the sizes of the array that the window moves over.
+        sizes: the sizes of the array that the window moves over. With a stride and a base dilation
+            of 1, the padding does not depend on the size, which may be unbounded.
         window: the sizes of the window.
         strides: the distances between windows; positive.
         base_dilations, window_dilations: the distances between elements of the array and of the
@@ -201,8 +202,12 @@ def explicit_padding(
     for size, width, stride, base, spread in zip(
         sizes, window, strides, base_dilations or ones, window_dilations or ones, strict=True
     ):
-        length = dilated(size, base)
-        windows = -(-length // stride)
-        padded = max((windows - 1) * stride + dilated(width, spread) - length, 0)
+        reach = dilated(width, spread)
+        if stride == base == 1:
+            padded = max(reach - 1, 0)
+        else:
+            length = dilated(size, base)
+            windows = -(-length // stride)
+            padded = max((windows - 1) * stride + reach - length, 0)
         pairs.append((padded // 2, padded - padded // 2))
     return tuple(pairs)

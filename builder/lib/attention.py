@@ -18,18 +18,19 @@ from builder.lib.arguments import (
     array_argument,
     as_type,
     finite_number,
+    fixed_size,
     floating_argument,
     shape_of,
-    static_argument,
     typed_argument,
     widened,
 )
+from builder.lib.open_sizes import broadcast_along, closed_argument, indices_of
 from builder.lib.reductions import largest_number
 from builder.lib.registry import library_function
 from builder.ops import elementwise as ew
 from builder.ops.contraction import dot_general
 from builder.ops.reduction import reduce
-from builder.ops.reshaping import broadcast_in_dim, concatenate, reshape, slice_in_dim, transpose
+from builder.ops.reshaping import concatenate, reshape, slice_in_dim, transpose
 from builder.types.primitive_type import pred, s32
 from builder.types.shape import ArrayShape
 
@@ -62,7 +63,8 @@ def dot_product_attention(
 
     Raises:
         OperandError: `scale` is not a finite number.
-        ShapeInferenceError: types or sizes do not match; a size is not fixed.
+        ShapeInferenceError: types or sizes do not match; a size is bounded, or unbounded other than
+            those of batches.
 
     Example:
         >>> import builder as xb
@@ -92,18 +94,15 @@ def dot_product_attention(
         preferred_element_type=wide_type,
     )
     logits = logits * factor
-    sizes = shape_of(logits).dimensions
     if bias is not None:
         typed_argument(op, "bias", bias, element_type)
-        logits = logits + as_type(_to_logits(op, "bias", bias, batch, n, sizes), wide_type)
+        logits = logits + as_type(_to_logits(op, "bias", bias, batch, n, logits), wide_type)
     allowed = None
     if mask is not None:
         typed_argument(op, "mask", mask, pred)
-        allowed = _to_logits(op, "mask", mask, batch, n, sizes)
+        allowed = _to_logits(op, "mask", mask, batch, n, logits)
     if is_causal:
-        numbers = s32[sizes]
-        builder = query.builder
-        earlier = builder.iota(numbers, rank + 3) <= builder.iota(numbers, rank + 1)
+        earlier = indices_of(op, logits, s32, rank + 3) <= indices_of(op, logits, s32, rank + 1)
         allowed = earlier if allowed is None else ew.and_(allowed, earlier)
     if allowed is not None:
         # Finite, so that the differences below are not NaN where nothing is allowed.
@@ -145,7 +144,8 @@ def rotary_embedding(
 
     Raises:
         OperandError: `base` is not a positive number.
-        ShapeInferenceError: types or sizes do not match; a size is not fixed.
+        ShapeInferenceError: types or sizes do not match; a size is bounded, or unbounded other than
+            those of batches.
 
     Example:
         >>> import builder as xb
@@ -180,7 +180,7 @@ def rotary_embedding(
     )
     dimensions = [*range(rank - 2 - at.rank, rank - 2), rank - 1]
     cos, sin = (
-        broadcast_in_dim(function(angles), [*batch, t, n, half], dimensions)
+        broadcast_along(function(angles), [*batch, t, n, half], dimensions, x)
         for function in (ew.cos, ew.sin)
     )
     if interleaved:
@@ -202,12 +202,17 @@ def rotary_embedding(
 
 
 def _heads(op: str, name: str, value: XlaOp) -> ArrayShape:
-    """Return the shape of an array ``[..., positions, heads, features]`` of fixed sizes."""
+    """Return the shape of an array ``[..., positions, heads, features]``.
+
+    Sizes are fixed, those of batches fixed or unbounded.
+    """
     shape = floating_argument(op, name, value)
-    static_argument(op, name, shape)
+    closed_argument(op, name, shape)
     if shape.rank < 3:
         rule = f"{name} must be an array [..., positions, heads, features]"
         raise error_of(ShapeInferenceError, op, rule, got=shape)
+    for dimension in range(shape.rank - 3, shape.rank):
+        fixed_size(op, name, shape, dimension)
     return shape
 
 
@@ -233,9 +238,10 @@ def _attention_sizes(
 
 
 def _to_logits(
-    op: str, name: str, x: XlaOp, batch: tuple[int, ...], heads: int, sizes: tuple[int, ...]
+    op: str, name: str, x: XlaOp, batch: tuple[int, ...], heads: int, logits: XlaOp
 ) -> XlaOp:
     """Broadcast an array for ``[..., N, T, S]`` to the logits, ``[..., K, T, N / K, S]``."""
+    sizes = shape_of(logits).dimensions
     *_, k, t, group, s = sizes
     shape = shape_of(x)
     target = (*batch, heads, t, s)
@@ -258,4 +264,4 @@ def _to_logits(
     x = transpose(x, [*range(rank), rank, rank + 2, rank + 1, rank + 3])
     kept = [n for n, size in enumerate(shape_of(x).dimensions) if size == sizes[n]]
     x = reshape(x, [sizes[n] for n in kept])
-    return broadcast_in_dim(x, sizes, kept)
+    return broadcast_along(x, sizes, kept, logits)

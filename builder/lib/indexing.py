@@ -265,9 +265,9 @@ def _selected(op: str, shape: ArrayShape, key: Any) -> _Selection:
                 kept.append(len(ranges))
             ranges.append(_range(check, shape, len(ranges), entry))
     selection = _Selection(tuple(ranges), tuple(kept))
-    if not shape.is_bounded and (selection.indices or tuple(kept) != tuple(range(shape.rank))):
-        rule = "an index that adds or removes a dimension, or is an op, requires bounded sizes"
-        check.fail(rule, got=shape, fix=f"{_GIVE_SIZES}, or select with slices only")
+    if not shape.is_bounded and selection.indices:
+        rule = "an index that is an op requires bounded sizes"
+        check.fail(rule, got=shape, fix=f"{_GIVE_SIZES}, or select with integers and slices only")
     _check_types(check, selection.indices)
     return selection
 

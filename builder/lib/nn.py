@@ -22,15 +22,14 @@ from builder.lib.arguments import (
     as_type,
     axes_argument,
     axis_argument,
-    bounded_argument,
     finite_number,
     floating_argument,
     ordered_argument,
     shape_of,
-    static_argument,
     typed_argument,
     widened,
 )
+from builder.lib.open_sizes import indices_of
 from builder.lib.random import bernoulli, key_argument
 from builder.lib.reductions import largest_number, mean, others
 from builder.lib.registry import library_function
@@ -234,8 +233,6 @@ def cross_entropy(logits: XlaOp, labels: XlaOp, axis: int = -1) -> XlaOp:
     floating_argument("cross_entropy", "logits", logits)
     shifted, axes, rest = _shifted("cross_entropy", logits, axis)
     shape, given = shape_of(logits), array_argument("cross_entropy", "labels", labels)
-    if given.element_type.is_integral:
-        bounded_argument("cross_entropy", "logits", shape)
     classes = tuple(shape.dimensions[n] for n in rest)
     if not (
         (given.element_type.is_integral and given.dimensions == classes)
@@ -254,7 +251,7 @@ def cross_entropy(logits: XlaOp, labels: XlaOp, axis: int = -1) -> XlaOp:
         )
     total = reduce(ew.exp(shifted), 0.0, ew.add, axes)
     if given.element_type.is_integral:
-        numbers = logits.builder.iota(s64[shape.dimensions], axes[0])
+        numbers = indices_of("cross_entropy", logits, s64, axes[0])
         is_label = ew.eq(numbers, as_type(labels, s64), rest)
         chosen = reduce(ew.select(is_label, shifted, -math.inf), -math.inf, ew.max, axes)
         loss = ew.log(total) - chosen
@@ -341,7 +338,10 @@ def dropout(key: XlaOp, x: XlaOp, rate: float) -> XlaOp:
     """
     key_argument("dropout", key)
     shape = floating_argument("dropout", "x", x)
-    static_argument("dropout", "x", shape)
+    if not shape.is_static:
+        number = shape.dynamic_dimensions.index(True)
+        rule = "x must have fixed sizes, because the number of random bits is fixed"
+        raise error_of(ShapeInferenceError, "dropout", rule, got=shape, dimension=number)
     is_number = isinstance(rate, (int, float, np.integer, np.floating))
     if not is_number or isinstance(rate, bool) or not 0 <= rate <= 1:
         rule = "rate must be a number from 0 to 1"

@@ -24,7 +24,6 @@ from builder.lib.arguments import (
     array_argument,
     as_type,
     axis_argument,
-    bounded_argument,
     finite_number,
     floating_argument,
     number_argument,
@@ -34,6 +33,7 @@ from builder.lib.arguments import (
     widened,
 )
 from builder.lib.constants import max_value, min_value
+from builder.lib.open_sizes import indices_of
 from builder.lib.registry import library_function, noting_calls
 from builder.ops import elementwise as ew
 from builder.ops.control_flow import get_tuple_element
@@ -319,7 +319,7 @@ def arg_max(x: XlaOp, element_type: PrimitiveTypeLike, axis: int, keepdims: bool
 
     Raises:
         ShapeInferenceError: the type is complex; `element_type` is not an integer type; the
-            dimension is out of range; a size is unbounded.
+            dimension is out of range, or its size unbounded.
 
     Example:
         >>> import builder as xb
@@ -345,7 +345,7 @@ def arg_min(x: XlaOp, element_type: PrimitiveTypeLike, axis: int, keepdims: bool
 
     Raises:
         ShapeInferenceError: the type is complex; `element_type` is not an integer type; the
-            dimension is out of range; a size is unbounded.
+            dimension is out of range, or its size unbounded.
 
     Example:
         >>> import builder as xb
@@ -460,12 +460,11 @@ def _arg(
     if not kind.is_integral:
         rule = "element_type must be an integer type"
         raise error_of(ShapeInferenceError, op, rule, "write xb.s32", got=kind)
-    bounded_argument(op, "x", shape)
     number = axis_argument(op, "axis", axis, shape.rank)
     flag(op, "keepdims", keepdims)
     index_type = s32 if shape.dimensions[number] <= s32.max else kind
     worst_value = worst(x.builder, shape.element_type)
-    indices = x.builder.iota(index_type[shape.dimensions], number)
+    indices = indices_of(op, x, index_type, number)
 
     def best_of(value: XlaOp, index: XlaOp, other: XlaOp, other_index: XlaOp) -> tuple[XlaOp, ...]:
         # In any order of the reduction, the lowest index wins among equal values. NaNs lose, at the

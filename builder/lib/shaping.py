@@ -38,19 +38,20 @@ from builder.lib.arguments import (
     static_argument,
     typed_argument,
 )
+from builder.lib.open_sizes import broadcast_along, closed_argument
 from builder.lib.registry import library_function, noting_calls
 from builder.lib.slicing import gather_along, gather_parts
 from builder.ops import elementwise as ew
 from builder.ops.indexing import dynamic_slice, scatter
 from builder.ops.operands import Operand, is_number, need_op, need_ops, number_as
 from builder.ops.reshaping import (
-    broadcast,
     broadcast_in_dim,
     concatenate,
     reshape,
     rev,
     slice_in_dim,
 )
+from builder.ops.runtime_sizes import broadcast_scalar
 from builder.types.primitive_type import (
     PrimitiveType,
     PrimitiveTypeLike,
@@ -61,7 +62,7 @@ from builder.types.primitive_type import (
     s64,
     u64,
 )
-from builder.types.shape import ArrayShape
+from builder.types.shape import UNBOUNDED, ArrayShape
 
 
 @library_function()
@@ -178,7 +179,7 @@ def stack(arrays: Sequence[XlaOp], axis: int = 0) -> XlaOp:
                 ShapeInferenceError, "stack", rule, got=f"{shapes[0]} and {shape} (array {number})"
             )
     new = axis_argument("stack", "axis", axis, shapes[0].rank + 1)
-    return concatenate([_with_one("stack", part, (new,)) for part in parts], new)
+    return concatenate([_with_one(part, (new,)) for part in parts], new)
 
 
 @library_function()
@@ -245,12 +246,12 @@ def squeeze(x: XlaOp, axis: Axes = None) -> XlaOp:
     """Remove dimensions of size 1.
 
     Args:
-        x: an array without unbounded sizes.
+        x: an array.
         axis: the dimensions to remove; None for all of fixed size 1.
 
     Raises:
         ShapeInferenceError: the size of a dimension is not 1; a dimension is out of range or
-            named twice; a size is unbounded.
+            named twice.
 
     Example:
         >>> import builder as xb
@@ -259,7 +260,6 @@ def squeeze(x: XlaOp, axis: Axes = None) -> XlaOp:
         f32[4,3]
     """
     shape = array_argument("squeeze", "x", x)
-    bounded_argument("squeeze", "x", shape)
     is_one = [
         size == 1 and not is_dynamic
         for size, is_dynamic in zip(shape.dimensions, shape.dynamic_dimensions, strict=True)
@@ -287,11 +287,11 @@ def expand_dims(x: XlaOp, axis: int | Sequence[int]) -> XlaOp:
     """Insert dimensions of size 1.
 
     Args:
-        x: an array without unbounded sizes.
+        x: an array.
         axis: the numbers that the new dimensions have in the result.
 
     Raises:
-        ShapeInferenceError: a number is out of range or named twice; a size is unbounded.
+        ShapeInferenceError: a number is out of range or named twice.
 
     Example:
         >>> import builder as xb
@@ -301,7 +301,7 @@ def expand_dims(x: XlaOp, axis: int | Sequence[int]) -> XlaOp:
     """
     shape = array_argument("expand_dims", "x", x)
     given = one_or_several("expand_dims", "axis", axis)
-    return _with_one("expand_dims", x, axes_argument("expand_dims", given, shape.rank + len(given)))
+    return _with_one(x, axes_argument("expand_dims", given, shape.rank + len(given)))
 
 
 @library_function()
@@ -389,12 +389,14 @@ def tile(x: XlaOp, reps: int | Sequence[int]) -> XlaOp:
     """Repeat a whole array along dimensions.
 
     Args:
-        x: an array of fixed sizes.
+        x: an array without bounded sizes.
         reps: the number of repetitions for each dimension, aligned at the last dimension; missing
-            ones are 1. More entries than dimensions add dimensions in front.
+            ones are 1. More entries than dimensions add dimensions in front. If several sizes are
+            unbounded, those dimensions are not repeated.
 
     Raises:
-        ShapeInferenceError: a number is negative; a size is dynamic.
+        ShapeInferenceError: a number is negative; a size is bounded; one of several unbounded sizes
+            would be repeated.
 
     Example:
         >>> import builder as xb
@@ -403,7 +405,7 @@ def tile(x: XlaOp, reps: int | Sequence[int]) -> XlaOp:
         f32[2,4,6]
     """
     shape = array_argument("tile", "x", x)
-    static_argument("tile", "x", shape)
+    closed_argument("tile", "x", shape)
     given = one_or_several("tile", "reps", reps)
     for number in given:
         natural("tile", "each entry of reps", number)
@@ -412,8 +414,13 @@ def tile(x: XlaOp, reps: int | Sequence[int]) -> XlaOp:
     sizes = (1,) * (rank - shape.rank) + shape.dimensions
     paired = [part for pair in zip(counts, sizes, strict=True) for part in pair]
     target = range(2 * (rank - shape.rank) + 1, 2 * rank, 2)
-    wide = broadcast_in_dim(x, paired, target)
-    return reshape(wide, [count * size for count, size in zip(counts, sizes, strict=True)])
+    wide = broadcast_along(x, paired, target, x)
+    return reshape(wide, [_times(size, count) for count, size in zip(counts, sizes, strict=True)])
+
+
+def _times(size: int, count: int) -> int:
+    """Return a multiple of a size, which may be unbounded."""
+    return size if size == UNBOUNDED else size * count
 
 
 @library_function("BroadcastTo")
@@ -458,13 +465,13 @@ def repeat(x: XlaOp, repeats: int, axis: int) -> XlaOp:
     """Repeat each element along a dimension.
 
     Args:
-        x: an array of fixed sizes.
+        x: an array without bounded sizes.
         repeats: the number of repetitions.
-        axis: a dimension.
+        axis: a dimension. If several sizes are unbounded, this one is fixed.
 
     Raises:
         ShapeInferenceError: the number is negative; the dimension is out of range; a size is
-            dynamic.
+            bounded; the dimension has one of several unbounded sizes.
 
     Example:
         >>> import builder as xb
@@ -473,13 +480,13 @@ def repeat(x: XlaOp, repeats: int, axis: int) -> XlaOp:
         f32[8,3]
     """
     shape = array_argument("repeat", "x", x)
-    static_argument("repeat", "x", shape)
+    closed_argument("repeat", "x", shape)
     number = axis_argument("repeat", "axis", axis, shape.rank)
     count = natural("repeat", "repeats", repeats)
     sizes = list(shape.dimensions)
     paired = [*sizes[: number + 1], count, *sizes[number + 1 :]]
-    wide = broadcast_in_dim(x, paired, [n + (n > number) for n in range(shape.rank)])
-    sizes[number] *= count
+    wide = broadcast_along(x, paired, [n + (n > number) for n in range(shape.rank)], x)
+    sizes[number] = _times(sizes[number], count)
     return reshape(wide, sizes)
 
 
@@ -607,7 +614,7 @@ def one_hot(
 
     Raises:
         ShapeInferenceError: the indices are not integers; `num_classes` is negative; the axis is
-            out of range; a size is unbounded.
+            out of range.
 
     Example:
         >>> import builder as xb
@@ -619,10 +626,13 @@ def one_hot(
     kind = element_type_argument("one_hot", "element_type", element_type)
     count = natural("one_hot", "num_classes", num_classes)
     new = axis_argument("one_hot", "axis", axis, shape.rank + 1)
-    bounded_argument("one_hot", "indices", shape)
     # In 64 bits, a narrow type of indices can't count the classes twice.
     wide = as_type(indices, s64 if shape.element_type.is_signed else u64)
     sizes = (*shape.dimensions[:new], count, *shape.dimensions[new:])
+    if not shape.is_bounded:
+        classes = indices.builder.iota(shape_of(wide).element_type[count], 0)
+        alone = [count if n == new else 1 for n in range(len(sizes))]
+        return as_type(ew.eq(_with_one(wide, (new,)), reshape(classes, alone)), kind)
     classes = indices.builder.iota(shape_of(wide).element_type[sizes], new)
     return as_type(ew.eq(classes, wide, [n + (n >= new) for n in range(shape.rank)]), kind)
 
@@ -721,7 +731,9 @@ def put_along_axis(x: XlaOp, indices: XlaOp, values: Operand, axis: int) -> XlaO
     updates = need_op("put_along_axis", "values", values)
     given = array_argument("put_along_axis", "values", updates)
     if not given.rank:
-        updates = broadcast(updates, sizes)
+        updates = broadcast_scalar(
+            updates, shape_of(indices).with_element_type(shape.element_type), [indices]
+        )
     elif given.dimensions != sizes:
         rule = f"values must be a scalar or have the sizes of indices, {list(sizes)}"
         raise error_of(ShapeInferenceError, "put_along_axis", rule, got=given)
@@ -763,10 +775,9 @@ def _positions(op: str, shape: ArrayShape, indices: XlaOp, axis: int) -> tuple[X
     return ew.select(wide < 0, wide + size, wide), number
 
 
-def _with_one(op: str, x: XlaOp, axes: tuple[int, ...]) -> XlaOp:
+def _with_one(x: XlaOp, axes: tuple[int, ...]) -> XlaOp:
     """Return `x` with dimensions of size 1 at the numbers `axes` of the result."""
     shape = shape_of(x)
-    bounded_argument(op, "x", shape)
     sizes = iter(shape.dimensions)
     return reshape(x, [1 if n in axes else next(sizes) for n in range(shape.rank + len(axes))])
 

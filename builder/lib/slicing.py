@@ -365,9 +365,7 @@ def gather_parts(x: XlaOp, indices: XlaOp, dimension: int, batch: int = 0) -> Xl
     """
     rank = shape_of(indices).rank
     shape = shape_of(x)
-    sizes = [
-        min(s, 1) if n < batch or n == dimension else s for n, s in enumerate(shape.dimensions)
-    ]
+    sizes = [s and 1 if n < batch or n == dimension else s for n, s in enumerate(shape.dimensions)]
     numbers = GatherDimensionNumbers(
         offset_dims=tuple(
             n if n < dimension else n + rank - batch - 1
@@ -395,7 +393,7 @@ def gather_along(x: XlaOp, indices: XlaOp, dimension: int) -> XlaOp:
         start_indices_batching_dims=rest,
         index_vector_dim=rank,
     )
-    return gather(x, indices, numbers, [min(size, 1) for size in shape_of(x).dimensions])
+    return gather(x, indices, numbers, [size and 1 for size in shape_of(x).dimensions])
 
 
 def _is_at(index: XlaOp, dimension: int, sizes: Sequence[int]) -> XlaOp:

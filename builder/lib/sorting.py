@@ -29,8 +29,8 @@ from builder.lib.arguments import (
     fixed_size,
     real_number,
     shape_of,
-    static_argument,
 )
+from builder.lib.open_sizes import closed_argument, indices_of
 from builder.lib.registry import library_function
 from builder.lib.slicing import gather_along
 from builder.ops import elementwise as ew
@@ -179,17 +179,17 @@ def argsort(x: XlaOp, axis: int = -1, descending: bool = False) -> XlaOp:
     """Return the indices that sort an array along a dimension; equal elements keep their order.
 
     Args:
-        x: an array of fixed sizes. Complex numbers are compared by the real and then the imaginary
-            part, and in ascending order only.
-        axis: a dimension.
+        x: an array without bounded sizes. Complex numbers are compared by the real and then the
+            imaginary part, and in ascending order only.
+        axis: a dimension of fixed size.
         descending: whether the largest element is the first.
 
     Returns:
         An array of the sizes of x, of type s32, or s64 if the dimension is too large for that.
 
     Raises:
-        ShapeInferenceError: the dimension is out of range; a size is dynamic; x is complex and the
-            order is descending.
+        ShapeInferenceError: the dimension is out of range or its size not fixed; a size is bounded;
+            x is complex and the order is descending.
 
     Example:
         >>> import builder as xb
@@ -198,7 +198,7 @@ def argsort(x: XlaOp, axis: int = -1, descending: bool = False) -> XlaOp:
         s32[4,9]
     """
     shape = array_argument("argsort", "x", x)
-    static_argument("argsort", "x", shape)
+    closed_argument("argsort", "x", shape)
     number = axis_argument("argsort", "axis", axis, shape.rank)
     kind = s32 if shape.dimensions[number] <= s32.max else s64
     comparator = None
@@ -207,7 +207,7 @@ def argsort(x: XlaOp, axis: int = -1, descending: bool = False) -> XlaOp:
             rule = "complex numbers are sorted in ascending order only"
             raise error_of(ShapeInferenceError, "argsort", rule, got=shape)
         comparator = create_scalar_gt_computation([shape.element_type, kind])
-    indices = x.builder.iota(kind[shape.dimensions], number)
+    indices = indices_of("argsort", x, kind, number)
     return get_tuple_element(sort([x, indices], comparator, number, is_stable=True), 1)
 
 

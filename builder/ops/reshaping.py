@@ -16,11 +16,12 @@ from typing import Any, Final
 from builder.attributes import PaddingConfig, PaddingConfigDimension, PaddingConfigLike
 from builder.check import Check, integer, integers, refusal, sizes_differ
 from builder.errors import OperandError, brief, error_of
-from builder.graph.recording import append, record, resolve_builder
+from builder.graph.recording import append, record, resolve_builder, rollback_on_error
 from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp
 from builder.ops.broadcasting import matching_places
 from builder.ops.definition import builder_method, op
+from builder.ops.dynamic import dynamic_reshape, get_dimension_size
 from builder.ops.operands import (
     is_number,
     need_op,
@@ -31,6 +32,7 @@ from builder.schema import BUILDER_H
 from builder.schema.definition import ANY, NUMBER, Attribute, CostClass, Group, define
 from builder.schema.kinds import DIMENSION, INTEGER, INTEGERS, PADDING
 from builder.support.caches import integer_key, per_signature
+from builder.types.primitive_type import s32
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape, intern_array
 
 Attributes = Mapping[str, Any]
@@ -366,7 +368,7 @@ RESHAPE: Final = define("reshape", "operand", element_types={"operand": ANY})
 @op_by_hand(RESHAPE, _reshape_shape)
 def reshape(
     operand: XlaOp,
-    new_sizes: Sequence[int],
+    new_sizes: Sequence[int | str],
     *,
     dimensions: Sequence[int] | None = None,
 ) -> XlaOp:
@@ -374,18 +376,22 @@ def reshape(
 
     Args:
         operand: an array.
-        new_sizes: the sizes of the result, with as many elements as the operand has.
+        new_sizes: the sizes of the result, with as many elements as the operand has. `xb.UNBOUNDED`
+            or "?" is the size that follows from the others, for an operand of unbounded sizes.
         dimensions: the order in which the operand's dimensions are read, slowest first; by default
             their own order. If present, a `transpose` by `dimensions` is recorded first.
             (Keyword-only, because Operation Semantics has `dimensions` before `new_sizes`.)
 
     Returns:
         An array of sizes `new_sizes`. A bounded dimension may be combined with others or split, but
-        not both. The number of elements of an unbounded operand is checked at run time only.
+        not both. The number of elements of an unbounded operand is checked at run time only. A
+        result with unbounded sizes, which XLA's Reshape does not have, is recorded as
+        `dynamic_reshape`: with one unbounded size, other dimensions may become part of it; with
+        several, the sizes between them keep their product.
 
     Raises:
-        ShapeInferenceError: the operand is not an array; the numbers of elements differ;
-            `dimensions` is not a permutation.
+        ShapeInferenceError: the operand is not an array; the numbers of elements differ, or the
+            numbers of unbounded sizes; `dimensions` is not a permutation.
 
     Example:
         >>> import builder as xb
@@ -394,6 +400,8 @@ def reshape(
         f32[8,3]
         >>> xb.reshape(v, dimensions=[1, 2, 0], new_sizes=[2, 6, 2]).shape
         f32[2,6,2]
+        >>> xb.reshape(v.builder.parameter(xb.f32["?", 2, 3]), ["?", 6]).shape
+        f32[?,6]
 
     Operation Semantics: Reshape.
     """
@@ -402,7 +410,13 @@ def reshape(
     given: object = new_sizes
     if type(given) is int and given == -1:
         new_sizes = [-1]  # its message contains the size
+    if isinstance(new_sizes, (list, tuple)) and "?" in new_sizes:
+        new_sizes = [UNBOUNDED if size == "?" else size for size in new_sizes]
     sizes = integers("reshape", "new_sizes", new_sizes)
+    if UNBOUNDED in sizes:
+        if dimensions is not None:
+            operand = transpose(operand, integers("reshape", "dimensions", dimensions))
+        return _reshape_to_open("reshape", operand, sizes)
     if dimensions is None:
         return record("reshape", _reshape_shape(operand.shape, sizes), (operand,))
     order = integers("reshape", "dimensions", dimensions)
@@ -410,6 +424,68 @@ def reshape(
     if order != tuple(range(len(order))):
         operand = transpose(operand, order)
     return record("reshape", shape, (operand,))
+
+
+def _reshape_to_open(op: str, operand: XlaOp, new_sizes: Sequence[int]) -> XlaOp:
+    """Record a reshape to unbounded sizes: a dynamic_reshape to sizes from the operand's."""
+    sources = _open_sizes(op, operand.shape, tuple(new_sizes))
+    scalar = intern_array(s32, ())
+    with rollback_on_error(resolve_builder(op, operand)):
+        sizes: list[XlaOp | int] = list(new_sizes)
+        for place, dimension, factor in sources:
+            size = get_dimension_size(operand, dimension)
+            if factor != 1:
+                size = record("multiply", scalar, (size, operand.builder.constant(factor, s32)))
+            sizes[place] = size
+        return dynamic_reshape(operand, sizes, new_sizes, [s == UNBOUNDED for s in new_sizes])
+
+
+@per_signature
+def _open_sizes(
+    op: str, operand: Shape, new_sizes: tuple[int, ...]
+) -> tuple[tuple[int, int, int], ...]:
+    """Return the origin of each unbounded size of a reshape's result.
+
+    Returns:
+        For each unbounded size its dimension, a dimension of the operand and a factor. The size is
+        the product of the factor and the operand's size.
+    """
+    check = Check(op, operand=operand)
+    array = check.array("operand")
+    old_open = [n for n, size in enumerate(array.dimensions) if size == UNBOUNDED]
+    new_open = [n for n, size in enumerate(new_sizes) if size == UNBOUNDED]
+    if array.dynamic_dimensions.count(True) != len(old_open):
+        check.fail("a bounded size can't be reshaped to unbounded sizes", fix=_RESHAPE_FIX)
+    if len(old_open) != len(new_open):
+        rule = f"new_sizes must have as many unbounded sizes as operand: {len(old_open)}"
+        fix = "write integers in new_sizes" if not old_open else _RESHAPE_FIX
+        check.fail(rule, got=len(new_open), fix=fix)
+    text = f"[{', '.join('?' if size == UNBOUNDED else str(size) for size in new_sizes)}]"
+    static = [size for size in new_sizes if size != UNBOUNDED]
+    if any(size < 0 for size in static):
+        check.fail("new_sizes must not be negative", got=text)
+    if len(old_open) == 1:
+        old = math.prod(size for size in array.dimensions if size != UNBOUNDED)
+        new = math.prod(static)
+        if not new or old % new:
+            rule = "the other sizes of operand must be a multiple of those in new_sizes"
+            check.fail(rule, got=f"{old} and {new}, for {text}", fix=_RESHAPE_FIX)
+        return ((new_open[0], old_open[0], old // new),)
+    if _parts(array.dimensions) != _parts(new_sizes):
+        rule = "the products of the sizes between unbounded sizes must stay the same"
+        check.fail(rule, got=f"{_parts(array.dimensions)} and {_parts(new_sizes)}, for {text}")
+    return tuple((to, origin, 1) for to, origin in zip(new_open, old_open, strict=True))
+
+
+def _parts(sizes: Sequence[int]) -> list[int]:
+    """Return the products of the sizes before, between and after the unbounded ones."""
+    products = [1]
+    for size in sizes:
+        if size == UNBOUNDED:
+            products.append(1)
+        else:
+            products[-1] *= size
+    return products
 
 
 def _reshape_with_inferred_dimension_shape(
@@ -468,18 +544,28 @@ def _collapse_shape(operand: Shape, dimensions: Sequence[int]) -> ArrayShape:
             check.fail(rule, got=list(dimensions), dimension=after, fix=fix)
     if len(dimensions) < 2:
         return array.with_layout(None)
-    # XLA shape_inference.cc: InferReshapeShape
-    if not array.is_bounded:
-        check.fail("an operand with an unbounded dimension can't be collapsed", fix=_RESHAPE_FIX)
+    sizes = _collapsed(array, dimensions)
+    if UNBOUNDED not in sizes:
+        return _reshape_shape(array, sizes, op="collapse")
+    _open_sizes("collapse", array, sizes)
+    is_open = tuple([size == UNBOUNDED for size in sizes])
+    return check.result(array.element_type, sizes, is_open)
+
+
+def _collapsed(array: ArrayShape, dimensions: Sequence[int]) -> tuple[int, ...]:
+    """Return the sizes of an array after consecutive dimensions were collapsed."""
     first, last = dimensions[0], dimensions[-1]
-    size = math.prod(array.dimensions[first : last + 1])
-    sizes = (*array.dimensions[:first], size, *array.dimensions[last + 1 :])
-    return _reshape_shape(array, sizes, op="collapse")
+    collapsed = array.dimensions[first : last + 1]
+    size = UNBOUNDED if UNBOUNDED in collapsed else math.prod(collapsed)
+    return (*array.dimensions[:first], size, *array.dimensions[last + 1 :])
 
 
 @op_by_hand(RESHAPE, _collapse_shape, cpp_name="Collapse", section="Collapse")
 def collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
     """Collapse consecutive dimensions into one; recorded as `reshape`.
+
+    For an operand of unbounded sizes, which XLA's Collapse does not accept, it is recorded as
+    `dynamic_reshape`.
 
     Args:
         operand: an array.
@@ -492,7 +578,7 @@ def collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
 
     Raises:
         ShapeInferenceError: the operand is not an array; dimensions are out of range, or not
-            consecutive and in order.
+            consecutive and in order; two unbounded sizes would be collapsed.
 
     Example:
         >>> import builder as xb
@@ -505,7 +591,11 @@ def collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
     source = need_op("collapse", "operand", operand)
     numbers = integers("collapse", "dimensions", dimensions)
     shape = _collapse_shape(source.shape, numbers)
-    return source if len(numbers) < 2 else record("reshape", shape, (source,))
+    if len(numbers) < 2:
+        return source
+    if not shape.is_bounded:
+        return _reshape_to_open("collapse", source, shape.dimensions)
+    return record("reshape", shape, (source,))
 
 
 def _transpose_shape(operand: Shape, permutation: Sequence[int]) -> ArrayShape:

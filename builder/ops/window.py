@@ -42,9 +42,15 @@ def window_padding(
     """Return `padding` as a pair (low, high) for each dimension; an empty list means no padding."""
     # XLA shape_inference.cc: InferWindowFromDimensions
     if isinstance(padding, Padding):
-        if padding is Padding.SAME and UNBOUNDED in (*sizes, *window):
+        counted = [
+            size
+            for size, stride, dilation in zip(sizes, strides, base_dilations, strict=True)
+            if not stride == dilation == 1
+        ]
+        if padding is Padding.SAME and UNBOUNDED in (*counted, *window):
+            rule = "Padding.SAME can't be computed for an unbounded size and a stride above 1"
             fix = "pass padding as pairs (low, high), or give the dimension a bound: f32[<=n]"
-            check.fail("Padding.SAME can't be computed if a size is unbounded", fix=fix)
+            check.fail(rule, fix=fix)
         return explicit_padding(padding, sizes, window, strides, base_dilations, window_dilations)
     if not padding:
         return ((0, 0),) * len(sizes)

@@ -56,7 +56,7 @@ def with_argument_shapes(
         LoweringError: the module can't be refined for these sizes.
         OperandError: `argument_shapes` are not shapes.
     """
-    parameters = _checked(source, argument_shapes, caller)
+    parameters = checked_shapes(source, argument_shapes, caller)
     if all(map(_is_bounded, source.program_shape.parameters)) and not has_unbounded_values(source):
         return source
     copy = ir.Module.parse(mlir.bytecode(source.module), mlir.new_context())
@@ -74,10 +74,13 @@ def refined(source: StablehloModule) -> StablehloModule:
     return _refined(source, source.module, list(source.program_shape.parameters), "to_computation")
 
 
-def _checked(
+def checked_shapes(
     source: StablehloModule, argument_shapes: Sequence[ShapeLike], caller: str
 ) -> list[Shape]:
-    """Return the shapes of the parameters with the unbounded sizes replaced by the arguments'."""
+    """Return the shapes of the parameters with the unbounded sizes replaced by the arguments'.
+
+    The arguments and errors are those of `with_argument_shapes`.
+    """
     shape = source.program_shape
     # `compile` passes the number of the platform.
     first = 1 if source.platforms and has_platform_index(source.module) else 0

@@ -8,7 +8,7 @@ checked here before the program is executed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import jax
 import numpy as np
@@ -21,7 +21,15 @@ from builder.types.expected_arrays import array_for, conversion_fix, describe_ar
 from builder.types.foreign_arrays import UnreadableArrayError
 from builder.types.layout import Layout
 from builder.types.nested_values import NestingError, flatten_value
-from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, intern_array, leaves
+from builder.types.shape import (
+    ArrayShape,
+    ProgramShape,
+    Shape,
+    TokenShape,
+    TupleShape,
+    intern_array,
+    leaves,
+)
 from lowering.errors import ArgumentError
 from lowering.jaxlib_api import array_layouts, jax_arrays
 from lowering.mlir.types import leaf_paths
@@ -30,7 +38,7 @@ from lowering.pjrt.entry_layouts import is_same, layout_from, put_in_layout
 from lowering.pjrt.host_arrays import describe
 from lowering.running import bounded_arrays as bounded
 from lowering.running.program import ProgramInfo
-from lowering.stablehlo.call_tree import unchanged
+from lowering.stablehlo.call_tree import CallTree, unchanged
 from lowering.stablehlo.platforms import PLATFORM_INDEX
 
 DELETED: Final = "a jax.Array that has been deleted"
@@ -99,53 +107,39 @@ def passed_shape(leaf: ArrayShape | TokenShape) -> ArrayShape:
     return leaf.at_bounds().with_layout(None) if isinstance(leaf, ArrayShape) else _TOKEN_SHAPE
 
 
-class Arguments:
-    """The arguments that a computation takes on one device.
+class LeafPlace(Protocol):
+    """One array or token among the parameters, in messages."""
+
+    @property
+    def shape(self) -> ArrayShape | TokenShape: ...
+    @property
+    def number(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+
+
+class Parameters:
+    """The parameters of a computation, to which a call binds its arguments.
 
     Attributes:
         name: the computation's name.
         program_shape: the parameters and the result.
-        sharding: the sharding of arrays on the device.
-        leaves: the arrays and tokens among the parameters, tuples flattened.
+        tree: the nesting of the program's arguments and results, or None; see `ProgramInfo`.
         place: text for messages that names the device, such as " for replica 3"; empty if there is
             one device.
-        donated: the numbers of the leaves whose arrays a call consumes.
-        tree: the nesting of the program's arguments and results, or None; see `ProgramInfo`.
     """
 
-    __slots__ = ("donated", "leaves", "name", "place", "program_shape", "sharding", "tree")
+    __slots__ = ("name", "place", "program_shape", "tree")
 
     def __init__(
-        self,
-        info: ProgramInfo,
-        sharding: SingleDeviceSharding,
-        place: str = "",
-        targets: Sequence[Target] | None = None,
+        self, name: str, program_shape: ProgramShape, tree: CallTree | None, place: str = ""
     ) -> None:
-        self.name: Final = info.name
-        shape = info.shape
-        self.program_shape: Final = shape
-        self.sharding: Final = sharding
+        self.name: Final = name
+        self.program_shape: Final = program_shape
+        self.tree: Final = tree
         self.place: Final = place
-        self.donated: Final = info.donated
-        self.tree: Final = info.tree
-        flat = [
-            (leaf, number, name, path)
-            for number, (parameter, name) in enumerate(
-                zip(shape.parameters, shape.parameter_names, strict=True)
-            )
-            for leaf, path in zip(leaves(parameter), leaf_paths(parameter), strict=True)
-        ]
-        if targets is None:
-            targets = [target_of(leaf, sharding) for leaf, *_ in flat]
-        self.leaves: Final = tuple(
-            Leaf(leaf, target, number, name, path)
-            for (leaf, number, name, path), target in zip(flat, targets, strict=True)
-        )
-        # Legalization appends the sizes of bounded arrays, which have layouts but no leaves.
-        for parameter, layout in zip(self.leaves, info.layouts or (), strict=False):
-            if isinstance(parameter.shape, ArrayShape):
-                parameter.request_layout(layout)
 
     def bind(
         self, args: tuple[Any, ...], by_name: Mapping[str, Any], *, lists: bool = False
@@ -195,83 +189,6 @@ class Arguments:
             )
         return args + tuple(by_name[name] for name in names[len(args) :])
 
-    def check_donated_once(self, arrays: Sequence[Any]) -> None:
-        """Raise ArgumentError for a donated array that is also passed as another argument.
-
-        Arrays are compared by memory: jax.device_put may return a new array of the same buffer.
-        """
-        seen: dict[int, int] = {}
-        for number, array in enumerate(arrays):
-            if type(array) is not _JaxArray:
-                continue
-            first = seen.setdefault(jax_arrays.memory_of(array), number)
-            if first != number and not self.donated.isdisjoint((first, number)):
-                donated, second = (first, number) if first in self.donated else (number, first)
-                leaf = self.leaves[donated]
-                raise self.refusal(
-                    self.leaves[second],
-                    f"the array of argument {leaf.number} ({leaf.name}){leaf.path}, whose memory "
-                    f"the program takes over",
-                    "pass a copy of it: array.copy()",
-                )
-
-    def error(
-        self,
-        rule: str,
-        fix: str = "",
-        argument: int | None = None,
-        name: str | None = None,
-        got: str | None = None,
-    ) -> ArgumentError:
-        shape = self.program_shape
-        return ArgumentError(
-            rule,
-            got=got,
-            fix=fix,
-            computation=self.name,
-            argument=argument,
-            name=name,
-            shapes=dict(zip(shape.parameter_names, shape.parameters, strict=True)),
-        )
-
-    def refusal(
-        self, leaf: Leaf, got: str, fix: str = "", expected: object = None
-    ) -> ArgumentError:
-        """Return the error for the value passed for a leaf.
-
-        Args:
-            leaf: the leaf.
-            got: the description of the value.
-            fix: the fix; empty for none.
-            expected: the description of a valid value; None for the leaf's shape.
-        """
-        return self.error(
-            f"argument {leaf.number} ({leaf.name}){leaf.path}{self.place} must be "
-            f"{expected or leaf.shape}",
-            fix,
-            leaf.number,
-            leaf.name,
-            got,
-        )
-
-    def wrong_count(self, passed: int) -> ArgumentError:
-        shape = self.program_shape
-        takes = [f"{n} {s}" for n, s in zip(shape.parameter_names, shape.parameters, strict=True)]
-        count = len(takes)
-        fix = "call it without arguments"
-        if passed < count:
-            fix = f"pass {', '.join(takes[passed:])}" + (" as well" if passed else "")
-            if passed == count - 1 and shape.parameter_names[0] == PLATFORM_INDEX:
-                fix = (
-                    "pass the number of the platform first, in the order of the export; or load "
-                    "what jax's Exported.serialize() returned, which names the platforms"
-                )
-        elif count:
-            fix = f"pass only the first {count}" if count > 1 else "pass only the first argument"
-        listed = f" ({', '.join(takes)})" if takes else ""
-        rule = f"takes {count} argument{'s' * (count != 1)}{listed}"
-        return self.error(rule, fix, got=str(passed))
-
     def flatten(self, args: tuple[Any, ...]) -> list[Any]:
         """Return the leaves of `args`, which must be nested like the parameters."""
         if len(args) != len(self.program_shape.parameters):
@@ -297,6 +214,124 @@ class Arguments:
                 name,
                 error.got,
             ) from None
+
+    def wrong_count(self, passed: int) -> ArgumentError:
+        shape = self.program_shape
+        takes = [f"{n} {s}" for n, s in zip(shape.parameter_names, shape.parameters, strict=True)]
+        count = len(takes)
+        fix = "call it without arguments"
+        if passed < count:
+            fix = f"pass {', '.join(takes[passed:])}" + (" as well" if passed else "")
+            if passed == count - 1 and shape.parameter_names[0] == PLATFORM_INDEX:
+                fix = (
+                    "pass the number of the platform first, in the order of the export; or load "
+                    "what jax's Exported.serialize() returned, which names the platforms"
+                )
+        elif count:
+            fix = f"pass only the first {count}" if count > 1 else "pass only the first argument"
+        listed = f" ({', '.join(takes)})" if takes else ""
+        rule = f"takes {count} argument{'s' * (count != 1)}{listed}"
+        return self.error(rule, fix, got=str(passed))
+
+    def error(
+        self,
+        rule: str,
+        fix: str = "",
+        argument: int | None = None,
+        name: str | None = None,
+        got: str | None = None,
+    ) -> ArgumentError:
+        shape = self.program_shape
+        return ArgumentError(
+            rule,
+            got=got,
+            fix=fix,
+            computation=self.name,
+            argument=argument,
+            name=name,
+            shapes=dict(zip(shape.parameter_names, shape.parameters, strict=True)),
+        )
+
+    def refusal(
+        self, leaf: LeafPlace, got: str, fix: str = "", expected: object = None
+    ) -> ArgumentError:
+        """Return the error for the value passed for a leaf.
+
+        Args:
+            leaf: the leaf.
+            got: the description of the value.
+            fix: the fix; empty for none.
+            expected: the description of a valid value; None for the leaf's shape.
+        """
+        return self.error(
+            f"argument {leaf.number} ({leaf.name}){leaf.path}{self.place} must be "
+            f"{expected or leaf.shape}",
+            fix,
+            leaf.number,
+            leaf.name,
+            got,
+        )
+
+
+class Arguments(Parameters):
+    """The arguments that a computation takes on one device.
+
+    Attributes:
+        sharding: the sharding of arrays on the device.
+        leaves: the arrays and tokens among the parameters, tuples flattened.
+        donated: the numbers of the leaves whose arrays a call consumes.
+    """
+
+    __slots__ = ("donated", "leaves", "sharding")
+
+    def __init__(
+        self,
+        info: ProgramInfo,
+        sharding: SingleDeviceSharding,
+        place: str = "",
+        targets: Sequence[Target] | None = None,
+    ) -> None:
+        shape = info.shape
+        super().__init__(info.name, shape, info.tree, place)
+        self.sharding: Final = sharding
+        self.donated: Final = info.donated
+        flat = [
+            (leaf, number, name, path)
+            for number, (parameter, name) in enumerate(
+                zip(shape.parameters, shape.parameter_names, strict=True)
+            )
+            for leaf, path in zip(leaves(parameter), leaf_paths(parameter), strict=True)
+        ]
+        if targets is None:
+            targets = [target_of(leaf, sharding) for leaf, *_ in flat]
+        self.leaves: Final = tuple(
+            Leaf(leaf, target, number, name, path)
+            for (leaf, number, name, path), target in zip(flat, targets, strict=True)
+        )
+        # Legalization appends the sizes of bounded arrays, which have layouts but no leaves.
+        for parameter, layout in zip(self.leaves, info.layouts or (), strict=False):
+            if isinstance(parameter.shape, ArrayShape):
+                parameter.request_layout(layout)
+
+    def check_donated_once(self, arrays: Sequence[Any]) -> None:
+        """Raise ArgumentError for a donated array that is also passed as another argument.
+
+        Arrays are compared by memory: jax.device_put may return a new array of the same buffer.
+        """
+        seen: dict[int, int] = {}
+        for number, array in enumerate(arrays):
+            if type(array) is not _JaxArray:
+                continue
+            first = seen.setdefault(jax_arrays.memory_of(array), number)
+            if first != number and not self.donated.isdisjoint((first, number)):
+                donated, second = (first, number) if first in self.donated else (number, first)
+                leaf = self.leaves[donated]
+                raise self.refusal(
+                    self.leaves[second],
+                    f"the array of argument {leaf.number} ({leaf.name}){leaf.path}, whose memory "
+                    f"the program takes over",
+                    "pass a copy of it: array.copy()",
+                )
 
     def put_all(self, values: Sequence[Any], passed: int) -> list[Any]:
         """Return the values of all leaves in the form that the runtime accepts.

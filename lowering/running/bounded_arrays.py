@@ -103,13 +103,13 @@ def slicing_results(
             dimensions[dimension] = min(max(int(size), 0), dimensions[dimension])
         for number, dimensions in actual.items():
             if tuple(dimensions) != targets[number].dimensions:
-                arrays[number] = _slice(arrays[number], dimensions, targets[number])
+                arrays[number] = first_elements(arrays[number], dimensions, targets[number])
         return pack(arrays)
 
     return pack_sliced
 
 
-def _slice(array: jax.Array, sizes: list[int], target: Target) -> jax.Array:
+def first_elements(array: jax.Array, sizes: Sequence[int], target: Target) -> jax.Array:
     """Return the first `sizes` elements of an array along each dimension, on its device."""
     if is_host(target.device):
         # NumPy reads the memory of the device: one copy, and nothing is compiled.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
+import jax
 from jaxlib.mlir import ir
 
 from builder.errors import OperandError, brief, error_of
@@ -17,6 +19,7 @@ from builder.types.shape import (
     ProgramShape,
     ShapeLike,
     TokenShape,
+    has_unbounded_sizes,
     leaves,
     nested_text,
 )
@@ -35,14 +38,18 @@ from lowering.pjrt.failures import without_status_code
 from lowering.running.compilation_cache import compile_or_read
 from lowering.running.donation import Parameters, with_donors
 from lowering.running.executable import Executable, executable_of
-from lowering.running.options import read_options, refused_option, with_precision
+from lowering.running.options import CompileOptions, read_options, refused_option, with_precision
 from lowering.running.partitioned import PartitionedExecutable
 from lowering.running.program import ProgramInfo
 from lowering.running.replicated import ReplicatedExecutable, check_results
 from lowering.sharding.frontend_shardings import with_shardings
 from lowering.sharding.partitioning import read_partitioning
+from lowering.stablehlo.module import StablehloModule
 from lowering.stablehlo.platform_index import for_platform
 from lowering.stablehlo.sources import ModuleSource, module_of
+
+if TYPE_CHECKING:
+    from lowering.running.open_executable import Buckets, OpenExecutable
 
 
 @overload
@@ -54,7 +61,24 @@ def compile(
     donate: Parameters = (),
     callbacks: Sequence[Callable[..., Any] | None] = (),
     options: Mapping[str, Any] | None = None,
-) -> Executable: ...
+) -> Executable: ...  # or an OpenExecutable; a union would have to be narrowed after every call
+
+
+@overload
+def compile(
+    computation: XlaComputation | ModuleSource,
+    device: DeviceLike = None,
+    *,
+    sizes: Sequence[Sequence[ShapeLike]] = (),
+    buckets: Buckets = None,
+    num_replicas: int = 1,
+    num_partitions: int = 1,
+    devices: Sequence[DeviceLike] | None = None,
+    results: Literal["list", "sharded"] = "list",
+    donate: Parameters = (),
+    callbacks: Sequence[Callable[..., Any] | None] = (),
+    options: Mapping[str, Any] | None = None,
+) -> OpenExecutable: ...
 
 
 @overload
@@ -79,6 +103,8 @@ def compile(
     device: DeviceLike = None,
     *,
     argument_shapes: Sequence[ShapeLike] | None = None,
+    sizes: Sequence[Sequence[ShapeLike]] = (),
+    buckets: Buckets = None,
     num_replicas: int = 1,
     num_partitions: int = 1,
     devices: Sequence[DeviceLike] | None = None,
@@ -86,7 +112,7 @@ def compile(
     donate: Parameters = (),
     callbacks: Sequence[Callable[..., Any] | None] = (),
     options: Mapping[str, Any] | None = None,
-) -> Executable | ReplicatedExecutable | PartitionedExecutable:
+) -> Executable | ReplicatedExecutable | PartitionedExecutable | OpenExecutable:
     """Compile a computation for one device or several.
 
     The executable keeps no reference to the MLIR module.
@@ -97,8 +123,15 @@ def compile(
             a function takes nested arguments, like the function.
         device: a jax.Device, "cpu", "gpu:1", ...; None for jax's default device. For several
             devices, the first one; the next devices of its platform are used too.
-        argument_shapes: the shape of each parameter, required if parameters have unbounded sizes:
-            f32[8,4] for f32[?,4].
+        argument_shapes: the shape of each parameter, if parameters have unbounded sizes: f32[8,4]
+            for f32[?,4]. Without them the program is compiled for the sizes of each call; see
+            `OpenExecutable`.
+        sizes: the `argument_shapes` to compile such a program for at once.
+        buckets: the sizes to which arguments of such a program are padded with zeros, so that
+            fewer sizes are compiled: "powers of two", or a list of sizes. Results are returned
+            without the padding. Only for programs on one device whose results do not depend on
+            elements that are added, such as rows that are computed independently; the first call
+            that pads compares its results with those of the exact sizes.
         num_replicas: how many replicas run the program at the same time, each on its own
             arguments; `XlaBuilder.replica_id` distinguishes them. Shardings do not divide the
             arrays of replicas: XLA ignores them if `num_partitions` is 1.
@@ -132,7 +165,8 @@ def compile(
         A callable Executable. For several replicas or partitions, or for `results="sharded"`, a
         ReplicatedExecutable. For partitions of a program with shardings, a PartitionedExecutable,
         whose arguments and results are arrays sharded over the devices. For devices of a
-        `lowering.topology`, an UnloadedExecutable.
+        `lowering.topology`, an UnloadedExecutable. For unbounded sizes without `argument_shapes`,
+        an OpenExecutable, which is called like the others.
 
     Raises:
         LoweringError: StableHLO can't express the computation; its sizes can't be inferred from
@@ -145,7 +179,7 @@ def compile(
         OperandError: `computation` is neither a computation nor what `lowering.load` accepts;
             `num_replicas` or `num_partitions` is below 1; a donated parameter does not exist, has
             no memory of fixed size, or is donated already; an option does not exist or has a wrong
-            value.
+            value; `sizes` or `buckets` are passed for a program without unbounded sizes.
 
     Example:
         >>> import lowering
@@ -176,10 +210,49 @@ def compile(
         from lowering.importer.refinement import with_argument_shapes  # lazy import
 
         computation = with_argument_shapes(computation, argument_shapes, "compile")
+    make = functools.partial(
+        _compiled,
+        targets=targets,
+        num_replicas=num_replicas,
+        num_partitions=num_partitions,
+        results=results,
+        donate=donate,
+        callbacks=callbacks,
+        options=checked,
+        is_recorded=is_recorded,
+    )
+    is_open = any(map(has_unbounded_sizes, computation.program_shape.parameters))
+    if is_open and not compilation.is_absent(target):
+        from lowering.running.open_executable import open_executable  # lazy import
+
+        has_buckets = len(targets) == 1 and results == "list"
+        return open_executable(computation, make, sizes, buckets, is_on_one_device=has_buckets)
+    if len(sizes) or buckets is not None:
+        rule = f"sizes and buckets are for parameters of unbounded sizes, which {computation.name} "
+        rule += "does not have"
+        raise error_of(OperandError, "compile", rule, got=computation.program_shape)
+    executable: Executable | ReplicatedExecutable | PartitionedExecutable = make(computation)
+    return executable
+
+
+def _compiled(
+    computation: StablehloModule,
+    *,
+    targets: Sequence[jax.Device],
+    num_replicas: int,
+    num_partitions: int,
+    results: str,
+    donate: Parameters,
+    callbacks: Sequence[Callable[..., Any] | None],
+    options: CompileOptions,
+    is_recorded: bool,
+) -> Any:
+    """Return the executable of a module of fixed or bounded sizes; see `compile`."""
+    target = next(filter(is_local, targets))
     name, shape = computation.name, computation.program_shape
     _check_sizes(name, shape, has_rows=results == "sharded" or len(targets) > 1)
     module = with_donors(computation.module, name, shape, donate)
-    module = with_precision(module, checked.default_precision)
+    module = with_precision(module, options.default_precision)
     if num_partitions > 1:
         module = with_shardings(module, shape.parameters)
     partitioning = read_partitioning(module.operation, name, shape, num_replicas, num_partitions)
@@ -212,17 +285,17 @@ def compile(
                 targets,
                 num_replicas=num_replicas,
                 num_partitions=num_partitions,
-                flags=checked.flags,
-                level=checked.optimization_level,
+                flags=options.flags,
+                level=options.optimization_level,
                 shardy=partitioning is not None and partitioning.is_shardy,
                 free_results=() if partitioning is None else partitioning.is_free,
             ),
             legalized.callbacks,
-            has_dumps=any(flag.startswith("xla_dump_") for flag, _ in checked.flags),
+            has_dumps=any(flag.startswith("xla_dump_") for flag, _ in options.flags),
         )
     except ValueError as error:
         report = str(error)
-        refused = refused_option(report, checked)
+        refused = refused_option(report, options)
         if refused is not None:
             raise refused from None
         check_registered(report, name, target.platform, legalized.operation)
@@ -242,10 +315,7 @@ def compile(
         partitioning=partitioning,
         tree=computation.tree,
     )
-    executable: Executable | ReplicatedExecutable | PartitionedExecutable = executable_of(
-        loaded, info, targets
-    )
-    return executable
+    return executable_of(loaded, info, targets)
 
 
 def _compile_error(

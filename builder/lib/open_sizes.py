@@ -1,0 +1,75 @@
+"""Arrays with unbounded sizes: indices along a dimension, and broadcasts to sizes at run time.
+
+XLA's iota and broadcast_in_dim have results of fixed sizes. An array of unbounded sizes is made by
+broadcasting another one to the sizes of an operand that has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from builder.errors import ShapeInferenceError, error_of
+from builder.graph.xla_op import XlaOp
+from builder.lib.arguments import shape_of
+from builder.ops.operands import dimensions_attribute
+from builder.ops.reshaping import broadcast_in_dim
+from builder.ops.runtime_sizes import record_broadcast, sizes_from
+from builder.types.primitive_type import PrimitiveType
+from builder.types.shape import UNBOUNDED, ArrayShape, intern_array
+
+
+def closed_argument(op: str, name: str, shape: ArrayShape) -> None:
+    """Check that the sizes of argument `name` are fixed or unbounded, not bounded.
+
+    Raises:
+        ShapeInferenceError: a size is bounded.
+    """
+    for number, (size, is_dynamic) in enumerate(
+        zip(shape.dimensions, shape.dynamic_dimensions, strict=True)
+    ):
+        if is_dynamic and size != UNBOUNDED:
+            rule = f"{name} must not have bounded sizes"
+            raise error_of(ShapeInferenceError, op, rule, got=shape, dimension=number)
+
+
+def broadcast_along(x: XlaOp, sizes: Sequence[int], places: Sequence[int], beside: XlaOp) -> XlaOp:
+    """Broadcast an array to sizes that may be unbounded.
+
+    Args:
+        x: the array.
+        sizes: the sizes of the result; UNBOUNDED for the size that x or `beside` has there.
+        places: for each dimension of x the dimension of the result.
+        beside: an op of the rank of the result.
+    """
+    if UNBOUNDED not in sizes:
+        return broadcast_in_dim(x, sizes, places)
+    shape, other = shape_of(x), shape_of(beside)
+    is_open = tuple([size == UNBOUNDED for size in sizes])
+    target = intern_array(shape.element_type, tuple(sizes), is_open)
+    origins = [(shape, places), (other, range(other.rank))]
+    attributes = dimensions_attribute("broadcast_dimensions", tuple(places))
+    return record_broadcast([x, beside], target, attributes, sizes_from(target, origins))
+
+
+def indices_of(op: str, x: XlaOp, element_type: PrimitiveType, dimension: int) -> XlaOp:
+    """Return an array of the sizes of x with the index of each element along a dimension.
+
+    Args:
+        op: the public function, for messages.
+        x: an array, named x in messages.
+        element_type: the type of the indices.
+        dimension: a dimension, whose size is not unbounded.
+
+    Raises:
+        ShapeInferenceError: the size of the dimension is unbounded.
+    """
+    shape = shape_of(x)
+    if shape.is_bounded:
+        return x.builder.iota(element_type[shape.dimensions], dimension)
+    size = shape.dimensions[dimension]
+    if size == UNBOUNDED:
+        rule = f"dimension {dimension} must have a fixed size or a bound, because it is counted"
+        fix = f"give dimension {dimension} a size, or a bound such as <=8"
+        raise error_of(ShapeInferenceError, op, rule, fix, got=shape, dimension=dimension)
+    numbers = x.builder.iota(element_type[size], 0)
+    return broadcast_along(numbers, shape.dimensions, [dimension], x)

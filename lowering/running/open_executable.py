@@ -1,0 +1,514 @@
+"""OpenExecutable: a program with unbounded sizes, compiled for the sizes of each call.
+
+XLA compiles programs of fixed sizes only. A call determines the unbounded sizes of the program; the
+module is refined to these sizes and compiled, and the executable is kept for calls of equal sizes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, NamedTuple, NoReturn, Self, cast
+
+import numpy as np
+
+from builder.errors import OperandError, XlaError, brief, error_of
+from builder.graph.calls import explained
+from builder.graph.xla_op import XlaOp
+from builder.inspection.describing import signature_table
+from builder.support.display import Column, Displayed, Heading, Part, TextTable
+from builder.support.suggestions import ExplainsAttributes
+from builder.support.tracebacks import remove_internal_frames
+from builder.types.expected_arrays import conversion_fix
+from builder.types.shape import (
+    UNBOUNDED,
+    ArrayShape,
+    ProgramShape,
+    Shape,
+    ShapeLike,
+    TokenShape,
+    TupleShape,
+    fold,
+    has_unbounded_sizes,
+    intern_array,
+    leaves,
+)
+from lowering.errors import ArgumentError, LoweringError
+from lowering.importer.refinement import checked_shapes, with_argument_shapes
+from lowering.mlir.types import leaf_paths
+from lowering.pjrt.host_arrays import describe
+from lowering.running import bounded_arrays
+from lowering.running.arguments import Parameters, target_of
+from lowering.running.executable import Executable, LoadedExecutable
+from lowering.running.jit_arguments import as_numpy
+from lowering.stablehlo.call_tree import flatten
+from lowering.stablehlo.module import StablehloModule
+
+MOST_KEPT: Final = 128
+"""The maximum number of executables of one program; the least recently used one is removed."""
+
+Buckets = Literal["powers of two"] | Sequence[int] | None
+"""The sizes to which unbounded sizes are padded; see `lowering.compile`."""
+
+Sizes = tuple[tuple[int, ...], ...]
+"""The sizes of the arrays that are passed for the parameters with unbounded sizes."""
+
+Make = Callable[[StablehloModule], LoadedExecutable]
+"""Compiles a module of fixed sizes."""
+
+
+class OpenLeaf(NamedTuple):
+    """An array with unbounded sizes among the parameters.
+
+    Attributes:
+        shape: its declared shape.
+        number, name: the number and name of the parameter.
+        path: the position within the parameter's tuple: "[0][1]".
+        position: the number of the array among those of all parameters, tuples flattened.
+    """
+
+    shape: ArrayShape
+    number: int
+    name: str
+    path: str
+    position: int
+
+
+_CALLS: Final = itertools.count()
+"""Numbers calls, in order."""
+
+
+class _Kept:
+    """An executable, and the number of the call that used it last."""
+
+    __slots__ = ("executable", "used")
+
+    def __init__(self, executable: LoadedExecutable) -> None:
+        self.executable: Final = executable
+        self.used = next(_CALLS)
+
+
+class OpenExecutable(Displayed, ExplainsAttributes):
+    """A program with unbounded sizes, compiled for the sizes of each call.
+
+    `lowering.compile` creates it for a program with parameters such as f32[?,3], unless it gets
+    `argument_shapes`. It is called like the executable of a program of fixed sizes, with arrays of
+    any sizes that fit: an `Executable`, or for several devices a `ReplicatedExecutable` or a
+    `PartitionedExecutable`. The first call with new sizes compiles the program for them; later
+    calls find the executable. The 128 executables that were used last are kept.
+
+    Attributes:
+        name: the computation's name.
+        program_shape: the parameters and the result, with unbounded sizes.
+
+    Example:
+        >>> import builder as xb, lowering, numpy as np
+        >>> @xb.computation(xb.f32["?", 3])
+        ... def total(x):
+        ...     return xb.reduce(x, 0.0, xb.add, [1])
+        >>> run = lowering.compile(total, "cpu")
+        >>> run(np.ones((2, 3), np.float32)), run(np.ones((1, 3), np.float32))
+        (Array([3., 3.], dtype=float32), Array([3.], dtype=float32))
+        >>> run.compiled_for()
+        [((x: f32[2,3]) -> f32[2]), ((x: f32[1,3]) -> f32[1])]
+    """
+
+    __slots__ = (
+        *("_buckets", "_call", "_compiling", "_is_checked", "_kept", "_make", "_module"),
+        *("_open", "_parameters", "_places", "_results", "name", "program_shape"),
+    )
+
+    def __init__(
+        self, module: StablehloModule, make: Make, buckets: Buckets, *, is_on_one_device: bool
+    ) -> None:
+        self.name: Final = module.name
+        self.program_shape: Final = module.program_shape
+        self._module: Final = module
+        self._make: Final = make
+        self._buckets: Final = buckets
+        self._parameters: Final = Parameters(module.name, module.program_shape, module.tree)
+        self._open: Final = _open_leaves(module.program_shape)
+        self._places: Final = [self._place(leaf) for leaf in self._open]
+        self._kept: Final[dict[Sizes, _Kept]] = {}
+        self._results: Final[dict[Sizes, Shape]] = {}
+        self._is_checked = False
+        self._compiling: Final = threading.Lock()
+        if not is_on_one_device:
+            self._call: Callable[..., Any] = self._call_on_devices
+        elif buckets is not None:
+            self._call = self._call_padded
+        else:
+            self._call = self._call_exact
+
+    def __call__(self, /, *args: Any, **by_name: Any) -> Any:
+        """Execute the computation for the sizes of the arguments.
+
+        Raises:
+            ArgumentError: the arguments do not match the parameters, or their sizes do not fit one
+                another.
+            CompileError, ExecutionError: as for `lowering.compile` and the executable.
+        """
+        try:
+            return self._call(*args, **by_name)
+        except XlaError as error:
+            remove_internal_frames(error)
+            raise
+
+    @explained
+    def compile(self, /, *args: Any, **by_name: Any) -> LoadedExecutable:
+        """Return the executable for the sizes of some arguments; compile it if there is none.
+
+        Args:
+            args, by_name: the arguments of a call; a shape, such as ``xb.f32[8, 3]``, or a
+                jax.ShapeDtypeStruct may replace any array.
+
+        Raises:
+            ArgumentError, CompileError: as for a call.
+
+        Example:
+            >>> import builder as xb, lowering
+            >>> b = xb.XlaBuilder("double")
+            >>> x = b.parameter(xb.f32["?"], "x")
+            >>> run = lowering.compile(b.build(x + x), "cpu")
+            >>> run.compile(xb.f32[8])
+            <Executable 'double' (x: f32[8]) -> f32[8] on cpu:0>
+        """
+        values, _ = self._parameters.bind(args, by_name)
+        return self._executable(self._sizes(self._parameters.flatten(values)))
+
+    def compiled_for(self) -> list[ProgramShape]:
+        """Return the parameters and the result of each executable, those used last at the end."""
+        kept = sorted(self._kept.copy().values(), key=lambda one: one.used)  # threads add some
+        return [one.executable.program_shape for one in kept]
+
+    # Calls
+
+    def _call_exact(self, /, *args: Any, **by_name: Any) -> Any:
+        """Call the executable for exactly the sizes of the arguments."""
+        tree = self._parameters.tree
+        try:
+            if tree is None:
+                passed: Sequence[Any] = () if by_name else args
+            else:
+                passed, structure = flatten((args, by_name))
+                passed = passed if structure == tree.arguments else ()
+            kept = self._kept.get(tuple([passed[place].shape for place in self._places]))
+        except (AttributeError, IndexError, TypeError, ValueError, RecursionError, SystemError):
+            kept = None  # not arrays, or arguments that can't be flattened
+        if kept is not None:
+            kept.used = next(_CALLS)
+            return kept.executable(*args, **by_name)
+        values, _ = self._parameters.bind(args, by_name)
+        return self._executable(self._sizes(self._parameters.flatten(values)))(*args, **by_name)
+
+    def _call_on_devices(self, /, *args: Any, **by_name: Any) -> Any:
+        values, _ = self._parameters.bind(args, by_name, lists=True)
+        first = self._parameters.flatten(tuple(map(_of_first_device, values)))
+        return self._executable(self._sizes(first))(*args, **by_name)
+
+    def _call_padded(self, /, *args: Any, **by_name: Any) -> Any:
+        """Call the executable for the next larger buckets, and slice its results."""
+        values, nest = self._parameters.bind(args, by_name)
+        flat = self._parameters.flatten(values)
+        sizes = self._sizes(flat)
+        padded = tuple(
+            [
+                tuple(
+                    [
+                        self._bucket(size, leaf) if declared == UNBOUNDED else size
+                        for size, declared in zip(passed, leaf.shape.dimensions, strict=True)
+                    ]
+                )
+                for passed, leaf in zip(sizes, self._open, strict=True)
+            ]
+        )
+        executable = self._executable(padded)
+        assert isinstance(executable, Executable)  # on one device
+        if padded == sizes:
+            return executable(*args, **by_name)
+        arrays = list(flat)
+        for leaf, bounds in zip(self._open, padded, strict=True):
+            shape = intern_array(leaf.shape.element_type, bounds)
+            arrays[leaf.position] = bounded_arrays.pad(flat[leaf.position], shape)
+        steps = executable._steps
+        result = self._sliced(steps.run(steps.arguments.put_all(arrays, len(values))), sizes)
+        if not self._is_checked:
+            self._check_rows(flat, result, sizes, padded)
+        return nest(result)
+
+    def _bucket(self, size: int, leaf: OpenLeaf) -> int:
+        """Return the smallest bucket for a size."""
+        buckets = self._buckets
+        if isinstance(buckets, str):
+            return 1 << max(size - 1, 0).bit_length()
+        assert buckets is not None  # checked by the caller
+        number = bisect_left(buckets, size)
+        if number < len(buckets):
+            return buckets[number]
+        raise self._parameters.refusal(
+            leaf,
+            f"size {size}",
+            f"pass smaller arrays, or add a bucket of at least {size} to lowering.compile",
+            expected=f"of sizes up to the largest bucket, {buckets[-1]}",
+        )
+
+    def _sliced(self, result: Any, sizes: Sizes) -> Any:
+        """Return the results of a padded call without the padding."""
+        shapes = [
+            leaf for leaf in leaves(self._result_shape(sizes)) if isinstance(leaf, ArrayShape)
+        ]
+        arrays, structure = flatten(result)
+        sliced = [
+            array
+            if array.shape == shape.dimensions
+            else bounded_arrays.first_elements(
+                array, shape.dimensions, target_of(shape, array.sharding)
+            )
+            for array, shape in zip(arrays, shapes, strict=True)
+        ]
+        return structure.unflatten(sliced)
+
+    def _result_shape(self, sizes: Sizes) -> Shape:
+        """Return the shape of the result for these sizes."""
+        shape = self._results.get(sizes)
+        if shape is None:
+            shape = self._refined(sizes).program_shape.result
+            if len(self._results) >= _MOST_RESULTS:
+                self._results.clear()
+            self._results[sizes] = shape
+        return shape
+
+    def _check_rows(self, flat: list[Any], result: Any, sizes: Sizes, padded: Sizes) -> None:
+        """Raise ArgumentError if padding changes the results of a call."""
+        exact = self._make(self._refined(sizes))
+        assert isinstance(exact, Executable)
+        steps = exact._steps
+        expected = steps.run(steps.arguments.put_all(flat, len(self.program_shape.parameters)))
+        for place, (one, other) in enumerate(
+            zip(flatten(result)[0], flatten(expected)[0], strict=True)
+        ):
+            if not _are_close(np.asarray(one), np.asarray(other)):
+                exact_text, padded_text = (
+                    ", ".join(map(str, self._shapes(each))) for each in (sizes, padded)
+                )
+                raise self._parameters.error(
+                    f"results must not depend on elements that buckets add, but result {place} for "
+                    f"{exact_text} differs if the arguments are padded to {padded_text}",
+                    "compile the program without buckets, or mask the added elements",
+                )
+        self._is_checked = True
+
+    # Executables
+
+    def _place(self, leaf: OpenLeaf) -> int:
+        """Return the place of an array among the arguments of a call, flattened if nested."""
+        tree = self._parameters.tree
+        if tree is not None:
+            return tree.used[leaf.position - tree.argument_tokens]
+        # A tuple has no shape.
+        return leaf.number
+
+    def _sizes(self, flat: Sequence[Any]) -> Sizes:
+        """Return the sizes of the arrays that are passed for leaves with unbounded sizes.
+
+        Raises:
+            ArgumentError: a value does not fit its parameter.
+        """
+        found = []
+        for leaf in self._open:
+            value = flat[leaf.position]
+            dimensions = _dimensions(value)
+            if dimensions is None or not _fits(dimensions, leaf.shape):
+                raise self._parameters.refusal(leaf, describe(value))
+            dtype = getattr(value, "dtype", None)
+            if isinstance(dtype, np.dtype) and dtype != leaf.shape.element_type.dtype:
+                exact = intern_array(leaf.shape.element_type, dimensions)
+                fix = conversion_fix(value, exact, value)
+                raise self._parameters.refusal(leaf, describe(value), fix)
+            found.append(dimensions)
+        return tuple(found)
+
+    def _executable(self, sizes: Sizes) -> LoadedExecutable:
+        """Return the executable for these sizes; compile the program if there is none."""
+        kept = self._kept.get(sizes)
+        if kept is None:
+            with self._compiling:  # no two threads compile for the same sizes
+                kept = self._kept.get(sizes)
+                if kept is None:
+                    kept = _Kept(self._make(self._refined(sizes)))
+                    if len(self._kept) >= MOST_KEPT:
+                        del self._kept[min(self._kept, key=lambda each: self._kept[each].used)]
+                    self._kept[sizes] = kept
+        kept.used = next(_CALLS)
+        return kept.executable
+
+    def _shapes(self, sizes: Sizes) -> list[Shape]:
+        """Return the shapes of the parameters for these sizes."""
+        remaining = iter(sizes)
+
+        def sized(leaf: ArrayShape | TokenShape) -> Shape:
+            if not has_unbounded_sizes(leaf) or not isinstance(leaf, ArrayShape):
+                return leaf
+            dynamic = [
+                is_dynamic and size != UNBOUNDED
+                for size, is_dynamic in zip(leaf.dimensions, leaf.dynamic_dimensions, strict=True)
+            ]
+            passed = next(remaining)
+            bounds = [
+                size if is_dynamic else new
+                for size, is_dynamic, new in zip(leaf.dimensions, dynamic, passed, strict=True)
+            ]
+            shape = intern_array(leaf.element_type, tuple(bounds), tuple(dynamic))
+            return shape.with_layout(leaf.layout)
+
+        return [fold(shape, sized, TupleShape) for shape in self.program_shape.parameters]
+
+    def _refined(self, sizes: Sizes) -> StablehloModule:
+        """Return the module for these sizes.
+
+        Raises:
+            ArgumentError: the sizes contradict one another, or sizes in the program.
+        """
+        shapes = self._shapes(sizes)
+        try:
+            return with_argument_shapes(self._module, shapes, self.name)
+        except LoweringError as error:
+            reason = error.rule.rpartition(": ")[2]
+            place = re.search(r"(\S+:\d+):\d+: error: ", error.detail)
+            where = f" at {place[1]}" if place else ""
+            raise ArgumentError(
+                f"the sizes of the arguments do not fit the program{where}: {reason}",
+                got=", ".join(map(str, shapes)),
+                computation=self.name,
+                shapes=dict(zip(self.program_shape.parameter_names, shapes, strict=True)),
+                detail=error.detail,
+            ) from None
+
+    # Display
+
+    def __repr__(self) -> str:
+        count = len(self._kept)
+        kept = f"compiled for {count} size{'s' * (count != 1)}"
+        return f"<OpenExecutable {self.name!r} {self.program_shape}, {kept}>"
+
+    def _parts(self) -> list[Part]:
+        shapes = self.compiled_for()
+        heading = Heading("OpenExecutable", self.name, f"compiled for {len(shapes)} sizes")
+        rows = [[str(shape)] for shape in shapes]
+        signature = signature_table(self.program_shape)
+        table = TextTable("", (Column("compiled for"),), rows)
+        return [heading, signature, table] if rows else [heading, signature]
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise OperandError(
+            f"executable {self.name} can't be pickled",
+            fix="pickle the module: lowering.lower(computation).bytecode",
+            op="pickle",
+        )
+
+
+_MOST_RESULTS: Final = 1024
+
+
+def _open_leaves(shape: ProgramShape) -> tuple[OpenLeaf, ...]:
+    """Return the arrays with unbounded sizes among the parameters."""
+    found = []
+    position = 0
+    for number, (parameter, name) in enumerate(
+        zip(shape.parameters, shape.parameter_names, strict=True)
+    ):
+        for leaf, path in zip(leaves(parameter), leaf_paths(parameter), strict=True):
+            if isinstance(leaf, ArrayShape) and has_unbounded_sizes(leaf):
+                found.append(OpenLeaf(leaf, number, name, path, position))
+            position += 1
+    return tuple(found)
+
+
+def _dimensions(value: Any) -> tuple[int, ...] | None:
+    """Return the sizes of an array, a shape or nested lists; None for other values."""
+    if isinstance(value, ArrayShape):
+        return value.dimensions
+    sizes: Any = getattr(value, "shape", None)
+    if type(sizes) is tuple:
+        return tuple(sizes)
+    if isinstance(value, XlaOp):
+        return None
+    try:
+        return tuple(np.shape(as_numpy(value)))
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _fits(dimensions: tuple[int, ...], shape: ArrayShape) -> bool:
+    """Return whether an array of these sizes may be passed for a parameter."""
+    return len(dimensions) == shape.rank and all(
+        declared == UNBOUNDED or size == declared or (is_dynamic and size <= declared)
+        for size, declared, is_dynamic in zip(
+            dimensions, shape.dimensions, shape.dynamic_dimensions, strict=True
+        )
+    )
+
+
+def _of_first_device(value: Any) -> Any:
+    """Return the value for the first device of an argument on several devices."""
+    return value[0] if isinstance(value, list) and value else value
+
+
+def _are_close(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
+    """Return whether results are equal up to rounding errors."""
+    if one.dtype.kind in "biu":
+        return bool(np.array_equal(one, other))
+    if one.dtype.kind != "c":
+        one, other = one.astype(np.float64), other.astype(np.float64)
+    return bool(np.allclose(one, other, rtol=1e-2, atol=1e-4, equal_nan=True))
+
+
+def open_executable(
+    module: StablehloModule,
+    make: Make,
+    sizes: Sequence[Sequence[ShapeLike]],
+    buckets: Buckets,
+    *,
+    is_on_one_device: bool,
+) -> OpenExecutable:
+    """Return the executable of a module with unbounded sizes.
+
+    Args:
+        module: the module.
+        make: compiles a module of fixed sizes.
+        sizes, buckets: see `lowering.compile`.
+        is_on_one_device: whether a call takes one value for each parameter.
+    """
+    if not isinstance(sizes, Sequence) or isinstance(sizes, (str, bytes)):
+        rule = "sizes must be a list of argument_shapes"
+        raise error_of(OperandError, "compile", rule, argument="sizes", got=brief(sizes))
+    if buckets is not None and not is_on_one_device:
+        rule, fix = "buckets are for one device", "pad the arguments, or leave buckets out"
+        raise error_of(OperandError, "compile", rule, fix, argument="buckets")
+    shapes = [checked_shapes(module, each, "compile") for each in sizes]
+    executable = OpenExecutable(
+        module, make, _checked_buckets(buckets), is_on_one_device=is_on_one_device
+    )
+    for each in shapes:
+        arrays = [leaf for shape in each for leaf in leaves(shape)]
+        executable._executable(executable._sizes(arrays))
+    return executable
+
+
+def _checked_buckets(buckets: Any) -> Buckets:
+    if buckets is None or buckets == "powers of two":
+        return cast("Buckets", buckets)
+    is_list = isinstance(buckets, Sequence) and not isinstance(buckets, str) and len(buckets)
+    if not is_list or any(type(n) is not int or n < 1 for n in buckets):
+        rule = "buckets must be 'powers of two' or a list of positive sizes"
+        raise error_of(OperandError, "compile", rule, argument="buckets", got=brief(buckets))
+    return sorted(set(buckets))

@@ -7,10 +7,12 @@ the steps, for concrete arrays and for jax's tracers. Nothing recurses over the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from operator import itemgetter
 from typing import Final
 
 import jax
+import numpy as np
 
 from builder.errors import XlaError, error_of
 from builder.graph.computation import XlaComputation
@@ -18,7 +20,7 @@ from builder.graph.inlined_calls import LibraryCall
 from builder.graph.xla_op import XlaOp
 from builder.schema import Trait, opcodes_with
 from builder.types import primitive_type as pt
-from builder.types.shape import ArrayShape, Shape, leaves
+from builder.types.shape import UNBOUNDED, ArrayShape, Shape, has_unbounded_sizes, leaves
 from lowering.errors import LoweringError
 from lowering.jax_interop.frames import Frame, frame_of
 from lowering.jax_interop.inlined_calls import (
@@ -99,6 +101,10 @@ class Preparation:
 
     def pasted(self, op: XlaOp, computation: XlaComputation | None = None) -> Step:
         """Return a step that evaluates an op by its StableHLO; see `Context`."""
+        for each in (op, *op.operands):
+            if has_unbounded_sizes(each.shape):
+                reason = f"jax has no function for it with unbounded sizes, got {each.shape}"
+                raise refusal(op, reason, _GIVE_SIZES)
         return pasted(self.computation if computation is None else computation, op)
 
 
@@ -122,7 +128,7 @@ def _prepared(preparation: Preparation, computation: XlaComputation) -> Step:
     """Return a computation as a function of its parameters' values."""
     ops = computation.ops
     for parameter in computation.parameters:
-        _need_static(parameter)
+        _refuse_bounds(parameter)
     entries = _entries(preparation, computation)
     parameters = [(p.id, number) for number, p in enumerate(computation.parameters)]
     constants = [(op.id, op.attributes["value"]) for op in ops if op.opcode == "constant"]
@@ -168,6 +174,7 @@ def _entries(preparation: Preparation, computation: XlaComputation) -> list[_Ent
             if op is not None:
                 elements.setdefault(op.id, (number, position))
     entries: list[tuple[int, Frame, Step, tuple[int, ...]]] = []
+    sizes = _sizes_in(computation)
     for op in computation.ops:
         for number, call in starts.get(op.id, ()):
             step = _call_step(preparation, call)
@@ -177,7 +184,9 @@ def _entries(preparation: Preparation, computation: XlaComputation) -> list[_Ent
             number, position = elements[op.id]
             entries.append((op.id, frame_of(op), itemgetter(position), (number,)))
         elif op.id in operands and op.id not in omitted:
-            entries.append((op.id, frame_of(op), _step(preparation, op), operands[op.id]))
+            step = _step(preparation, op)
+            step = _as_numbers(step) if op in sizes else step
+            entries.append((op.id, frame_of(op), step, operands[op.id]))
     last_use = {operand: place for place, entry in enumerate(entries) for operand in entry[3]}
     last_use.pop(computation.root.id, None)
     unused: dict[int, list[int]] = {}
@@ -307,7 +316,7 @@ def _step(preparation: Preparation, op: XlaOp) -> Step:
     Raises:
         LoweringError: jax cannot evaluate the op.
     """
-    _need_static(op)
+    _refuse_bounds(op)
     if op.opcode in REFUSED:
         raise refusal(op, *REFUSED[op.opcode])
     rule = JAX_RULES.get(op.opcode)
@@ -318,16 +327,57 @@ def _step(preparation: Preparation, op: XlaOp) -> Step:
     return jax.named_scope(name)(step)
 
 
-def _need_static(op: XlaOp) -> None:
-    """Refuse an op whose result has sizes that are not static."""
-    if not op.shape.is_static:
-        raise refusal(
-            op,
-            f"jax's arrays have static sizes, got {op.shape}",
-            "record the computation for static sizes; if sizes are unbounded, "
-            "lowering.to_computation(lowering.lower(computation), argument_shapes=[...]) has given "
-            "sizes",
-        )
+def _refuse_bounds(op: XlaOp) -> None:
+    """Refuse an op whose result has bounded sizes."""
+    for leaf in leaves(op.shape):
+        if isinstance(leaf, ArrayShape) and not leaf.is_static:
+            dynamic = compress(leaf.dimensions, leaf.dynamic_dimensions)
+            if any(bound != UNBOUNDED for bound in dynamic):
+                reason = f"jax's arrays have no bounded sizes, got {op.shape}"
+                raise refusal(op, reason, "record the computation for fixed or unbounded sizes")
+
+
+_GIVE_SIZES: Final = (
+    "give sizes: lowering.to_computation(lowering.lower(computation), argument_shapes=[...])"
+)
+
+
+def _sizes_in(computation: XlaComputation) -> set[XlaOp]:
+    """Return the ops that compute the sizes at run time of arrays of unbounded sizes.
+
+    jax needs them as numbers, which they are while it traces: they depend on the sizes of arrays
+    and on constants only.
+    """
+    found: set[XlaOp] = set()
+    for op in computation.ops:
+        if op.opcode == "get_dimension_size":
+            is_size = has_unbounded_sizes(op.operands[0].shape)
+        else:
+            is_size = (
+                not found.isdisjoint(op.operands)
+                and all(each in found or each.opcode == "constant" for each in op.operands)
+                and isinstance(op.shape, ArrayShape)
+                and op.shape.is_static
+                and op.shape.element_count <= _MOST_SIZES
+            )
+        if is_size:
+            found.add(op)
+    return found
+
+
+_MOST_SIZES: Final = 64
+"""The greatest number of elements of a vector of sizes; larger arrays are not made of sizes only
+to be sizes."""
+
+
+def _as_numbers(step: Step) -> Step:
+    """Return a step that evaluates an op at once, also while jax traces."""
+
+    def evaluated(*operands: Value) -> Value:
+        with jax.ensure_compile_time_eval():
+            return np.asarray(step(*operands))
+
+    return evaluated
 
 
 def _note(op: XlaOp) -> str:

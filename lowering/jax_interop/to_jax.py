@@ -17,7 +17,7 @@ from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_computation
 from builder.types.constant import scalar_array
 from builder.types.nested_values import NestingError, flatten_value
-from builder.types.shape import ArrayShape, Shape, TokenShape
+from builder.types.shape import UNBOUNDED, ArrayShape, Shape, TokenShape, intern_array
 from lowering.errors import ArgumentError, LoweringError
 from lowering.jax_interop.evaluation import Preparation, wide_op
 from lowering.jax_interop.pasting import nested
@@ -33,7 +33,8 @@ def to_jax(computation: XlaComputation, *, axis: str | None = None) -> Callable[
     jax compiles each op by itself.
 
     The function takes an argument for each parameter, in order or by the parameters' names. A
-    tuple is a tuple or list of values, a token None. Its results have the same bits as those of
+    tuple is a tuple or list of values, a token None. Unbounded sizes are those of the arguments:
+    jax traces the function anew for other sizes. Its results have the same bits as those of
     `lowering.compile`, where XLA compiles the same operations; `jax.jit` does not apply this
     library's rewrites for defects of XLA.
 
@@ -58,7 +59,7 @@ def to_jax(computation: XlaComputation, *, axis: str | None = None) -> Callable[
         than the parameters', and for 64-bit types if jax's x64 mode is off.
 
     Raises:
-        LoweringError: jax cannot evaluate an op, or a size is not static.
+        LoweringError: jax cannot evaluate an op, or a size is bounded.
         OperandError: `computation` is not a computation; `axis` is not a string.
 
     Example:
@@ -172,6 +173,10 @@ def _array(name: str, path: str, shape: ArrayShape | TokenShape, value: Any) -> 
     if type(value) in _NUMBERS and not shape.rank:
         return scalar_array(value, shape.element_type, name)
     sizes, got = getattr(value, "shape", None), getattr(value, "dtype", np.void)
+    if not shape.is_static and type(sizes) is tuple and len(sizes) == shape.rank:
+        pairs = zip(sizes, shape.dimensions, strict=True)
+        if all(declared in (size, UNBOUNDED) for size, declared in pairs):
+            shape = intern_array(shape.element_type, sizes)
     if sizes == shape.dimensions and got == dtype:
         # Python numbers that jax traces have a weak type, which changes the types of results.
         return lax.convert_element_type(value, dtype) if _is_weak(value) else value

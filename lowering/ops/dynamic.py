@@ -238,8 +238,8 @@ def _integers(scope: Scope, operation: ir.Operation, numbers: Sequence[int]) -> 
 
 @jax_rule("get_dimension_size")
 def jax_get_dimension_size(ctx: Context, op: XlaOp) -> Step:
-    size = array_of(op.operands[0].shape).dimensions[op.attributes["dimension"]]
-    return lambda _: np.array(size, np.int32)
+    dimension = op.attributes["dimension"]
+    return lambda operand: np.array(np.shape(operand)[dimension], np.int32)
 
 
 @importer("stablehlo.set_dimension_size")
@@ -301,8 +301,10 @@ def _scalars(scope: Scope, operation: ir.Operation, sizes: XlaOp, count: int) ->
 
 @jax_rule("dynamic_reshape")
 def jax_dynamic_reshape(ctx: Context, op: XlaOp) -> Step:
-    sizes = array_of(op.shape).dimensions
-    return lambda operand, *_: lax.reshape(operand, sizes)
+    shape = array_of(op.shape)
+    if shape.is_bounded:
+        return lambda operand, *_: lax.reshape(operand, shape.dimensions)
+    return lambda operand, *sizes: lax.reshape(operand, tuple(map(int, sizes)))
 
 
 @stablehlo_rule("reshape", when=is_bounded_reshape)
@@ -338,8 +340,11 @@ def import_dynamic_broadcast_in_dim(
 
 @jax_rule("dynamic_broadcast_in_dim")
 def jax_dynamic_broadcast_in_dim(ctx: Context, op: XlaOp) -> Step:
-    step = jax_broadcast_in_dim(ctx, op)
-    return lambda operand, _: step(operand)
+    if array_of(op.shape).is_bounded:
+        step = jax_broadcast_in_dim(ctx, op)
+        return lambda operand, _: step(operand)
+    dimensions = op.attributes["broadcast_dimensions"]
+    return lambda operand, sizes: lax.broadcast_in_dim(operand, tuple(map(int, sizes)), dimensions)
 
 
 @stablehlo_rule("broadcast_in_dim", when=is_bounded_broadcast)

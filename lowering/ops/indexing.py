@@ -150,13 +150,13 @@ def jax_scatter(ctx: Context, op: XlaOp) -> Step:
         return lambda operand, indices, updates: step(operand, prepare(indices), updates)
     indexed = numbers.scatter_dims_to_operand_dims
     beyond = [overhang[d] for d in indexed]
-    sizes = [array_of(op.shape).dimensions[d] for d in indexed]
     config = [(size, size, 0) for size in overhang]
     cropped = [(-size, -size, 0) for size in overhang]
 
     # StableHLO ignores each update element out of bounds, jax a window that is partly outside.
     def padded(operand: Value, indices: Value, updates: Value) -> Value:
         zero = operand.dtype.type(0)
+        sizes = [operand.shape[d] for d in indexed]
         indices = _into_padded(prepare(indices), beyond, sizes)
         result = step(lax.pad(operand, zero, config), indices, updates)
         return lax.pad(result, zero, cropped)

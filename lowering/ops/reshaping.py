@@ -142,9 +142,14 @@ def import_slice(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -
 @jax_rule("slice")
 def jax_slice(ctx: Context, op: XlaOp) -> Step:
     attributes = op.attributes
-    return partial(
-        lax.slice,
-        start_indices=attributes["start_indices"],
-        limit_indices=attributes["limit_indices"],
-        strides=attributes["strides"],
-    )
+    starts, strides = attributes["start_indices"], attributes["strides"]
+    limits = attributes["limit_indices"]
+    if UNBOUNDED not in limits:
+        return partial(lax.slice, start_indices=starts, limit_indices=limits, strides=strides)
+
+    def to_the_end(operand: Value) -> Value:
+        pairs = zip(limits, operand.shape, strict=True)
+        ends = [size if limit == UNBOUNDED else limit for limit, size in pairs]
+        return lax.slice(operand, starts, ends, strides)
+
+    return to_the_end

@@ -225,8 +225,17 @@ def compile(
     if is_open and not compilation.is_absent(target):
         from lowering.running.open_executable import open_executable  # lazy import
 
-        has_buckets = len(targets) == 1 and results == "list"
-        return open_executable(computation, make, sizes, buckets, is_on_one_device=has_buckets)
+        is_on_one_device = len(targets) == 1 and results == "list"
+        arguments = {
+            "num_replicas": num_replicas,
+            "num_partitions": num_partitions,
+            "results": results,
+            "donate": donate if isinstance(donate, (str, int)) else list(donate),
+            "options": None if options is None else dict(options),
+        }
+        return open_executable(
+            computation, make, targets, sizes, buckets, arguments, is_on_one_device=is_on_one_device
+        )
     if len(sizes) or buckets is not None:
         rule = f"sizes and buckets are for parameters of unbounded sizes, which {computation.name} "
         rule += "does not have"

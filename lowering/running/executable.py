@@ -347,6 +347,18 @@ class Executable(CompiledProgram):
 LoadedExecutable = Executable | ReplicatedExecutable | PartitionedExecutable
 
 
+def executable_for(executable: Any, values: Sequence[Any]) -> Any:
+    """Return the executable for the sizes of some arrays, if it is an OpenExecutable.
+
+    Args:
+        executable: an executable of any class.
+        values: an array for each parameter; on several devices a value for all, or a list.
+    """
+    if not isinstance(executable, CompiledProgram):
+        return executable._for_arrays(values)
+    return executable
+
+
 def executable_of(loaded: Any, info: ProgramInfo, devices: Sequence[jax.Device]) -> Any:
     """Return the executable of a compiled program.
 

@@ -105,6 +105,34 @@ def _digest(*pieces: bytes | memoryview) -> bytes:
     return check.digest()
 
 
+def save_open_executable(
+    path: Any, name: str, module: bytes, arguments: Mapping[str, Any], executables: Sequence[Any]
+) -> None:
+    """Write an OpenExecutable to a file: its module and its executables, one after another.
+
+    Args:
+        path: the file.
+        name: the program's name, for messages.
+        module: the module, as bytecode.
+        arguments: the arguments of `lowering.compile`.
+        executables: the executables, of class CompiledProgram.
+
+    Raises:
+        ModuleFileError: see `CompiledProgram.save`.
+    """
+    text = path_text(path, "save")
+    parts = [module]
+    parts += [
+        b"".join(_packed_executable(text, e._loaded, e._info, e.devices)) for e in executables
+    ]
+    lengths = [len(part) for part in parts]
+    header = {"open": arguments, "name": name, "parts": lengths, "payload_bytes": sum(lengths)}
+    head = json.dumps(header).encode()
+    prefix = _PREFIX.pack(EXECUTABLE_MAGIC, _VERSION, len(head))
+    payload = b"".join(parts)
+    write_atomically(text, [prefix, _digest(prefix, head, payload), head, payload], mode=CODE_MODE)
+
+
 def _program_header(info: ProgramInfo) -> dict[str, Any]:
     """Return the header fields from which `load_executable` creates a ProgramInfo."""
     shape, partitioning = info.shape, info.partitioning
@@ -176,6 +204,17 @@ def check_magic(data: bytes) -> None:
 def save_executable(path: Any, loaded: Any, info: ProgramInfo, devices: Sequence[Any]) -> None:
     """Write an executable to a file; see `CompiledProgram.save`."""
     name = path_text(path, "save")
+    write_atomically(name, _packed_executable(name, loaded, info, devices), mode=CODE_MODE)
+
+
+def _packed_executable(
+    name: str, loaded: Any, info: ProgramInfo, devices: Sequence[Any]
+) -> list[bytes]:
+    """Return the bytes of the file `name` of an executable, in pieces.
+
+    Raises:
+        ModuleFileError: the executable can't be saved.
+    """
 
     def refuse(reason: str, fix: str, detail: str = "") -> ModuleFileError:
         return ModuleFileError(
@@ -214,4 +253,4 @@ def save_executable(path: Any, loaded: Any, info: ProgramInfo, devices: Sequence
         raise refuse(
             f"can't be serialized by {devices[0].platform}'s runtime", save_module, str(error)
         ) from None
-    write_atomically(name, packed(info, devices, payload), mode=CODE_MODE)
+    return packed(info, devices, payload)

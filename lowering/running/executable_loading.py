@@ -7,6 +7,7 @@ shapes in the header differed from the program's, XLA would abort, or read beyon
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import os
 import time
@@ -36,7 +37,7 @@ from lowering.running.executable_file import Content, UnusableError, check_magic
 from lowering.running.program import ProgramInfo
 from lowering.sharding.partitioning import Partitioning, partition_counts
 from lowering.stablehlo.call_tree import parsed_tree
-from lowering.stablehlo.module import path_text, read_file
+from lowering.stablehlo.module import load_bytes, path_text, read_file
 
 _SAVE_AGAIN: Final = "save the executable again"
 
@@ -274,6 +275,8 @@ def _load(content: Content, device: DeviceLike, devices: Sequence[DeviceLike] | 
         UnusableError: the file does not match the devices, jaxlib or the machine.
     """
     header = content.header
+    if "open" in header:
+        return _load_open(content, device, devices)
     if header.get("program", "") is None:
         raise UnusableError(
             "is an entry of the compilation cache, which has no description of the parameters",
@@ -317,6 +320,28 @@ def _load(content: Content, device: DeviceLike, devices: Sequence[DeviceLike] | 
         compile_seconds=time.perf_counter() - start,
     )
     return executable_of(loaded, info, targets)
+
+
+def _load_open(content: Content, device: DeviceLike, devices: Sequence[DeviceLike] | None) -> Any:
+    """Return the OpenExecutable in a file, with the executables that it had."""
+    from lowering.running.compiling import compile  # lazy import
+
+    view = memoryview(content.payload)
+    try:
+        ends = list(itertools.accumulate(content.header["parts"]))
+        module, *parts = [bytes(view[start:end]) for start, end in itertools.pairwise([0, *ends])]
+        arguments = dict(content.header["open"])
+    except (KeyError, TypeError, ValueError):
+        raise UnusableError("has a header that can't be read", _SAVE_AGAIN) from None
+    kept = [_load(unpacked(part), device, devices) for part in parts]
+    if device is None and devices is None and kept:
+        devices = kept[0].devices
+    try:
+        executable: Any = compile(load_bytes(module), device, devices=devices, **arguments)
+        executable._keep(kept)
+    except (AttributeError, TypeError):  # other arguments, or a program of fixed sizes
+        raise UnusableError("has a header that does not match its module", _SAVE_AGAIN) from None
+    return executable
 
 
 _RECOMPILE: Final = "compile and save the program again on this machine"

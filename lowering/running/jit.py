@@ -28,7 +28,7 @@ from builder.support.functions import is_function
 from builder.support.suggestions import ExplainsAttributes
 from builder.support.tracebacks import remove_internal_frames
 from builder.types.constant import default_element_type, scalar_array, wider_number
-from builder.types.shape import ArrayShape, Shape, intern_array
+from builder.types.shape import UNBOUNDED, ArrayShape, Shape, array_shape, intern_array
 from lowering.errors import ArgumentError, CompileError
 from lowering.jaxlib_api import execution, jax_arrays
 from lowering.pjrt.devices import DeviceLike, device_argument
@@ -36,9 +36,10 @@ from lowering.pjrt.host_arrays import copy_numpy
 from lowering.pjrt.placement import device_put
 from lowering.running.compiling import compile
 from lowering.running.donation import Parameters
-from lowering.running.executable import Executable, LoadedExecutable
+from lowering.running.executable import Executable, LoadedExecutable, executable_for
 from lowering.running.jit_arguments import (
     NUMBERS,
+    OpenSizes,
     Signature,
     TreeError,
     as_numpy,
@@ -202,7 +203,7 @@ class JittedFunction(Displayed, ExplainsAttributes):
             and entry is not None
             and entry.executable is not None
         ):
-            entry.executable._raise_translated(error, leaves)
+            executable_for(entry.executable, leaves)._raise_translated(error, leaves)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
@@ -271,7 +272,9 @@ class JittedFunction(Displayed, ExplainsAttributes):
         call = self._bound(args, by_name)
         entry, _ = self._recorded(call, allow_shapes=True)
         devices = [self._device_for(call)] if call.placement is None else call.placement.devices
-        executable: LoadedExecutable = self._executable(entry, devices)
+        executable: LoadedExecutable = executable_for(
+            self._executable(entry, devices), call.columns or call.leaves
+        )
         return executable
 
     def cache_info(self) -> JitCacheInfo:
@@ -449,7 +452,7 @@ class JittedFunction(Displayed, ExplainsAttributes):
         columns = call.columns
         if isinstance(executable, PartitionedExecutable):
             columns = list(map(on_devices, columns, executable.parameter_shardings.values()))
-        result = executable._run_flat(columns)
+        result = executable_for(executable, columns)._run_flat(columns)
         if self._counts.has_own_arrays and self._counts.results == "list":
             return [recording.nested(each) for each in result]
         return recording.nested(result)
@@ -542,7 +545,24 @@ class JittedFunction(Displayed, ExplainsAttributes):
                 assert isinstance(shape, ArrayShape)  # of a jax.Array
                 shape = intern_array(shape.element_type, shape.dimensions[1:])
             shapes.append(shape)
+        opened = self._signature.open_sizes
+        for number, position in self._signature.leaves_of(call.nested, opened).items():
+            shapes[number] = self._opened(call, number, shapes[number], opened[position])
         return tuple(shapes)
+
+    def _opened(
+        self, call: Call, number: int, shape: Shape, dimensions: tuple[int, ...]
+    ) -> ArrayShape:
+        """Return the shape of a leaf with unbounded sizes in `dimensions`.
+
+        Raises:
+            ArgumentError: the leaf does not have these dimensions.
+        """
+        if not isinstance(shape, ArrayShape) or max(dimensions) >= shape.rank:
+            rule = f"an array with dimension {max(dimensions)}, which is in open_sizes, got {shape}"
+            raise self._refusal(call, number, rule, "remove the argument from open_sizes")
+        sizes = [UNBOUNDED if n in dimensions else size for n, size in enumerate(shape.dimensions)]
+        return array_shape(shape.element_type, sizes)
 
     def _mismatch(self, call: Call, number: int) -> tuple[str, str]:
         name = self._names(call)[number]
@@ -619,7 +639,7 @@ class JittedFunction(Displayed, ExplainsAttributes):
 _error: Final = functools.partial(error_of, OperandError, "jit")
 
 
-def _run_executable(entry: Entry, executable: Executable, leaves: Sequence[Any]) -> tuple[Any, Any]:
+def _run_executable(entry: Entry, executable: Any, leaves: Sequence[Any]) -> tuple[Any, Any]:
     """Execute an entry's program for the leaves of the arguments.
 
     Returns:
@@ -628,6 +648,7 @@ def _run_executable(entry: Entry, executable: Executable, leaves: Sequence[Any])
     """
     recording = entry.recording
     assert recording is not None  # recorded first
+    executable = executable_for(executable, leaves)
     result, is_direct = executable._run_flat(leaves)
     data = None
     if is_direct:
@@ -646,6 +667,7 @@ def jit(
     num_partitions: int = 1,
     results: Literal["list", "sharded"] = "list",
     static: Parameters = (),
+    open_sizes: OpenSizes = None,
     options: Mapping[str, Any] | None = None,
     name: str | None = None,
 ) -> JittedFunction: ...
@@ -661,6 +683,7 @@ def jit(
     num_partitions: int = 1,
     results: Literal["list", "sharded"] = "list",
     static: Parameters = (),
+    open_sizes: OpenSizes = None,
     options: Mapping[str, Any] | None = None,
     name: str | None = None,
 ) -> Callable[[Callable[..., Any]], JittedFunction]: ...
@@ -676,6 +699,7 @@ def jit(
     num_partitions: int = 1,
     results: Literal["list", "sharded"] = "list",
     static: Parameters = (),
+    open_sizes: OpenSizes = None,
     options: Mapping[str, Any] | None = None,
     name: str | None = None,
 ) -> JittedFunction | Callable[[Callable[..., Any]], JittedFunction]:
@@ -726,6 +750,9 @@ def jit(
             result of each device, or "sharded", arrays with a row for each device.
         static: names or numbers of arguments that are passed to the function unchanged. Their
             values must be hashable; each new value needs another compilation.
+        open_sizes: for names or numbers of arguments a dimension, or several, of all arrays in the
+            argument: ``{"x": 0}``. The function is recorded once for all sizes of these dimensions,
+            which are unbounded in the recording, and compiled for the sizes of each call.
         options: compiler options; see `lowering.compile`.
         name: the name of the computations; None for the function's own name.
 
@@ -772,6 +799,7 @@ def jit(
             num_partitions=num_partitions,
             results=results,
             static=static,
+            open_sizes=open_sizes,
             options=options,
             name=name,
         )
@@ -795,4 +823,5 @@ def jit(
     except OperandError as error:
         raise error.renamed("jit") from None
     counts = read_counts(num_replicas, num_partitions, results)
-    return JittedFunction(Signature(name, function, donate, static), device, options, counts)
+    signature = Signature(name, function, donate, static, open_sizes)
+    return JittedFunction(signature, device, options, counts)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import jax
 import numpy as np
 from jax.tree_util import GetAttrKey, keystr
 
+from builder.check import integers
 from builder.errors import OperandError, brief, error_of
 from builder.graph.xla_op import XlaOp
 from builder.support.unique_names import UniqueNames
@@ -273,6 +274,10 @@ def mismatch(leaf: Any, name: str, *, is_argument: bool) -> tuple[str, str]:
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
+OpenSizes = Mapping[str | int, int | Sequence[int]] | None
+"""The dimensions of unbounded size by parameter; see `lowering.jit`."""
+
+
 class Signature:
     """The parameters of a function that `lowering.jit` compiles.
 
@@ -281,6 +286,8 @@ class Signature:
         function: the function.
         names: the names of the parameters that are not static, in order.
         donated: the positions of the donated parameters in `names`.
+        open_sizes: by the position of a parameter in `names`, the dimensions of its arrays whose
+            sizes are not fixed in a recording.
         has_static: whether there are static parameters.
         keeps_order: the method `_keeps_order` with a cache of its results.
         count: the number of parameters; -1 if there are static, keyword-only or variadic
@@ -288,7 +295,12 @@ class Signature:
     """
 
     def __init__(
-        self, name: str, function: Callable[..., Any], donate: Parameters, static: Parameters
+        self,
+        name: str,
+        function: Callable[..., Any],
+        donate: Parameters,
+        static: Parameters,
+        open_sizes: OpenSizes = None,
     ) -> None:
         try:
             self._signature: Final = inspect.signature(function)
@@ -317,6 +329,7 @@ class Signature:
         dynamic = [n for n in range(len(self._names)) if n not in self._static]
         self.names: Final = tuple(self._names[n] for n in dynamic)
         self.donated: Final = frozenset(dynamic.index(n) for n in donated)
+        self.open_sizes: Final = self._read_open_sizes(open_sizes, dynamic)
         # The number of parameters that accept positions; -1 where only inspect can bind a call.
         either, by_name = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
         is_simple = set(self._kinds) <= {either, by_name}
@@ -327,6 +340,40 @@ class Signature:
         needs_no_binding = self._positional == len(self._names) and not self._static
         self.count: Final = len(self._names) if needs_no_binding else -1
         self.keeps_order: Final = functools.lru_cache(maxsize=64)(self._keeps_order)
+
+    def _read_open_sizes(
+        self, open_sizes: OpenSizes, dynamic: list[int]
+    ) -> dict[int, tuple[int, ...]]:
+        """Return the attribute `open_sizes` for the argument of `lowering.jit`."""
+        if open_sizes is None:
+            return {}
+        if not isinstance(open_sizes, Mapping):
+            rule = "open_sizes must be a dict of parameters and dimensions, such as {'x': 0}"
+            raise _error(rule, got=brief(open_sizes))
+        found = {}
+        for parameter, dimensions in open_sizes.items():
+            (number,) = parameter_numbers("jit", "open_sizes", self.name, self._names, [parameter])
+            if number in self._static:
+                rule = "a parameter in open_sizes must not be static"
+                raise _error(rule, got=f"{self._names[number]!r} of {self.name}")
+            listed = [dimensions] if isinstance(dimensions, int) else dimensions
+            numbers = integers("jit", f"open_sizes[{parameter!r}]", listed)
+            if not numbers or min(numbers) < 0:
+                rule = "the dimensions in open_sizes must not be negative"
+                raise _error(rule, got=brief(dimensions))
+            found[dynamic.index(number)] = numbers
+        return found
+
+    def leaves_of(self, nested: Any, positions: Collection[int]) -> dict[int, int]:
+        """Return the numbers of the leaves of some arguments, with the arguments' positions."""
+        found: dict[int, int] = {}
+        first = 0
+        for position, argument in enumerate(nested):
+            count = len(flatten(argument)[0])
+            if position in positions:
+                found.update(dict.fromkeys(range(first, first + count), position))
+            first += count
+        return found
 
     def bind(
         self, args: tuple[Any, ...], by_name: Mapping[str, Any]

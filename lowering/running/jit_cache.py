@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 import jax
 
 from builder.errors import BuilderError, error_of
-from lowering.running.executable import Executable
 from lowering.running.jit_recording import Recording
+from lowering.running.program import CompiledProgram
 
 MOST_KEPT: Final = 1024
 """The maximum number of cached recordings of one function.
@@ -53,7 +53,8 @@ class Entry:
         lock: acquired by the thread that records or compiles.
         recording: the recording; None before the function was recorded.
         executables: the executables by device, or by the first of several devices.
-        executable: the executable that was called last; None for several devices.
+        executable: the Executable that was called last, or an OpenExecutable; None for several
+            devices.
         of_tracers: the recording as a jax function; None before a call with tracers of jax.
     """
 
@@ -61,7 +62,7 @@ class Entry:
     lock: threading.Lock = field(default_factory=threading.Lock)
     recording: Recording | None = None
     executables: dict[jax.Device, Any] = field(default_factory=dict)
-    executable: Executable | None = None
+    executable: Any = None
     of_tracers: Callable[..., Any] | None = None
 
 
@@ -183,6 +184,10 @@ class JitCache:
                 entry.recording = recording
             return entry.recording
 
+    def _count_compilation(self) -> None:
+        with self._lock:
+            self._compiled += 1
+
     def executable(self, entry: Entry, device: jax.Device, make: Callable[[Recording], Any]) -> Any:
         """Return the executable of an entry for a device; `make` compiles it on the first use."""
         executable = entry.executables.get(device)
@@ -192,7 +197,9 @@ class JitCache:
                 if executable is None:
                     assert entry.recording is not None  # recorded first
                     executable = make(entry.recording)
-                    with self._lock:
-                        self._compiled += 1
+                    if isinstance(executable, CompiledProgram):
+                        self._count_compilation()
+                    else:  # compiled for the sizes of each call
+                        executable._on_compile = self._count_compilation
                     entry.executables[device] = executable
         return executable

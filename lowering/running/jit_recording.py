@@ -122,7 +122,7 @@ def record(
         enclosing=enclosing,
         names=leaf_names(call.nested, signature.names),
     )
-    for number in _donated_leaves(signature, call):
+    for number in signature.leaves_of(call.nested, signature.donated):
         for index in leaf_indices(shapes[number]):
             recorded.builder.add_buffer_donor(number, index)
     is_reusable = True
@@ -148,18 +148,6 @@ def _call_tree(signature: Signature, call: Call, results: Any) -> CallTree | Non
     numbers, arguments = flatten(signature.call_without_static(numbered))
     used = sorted(range(len(numbers)), key=numbers.__getitem__)
     return call_tree(arguments, results, used)
-
-
-def _donated_leaves(signature: Signature, call: Call) -> list[int]:
-    """Return the numbers of the leaves of donated arguments."""
-    numbers: list[int] = []
-    first = 0
-    for position, argument in enumerate(call.nested):
-        count = len(flatten(argument)[0])
-        if position in signature.donated:
-            numbers += range(first, first + count)
-        first += count
-    return numbers
 
 
 _error: Final = functools.partial(error_of, OperandError, "jit")

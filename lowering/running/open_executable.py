@@ -7,12 +7,14 @@ module is refined to these sizes and compiled, and the executable is kept for ca
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, NoReturn, Self, cast
 
+import jax
 import numpy as np
 
 from builder.errors import OperandError, XlaError, brief, error_of
@@ -36,13 +38,14 @@ from builder.types.shape import (
     intern_array,
     leaves,
 )
-from lowering.errors import ArgumentError, LoweringError
+from lowering.errors import ArgumentError, LoweringError, ModuleFileError
 from lowering.importer.refinement import checked_shapes, with_argument_shapes
 from lowering.mlir.types import leaf_paths
 from lowering.pjrt.host_arrays import describe
 from lowering.running import bounded_arrays
 from lowering.running.arguments import Parameters, target_of
 from lowering.running.executable import Executable, LoadedExecutable
+from lowering.running.executable_file import save_open_executable
 from lowering.running.jit_arguments import as_numpy
 from lowering.stablehlo.call_tree import flatten
 from lowering.stablehlo.module import StablehloModule
@@ -103,6 +106,7 @@ class OpenExecutable(Displayed, ExplainsAttributes):
     Attributes:
         name: the computation's name.
         program_shape: the parameters and the result, with unbounded sizes.
+        devices: the jax.Devices that the program runs on.
 
     Example:
         >>> import builder as xb, lowering, numpy as np
@@ -117,14 +121,23 @@ class OpenExecutable(Displayed, ExplainsAttributes):
     """
 
     __slots__ = (
-        *("_buckets", "_call", "_compiling", "_is_checked", "_kept", "_make", "_module"),
-        *("_open", "_parameters", "_places", "_results", "name", "program_shape"),
+        *("_arguments", "_buckets", "_call", "_compiling", "_is_checked", "_kept", "_make"),
+        *("_module", "_on_compile", "_open", "_parameters", "_places", "_results"),
+        *("devices", "name", "program_shape"),
     )
 
     def __init__(
-        self, module: StablehloModule, make: Make, buckets: Buckets, *, is_on_one_device: bool
+        self,
+        module: StablehloModule,
+        make: Make,
+        devices: Sequence[jax.Device],
+        buckets: Buckets,
+        arguments: Mapping[str, Any],
+        *,
+        is_on_one_device: bool,
     ) -> None:
         self.name: Final = module.name
+        self.devices: Final = tuple(devices)
         self.program_shape: Final = module.program_shape
         self._module: Final = module
         self._make: Final = make
@@ -134,7 +147,9 @@ class OpenExecutable(Displayed, ExplainsAttributes):
         self._places: Final = [self._place(leaf) for leaf in self._open]
         self._kept: Final[dict[Sizes, _Kept]] = {}
         self._results: Final[dict[Sizes, Shape]] = {}
+        self._arguments: Final = {**arguments, "buckets": buckets}
         self._is_checked = False
+        self._on_compile: Callable[[], None] = _ignored
         self._compiling: Final = threading.Lock()
         if not is_on_one_device:
             self._call: Callable[..., Any] = self._call_on_devices
@@ -157,6 +172,11 @@ class OpenExecutable(Displayed, ExplainsAttributes):
             remove_internal_frames(error)
             raise
 
+    @property
+    def device(self) -> jax.Device:
+        """The first of the devices."""
+        return self.devices[0]
+
     @explained
     def compile(self, /, *args: Any, **by_name: Any) -> LoadedExecutable:
         """Return the executable for the sizes of some arguments; compile it if there is none.
@@ -178,6 +198,53 @@ class OpenExecutable(Displayed, ExplainsAttributes):
         """
         values, _ = self._parameters.bind(args, by_name)
         return self._executable(self._sizes(self._parameters.flatten(values)))
+
+    @explained
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the program, and its executables that are kept, to a file, atomically.
+
+        `lowering.load_executable` reads the file, and compiles for new sizes only. See
+        `Executable.save`.
+
+        Args:
+            path: the file.
+
+        Raises:
+            ModuleFileError: the program calls Python functions, or runs on devices of several
+                processes; or the file can't be written.
+
+        Example:
+            >>> import builder as xb, lowering, pathlib, tempfile
+            >>> b = xb.XlaBuilder("double")
+            >>> run = lowering.compile(b.build(b.parameter(xb.f32["?"], "x") * 2.0), "cpu")
+            >>> four = run.compile(xb.f32[4])
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     path = pathlib.Path(folder, "double.executable")
+            ...     run.save(path)
+            ...     lowering.load_executable(path)
+            <OpenExecutable 'double' (x: f32[?]) -> f32[?], compiled for 1 size>
+        """
+        kept = [one.executable for one in self._kept.copy().values()]
+        if self._module.functions:
+            raise ModuleFileError(
+                f"{self.name} calls Python functions, which can't be saved to a file",
+                context=(str(path),),
+                fix="call a registered function instead: xb.custom_call",
+                path=str(path),
+                op="save",
+            )
+        save_open_executable(path, self.name, self._module.bytecode, self._arguments, kept)
+
+    def _keep(self, executables: Sequence[LoadedExecutable]) -> None:
+        """Keep executables that were compiled before, for `load_executable`."""
+        for executable in executables:
+            shapes = executable.program_shape.parameters
+            arrays = [leaf for shape in shapes for leaf in leaves(shape)]
+            self._kept[self._sizes(arrays)] = _Kept(executable)
+
+    def _for_arrays(self, values: Sequence[Any]) -> LoadedExecutable:
+        """Return the executable for an array for each parameter, for `lowering.jit`."""
+        return self._executable(self._sizes([_of_first_device(value) for value in values]))
 
     def compiled_for(self) -> list[ProgramShape]:
         """Return the parameters and the result of each executable, those used last at the end."""
@@ -339,6 +406,7 @@ class OpenExecutable(Displayed, ExplainsAttributes):
                 kept = self._kept.get(sizes)
                 if kept is None:
                     kept = _Kept(self._make(self._refined(sizes)))
+                    self._on_compile()
                     if len(self._kept) >= MOST_KEPT:
                         del self._kept[min(self._kept, key=lambda each: self._kept[each].used)]
                     self._kept[sizes] = kept
@@ -419,6 +487,10 @@ class OpenExecutable(Displayed, ExplainsAttributes):
 _MOST_RESULTS: Final = 1024
 
 
+def _ignored() -> None:
+    """Called after each compilation, unless `lowering.jit` counts them."""
+
+
 def _open_leaves(shape: ProgramShape) -> tuple[OpenLeaf, ...]:
     """Return the arrays with unbounded sizes among the parameters."""
     found = []
@@ -475,8 +547,10 @@ def _are_close(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
 def open_executable(
     module: StablehloModule,
     make: Make,
+    devices: Sequence[jax.Device],
     sizes: Sequence[Sequence[ShapeLike]],
     buckets: Buckets,
+    arguments: Mapping[str, Any],
     *,
     is_on_one_device: bool,
 ) -> OpenExecutable:
@@ -485,7 +559,9 @@ def open_executable(
     Args:
         module: the module.
         make: compiles a module of fixed sizes.
+        devices: the devices that it is compiled for.
         sizes, buckets: see `lowering.compile`.
+        arguments: the other arguments of `lowering.compile`, for files.
         is_on_one_device: whether a call takes one value for each parameter.
     """
     if not isinstance(sizes, Sequence) or isinstance(sizes, (str, bytes)):
@@ -496,7 +572,12 @@ def open_executable(
         raise error_of(OperandError, "compile", rule, fix, argument="buckets")
     shapes = [checked_shapes(module, each, "compile") for each in sizes]
     executable = OpenExecutable(
-        module, make, _checked_buckets(buckets), is_on_one_device=is_on_one_device
+        module,
+        make,
+        devices,
+        _checked_buckets(buckets),
+        arguments,
+        is_on_one_device=is_on_one_device,
     )
     for each in shapes:
         arrays = [leaf for shape in each for leaf in leaves(shape)]

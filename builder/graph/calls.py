@@ -171,7 +171,7 @@ def _positional(function: Callable[..., Any]) -> list[inspect.Parameter]:
 def _surplus_numbers(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[int, ...]:
     """Return the arguments that should be one sequence, the last parameter; () if none are."""
     positional = _positional(function)
-    if not positional or not str(positional[-1].annotation).startswith("Sequence[int]"):
+    if not positional or not str(positional[-1].annotation).startswith("Sequence[int"):
         return ()
     numbers = arguments[len(positional) - 1 :]
     return numbers if len(numbers) > 1 and all(type(n) is int for n in numbers) else ()

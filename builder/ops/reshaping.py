@@ -400,8 +400,6 @@ def reshape(
         f32[8,3]
         >>> xb.reshape(v, dimensions=[1, 2, 0], new_sizes=[2, 6, 2]).shape
         f32[2,6,2]
-        >>> xb.reshape(v.builder.parameter(xb.f32["?", 2, 3]), ["?", 6]).shape
-        f32[?,6]
 
     Operation Semantics: Reshape.
     """
@@ -454,23 +452,28 @@ def _open_sizes(
     array = check.array("operand")
     old_open = [n for n, size in enumerate(array.dimensions) if size == UNBOUNDED]
     new_open = [n for n, size in enumerate(new_sizes) if size == UNBOUNDED]
+    # StableHLO dynamic_reshape (C2)
     if array.dynamic_dimensions.count(True) != len(old_open):
         check.fail("a bounded size can't be reshaped to unbounded sizes", fix=_RESHAPE_FIX)
+    # Not in XLA: the unbounded sizes follow from those of the operand.
     if len(old_open) != len(new_open):
         rule = f"new_sizes must have as many unbounded sizes as operand: {len(old_open)}"
         fix = "write integers in new_sizes" if not old_open else _RESHAPE_FIX
         check.fail(rule, got=len(new_open), fix=fix)
     text = f"[{', '.join('?' if size == UNBOUNDED else str(size) for size in new_sizes)}]"
     static = [size for size in new_sizes if size != UNBOUNDED]
+    # XLA shape_inference.cc: InferReshapeShape
     if any(size < 0 for size in static):
         check.fail("new_sizes must not be negative", got=text)
     if len(old_open) == 1:
         old = math.prod(size for size in array.dimensions if size != UNBOUNDED)
         new = math.prod(static)
+        # StableHLO dynamic_reshape (C2)
         if not new or old % new:
             rule = "the other sizes of operand must be a multiple of those in new_sizes"
             check.fail(rule, got=f"{old} and {new}, for {text}", fix=_RESHAPE_FIX)
         return ((new_open[0], old_open[0], old // new),)
+    # StableHLO dynamic_reshape (C2)
     if _parts(array.dimensions) != _parts(new_sizes):
         rule = "the products of the sizes between unbounded sizes must stay the same"
         check.fail(rule, got=f"{_parts(array.dimensions)} and {_parts(new_sizes)}, for {text}")

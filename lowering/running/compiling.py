@@ -236,7 +236,7 @@ def compile(
         return open_executable(
             computation, make, targets, sizes, buckets, arguments, is_on_one_device=is_on_one_device
         )
-    if len(sizes) or buckets is not None:
+    if buckets is not None or not isinstance(sizes, Sequence) or len(sizes):
         rule = f"sizes and buckets are for parameters of unbounded sizes, which {computation.name} "
         rule += "does not have"
         raise error_of(OperandError, "compile", rule, got=computation.program_shape)

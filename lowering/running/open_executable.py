@@ -117,7 +117,7 @@ class OpenExecutable(Displayed, ExplainsAttributes):
         >>> run(np.ones((2, 3), np.float32)), run(np.ones((1, 3), np.float32))
         (Array([3., 3.], dtype=float32), Array([3.], dtype=float32))
         >>> run.compiled_for()
-        [((x: f32[2,3]) -> f32[2]), ((x: f32[1,3]) -> f32[1])]
+        [(x: f32[2,3]) -> f32[2], (x: f32[1,3]) -> f32[1]]
     """
 
     __slots__ = (

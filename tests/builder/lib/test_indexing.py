@@ -321,7 +321,7 @@ def test_values_of_an_enclosing_computation() -> None:
         (lambda x: x.builder.parameter("f32[<=4,3]").at[0], r"at: .* entirely, by `:`"),
         (lambda x: x.builder.parameter("f32[?]")[0], "entirely"),
         (
-            lambda x: x.builder.parameter("f32[?,3]")[:, 0],
+            lambda x: x.builder.parameter("f32[?,3]")[:, x.builder.constant(0, xb.s32)],
             "requires bounded sizes.*\n.*\nfix: give",
         ),
         (lambda x: x.builder.parameter("f32[?]").at[:], "at: x must not have an unbounded size"),

@@ -146,3 +146,58 @@ def test_what_needs_sizes(function: Function, message: str) -> None:
     x = xb.XlaBuilder("refused").parameter(xb.f32["?", 3], "x")
     with pytest.raises(xb.ShapeInferenceError, match=message):
         function(x)
+
+
+def pieces(random: np.random.Generator, x: xb.XlaOp) -> xb.XlaOp:
+    """Apply a random function to an f32[n,m]; the result is another such array."""
+    columns = x.shape.dimensions[1]
+    weights = random.normal(size=(columns, int(random.integers(1, 5)))).astype(np.float32)
+    start = int(random.integers(0, columns))
+    choices: list[Function] = [
+        lambda x: x @ x.builder.constant(weights),
+        lambda x: lib.softmax(x),
+        lambda x: lib.layer_norm(x),
+        lambda x: xb.tanh(x) + lib.mean(x, 1, keepdims=True),
+        lambda x: x[:, start:],
+        lambda x: x[:, start, None],
+        lambda x: x[:, ::-1] * 0.5,
+        lambda x: xb.collapse(lib.stack([x, xb.sin(x)], 2), [1, 2]),
+        lambda x: lib.repeat(x, 2, 1),
+        lambda x: lib.tile(x, [1, 2]),
+        lambda x: xb.concatenate([x, lib.max(x, 1, keepdims=True)], 1),
+        lambda x: xb.sub(x, lib.mean(x, 0), [1]),
+        lambda x: lib.one_hot(lib.arg_max(x, xb.s32, 1), 3),
+        lambda x: xb.get_tuple_element(xb.top_k(x, 1 + start), 0),
+        lambda x: xb.select(x > 0.0, x, xb.exp(x) - 1.0),
+        lambda x: xb.conditional(
+            xb.reduce(x, 0.0, xb.add, [0, 1]) > 0.0, x, lambda v: v * 2.0, x, lambda v: -v
+        ),
+        lambda x: xb.while_(
+            lambda s: s[0] < 3,
+            lambda s: (s[0] + 1, xb.cos(s[1])),
+            (x.builder.constant(0, xb.s32), x),
+        )[1],
+        lambda x: lib.cumsum(x, 1),
+    ]
+    return choices[int(random.integers(0, len(choices)))](x)
+
+
+def random_program(seed: int, shape: xb.ArrayShape) -> xb.XlaComputation:
+    random = np.random.default_rng(seed)
+    b = xb.XlaBuilder("random")
+    x = b.parameter(shape, "x")
+    for _ in range(6):
+        x = pieces(random, x)
+    return b.build(x)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_random_programs(seed: int, little_optimized: None) -> None:
+    """Saved, loaded, and called at five sizes, programs compute what is recorded for the sizes."""
+    code = lowering.lower(random_program(seed, xb.f32["?", 4])).artifact()
+    run = lowering.compile(lowering.load_bytes(code), "cpu")
+    for size in (1, 2, 3, 5, 8):
+        rows = np.random.default_rng(seed).normal(size=(size, 4)).astype(np.float32)
+        want = lowering.compile(random_program(seed, xb.f32[size, 4]), "cpu")(rows)
+        np.testing.assert_allclose(run(rows), want, rtol=2e-4, atol=1e-5)

@@ -336,7 +336,7 @@ def test_put_along_axis_skips_indices_out_of_range() -> None:
         ),
         (
             lambda b, x: lib.repeat(b.parameter("f32[<=4]"), 2, 0),
-            "repeat: x must have fixed sizes, got f32[<=4]",
+            "repeat: x must not have bounded sizes, got f32[<=4]",
         ),
     ],
 )

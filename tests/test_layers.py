@@ -76,6 +76,7 @@ EXTENSIONS = {
     },
     "builder.graph.xla_op": {
         "__getitem__": "builder.lib.indexing",
+        "__matmul__": "builder.lib.matrix",
         "at": "builder.lib.indexing",
         "_meaning_for_numpy": "builder.unknown_names",
     },

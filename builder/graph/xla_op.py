@@ -15,7 +15,7 @@ from builder.support.caller import shown_file
 from builder.support.display import Displayed
 from builder.support.extensions import extension
 from builder.support.suggestions import ExplainsAttributes
-from builder.types.shape import Shape, TupleShape
+from builder.types.shape import ArrayShape, Shape, TupleShape
 
 if TYPE_CHECKING:
     from types import EllipsisType
@@ -492,13 +492,19 @@ class XlaOp(Displayed, ExplainsAttributes):
     __xor__, __rxor__ = _binary("xor")
     __lshift__, __rlshift__ = _binary("shift_left")
     __rshift__, __rrshift__ = _binary("right_shift_operator")  # logical for unsigned types
-    __matmul__ = _binary("dot")[0]
     __lt__ = _binary("lt")[0]
     __le__ = _binary("le")[0]
     __gt__ = _binary("gt")[0]
     __ge__ = _binary("ge")[0]
     __eq__ = _binary("eq")[0]  # type: ignore[assignment]  # records an op, the document's Eq
     __ne__ = _binary("ne")[0]  # type: ignore[assignment]  # records an op, the document's Ne
+
+    def __matmul__(self, other: Any) -> XlaOp:
+        """Multiply as NumPy's matmul: `dot` up to rank 2, `builder.lib.matmul` above."""
+        shapes = self.shape, getattr(other, "shape", None)
+        if any(isinstance(shape, ArrayShape) and shape.rank > 2 for shape in shapes):
+            return extension("builder.lib.matrix", "matmul", self, other)
+        return OPERATOR_FUNCTIONS["dot"](self, other)
 
     def __floordiv__(self, other: Any) -> NoReturn:
         """Refuse ``//``, because XLA has no division that rounds down."""

@@ -89,6 +89,7 @@ from builder.lib.matrix import (
     get_matrix_diagonal as get_matrix_diagonal,
     get_matrix_diagonal_via_gather as get_matrix_diagonal_via_gather,
     lower_triangle as lower_triangle,
+    matmul as matmul,
     maybe_transpose_in_minor_dims as maybe_transpose_in_minor_dims,
     set_matrix_diagonal as set_matrix_diagonal,
     symmetrize as symmetrize,

@@ -10,7 +10,7 @@ frontend attributes, which `XlaBuilder.frontend_attributes` sets.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from builder.attributes import DotDimensionNumbers, GatherDimensionNumbers, PrecisionLike
@@ -27,7 +27,7 @@ from builder.lib.arguments import (
 )
 from builder.lib.registry import library_function
 from builder.ops import elementwise as ew
-from builder.ops.contraction import dot_general
+from builder.ops.contraction import dot, dot_general
 from builder.ops.indexing import gather
 from builder.ops.reduction import reduce
 from builder.ops.reshaping import (
@@ -380,27 +380,78 @@ def batch_dot(
         >>> lib.batch_dot(x, y, transpose_y=True).shape
         f32[7,2,4]
     """
-    row, column = _matrix_argument("batch_dot", "x", x).dimensions[-2:]
-    other_row, other_column = _matrix_argument("batch_dot", "y", y).dimensions[-2:]
     left = "...km" if flag("batch_dot", "transpose_x", transpose_x) else "...mk"
     right = "...nk" if flag("batch_dot", "transpose_y", transpose_y) else "...kn"
-    count = row if transpose_x else column
-    sizes = (other_column, other_row) if transpose_y else (other_row, other_column)
-    if count not in (sizes[0], 1, UNBOUNDED) and sizes[0] not in (1, UNBOUNDED):
+    options = {"precision": precision, "preferred_element_type": preferred_element_type}
+    return _multiplied("batch_dot", x, y, f"{left},{right}", options)
+
+
+def _multiplied(op: str, x: XlaOp, y: XlaOp, labels: str, options: Mapping[str, Any]) -> XlaOp:
+    """Multiply matrices in batches, with the labels "...mk,...kn" or others for transposed ones."""
+    left, right = labels.split(",")
+    sizes = dict(zip(left[-2:], _matrix_argument(op, "x", x).dimensions[-2:], strict=True))
+    others = dict(zip(right[-2:], _matrix_argument(op, "y", y).dimensions[-2:], strict=True))
+    count, rows = sizes["k"], others["k"]
+    if count not in (rows, 1, UNBOUNDED) and rows not in (1, UNBOUNDED):
         rule = "the columns of x must be as many as the rows of y"
-        got = f"{count} and {sizes[0]} of {x.shape} and {y.shape}"
-        fix = f"write transpose_y={not transpose_y}" if count == sizes[1] else ""
+        got = f"{count} and {rows} of {x.shape} and {y.shape}"
+        fix = ""
+        if count == others["n"]:
+            transposed = f"transpose_y={right == '...kn'}"
+            fix = (
+                f"write {transposed}" if op == "batch_dot" else f"lib.batch_dot(x, y, {transposed})"
+            )
         shapes = {"x": x.shape, "y": y.shape}
-        raise error_of(
-            ShapeInferenceError,
-            "batch_dot",
-            rule,
-            fix,
-            got=got,
-            shapes=shapes,
-        )
-    config = f"{left},{right}->...mn"
-    return einsum(x, y, config, precision=precision, preferred_element_type=preferred_element_type)
+        raise error_of(ShapeInferenceError, op, rule, fix, got=got, shapes=shapes)
+    return einsum(x, y, f"{labels}->...mn", **options)
+
+
+@library_function()
+def matmul(
+    x: XlaOp,
+    y: XlaOp,
+    precision: PrecisionLike = None,
+    preferred_element_type: PrimitiveTypeLike | None = None,
+) -> XlaOp:
+    """Multiply vectors, matrices or batches of matrices, as NumPy's matmul: ``x @ y``.
+
+    Args:
+        x: an array of shape [k] or [..., m, k].
+        y: an array of shape [k] or [..., k, n], of x's element type. The batch dimensions are
+            aligned at the last one; those of size 1, and missing ones, are broadcast.
+        precision: see `builder.dot_general`.
+        preferred_element_type: see `builder.dot_general`.
+
+    Returns:
+        An array of shape [..., m, n], without m if x is a vector, and without n if y is one.
+
+    Raises:
+        ShapeInferenceError: an operand is a scalar; sizes or element types differ.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> b = xb.XlaBuilder()
+        >>> x, w = b.parameter(xb.f32[7, 2, 3]), b.parameter(xb.f32[3, 4])
+        >>> lib.matmul(x, w).shape, (x @ w).shape
+        (f32[7,2,4], f32[7,2,4])
+    """
+    options: dict[str, Any] = {
+        "precision": precision,
+        "preferred_element_type": preferred_element_type,
+    }
+    ranks = array_argument("matmul", "x", x).rank, array_argument("matmul", "y", y).rank
+    if max(ranks) <= 2:
+        return dot(x, y, **options)
+    if 0 in ranks:
+        rule, fix = "an operand must not be a scalar", "multiply with x * y"
+        got = f"{x.shape} and {y.shape}"
+        raise error_of(ShapeInferenceError, "matmul", rule, fix, got=got)
+    if ranks[1] == 1:
+        return einsum(x, y, "...mk,k->...m", **options)
+    if ranks[0] == 1:
+        return einsum(x, y, "k,...kn->...n", **options)
+    return _multiplied("matmul", x, y, "...mk,...kn", options)
 
 
 @library_function("Einsum")

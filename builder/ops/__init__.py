@@ -36,7 +36,8 @@ xla_op.OPERATOR_FUNCTIONS.update(
 )
 
 # The functions replace the methods of XlaOp that only call them, which saves a call for each
-# operator. `__pow__` is not replaced, because its third argument is not that of `pow`.
+# operator. `__pow__` is not replaced, because its third argument is not that of `pow`, and
+# `__matmul__` not, because only some products are dot products.
 for _name, (_method, _) in xla_op.OPERATORS.items():
-    if _name != "pow":
+    if _name not in ("pow", "dot"):
         setattr(xla_op.XlaOp, _method, xla_op.OPERATOR_FUNCTIONS[_name])

@@ -86,7 +86,6 @@ FUNCTIONS: Final = by_name(
         "inner": "xb.dot_general(x, y, (([1], [1]), ([], [])))  # for matrices",
         "inverse": "lib.inv",
         "lu_decomposition lu_factor": "lib.lu",
-        "matmul": "xb.dot(lhs, rhs) or xb.dot_general(lhs, rhs, dimension_numbers)",
         "matrix_norm vector_norm": "lib.norm",
         "matvec vdot vecmat": "xb.dot",
         "outer": "xb.dot_general(x, y, (([], []), ([], [])))",

@@ -382,14 +382,14 @@ def dot(
     precision: PrecisionLike = None,
     preferred_element_type: PrimitiveTypeLike | None = None,
 ) -> XlaOp:
-    """Return the dot product of vectors, or of a matrix with a vector or a matrix: ``lhs @ rhs``.
+    """Return the dot product of vectors, or of a matrix with a vector or a matrix.
 
     The sum is over dimension 1 of lhs (0 if it is a vector) and dimension 0 of rhs. Recorded as
     `dot_general`.
 
     Args:
-        lhs, rhs: arrays of one element type, not scalars. Higher ranks are accepted; for batches of
-            matrices use `dot_general`.
+        lhs, rhs: arrays of one element type, not scalars. Higher ranks are accepted. For batches
+            of matrices write ``lhs @ rhs``, which is `builder.lib.matmul`, or use `dot_general`.
         precision: a Precision or its name, or a pair of them for lhs and rhs; DEFAULT if omitted.
         preferred_element_type: the element type of the result and of the sums: a wider type of the
             same kind; by default the operands' element type.

@@ -202,6 +202,29 @@ def test_einsum_records_no_more_than_the_product() -> None:
     assert lib.einsum(x, "ij->ij") is x
 
 
+def test_matmul() -> None:
+    """The operator @ and lib.matmul compute NumPy's matmul for all ranks."""
+    sizes = [
+        ((3,), (3,)),
+        ((2, 3), (3,)),
+        ((3,), (3, 4)),
+        ((2, 3, 3), (3, 3)),
+        ((3, 3, 3), (3, 3, 3)),
+        ((5, 2, 3), (3,)),
+        ((3,), (5, 3, 4)),
+        ((4, 1, 2, 3), (5, 3, 2)),
+    ]
+    pairs = [(numbers(*left), numbers(*right)) for left, right in sizes]
+
+    def products(*operands: xb.XlaOp) -> list[xb.XlaOp]:
+        both = list(zip(operands[::2], operands[1::2], strict=True))
+        return [x @ y for x, y in both] + [lib.matmul(x, y) for x, y in both]
+
+    got = run(products, *(array for pair in pairs for array in pair))
+    for result, (x, y) in zip(got, pairs + pairs, strict=True):
+        np.testing.assert_array_equal(result, x @ y)
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.int8, np.float64, np.complex64])
 def test_types_of_products(dtype: Any) -> None:
     x, y, z = numbers(2, 3, dtype=dtype), numbers(3, 2, dtype=dtype), numbers(2, dtype=dtype)
@@ -243,6 +266,17 @@ REFUSALS: list[tuple[Callable[..., Any], str]] = [
             "batch_dot: the columns of x must be as many as the rows of y, got 3 and 2 of f32[2,3] "
             "and f32[2,3]\nfix: write transpose_y=True"
         ),
+    ),
+    (
+        lambda x, y, v: lib.expand_dims(x, 0) @ x,
+        (
+            "matmul: the columns of x must be as many as the rows of y, got 3 and 2 of f32[1,2,3] "
+            "and f32[2,3]\nfix: lib.batch_dot(x, y, transpose_y=True)"
+        ),
+    ),
+    (
+        lambda x, y, v: lib.expand_dims(x, 0) @ x.builder.parameter("f32[]"),
+        "matmul: an operand must not be a scalar, got f32[1,2,3] and f32[]\nfix: multiply with",
     ),
     (
         lambda x, y, v: lib.eye(x.builder, -1, 2),

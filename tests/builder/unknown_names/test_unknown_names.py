@@ -57,7 +57,7 @@ def test_reductions_of_numpy(call: Callable[[Any], Any], name: str, reduction: s
 @pytest.mark.parametrize(
     ("name", "fix"),
     [
-        ("matmull", "did you mean matmul? Use xb.dot(lhs, rhs) or xb.dot_general("),
+        ("matmull", "did you mean matmul? Use lib.matmul(x, y)"),
         ("fori_lop", "did you mean foriloop? Use lib.for_each_index("),
         ("logistik", "did you mean xb.logistic?"),
     ],
@@ -71,7 +71,7 @@ def test_misspelled_names_of_other_libraries(name: str, fix: str) -> None:
     [
         ("argmax", "use lib.arg_max"),
         ("sort", "use xb.sort(operands)"),
-        ("matmul", "use xb.dot(lhs, rhs) or xb.dot_general("),
+        ("batch_matmul", "use lib.batch_dot"),
         ("arange", "use b.iota("),
         ("softmaxx", "did you mean lib.softmax or"),
         ("relu6", "use xb.clamp(0, x, 6)"),

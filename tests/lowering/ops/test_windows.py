@@ -26,6 +26,7 @@ import lowering
 from builder.types.primitive_type import ALL, PrimitiveType
 from lowering.jaxlib_api import hlo_conversion
 from tests.lowering.common import evaluate
+from tables import each_row
 
 SAME, VALID = xb.Padding.SAME, xb.Padding.VALID
 Pairs = Sequence[tuple[int, int]]
@@ -452,7 +453,7 @@ def test_computations_with_nested_regions() -> None:
     )
 
 
-@pytest.mark.parametrize("shape", ["f32[4,4]", "f32[]", "f32[<=4,4]"])
+@each_row("shape", ["f32[4,4]", "f32[]", "f32[<=4,4]"])
 def test_select_and_scatter_is_one_operation(shape: str) -> None:
     b = xb.XlaBuilder("gradient")
     x = b.parameter(shape, "x")

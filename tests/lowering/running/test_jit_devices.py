@@ -14,6 +14,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 import builder as xb
 import lowering
 from lowering import ArgumentError, CompileError, DeviceError
+from tables import each_row
 
 P: Any = PartitionSpec
 DEVICES = jax.devices("cpu")[:8]
@@ -293,8 +294,8 @@ class TestReplicas:
             lowering.jit(summed, num_replicas=100, device="cpu")(ROWS, np.float32(1))
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
+@each_row(
+    "settings, message",
     [
         ({"num_replicas": 0}, "jit: num_replicas must be an integer, 1 or more, got 0"),
         ({"num_partitions": 2.0}, "jit: num_partitions must be an integer, 1 or more, got 2.0"),

@@ -67,7 +67,7 @@ def test_xla_has_the_defect(name: str, run_plain: Callable[[str, int], tuple[int
     assert observed == expected
 
 
-@pytest.mark.parametrize("name", all_reproducers())
+@each_row("name", all_reproducers())
 def test_compile_works_around_it(name: str) -> None:
     assert not differing_results(read(name))
 

@@ -92,7 +92,7 @@ def negate_shaped(request: pytest.FixtureRequest) -> Any:
     lowering.clear_transfers("cpu")
 
 
-@pytest.mark.parametrize("make", PROTOCOLS.values(), ids=PROTOCOLS)
+@each_row("make", PROTOCOLS.values())
 def test_protocols(negate: Callable[[Any], Any], make: Callable[[np.ndarray], Any]) -> None:
     np.testing.assert_array_equal(negate(make(X)), -X)
     turned = np.asfortranarray(X)

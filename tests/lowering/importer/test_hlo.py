@@ -37,7 +37,7 @@ IMPORTED_AS_OTHER_OPS = {
 
 
 @pytest.mark.usefixtures("converted_here")
-@pytest.mark.parametrize("name", sorted(xb.OPERATIONS.keys() - {"python_call", "mulhi"}))
+@each_row("name", sorted(xb.OPERATIONS.keys() - {"python_call", "mulhi"}))
 def test_round_trip_of_examples(name):
     for computation in recorded_by_example(name):
         again = lowering.from_hlo(str(computation))

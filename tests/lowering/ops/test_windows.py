@@ -20,13 +20,13 @@ from support import (
     parameter_like,
     small_numbers,
 )
+from tables import each_row
 
 import builder as xb
 import lowering
 from builder.types.primitive_type import ALL, PrimitiveType
 from lowering.jaxlib_api import hlo_conversion
 from tests.lowering.common import evaluate
-from tables import each_row
 
 SAME, VALID = xb.Padding.SAME, xb.Padding.VALID
 Pairs = Sequence[tuple[int, int]]

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from tables import each_row
 
 import builder as xb
 import lowering
 from lowering import ArgumentError, CompileError, DeviceError
-from tables import each_row
 
 P: Any = PartitionSpec
 DEVICES = jax.devices("cpu")[:8]

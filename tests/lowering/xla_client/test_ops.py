@@ -158,7 +158,7 @@ def test_function_of_one_array(name: str) -> None:
     close(result, expected(x))
 
 
-@pytest.mark.parametrize("name", BINARY)
+@each_row("name", BINARY)
 def test_function_of_two_arrays(name: str) -> None:
     expected, x, y = BINARY[name]
     b = xc.XlaBuilder(name)
@@ -550,9 +550,7 @@ CASES: dict[str, list[tuple[Callable[..., Any], list[Any], Any]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "case"), [(name, i) for name, cases in CASES.items() for i in range(len(cases))]
-)
+@each_row("name, case", [(name, i) for name, cases in CASES.items() for i in range(len(cases))])
 def test_function(name: str, case: int) -> None:
     function, values, expected = CASES[name][case]
     b = xc.XlaBuilder(name)

@@ -12,6 +12,7 @@ import pytest
 from printed_numbers import same_output
 from processes import run_python
 from scripts import ROOT
+from tables import each_row
 
 import builder as xb
 
@@ -99,7 +100,7 @@ def shared_sections(name: str) -> str:
     return ""
 
 
-@pytest.mark.parametrize("name", xb.OPERATIONS)
+@each_row("name", xb.OPERATIONS)
 class TestEveryOperation:
     def test_docstring(self, name: str) -> None:
         document = inspect.getdoc(xb.OPERATIONS[name].function) or ""

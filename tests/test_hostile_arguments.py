@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -405,7 +406,7 @@ def no_transfers_are_left() -> Iterator[None]:
     lowering.clear_transfers()
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_row("name", CASES)
 def test_hostile_arguments(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     case = CASES[name]

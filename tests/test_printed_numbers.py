@@ -6,7 +6,6 @@ import doctest
 
 import numpy as np
 import printed_numbers
-import pytest
 from printed_numbers import same_output
 from tables import each_row
 
@@ -84,7 +83,7 @@ def test_integers_and_text_are_exact(old: str, new: str) -> None:
     assert not same_output(f"{old} 0.4082483 ", f"{new} 0.40824828")
 
 
-@pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
+@each_row("number", ["nan", "inf", "-inf"])
 def test_numbers_that_are_not_finite_are_exact(number: str) -> None:
     old, new = f"[{number} 0.4082483 ]", f"[{number}  0.40824828]"
     assert same_output(old, new)
@@ -92,7 +91,7 @@ def test_numbers_that_are_not_finite_are_exact(number: str) -> None:
         assert not same_output(old, f"[{other} 0.40824828]")
 
 
-@pytest.mark.parametrize("size", [1, 3, 40])  # 40 numbers are printed on several lines
+@each_row("size", [1, 3, 40])  # 40 numbers are printed on several lines
 def test_the_alignment_of_arrays(size: int) -> None:
     old = np.array([[0.4082483, 3, 10, np.inf, -0.25] * size], np.float32)
     new = np.where(old == old[0, 0], after(old[0, 0], -1), old)

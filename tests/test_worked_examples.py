@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import parameter_like, run, run_replicated
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -125,9 +126,7 @@ def test_concatenate() -> None:
     assert matrix == [[1, 2], [3, 4], [5, 6], [7, 8]]
 
 
-@pytest.mark.parametrize(
-    ("index", "branch"), [(0, 0), (1, 1), (2, 2), (3, 2), (-1, 2), (2**31 - 1, 2)]
-)
+@each_row("index, branch", [(0, 0), (1, 1), (2, 2), (3, 2), (-1, 2), (2**31 - 1, 2)])
 def test_conditional_with_an_index_out_of_range(index: int, branch: int) -> None:
     """An index below 0 or at least N selects the last branch."""
 
@@ -488,7 +487,7 @@ def test_a_matrix_is_matched_to_two_dimensions_of_a_cuboid() -> None:
     assert added(cuboid, matrix, [1, 2]) == (cuboid + matrix).tolist()
 
 
-@pytest.mark.parametrize("dimension", [0, 1, 2, 3])
+@each_row("dimension", [0, 1, 2, 3])
 def test_a_vector_is_matched_to_any_dimension(dimension: int) -> None:
     m_n_p_q = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
     t = 100 * np.arange(m_n_p_q.shape[dimension])
@@ -496,7 +495,7 @@ def test_a_vector_is_matched_to_any_dimension(dimension: int) -> None:
     assert added(m_n_p_q, t, [dimension]) == want.tolist()
 
 
-@pytest.mark.parametrize("places", [(2, 3), (1, 2), (0, 3)])
+@each_row("places", [(2, 3), (1, 2), (0, 3)])
 def test_a_matrix_is_matched_to_any_two_dimensions(places: tuple[int, int]) -> None:
     m_n_p_q = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
     sizes = [m_n_p_q.shape[p] for p in places]

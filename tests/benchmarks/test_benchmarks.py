@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from jaxlib.mlir import ir
 from rich.console import Console
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -159,8 +160,8 @@ def test_a_crash_of_the_peer_is_a_row_in_the_table(
     assert "was killed by SIGABRT" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
+@each_row(
+    "arguments, message",
     [
         (["chian"], "unknown benchmark 'chian'; choose from chain, "),
         (["check", "graphs"], "unknown benchmark 'graphs'"),
@@ -429,8 +430,8 @@ print(kept, counts[1] - counts[0], counts[2] - counts[1])
 """
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
+@each_row(
+    "arguments, expected",
     [
         (["chain", "packing", "--size", "40"], ["packing", "memory", "graph"]),
         (["packing", "--size", "40"], ["packing", "memory"]),

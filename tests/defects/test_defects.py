@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 import jaxlib
 import pytest
 from scripts import ROOT, load_script
+from tables import each_row
 
 from lowering.legalize.registry import ALL_PLATFORMS, ARTIFACT, INTERPRETER, Rewrite
 from tests.defects.reproducer import all_reproducers, differing_results, read
@@ -66,7 +67,7 @@ def test_xla_has_the_defect(name: str, run_plain: Callable[[str, int], tuple[int
     assert observed == expected
 
 
-@pytest.mark.parametrize("name", all_reproducers())
+@each_row("name", all_reproducers())
 def test_compile_works_around_it(name: str) -> None:
     assert not differing_results(read(name))
 
@@ -81,7 +82,7 @@ def test_every_reproducer_belongs_to_a_rewrite() -> None:
     assert sorted(named) == all_reproducers()
 
 
-@pytest.mark.parametrize("rewrite", ALL_REWRITES, ids=lambda rewrite: rewrite.apply.__name__)
+@each_row("rewrite", ALL_REWRITES)
 def test_the_versions_of_a_rewrite_are_those_observed(rewrite: Rewrite) -> None:
     reproducers = described(rewrite).reproducers
     if not reproducers:

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -91,7 +92,7 @@ def negate_shaped(request: pytest.FixtureRequest) -> Any:
     lowering.clear_transfers("cpu")
 
 
-@pytest.mark.parametrize("make", PROTOCOLS.values(), ids=PROTOCOLS)
+@each_row("make", PROTOCOLS.values())
 def test_protocols(negate: Callable[[Any], Any], make: Callable[[np.ndarray], Any]) -> None:
     np.testing.assert_array_equal(negate(make(X)), -X)
     turned = np.asfortranarray(X)
@@ -109,9 +110,7 @@ class Counted(ArrayOnly):
 
 
 # A call with ops is recorded, and flattens its arguments twice.
-@pytest.mark.parametrize(
-    "name", sorted(FUNCTIONS.keys() - {"replicated", "partitioned", "jit with ops"})
-)
+@each_row("name", sorted(FUNCTIONS.keys() - {"replicated", "partitioned", "jit with ops"}))
 def test_an_array_is_read_once(name: str) -> None:
     value = Counted(X)
     FUNCTIONS[name](value)
@@ -130,13 +129,13 @@ def test_later_calls_of_jit_use_the_same_executable() -> None:
     assert negate(value).dtype == np.float64
 
 
-@pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() - {"replicated", "partitioned"}))
+@each_row("name", sorted(FUNCTIONS.keys() - {"replicated", "partitioned"}))
 def test_arrays_of_jax(name: str) -> None:
     np.testing.assert_array_equal(FUNCTIONS[name](jax.device_put(X)), -X)
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
+@each_row(
+    "value, message",
     [
         (
             TorchTensor(X, requires_grad=True),
@@ -161,7 +160,6 @@ def test_arrays_of_jax(name: str) -> None:
         ),
         (np.ma.array(X), "got a masked array\nfix: fill the masked elements: array.filled(value)"),
     ],
-    ids=["gradients", "sparse", "device", "masked"],
 )
 def test_refusals_have_a_reason(negate: Callable[[Any], Any], value: Any, message: str) -> None:
     with pytest.raises(xb.XlaError) as caught:
@@ -177,7 +175,7 @@ def test_arrays_of_objects_are_refused(negate: Callable[[Any], Any]) -> None:
     assert "\nfix: " in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         X.tolist(),
@@ -186,14 +184,13 @@ def test_arrays_of_objects_are_refused(negate: Callable[[Any], Any]) -> None:
         [[0, 1, 2], [3, 4, 5]],
         [X[0], X[1]],
     ],
-    ids=["lists", "tuples", "NumPy scalars", "ints", "rows"],
 )
 def test_nested_lists(negate_shaped: Callable[[Any], Any], value: Any) -> None:
     np.testing.assert_array_equal(negate_shaped(value), -X)
 
 
-@pytest.mark.parametrize(
-    ("value", "got"),
+@each_row(
+    "value, got",
     [
         ([[1, 2, 2**24 + 1], [1, 2, 3]], "with the Python number 16777217: the nearest number"),
         ([[1, 2, 1e39], [1, 2, 3]], "with the Python number 1e+39: the range is -3.40"),
@@ -210,7 +207,7 @@ def test_numbers_that_do_not_fit(negate_shaped: Callable[[Any], Any], value: Any
     assert "\nfix: " in str(caught.value) or "nested lists" in got
 
 
-@pytest.mark.parametrize("value", [[[1, 2], [3, 4]], [1, 2, 3, 4, 5, 6]])
+@each_row("value", [[[1, 2], [3, 4]], [1, 2, 3, 4, 5, 6]])
 def test_lists_of_other_sizes(negate_shaped: Callable[[Any], Any], value: Any) -> None:
     with pytest.raises(xb.XlaError, match=r"got a list of sizes \((2, 2|6,)\)"):
         negate_shaped(value)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tables import each_row
 
 import builder as xb
 
@@ -92,7 +93,7 @@ CAPTURES: dict[str, tuple[Callable[[Values], Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", CAPTURES)
+@each_row("case", CAPTURES)
 def test_a_captured_value(v: Values, case: str) -> None:
     use, start, fix = CAPTURES[case]
     count = len(v.b.ops)
@@ -169,7 +170,7 @@ LEAKS: dict[str, tuple[Leak, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", LEAKS)
+@each_row("case", LEAKS)
 def test_a_leaked_value(v: Values, case: str) -> None:
     """The message names the value, the op whose callable recorded it, and the fix."""
     apply, place, fix = LEAKS[case]

@@ -15,6 +15,7 @@ from typing import Any, assert_type
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder import lib
@@ -84,7 +85,7 @@ class Reducer:
 
 
 class TestPlainCallables:
-    @pytest.mark.parametrize(
+    @each_row(
         "function",
         [
             plain,
@@ -94,7 +95,6 @@ class TestPlainCallables:
             Reducer(),
             Reducer().method,
         ],
-        ids=["function", "lambda", "partial", "wraps", "object", "method"],
     )
     def test_are_recorded_each_time(self, x: xb.XlaOp, function: Callable[..., Any]) -> None:
         assert len({reduced(x, function) for _ in range(3)}) == 3
@@ -248,7 +248,7 @@ class TestDecorator:
         fresh.computation(xb.f32[2], xb.f32[2])
         assert repr(fresh) == "<ReusableFunction 'larger', 1 signature>"
 
-    @pytest.mark.parametrize("function", [lambda a, b: a + b, partial(plain), Reducer()])
+    @each_row("function", [lambda a, b: a + b, partial(plain), Reducer()])
     def test_callables_without_a_name(self, x: xb.XlaOp, function: Any) -> None:
         """The name does not depend on the op that uses the function first."""
         reusable = xb.computation(function)
@@ -550,8 +550,8 @@ class TestCall:
         function = xb.computation(lambda value, nothing: value)
         assert function(x, ()).operands[1].opcode == "tuple"
 
-    @pytest.mark.parametrize(
-        ("arguments", "error", "message"),
+    @each_row(
+        "arguments, error, message",
         [
             (lambda x: (x,), xb.SignatureError, "larger: function is called with 1 arg.*does not"),
             (lambda x: (x, x, x), xb.SignatureError, "larger: function is called with 3 arguments"),
@@ -636,7 +636,7 @@ class TestCaptures:
         assert applied(function(x, x)).root.operands == tuple(applied(function(x, x)).parameters)
 
 
-@pytest.mark.parametrize("depth", [201, 5000, None], ids=["201", "5000", "endless"])
+@each_row("depth", [201, 5000, None])
 def test_deeply_nested_arguments(x: xb.XlaOp, depth: int | None) -> None:
     nested: list[Any] = [x]
     for _ in range(depth or 0):

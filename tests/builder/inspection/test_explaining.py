@@ -157,7 +157,7 @@ def interpreted() -> dict[str, tuple[xb.XlaOp, list[Any], Any]]:
     return found
 
 
-@pytest.mark.parametrize("name", RECORDED)
+@each_row("name", RECORDED)
 def test_pictures_compute_what_the_interpreter_computes(
     name: str, interpreted: dict[str, tuple[xb.XlaOp, list[Any], Any]]
 ) -> None:

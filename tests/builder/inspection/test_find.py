@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 
@@ -26,8 +27,8 @@ def opcodes(ops: Any) -> list[str]:
     return [op.opcode for op in ops]
 
 
-@pytest.mark.parametrize(
-    ("conditions", "expected"),
+@each_row(
+    "conditions, expected",
     [
         ({}, ["parameter", "exponential", "multiply", "constant", "reduce", "reverse", "tuple"]),
         ({"opcode": "reduce"}, ["reduce"]),
@@ -78,8 +79,8 @@ def test_shapes_with_layouts_are_those_of_parameters() -> None:
     assert len(computation.find(shape="f32[2,3]")) == 2
 
 
-@pytest.mark.parametrize(
-    ("opcode", "meant"),
+@each_row(
+    "opcode, meant",
     [
         ("redcue", "'reduce'"),
         ("mul", "'multiply'"),
@@ -101,8 +102,8 @@ def test_an_empty_pattern_is_refused(model: xb.XlaComputation) -> None:
         model.find("zz*")
 
 
-@pytest.mark.parametrize(
-    ("conditions", "message"),
+@each_row(
+    "conditions, message",
     [
         ({"opcode": 3}, "opcode must be a str, got 3"),
         ({"opcode": lambda op: True}, r"got <func.*\nfix: write find\(where=lambda op: \.\.\.\)"),

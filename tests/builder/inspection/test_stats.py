@@ -56,7 +56,7 @@ def pointers(computation: xb.XlaComputation) -> int:
     return made + sum(len(shape.elements) for shape in passed if isinstance(shape, xb.TupleShape))
 
 
-@pytest.mark.parametrize("name", sorted(CASES.keys() - OTHERWISE.keys()))
+@each_row("name", sorted(CASES.keys() - OTHERWISE.keys()))
 def test_costs_are_those_of_xla(name: str, pointer: float) -> None:
     computation = built(CASES[name])
     flops, transcendentals, moved = costs_of_text(str(computation))

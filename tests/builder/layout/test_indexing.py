@@ -524,8 +524,8 @@ FUNCTIONS = {
 
 @each_row("name", FUNCTIONS)
 class TestEveryFunction:
-    @pytest.mark.parametrize(
-        ("shape", "message"),
+    @each_row(
+        "shape, message",
         [
             (
                 "(f32[1], s32[])",
@@ -549,7 +549,6 @@ class TestEveryFunction:
             (xb.f32, "shape: expected a shape, got the element type f32"),
             (3, "shape: expected a shape such as f32[2, 3]"),
         ],
-        ids=str,
     )
     def test_not_an_array_shape(self, name: str, shape: Any, message: str) -> None:
         with pytest.raises(xb.OperandError) as caught:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tables import each_row
 
 import builder as xb
 
@@ -211,7 +212,7 @@ PADDING: dict[str, Callable[[xb.XlaBuilder, xb.XlaOp], Any]] = {
 }
 
 
-@pytest.mark.parametrize("place", PADDING)
+@each_row("place", PADDING)
 def test_programs_cannot_have_padded_dimensions(b: xb.XlaBuilder, x: xb.XlaOp, place: str) -> None:
     with pytest.raises(xb.ShapeInferenceError) as caught:
         PADDING[place](b, x)

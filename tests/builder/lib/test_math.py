@@ -69,7 +69,7 @@ def test_next_after_takes_a_scalar() -> None:
     np.testing.assert_array_equal(got, np.nextafter(np.float32(0), x))
 
 
-@pytest.mark.parametrize("name", ["f16", "bf16", "f32", "f64"])
+@each_row("name", ["f16", "bf16", "f32", "f64"])
 def test_round_to_even(name: str) -> None:
     x = np.concatenate([edge_values(name), np.arange(-9, 9).astype(edge_values(name).dtype) / 2])
     got = run(lib.round_to_even, x)

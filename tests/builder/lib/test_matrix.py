@@ -225,7 +225,7 @@ def test_matmul() -> None:
         np.testing.assert_array_equal(result, x @ y)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.int8, np.float64, np.complex64])
+@each_row("dtype", [np.float16, np.int8, np.float64, np.complex64])
 def test_types_of_products(dtype: Any) -> None:
     x, y, z = numbers(2, 3, dtype=dtype), numbers(3, 2, dtype=dtype), numbers(2, dtype=dtype)
     wider = {np.float16: np.float32, np.int8: np.int32}.get(dtype, dtype)

@@ -122,7 +122,7 @@ def test_where() -> None:
     assert lib.where(bounded > 0.0, bounded, 0.0).shape is bounded.shape
 
 
-@pytest.mark.parametrize("dtype", DTYPES[:5])
+@each_row("dtype", DTYPES[:5])
 def test_clip(dtype: Any) -> None:
     x = np.arange(-4, 5).astype(dtype)
     if dtype is not np.int8:
@@ -157,7 +157,7 @@ def test_generated_arrays() -> None:
         np.testing.assert_array_equal(diagonal, np.eye(n, m).astype(ml_dtypes.bfloat16))
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64])
+@each_row("dtype", [np.int8, np.uint8, np.int64])
 def test_one_hot(dtype: Any) -> None:
     indices = np.array([[0, 2, 5], [1, 7, 100]]).astype(dtype)
     if dtype is not np.uint8:

@@ -73,7 +73,7 @@ SHAPES: dict[str, tuple[Callable[[xb.XlaOp], xb.XlaOp], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@each_row("name", SHAPES)
 def test_shape(x: xb.XlaOp, name: str) -> None:
     call, shape = SHAPES[name]
     assert str(call(x).shape) == shape
@@ -536,7 +536,7 @@ def of_integers(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
     return a + b
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_row("name", REFUSED)
 def test_refused(x: xb.XlaOp, name: str) -> None:
     call, message = REFUSED[name]
     before = len(x.builder.ops)

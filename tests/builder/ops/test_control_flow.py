@@ -60,8 +60,8 @@ class TestTuple:
         with pytest.raises(xb.OperandError, match=r"^get_tuple_element: takes 2 positional arg"):
             wrong(xb.tuple(x, x), 0, 1)
 
-    @pytest.mark.parametrize(
-        ("index", "message"),
+    @each_row(
+        "index, message",
         [
             (2, "index must be the index of an element, 0 to 1, got 2"),
             (-1, "index must be the index of an element, 0 to 1, got -1"),
@@ -105,8 +105,8 @@ class TestCall:
         assert signature_text(called) == "(f32[2], f32[2]) -> f32[2]"
         assert only_own_ops(called)
 
-    @pytest.mark.parametrize(
-        ("shapes", "message"),
+    @each_row(
+        "shapes, message",
         [
             (["f32[2]"], "computation must be a function of 1 argument, one for each operand"),
             (["f32[2]", "f32[3]"], r"parameter 1, y, is f32\[2\]; operand 1 is f32\[3\]\), got"),
@@ -155,8 +155,8 @@ class TestCompositeCall:
         assert z.operands == (x, y)
         assert only_own_ops(z.attributes["to_apply"])
 
-    @pytest.mark.parametrize(
-        ("attributes", "text"),
+    @each_row(
+        "attributes, text",
         [
             (None, "{}"),
             ({}, "{}"),
@@ -570,8 +570,8 @@ class TestConditional:
         y = xb.conditional(i, [one, one], [empty, None])
         assert [str(o.shape) for o in y.operands] == ["s32[]", "()", "()"]
 
-    @pytest.mark.parametrize(
-        ("on_true", "on_false", "result"),
+    @each_row(
+        "on_true, on_false, result",
         [
             ("f32[2]", "f32[<=2]", "f32[<=2]"),
             ("f32[<=2]", "f32[2]", "f32[<=2]"),
@@ -590,8 +590,8 @@ class TestConditional:
         y = xb.conditional(p, b.parameter(on_true), same, b.parameter(on_false), same)
         assert str(y.shape) == result
 
-    @pytest.mark.parametrize(
-        ("make", "message"),
+    @each_row(
+        "make, message",
         [
             (
                 lambda p, i, x: xb.conditional(i, x, xb.neg, x, xb.neg),
@@ -629,7 +629,7 @@ class TestConditional:
         with pytest.raises(xb.ShapeInferenceError, match=f"conditional: .*{message}"):
             make(p, i, x)
 
-    @pytest.mark.parametrize("arguments", [(), (1,), (1, 2, 3), (1, 2, 3, 4, 5), (xb.neg, xb.neg)])
+    @each_row("arguments", [(), (1,), (1, 2, 3), (1, 2, 3, 4, 5), (xb.neg, xb.neg)])
     def test_wrong_forms_of_the_call(self, b: xb.XlaBuilder, arguments: tuple[Any, ...]) -> None:
         i = b.parameter(xb.s32[()])
         with pytest.raises(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 
@@ -21,7 +22,7 @@ def b() -> xb.XlaBuilder:
 SHAPES = ["f32[5]", "f32[<=5]", "s4[2,<=3]", "pred[<=2,0,<=7]", "c128[2147483647]", "f32[3,?]"]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@each_row("shape", SHAPES)
 def test_the_size_of_a_dimension_is_a_scalar_s32(b: xb.XlaBuilder, shape: str) -> None:
     x = b.parameter(shape)
     for dimension in range(x.shape.rank):
@@ -31,8 +32,8 @@ def test_the_size_of_a_dimension_is_a_scalar_s32(b: xb.XlaBuilder, shape: str) -
         assert op.attributes == {"dimension": dimension}
 
 
-@pytest.mark.parametrize(
-    ("shape", "dimension", "result"),
+@each_row(
+    "shape, dimension, result",
     [
         ("f32[5]", 0, "f32[<=5]"),
         ("f32[<=5]", 0, "f32[<=5]"),
@@ -55,7 +56,7 @@ def test_set_dimension_size_results_in_a_bound(
     assert op.attributes is xb.set_dimension_size(x, size, dimension).attributes
 
 
-@pytest.mark.parametrize("size", [0, 4, 5, np.int32(5), np.array(3, np.int32)])
+@each_row("size", [0, 4, 5, np.int32(5), np.array(3, np.int32)])
 def test_a_number_as_a_size(b: xb.XlaBuilder, size: Any) -> None:
     x = b.parameter("f32[5]")
     op = xb.set_dimension_size(x, size, 0)
@@ -65,8 +66,8 @@ def test_a_number_as_a_size(b: xb.XlaBuilder, size: Any) -> None:
     assert op.operands[1].attributes["value"] == size
 
 
-@pytest.mark.parametrize(
-    ("shape", "dimension", "result"),
+@each_row(
+    "shape, dimension, result",
     [
         ("f32[<=5]", 0, "f32[5]"),
         ("f32[5]", 0, "f32[5]"),
@@ -84,8 +85,8 @@ def test_a_bound_becomes_the_size(
     assert op.operands[1].attributes["value"] == x.shape.dimensions[dimension]
 
 
-@pytest.mark.parametrize(
-    ("shape", "bounds", "dynamic", "result"),
+@each_row(
+    "shape, bounds, dynamic, result",
     [
         ("f32[<=4,3]", [12], [True], "f32[<=12]"),
         ("f32[<=12]", [4, 3], [True, False], "f32[<=4,3]"),
@@ -109,8 +110,8 @@ def test_dynamic_reshape(
     assert op.operands == (x, *sizes)
 
 
-@pytest.mark.parametrize(
-    ("source", "places", "result"),
+@each_row(
+    "source, places, result",
     [
         ("f32[3]", [1], "f32[?,3]"),
         ("f32[?,1]", [2, 0], "f32[5,4,?]"),

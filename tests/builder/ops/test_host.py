@@ -142,9 +142,7 @@ def test_send_and_recv(b: xb.XlaBuilder) -> None:
 # Custom calls.
 
 
-@pytest.mark.parametrize(
-    "shape", ["f32[3,3]", "(f32[], (s8[2], token[]))", "()", "token[]", "f32[<=4]", "f32[?]"]
-)
+@each_row("shape", ["f32[3,3]", "(f32[], (s8[2], token[]))", "()", "token[]", "f32[<=4]", "f32[?]"])
 def test_custom_call_has_the_requested_shape(b: xb.XlaBuilder, shape: str) -> None:
     x, y = b.parameter(xb.f32[2]), b.parameter("(f32[2,3], token[])")
     op = xb.custom_call("myfunc", [x, y], shape)

@@ -6,6 +6,7 @@ import gc
 import weakref
 
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder.graph.foreign_values import Purpose
@@ -16,8 +17,8 @@ def x() -> xb.XlaOp:
     return xb.XlaBuilder().parameter(xb.f32[4, 2, 3], "x")
 
 
-@pytest.mark.parametrize(
-    ("dimensions", "shape"),
+@each_row(
+    "dimensions, shape",
     [
         ([], xb.f32[4, 2, 3]),
         ([0], xb.f32[2, 3]),
@@ -190,7 +191,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_row("name", REFUSED)
 def test_refused(x: xb.XlaOp, name: str) -> None:
     call, error, message = REFUSED[name]
     with pytest.raises(error) as caught:

@@ -19,8 +19,8 @@ def x() -> xb.XlaOp:
     return xb.XlaBuilder().parameter(xb.f32[4, 6])
 
 
-@pytest.mark.parametrize("dimension", [-2, -1, 0, 1])
-@pytest.mark.parametrize("is_stable", [True, False])
+@each_row("dimension", [-2, -1, 0, 1])
+@each_row("is_stable", [True, False])
 def test_one_operand(x: xb.XlaOp, dimension: int, is_stable: bool) -> None:
     op = xb.sort(x, dimension=dimension, is_stable=is_stable)
     assert op.shape is x.shape
@@ -198,7 +198,7 @@ def comparator_of(t: xb.PrimitiveType) -> xb.XlaComputation:
     return b.build(b.parameter(t[()], "a") < b.parameter(t[()], "b"))
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_row("name", REFUSED)
 def test_sort_refuses(x: xb.XlaOp, name: str) -> None:
     call, error, message = REFUSED[name]
     with pytest.raises(error) as caught:

@@ -33,8 +33,8 @@ def x() -> xb.XlaOp:
     return parameter(xb.f32[4, 6])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named", "shape"),
+@each_row(
+    "arguments, named, shape",
     [
         (([2, 3], [2, 3], VALID), {}, "f32[2,2]"),  # the document's
         (([2, 3], [1, 1], SAME), {}, "f32[4,6]"),
@@ -371,7 +371,7 @@ def refused(case: Case, x: xb.XlaOp, names: tuple[str, ...]) -> None:
     assert set(left) <= {"tuple", "parameter"}, "what the case itself recorded, and no more"
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_row("name", REFUSED)
 def test_reduce_window_refuses(x: xb.XlaOp, name: str) -> None:
     refused(REFUSED[name], x, ("reduce_window", "reduce_window_with_general_padding"))
 
@@ -567,7 +567,7 @@ REFUSED_SELECTIONS: dict[str, Case] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED_SELECTIONS)
+@each_row("name", REFUSED_SELECTIONS)
 def test_select_and_scatter_refuses(x: xb.XlaOp, name: str) -> None:
     names = ("select_and_scatter", "select_and_scatter_with_general_padding")
     refused(REFUSED_SELECTIONS[name], x, names)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 from builder.hlo_text.printer import RULES as HLO_RULES
@@ -66,7 +67,7 @@ def samples(element_type: pt.PrimitiveType) -> list[Any]:
     return values
 
 
-@pytest.mark.parametrize("opcode", [o for o, schema in SCHEMAS.items() if schema.monoid])
+@each_row("opcode", [o for o, schema in SCHEMAS.items() if schema.monoid])
 def test_identity_of_a_monoid_changes_no_value(opcode: str) -> None:
     schema, function = SCHEMAS[opcode], FUNCTIONS_OF_PYTHON[opcode]
     assert schema.monoid is not None

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from processes import run_python
 from scripts import ROOT
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -238,7 +239,7 @@ def frames_of(call: Callable[[], object]) -> list[str]:
     return [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
 
 
-@pytest.mark.parametrize("case", RAISING)
+@each_row("case", RAISING)
 def test_an_error_has_no_frames_of_the_library(case: str) -> None:
     assert set(frames_of(RAISING[case])) == {"frames_of", "<lambda>"}
 

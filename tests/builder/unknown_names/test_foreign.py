@@ -262,7 +262,7 @@ ALL_TEXTS = {
 }
 
 
-@pytest.mark.parametrize("text", ALL_TEXTS)
+@each_row("text", ALL_TEXTS)
 def test_suggestions_are_valid(text: str, tmp_path: Path) -> None:
     values, _ = recorded(text, tmp_path)
     has_no_result = any(f".{n}(" in text for n in ("save", "setup_alias", "cache_clear"))

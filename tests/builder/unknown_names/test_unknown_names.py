@@ -54,8 +54,8 @@ def test_reductions_of_numpy(call: Callable[[Any], Any], name: str, reduction: s
     assert f"fix: use lib.{reduction}(" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "fix"),
+@each_row(
+    "name, fix",
     [
         ("matmull", "did you mean matmul? Use lib.matmul(x, y)"),
         ("fori_lop", "did you mean foriloop? Use lib.for_each_index("),

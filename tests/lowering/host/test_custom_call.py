@@ -597,7 +597,7 @@ def divides(x: np.ndarray) -> np.ndarray:
     return x + 1 // 0
 
 
-@pytest.mark.parametrize("shape", ["f32[2]", "()", "(f32[2], token[])"])
+@each_row("shape", ["f32[2]", "()", "(f32[2], token[])"])
 def test_exceptions(shape: str) -> None:
     error = fails(divides, shape)
     message = str(error)
@@ -624,7 +624,7 @@ class Stop(BaseException):
     pass
 
 
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, Stop])
+@each_row("kind", [KeyboardInterrupt, SystemExit, Stop])
 def test_base_exceptions_are_raised_unchanged(kind: type[BaseException]) -> None:
     def stop(x: np.ndarray) -> np.ndarray:
         raise kind("now")
@@ -882,9 +882,7 @@ def sorted_by(call: Any) -> xb.XlaComputation:
     return b.build(xb.sort([b.parameter(xb.f32[4])], lambda p, q: call(p) < q))
 
 
-@pytest.mark.parametrize(
-    ("make", "name"), [(reduced, "reduce"), (mapped, "map"), (sorted_by, "sort")]
-)
+@each_row("make, name", [(reduced, "reduce"), (mapped, "map"), (sorted_by, "sort")])
 def test_calls_in_scalar_computations_are_refused(make: Any, name: str) -> None:
     def python(p: xb.XlaOp) -> xb.XlaOp:
         return xb.python_call(lambda v: v, p, p.shape)

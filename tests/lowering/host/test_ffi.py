@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -299,8 +300,8 @@ def test_the_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 UNTYPED = 'extern "C" void f(void* out, const void** in) {}'
 
 
-@pytest.mark.parametrize(
-    ("source", "more", "message"),
+@each_row(
+    "source, more, message",
     [
         (3, {}, "source must be C or C++ code or a path, got 3"),
         (" ", {}, "source must be C or C++ code, got an empty string"),

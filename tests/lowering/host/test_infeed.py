@@ -544,7 +544,7 @@ def test_the_default_timeout_is_60_seconds() -> None:
     assert lowering.infeed.timeout == 60
 
 
-@pytest.mark.parametrize("seconds", [None, "1", float("nan"), -1, float("inf"), True, 10**30])
+@each_row("seconds", [None, "1", float("nan"), -1, float("inf"), True, 10**30])
 def test_invalid_timeouts(seconds: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lowering.host.infeed, "timeout", seconds)
     with pytest.raises(lowering.ArgumentError, match="timeout must be a number of seconds"):

@@ -191,7 +191,7 @@ def test_invalid_callbacks(callbacks: Any, message: str) -> None:
         lowering.compile(module, "cpu", callbacks=callbacks)
 
 
-@pytest.mark.parametrize("kind", ["python_cpu", "ffi_python_gpu", "ffi_partitioned_python_cpu"])
+@each_row("kind", ["python_cpu", "ffi_python_gpu", "ffi_partitioned_python_cpu"])
 def test_other_targets(kind: str) -> None:
     text = lowered(pure, X).replace("xla_ffi_python_cpu_callback", f"xla_{kind}_callback")
     module = lowering.load_bytes(text)

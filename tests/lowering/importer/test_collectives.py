@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from imported import of_text, returned
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -71,7 +72,7 @@ def on_replicas(computation: xb.XlaComputation, *arguments: Any) -> list[Any]:
     return list(lowering.compile(computation, "cpu", num_replicas=COUNT)(*arguments))
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_row("name", CASES)
 def test_round_trip(name: str) -> None:
     record, expected = CASES[name]
     b = xb.XlaBuilder("program")

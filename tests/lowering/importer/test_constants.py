@@ -58,7 +58,7 @@ def test_every_bit_is_preserved(element_type: PrimitiveType) -> None:
         assert lowering.lower(computation).text == module.text
 
 
-@pytest.mark.parametrize("element_type", TYPES, ids=str)
+@each_row("element_type", TYPES)
 def test_splats_stay_splats(element_type: PrimitiveType) -> None:
     for number in range(4):
         one = any_bits(element_type, (4,))[number]
@@ -73,7 +73,7 @@ def test_splats_stay_splats(element_type: PrimitiveType) -> None:
             assert lowering.lower(computation).text == module.text
 
 
-@pytest.mark.parametrize("element_type", [pt.pred, pt.u8, pt.bf16, pt.s4, pt.c64], ids=str)
+@each_row("element_type", [pt.pred, pt.u8, pt.bf16, pt.s4, pt.c64])
 def test_splats_run(element_type: PrimitiveType) -> None:
     ones = np.broadcast_to(np.ones((), element_type.dtype), (3, 5))
     computation = lowering.to_computation(lowering.lower(constant(ones)))
@@ -198,7 +198,7 @@ def test_equal_constants_share_their_elements() -> None:
     assert one.tolist() == [1, 2, 3]
 
 
-@pytest.mark.parametrize("kind", ["f32", "bf16", "s8", "c128"])
+@each_row("kind", ["f32", "bf16", "s8", "c128"])
 def test_large_constants_are_copied_once(kind: str) -> None:
     size = 1 << 24
     dtype = pt.from_name(kind).dtype

@@ -76,7 +76,7 @@ FROM_JAX: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", FROM_JAX)
+@each_row("name", FROM_JAX)
 def test_results_agree_with_jax(name: str) -> None:
     function, arguments = FROM_JAX[name]
     imported_from_jax(function, *arguments)
@@ -152,7 +152,7 @@ def with_algorithm(kind: str, products: int = 1, rhs: str = "f8E4M3FN") -> str:
       }}"""
 
 
-@pytest.mark.parametrize("kind", ["f8E4M3FN", "f8E5M2", "f8E4M3B11FNUZ"])
+@each_row("kind", ["f8E4M3FN", "f8E5M2", "f8E4M3B11FNUZ"])
 def test_algorithms_for_any_8_bit_type_get_a_specific_one(kind: str) -> None:
     computation = of_text(with_algorithm(kind)).root.attributes["algorithm"]
     assert computation is xb.DotAlgorithm.DOT_ANY_F8_ANY_F8_F32
@@ -191,7 +191,7 @@ UNLIKE = [
 ]
 
 
-@pytest.mark.parametrize("kinds", UNLIKE, ids=str)
+@each_row("kinds", UNLIKE)
 def test_operands_of_different_types_are_converted(
     kinds: tuple[PrimitiveType, PrimitiveType, PrimitiveType],
 ) -> None:
@@ -206,14 +206,13 @@ def test_operands_of_different_types_are_converted(
     np.testing.assert_array_equal(actual, expected)  # the sign of a zero is not specified
 
 
-@pytest.mark.parametrize(
-    ("kinds", "message"),
+@each_row(
+    "kinds, message",
     [
         ((xb.f32, xb.f32, xb.bf16), "preferred_element_type must be"),
         ((xb.s32, xb.s32, xb.f32), "preferred_element_type must be"),
         ((xb.f16, xb.bf16, xb.f16), "operands must have one element type"),
     ],
-    ids=str,
 )
 def test_conversions_that_lose_precision_are_refused(
     kinds: tuple[PrimitiveType, PrimitiveType, PrimitiveType], message: str
@@ -257,7 +256,7 @@ def test_defaults_of_convolution_attributes() -> None:
 NARROW = [t for t in ALL if t.bits < 8 and t is not xb.pred]
 
 
-@pytest.mark.parametrize("element_type", NARROW, ids=str)
+@each_row("element_type", NARROW)
 def test_products_of_narrow_types(element_type: PrimitiveType) -> None:
     """Some are lowered to a wider type, and are imported as several ops."""
     wide = xb.f32 if element_type.is_floating else xb.s32 if element_type.is_signed else xb.u32
@@ -279,7 +278,7 @@ GROUPED = {
 }
 
 
-@pytest.mark.parametrize("name", GROUPED)
+@each_row("name", GROUPED)
 def test_round_trip_of_ragged_dot(name: str) -> None:
     numbers, lhs, rhs = GROUPED[name]
     b = xb.XlaBuilder("groups")
@@ -335,7 +334,7 @@ LETTERS = ["ab,bc->ac", "ab,bc->ca", "abc,abd->adc", "ab,cd->dbca", "abc,dc->b",
 LETTERS += ["ab,ab->", "ab->ba", "abcd->cb", "abc->", "a->a"]
 
 
-@pytest.mark.parametrize("config", LETTERS)
+@each_row("config", LETTERS)
 def test_einsum(config: str) -> None:
     computation = of_text(letters(config))
     shapes = computation.program_shape.parameters

@@ -22,7 +22,7 @@ def refusal(text):
     return str(caught.value)
 
 
-@pytest.mark.parametrize("element", ["i64", "bf16", "complex<f32>"])
+@each_row("element", ["i64", "bf16", "complex<f32>"])
 def test_constants_whose_size_overflows(element):
     value = "(1.0, 2.0)" if "complex" in element else "1.0" if "bf" in element else "1"
     kind = f"tensor<9223372036854775807x{element}>"

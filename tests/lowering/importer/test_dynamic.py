@@ -141,7 +141,7 @@ KNOWN = {
 }
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@each_row("name", KNOWN)
 def test_dynamic_operations_with_constants_become_static(name: str) -> None:
     body, expected, opcode = KNOWN[name]
     kind = f"tensor<{'x'.join(map(str, expected.shape))}xf32>"
@@ -215,7 +215,7 @@ OPEN = """
     }"""
 
 
-@pytest.mark.parametrize("rows", [0, 1, 3])
+@each_row("rows", [0, 1, 3])
 def test_argument_shapes_fill_in_sizes(rows: int) -> None:
     module = lowering.load_bytes(OPEN)
     text = module.text

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 from imported import of_text
 from round_trip import same
 from support import assert_identical
@@ -20,8 +19,8 @@ NUMBERS = np.array(
 )
 
 
-@pytest.mark.parametrize("bits", [64, 128])
-@pytest.mark.parametrize(("name", "function"), [("maximum", np.maximum), ("minimum", np.minimum)])
+@each_row("bits", [64, 128])
+@each_row("name, function", [("maximum", np.maximum), ("minimum", np.minimum)])
 def test_complex_numbers_are_ordered_by_both_parts(
     name: str, function: Callable[..., Any], bits: int
 ) -> None:

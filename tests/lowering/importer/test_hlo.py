@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 from support import assert_identical, flat, same_program, small_numbers
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -36,7 +37,7 @@ IMPORTED_AS_OTHER_OPS = {
 
 
 @pytest.mark.usefixtures("converted_here")
-@pytest.mark.parametrize("name", sorted(xb.OPERATIONS.keys() - {"python_call", "mulhi"}))
+@each_row("name", sorted(xb.OPERATIONS.keys() - {"python_call", "mulhi"}))
 def test_round_trip_of_examples(name):
     for computation in recorded_by_example(name):
         again = lowering.from_hlo(str(computation))
@@ -85,8 +86,8 @@ def test_shardings_of_shardy():
 
 
 @pytest.mark.usefixtures("converted_here")
-@pytest.mark.parametrize(
-    ("meshes", "sharding", "reason"),
+@each_row(
+    "meshes, sharding, reason",
     [
         ("", SHARDY, "unknown mesh: @mesh"),
         (SHARDY_MESHES, SHARDY.replace("@mesh", "@other"), "unknown mesh: @other"),
@@ -315,7 +316,7 @@ COMPUTED = {
 
 
 @pytest.mark.usefixtures("converted_here")
-@pytest.mark.parametrize("case", COMPUTED)
+@each_row("case", COMPUTED)
 def test_instructions_without_a_stablehlo_operation(case):
     source, expected = COMPUTED[case]
     computation = lowering.from_hlo(source)

@@ -37,7 +37,7 @@ def test_create_token() -> None:
     assert [op.opcode for op in computation.ops] == ["create_token"]
 
 
-@pytest.mark.parametrize("shape", ["f32[2,3]", "f32[2,3]{0,1}", "(s32[], bf16[4])"])
+@each_row("shape", ["f32[2,3]", "f32[2,3]{0,1}", "(s32[], bf16[4])"])
 def test_infeed_and_outfeed(shape: str) -> None:
     b = xb.XlaBuilder("streams")
     value, token = xb.infeed_with_token(b.create_token(), shape, "one")
@@ -78,8 +78,8 @@ def test_send_and_recv() -> None:
     returned(b.build(xb.tuple(more, most, last)))
 
 
-@pytest.mark.parametrize(
-    ("operation", "kinds", "message"),
+@each_row(
+    "operation, kinds, message",
     [
         (
             "send",
@@ -239,8 +239,8 @@ def test_python_calls_of_other_programs(config: str) -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("called", "kinds", "message"),
+@each_row(
+    "called, kinds, message",
     [
         ('@"$hidden"(%x)', "(tensor<4xf32>) -> tensor<4xf32>", r"must not begin with '\$'"),
         (

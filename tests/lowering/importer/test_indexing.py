@@ -145,7 +145,7 @@ def without_index(b: xb.XlaBuilder) -> xb.XlaOp:
     return xb.scatter(x, i, u, xb.add, xb.ScatterDimensionNumbers([1], [], [], 1))
 
 
-@pytest.mark.parametrize("record", [windows, twice_the_same, without_index])
+@each_row("record", [windows, twice_the_same, without_index])
 def test_round_trip_of_scatters_with_workarounds(record: Callable[..., xb.XlaOp]) -> None:
     b = xb.XlaBuilder("program")
     returned(b.build(record(b)))

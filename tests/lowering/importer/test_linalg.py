@@ -59,7 +59,7 @@ TRANSFORMS: dict[str, Case] = {
 }
 
 
-@pytest.mark.parametrize("name", TRANSFORMS)
+@each_row("name", TRANSFORMS)
 def test_results_agree_with_jax(name: str) -> None:
     function, arguments = TRANSFORMS[name]
     imported_from_jax(function, *arguments)

@@ -117,8 +117,8 @@ def test_round_trip(record: Callable[[xb.XlaBuilder], xb.XlaOp]) -> None:
     returned(b.build(record(b)))
 
 
-@pytest.mark.parametrize("kind", ["f32", "bf16", "f8e4m3fn", "s2", "c64"])
-@pytest.mark.parametrize("largest", [True, False])
+@each_row("kind", ["f32", "bf16", "f8e4m3fn", "s2", "c64"])
+@each_row("largest", [True, False])
 def test_round_trip_of_top_k(kind: str, largest: bool) -> None:
     """From a module, and from the composite or custom call of an artifact."""
     b = xb.XlaBuilder("program")

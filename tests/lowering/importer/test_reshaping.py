@@ -44,7 +44,7 @@ FROM_JAX: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", FROM_JAX)
+@each_row("name", FROM_JAX)
 def test_results_agree_with_jax(name: str) -> None:
     imported_from_jax(FROM_JAX[name], X)
 

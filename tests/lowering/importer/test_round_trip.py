@@ -187,7 +187,7 @@ TINY: Final[dict[str, tuple[Graph, int]]] = {
 }
 
 
-@pytest.mark.parametrize("name", GRAPHS)
+@each_row("name", GRAPHS)
 def test_graphs_of_the_benchmarks(name: str) -> None:
     graph, size = TINY[name]
     assert check(ours.record(graph, size)) is None

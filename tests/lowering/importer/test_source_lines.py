@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -19,7 +20,7 @@ LAST_LINE = 2**31 - 2
 PLACES = [(1, 1), (1, 62), (1, 63), (40, 64), (39, 65), (LAST_LINE, 5000), (1, 2**31), (2, 1)]
 
 
-@pytest.mark.parametrize("count", [1, 2, len(PLACES)])
+@each_row("count", [1, 2, len(PLACES)])
 def test_each_instruction_has_its_line(count: int) -> None:
     places = PLACES[-count:]
     lines, columns = zip(*places, strict=True)
@@ -61,7 +62,7 @@ def program() -> xb.XlaComputation:
 NAMES = ["model.mlir", 'a "name".mlir', "modèle.txt"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_ops_have_the_lines_of_the_file(name: str, tmp_path: Path) -> None:
     file = tmp_path / name
     file.write_text(lowering.lower(program()).text)
@@ -93,7 +94,7 @@ def test_locations_in_the_text_are_kept(tmp_path: Path) -> None:
     assert {source.file for source in locations if source is not None} == {__file__}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_an_error_of_xla_names_the_line_of_the_file(name: str, tmp_path: Path) -> None:
     file = tmp_path / name
     file.write_text("""

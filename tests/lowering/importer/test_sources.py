@@ -45,8 +45,8 @@ def computation() -> xb.XlaComputation:
     return b.build(xb.tuple(shifted, xb.reduce(shifted, 0.0, xb.add, [1])))
 
 
-@pytest.mark.parametrize("suffix", [".mlir", ".mlirbc", ".stablehlo"])
-@pytest.mark.parametrize("as_text", [True, False], ids=["text", "path"])
+@each_row("suffix", [".mlir", ".mlirbc", ".stablehlo"])
+@each_row("as_text", [True, False])
 def test_files_of_each_format_preserve_the_computation(
     tmp_path: Path, suffix: str, as_text: bool
 ) -> None:
@@ -62,7 +62,7 @@ def test_files_of_each_format_preserve_the_computation(
         assert same(actual, expected) is None
 
 
-@pytest.mark.parametrize("version", ["0.9.0", "1.0.0", "1.9.0", "minimum", "current"])
+@each_row("version", ["0.9.0", "1.0.0", "1.9.0", "minimum", "current"])
 def test_artifacts_of_each_version_preserve_the_computation(tmp_path: Path, version: str) -> None:
     path = tmp_path / "saved.stablehlo"
     lowering.lower(computation()).save(path, version=version)

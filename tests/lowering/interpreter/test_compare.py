@@ -162,7 +162,7 @@ def test_ulps_argument() -> None:
     assert comparison.first is None
 
 
-@pytest.mark.parametrize("ulps", [-1, "few", {"tanh": -1}])
+@each_row("ulps", [-1, "few", {"tanh": -1}])
 def test_invalid_ulps(ulps: Any) -> None:
     with pytest.raises(xb.OperandError, match="ulps must be a number"):
         lowering.compare(model, X, ulps=ulps)

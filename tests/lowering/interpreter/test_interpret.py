@@ -135,8 +135,8 @@ def test_probes_in_nested_loops_have_a_value_for_each_execution() -> None:
     assert seen.result == -9
 
 
-@pytest.mark.parametrize(
-    ("probe", "message"),
+@each_row(
+    "probe, message",
     [(9, "has ops 0 to 2"), ("sine", "no op with the probed opcode"), (1.5, "probe must be True")],
 )
 def test_invalid_probes(probe: Any, message: str) -> None:
@@ -198,7 +198,7 @@ def test_a_scatter_does_not_change_its_operand() -> None:
     np.testing.assert_array_equal(x, X)
 
 
-@pytest.mark.parametrize(("left", "batch"), [(True, (2,)), (False, (2, 1)), (True, (0,))])
+@each_row("left, batch", [(True, (2,)), (False, (2, 1)), (True, (0,))])
 def test_several_triangular_systems(left: bool, batch: tuple[int, ...]) -> None:
     def function(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
         return xb.triangular_solve(a, b, left, True, False, "NO_TRANSPOSE")

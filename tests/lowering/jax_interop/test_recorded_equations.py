@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from jax import lax
 from jax.experimental.xla_metadata import set_xla_metadata
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -151,7 +152,7 @@ def described(computation: xb.XlaComputation) -> Any:
     return tree(computation.root), list(calls())
 
 
-@pytest.mark.parametrize("name", [name for name, cases in CASES.items() if cases])
+@each_row("name", [name for name, cases in CASES.items() if cases])
 def test_the_ops_are_those_of_the_lowering(name: str) -> None:
     for function, arguments in CASES[name]:
         jaxpr = jax.make_jaxpr(function)(*arguments)
@@ -207,8 +208,8 @@ def annotated(x: Any) -> Any:
         return lax.neg(x)
 
 
-@pytest.mark.parametrize(
-    ("function", "arguments"),
+@each_row(
+    "function, arguments",
     [
         (lax.tan, (X,)),
         (lax.neg, (X.astype(np.complex64),)),

@@ -20,6 +20,7 @@ from support import (
     stablehlo_of_text,
     trusted_module,
 )
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -465,8 +466,8 @@ def test_bounded_batch_dimensions() -> None:
 # Unsupported ops
 
 
-@pytest.mark.parametrize(
-    ("shape", "sizes"),
+@each_row(
+    "shape, sizes",
     [("f32[<=6]", [2, 3]), ("f32[<=1]", []), ("f32[<=6,<=5]", [2, 3, 5])],
 )
 def test_ops_whose_results_lose_the_bounded_size(shape: str, sizes: list[int]) -> None:

@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -40,8 +41,8 @@ def call(target: str, operands: list[str], results: list[str], attributes: str =
 
 
 @pytest.mark.usefixtures("without_xla")
-@pytest.mark.parametrize(
-    ("target", "operands", "results", "rule"),
+@each_row(
+    "target, operands, results, rule",
     [
         ("TopK", [X], [X], "an operand f32[n] or f32[m,n]"),
         ("TopK", [], [HALF], "an operand f32[n] or f32[m,n]"),
@@ -86,16 +87,14 @@ def test_recorded_calls_are_checked() -> None:
 
 
 @pytest.mark.usefixtures("without_xla")
-@pytest.mark.parametrize(
-    ("operands", "results"), [([X], [X]), ([], [HALF, INDICES]), ([X], [HALF, INDICES])]
-)
+@each_row("operands, results", [([X], [X]), ([], [HALF, INDICES]), ([X], [HALF, INDICES])])
 def test_malformed_operations_of_mhlo_are_refused(operands: list[str], results: list[str]) -> None:
     module = lowering.load_bytes(call("mhlo.topk", operands, results).encode())
     with pytest.raises(lowering.CompileError, match=r"custom_call of 'mhlo.topk', recorded at -:2"):
         lowering.compile(module)
 
 
-@pytest.mark.parametrize("target", ["Sharding", "LayoutConstraint", "MoveToHost", "SetBound"])
+@each_row("target", ["Sharding", "LayoutConstraint", "MoveToHost", "SetBound"])
 def test_calls_of_the_form_that_xla_expects_run(target: str) -> None:
     sharded = ', mhlo.sharding = "{replicated}"' if target == "Sharding" else ""
     run = lowering.compile(lowering.load_bytes(call(target, [X], [X], sharded).encode()))

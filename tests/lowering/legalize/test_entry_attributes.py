@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import lowering
 from lowering.running import compiling
@@ -184,7 +185,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_row("name", REFUSED)
 def test_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def compile_or_read(*_: Any, **__: Any) -> NoReturn:
         raise AssertionError("XLA compiles the module")

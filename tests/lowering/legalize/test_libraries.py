@@ -26,8 +26,8 @@ def recorded(shape: str) -> xb.XlaComputation:
     return b.build(xb.tuple(*lib.lu(b.parameter(shape))[:2]))
 
 
-@pytest.mark.parametrize(
-    ("shape", "cpu", "gpu"),
+@each_row(
+    "shape, cpu, gpu",
     [
         ("f32[3,3]", "lapack_sgetrf_ffi", "cusolver_getrf_ffi"),
         ("f64[2,3,4]", "lapack_dgetrf_ffi", "cusolver_getrf_ffi"),
@@ -114,8 +114,8 @@ def first_call(operation: ir.Operation) -> tuple[str | None, set[str], list[str]
     return call_target(call), attributes, [str(result.type) for result in call.results]
 
 
-@pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize(("platform", "in_jax"), [("cpu", "cpu"), ("gpu", "cuda")])
+@each_row("name", CALLS)
+@each_row("platform, in_jax", [("cpu", "cpu"), ("gpu", "cuda")])
 def test_calls_are_those_of_jax(name: str, platform: str, in_jax: str) -> None:
     """A routine has the attributes and results that jax gives it, on platforms not tested on too.
 
@@ -257,7 +257,7 @@ def test_cholesky_in_a_file_without_its_optional_attribute() -> None:
     np.testing.assert_allclose(factor, [[2, 1], [0, 2]])
 
 
-@pytest.mark.parametrize("shape", ["f16[3,3]", "f32[0,0]", "f64[2,0,0]"])
+@each_row("shape", ["f16[3,3]", "f32[0,0]", "f64[2,0,0]"])
 def test_cholesky_without_lapack(shape: str) -> None:
     b = xb.XlaBuilder("recorded")
     module = lowering.lower(b.build(xb.cholesky(b.parameter(shape))))

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -218,7 +219,7 @@ return %0 : tensor<2xf32> }""",
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_row("name", REFUSED)
 @pytest.mark.usefixtures("without_xla")
 def test_refused(name: str) -> None:
     text, message = REFUSED[name]
@@ -228,9 +229,9 @@ def test_refused(name: str) -> None:
     assert f".{caught.value.op}" in text
 
 
-@pytest.mark.parametrize("operation", ["add", "minimum"])  # the latter has a rewrite
-@pytest.mark.parametrize(
-    ("between", "rule"),
+@each_row("operation", ["add", "minimum"])  # the latter has a rewrite
+@each_row(
+    "between, rule",
     [
         ("2xf32, 5 : i32", "has an encoding other than #stablehlo.bounds"),
         ("2x9223372036854775807xf64", "has more than 2**63 - 1 elements"),

@@ -80,7 +80,7 @@ def test_text_with_surrogates() -> None:
     assert quoted("a\ud800b") == '"a?b"'
 
 
-@pytest.mark.parametrize("values", [(), (0,), (-1, 2**63 - 1, -(2**63))])
+@each_row("values", [(), (0,), (-1, 2**63 - 1, -(2**63))])
 def test_lists(values: tuple[int, ...]) -> None:
     writer = BytecodeWriter()
     attributes = writer.dictionary({"x.a": i64_array(values)})

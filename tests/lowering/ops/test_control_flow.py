@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support import assert_same_bits, run
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -479,7 +480,7 @@ def test_optimization_barrier() -> None:
     assert lowering.lower(computation).text.count("stablehlo.optimization_barrier") == 2
 
 
-@pytest.mark.parametrize("how", ["barrier", "while", "conditional", "call", "nothing"])
+@each_row("how", ["barrier", "while", "conditional", "call", "nothing"])
 def test_tokens_in_control_flow(how: str) -> None:
     b = xb.XlaBuilder(f"token_{how}")
     token, x = b.parameter("token[]"), b.parameter(S32)
@@ -759,8 +760,8 @@ def test_composite_with_several_results_and_frontend_attributes(sizes: tuple[int
     assert_same_bits(double, values * 2)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@each_row(
+    "text, message",
     [
         ("{n = 1 : i64} {}", "must be the text of an MLIR dictionary, got '{n = 1 : i64} {}'"),
         ("{n = 1 : x}", "must be the text of an MLIR dictionary"),

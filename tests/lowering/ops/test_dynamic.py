@@ -16,6 +16,7 @@ from support import (
     stablehlo_of_text,
     trusted_module,
 )
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -354,7 +355,7 @@ def negate() -> lowering.Executable:
     return lowering.compile(built(xb.neg, "f32[2,<=4]"), "cpu")
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_row("name", REFUSED)
 def test_refused(negate: lowering.Executable, name: str) -> None:
     value, message = REFUSED[name]
     with pytest.raises(ArgumentError) as caught:

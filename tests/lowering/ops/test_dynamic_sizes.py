@@ -264,7 +264,7 @@ AT_THE_BOUND: dict[str, tuple[Callable[[xb.XlaOp, xb.XlaOp], xb.XlaOp], Any]] = 
 }
 
 
-@pytest.mark.parametrize("case", AT_THE_BOUND)
+@each_row("case", AT_THE_BOUND)
 def test_a_constant_size_equal_to_the_bound(case: str) -> None:
     """XLA removes such sizes; loops, branches and calls that take the arrays must still compile."""
     apply, expected = AT_THE_BOUND[case]

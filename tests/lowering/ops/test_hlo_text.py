@@ -77,7 +77,7 @@ def test_the_parser_reads_every_name() -> None:
     assert_identical(ours[0], theirs[0])
 
 
-@pytest.mark.parametrize("name", ["__f", "é日本", "\ud800", "a\ud800b", "or_u8"])
+@each_row("name", ["__f", "é日本", "\ud800", "a\ud800b", "or_u8"])
 def test_names_of_computations(name: str) -> None:
     inner = xb.XlaBuilder(name)
     bits = xb.bitcast_convert_type(inner.parameter(xb.pred[2, 8], name), xb.u8)

@@ -300,8 +300,8 @@ def test_bounded_sizes_of_custom_calls() -> None:
         lowering.compile(module)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
+@each_row(
+    "make, message",
     [
         (
             lambda: call(opaque="abc", api_version=4),

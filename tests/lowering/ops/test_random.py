@@ -64,8 +64,8 @@ PI = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344, 0xA4093822, 0x299F31D0)
 ONES = (2**32 - 1,) * 6
 
 
-@pytest.mark.parametrize(
-    ("numbers", "answer"),
+@each_row(
+    "numbers, answer",
     [
         ((0,) * 6, (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
         (ONES, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
@@ -77,8 +77,8 @@ def test_known_answers_of_philox(numbers: tuple[int, ...], answer: tuple[int, ..
     assert tuple(int(w[0]) for w in actual) == answer
 
 
-@pytest.mark.parametrize(
-    ("numbers", "answer"),
+@each_row(
+    "numbers, answer",
     [
         ((0,) * 4, (0x6B200159, 0x99BA4EFE)),
         (ONES[:4], (0x1CB996FC, 0xBB002BE7)),

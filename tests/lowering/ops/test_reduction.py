@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import assert_same_bits, parameter_like, run, small_numbers
+from tables import each_row
 
 import builder as xb
 from builder.types.primitive_type import ALL, PrimitiveType
@@ -190,8 +191,8 @@ def argmax(best: Any, best_at: Any, value: Any, at: Any) -> tuple[Any, Any]:
     return xb.select(newer, value, best), xb.select(newer, at, best_at)
 
 
-@pytest.mark.parametrize(
-    ("shape", "dimensions"),
+@each_row(
+    "shape, dimensions",
     [
         ((7,), [0]),
         ((3, 50), [1]),

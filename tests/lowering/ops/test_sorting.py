@@ -153,8 +153,8 @@ def test_stable_and_unstable_sorts() -> None:
     assert_identical(x[others], second)
 
 
-@pytest.mark.parametrize(
-    ("shape", "dimension"),
+@each_row(
+    "shape, dimension",
     [((0,), 0), ((1,), 0), ((3, 0), 0), ((3, 0), 1), ((1, 4), 0), ((2, 1), -1)],
 )
 def test_along_sizes_of_0_and_1(shape: tuple[int, ...], dimension: int) -> None:
@@ -172,7 +172,7 @@ def test_along_sizes_of_0_and_1(shape: tuple[int, ...], dimension: int) -> None:
             assert_identical(g, a)
 
 
-@pytest.mark.parametrize("dimension", range(3))
+@each_row("dimension", range(3))
 def test_three_dimensions(dimension: int) -> None:
     x = np.random.default_rng(2).normal(size=(4, 5, 6))
     got = evaluate(lambda p: xb.sort(p, dimension=dimension - 3), x)

@@ -283,10 +283,10 @@ def branch_of(parameter: str, operand: Any) -> xb.XlaComputation:
     )
 
 
-@pytest.mark.parametrize("parameter", ["f32[?]", "f32[5]"])
-@pytest.mark.parametrize("operand", ["f32[?]", "f32[5]"])
-@pytest.mark.parametrize(
-    ("program", "reference"),
+@each_row("parameter", ["f32[?]", "f32[5]"])
+@each_row("operand", ["f32[?]", "f32[5]"])
+@each_row(
+    "program, reference",
     [(call_of, lambda x: x * 2), (loop_of, lambda x: x + 3), (branch_of, lambda x: x * 0.5)],
 )
 def test_computations_of_another_size(

@@ -20,6 +20,7 @@ from support import (
     parameter_like,
     small_numbers,
 )
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -452,7 +453,7 @@ def test_computations_with_nested_regions() -> None:
     )
 
 
-@pytest.mark.parametrize("shape", ["f32[4,4]", "f32[]", "f32[<=4,4]"])
+@each_row("shape", ["f32[4,4]", "f32[]", "f32[<=4,4]"])
 def test_select_and_scatter_is_one_operation(shape: str) -> None:
     b = xb.XlaBuilder("gradient")
     x = b.parameter(shape, "x")

@@ -108,7 +108,7 @@ def test_every_order_of_a_parameter_and_of_a_result(rank: int) -> None:
             assert in_memory(result) == np.ascontiguousarray(in_order).tobytes()
 
 
-@pytest.mark.parametrize("order", orders(3))
+@each_row("order", orders(3))
 def test_xla_compiles_the_requested_layouts(order: tuple[int, ...]) -> None:
     text = "{" + ",".join(map(str, order)) + "}"
     run = lowering.compile(negated(f"f32[2,3,5]{text}", f"f32[2,3,5]{text}"), "cpu")
@@ -742,7 +742,7 @@ def test_functions_of_foreign_modules() -> None:
         assert_identical(np.asarray(lowering.compile(module, "cpu")(x)), x * 2)
 
 
-@pytest.mark.parametrize("name", ["Sharding", "SPMDFullToShardShape", "annotate_device_placement"])
+@each_row("name", ["Sharding", "SPMDFullToShardShape", "annotate_device_placement"])
 def test_annotation_custom_calls_get_no_layouts(name: str) -> None:
     b = xb.XlaBuilder("words")
     root = xb.custom_call(name, b.parameter("f32[2,3]{0,1}", "x"), F32)

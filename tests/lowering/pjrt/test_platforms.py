@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import pytest
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -33,8 +34,8 @@ def message(
     return str(missing_platform("device", platform, known, report))
 
 
-@pytest.mark.parametrize(
-    ("platform", "what", "extra"),
+@each_row(
+    "platform, what, extra",
     [
         ("gpu", "GPUs of NVIDIA", '"xlabuilder[cuda13]" (cuda12 for drivers before 580)'),
         ("cuda", "GPUs of NVIDIA", '"xlabuilder[cuda13]" (cuda12 for drivers before 580)'),

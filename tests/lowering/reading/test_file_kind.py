@@ -6,6 +6,7 @@ import resource
 from pathlib import Path
 
 import pytest
+from tables import each_row
 
 import lowering
 from lowering import ModuleFileError
@@ -26,8 +27,8 @@ def refused(path):
     return message.removeprefix(f"{path}: ")
 
 
-@pytest.mark.parametrize(
-    ("beginning", "message"),
+@each_row(
+    "beginning, message",
     [
         (b"", "is not StableHLO text, MLIR bytecode or a portable artifact: byte 0 is zero\nfix: "),
         (
@@ -68,8 +69,8 @@ def test_a_large_file_is_refused_by_its_beginning(tmp_path, beginning, message):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
 
 
-@pytest.mark.parametrize(
-    ("beginning", "message"),
+@each_row(
+    "beginning, message",
     [
         (b"", "is not HLO text, nor a protocol buffer of HLO: byte 0 is zero"),
         (b"HloModule m\n", "is not HLO text, nor a protocol buffer of HLO: byte 12 is zero"),
@@ -89,7 +90,7 @@ def test_a_large_file_that_is_not_hlo_is_refused_by_its_beginning(tmp_path, begi
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
 
 
-@pytest.mark.parametrize("padding", ["// a comment\n", "\n", "// \u20ac\n"])
+@each_row("padding", ["// a comment\n", "\n", "// \u20ac\n"])
 def test_large_files_that_are_modules_are_read(tmp_path, padding):
     text = padding * 150_000
     path = tmp_path / "large.mlir"

@@ -107,14 +107,13 @@ def test_prefixes_before_dots() -> None:
     assert prefixes_before_dots(TEXT) == dialects - {"builtin"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "more",
     [
         'loc("a\\n.py":1:1)',
         "// a_module_of_many_letters.py",
         "// " + "".join(f"{n}.0, " for n in range(5000)),
     ],
-    ids=["escaped", "long", "many"],
 )
 def test_prefixes_that_are_unknown(more: str) -> None:
     assert prefixes_before_dots(PLAIN + more) is None

@@ -69,8 +69,8 @@ def test_the_longest_affine_map_is_read():
     assert "affine_map" in module.text
 
 
-@pytest.mark.parametrize(
-    ("mark", "first", "next_one"),
+@each_row(
+    "mark, first, next_one",
     [
         ("#", '"x"', "[{0}, {0}]"),
         ("!", "tuple<tensor<f32>>", "tuple<{0}, {0}>"),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from jax.experimental.layout import Format, Layout
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -59,8 +60,8 @@ def deleted():
     return array
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
+@each_row(
+    "wrong, message",
     [
         (deleted, "f32[3,4], got a jax.Array that has been deleted"),
         (lambda: put(X.astype(np.int32)), "f32[3,4], got s32[3,4]"),
@@ -75,7 +76,6 @@ def deleted():
         (lambda: object(), "f32[3,4], got an object"),
         (lambda: 1.0, "f32[3,4], got the Python number 1.0"),
     ],
-    ids=lambda one: one if isinstance(one, str) else "",
 )
 def test_wrong_arguments_after_accepted_ones(run, wrong, message):
     for arguments in ((put(), wrong()), (wrong(), put()), (X, wrong()), (wrong(), X)):

@@ -138,8 +138,8 @@ class TestText:
         assert "alias" not in text
         assert "donor" not in text
 
-    @pytest.mark.parametrize(
-        ("attribute", "message"),
+    @each_row(
+        "attribute, message",
         [
             ("tf.aliasing_output = 1 : i32", "@main has no such result"),
             ('tf.aliasing_output = "x"', "@main has no such result"),

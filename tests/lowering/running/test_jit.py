@@ -387,8 +387,8 @@ class TestArguments:
 
         assert float(Model().twice(np.float32(3))) == 6
 
-    @pytest.mark.parametrize(
-        ("value", "pattern"),
+    @each_row(
+        "value, pattern",
         [
             (
                 2**40,

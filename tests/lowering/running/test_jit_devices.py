@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -293,8 +294,8 @@ class TestReplicas:
             lowering.jit(summed, num_replicas=100, device="cpu")(ROWS, np.float32(1))
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
+@each_row(
+    "settings, message",
     [
         ({"num_replicas": 0}, "jit: num_replicas must be an integer, 1 or more, got 0"),
         ({"num_partitions": 2.0}, "jit: num_partitions must be an integer, 1 or more, got 2.0"),

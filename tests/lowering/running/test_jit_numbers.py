@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -23,9 +24,7 @@ def identity() -> lowering.JittedFunction:
     return lowering.jit(lambda *args: args, name="identity")
 
 
-@pytest.mark.parametrize(
-    "number", [True, False, 0, 7, -(2**31), 2**31 - 1, 0.1, -0.0, 1e-45, 1 - 2j]
-)
+@each_row("number", [True, False, 0, 7, -(2**31), 2**31 - 1, 0.1, -0.0, 1e-45, 1 - 2j])
 def test_types_are_those_of_jax(number: Any) -> None:
     """A number alone has the type that jax.jit gives it without 64-bit types."""
     with jax.enable_x64(False):
@@ -36,14 +35,14 @@ def test_types_are_those_of_jax(number: Any) -> None:
     assert np.asarray(result).tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+@each_row("number", [float("nan"), float("inf"), float("-inf")])
 def test_numbers_that_are_not_finite(number: float) -> None:
     (result,) = identity()(number)
     np.testing.assert_array_equal(np.asarray(result), np.float32(number))
 
 
-@pytest.mark.parametrize(
-    ("number", "beside", "dtype"),
+@each_row(
+    "number, beside, dtype",
     [
         (0.1, [np.float64], "float64"),
         (0.1, [np.float16, np.int32], "float16"),

@@ -124,7 +124,7 @@ def products(module: lowering.StablehloModule, precision: str) -> list[str]:
 
 
 class TestDefaultPrecision:
-    @pytest.mark.parametrize("precision", ["default", "HIGH", "highest"])
+    @each_row("precision", ["default", "HIGH", "highest"])
     def test_agrees_with_jax(self, precision: str) -> None:
         @xb.computation(xb.f32[8, 8])
         def square(x: xb.XlaOp) -> xb.XlaOp:

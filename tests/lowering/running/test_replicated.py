@@ -238,7 +238,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_row("name", REFUSED)
 def test_refused_arguments(doubled: Any, name: str) -> None:
     arguments, message = REFUSED[name]
     with pytest.raises(ArgumentError) as caught:

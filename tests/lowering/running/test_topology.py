@@ -49,8 +49,8 @@ def test_not_strings() -> None:
         lowering.topology("tpu", 3)  # type: ignore[arg-type]  # the wrong type is the test
 
 
-@pytest.mark.parametrize(
-    ("platform", "report", "message"),
+@each_row(
+    "platform, report, message",
     [
         ("tpu", NotImplementedError("x"), 'not installed, or .*\nfix: pip install "xlabuilder.tpu'),
         ("tpu", ValueError("JAX TPU support not installed;"), "for tpu is not installed\nfix: "),

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import Mesh, PartitionSpec as P
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -130,8 +131,8 @@ def recorded(record: Callable[[xb.XlaOp], xb.XlaOp]) -> xb.XlaComputation:
     return b.build(record(b.parameter(xb.f32[4])))
 
 
-@pytest.mark.parametrize(
-    ("record", "target"),
+@each_row(
+    "record, target",
     [
         (lambda x: xb.custom_call(TO_SHARDS, [x], xb.f32[2]), TO_SHARDS),
         (lambda x: xb.custom_call(FROM_SHARDS, [x], xb.f32[8]), FROM_SHARDS),

@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+from tables import each_row
 
 import lowering
 from lowering.running import compiling
@@ -64,7 +65,7 @@ def module(**attributes: str) -> lowering.StablehloModule:
     return lowering.load_bytes(MODULE.format(**given))
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_row("name", REFUSED)
 def test_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def compile_or_read(*_: Any, **__: Any) -> NoReturn:
         raise AssertionError("XLA compiles the module")
@@ -76,7 +77,7 @@ def test_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"compile: m: {message}" in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["{replicated}", "\\08\\03\\1A\\01\\02\\22\\02\\00\\01", ""])
+@each_row("text", ["{replicated}", "\\08\\03\\1A\\01\\02\\22\\02\\00\\01", ""])
 def test_texts_and_protocol_buffers_are_accepted(text: str) -> None:
     program = lowering.compile(module(argument=f'mhlo.sharding = "{text}"'))
     np.testing.assert_array_equal(program(np.ones(4, np.float32)), -np.ones(4))

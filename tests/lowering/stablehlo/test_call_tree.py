@@ -234,8 +234,8 @@ def test_the_size_of_trees_is_limited() -> None:
     assert trees_of(serialized_chain(2, 60)) is None
 
 
-@pytest.mark.parametrize(
-    ("args", "by_name", "message"),
+@each_row(
+    "args, by_name, message",
     [
         ((PARAMS, X), {"scale": SCALE}, "args must be a tuple of 3, got a tuple of 2"),
         (

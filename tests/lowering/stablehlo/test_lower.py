@@ -86,7 +86,7 @@ def test_an_op_without_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.op == "tanh"
 
 
-@pytest.mark.parametrize("value", [None, "HloModule m", 3])
+@each_row("value", [None, "HloModule m", 3])
 def test_values_that_are_not_computations_are_refused(value: object) -> None:
     with pytest.raises(TypeError, match="lower: expected an XlaComputation, got "):
         lowering.lower(value)

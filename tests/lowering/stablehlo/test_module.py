@@ -61,7 +61,7 @@ def refused(data, path=None):
 # The three formats
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@each_row("suffix", SUFFIXES)
 def test_save_and_load_preserve_the_module(affine, tmp_path, suffix):
     path = tmp_path / f"affine{suffix}"
     affine.save(path)
@@ -72,7 +72,7 @@ def test_save_and_load_preserve_the_module(affine, tmp_path, suffix):
     loaded.verify()
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@each_row("suffix", SUFFIXES)
 def test_tuples_and_names_are_preserved(tmp_path, suffix):
     path = tmp_path / f"nested{suffix}"
     lowering.load_bytes(NESTED).save(str(path))
@@ -82,7 +82,7 @@ def test_tuples_and_names_are_preserved(tmp_path, suffix):
     assert shape.result == xb.parse_shape("((s32[2]), pred[])")
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@each_row("suffix", SUFFIXES)
 def test_load_ignores_the_suffix(affine, tmp_path, suffix):
     path = tmp_path / f"affine{suffix}"
     affine.save(path)
@@ -152,9 +152,7 @@ def test_a_lowered_computation_is_preserved(tmp_path):
 # Versions
 
 
-@pytest.mark.parametrize(
-    "version", ["0.9.0", "minimum", "1.0.0", "1.9.5", "current", "12w", "4w", None]
-)
+@each_row("version", ["0.9.0", "minimum", "1.0.0", "1.9.5", "current", "12w", "4w", None])
 def test_artifacts_of_every_version_can_be_read(affine, version):
     artifact = affine.artifact(version)
     assert lowering.load_bytes(artifact).text == AFFINE
@@ -170,8 +168,8 @@ def test_artifacts_of_every_version_can_be_read(affine, version):
     assert f"StableHLO_v{number}\0".encode() in artifact[:40]
 
 
-@pytest.mark.parametrize(
-    ("version", "message"),
+@each_row(
+    "version, message",
     [
         ("1.9", "three numbers such as '1.9.0', got '1.9'"),
         ("1.9.0.0", "three numbers such as '1.9.0', got '1.9.0.0'"),
@@ -245,8 +243,8 @@ def test_an_element_type_that_a_version_cannot_express(is_parameter, tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    ("op", "name"),
+@each_row(
+    "op, name",
     [
         (lambda x: xb.top_k(x, 2)[0], "top_k"),
         (xb.erf, "erf"),
@@ -733,8 +731,8 @@ def test_syntax_errors_have_a_position(tmp_path):
     assert (error.path, error.line, error.column) == (str(path), 4, 31)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@each_row(
+    "text, message",
     [
         ("this is not MLIR", "line 1, column 1: not StableHLO: no operation begins with 'this'"),
         (AFFINE[:-3], "line 5, column 32: not StableHLO: expected operation name in quotes"),

@@ -172,8 +172,8 @@ def test_replicas() -> None:
             run(X, X, X, **DICTS[1])
 
 
-@pytest.mark.parametrize(
-    ("tree", "expected"),
+@each_row(
+    "tree, expected",
     [
         (lambda p, x: p[0][0] + p[0][1] + x, "run([(p_0_0, p_0_1)], x)"),
         (

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from jax import export
 from jaxlib.mlir import ir
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -52,8 +53,8 @@ USES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("source", SOURCES)
+@each_row("use", USES)
+@each_row("source", SOURCES)
 def test_sources(source: str, use: str, tmp_path: Path) -> None:
     (tmp_path / "m.mlir").write_text(TEXT)
     np.testing.assert_allclose(USES[use](SOURCES[source](tmp_path)), EXPECTED, atol=1e-6)
@@ -85,7 +86,7 @@ def test_sources_of_hlo(source: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(lowering.compile(computation, "cpu")(X), EXPECTED, atol=1e-6)
 
 
-@pytest.mark.parametrize("function", ["load", "to_computation", "compile"])
+@each_row("function", ["load", "to_computation", "compile"])
 def test_other_sources(function: str) -> None:
     b = xb.XlaBuilder("b")
     x = b.parameter(xb.f32[2])

@@ -9,6 +9,7 @@ import jax
 import jaxlib.xla_client
 import numpy as np
 import pytest
+from tables import each_row
 
 from lowering import xla_client as xc
 from lowering.xla_client import ops
@@ -39,14 +40,14 @@ def test_devices(client: xc.Client) -> None:
     assert xc.get_local_backend("cpu").devices() == client.devices()
 
 
-@pytest.mark.parametrize("value", [X, np.int8(3), 2.5, np.zeros(2, xc.bfloat16)])
+@each_row("value", [X, np.int8(3), 2.5, np.zeros(2, xc.bfloat16)])
 def test_buffers_have_the_types_of_values(client: xc.Client, value: Any) -> None:
     buffer = client.buffer_from_pyval(value, client.devices()[0])
     assert buffer.dtype == np.asarray(value).dtype
     np.testing.assert_array_equal(np.asarray(buffer), value)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.bool_, xc.bfloat16])
+@each_row("dtype", [np.float32, np.bool_, xc.bfloat16])
 def test_buffers_in_the_memory_of_arrays(client: xc.Client, dtype: Any) -> None:
     raw = np.zeros(256, np.uint8)
     start = -raw.ctypes.data % 128  # XLA uses aligned memory only
@@ -343,7 +344,7 @@ def test_status_codes_of_xla(client: xc.Client) -> None:
         client.compile(b.build())
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.int8, np.complex128, xc.bfloat16])
+@each_row("dtype", [np.float64, np.int8, np.complex128, xc.bfloat16])
 def test_dlpack(client: xc.Client, dtype: Any) -> None:
     values = np.arange(6).reshape(2, 3).astype(dtype)
     buffer = client.buffer_from_pyval(values)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.special
+from tables import each_row
 
 import builder as xb
 from lowering import xla_client as xc
@@ -148,7 +149,7 @@ def close(actual: Any, expected: Any) -> None:
     np.testing.assert_allclose(actual, expected, rtol=3e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", UNARY)
+@each_row("name", UNARY)
 def test_function_of_one_array(name: str) -> None:
     expected, x = UNARY[name]
     b = xc.XlaBuilder(name)
@@ -157,7 +158,7 @@ def test_function_of_one_array(name: str) -> None:
     close(result, expected(x))
 
 
-@pytest.mark.parametrize("name", BINARY)
+@each_row("name", BINARY)
 def test_function_of_two_arrays(name: str) -> None:
     expected, x, y = BINARY[name]
     b = xc.XlaBuilder(name)
@@ -549,9 +550,7 @@ CASES: dict[str, list[tuple[Callable[..., Any], list[Any], Any]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "case"), [(name, i) for name, cases in CASES.items() for i in range(len(cases))]
-)
+@each_row("name, case", [(name, i) for name, cases in CASES.items() for i in range(len(cases))])
 def test_function(name: str, case: int) -> None:
     function, values, expected = CASES[name][case]
     b = xc.XlaBuilder(name)
@@ -698,7 +697,7 @@ def _difference(out: int, inputs: Any) -> None:
     ctypes.cast(out, ctypes.POINTER(ctypes.c_float))[0] = x - y
 
 
-@pytest.mark.parametrize(
+@each_row(
     "call",
     [
         lambda b, xs, f32: ops.CustomCall(b, b"xc_difference", xs, f32),
@@ -707,7 +706,6 @@ def _difference(out: int, inputs: Any) -> None:
             b, b"xc_difference", xs, f32, [f32, f32], output_operand_aliasing=[]
         ),
     ],
-    ids=["CustomCall", "CustomCallWithLayout", "CustomCallWithAliasing"],
 )
 def test_custom_call(call: Callable[..., xb.XlaOp]) -> None:
     xc.register_custom_call_target(b"xc_difference", _difference)

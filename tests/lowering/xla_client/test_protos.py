@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from jax import lax
+from tables import each_row
 
 import builder as xb
 from lowering import xla_client as xc
@@ -29,7 +30,7 @@ def test_default_convolution_dimension_numbers() -> None:
     assert default == xc.make_convolution_dimension_numbers(("NCHW", "OIHW", "NCHW"), 2)
 
 
-@pytest.mark.parametrize("padding", ["same", "VALID", xc.PaddingType.SAME])
+@each_row("padding", ["same", "VALID", xc.PaddingType.SAME])
 def test_padding(padding: xc.PaddingType | str) -> None:
     sizes, window, strides = (7, 10, 3), (3, 4, 1), (2, 3, 1)
     name = padding.upper() if isinstance(padding, str) else padding.name

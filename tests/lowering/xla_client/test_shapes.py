@@ -80,8 +80,8 @@ def test_bounded_sizes() -> None:
     assert shape == xc.Shape("f32[2,3]")
 
 
-@pytest.mark.parametrize(
-    ("text", "proto"),
+@each_row(
+    "text, proto",
     [  # the bytes are those of jaxlib 0.6.0
         ("f32[2,3]", b"\x10\x0b\x1a\x02\x02\x03*\x07\n\x02\x01\x00\x80\x01\x012\x02\x00\x00"),
         ("token[]", b"\x10\x11"),

@@ -11,6 +11,7 @@ import pytest
 import scipy.linalg
 from library_calls import run, run_portable
 from matrix_cases import each, matrices, rounding_unit
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -106,8 +107,8 @@ def test_bounded_sizes() -> None:
     check_lu(a, factors, pivots[:2, :3], permutation[:2, :3])
 
 
-@pytest.mark.parametrize(
-    ("shape", "message"),
+@each_row(
+    "shape, message",
     [
         ("f32[3]", "lu: a must have at least two dimensions, got f32[3]"),
         ("f32[3,?]", "lu: a must not have an unbounded size, got f32[3,?]"),

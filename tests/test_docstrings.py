@@ -68,6 +68,7 @@ print(tries)
 """
 
 
+@pytest.mark.slow
 def test_the_examples_of_builder_need_no_jax() -> None:
     done = run_python("-c", PROGRAM, *module_names("builder"))
     # Each operation has at least two examples: the import and a call.

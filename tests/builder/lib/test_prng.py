@@ -117,6 +117,7 @@ def _unit(bits: Any, dtype: Any) -> Any:
     return (bits >> bits.dtype.type(shift)).astype(np.float64) / 2.0**digits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", GENERATORS)
 def test_distributions(algorithm: str) -> None:
     """Values equal those that NumPy computes from the bits, and pass a Kolmogorov-Smirnov test."""

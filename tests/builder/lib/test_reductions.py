@@ -136,6 +136,7 @@ def test_special_numbers(dtype: Any) -> None:
     assert_close(small, -590 + np.log(1 + 2 * np.exp(-10.0)), 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_max_and_min_of_many_elements(dtype: Any) -> None:
     """NaNs of both signs, infinities and zeros of both signs, along any dimensions."""

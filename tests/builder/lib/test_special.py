@@ -153,7 +153,7 @@ def test_digamma(name: str) -> None:
     # SciPy is not accurate near the poles, nor in f64 at negative numbers.
     negative = -(RANDOM.integers(1, 60, 2000) + RANDOM.uniform(0.1, 0.9, 2000))
     negative = normal_numbers(negative, name) if name == "f64" else negative.astype(np.float32)
-    ulps = 30 if negative.dtype == np.float64 else 8
+    ulps = 30 if negative.dtype == np.float64 else 10
     check(lib.digamma, scipy.special.digamma, negative, ulps=ulps, smallest=1.0)
     poles = values_of(lib.digamma, np.array([0.0, -0.0, -3, -np.inf])).tolist()
     assert poles[:2] == [-np.inf] * 2
@@ -199,6 +199,7 @@ def test_zeta_near_its_pole(name: str) -> None:
     check(lib.zeta, scipy.special.zeta, x, q, ulps=5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FLOATS)
 def test_polygamma_of_large_orders(name: str) -> None:
     """The factorial or the zeta function alone is out of the range of f32."""
@@ -256,6 +257,7 @@ GAMMA_GRID = np.meshgrid(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FLOATS)
 def test_igamma(name: str) -> None:
     a, x = (normal_numbers(v.reshape(-1), name) for v in GAMMA_GRID)
@@ -318,6 +320,7 @@ def test_igamma_of_large_parameters(name: str) -> None:
         assert errors.max() <= 5 * np.finfo(a.dtype).eps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["f32", "f64"])
 def test_gradients_of_igamma_with_large_parameters(name: str) -> None:
     a, x = near_large_parameters(name, [32, 100, 1234.5, 1e4, 1e17, 1e30])
@@ -348,6 +351,7 @@ def test_igamma_of_small_parameters() -> None:
     np.testing.assert_allclose(values_of(lib.igammac, a, x), expected, rtol=2e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 def test_parameters_near_the_smallest_normal_number(kind: Any) -> None:
     """P(a, x) is 1 - a E1(x), and I(a, k a, x) is k / (1 + k), up to the terms of a."""
@@ -429,6 +433,7 @@ def test_edges_of_igamma(name: str) -> None:
 
 
 # Narrower types are computed in f32.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bf16", "f32", "f64"])
 def test_edges_of_gradients_of_igamma(name: str) -> None:
     nan, edges = np.nan, edges_of_igamma(name)

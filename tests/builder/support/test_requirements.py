@@ -32,6 +32,7 @@ def test_requirements_are_those_of_the_project() -> None:
     assert REQUIREMENTS["jax"].startswith("jax>")  # which requires its jaxlib
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packages", ["jax jaxlib", "jax", "jaxlib"])
 @pytest.mark.parametrize("name", ["lower", "compile", "ffi"])
 def test_names_of_lowering(packages: str, name: str) -> None:
@@ -57,6 +58,7 @@ def test_lowering_is_imported_without_jax() -> None:
     assert without("jax jaxlib", program, status=0) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("packages", "arguments", "message"),
     [

@@ -139,6 +139,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 # C functions as in Operation Semantics: void f(void* out, void** in)
 
 
+@pytest.mark.slow
 def test_documented_custom_call(library: ctypes.CDLL) -> None:
     b = xb.XlaBuilder("example")
     x, y = b.parameter(xb.f32[2]), b.parameter(xb.f32[2, 3])

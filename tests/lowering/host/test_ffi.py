@@ -108,6 +108,7 @@ def value_of(function: lowering.ffi.FfiFunction) -> float:
     return float(lowering.compile(b.build(function(b, xb.f32[()])), "cpu")())
 
 
+@pytest.mark.slow
 def test_handlers_in_cpp(library: lowering.ffi.FfiLibrary) -> None:
     assert list(library.functions) == ["scale", "fill"]
     assert library.scale is library.functions["scale"]

@@ -77,6 +77,7 @@ def test_unary_functions_agree_with_jax(name: str, dtype: Any) -> None:
     assert_identical(np.asarray(actual), np.asarray(expected))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FLOAT_TYPES)
 @pytest.mark.parametrize("name", UNARY)
 def test_unary_functions_agree_with_xla(name: str, kind: str) -> None:

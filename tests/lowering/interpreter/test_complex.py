@@ -66,6 +66,7 @@ def relative_error(got: Any, expected: Any) -> float:
     return float(np.abs(got - expected).max() / np.abs(expected).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("name", CASES)
 def test_correct_results_agree(name: str, dtype: Any) -> None:
@@ -82,6 +83,7 @@ def test_correct_results_agree(name: str, dtype: Any) -> None:
     assert error < 300 * np.finfo(dtype).eps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("name", CASES)
 def test_perturbed_results_differ(name: str, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:

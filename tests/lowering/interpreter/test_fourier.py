@@ -35,6 +35,7 @@ def operand(kind: str, sizes: tuple[int, ...], is_double: bool) -> np.ndarray[An
     return numbers.astype(np.complex128 if is_double else np.complex64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_double", [False, True], ids=["c64", "c128"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(

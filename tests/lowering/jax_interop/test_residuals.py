@@ -137,6 +137,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_products(name: str) -> None:
     ours, theirs = CASES[name]

@@ -179,6 +179,7 @@ def test_a_reshape_that_divides_a_bounded_size() -> None:
         assert_array_equal(actual[1], values.reshape(2, -1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("t", [xb.s8, xb.u8, xb.s32, xb.u16, xb.u64], ids=str)
 def test_powers_are_exact_modulo_the_width(t: xb.PrimitiveType) -> None:
     base = np.array([0, 2, 4, 6, 2, 3, 1, 1, 3, 3, 5, 7, 2], t.dtype)

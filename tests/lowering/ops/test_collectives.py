@@ -302,6 +302,7 @@ def test_sums_of_preds() -> None:
 # Shapes
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize(
     "shape", [(8,), (4, 6), (8, 2, 4), (0, 4), (4, 0), (8, 1000), (256, 1024)], ids=str

@@ -657,6 +657,7 @@ def test_comparisons(name: str) -> None:
             assert_same_bits(results[t], by_argument[t])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize(
     "name",

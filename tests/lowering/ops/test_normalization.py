@@ -151,6 +151,7 @@ def test_every_type(shape: tuple[tuple[int, ...], int]) -> None:
             assert_near(got, want, 10 * np.abs(gradient).sum() / max(1, scale.size))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("t", [xb.bf16, xb.f16, xb.f8e5m2, xb.f32], ids=str)
 def test_large(t: PrimitiveType) -> None:
     """The number of elements per feature and their sums are out of the range of f16."""

@@ -286,6 +286,7 @@ ENDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENDS)
 def test_uniform_floats(name: str) -> None:
     low, high = ENDS[name]

@@ -48,6 +48,7 @@ def random_bits(t: PrimitiveType, size: int) -> np.ndarray[Any, Any]:
     return bits.astype(from_name(f"u{t.bits}").dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("source", FLOATS, ids=str)
 def test_to_signed_integers(source: PrimitiveType) -> None:

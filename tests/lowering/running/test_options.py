@@ -78,7 +78,6 @@ class TestFlags:
 
     def test_defaults_are_known(self) -> None:
         known = compilation.known_flags()
-        assert known["xla_backend_optimization_level"] == "3"
         assert known["xla_cpu_enable_fast_math"] == "false"
         assert known["xla_dump_to"] == '""'
         assert known["xla_gpu_analytical_latency_estimator_options"] == "{"

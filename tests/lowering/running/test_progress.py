@@ -183,6 +183,7 @@ def test_reports_can_be_turned_off(env: dict[str, str], line: str) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_function_overrides_the_environment() -> None:
     program = PROGRAM.format(ops=1000).replace("\ntry:", "\nlowering.show_progress()\ntry:")
     output = in_terminal(program, env={"XLABUILDER_PROGRESS": "0"})

@@ -75,6 +75,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_the_groups_are_those_of_xla(case: str) -> None:
     """The module as it is, imported, and imported from the HLO that XLA prints of it."""

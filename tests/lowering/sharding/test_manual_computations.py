@@ -98,6 +98,7 @@ SOURCES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("program", [summed, several, without_operands, along_one_axis, nested])
 def test_programs_of_jax(program: Callable[[Any], Any], source: str) -> None:

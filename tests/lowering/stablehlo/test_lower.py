@@ -220,6 +220,7 @@ def test_no_arguments() -> None:
     assert "arg_attrs" not in module.module.body.operations[0].attributes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_unusual_names_of_computations(name: str) -> None:
     inner = xb.XlaBuilder(name)

@@ -19,6 +19,7 @@ VECTOR_ORDERS = None, 2, 1, 0, 3, 0.5, -1, -2.0, np.inf, -np.inf
 MATRIX_ORDERS: tuple[Any, ...] = (None, "fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
 def test_norms(dtype: Any) -> None:
     x = matrices((3, 4, 5), dtype)

@@ -158,13 +158,9 @@ def _matrix_fix(check: Check) -> str | None:
     """Return the fix for operands of `dot` whose contracting dimensions have different sizes."""
     lhs, rhs = check.array("lhs"), check.array("rhs")
     if max(lhs.rank, rhs.rank) > 2:
-        last, batches = lhs.rank - 1, list(range(lhs.rank - 2))
-        numbers = f"(([{last}], [{last - 1}]), ({batches}, {batches}))"
-        if lhs.rank != rhs.rank:
-            numbers = "dimension_numbers"
         return (
-            "for matrices with batch dimensions write "
-            f"xb.dot_general(lhs, rhs, {numbers}); xb.dot sums over dimension 1 of lhs and 0 of rhs"
+            "for matrices with batch dimensions write lhs @ rhs; xb.dot sums over dimension 1 of "
+            "lhs and 0 of rhs"
         )
     if lhs.rank == rhs.rank == 2 and not sizes_differ(lhs.dimensions[1], rhs.dimensions[1]):
         return "transpose rhs first with xb.transpose(rhs, [1, 0])"

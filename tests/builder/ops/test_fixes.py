@@ -109,11 +109,10 @@ FIXES: dict[str, tuple[Call, Call]] = {
         lambda p: p.builder.parameter(xb.f32[8, 5]) @ p.x,
         lambda p: p.x @ p.builder.parameter(xb.f32[8, 5]),
     ),
-    "for matrices with batch dimensions write "
-    "xb.dot_general(lhs, rhs, (([2], [1]), ([0], [0]))); xb.dot sums over dimension 1 of lhs and "
+    "for matrices with batch dimensions write lhs @ rhs; xb.dot sums over dimension 1 of lhs and "
     "0 of rhs": (
+        lambda p: xb.dot(p.batch, p.batch_t),
         lambda p: p.batch @ p.batch_t,
-        lambda p: xb.dot_general(p.batch, p.batch_t, (([2], [1]), ([0], [0]))),
     ),
     "pair dimension 1 of lhs with dimension 1 of rhs, both of size 8": (
         lambda p: xb.dot_general(p.x, p.y, (([1], [0]), ([], []))),

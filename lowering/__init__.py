@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from lowering.running.executable_loading import load_executable as load_executable
     from lowering.running.jit import JittedFunction as JittedFunction, jit as jit
     from lowering.running.jit_cache import JitCacheInfo as JitCacheInfo
+    from lowering.running.open_executable import OpenExecutable as OpenExecutable
     from lowering.running.partitioned import PartitionedExecutable as PartitionedExecutable
     from lowering.running.profiling import Memory as Memory, Profile as Profile
     from lowering.running.progress import show_progress as show_progress
@@ -112,6 +113,7 @@ else:
         "lowering.running.partitioned": "PartitionedExecutable",
         "lowering.running.profiling": "Memory Profile",
         "lowering.running.progress": "show_progress",
+        "lowering.running.open_executable": "OpenExecutable",
         "lowering.running.replicated": "ReplicatedExecutable",
         "lowering.running.topology": "Topology UnloadedExecutable topology",
         "lowering.stablehlo.hlo_proto": "to_hlo_proto",

@@ -26,7 +26,7 @@ from builder.ops import elementwise as ew
 from builder.ops.dynamic import get_dimension_size
 from builder.ops.reduction import reduce_window
 from builder.types.primitive_type import s32
-from builder.types.shape import ArrayShape
+from builder.types.shape import UNBOUNDED, ArrayShape
 
 
 class SpatialDimensionOutputSizeAndPadding(NamedTuple):
@@ -94,7 +94,8 @@ def avg_pool(
 
     Raises:
         ShapeInferenceError: the type is pred; a sequence does not fit `data_format`; a size or
-            stride is not positive; a size is unbounded and padding does not count.
+            stride is not positive; a size along the window is unbounded and padding does not
+            count.
 
     Example:
         >>> import builder as xb
@@ -106,7 +107,8 @@ def avg_pool(
     form, shape, kernel, strides = _window("avg_pool", x, kernel_size, stride, data_format)
     includes = flag("avg_pool", "counts_include_padding", counts_include_padding)
     pads = _padding("avg_pool", form, padding)
-    if not includes:
+    windowed = [size for size, width in zip(shape.dimensions, kernel, strict=True) if width > 1]
+    if not includes and UNBOUNDED in windowed:
         bounded_argument("avg_pool", "x", shape)
     sums = reduce_window(widened(x), 0, ew.add, kernel, strides, pads)
     if includes:

@@ -76,6 +76,7 @@ HEADS: dict[str, Function] = {
     "rotary_embedding": lambda y: lib.rotary_embedding(y, y.builder.iota(xb.s32[4], 0)),
     "max_pool": lambda y: lib.max_pool(y, [2, 2], [2, 2], "VALID", "NHWC"),
     "max_pool, SAME": lambda y: lib.max_pool(y, [3, 3], [2, 2], "SAME", "NHWC"),
+    "avg_pool": lambda y: lib.avg_pool(y, [3, 3], [1, 2], "SAME", "NHWC", False),
     "conv": lambda y: conv(y[..., :2]),
 }
 """Functions of an f32[?,4,4,8]."""

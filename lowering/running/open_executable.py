@@ -85,12 +85,19 @@ _CALLS: Final = itertools.count()
 
 
 class _Kept:
-    """An executable, and the number of the call that used it last."""
+    """An executable, and the number of the call that used it last.
 
-    __slots__ = ("executable", "used")
+    Attributes:
+        executable: the executable.
+        call: its `__call__`, which is a function of jaxlib for most programs.
+        used: the number of the call.
+    """
+
+    __slots__ = ("call", "executable", "used")
 
     def __init__(self, executable: LoadedExecutable) -> None:
         self.executable: Final = executable
+        self.call: Final[Callable[..., Any]] = executable.__call__
         self.used = next(_CALLS)
 
 
@@ -267,7 +274,7 @@ class OpenExecutable(Displayed, ExplainsAttributes):
             kept = None  # not arrays, or arguments that can't be flattened
         if kept is not None:
             kept.used = next(_CALLS)
-            return kept.executable(*args, **by_name)
+            return kept.call(*args, **by_name) if by_name else kept.call(*args)
         values, _ = self._parameters.bind(args, by_name)
         return self._executable(self._sizes(self._parameters.flatten(values)))(*args, **by_name)
 

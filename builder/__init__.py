@@ -291,6 +291,7 @@ all_reduce_tuple = _alias("all_reduce_tuple", all_reduce)
 if _typing.TYPE_CHECKING:
     from builder.inspection.diff import ComputationDiff as ComputationDiff
     from builder.inspection.explaining import Explanation as Explanation, explain as explain
+    from builder.inspection.open_sizes import OpenSize as OpenSize
     from builder.inspection.stats import ComputationStats as ComputationStats
     from builder.inspection.table import OpTable as OpTable
     from builder.rewriting.constants import bind as bind, hoist_constants as hoist_constants
@@ -307,6 +308,7 @@ else:
         "Mesh": "builder.sharding.mesh",
         "MeshSharding": "builder.sharding.mesh",
         "OpTable": "builder.inspection.table",
+        "OpenSize": "builder.inspection.open_sizes",
         "Tiling": "builder.sharding.tiling",
         "bind": "builder.rewriting.constants",
         "explain": "builder.inspection.explaining",

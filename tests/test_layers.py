@@ -60,6 +60,7 @@ EXTENSIONS = {
         "draw": "builder.inspection.pictures",
         "extract": "builder.rewriting.extracting",
         "find": "builder.inspection.find",
+        "open_sizes": "builder.inspection.open_sizes",
         "replace": "builder.rewriting.replacing",
         "stats": "builder.inspection.stats",
         "table": "builder.inspection.table",

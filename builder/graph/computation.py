@@ -25,6 +25,7 @@ from builder.types.shape import Shape, ShapeLike, interned_program_shape
 
 if TYPE_CHECKING:
     from builder.inspection.diff import ComputationDiff
+    from builder.inspection.open_sizes import OpenSize
     from builder.inspection.pictures import GraphPicture
     from builder.inspection.stats import ComputationStats
     from builder.inspection.table import OpTable
@@ -419,6 +420,28 @@ class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
         return extension(
             "builder.inspection.pictures", "picture_of", self, scope=scope, limit=limit
         )
+
+    def open_sizes(self) -> tuple[OpenSize, ...]:
+        """Return which dimensions of parameters with unbounded sizes have the same size.
+
+        Sizes are equal if an op requires it, such as an addition of two parameters. In a call of
+        the executable they must be equal.
+
+        Returns:
+            One `OpenSize` for each size that a call may choose: its dimensions of the parameters,
+            those of the result that have it too, and the number that an op requires, if one does.
+            Sizes that the result computes from others, as by a concatenation, are not listed.
+
+        Example:
+            >>> import builder as xb
+            >>> b = xb.XlaBuilder("model")
+            >>> x, w = b.parameter(xb.f32["?", "?"], "x"), b.parameter(xb.f32["?", 4], "w")
+            >>> for size in b.build(x @ w).open_sizes():
+            ...     print(size)
+            dimension 0 of x = dimension 0 of result
+            dimension 1 of x = dimension 0 of w
+        """
+        return extension("builder.inspection.open_sizes", "open_sizes_of", self)
 
     def to_model_explorer(self) -> str:
         """Return the computation as JSON for Google's Model Explorer.

@@ -28,7 +28,7 @@ from builder.support.display import (
     TextTable,
 )
 from builder.support.tracebacks import user_frame
-from builder.types.shape import ProgramShape, Shape, leaves
+from builder.types.shape import ProgramShape, Shape, has_unbounded_sizes, leaves
 
 _ROWS: Final = 30
 _FOLDED_ROWS: Final = 500
@@ -125,6 +125,7 @@ def _computation_parts(computation: XlaComputation) -> list[Part]:
     parts: list[Part] = [
         Heading("XlaComputation", computation.name, description),
         signature_table(computation.program_shape),
+        *_equal_sizes(computation),
         *_op_tables(sections[0]),
     ]
     inner: list[Part] = []
@@ -143,6 +144,16 @@ def _computation_parts(computation: XlaComputation) -> list[Part]:
         text = _LARGE_CONSTANT.sub("constant({...})", str(computation))
         parts.append(Fold("HLO text", [ProgramText(text, "print(computation)")]))
     return parts
+
+
+def _equal_sizes(computation: XlaComputation) -> Iterator[Part]:
+    """Return a table of the unbounded sizes that are equal or fixed, if there are any."""
+    if not any(has_unbounded_sizes(parameter.shape) for parameter in computation.parameters):
+        return
+    sizes = [size for size in computation.open_sizes() if "=" in str(size)]
+    if sizes:
+        columns = (Column("equal sizes"),)
+        yield TextTable("", columns, [[str(size)] for size in sizes[:_ROWS]])
 
 
 def _op_tables(section: Section) -> Iterator[Part]:

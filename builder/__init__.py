@@ -88,8 +88,11 @@ from builder.ops.control_flow import (
 )
 from builder.ops.dynamic import (
     dynamic_broadcast_in_dim as dynamic_broadcast_in_dim,
+    dynamic_iota as dynamic_iota,
+    dynamic_pad as dynamic_pad,
     dynamic_reshape as dynamic_reshape,
     get_dimension_size as get_dimension_size,
+    real_dynamic_slice as real_dynamic_slice,
     remove_dynamic_dimension as remove_dynamic_dimension,
     set_dimension_size as set_dimension_size,
 )

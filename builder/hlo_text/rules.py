@@ -174,6 +174,19 @@ def _slice(printer: Printer, op: XlaOp, name: str, operands: str) -> Instruction
     return "custom-call", operands, ', custom_call_target="mhlo.real_dynamic_slice"'
 
 
+@rule("dynamic_pad", "real_dynamic_slice")
+def _stablehlo_call(printer: Printer, op: XlaOp, name: str, operands: str) -> Instruction:
+    # HLO has no instruction for it. The importer reads the custom call.
+    return "custom-call", operands, f', custom_call_target="stablehlo.{op.opcode}"'
+
+
+@rule("dynamic_iota")
+def _dynamic_iota(printer: Printer, op: XlaOp, name: str, operands: str) -> Instruction:
+    target, _, config = _stablehlo_call(printer, op, name, operands)
+    config += f', backend_config="{{iota_dimension={op.attributes["iota_dimension"]}}}"'
+    return target, operands, config
+
+
 @rule("dynamic_broadcast_in_dim")
 def _dynamic_broadcast_in_dim(printer: Printer, op: XlaOp, name: str, operands: str) -> Instruction:
     # A custom call, as XlaBuilder records it; XLA's converter to StableHLO reads it.

@@ -1,6 +1,6 @@
 """Which unbounded sizes of a computation are equal.
 
-The rule of each op says which sizes of its operands must be equal, and which of them its result
+The rule of each op determines which sizes of its operands must be equal, and which of them its result
 has. Joined over all ops, this determines the parameters' dimensions that must have equal sizes in
 a call. Sizes that ops read at run time (`get_dimension_size`) are followed to the reshapes and
 broadcasts that have them as operands.
@@ -142,12 +142,15 @@ class _Inner:
 
     Attributes:
         groups: equal sizes: for each dimension whether it is one of a parameter, the number of the
-            array, and the dimension.
+            array, and the dimension; `_VALUE` for a parameter that is a size itself.
         fixed: sizes that must be a number.
     """
 
     groups: list[list[tuple[bool, int, int]]]
     fixed: list[tuple[tuple[bool, int, int], int]]
+
+
+_VALUE: Final = -1
 
 
 def _join(one: Size, other: Size) -> None:
@@ -174,16 +177,18 @@ class _Joining:
         self._inner = inner
         self._sizes: dict[XlaOp, list[Sizes]] = {}
         self._values: dict[XlaOp, list[Size | None]] = {}
-        """The elements of scalars and vectors of sizes; None for a number that is no size."""
+        """The elements of scalars and vectors of sizes; None for a number that is not a size."""
 
     def join(self, computation: XlaComputation) -> dict[XlaOp, list[Sizes]]:
         """Join the sizes of a computation, whose inner computations are known."""
+        scalars = [p for p in computation.parameters if _may_be_size(p.shape)]
+        self._values.update((parameter, [Open()]) for parameter in scalars)
         sizes = self.join_ops(computation.ops)
         found: dict[Open, list[tuple[bool, int, int]]] = {}
-        parameters = [leaf for p in computation.parameters for leaf in self._of(p)]
+        parameters = [leaf for p in computation.parameters for leaf in self._leaves(p)]
         for is_parameter, arrays in ((True, parameters), (False, self._of(computation.root))):
             for number, array in enumerate(arrays):
-                for dimension, size in enumerate(array):
+                for dimension, size in enumerate(array, _VALUE if is_parameter else 0):
                     if isinstance(size, Open):
                         place = is_parameter, number, dimension
                         found.setdefault(size.root, []).append(place)
@@ -205,6 +210,11 @@ class _Joining:
         """Return the sizes of the arrays in an op's value."""
         known = self._sizes.get(op)
         return _sizes(op.shape) if known is None else known
+
+    def _leaves(self, op: XlaOp) -> list[tuple[Size | None, ...]]:
+        """Return the sizes of the arrays in an op's value, each after its value as a size."""
+        value = self._elements(op)[0] if _may_be_size(op.shape) else None
+        return [(value, *sizes) for sizes in self._of(op)]
 
     def _op(self, op: XlaOp) -> None:
         opcode = op.opcode
@@ -259,43 +269,63 @@ class _Joining:
     def _broadcast(self, op: XlaOp, _: Sequence[Sizes], results: Sequence[Sizes]) -> None:
         self._at_run_time(results[0], self._elements(op.operands[1]))
 
-    def _call(self, op: XlaOp, operands: Sequence[Sizes], results: Sequence[Sizes]) -> None:
-        self._apply(op.attributes["to_apply"], operands, results)
+    def _iota(self, op: XlaOp, _: Sequence[Sizes], results: Sequence[Sizes]) -> None:
+        self._at_run_time(results[0], self._elements(op.operands[0]))
+
+    def _call(self, op: XlaOp, _: Sequence[Sizes], results: Sequence[Sizes]) -> None:
+        given = [leaf for operand in op.operands for leaf in self._leaves(operand)]
+        self._apply(op.attributes["to_apply"], given, results)
 
     def _while(self, op: XlaOp, operands: Sequence[Sizes], results: Sequence[Sizes]) -> None:
         # A loop carries arrays of one shape.
         for before, after in zip(operands, results, strict=True):
             for one, other in zip(before, after, strict=True):
                 _join(one, other)
-        self._apply(op.attributes["body"], operands, operands)
-        self._apply(op.attributes["condition"], operands, [()])
+        given = [(None, *sizes) for sizes in operands]
+        self._apply(op.attributes["body"], given, operands)
+        self._apply(op.attributes["condition"], given, [()])
 
     def _conditional(self, op: XlaOp, _: Sequence[Sizes], results: Sequence[Sizes]) -> None:
         branches = op.attributes["branch_computations"]
         for branch, operand in zip(branches, op.operands[1:], strict=True):
-            self._apply(branch, self._of(operand), results)
+            self._apply(branch, self._leaves(operand), results)
 
     def _apply(
-        self, computation: XlaComputation, operands: Sequence[Sizes], results: Sequence[Sizes]
+        self,
+        computation: XlaComputation,
+        operands: Sequence[tuple[Size | None, ...]],
+        results: Sequence[Sizes],
     ) -> None:
-        """Join what a computation makes equal in its operands and results."""
+        """Join what a computation makes equal in its operands and results.
+
+        Args:
+            computation: the computation.
+            operands: for each array of the operands its value as a size, if it is one, and sizes.
+            results: the sizes of the arrays of the result.
+        """
         inner = self._inner[computation]
 
-        def at(place: tuple[bool, int, int]) -> Size:
+        def at(place: tuple[bool, int, int]) -> Size | None:
             is_parameter, number, dimension = place
-            return (operands if is_parameter else results)[number][dimension]
+            if is_parameter:
+                return operands[number][dimension - _VALUE]
+            return results[number][dimension]
 
         for group in inner.groups:
-            for place in group[1:]:
-                _join(at(group[0]), at(place))
-        for place, size in inner.fixed:
-            _join(at(place), size)
+            known = [size for place in group if (size := at(place)) is not None]
+            for size in known[1:]:
+                _join(known[0], size)
+        for place, number in inner.fixed:
+            size = at(place)
+            if size is not None:
+                _join(size, number)
 
     _STRUCTURES: Final[Mapping[str, Callable[..., None]]] = {
         "call": _call,
         "composite": _call,
         "conditional": _conditional,
         "dynamic_broadcast_in_dim": _broadcast,
+        "dynamic_iota": _iota,
         "dynamic_reshape": _reshape,
         "while": _while,
     }
@@ -309,6 +339,11 @@ def _sizes(shape: Shape) -> list[Sizes]:
         else ()
         for leaf in leaves(shape)
     ]
+
+
+def _may_be_size(shape: Shape) -> bool:
+    """Return whether a value may be a size: an integer."""
+    return isinstance(shape, ArrayShape) and not shape.rank and shape.element_type.is_integral
 
 
 # Rules

@@ -63,8 +63,8 @@ def dot_product_attention(
 
     Raises:
         OperandError: `scale` is not a finite number.
-        ShapeInferenceError: types or sizes do not match; a size is bounded, or unbounded other than
-            those of batches.
+        ShapeInferenceError: types or sizes do not match; a size is bounded, or a number of
+            heads or features unbounded.
 
     Example:
         >>> import builder as xb
@@ -102,7 +102,7 @@ def dot_product_attention(
         typed_argument(op, "mask", mask, pred)
         allowed = _to_logits(op, "mask", mask, batch, n, logits)
     if is_causal:
-        earlier = indices_of(op, logits, s32, rank + 3) <= indices_of(op, logits, s32, rank + 1)
+        earlier = indices_of(logits, s32, rank + 3) <= indices_of(logits, s32, rank + 1)
         allowed = earlier if allowed is None else ew.and_(allowed, earlier)
     if allowed is not None:
         # Finite, so that the differences below are not NaN where nothing is allowed.
@@ -144,8 +144,8 @@ def rotary_embedding(
 
     Raises:
         OperandError: `base` is not a positive number.
-        ShapeInferenceError: types or sizes do not match; a size is bounded, or unbounded other than
-            those of batches.
+        ShapeInferenceError: types or sizes do not match; a size is bounded, or a number of
+            heads or features unbounded.
 
     Example:
         >>> import builder as xb
@@ -204,14 +204,14 @@ def rotary_embedding(
 def _heads(op: str, name: str, value: XlaOp) -> ArrayShape:
     """Return the shape of an array ``[..., positions, heads, features]``.
 
-    Sizes are fixed, those of batches fixed or unbounded.
+    The numbers of heads and features are fixed, other sizes fixed or unbounded.
     """
     shape = floating_argument(op, name, value)
     closed_argument(op, name, shape)
     if shape.rank < 3:
         rule = f"{name} must be an array [..., positions, heads, features]"
         raise error_of(ShapeInferenceError, op, rule, got=shape)
-    for dimension in range(shape.rank - 3, shape.rank):
+    for dimension in (shape.rank - 2, shape.rank - 1):
         fixed_size(op, name, shape, dimension)
     return shape
 

@@ -251,7 +251,7 @@ def cross_entropy(logits: XlaOp, labels: XlaOp, axis: int = -1) -> XlaOp:
         )
     total = reduce(ew.exp(shifted), 0.0, ew.add, axes)
     if given.element_type.is_integral:
-        numbers = indices_of("cross_entropy", logits, s64, axes[0])
+        numbers = indices_of(logits, s64, axes[0])
         is_label = ew.eq(numbers, as_type(labels, s64), rest)
         chosen = reduce(ew.select(is_label, shifted, -math.inf), -math.inf, ew.max, axes)
         loss = ew.log(total) - chosen

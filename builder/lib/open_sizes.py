@@ -1,7 +1,7 @@
 """Arrays with unbounded sizes: indices along a dimension, and broadcasts to sizes at run time.
 
-XLA's iota and broadcast_in_dim have results of fixed sizes. An array of unbounded sizes is made by
-broadcasting another one to the sizes of an operand that has them.
+XLA's iota and broadcast_in_dim have results of fixed sizes. For unbounded ones, the sizes are read
+from an operand that has them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from builder.errors import ShapeInferenceError, error_of
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import shape_of
+from builder.ops.dynamic import dynamic_iota
 from builder.ops.operands import dimensions_attribute
 from builder.ops.reshaping import broadcast_in_dim
-from builder.ops.runtime_sizes import record_broadcast, sizes_from
+from builder.ops.runtime_sizes import record_broadcast, sizes_from, sizes_vector
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import UNBOUNDED, ArrayShape, intern_array
 
@@ -51,25 +52,17 @@ def broadcast_along(x: XlaOp, sizes: Sequence[int], places: Sequence[int], besid
     return record_broadcast([x, beside], target, attributes, sizes_from(target, origins))
 
 
-def indices_of(op: str, x: XlaOp, element_type: PrimitiveType, dimension: int) -> XlaOp:
+def indices_of(x: XlaOp, element_type: PrimitiveType, dimension: int) -> XlaOp:
     """Return an array of the sizes of x with the index of each element along a dimension.
 
     Args:
-        op: the public function, for messages.
-        x: an array, named x in messages.
+        x: an array.
         element_type: the type of the indices.
-        dimension: a dimension, whose size is not unbounded.
-
-    Raises:
-        ShapeInferenceError: the size of the dimension is unbounded.
+        dimension: the dimension.
     """
     shape = shape_of(x)
     if shape.is_bounded:
         return x.builder.iota(element_type[shape.dimensions], dimension)
-    size = shape.dimensions[dimension]
-    if size == UNBOUNDED:
-        rule = f"dimension {dimension} must have a fixed size or a bound, because it is counted"
-        fix = f"give dimension {dimension} a size, or a bound such as <=8"
-        raise error_of(ShapeInferenceError, op, rule, fix, got=shape, dimension=dimension)
-    numbers = x.builder.iota(element_type[size], 0)
-    return broadcast_along(numbers, shape.dimensions, [dimension], x)
+    target = intern_array(element_type, shape.dimensions, shape.dynamic_dimensions)
+    sizes = sizes_vector([x], sizes_from(target, [(shape, range(shape.rank))]))
+    return dynamic_iota(sizes, dimension, target)

@@ -464,7 +464,7 @@ def _arg(
     flag(op, "keepdims", keepdims)
     index_type = s32 if shape.dimensions[number] <= s32.max else kind
     worst_value = worst(x.builder, shape.element_type)
-    indices = indices_of(op, x, index_type, number)
+    indices = indices_of(x, index_type, number)
 
     def best_of(value: XlaOp, index: XlaOp, other: XlaOp, other_index: XlaOp) -> tuple[XlaOp, ...]:
         # In any order of the reduction, the lowest index wins among equal values. NaNs lose, at the

@@ -207,7 +207,7 @@ def argsort(x: XlaOp, axis: int = -1, descending: bool = False) -> XlaOp:
             rule = "complex numbers are sorted in ascending order only"
             raise error_of(ShapeInferenceError, "argsort", rule, got=shape)
         comparator = create_scalar_gt_computation([shape.element_type, kind])
-    indices = indices_of("argsort", x, kind, number)
+    indices = indices_of(x, kind, number)
     return get_tuple_element(sort([x, indices], comparator, number, is_stable=True), 1)
 
 

@@ -1,7 +1,8 @@
 """Dynamic sizes: dimensions whose size is a runtime value.
 
 Operation Semantics: GetDimensionSize, SetDimensionSize. XlaBuilder: RemoveDynamicDimension,
-DynamicReshape, MhloDynamicBroadcastInDim.
+DynamicReshape, MhloDynamicBroadcastInDim. StableHLO: dynamic_iota, real_dynamic_slice,
+dynamic_pad.
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ from builder.graph.xla_op import XlaOp
 from builder.ops.definition import op
 from builder.ops.operands import Operand, is_number, need_op, number_as
 from builder.schema import ElementTypes
-from builder.schema.definition import ANY, BUILDER_H, S32, S32_OR_S64, Attribute, define
+from builder.schema.definition import (
+    ANY,
+    BUILDER_H,
+    NUMBER,
+    S32,
+    S32_OR_S64,
+    STABLEHLO,
+    Attribute,
+    define,
+)
 from builder.schema.kinds import DIMENSION, INTEGERS, SHAPE
 from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
@@ -431,4 +441,241 @@ def dynamic_broadcast_in_dim(
         f32[2,3]
 
     Not in Operation Semantics; XlaBuilder's MhloDynamicBroadcastInDim.
+    """
+
+
+def _dynamic_iota_shape(output_dimensions: Shape, iota_dimension: int, shape: Shape) -> ArrayShape:
+    check = Check("dynamic_iota", output_dimensions=output_dimensions, shape=shape)
+    sizes, array = check.arrays()
+    # StableHLO dynamic_iota: output_shape is a vector of integers
+    check.element_type("output_dimensions", DYNAMIC_IOTA.element_types["output_dimensions"])
+    # StableHLO dynamic_iota: the type of result
+    check.element_type("shape", NUMBER, fix="use an integer type, and compare the result")
+    # StableHLO dynamic_iota (C2)
+    if sizes.rank != 1 or sizes_differ(sizes.dimensions[0], array.rank):
+        check.fail("output_dimensions must be a vector with one size for each dimension of shape")
+    # StableHLO dynamic_iota (C1)
+    check.dimension(iota_dimension, of="shape", name="iota_dimension")
+    # Not in StableHLO: an iota of a bounded size is not supported.
+    if any(
+        d and n != UNBOUNDED
+        for n, d in zip(array.dimensions, array.dynamic_dimensions, strict=True)
+    ):
+        fix = "use the bounds, and xb.set_dimension_size for the sizes of the result"
+        check.fail("shape must not have bounded sizes", got=array, fix=fix)
+    return array.with_layout(None)
+
+
+DYNAMIC_IOTA: Final = define(
+    "dynamic_iota",
+    "output_dimensions",
+    (Attribute("iota_dimension", DIMENSION),),
+    cpp_name="(none)",
+    section=STABLEHLO,
+    element_types={"output_dimensions": S32_OR_S64},
+)
+
+
+@op(DYNAMIC_IOTA, _dynamic_iota_shape, shape=SHAPE)
+def dynamic_iota(output_dimensions: XlaOp, iota_dimension: int, shape: ShapeLike) -> XlaOp:
+    """Return an array with the index of each element along a dimension, of sizes at run time.
+
+    For fixed sizes use `XlaBuilder.iota`.
+
+    Args:
+        output_dimensions: the sizes of the result: a vector of s32 or s64.
+        iota_dimension: the dimension to count along.
+        shape: the shape of the result: an array of numbers; its sizes are fixed or unbounded.
+            Before run time, they are not compared with `output_dimensions`.
+
+    Returns:
+        An array of shape `shape`.
+
+    Raises:
+        ShapeInferenceError: `shape` is not an array of numbers, or has bounded sizes;
+            `output_dimensions` is not a vector with an entry for each dimension of the result; the
+            dimension is out of range.
+        OperandError: `shape` is not a shape.
+
+    Example:
+        >>> import builder as xb
+        >>> b = xb.XlaBuilder()
+        >>> sizes = b.parameter(xb.s32[2])
+        >>> xb.dynamic_iota(sizes, 1, xb.f32[2, 3]).shape
+        f32[2,3]
+
+    Not in Operation Semantics; StableHLO's dynamic_iota.
+    """
+
+
+def _resized(check: Check, operand: str, vectors: Sequence[str], shape: Shape) -> ArrayShape:
+    """Check the operands of an op with numbers at run time for each dimension; return the result.
+
+    Args:
+        check: the check, which has the operands.
+        operand: the array's name.
+        vectors: the names of the vectors, which have a number for each dimension.
+        shape: the shape of the result.
+    """
+    array = check.array(operand)
+    # StableHLO dynamic_pad (C2): of integers, one for each dimension; so real_dynamic_slice
+    for name in vectors:
+        numbers = check.array(name)
+        check.element_type(name, S32_OR_S64)
+        if numbers.rank != 1 or sizes_differ(numbers.dimensions[0], array.rank):
+            check.fail(f"{name} must be a vector with one number for each dimension of {operand}")
+    # StableHLO dynamic_pad: the vectors have one type
+    check.same_element_type(*vectors)
+    # StableHLO dynamic_pad (C1)
+    if (
+        not isinstance(shape, ArrayShape)
+        or shape.element_type is not array.element_type
+        or shape.rank != array.rank
+        or not (shape.is_static or not shape.is_bounded)
+    ):
+        rule = f"shape must be an array of {operand}'s rank and element type, without bounded sizes"
+        check.fail(rule, got=shape)
+    return shape.with_layout(None)
+
+
+def _real_dynamic_slice_shape(
+    operand: Shape, start_indices: Shape, limit_indices: Shape, strides: Shape, shape: Shape
+) -> ArrayShape:
+    names = "start_indices", "limit_indices", "strides"
+    check = Check(
+        "real_dynamic_slice",
+        operand=operand,
+        start_indices=start_indices,
+        limit_indices=limit_indices,
+        strides=strides,
+    )
+    return _resized(check, "operand", names, shape)
+
+
+REAL_DYNAMIC_SLICE: Final = define(
+    "real_dynamic_slice",
+    "operand start_indices limit_indices strides",
+    cpp_name="(none)",
+    section=STABLEHLO,
+    element_types={
+        "operand": ANY,
+        **dict.fromkeys(("start_indices", "limit_indices", "strides"), S32_OR_S64),
+    },
+)
+
+
+@op(REAL_DYNAMIC_SLICE, _real_dynamic_slice_shape, shape=SHAPE)
+def real_dynamic_slice(
+    operand: XlaOp,
+    start_indices: XlaOp,
+    limit_indices: XlaOp,
+    strides: XlaOp,
+    shape: ShapeLike,
+) -> XlaOp:
+    """Return a slice whose start, limit and stride along each dimension are runtime values.
+
+    For a slice of a fixed size at a runtime start use `dynamic_slice`.
+
+    Args:
+        operand: an array.
+        start_indices, limit_indices, strides: a number for each dimension: vectors of s32 or s64.
+        shape: the shape of the result; its sizes are fixed or unbounded. Before run time, they are
+            not compared with the operands.
+
+    Returns:
+        An array of shape `shape`.
+
+    Raises:
+        ShapeInferenceError: the operand is not an array; a vector does not have a number for each
+            of its dimensions; `shape` has another rank or element type, or bounded sizes.
+        OperandError: `shape` is not a shape.
+
+    Example:
+        >>> import builder as xb, numpy as np
+        >>> b = xb.XlaBuilder()
+        >>> x, limit = b.parameter(xb.f32[8]), b.parameter(xb.s32[1])
+        >>> zero, one = b.constant(np.int32([0])), b.constant(np.int32([1]))
+        >>> xb.real_dynamic_slice(x, zero, limit, one, xb.f32[3]).shape
+        f32[3]
+
+    Not in Operation Semantics; StableHLO's real_dynamic_slice.
+    """
+
+
+def _dynamic_pad_shape(
+    operand: Shape,
+    padding_value: Shape,
+    edge_padding_low: Shape,
+    edge_padding_high: Shape,
+    interior_padding: Shape,
+    shape: Shape,
+) -> ArrayShape:
+    names = "edge_padding_low", "edge_padding_high", "interior_padding"
+    check = Check(
+        "dynamic_pad",
+        operand=operand,
+        padding_value=padding_value,
+        edge_padding_low=edge_padding_low,
+        edge_padding_high=edge_padding_high,
+        interior_padding=interior_padding,
+    )
+    # StableHLO dynamic_pad (C1)
+    check.same_element_type("operand", "padding_value")
+    # StableHLO dynamic_pad: padding_value is a scalar
+    if check.array("padding_value").rank:
+        check.fail("padding_value must be a scalar", argument="padding_value")
+    return _resized(check, "operand", names, shape)
+
+
+DYNAMIC_PAD: Final = define(
+    "dynamic_pad",
+    "operand padding_value edge_padding_low edge_padding_high interior_padding",
+    cpp_name="(none)",
+    section=STABLEHLO,
+    element_types={
+        "operand": ANY,
+        "padding_value": ANY,
+        **dict.fromkeys(("edge_padding_low", "edge_padding_high", "interior_padding"), S32_OR_S64),
+    },
+)
+
+
+@op(DYNAMIC_PAD, _dynamic_pad_shape, shape=SHAPE)
+def dynamic_pad(
+    operand: XlaOp,
+    padding_value: XlaOp,
+    edge_padding_low: XlaOp,
+    edge_padding_high: XlaOp,
+    interior_padding: XlaOp,
+    shape: ShapeLike,
+) -> XlaOp:
+    """Pad an array by numbers of elements that are runtime values; see `pad`.
+
+    Args:
+        operand: an array.
+        padding_value: a scalar of the operand's element type.
+        edge_padding_low, edge_padding_high, interior_padding: for each dimension the number of
+            elements that are added before, after and between the elements: vectors of s32 or s64.
+            Those at the edges may be negative, which removes elements.
+        shape: the shape of the result; its sizes are fixed or unbounded. Before run time, they are
+            not compared with the operands.
+
+    Returns:
+        An array of shape `shape`.
+
+    Raises:
+        ShapeInferenceError: the operand is not an array; the value is not a scalar of its type; a
+            vector does not have a number for each dimension; `shape` has another rank or element
+            type, or bounded sizes.
+        OperandError: `shape` is not a shape.
+
+    Example:
+        >>> import builder as xb, numpy as np
+        >>> b = xb.XlaBuilder()
+        >>> x, low = b.parameter(xb.f32[8]), b.parameter(xb.s32[1])
+        >>> none = b.constant(np.int32([0]))
+        >>> xb.dynamic_pad(x, b.constant(0.0, xb.f32), low, none, none, xb.f32[9]).shape
+        f32[9]
+
+    Not in Operation Semantics; StableHLO's dynamic_pad.
     """

@@ -80,12 +80,17 @@ def record_broadcast(
     `sizes` has one entry for each dimension of `target`: a number, or a `SizeOf` for a size that is
     read from one of `operands` at run time.
     """
-    joined = _joined(operands, sizes)
+    joined = sizes_vector(operands, sizes)
     return record("dynamic_broadcast_in_dim", target, (operands[0], joined), attributes)
 
 
-def _joined(operands: Sequence[XlaOp], sizes: Sizes) -> XlaOp:
-    """Record ops that compute the sizes of a result, and return them as one vector of s32."""
+def sizes_vector(operands: Sequence[XlaOp], sizes: Sizes) -> XlaOp:
+    """Record ops that compute sizes, and return them as one vector of s32.
+
+    Args:
+        operands: arrays.
+        sizes: numbers, and sizes that are read from the arrays.
+    """
     builder = operands[0].builder
     row = intern_array(pt.s32, (1,))
     parts: list[XlaOp] = []

@@ -123,6 +123,8 @@ P = ParamSpec("P")
 
 BUILDER_H: Final = "xla_builder.h (not in the document)"
 """The `Schema.section` of ops that the Operation Semantics document does not describe."""
+STABLEHLO: Final = "StableHLO's specification (not in XlaBuilder)"
+"""The `Schema.section` of ops that XlaBuilder does not have."""
 MATH_H: Final = "XLA's client library, math.h"
 """The `Schema.section` of functions that XLA's client library composes from several ops."""
 

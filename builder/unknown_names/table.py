@@ -116,7 +116,7 @@ FUNCTIONS: Final = by_name(
         "collapse_shape flatten ravel": "xb.collapse",
         "diag diagonal": "lib.get_matrix_diagonal",
         "index_take": "xb.gather",
-        "dynamic_index_in_dim dynamic_slice_in_dim real_dynamic_slice": "xb.dynamic_slice",
+        "dynamic_index_in_dim dynamic_slice_in_dim": "xb.dynamic_slice",
         "dynamic_update_index_in_dim dynamic_update_slice_in_dim": "xb.dynamic_update_slice",
         "expand": "lib.broadcast_to",
         "fliplr flipud": "xb.rev",

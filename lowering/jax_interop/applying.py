@@ -20,8 +20,9 @@ from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.rewriting.inlining import inlined_ops
 from builder.support.caller import caller_frame
-from builder.types.shape import ArrayShape
+from builder.types.shape import ArrayShape, has_unbounded_sizes
 from lowering.jax_interop.from_jax import abstract_array, check_function, traced_computation
+from lowering.jax_interop.sizes import Sizes, SymbolicSizes
 from lowering.jaxlib_api import jaxprs
 
 _MOST_TRACES: Final = 64
@@ -87,7 +88,11 @@ def apply(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     builder = resolve_builder(
         "apply", *ops, fix="pass an op, or lowering.from_jax(function, shape)"
     )
-    trace = _traced(function, leaves, tree, places)
+    sizes = None
+    if any(has_unbounded_sizes(op.shape) for op in ops):
+        symbols = SymbolicSizes(builder.ops)
+        sizes = [of_op[0] if (of_op := symbols.of(op)) else () for op in ops]
+    trace = _traced(function, leaves, tree, places, sizes)
     with rollback_on_error(builder):
         operands = tuple([builder._adopt("apply", op) for op in ops])
         values = record_trace(trace, operands, builder)
@@ -116,11 +121,29 @@ def record_trace(trace: Trace, operands: tuple[XlaOp, ...], builder: XlaBuilder)
     return [values[op] for op in results]
 
 
-def _traced(function: Callable[..., Any], leaves: list[Any], tree: Any, places: list[int]) -> Trace:
-    """Return the trace of a function for ops at `places` of `leaves`."""
+def _traced(
+    function: Callable[..., Any],
+    leaves: list[Any],
+    tree: Any,
+    places: list[int],
+    sizes: Sequence[Sizes] | None,
+) -> Trace:
+    """Return the trace of a function for ops at `places` of `leaves`.
+
+    `sizes` are those of the ops if some are unbounded.
+    """
     shapes = [_array_shape(leaves[place]) for place in places]
+    arrays: list[Any] = []
+    if sizes is None:
+        arrays = [abstract_array("apply", shape) for shape in shapes]
+    else:
+        described: Any = jax.ShapeDtypeStruct  # jax has no types for it
+        for shape, each in zip(shapes, sizes, strict=True):
+            arrays.append(described(each, shape.element_type.dtype))
     others = [_leaf_key(leaf) for leaf in leaves if not isinstance(leaf, XlaOp)]
-    key = tree, tuple(places), tuple(shapes), tuple(others), jaxprs.trace_context()
+    # Symbols of different scopes can't be compared.
+    names = None if sizes is None else str(sizes)
+    key = tree, tuple(places), tuple(shapes), names, tuple(others), jaxprs.trace_context()
     try:
         with _lock:
             cached = _traces[function] = _traces.pop(function, {})  # now the latest
@@ -128,9 +151,9 @@ def _traced(function: Callable[..., Any], leaves: list[Any], tree: Any, places: 
                 _traces.pop(next(iter(_traces)), None)
             trace = cached.get(key)
     except TypeError:  # the function or an argument has no hash or no weak references
-        return _trace(function, leaves, tree, places, shapes)
+        return _trace(function, leaves, tree, places, arrays)
     if trace is None:
-        trace = _trace(function, leaves, tree, places, shapes)
+        trace = _trace(function, leaves, tree, places, arrays)
         with _lock:
             while len(cached) >= _MOST_TRACES:
                 del cached[next(iter(cached))]
@@ -148,7 +171,7 @@ def _trace(
     leaves: list[Any],
     tree: Any,
     places: list[int],
-    shapes: Sequence[ArrayShape],
+    arrays: Sequence[Any],
 ) -> Trace:
     others = list(leaves)
     for place in places:
@@ -166,7 +189,6 @@ def _trace(
 
     on_arrays.__name__ = getattr(function, "__name__", type(function).__name__)
     on_arrays.__wrapped__ = function  # type: ignore[attr-defined]  # its place in messages of jax
-    arrays = [abstract_array("apply", shape) for shape in shapes]
     return Trace(traced_computation("apply", on_arrays, arrays, {}), structure[-1])
 
 

@@ -10,7 +10,7 @@ Most operations need no marker: they have an op that `to_jax` evaluates by the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -18,9 +18,11 @@ import numpy as np
 from jax.extend.core import jaxpr_as_fun, primitives
 from jaxlib.mlir import ir
 
+from builder.errors import error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.inlined_calls import InlinedCall
 from builder.ops.control_flow import CUSTOM_DERIVATIVE
+from lowering.errors import LoweringError
 from lowering.jax_interop.portable_linalg import portable_rules
 from lowering.jaxlib_api import jax_arrays, jaxprs
 from lowering.ops.importing import INLINED_CALL
@@ -118,6 +120,71 @@ class WholeFunction(NamedTuple):
             return tuple(function(*values))
 
         return step
+
+
+class RetracedFunction(NamedTuple):
+    """A function of jax that was recorded for symbolic dimensions.
+
+    Its trace has these dimensions in the parameters of equations, so it can't be evaluated for
+    other sizes. Rather, jax traces the function again.
+
+    Attributes:
+        function: a function of arrays; None if there is none, and no derivative.
+        is_merged: whether it needs equal sizes of dimensions with the same number; see
+            `merged_sizes`.
+    """
+
+    function: Callable[..., Sequence[Value]] | None
+    is_merged: bool
+
+    @property
+    def primitive(self) -> Any:
+        """See `WholeFunction`."""
+        return primitives.jit_p
+
+    @property
+    def has_jaxpr(self) -> bool:
+        """See `Equation`."""
+        return True
+
+    def step(self) -> Step:
+        """Return the function of its arguments' values; it returns a tuple."""
+        function = self.function
+        if function is not None:
+            return lambda *operands: tuple(function(*operands))
+
+        def refuse(*_: Value) -> Value:
+            rule = "a derivative for unbounded sizes, recorded from jax, has none itself"
+            fix = "record the program for fixed sizes, or use lowering.to_jax and jax.grad"
+            raise error_of(LoweringError, "to_jax", rule, fix)
+
+        return refuse
+
+
+def retraced_call(
+    computation: XlaComputation,
+    function: Callable[..., Sequence[Value]] | None,
+    *,
+    is_merged: bool = False,
+    is_needed: bool = False,
+) -> None:
+    """Replace the inlined calls of a computation for symbolic dimensions by one of the function.
+
+    Args:
+        computation: the computation, whose parameters are the function's arguments.
+        function, is_merged: see `RetracedFunction`.
+        is_needed: whether there is one even if there are no inlined calls.
+    """
+    parts = [*computation.called_computations(), computation]
+    if not is_needed and not any(part._inlined_calls for part in parts):
+        return
+    for part in parts:
+        part._inlined_calls = []
+    root = computation.root
+    results = root.operands if root.opcode == "tuple" else (root,)
+    computed = tuple([None if op.opcode == "parameter" else op for op in results])
+    call = InlinedCall(RetracedFunction(function, is_merged), computation.parameters, computed)
+    computation._inlined_calls = [call]
 
 
 def whole_call(

@@ -12,7 +12,6 @@ from operator import itemgetter
 from typing import Final
 
 import jax
-import numpy as np
 
 from builder.errors import XlaError, error_of
 from builder.graph.computation import XlaComputation
@@ -22,6 +21,7 @@ from builder.schema import Trait, opcodes_with
 from builder.types import primitive_type as pt
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape, has_unbounded_sizes, leaves
 from lowering.errors import LoweringError
+from lowering.jax_interop.equations import RetracedFunction
 from lowering.jax_interop.frames import Frame, frame_of
 from lowering.jax_interop.inlined_calls import (
     Outermost,
@@ -31,6 +31,7 @@ from lowering.jax_interop.inlined_calls import (
 )
 from lowering.jax_interop.library_functions import library_step
 from lowering.jax_interop.pasting import pasted
+from lowering.jax_interop.sizes import sizes_in, with_sizes
 from lowering.jaxlib_api.jax_arrays import axes_of
 from lowering.ops.derivatives import with_derivative_of
 from lowering.ops.elementwise import DIVISIONS, TAKING_SCALARS, is_narrow
@@ -174,7 +175,7 @@ def _entries(preparation: Preparation, computation: XlaComputation) -> list[_Ent
             if op is not None:
                 elements.setdefault(op.id, (number, position))
     entries: list[tuple[int, Frame, Step, tuple[int, ...]]] = []
-    sizes = _sizes_in(computation)
+    sizes = sizes_in(computation.ops)
     for op in computation.ops:
         for number, call in starts.get(op.id, ()):
             step = _call_step(preparation, call)
@@ -185,7 +186,7 @@ def _entries(preparation: Preparation, computation: XlaComputation) -> list[_Ent
             entries.append((op.id, frame_of(op), itemgetter(position), (number,)))
         elif op.id in operands and op.id not in omitted:
             step = _step(preparation, op)
-            step = _as_numbers(step) if op in sizes else step
+            step = with_sizes(op, step, sizes) if sizes else step
             entries.append((op.id, frame_of(op), step, operands[op.id]))
     last_use = {operand: place for place, entry in enumerate(entries) for operand in entry[3]}
     last_use.pop(computation.root.id, None)
@@ -238,6 +239,8 @@ def _call_step(preparation: Preparation, call: Outermost) -> Step:
         by_ops = preparation.part(call)
         return with_derivative_of(by_ops, library_step(function, place(call.first)))
     by_jax: Step = function.step()
+    if isinstance(function, RetracedFunction) and function.function is None:
+        return with_derivative_of(preparation.part(call), by_jax)
     if not function.has_jaxpr:
         return by_jax
 
@@ -340,44 +343,6 @@ def _refuse_bounds(op: XlaOp) -> None:
 _GIVE_SIZES: Final = (
     "give sizes: lowering.to_computation(lowering.lower(computation), argument_shapes=[...])"
 )
-
-
-def _sizes_in(computation: XlaComputation) -> set[XlaOp]:
-    """Return the ops that compute the sizes at run time of arrays of unbounded sizes.
-
-    jax needs them as numbers, which they are while it traces: they depend on the sizes of arrays
-    and on constants only.
-    """
-    found: set[XlaOp] = set()
-    for op in computation.ops:
-        if op.opcode == "get_dimension_size":
-            is_size = has_unbounded_sizes(op.operands[0].shape)
-        else:
-            is_size = (
-                not found.isdisjoint(op.operands)
-                and all(each in found or each.opcode == "constant" for each in op.operands)
-                and isinstance(op.shape, ArrayShape)
-                and op.shape.is_static
-                and op.shape.element_count <= _MOST_SIZES
-            )
-        if is_size:
-            found.add(op)
-    return found
-
-
-_MOST_SIZES: Final = 64
-"""The greatest number of elements of a vector of sizes; larger arrays are not made of sizes only
-to be sizes."""
-
-
-def _as_numbers(step: Step) -> Step:
-    """Return a step that evaluates an op at once, also while jax traces."""
-
-    def evaluated(*operands: Value) -> Value:
-        with jax.ensure_compile_time_eval():
-            return np.asarray(step(*operands))
-
-    return evaluated
 
 
 def _note(op: XlaOp) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -14,11 +15,12 @@ from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import ReusableFunction
 from builder.support.tracebacks import from_function
-from builder.types.shape import ArrayShape, Shape, TupleShape, parse_shape
+from builder.types.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, parse_shape
 from lowering.errors import LoweringError
 from lowering.importer import to_computation
 from lowering.importer.importing import imported
-from lowering.jax_interop.equations import lowered_with_calls, whole_call
+from lowering.jax_interop.equations import lowered_with_calls, retraced_call, whole_call
+from lowering.jax_interop.sizes import are_numbers, merged_sizes
 from lowering.jaxlib_api.jaxprs import static_arguments, used_leaves
 from lowering.stablehlo.sources import exclude_own_frames, shared_module
 
@@ -39,7 +41,10 @@ def from_jax(function: Any, *arguments: Any, **named: Any) -> XlaComputation:
             ``jax.jit(function, static_argnames=...)``.
         arguments: the arguments with which the function is traced, in any trees of jax.tree_util.
             The leaves are shapes, arrays or numbers; of arrays only the shape is used. An
-            xb.TupleShape is a tuple. None for a `Traced`, `Lowered` or `Exported`.
+            xb.TupleShape is a tuple. Unbounded sizes, as in ``xb.f32["?", 3]``, are symbolic
+            dimensions of jax; if jax needs equal ones, those of the same dimension are. A
+            jax.ShapeDtypeStruct with symbolic dimensions declares exactly which are equal. None for a
+            `Traced`, `Lowered` or `Exported`.
         named: the keyword arguments.
 
     Returns:
@@ -137,7 +142,7 @@ def check_function(op: str, function: Any) -> None:
 
 
 def traced_computation(
-    op: str, function: Callable[..., Any], arguments: Iterable[Any], named: dict[str, Any]
+    op: str, function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any]
 ) -> XlaComputation:
     """Return the computation of a function for arguments whose leaves jax accepts.
 
@@ -148,6 +153,36 @@ def traced_computation(
     Raises:
         LoweringError: see `from_jax`.
     """
+    leaves, structure = jax.tree.flatten((tuple(arguments), named))
+    tree: Any = structure  # jax has no types for it
+    if are_numbers(size for leaf in leaves for size in np.shape(leaf)):
+        return _traced(op, function, arguments, named)
+    is_merged = False
+    try:
+        computation = _traced(op, function, arguments, named)
+    except Exception as error:
+        # jax has different symbols for sizes that may be equal. If it needs equal ones, those of
+        # the same dimension are: the ops that are recorded then require it.
+        merged = merged_sizes(leaves)
+        if merged is None:
+            error.add_note(_EQUAL_SIZES.format(op=op))
+            raise
+        try:
+            computation = _traced(op, function, *tree.unflatten(merged))
+        except Exception:
+            error.add_note(_EQUAL_SIZES.format(op=op))
+            raise error from None
+        is_merged = True
+    # jax.jit removes arguments that are not used.
+    takes_all = len(computation.parameters) == len(leaves)
+    again = _of_leaves(function, tree) if takes_all else None
+    retraced_call(computation, again, is_merged=is_merged)
+    return computation
+
+
+def _traced(
+    op: str, function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any]
+) -> XlaComputation:
     is_jitted = isinstance(function, jax.stages.Wrapped)
     jitted: Any = function if is_jitted else jax.jit(function, keep_unused=True)
     leaves = jax.tree.leaves((arguments, named))
@@ -161,19 +196,44 @@ def traced_computation(
         return computation_of_stage(op, traced)
 
 
+_EQUAL_SIZES: Final = (
+    "{op}: jax traced the function for unbounded sizes, which may be different. Where they are "
+    "equal, pass jax.ShapeDtypeStruct(jax.export.symbolic_shape('n, 3'), dtype) with the same n to "
+    "from_jax."
+)
+"""A note to errors of functions of jax that are traced for unbounded sizes."""
+
+
+def _of_leaves(function: Callable[..., Any], tree: Any) -> Callable[..., list[Any]]:
+    """Return a function of the leaves of the arguments; it returns the leaves of the result."""
+
+    def of_leaves(*leaves: Any) -> list[Any]:
+        arguments, named = tree.unflatten(leaves)
+        found: list[Any] = jax.tree.leaves(function(*arguments, **named))
+        return found
+
+    return of_leaves
+
+
 _WIDE: Final = frozenset(("int64", "uint64", "float64", "complex128"))
 """The dtypes that jax replaces by narrower ones unless its x64 flag is set."""
 
 
 def _abstract(op: str, tree: Any) -> Any:
-    """Return a tree with shapes replaced by those of jax."""
+    """Return a tree with shapes replaced by those of jax: unbounded sizes by symbols."""
+    scope, names = jax.export.SymbolicScope(), itertools.count()
 
     def leaf(value: Any) -> Any:
         if not isinstance(value, Shape):
             return value
         if isinstance(value, TupleShape):
             return tuple([leaf(element) for element in value.elements])
-        return abstract_array(op, value)
+        if not isinstance(value, ArrayShape) or value.is_bounded:
+            return abstract_array(op, value)  # or refuse it
+        text = [f"d{next(names)}" if n == UNBOUNDED else str(n) for n in value.dimensions]
+        sizes = jax.export.symbolic_shape(", ".join(text), scope=scope)
+        described: Any = jax.ShapeDtypeStruct  # jax has no types for it
+        return described(sizes, value.element_type.dtype)
 
     return jax.tree.map(leaf, tree, is_leaf=lambda value: isinstance(value, Shape))
 

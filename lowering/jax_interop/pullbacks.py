@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any, Final
 
@@ -36,17 +36,23 @@ from builder.schema import Trait, opcodes_with
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaves
 from lowering.errors import LoweringError
 from lowering.importer.importing import collector_paused
-from lowering.jax_interop.equations import Equation, WholeFunction
+from lowering.jax_interop.equations import (
+    Equation,
+    RetracedFunction,
+    WholeFunction,
+    retraced_call,
+)
 from lowering.jax_interop.evaluation import Preparation, computations_in, wide_op
 from lowering.jax_interop.from_jax import abstract_array, traced_computation
 from lowering.jax_interop.inlined_calls import Outermost, part_of
 from lowering.jax_interop.library_functions import library_step
 from lowering.jax_interop.pasting import nested
 from lowering.jax_interop.recorded_equations import can_record, recorded
+from lowering.jax_interop.sizes import Sizes, are_numbers, merged_sizes, names_in, with_given
 from lowering.jaxlib_api import jaxprs
 from lowering.jaxlib_api.jaxprs import inner_jaxprs, is_expanded
 from lowering.ops.host import recorded_calls
-from lowering.ops.registry import Step, place
+from lowering.ops.registry import Step, Value, place
 
 _CONTROL_FLOW: Final = opcodes_with(Trait.CONTROL_FLOW)
 
@@ -90,6 +96,9 @@ class Unit:
         seeded: the numbers of the results' arrays that have cotangents.
         is_again: whether it was recorded with residuals by an earlier call of `gradients`. It is
             not replaced once more: the residuals would be results, with residuals of their own.
+        sizes: the sizes of the operands' arrays, with symbols for unbounded ones; None if all sizes
+            of the unit are fixed.
+        given: by number, the operands that are sizes of its result.
     """
 
     operands: tuple[XlaOp, ...]
@@ -98,6 +107,8 @@ class Unit:
     wanted: tuple[int, ...]
     seeded: tuple[int, ...]
     is_again: bool
+    sizes: tuple[Sizes, ...] | None = None
+    given: Mapping[int, Value] = field(default_factory=dict)
 
     @property
     def op(self) -> XlaOp:
@@ -223,7 +234,13 @@ class _Keys:
 
     def unit(self, unit: Unit) -> Hashable:
         shapes = tuple([operand.shape for operand in unit.operands])
-        which = unit.wanted, unit.seeded, unit.is_again
+        # Symbols of different scopes can't be compared.
+        which = (
+            unit.wanted,
+            unit.seeded,
+            unit.is_again,
+            unit.sizes and str((unit.sizes, unit.given)),
+        )
         if unit.call is not None:
             # An op that is an operand twice is one parameter of the part.
             first: dict[XlaOp, int] = {}
@@ -494,6 +511,10 @@ def _lowered(
     """Lower functions in one module; return the computation of each."""
     if not functions:
         return []
+    sizes = (n for each in functions for v in each.arguments for n in v.aval.shape)
+    if len(functions) > 1 and not are_numbers(sizes):
+        # Each reads the sizes from its own arguments.
+        return [_lowered(name, constants, [each], calls)[0] for each in functions]
 
     def evaluated(function: _Function, arrays: Iterable[Any]) -> list[Any]:
         values = {**constants, **dict(zip(function.arguments, arrays, strict=True))}
@@ -511,13 +532,15 @@ def _lowered(
     described: Any = jax.ShapeDtypeStruct  # jax has no types for it
     shapes = [described(v.aval.shape, v.aval.dtype) for f in functions for v in f.arguments]
     whole = calls.restored(traced_computation(name, every, shapes, {}))
+    retraced = [c for c in whole._inlined_calls if isinstance(c.function, RetracedFunction)]
     for part in (whole, *whole.called_computations()):
         for op in part.ops:
             if op.name is not None:
                 op.name = op.name.removeprefix("jit(every)").removeprefix("/") or None
     results = whole.root.operands if isinstance(whole.root.shape, TupleShape) else (whole.root,)
     # The call of the whole program, if there is one, is replaced by one for each function.
-    inlined = [c for c in whole._inlined_calls if not isinstance(c.function, WholeFunction)]
+    each: Any = WholeFunction, RetracedFunction
+    inlined = [c for c in whole._inlined_calls if not isinstance(c.function, each)]
     found: list[XlaComputation] = []
     first, last = 0, 0
     for function in functions:
@@ -525,7 +548,9 @@ def _lowered(
         values = results[last : last + len(function.results)]
         first, last = first + len(parameters), last + len(values)
         part = _part_with_results(parameters, values, inlined)
-        if any(map(is_expanded, function.equations)):
+        if retraced:
+            retraced_call(part, None, is_needed=True)
+        elif any(map(is_expanded, function.equations)):
             shapes = [described(v.aval.shape, v.aval.dtype) for v in function.arguments]
             jaxpr = jax.make_jaxpr(lambda *arrays, f=function: evaluated(f, arrays))(*shapes)
             roots = part.root.operands if len(values) > 1 else (part.root,)
@@ -596,13 +621,17 @@ def _traces(
         if isinstance(function, LibraryCall):
             steps.append(library_step(function, place(unit.op)))
         else:
-            steps.append(Preparation(part, None).function(part))
+            steps.append(with_given(Preparation(part, None).function(part), unit.given))
     shapes = [[parameter.shape for parameter in part.parameters] for part in parts]
-    operands = [[abstract_array(name, a) for a in arrays_in(each)] for each in shapes]
-    arrays = [arrays_in([part.root.shape]) for part in parts]
+    operands = [
+        _abstract(name, unit, arrays_in(each)) for unit, each in zip(units, shapes, strict=True)
+    ]
+    arrays = [
+        _results(name, unit, part, step, given)
+        for unit, part, step, given in zip(units, parts, steps, operands, strict=True)
+    ]
     seeds = [
-        [abstract_array(name, each[number]) for number in unit.seeded]
-        for unit, each in zip(units, arrays, strict=True)
+        [each[number] for number in unit.seeded] for unit, each in zip(units, arrays, strict=True)
     ]
 
     def pull(cotangents: list[list[Any]], values: list[list[Any]]) -> Any:
@@ -650,6 +679,35 @@ def _traces(
     ]
 
 
+def _abstract(name: str, unit: Unit, arrays: Iterable[ArrayShape]) -> list[Any]:
+    """Return jax's descriptions of the arrays of a unit's operands."""
+    if unit.sizes is None:
+        return [abstract_array(name, array) for array in arrays]
+    described: Any = jax.ShapeDtypeStruct  # jax has no types for it
+    found = [
+        described(sizes, array.element_type.dtype)
+        for sizes, array in zip(unit.sizes, arrays, strict=True)
+    ]
+    function = None if unit.call is None else unit.call.function
+    if isinstance(function, RetracedFunction) and function.is_merged:
+        found = merged_sizes(found) or found
+    return found
+
+
+def _results(
+    name: str, unit: Unit, part: XlaComputation, step: Step, operands: list[Any]
+) -> list[Any]:
+    """Return jax's descriptions of the arrays of a unit's results."""
+    if unit.sizes is None:
+        return [abstract_array(name, array) for array in arrays_in([part.root.shape])]
+
+    def of_arrays(*arrays: Any) -> Any:
+        remaining = iter(arrays)
+        return step(*[nested(parameter.shape, remaining) for parameter in part.parameters])
+
+    return list(jax.tree.leaves(jax.eval_shape(of_arrays, *operands)))
+
+
 def _cut(unit: Unit, traced: _Traced) -> _Cut:
     """Cut the derivative of a unit in a forward and a backward function."""
     equations, gradients = traced.equations, traced.gradients
@@ -688,8 +746,34 @@ def _cut(unit: Unit, traced: _Traced) -> _Cut:
         forward = _Function(traced.operands, first, [*results, *residuals])
     free = [v for e in needed for v in jaxprs.variables(e.invars)] + gradients
     taken = [v for v in dict.fromkeys(free) if v in recorded]
+    if unit.sizes is not None:
+        taken += _with_sizes_of(needed, taken, [*traced.operands, *traced.cotangents])
+        recorded = {**inputs, **recorded}
     backward = _Function(taken, needed, gradients)
     return _Cut(forward, backward, tuple([recorded[v] for v in taken]), found)
+
+
+def _with_sizes_of(
+    equations: Sequence[Any], taken: Sequence[Any], others: Sequence[Any]
+) -> list[Any]:
+    """Return the variables whose sizes equations need, beside those that are taken anyway."""
+    atoms = [atom for equation in equations for atom in (*equation.invars, *equation.outvars)]
+    values = [e.params["dim"] for e in equations if "dim" in e.params]
+    every = {*values, *(size for atom in atoms for size in atom.aval.shape)}
+    used = {str(size) for size in every if names_in([size])}
+    known = {str(size) for variable in taken for size in variable.aval.shape}
+    found: list[Any] = []
+
+    def take(missing: set[str]) -> None:
+        for variable in others:
+            new = {str(size) for size in variable.aval.shape} & missing - known
+            if new:
+                found.append(variable)
+                known.update(new)
+
+    take(used)
+    take(names_in(used - known))  # of sizes that are computed
+    return found
 
 
 def _evaluated(unit: Unit, traced: _Traced) -> list[Any]:

@@ -9,6 +9,7 @@ are not of the table, or have unusual parameters, are left to jax's lowering.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 import jax
@@ -22,11 +23,12 @@ from builder.graph.xla_op import XlaOp
 from builder.types.primitive_type import from_dtype
 from builder.types.shape import ArrayShape
 from lowering.jax_interop.equations import Equation, is_marked
+from lowering.jax_interop.sizes import RuntimeSizes, are_numbers, declared_sizes
 from lowering.jaxlib_api import jaxprs
 
 Rule = Callable[..., Any]
-"""A function of an equation and the ops of its operands; it returns the op of its result, or a list
-of those of several."""
+"""A function of the sizes at run time, of an equation and of the ops of its operands; it returns
+the op of its result, or a list of those of several."""
 
 
 def can_record(equations: Iterable[Any]) -> bool:
@@ -66,7 +68,10 @@ _SPECIAL: Final[Mapping[str, Callable[[Any, Sequence[Any]], bool]]] = {
     "dot_general": lambda params, avals: _is_special_product(params, avals),
     "integer_pow": lambda params, _: params["y"] != 2,
     "reshape": lambda params, avals: len(avals) > 2 or params["dimensions"] is not None,
-    "scan": lambda params, _: _is_special_scan(params),
+    "pad": lambda params, _: not are_numbers(chain.from_iterable(params["padding_config"])),
+    "scan": lambda params, avals: _is_special_scan(params, avals),
+    "slice": lambda params, avals: _is_special_slice(params, avals[0].shape),
+    "split": lambda params, _: not are_numbers(params["sizes"]),
     "select_n": lambda _, avals: avals[0].dtype != bool or len(avals) != 4,
 }
 """For some primitives, whether an equation must be lowered by jax."""
@@ -79,7 +84,18 @@ def _is_special_product(params: Mapping[str, Any], avals: Sequence[Any]) -> bool
     return avals[0].dtype != avals[1].dtype or not are_usual
 
 
-def _is_special_scan(params: Mapping[str, Any]) -> bool:
+def _is_special_slice(params: Mapping[str, Any], shape: Sequence[Any]) -> bool:
+    """Return whether a slice is not the whole array along a dimension of unknown size."""
+    limits = params["start_indices"], params["limit_indices"], params["strides"] or [1] * len(shape)
+    return any(
+        not are_numbers([size, start, limit]) and (start, limit, stride) != (0, size, 1)
+        for size, start, limit, stride in zip(shape, *limits, strict=True)
+    )
+
+
+def _is_special_scan(params: Mapping[str, Any], avals: Iterable[Any]) -> bool:
+    if not all(are_numbers(aval.shape) for aval in avals):
+        return True
     jaxpr = params["jaxpr"]
     arguments, equations, _ = jaxprs.inner_parts(jaxpr)
     if params["unroll"] != 1 or not params["length"] or jaxpr.consts:
@@ -106,9 +122,10 @@ def recorded(
     """
     b = XlaBuilder("pullback")
     ops = {v: b.parameter(_shape(v.aval)) for v in arguments}
+    sizes = RuntimeSizes(b, [(v.aval.shape, op) for v, op in ops.items()])
     for variable in _free(equations, results, ops):
         ops[variable] = b.constant(np.asarray(constants[variable]))
-    found = _evaluated(b, equations, ops, results)
+    found = _evaluated(sizes, equations, ops, results)
     _without_lines(b.ops)
     return b, found
 
@@ -123,20 +140,22 @@ def _free(equations: Iterable[Any], results: Iterable[Any], known: Iterable[Any]
 
 
 def _shape(aval: Any) -> ArrayShape:
-    return from_dtype(aval.dtype)[tuple(aval.shape)]
+    return from_dtype(aval.dtype)[declared_sizes(aval.shape)]
 
 
 def _evaluated(
-    b: XlaBuilder, equations: Iterable[Any], ops: dict[Any, XlaOp], results: Iterable[Any]
+    sizes: RuntimeSizes, equations: Iterable[Any], ops: dict[Any, XlaOp], results: Iterable[Any]
 ) -> list[XlaOp]:
     """Record equations in a builder; return the ops of results.
 
     Args:
-        b: the builder.
+        sizes: the sizes at run time, and the builder.
         equations: the equations.
         ops: the ops of variables; those that the equations define are added.
         results: variables and constants of the jaxpr.
     """
+
+    b = sizes.builder
 
     def read(atom: Any) -> XlaOp:
         if jaxprs.is_literal(atom):
@@ -147,7 +166,7 @@ def _evaluated(
         name = equation.primitive.name
         operands = [read(atom) for atom in equation.invars]
         start = len(b.ops)
-        found = _RULES[name](equation, *operands)
+        found = _RULES[name](sizes, equation, *operands)
         values = [found] if isinstance(found, XlaOp) else found
         ops.update(zip(equation.outvars, values, strict=True))
         if is_marked(name, [v.aval for v in equation.outvars]):
@@ -169,53 +188,64 @@ def _without_lines(ops: Iterable[XlaOp]) -> None:
 
 
 def _elementwise(function: Rule) -> Rule:
-    def rule(equation: Any, *operands: XlaOp) -> XlaOp:
-        sizes = equation.outvars[0].aval.shape
-        result: XlaOp = function(*[_broadcast(operand, sizes) for operand in operands])
+    def rule(sizes: RuntimeSizes, equation: Any, *operands: XlaOp) -> XlaOp:
+        shape = equation.outvars[0].aval.shape
+        result: XlaOp = function(*[_broadcast(sizes, operand, shape) for operand in operands])
         return result
 
     return rule
 
 
-def _broadcast(operand: XlaOp, sizes: tuple[int, ...]) -> XlaOp:
+def _broadcast(sizes: RuntimeSizes, operand: XlaOp, shape: Sequence[Any]) -> XlaOp:
     """Return an array of these sizes; jax allows scalars and sizes of 1 beside other arrays."""
     given = operand.shape.dimensions  # type: ignore[union-attr]  # an array
-    if given == sizes:
+    if given == declared_sizes(shape):
         return operand
-    return xb.broadcast_in_dim(operand, sizes, range(len(sizes) - len(given), len(sizes)))
+    return sizes.broadcast(operand, shape, range(len(shape) - len(given), len(shape)))
 
 
-def _select(_: Any, which: XlaOp, on_false: XlaOp, on_true: XlaOp) -> XlaOp:
+def _select(_sizes: RuntimeSizes, _: Any, which: XlaOp, on_false: XlaOp, on_true: XlaOp) -> XlaOp:
     return xb.select(which, on_true, on_false)
 
 
-def _convert(equation: Any, operand: XlaOp) -> XlaOp:
+def _convert(_: RuntimeSizes, equation: Any, operand: XlaOp) -> XlaOp:
     return xb.convert_element_type(operand, equation.params["new_dtype"])
 
 
-def _broadcast_in_dim(equation: Any, operand: XlaOp) -> XlaOp:
+def _dim_as_value(sizes: RuntimeSizes, equation: Any) -> XlaOp:
+    value = sizes.value(equation.params["dim"])
+    return xb.convert_element_type(value, from_dtype(equation.outvars[0].aval.dtype))
+
+
+def _broadcast_in_dim(sizes: RuntimeSizes, equation: Any, operand: XlaOp) -> XlaOp:
     params = equation.params
-    return xb.broadcast_in_dim(operand, params["shape"], params["broadcast_dimensions"])
+    return sizes.broadcast(operand, params["shape"], params["broadcast_dimensions"])
 
 
-def _reshape(equation: Any, operand: XlaOp) -> XlaOp:
-    return xb.reshape(operand, equation.outvars[0].aval.shape)
+def _iota(sizes: RuntimeSizes, equation: Any) -> XlaOp:
+    params = equation.params
+    return sizes.iota(from_dtype(params["dtype"]), params["shape"], params["dimension"])
 
 
-def _transpose(equation: Any, operand: XlaOp) -> XlaOp:
+def _reshape(sizes: RuntimeSizes, equation: Any, operand: XlaOp) -> XlaOp:
+    return sizes.reshape(operand, equation.outvars[0].aval.shape)
+
+
+def _transpose(_: RuntimeSizes, equation: Any, operand: XlaOp) -> XlaOp:
     return xb.transpose(operand, equation.params["permutation"])
 
 
-def _rev(equation: Any, operand: XlaOp) -> XlaOp:
+def _rev(_: RuntimeSizes, equation: Any, operand: XlaOp) -> XlaOp:
     return xb.rev(operand, equation.params["dimensions"])
 
 
-def _slice(equation: Any, operand: XlaOp) -> XlaOp:
+def _slice(_: RuntimeSizes, equation: Any, operand: XlaOp) -> XlaOp:
     params = equation.params
-    return xb.slice(operand, params["start_indices"], params["limit_indices"], params["strides"])
+    limits = declared_sizes(params["limit_indices"])
+    return xb.slice(operand, params["start_indices"], limits, params["strides"])
 
 
-def _split(equation: Any, operand: XlaOp) -> list[XlaOp]:
+def _split(_: RuntimeSizes, equation: Any, operand: XlaOp) -> list[XlaOp]:
     axis, start = equation.params["axis"], 0
     sizes = operand.shape.dimensions  # type: ignore[union-attr]  # an array
     found = []
@@ -227,19 +257,19 @@ def _split(equation: Any, operand: XlaOp) -> list[XlaOp]:
     return found
 
 
-def _concatenate(equation: Any, *operands: XlaOp) -> XlaOp:
+def _concatenate(_: RuntimeSizes, equation: Any, *operands: XlaOp) -> XlaOp:
     return xb.concat_in_dim(operands, equation.params["dimension"])
 
 
-def _pad(equation: Any, operand: XlaOp, value: XlaOp) -> XlaOp:
+def _pad(_: RuntimeSizes, equation: Any, operand: XlaOp, value: XlaOp) -> XlaOp:
     return xb.pad(operand, value, equation.params["padding_config"])
 
 
-def _reduce_sum(equation: Any, operand: XlaOp) -> XlaOp:
+def _reduce_sum(_: RuntimeSizes, equation: Any, operand: XlaOp) -> XlaOp:
     return xb.reduce(operand, 0, xb.add, equation.params["axes"])
 
 
-def _reduce_window_sum(equation: Any, operand: XlaOp) -> XlaOp:
+def _reduce_window_sum(_: RuntimeSizes, equation: Any, operand: XlaOp) -> XlaOp:
     params = equation.params
     return xb.reduce_window(
         operand,
@@ -259,7 +289,7 @@ def _precision(params: Mapping[str, Any]) -> Any:
     return ["DEFAULT" if part is None else part.name for part in parts]
 
 
-def _dot_general(equation: Any, lhs: XlaOp, rhs: XlaOp) -> XlaOp:
+def _dot_general(_: RuntimeSizes, equation: Any, lhs: XlaOp, rhs: XlaOp) -> XlaOp:
     return xb.dot_general(
         lhs,
         rhs,
@@ -269,7 +299,7 @@ def _dot_general(equation: Any, lhs: XlaOp, rhs: XlaOp) -> XlaOp:
     )
 
 
-def _convolution(equation: Any, lhs: XlaOp, rhs: XlaOp) -> XlaOp:
+def _convolution(_: RuntimeSizes, equation: Any, lhs: XlaOp, rhs: XlaOp) -> XlaOp:
     params = equation.params
     (lhs_batch, lhs_feature, *lhs_spatial), kernel, result = params["dimension_numbers"]
     rhs_output, rhs_input, *rhs_spatial = kernel
@@ -293,7 +323,7 @@ def _convolution(equation: Any, lhs: XlaOp, rhs: XlaOp) -> XlaOp:
     )
 
 
-def _scan(equation: Any, *operands: XlaOp) -> list[XlaOp]:
+def _scan(_: RuntimeSizes, equation: Any, *operands: XlaOp) -> list[XlaOp]:
     params = equation.params
     num_constants, num_carries = jaxprs.scan_counts(params)
     constants = operands[:num_constants]
@@ -306,7 +336,7 @@ def _scan(equation: Any, *operands: XlaOp) -> list[XlaOp]:
         given = (*constants, *carried, *slices)
         b = values[0].builder
         ops = dict(zip(arguments, given, strict=True))
-        found = _evaluated(b, equations, ops, results)
+        found = _evaluated(RuntimeSizes(b, ()), equations, ops, results)
         return record_tuple(b, [*found[num_carries:], *found[:num_carries]])
 
     whole = xb.scan(inputs, carries, step, 0, params["length"], is_reverse=params["reverse"])
@@ -324,13 +354,15 @@ _RULES: Final[Mapping[str, Rule]] = {
     "conv_general_dilated": _convolution,
     "convert_element_type": _convert,
     "cos": _elementwise(xb.cos),
+    "dim_as_value": _dim_as_value,
     "div": _elementwise(xb.div),
     "dot_general": _dot_general,
     "eq": _elementwise(xb.eq),
     "exp": _elementwise(xb.exp),
     "ge": _elementwise(xb.ge),
     "gt": _elementwise(xb.gt),
-    "integer_pow": lambda _, operand: xb.mul(operand, operand),
+    "integer_pow": lambda _, __, operand: xb.mul(operand, operand),
+    "iota": _iota,
     "le": _elementwise(xb.le),
     "log": _elementwise(xb.log),
     "logistic": _elementwise(xb.logistic),

@@ -11,18 +11,20 @@ from builder.graph.computation import XlaComputation
 from builder.graph.custom_gradients import gradient_shape
 from builder.graph.inlined_calls import needed_ops
 from builder.graph.xla_op import XlaOp, with_metadata
+from builder.lib.open_sizes import broadcast_along
 from builder.ops.control_flow import DERIVATIVE, ZERO_DERIVATIVE, call
 from builder.ops.elementwise import add
 from builder.ops.reshaping import broadcast
 from builder.rewriting.inlining import inlined_ops
 from builder.schema import Trait, opcodes_with
-from builder.types.shape import ArrayShape, TupleShape
+from builder.types.shape import ArrayShape, TupleShape, has_unbounded_sizes
 from lowering.errors import LoweringError
 from lowering.jax_interop.applying import set_line
 from lowering.jax_interop.evaluation import computations_in
 from lowering.jax_interop.inlined_calls import RECORDED_AGAIN, Outermost, outermost_calls
 from lowering.jax_interop.pullbacks import Pullback, Unit, arrays_in, op_keys, pullbacks_of
 from lowering.jax_interop.residuals import array_of_value, nested_op, record_with_residuals
+from lowering.jax_interop.sizes import SymbolicSizes
 from lowering.ops.registry import place
 
 Leaf = tuple[XlaOp, int]
@@ -110,10 +112,11 @@ class Reverse:
         if found is not None:
             return found
         op, number = leaf
-        return self._zeros(arrays_in([op.shape])[number])
-
-    def _zeros(self, shape: ArrayShape) -> XlaOp:
-        return broadcast(self.builder.constant(0, shape.element_type), shape.dimensions)
+        shape = arrays_in([op.shape])[number]
+        zero = self.builder.constant(0, shape.element_type)
+        if shape.is_bounded:
+            return broadcast(zero, shape.dimensions)
+        return broadcast_along(zero, shape.dimensions, [], self._array(leaf))
 
     def _array(self, leaf: Leaf) -> XlaOp:
         """Return the op of an array in a value; an element of a tuple is recorded."""
@@ -263,6 +266,7 @@ def _planned(root: XlaOp, targets: Sequence[Leaf]) -> list[Unit | XlaOp]:
         for op in call.members() or ()
     }
     active = _active(ops, targets, calls)
+    symbols = SymbolicSizes(ops) if any(has_unbounded_sizes(op.shape) for op in ops) else None
     steps: list[Unit | XlaOp] = []
     reached: set[Leaf] = {(root, 0)} & active
     done: set[XlaOp] = set()
@@ -291,7 +295,13 @@ def _planned(root: XlaOp, targets: Sequence[Leaf]) -> list[Unit | XlaOp]:
         else:
             members = results if inner is None else inner.members
             is_again = any(member in again for member in members)
-            steps.append(Unit(operands, results, inner, wanted, seeded, is_again))
+            sizes, given = None, {}
+            if symbols is not None and any(
+                has_unbounded_sizes(o.shape) for o in (*operands, *results)
+            ):
+                sizes = tuple([each for operand in operands for each in symbols.of(operand)])
+                given = symbols.given(op) if inner is None else {}
+            steps.append(Unit(operands, results, inner, wanted, seeded, is_again, sizes, given))
         if inner is None and op.opcode == "tuple":
             reached.update(inputs[number] for number in seeded if inputs[number] in active)
         elif inner is None and op.opcode == "get_tuple_element":

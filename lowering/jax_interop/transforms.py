@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -28,7 +28,7 @@ from builder.types.shape import ArrayShape, Shape, TupleShape, leaves as leaf_sh
 from lowering.importer.importing import for_device
 from lowering.jax_interop.applying import Trace, record_trace
 from lowering.jax_interop.evaluation import wide_op
-from lowering.jax_interop.from_jax import abstract_array, traced_computation
+from lowering.jax_interop.from_jax import traced_computation
 from lowering.jax_interop.gradients import (
     check_effects,
     differentiable,
@@ -39,6 +39,7 @@ from lowering.jax_interop.gradients import (
 from lowering.jax_interop.pasting import nested
 from lowering.jax_interop.pullbacks import transformation_errors
 from lowering.jax_interop.reverse import Reverse, leaves_of
+from lowering.jax_interop.sizes import Sizes, SymbolicSizes
 from lowering.ops.host import recorded_calls
 from lowering.stablehlo.call_tree import CallTree
 
@@ -173,7 +174,32 @@ def vmap(
     out = integer("vmap", "out_axes", out_axes)
     _with_dimension(computation.signature.result, out, size)
     function = jax.vmap(jax_function("vmap", computation), tuple(axes), out)
-    return _recorded("vmap", computation, batched, lambda *values: function(*values))
+    symbols = SymbolicSizes(computation.ops)
+    arrays = [
+        array
+        for parameter, axis in zip(computation.parameters, axes, strict=True)
+        for array in _abstract(parameter.shape, symbols.of(parameter), axis, size)
+    ]
+    return _recorded("vmap", computation, batched, arrays, lambda *values: function(*values))
+
+
+def _abstract(
+    shape: Shape, sizes: Sequence[Sizes], axis: int | None, size: int
+) -> Iterator[jax.ShapeDtypeStruct]:
+    """Yield jax's descriptions of the arrays of a parameter with a new dimension.
+
+    Args:
+        shape: the shape of the parameter without the dimension.
+        sizes: the sizes of its arrays.
+        axis, size: the position and the size of the dimension; `axis` is None for none.
+    """
+    arrays = [leaf for leaf in leaf_shapes(shape) if isinstance(leaf, ArrayShape)]
+    for array, each in zip(arrays, sizes, strict=True):
+        found = list(each)
+        if axis is not None:
+            found.insert(axis % (len(found) + 1), size)
+        described: Any = jax.ShapeDtypeStruct  # jax has no types for it
+        yield described(tuple(found), array.element_type.dtype)
 
 
 def _error(kind: Any, rule: str, fix: str = "", **facts: Any) -> Any:
@@ -283,9 +309,18 @@ def _recorded(
     op: str,
     computation: XlaComputation,
     parameters: Sequence[Shape],
+    arrays: Sequence[jax.ShapeDtypeStruct],
     function: Callable[..., Any],
 ) -> XlaComputation:
-    """Record a function of the values of a computation's parameters, of the shapes `parameters`."""
+    """Record a function of the values of a computation's parameters, of other shapes.
+
+    Args:
+        op: the public function.
+        computation: the computation.
+        parameters: the shapes.
+        arrays: jax's descriptions of the arrays in them.
+        function: the function.
+    """
     b = XlaBuilder(f"{computation.name}_{op}")
     names = [parameter.name for parameter in computation.parameters]
     ops = [b.parameter(shape, name) for shape, name in zip(parameters, names, strict=True)]
@@ -300,11 +335,10 @@ def _recorded(
         return flat
 
     of_leaves.__name__ = op
-    shapes = [abstract_array(op, leaf.shape) for leaf in operands]
     is_wide = wide_op(computation) is not None
     x64 = jax.enable_x64(True) if is_wide else contextlib.nullcontext()
     with transformation_errors(op), x64, recorded_calls() as calls:
-        recorded = calls.restored(traced_computation(op, of_leaves, shapes, {}))
+        recorded = calls.restored(traced_computation(op, of_leaves, arrays, {}))
     trace = Trace(recorded, jax.tree.structure([0] * structure[-1].num_leaves))
     results = record_trace(trace, tuple(operands), b)
     return _built(b, computation, structure[-1].unflatten(results))

@@ -214,3 +214,18 @@ refuse(
     "remove the bounded size first with xb.remove_dynamic_dimension",
     unless=_retains_sizes,
 )
+
+
+# Those whose operands follow from sizes are slices and pads when the sizes are known.
+refuse(
+    "stablehlo.real_dynamic_slice",
+    *ALL_PLATFORMS,
+    reason="its indices depend on values, and XLA's slices have fixed sizes",
+    fix="use xb.dynamic_slice with a fixed size, or xb.slice if the indices are constant",
+)
+refuse(
+    "stablehlo.dynamic_pad",
+    *ALL_PLATFORMS,
+    reason="its amounts depend on values, and XLA's pads have fixed amounts",
+    fix="use xb.dynamic_update_slice into a larger array, or xb.pad if the amounts are constant",
+)

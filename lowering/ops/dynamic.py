@@ -13,7 +13,7 @@ arguments (see `lowering.importer.refinement`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -22,13 +22,15 @@ import numpy as np
 from jaxlib.mlir import ir
 
 import builder as xb
+from builder.errors import error_of
 from builder.graph.xla_op import XlaOp
 from builder.ops.dynamic import set_to_bound
 from builder.ops.reshaping import equal_products
 from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
 from builder.types.shape import UNBOUNDED, ArrayShape, has_unbounded_sizes, intern_array
-from lowering.jaxlib_api.lazy_jax import lax
+from lowering.errors import LoweringError
+from lowering.jaxlib_api.lazy_jax import jax, lax
 from lowering.mlir.attributes import i64
 from lowering.ops.emitting import constant
 from lowering.ops.importing import failure
@@ -239,7 +241,13 @@ def _integers(scope: Scope, operation: ir.Operation, numbers: Sequence[int]) -> 
 @jax_rule("get_dimension_size")
 def jax_get_dimension_size(ctx: Context, op: XlaOp) -> Step:
     dimension = op.attributes["dimension"]
-    return lambda operand: np.array(np.shape(operand)[dimension], np.int32)
+
+    def size(operand: Value) -> Value:
+        found = np.shape(operand)[dimension]
+        # jax's symbolic dimensions are Python objects.
+        return np.array(found, np.int32 if isinstance(found, int) else object)
+
+    return size
 
 
 @importer("stablehlo.set_dimension_size")
@@ -304,7 +312,17 @@ def jax_dynamic_reshape(ctx: Context, op: XlaOp) -> Step:
     shape = array_of(op.shape)
     if shape.is_bounded:
         return lambda operand, *_: lax.reshape(operand, shape.dimensions)
-    return lambda operand, *sizes: lax.reshape(operand, tuple(map(int, sizes)))
+    return lambda operand, *sizes: lax.reshape(operand, _numbers(sizes))
+
+
+def _numbers(sizes: Iterable[Any]) -> tuple[Any, ...]:
+    """Return sizes as numbers; jax's symbolic dimensions, Python objects, as they are."""
+    try:
+        return tuple([size.item() if hasattr(size, "item") else size for size in sizes])
+    except jax.errors.ConcretizationTypeError:
+        rule = "a size depends on values of arrays, and jax's arrays have known sizes"
+        fix = "compute sizes from constants and xb.get_dimension_size"
+        raise error_of(LoweringError, "to_jax", rule, fix) from None
 
 
 @stablehlo_rule("reshape", when=is_bounded_reshape)
@@ -344,7 +362,7 @@ def jax_dynamic_broadcast_in_dim(ctx: Context, op: XlaOp) -> Step:
         step = jax_broadcast_in_dim(ctx, op)
         return lambda operand, _: step(operand)
     dimensions = op.attributes["broadcast_dimensions"]
-    return lambda operand, sizes: lax.broadcast_in_dim(operand, tuple(map(int, sizes)), dimensions)
+    return lambda operand, sizes: lax.broadcast_in_dim(operand, _numbers(sizes), dimensions)
 
 
 @stablehlo_rule("broadcast_in_dim", when=is_bounded_broadcast)
@@ -396,8 +414,16 @@ def import_real_dynamic_slice(
         if limits is not None:
             starts, strides = _integers(scope, operation, (1, 3))
             return xb.slice(operands[0], starts, limits, strides)
-    static_result(scope, operation)
-    return xb.slice(operands[0], *_integers(scope, operation, (1, 2, 3)))
+    elif all(operand.opcode == "constant" for operand in operands[1:]):
+        return xb.slice(operands[0], *_integers(scope, operation, (1, 2, 3)))
+    else:
+        scope.tables.need_sizes()  # the operands may follow from them
+    return scope.by_schema("real_dynamic_slice", operation, operands)
+
+
+@jax_rule("real_dynamic_slice")
+def jax_real_dynamic_slice(ctx: Context, op: XlaOp) -> Step:
+    return lambda operand, *limits: lax.slice(operand, *map(_numbers, limits))
 
 
 def _limits(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> list[int] | None:
@@ -414,7 +440,7 @@ def _limits(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> lis
     for dimension, scalar in enumerate(scalars):
         if scalar.opcode == "constant" and not scalar.attributes["value"].ndim:
             limits.append(int(scalar.attributes["value"]))
-        elif scalar.opcode == "get_dimension_size" and scalar.operands == (operand,):
+        elif scalar.opcode == "get_dimension_size" and scalar.operands[0] is operand:
             if scalar.attributes["dimension"] != dimension:
                 return None
             limits.append(UNBOUNDED)
@@ -436,15 +462,35 @@ def _operands_of(value: ir.Value[Any]) -> list[ir.Value[Any]]:
 
 @importer("stablehlo.dynamic_iota")
 def import_dynamic_iota(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    dimension = scope.attribute(operation, "iota_dimension")
-    return scope.builder.iota(static_result(scope, operation), dimension)
+    """Record an iota of sizes at run time: an iota if they are constant."""
+    dimension, shape = scope.attribute(operation, "iota_dimension"), scope.result_array(operation)
+    if shape.is_static and operands[0].opcode == "constant":
+        return scope.builder.iota(shape, dimension)
+    return scope.by_schema("dynamic_iota", operation, operands)
+
+
+@jax_rule("dynamic_iota")
+def jax_dynamic_iota(ctx: Context, op: XlaOp) -> Step:
+    dtype, dimension = array_of(op.shape).element_type.dtype, op.attributes["iota_dimension"]
+    return lambda sizes: lax.broadcasted_iota(dtype, _numbers(sizes), dimension)
 
 
 @importer("stablehlo.dynamic_pad")
 def import_dynamic_pad(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    static_result(scope, operation)
-    amounts = _integers(scope, operation, (2, 3, 4))
-    return xb.pad(operands[0], operands[1], list(zip(*amounts, strict=True)))
+    if scope.result_array(operation).is_static:
+        if all(operand.opcode == "constant" for operand in operands[2:]):
+            amounts = _integers(scope, operation, (2, 3, 4))
+            return xb.pad(operands[0], operands[1], list(zip(*amounts, strict=True)))
+        scope.tables.need_sizes()  # the operands may follow from them
+    return scope.by_schema("dynamic_pad", operation, operands)
+
+
+@jax_rule("dynamic_pad")
+def jax_dynamic_pad(ctx: Context, op: XlaOp) -> Step:
+    def pad(operand: Value, value: Value, *amounts: Value) -> Value:
+        return lax.pad(operand, value, tuple(zip(*map(_numbers, amounts), strict=True)))
+
+    return pad
 
 
 @importer("stablehlo.uniform_quantize", "stablehlo.uniform_dequantize")

@@ -8,7 +8,8 @@ when the result is imported.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -437,6 +438,13 @@ _CHLO_ATTRIBUTES: Final = "mhlo.attributes"
 """An attribute of custom calls that encode a CHLO operation: the CHLO operation's attributes."""
 
 
+_DYNAMIC: Final[Mapping[str, Callable[..., XlaOp]]] = {
+    "stablehlo.dynamic_pad": xb.dynamic_pad,
+    "stablehlo.real_dynamic_slice": xb.real_dynamic_slice,
+}
+"""The ops that HLO text calls by a target, because HLO has no instruction for them."""
+
+
 @importer("stablehlo.custom_call")
 def import_custom_call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
     target = scope.attribute(operation, "call_target_name")
@@ -450,6 +458,11 @@ def import_custom_call(scope: Scope, operation: ir.Operation, operands: list[Xla
             raise failure(operation, f"there is no op for {target}")
         return op
     shape = joined([scope.tables.shape(result.type) for result in operation.results])
+    if target == "stablehlo.dynamic_iota":
+        dimension = int(re.sub(r"\D", "", _opaque(operation)["opaque"]) or 0)
+        return xb.dynamic_iota(operands[0], dimension, shape)
+    if target in _DYNAMIC:
+        return _DYNAMIC[target](*operands, shape)
     named = {
         **scope.arguments("custom_call", operation, "shape"),
         **_opaque(operation),

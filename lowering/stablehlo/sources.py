@@ -36,6 +36,7 @@ from lowering.stablehlo.module import (
     read_file,
     with_attributes,
 )
+from lowering.stablehlo.symbolic_sizes import reading_sizes
 
 if TYPE_CHECKING:
     from jax.export import Exported
@@ -115,7 +116,7 @@ def module_of(source: Any, op: str) -> StablehloModule:
     if isinstance(source, jax.stages.Traced):
         source = lowered_stage(source)
     if isinstance(source, jax.stages.Lowered):
-        return with_attributes(_of_stage(module_of(source.compiler_ir("stablehlo"), op), source))
+        return with_attributes(_of_stage(module_of(reading_sizes(source), op), source))
     if isinstance(source, ir.Module):
         # With a checksum, the bytecode is not parsed in a helper process.
         return from_bytes(b"".join(sealed_bytecode(source)), None)
@@ -134,7 +135,7 @@ def shared_module(lowered: jax.stages.Lowered) -> StablehloModule:
 
     It is read only: jax may return the same module to others.
     """
-    module: Any = lowered.compiler_ir("stablehlo")
+    module = reading_sizes(lowered)
     return _of_stage(StablehloModule(module, program_shape_of(module, None)), lowered)
 
 

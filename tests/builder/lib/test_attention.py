@@ -199,8 +199,8 @@ Q, KV = "f32[2,5,6,8]", "f32[2,7,3,8]"
             "dot_product_attention: scale must be a finite number, got inf",
         ),
         (
-            lambda: lib.dot_product_attention(*arrays("f32[2,?,6,8]", KV, KV)),
-            "dot_product_attention: dimension 1 of query must have a fixed size, got f32[2,?,6,8]",
+            lambda: lib.dot_product_attention(*arrays("f32[2,4,?,8]", KV, KV)),
+            "dot_product_attention: dimension 2 of query must have a fixed size, got f32[2,4,?,8]",
         ),
         (
             lambda: lib.dot_product_attention(*arrays("f32[5,8]", KV, KV)),

@@ -84,6 +84,21 @@ CALLS: dict[str, dict[str, Infer]] = {
         "operand": lambda t: infer.dynamic_broadcast_in_dim(t[3], xb.s32[1], [0], t[3]),
         "output_dimensions": lambda t: infer.dynamic_broadcast_in_dim(VECTOR, t[1], [0], VECTOR),
     },
+    "dynamic_iota": {
+        "output_dimensions": lambda t: infer.dynamic_iota(t[1], 0, VECTOR),
+    },
+    "real_dynamic_slice": {
+        "operand": lambda t: infer.real_dynamic_slice(t[3], *[xb.s32[1]] * 3, t[3]),
+        "start_indices limit_indices strides": lambda t: infer.real_dynamic_slice(
+            VECTOR, t[1], t[1], t[1], VECTOR
+        ),
+    },
+    "dynamic_pad": {
+        "operand padding_value": lambda t: infer.dynamic_pad(t[3], t[()], *[xb.s32[1]] * 3, t[3]),
+        "edge_padding_low edge_padding_high interior_padding": lambda t: infer.dynamic_pad(
+            VECTOR, VECTOR.element_type[()], t[1], t[1], t[1], VECTOR
+        ),
+    },
     "compare": {"lhs rhs": lambda t: infer.compare(t[3], t[3], "EQ")},
     "clamp": {"min operand max": lambda t: infer.clamp(t[()], t[3], t[()])},
     "select": {

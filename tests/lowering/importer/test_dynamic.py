@@ -357,17 +357,19 @@ def test_refinement_of_empty_replica_groups() -> None:
 
 def test_missing_argument_shapes_are_requested() -> None:
     source = """
-        func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
+        func.func @main(%x: tensor<?xf32>, %i: tensor<1xi32>) -> tensor<?xf32> {
           %0 = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
           %1 = stablehlo.reshape %0 : (tensor<i32>) -> tensor<1xi32>
-          %2 = stablehlo.dynamic_iota %1, dim = 0 : (tensor<1xi32>) -> tensor<?xf32>
+          %2 = "stablehlo.dynamic_gather"(%x, %i, %1) {dimension_numbers = #stablehlo.gather<
+              offset_dims = [0], start_index_map = [0], index_vector_dim = 0>}
+              : (tensor<?xf32>, tensor<1xi32>, tensor<1xi32>) -> tensor<?xf32>
               loc("model.py":12:5)
           return %2 : tensor<?xf32>
         }"""
     with pytest.raises(
         LoweringError,
-        match=r"stablehlo\.dynamic_iota, recorded at model\.py:12: the operation is dynamic, .*"
-        r"got f32\[\?\]\nfix: .*argument_shapes",
+        match=r"stablehlo\.dynamic_gather, recorded at model\.py:12: the operation is dynamic, .*"
+        r"\nfix: .*argument_shapes",
     ):
         of_text(source)
 
@@ -381,10 +383,6 @@ def test_a_program_for_any_size_is_imported() -> None:
 
 
 DYNAMIC = {
-    "dynamic_iota": (
-        "%r = stablehlo.dynamic_iota %v, dim = 0 : (tensor<1xi32>) -> tensor<?xf32>",
-        r"only if the sizes of the result follow .*, got f32\[\?\]",
-    ),
     "dynamic_reshape": (
         "%r = stablehlo.dynamic_reshape %x, %v : (tensor<6xf32>, tensor<1xi32>) -> tensor<?xf32>",
         r"only if the sizes of the result follow .*, got f32\[\?\]",
@@ -392,13 +390,6 @@ DYNAMIC = {
     "custom_call": (
         "%r = stablehlo.custom_call @rows(%x) : (tensor<6xf32>) -> tensor<?xf32>",
         "only if the sizes of the result follow from the arguments' sizes",
-    ),
-    "real_dynamic_slice": (
-        """%s = stablehlo.constant dense<1> : tensor<1xi32>
-           %0 = stablehlo.real_dynamic_slice %x, %v, %v, %s
-               : (tensor<6xf32>, tensor<1xi32>, tensor<1xi32>, tensor<1xi32>) -> tensor<2xf32>
-           %r = stablehlo.concatenate %0, dim = 0 : (tensor<2xf32>) -> tensor<?xf32>""",
-        "only if operand 1 is a constant",
     ),
 }
 

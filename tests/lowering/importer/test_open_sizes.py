@@ -35,6 +35,14 @@ def _while(x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
     return loop[1]
 
 
+def _called_with_a_size(x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
+    b = xb.XlaBuilder("ones")
+    size = b.parameter(xb.s32[()])
+    one = b.constant(1.0, xb.f32)
+    ones = xb.dynamic_broadcast_in_dim(one, xb.reshape(size, [1]), [], xb.f32["?"])
+    return xb.call(b.build(ones), xb.get_dimension_size(x, 0)) + y
+
+
 PROGRAMS: list[tuple[str, list[Any], Callable[..., xb.XlaOp], list[str]]] = [
     ("add", [_ROW, _ROW], xb.add, ["0 of a = 0 of b = 0 of result"]),
     (
@@ -157,6 +165,18 @@ PROGRAMS: list[tuple[str, list[Any], Callable[..., xb.XlaOp], list[str]]] = [
         [_ROW, xb.f32[3]],
         lambda x, y: xb.mul(x + lib.softmax(x), y, [1]),
         ["0 of a = 0 of result"],
+    ),
+    (
+        "called with a size",
+        [_ROW, xb.f32["?"]],
+        _called_with_a_size,
+        ["0 of a = 0 of b = 0 of result"],
+    ),
+    (
+        "iota",
+        [_ROW, xb.s32["?"]],
+        lambda x, y: y + xb.dynamic_iota(xb.reshape(xb.get_dimension_size(x, 0), [1]), 0, y.shape),
+        ["0 of a = 0 of b = 0 of result"],
     ),
     (
         "reshape",

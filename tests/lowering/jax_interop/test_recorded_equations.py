@@ -92,6 +92,7 @@ CASES: dict[str, list[tuple[Callable[..., Any], tuple[Any, ...]]]] = {
     "neg": [(lax.neg, (X,))],
     "not": [(lax.bitwise_not, (BITS,))],
     "or": [(lax.bitwise_or, (BITS, BITS))],
+    "iota": [(lambda x: x + lax.iota(np.float32, 3), (X,))],
     "pad": [(lambda x: lax.pad(x, x[0, 0] * 2, ((1, 0, 0), (-1, 2, 1))), (X,))],
     "reduce_sum": [
         (lambda x: lax.reduce_sum_p.bind(x, axes=(1,), out_sharding=None), (X,)),
@@ -101,6 +102,7 @@ CASES: dict[str, list[tuple[Callable[..., Any], tuple[Any, ...]]]] = {
     "reshape": [(lambda x: lax.reshape(x, (3, 2)), (X,))],
     "rev": [(lambda x: lax.rev(x, (1,)), (X,))],
     "rsqrt": [(lax.rsqrt, (X,))],
+    "dim_as_value": [],  # see test_open_sizes.py
     "scan": [],  # see below
     "select_n": [(lax.select, (BITS, X, Y)), (lax.select, (np.bool_(True), X, Y))],
     "sin": [(lax.sin, (X,))],

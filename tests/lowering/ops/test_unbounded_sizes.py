@@ -99,7 +99,17 @@ def shifted(x: xb.XlaOp) -> xb.XlaOp:
 TWO = xb.f32[ANY, 4]
 VECTOR = xb.f32[ANY]
 
+
 # A function of parameters of some shapes, and the same in NumPy.
+def rows_of(x: xb.XlaOp) -> xb.XlaOp:
+    """The number of rows as a vector."""
+    return xb.reshape(xb.get_dimension_size(x, 0), [1])
+
+
+def sizes_of(x: xb.XlaOp) -> xb.XlaOp:
+    return xb.concatenate([rows_of(x), x.builder.constant(np.int32([4]))], 0)
+
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Callable[..., Any]]] = {
     "number": (lambda x: 1.0 - x, (TWO,), lambda x: 1 - x),
     "scalar": (lambda x, y: x * y, (TWO, xb.f32[()]), lambda x, y: x * y),
@@ -190,6 +200,34 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Callable[..., Any
         ),
         (VECTOR, xb.f32[()]),
         lambda x, y: np.full((len(x), len(x)), y, np.float32),
+    ),
+    "iota": (
+        lambda x: xb.dynamic_iota(sizes_of(x), 0, "f32[?,4]"),
+        (TWO,),
+        lambda x: np.broadcast_to(np.arange(len(x), dtype=np.float32)[:, None], x.shape),
+    ),
+    "sliced": (
+        lambda x: xb.real_dynamic_slice(
+            xb.concatenate([x, x], 0),
+            xb.concatenate([rows_of(x), x.builder.constant(np.int32([1]))], 0),
+            xb.concatenate([rows_of(x) * 2, x.builder.constant(np.int32([4]))], 0),
+            x.builder.constant(np.int32([1, 2])),
+            "f32[?,2]",
+        ),
+        (TWO,),
+        lambda x: x[:, 1::2],
+    ),
+    "padded": (
+        lambda x: xb.dynamic_pad(
+            x,
+            x.builder.constant(7.0, xb.f32),
+            xb.concatenate([rows_of(x), x.builder.constant(np.int32([-1]))], 0),
+            x.builder.constant(np.int32([0, 2])),
+            x.builder.constant(np.int32([0, 0])),
+            "f32[?,5]",
+        ),
+        (TWO,),
+        lambda x: np.pad(x[:, 1:], [(len(x), 0), (0, 2)], constant_values=7),
     ),
     "set_by_index": (
         lambda x, y: xb.dynamic_update_slice(xb.concatenate([x, y], 0), y, [1, 0]),

@@ -1,0 +1,428 @@
+"""Unbounded sizes of a computation as jax's symbolic dimensions, and as values.
+
+`get_dimension_size` and what is computed from it are the sizes of reshapes and broadcasts, which
+jax needs when it traces. They are evaluated at once, to arrays of numbers: all arrays have sizes
+then. If jax traces for symbolic sizes (`jax.export`), they are arrays of Python objects, jax's
+symbolic dimensions; an op that can't use those gets jax's value of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+import builder as xb
+from builder.errors import error_of
+from builder.graph.xla_builder import XlaBuilder
+from builder.graph.xla_op import XlaOp
+from builder.inspection.open_sizes import Open, joined_sizes_of_ops
+from builder.types.primitive_type import PrimitiveType
+from builder.types.shape import UNBOUNDED, ArrayShape, Shape, has_unbounded_sizes, leaves
+from lowering.errors import LoweringError
+from lowering.ops.registry import Step, Value
+
+_MOST_SIZES: Final = 64
+"""The greatest number of elements of a vector of sizes; larger arrays are not made of sizes only
+to be sizes."""
+
+
+def are_numbers(sizes: Iterable[Any]) -> bool:
+    """Return whether none of the sizes is a symbolic dimension of jax."""
+    return all(isinstance(size, int | np.integer) for size in sizes)
+
+
+def declared_sizes(sizes: Sequence[Any]) -> tuple[int, ...]:
+    """Return the sizes in the shape of an op: UNBOUNDED for symbolic dimensions."""
+    return tuple([int(size) if are_numbers([size]) else UNBOUNDED for size in sizes])
+
+
+Sizes = tuple[Any, ...]
+"""The sizes of an array: numbers and symbolic dimensions."""
+
+
+class SymbolicSizes:
+    """The sizes of ops as jax's symbolic dimensions: one symbol for equal unbounded sizes."""
+
+    __slots__ = ("_joined", "_scope", "_symbols", "_values")
+
+    def __init__(self, ops: Sequence[XlaOp]) -> None:
+        """Find the sizes of ops, which are in the order of recording."""
+        self._joined: Final = joined_sizes_of_ops(ops)
+        self._scope: Final = jax.export.SymbolicScope()
+        self._symbols: Final[dict[Open, Any]] = {}
+        self._values: Final[dict[XlaOp, Value]] = {}
+        sizes = sizes_in(ops)
+        for op in ops:
+            if op in sizes:
+                self._evaluate(op)
+            elif op.opcode in _SIZES_OF_RESULT:
+                self._assign(op)
+            elif op.opcode == "concatenate" and op in self._joined:
+                self._assign_sum(op)
+
+    def _assign_sum(self, op: XlaOp) -> None:
+        """Give the unbounded size of a concatenation the sum of the operands' sizes."""
+        dimension = op.attributes["dimension"]
+        size = self._joined[op][0][dimension]
+        if isinstance(size, Open) and size.root not in self._symbols:
+            parts = [self.of(operand)[0][dimension] for operand in op.operands]
+            self._symbols[size.root] = sum(parts[1:], parts[0])
+
+    def of(self, op: XlaOp) -> tuple[Sizes, ...]:
+        """Return the sizes of the arrays in an op's value."""
+        arrays = [leaf for leaf in leaves(op.shape) if isinstance(leaf, ArrayShape)]
+        joined = self._joined.get(op)
+        if joined is None:
+            return tuple([array.dimensions for array in arrays])
+        return tuple([tuple(map(self._symbol, sizes)) for sizes in joined])
+
+    def given(self, op: XlaOp) -> dict[int, Value]:
+        """Return the operands of an op that are sizes, by number, if the op takes sizes."""
+        first = _TAKES_SIZES.get(op.opcode)
+        if first is None:
+            return {}
+        values = self._operands(op)[first:]
+        if any(value is None for value in values) and op.opcode in _SIZES_OF_RESULT:
+            sizes = self.of(op)[0]
+            values = [_objects(sizes, (len(sizes),))]
+            if op.opcode == "dynamic_reshape":  # an operand for each size
+                values = [_objects([size], ()) for size in sizes]
+        return {n: value for n, value in enumerate(values, first) if value is not None}
+
+    def _operands(self, op: XlaOp) -> list[Value | None]:
+        """Return the operands that are sizes or constants, None for the others."""
+        return [
+            operand.attributes["value"]
+            if operand.opcode == "constant"
+            else self._values.get(operand)
+            for operand in op.operands
+        ]
+
+    def _symbol(self, size: int | Open) -> Any:
+        if isinstance(size, int):
+            return size
+        root = size.root
+        found = self._symbols.get(root)
+        if found is None:
+            name = f"s{len(self._symbols)}"
+            (found,) = jax.export.symbolic_shape(name, scope=self._scope)
+            self._symbols[root] = found
+        return found
+
+    def _evaluate(self, op: XlaOp) -> None:
+        """Evaluate an op that computes a size, if it is a function of symbolic dimensions."""
+        if op.opcode == "get_dimension_size":
+            size = self.of(op.operands[0])[0][op.attributes["dimension"]]
+            self._values[op] = _objects([size], ())
+            return
+        operands = self._operands(op)
+        function = _SYMBOLIC.get(op.opcode)
+        if function is not None and all(operand is not None for operand in operands):
+            value = function(op, *operands)
+            if value is not None:
+                self._values[op] = value
+
+    def _assign(self, op: XlaOp) -> None:
+        """Give the unbounded sizes of a reshape or broadcast the values of its operands."""
+        values = self._operands(op)[_TAKES_SIZES[op.opcode] :]
+        if op not in self._joined or any(value is None for value in values):
+            return
+        flat = [size for value in values for size in np.asarray(value, object).reshape(-1)]
+        for size, value in zip(self._joined[op][0], flat, strict=True):
+            if isinstance(size, Open):
+                self._symbols.setdefault(size.root, value)
+
+
+def with_given(step: Step, given: Mapping[int, Value]) -> Step:
+    """Return the step of an op with some operands, by number, replaced."""
+    if not given:
+        return step
+    return lambda *operands: step(*[given.get(n, value) for n, value in enumerate(operands)])
+
+
+def merged_sizes(arrays: Sequence[Any]) -> list[Any] | None:
+    """Return descriptions of arrays with one symbol for all unbounded sizes of a dimension.
+
+    The first dimensions have the same size then, and so have the second ones, and others. Return
+    None if that changes nothing.
+
+    Args:
+        arrays: jax.ShapeDtypeStructs, and other values, which are unchanged.
+    """
+    symbols: dict[int, Any] = {}
+    replaced: dict[str, Any] = {}
+    for array in arrays:
+        for dimension, size in enumerate(np.shape(array)):
+            if not are_numbers([size]) and str(size).isidentifier():
+                symbol = symbols.setdefault(dimension, replaced.get(str(size), size))
+                replaced.setdefault(str(size), symbol)
+    if all(name == str(symbol) for name, symbol in replaced.items()):
+        return None
+    described: Any = jax.ShapeDtypeStruct  # jax has no types for it
+    return [
+        array
+        if are_numbers(np.shape(array))
+        else described([replaced.get(str(size), size) for size in array.shape], array.dtype)
+        for array in arrays
+    ]
+
+
+def names_in(sizes: Iterable[Any]) -> set[str]:
+    """Return the names of the symbols of `SymbolicSizes` in sizes."""
+    return {name for size in sizes for name in re.findall(r"\bs\d+\b", str(size))}
+
+
+class RuntimeSizes:
+    """The values of symbolic dimensions in a builder, read from arrays at run time.
+
+    Attributes:
+        builder: the builder.
+    """
+
+    __slots__ = ("_places", "_values", "builder")
+
+    def __init__(self, builder: XlaBuilder, arrays: Iterable[tuple[Sequence[Any], XlaOp]]) -> None:
+        """Take the sizes of arrays: pairs of jax's sizes and of an op with these sizes."""
+        self.builder: Final = builder
+        self._places: Final[dict[str, tuple[XlaOp, int]]] = {}
+        self._values: Final[dict[str, XlaOp]] = {}
+        for sizes, op in arrays:
+            for dimension, size in enumerate(sizes):
+                if not are_numbers([size]):
+                    self._places.setdefault(str(size), (op, dimension))
+
+    def value(self, size: Any) -> XlaOp:
+        """Return the value of a symbolic dimension, as an s32 scalar."""
+        text = str(size)
+        found = self._values.get(text)
+        if found is None:
+            place = self._places.get(text)
+            if place is not None:
+                found = xb.get_dimension_size(*place)
+            else:  # the text is that of an expression of Python, but for powers
+                tree = ast.parse(text.replace("^", "**"), mode="eval")
+                found = self._computed(tree.body)
+            self._values[text] = found
+        return found
+
+    def _computed(self, node: ast.expr) -> Any:
+        """Return the value of an expression: an op, or a number."""
+        if isinstance(node, ast.Name):
+            if node.id not in self._places:
+                rule = f"the unbounded size {node.id} is not that of an operand"
+                fix = "use lowering.to_jax and jax.grad, for the sizes of the arguments"
+                raise error_of(LoweringError, "gradients", rule, fix)
+            return self.value(node.id)
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.UnaryOp):
+            return -self._computed(node.operand)
+        if isinstance(node, ast.Call):
+            function = _FUNCTIONS[node.func.id]  # type: ignore[attr-defined]  # a name
+            return function(*map(self._computed, node.args))
+        assert isinstance(node, ast.BinOp)
+        left, right = self._computed(node.left), self._computed(node.right)
+        if isinstance(node.op, ast.Pow):
+            return math.prod([left] * right)
+        return _OPERATORS[type(node.op)](left, right)
+
+    def broadcast(self, operand: XlaOp, sizes: Sequence[Any], dimensions: Sequence[int]) -> XlaOp:
+        """Record a broadcast to sizes, which may be symbolic."""
+        if are_numbers(sizes):
+            return xb.broadcast_in_dim(operand, sizes, dimensions)
+        vector = self._vector(sizes)
+        shape = operand.shape.element_type[declared_sizes(sizes)]
+        return xb.dynamic_broadcast_in_dim(operand, vector, dimensions, shape)
+
+    def iota(self, element_type: PrimitiveType, sizes: Sequence[Any], dimension: int) -> XlaOp:
+        """Record an iota of sizes, which may be symbolic."""
+        shape = element_type[declared_sizes(sizes)]
+        if are_numbers(sizes):
+            return self.builder.iota(shape, dimension)
+        return xb.dynamic_iota(self._vector(sizes), dimension, shape)
+
+    def _vector(self, sizes: Sequence[Any]) -> XlaOp:
+        parts = [
+            self.builder.constant([size], xb.s32)
+            if are_numbers([size])
+            else xb.reshape(self.value(size), [1])
+            for size in sizes
+        ]
+        return parts[0] if len(parts) == 1 else xb.concat_in_dim(parts, 0)
+
+    def reshape(self, operand: XlaOp, sizes: Sequence[Any]) -> XlaOp:
+        """Record a reshape to sizes, which may be symbolic."""
+        if are_numbers(sizes):
+            return xb.reshape(operand, sizes)
+        values = [
+            self.builder.constant(size, xb.s32) if are_numbers([size]) else self.value(size)
+            for size in sizes
+        ]
+        declared = declared_sizes(sizes)
+        return xb.dynamic_reshape(operand, values, declared, [n == UNBOUNDED for n in declared])
+
+
+_OPERATORS: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
+    ast.Add: operator.add,
+    ast.Mult: operator.mul,
+    ast.Sub: operator.sub,
+}
+
+_FUNCTIONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    # Sizes are not negative.
+    "floordiv": lambda one, other: one / other,
+    "max": xb.max,
+    "min": xb.min,
+    "mod": lambda one, other: one % other,
+}
+
+
+def sizes_in(ops: Iterable[XlaOp]) -> set[XlaOp]:
+    """Return the ops that compute the sizes at run time of arrays of unbounded sizes.
+
+    They depend on the sizes of arrays and on constants only.
+    """
+    found: set[XlaOp] = set()
+    numbers: set[XlaOp] = set()  # constants, and those that are moved
+    for op in ops:
+        if op.opcode == "constant":
+            numbers.add(op)
+        elif op.opcode == "get_dimension_size":
+            if has_unbounded_sizes(op.operands[0].shape):
+                found.add(op)
+        elif not op.operands or not _is_small(op.shape):
+            continue
+        elif op.opcode in _MOVES and numbers.issuperset(op.operands):
+            numbers.add(op)
+        elif not found.isdisjoint(op.operands) and all(
+            operand in found or operand in numbers for operand in op.operands
+        ):
+            found.add(op)
+            # They are evaluated at once, too.
+            stack = [operand for operand in op.operands if operand not in found]
+            while stack:
+                operand = stack.pop()
+                if operand.opcode != "constant":
+                    found.add(operand)
+                    stack += operand.operands
+    return found
+
+
+_MOVES: Final = ("broadcast_in_dim", "concatenate", "convert", "reshape")
+"""The ops that may be applied to constants before these are combined with sizes."""
+
+
+def _is_small(shape: Shape) -> bool:
+    is_static = isinstance(shape, ArrayShape) and shape.is_static
+    return is_static and shape.element_count <= _MOST_SIZES  # type: ignore[union-attr]  # an array
+
+
+def with_sizes(op: XlaOp, step: Step, sizes: set[XlaOp]) -> Step:
+    """Return the step of an op that is one of the sizes, or has some as operands."""
+    if op in sizes:
+        return _as_numbers(op, step)
+    if sizes.isdisjoint(op.operands) or op.opcode in _TAKES_SIZES:
+        return step
+    return lambda *operands: step(*map(_value, operands, op.operands))
+
+
+_TAKES_SIZES: Final = {
+    "dynamic_broadcast_in_dim": 1,
+    "dynamic_iota": 0,
+    "dynamic_pad": 2,
+    "dynamic_reshape": 1,
+    "real_dynamic_slice": 1,
+}
+"""The ops whose steps take arrays of symbolic dimensions, with the number of the first one."""
+
+_SIZES_OF_RESULT: Final = ("dynamic_broadcast_in_dim", "dynamic_iota", "dynamic_reshape")
+"""Those of them that take the sizes of the result."""
+
+
+def _as_numbers(op: XlaOp, step: Step) -> Step:
+    """Return a step that evaluates an op at once, also while jax traces."""
+    symbolic = _SYMBOLIC.get(op.opcode)
+
+    def evaluated(*operands: Value) -> Value:
+        if any(map(_is_symbolic, operands)):
+            found = None if symbolic is None else symbolic(op, *operands)
+            return step(*map(_value, operands, op.operands)) if found is None else found
+        if any(isinstance(operand, jax.core.Tracer) for operand in operands):
+            return step(*operands)  # of a symbolic dimension
+        with jax.ensure_compile_time_eval():
+            return np.asarray(step(*operands))
+
+    return evaluated
+
+
+def _is_symbolic(value: Value) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == object
+
+
+def _value(value: Value, op: XlaOp) -> Value:
+    """Return the value of an operand, which may be an array of symbolic dimensions."""
+    if not _is_symbolic(value):
+        return value
+    shape: Any = op.shape
+    elements = [jnp.asarray(size) for size in value.reshape(-1)]
+    array = lax.reshape(jnp.stack(elements), value.shape)
+    return lax.convert_element_type(array, shape.element_type.dtype)
+
+
+def _objects(values: Any, sizes: tuple[int, ...]) -> Value:
+    """Return an array of Python objects."""
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array.reshape(sizes)
+
+
+def _convert(op: XlaOp, operand: Value) -> Value | None:
+    shape: Any = op.shape
+    return operand if shape.element_type.is_integral else None
+
+
+def _broadcast(op: XlaOp, operand: Value) -> Value:
+    shape: Any = op.shape
+    sizes = [1] * shape.rank
+    for size, place in zip(operand.shape, op.attributes["broadcast_dimensions"], strict=True):
+        sizes[place] = size
+    return np.broadcast_to(operand.reshape(sizes), shape.dimensions)
+
+
+def _reshape(op: XlaOp, operand: Value) -> Value:
+    shape: Any = op.shape
+    return operand.reshape(shape.dimensions)
+
+
+def _concatenate(_: XlaOp, *operands: Value) -> Value:
+    return np.concatenate([operand.astype(object) for operand in operands])
+
+
+def _elementwise(function: Callable[[Any, Any], Any]) -> Callable[..., Value]:
+    def apply(_: XlaOp, one: Value, other: Value) -> Value:
+        pairs = zip(one.reshape(-1).tolist(), other.reshape(-1).tolist(), strict=True)
+        return _objects([function(*pair) for pair in pairs], one.shape)
+
+    return apply
+
+
+_SYMBOLIC: Final[Mapping[str, Callable[..., Value | None]]] = {
+    "add": _elementwise(operator.add),
+    "broadcast_in_dim": _broadcast,
+    "concatenate": _concatenate,
+    "convert": _convert,
+    "divide": _elementwise(operator.floordiv),
+    "multiply": _elementwise(operator.mul),
+    "reshape": _reshape,
+    "subtract": _elementwise(operator.sub),
+}
+"""The functions of symbolic dimensions, by opcode; None if the result is none."""

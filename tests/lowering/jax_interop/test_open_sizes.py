@@ -1,0 +1,238 @@
+"""Derivatives and functions of jax on unbounded sizes: the same as those for the sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tables import each_row
+
+import builder as xb
+import lowering
+from builder import lib
+from tests.builder.lib.test_open_sizes import HEADS, ROWS
+
+Function = Callable[..., xb.XlaOp]
+
+
+def of_gradients(functions: dict[str, Function], shape: Any) -> xb.XlaComputation:
+    """The gradients of the sums of squares of functions' results."""
+    b = xb.XlaBuilder("gradients")
+    x = b.parameter(shape, "x")
+    found = []
+    for function in functions.values():
+        value = xb.convert_element_type(function(x), xb.f32)
+        loss = xb.reduce(value * value, 0.0, xb.add, list(range(value.shape.rank)))
+        found.append(lowering.gradients(loss, x))
+    return b.build(xb.tuple(*found))
+
+
+@pytest.mark.parametrize(
+    ("functions", "sizes"), [(ROWS, (3,)), (HEADS, (4, 4, 8))], ids=["rows", "heads"]
+)
+def test_gradients_of_the_library(
+    functions: dict[str, Function], sizes: tuple[int, ...], little_optimized: None
+) -> None:
+    run = lowering.compile(of_gradients(functions, xb.f32[("?", *sizes)]), "cpu")
+    random = np.random.default_rng(11)
+    for size in (1, 4):
+        x = random.uniform(0, 3, (size, *sizes)).astype(np.float32)
+        want = lowering.compile(of_gradients(functions, xb.f32[x.shape]), "cpu")(x)
+        for name, got, expected in zip(functions, run(x), want, strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def rows_of(x: xb.XlaOp) -> xb.XlaOp:
+    return xb.reshape(xb.get_dimension_size(x, 0), [1])
+
+
+def vector(x: xb.XlaOp, *numbers: int) -> xb.XlaOp:
+    return x.builder.constant(np.array(numbers, np.int32))
+
+
+@each_row(
+    "function, reference",
+    [
+        (lambda x: x + xb.dynamic_iota(rows_of(x), 0, "f32[?]"), lambda x: x + np.arange(len(x))),
+        (
+            lambda x: xb.real_dynamic_slice(
+                xb.concatenate([x, x * x], 0), rows_of(x), rows_of(x) * 2, vector(x, 1), "f32[?]"
+            ),
+            lambda x: x * x,
+        ),
+        (
+            lambda x: xb.dynamic_pad(
+                x,
+                xb.reduce(x, 0.0, xb.add, [0]),
+                rows_of(x),
+                vector(x, -1),
+                vector(x, 1),
+                "f32[?]",
+            ),
+            lambda x: np.concatenate(
+                [np.full(len(x), x.sum()), np.stack([x, np.full_like(x, x.sum())], 1).ravel()[:-2]]
+            ),
+        ),
+        (
+            lambda x: xb.dynamic_broadcast_in_dim(
+                xb.reduce(x, 0.0, xb.add, [0]), rows_of(x) * 2, [], "f32[?]"
+            ),
+            lambda x: np.full(2 * len(x), x.sum()),
+        ),
+        (
+            lambda x: xb.dynamic_reshape(
+                lib.stack([x, xb.exp(x)], 1),
+                [xb.get_dimension_size(x, 0) * 2],
+                [xb.UNBOUNDED],
+                [True],
+            ),
+            lambda x: np.stack([x, np.exp(x)], 1).ravel(),
+        ),
+    ],
+)
+def test_ops_that_take_sizes(function: Function, reference: Any, little_optimized: None) -> None:
+    """Values, also as a function of jax, and gradients by finite differences."""
+    b = xb.XlaBuilder("program")
+    x = b.parameter("f32[?]", "x")
+    value = function(x)
+    gradient = lowering.gradients(xb.reduce(xb.sin(value), 0.0, xb.add, [0]), x)
+    program = b.build(xb.tuple(value, gradient))
+    run, by_jax = lowering.compile(program, "cpu"), jax.jit(lowering.to_jax(program))
+    for size in (1, 3):
+        numbers = np.linspace(0.5, 1, size).astype(np.float32)
+        wide = numbers.astype(np.float64)
+        slopes = [
+            (np.sin(reference(wide + step)).sum() - np.sin(reference(wide - step)).sum()) / 2e-5
+            for step in 1e-5 * np.eye(size)
+        ]
+        for got in (run(numbers), by_jax(numbers)):
+            np.testing.assert_allclose(got[0], reference(numbers), rtol=1e-5)
+            np.testing.assert_allclose(got[1], slopes, rtol=1e-4, atol=1e-5)
+
+
+def test_a_size_that_depends_on_values() -> None:
+    b = xb.XlaBuilder("program")
+    size = b.parameter("s32[1]", "size")
+    program = b.build(xb.reduce(xb.dynamic_iota(size, 0, "f32[?]"), 0.0, xb.add, [0]))
+    with pytest.raises(lowering.LoweringError, match="a size depends on values of arrays"):
+        jax.jit(lowering.to_jax(program))(np.int32([3]))
+
+
+def of_jax(x: Any, labels: Any) -> Any:
+    """Has a derivative of its own, a stopped gradient, an iota and a compiled part."""
+    hits = jnp.sum(jax.nn.one_hot(labels, 3) * x)
+    places = jnp.arange(x.shape[0], dtype=x.dtype)[:, None]
+    return jax.nn.relu(x) * hits + jax.lax.stop_gradient(x) + jax.nn.softmax(x) * places
+
+
+def mean_square(x: Any, labels: Any) -> Any:
+    return jnp.mean(of_jax(x, labels) ** 2)
+
+
+X = np.random.default_rng(7).normal(size=(4, 3)).astype(np.float32)
+LABELS = np.array([0, 2, 1, 1], np.int32)
+
+
+def test_apply(little_optimized: None) -> None:
+    b = xb.XlaBuilder("applied")
+    x, shift = b.parameter(xb.f32["?", 3], "x"), b.parameter(xb.f32["?", 3], "shift")
+    labels = b.parameter(xb.s32["?"], "labels")
+    value = lowering.apply(lambda x, y, labels: of_jax(x + y, labels), x, shift, labels)
+    loss = lib.mean(value * value)
+    run = lowering.compile(b.build(xb.tuple(loss, lowering.gradients(loss, x))), "cpu")
+    for rows in (X, X[:2]):
+        labels_of_rows = LABELS[: len(rows)]
+        want = jax.value_and_grad(mean_square)(rows, labels_of_rows)
+        for got, expected in zip(run(rows, 0 * rows, labels_of_rows), want, strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_from_jax(little_optimized: None) -> None:
+    computation = lowering.from_jax(mean_square, xb.f32["?", 3], xb.s32["?"])
+    assert str(computation.program_shape) == "(x: f32[?,3], labels: s32[?]) -> f32[]"
+    run = lowering.compile(lowering.value_and_grad(computation, "x"), "cpu")
+    for rows in (X, X[:2]):
+        labels = LABELS[: len(rows)]
+        want = jax.value_and_grad(mean_square)(rows, labels)
+        for got, expected in zip(run(rows, labels), want, strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+def symbolic(text: str, dtype: Any, scope: Any) -> Any:
+    return jax.ShapeDtypeStruct(jax.export.symbolic_shape(text, scope=scope), dtype)
+
+
+def test_symbolic_dimensions_of_jax(little_optimized: None) -> None:
+    scope = jax.export.SymbolicScope()
+    arguments = {"x": symbolic("n, m", np.float32, scope)}, symbolic("m, n", np.float32, scope)
+
+    def function(tree: Any, y: Any) -> Any:
+        return {"sum": tree["x"] + y.T, "flat": (tree["x"] * 2).reshape(-1)}
+
+    computation = lowering.from_jax(function, *arguments)
+    assert [str(size) for size in computation.open_sizes()] == [
+        "dimension 0 of tree['x'] = dimension 1 of y = dimension 0 of result[1]",
+        "dimension 1 of tree['x'] = dimension 0 of y = dimension 1 of result[1]",
+    ]
+    run = lowering.compile(computation, "cpu")
+    got = run({"x": X}, X.T)
+    np.testing.assert_array_equal(got["sum"], 2 * X)
+    np.testing.assert_array_equal(got["flat"], 2 * X.ravel())
+    lowered = jax.jit(function).trace(*arguments).lower()
+    assert lowering.load(lowered).program_shape == computation.program_shape
+
+
+def test_equal_sizes_that_only_the_graph_knows() -> None:
+    b = xb.XlaBuilder("applied")
+    x, y = b.parameter(xb.f32["?", 2], "x"), b.parameter(xb.f32[2, "?"], "y")
+    z = xb.transpose(y, [1, 0])
+    total = xb.reduce(x * z, 0.0, xb.add, [0, 1])  # the sizes of x and y are equal
+    value = lowering.apply(lambda x, y: jnp.sum(x + y.T), x, y) + total
+    run = lowering.compile(b.build(value), "cpu")
+    assert run(X[:, :2], X[:, :2].T) == pytest.approx(
+        np.sum(2 * X[:, :2] + X[:, :2] ** 2), rel=1e-5
+    )
+
+
+def test_sizes_that_jax_does_not_know_to_be_equal() -> None:
+    with pytest.raises(TypeError, match="incompatible shapes") as caught:
+        lowering.from_jax(lambda x, y: x + y.T, xb.f32["?", 2], xb.f32[2, "?"])
+    assert any("may be different. Where they are equal" in n for n in caught.value.__notes__)
+
+
+def test_a_symbolic_size_without_an_array() -> None:
+    scope = jax.export.SymbolicScope()
+    lowered = jax.jit(lambda x: x.shape[0] + x.sum()).trace(symbolic("2*n", np.float32, scope))
+    with pytest.raises(lowering.LoweringError, match="no array has a dimension of the symbolic"):
+        lowering.load(lowered.lower())
+
+
+def test_export_by_jax(little_optimized: None) -> None:
+    """`to_jax` of an open program is a function that jax exports for symbolic sizes."""
+    b = xb.XlaBuilder("program")
+    x = b.parameter(xb.f32["?", 3], "x")
+    program = b.build(lib.mean(lib.layer_norm(x) * lib.softmax(x, 0)))
+    scope = jax.export.SymbolicScope()
+    exported = jax.export.export(jax.jit(jax.grad(lowering.to_jax(program))))(
+        symbolic("n, 3", np.float32, scope)
+    )
+    for rows in (X, X[:1]):
+        want = jax.grad(lowering.to_jax(program))(rows)
+        np.testing.assert_allclose(exported.call(rows), want, rtol=1e-5, atol=1e-6)
+
+
+def test_vmap(little_optimized: None) -> None:
+    b = xb.XlaBuilder("program")
+    x, y = b.parameter(xb.f32["?", 3], "x"), b.parameter(xb.f32["?"], "y")
+    program = b.build(xb.add(lib.softmax(x, 0), y, [0]))
+    batched = lowering.vmap(program, 2, in_axes=(1, None), out_axes=-1)
+    assert str(batched.program_shape) == "(x: f32[?,2,3], y: f32[?]) -> f32[?,3,2]"
+    run, both = lowering.compile(program, "cpu"), np.stack([X, -X], 1)
+    want = np.stack([run(X, X[:, 0]), run(-X, X[:, 0])], -1)
+    np.testing.assert_allclose(
+        lowering.compile(batched, "cpu")(both, X[:, 0]), want, rtol=1e-6, atol=1e-7
+    )

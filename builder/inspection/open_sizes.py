@@ -1,9 +1,9 @@
 """Which unbounded sizes of a computation are equal.
 
-The rule of each op determines which sizes of its operands must be equal, and which of them its result
-has. Joined over all ops, this determines the parameters' dimensions that must have equal sizes in
-a call. Sizes that ops read at run time (`get_dimension_size`) are followed to the reshapes and
-broadcasts that have them as operands.
+Each op requires that some sizes of its operands are equal, and its result has some of them. Joined
+over all ops, this determines the parameters' dimensions that must have equal sizes in a call. Sizes
+that ops read at run time (`get_dimension_size`) are followed to the reshapes and broadcasts that
+have them as operands.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ A `jax.stages.Lowered` takes the values of symbolic dimensions as arguments, bef
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 import jax
@@ -16,6 +16,7 @@ from builder.errors import error_of
 from lowering.errors import LoweringError
 from lowering.jaxlib_api import jaxprs, mlir
 from lowering.mlir.operations import main_function
+from lowering.stablehlo.platforms import PLATFORM_INDEX
 
 _SIZE: Final = "jax.global_constant"
 """jax's attribute of an argument that is a symbolic dimension: its name."""
@@ -36,12 +37,11 @@ def reading_sizes(lowered: jax.stages.Lowered) -> ir.Module:
     return copy
 
 
-def _size_arguments(main: ir.Operation) -> list[str]:
-    """Return the names of the symbolic dimensions that @main takes; they come first."""
+def _size_arguments(main: ir.Operation) -> dict[int, str]:
+    """Return the arguments of @main that are symbolic dimensions: the number and name of each."""
     attributes: Any = main.attributes.get("arg_attrs") or ()
-    names = [each[_SIZE].value for each in attributes if _SIZE in each]
-    assert all(_SIZE in each for each in list(attributes)[: len(names)])
-    return names
+    names = {n: each[_SIZE].value for n, each in enumerate(attributes) if _SIZE in each}
+    return {number: name for number, name in names.items() if name != PLATFORM_INDEX}
 
 
 def _places(lowered: jax.stages.Lowered) -> dict[str, tuple[int, int]]:
@@ -58,26 +58,25 @@ def _places(lowered: jax.stages.Lowered) -> dict[str, tuple[int, int]]:
 
 
 def _read_sizes(
-    main: ir.Operation, names: Sequence[str], places: dict[str, tuple[int, int]]
+    main: ir.Operation, names: Mapping[int, str], places: Mapping[str, tuple[int, int]]
 ) -> None:
-    """Replace the first arguments of @main by operations that read sizes of the others."""
+    """Replace arguments of @main by operations that read the sizes of the arrays after them."""
     block = main.regions[0].blocks[0]
-    count = len(names)
+    arrays = list(block.arguments)[max(names) + 1 :]
     with main.context, ir.Location.unknown(main.context):
         start = ir.InsertionPoint.at_block_begin(block)
         scalar = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
-        for argument, name in zip(list(block.arguments), names, strict=False):
-            place = places.get(name)
+        for number, name in names.items():
+            argument, place = block.arguments[number], places.get(name)
             if place is None:
                 rule = f"no array has a dimension of the symbolic size {name}"
                 fix = f"add an argument of this size, such as f32[{name}]"
                 raise error_of(LoweringError, "load", rule, fix)
-            array, number = block.arguments[count + place[0]], place[1]
-            dimension: ir.Attribute = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+            dimension: ir.Attribute = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), place[1])
             operation = ir.Operation.create(
                 "stablehlo.get_dimension_size",
                 [scalar],
-                [array],
+                [arrays[place[0]]],
                 {"dimension": dimension},
                 ip=start,
             )
@@ -86,10 +85,12 @@ def _read_sizes(
                     "stablehlo.convert", [argument.type], operation.results, ip=start
                 )
             argument.replace_all_uses_with(operation.results[0])
-        for _ in names:
-            block.erase_argument(0)
+        for number in sorted(names, reverse=True):
+            block.erase_argument(number)
         function_type = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
-        taken = ir.FunctionType.get(function_type.inputs[count:], function_type.results)
+        inputs = [one for number, one in enumerate(function_type.inputs) if number not in names]
+        taken = ir.FunctionType.get(inputs, function_type.results)
         main.attributes["function_type"] = ir.TypeAttr.get(taken)
         attributes: Any = main.attributes["arg_attrs"]
-        main.attributes["arg_attrs"] = ir.ArrayAttr.get(list(attributes)[count:])
+        kept = [each for number, each in enumerate(attributes) if number not in names]
+        main.attributes["arg_attrs"] = ir.ArrayAttr.get(kept)

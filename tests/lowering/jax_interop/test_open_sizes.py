@@ -184,6 +184,9 @@ def test_symbolic_dimensions_of_jax(little_optimized: None) -> None:
     np.testing.assert_array_equal(got["flat"], 2 * X.ravel())
     lowered = jax.jit(function).trace(*arguments).lower()
     assert lowering.load(lowered).program_shape == computation.program_shape
+    for_both = jax.jit(function).trace(*arguments).lower(lowering_platforms=("cpu", "tpu"))
+    got = lowering.compile(for_both, "cpu")({"x": X}, X.T)
+    np.testing.assert_array_equal(got["sum"], 2 * X)
 
 
 def test_equal_sizes_that_only_the_graph_knows() -> None:

@@ -178,6 +178,7 @@ from builder.lib.shaping import (
     expand_dims as expand_dims,
     eye as eye,
     flip as flip,
+    indices_along as indices_along,
     linspace as linspace,
     one_hot as one_hot,
     put_along_axis as put_along_axis,

@@ -38,7 +38,7 @@ from builder.lib.arguments import (
     static_argument,
     typed_argument,
 )
-from builder.lib.open_sizes import broadcast_along, closed_argument
+from builder.lib.open_sizes import broadcast_along, closed_argument, indices_of
 from builder.lib.registry import library_function, noting_calls
 from builder.lib.slicing import gather_along, gather_parts
 from builder.ops import elementwise as ew
@@ -382,6 +382,43 @@ def _rolled_at_run_time(x: XlaOp, shape: ArrayShape, shift: XlaOp, axes: tuple[i
     start = ew.rem(size - ew.rem(wide, size), size)
     starts: list[Any] = [start if n == number else start * 0 for n in range(shape.rank)]
     return dynamic_slice(concatenate([x, x], number), starts, shape.dimensions)
+
+
+@library_function()
+def indices_along(x: XlaOp, axis: int, element_type: PrimitiveTypeLike = s32) -> XlaOp:
+    """Return the index of each element along an axis, such as its position in a sequence.
+
+    For an array whose size is known use `XlaBuilder.iota`; this function also counts along
+    unbounded sizes.
+
+    Args:
+        x: an array, of which only the sizes are used; they are fixed or unbounded.
+        axis: the axis.
+        element_type: the type of the result: integers or floating-point numbers.
+
+    Returns:
+        An array of the sizes of `x`.
+
+    Raises:
+        ShapeInferenceError: the axis is out of range; a size is bounded; the type is not one of
+            numbers.
+
+    Example:
+        >>> import builder as xb
+        >>> from builder import lib
+        >>> b = xb.XlaBuilder()
+        >>> tokens = b.parameter(xb.s32["?", "?"])
+        >>> lib.indices_along(tokens, 1).shape
+        s32[?,?]
+    """
+    shape = array_argument("indices_along", "x", x)
+    closed_argument("indices_along", "x", shape)
+    kind = element_type_argument("indices_along", "element_type", element_type)
+    if not (kind.is_integral or kind.is_floating or kind.is_complex):
+        rule = "element_type must be a type of numbers"
+        fix = "use an integer type, and compare the result"
+        raise error_of(ShapeInferenceError, "indices_along", rule, fix, got=kind)
+    return indices_of(x, kind, axis_argument("indices_along", "axis", axis, shape.rank))
 
 
 @library_function()

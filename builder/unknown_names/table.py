@@ -99,6 +99,7 @@ FUNCTIONS: Final = by_name(
         "tridiagonal_solve": "lib.tridiagonal_solver",
         # New arrays.
         "arange broadcasted_iota": "b.iota(shape, iota_dimension)",
+        "iota_like arange_like positions": "lib.indices_along",
         "array asarray constant_r0 constant_r1": "b.constant(value, element_type)",
         "empty": "lib.zeros",
         "empty_like": "lib.zeros_like",

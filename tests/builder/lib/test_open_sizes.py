@@ -63,6 +63,7 @@ ROWS: dict[str, Function] = {
     "layer_norm": lib.layer_norm,
     "logsumexp": lambda x: lib.logsumexp(x, 1),
     "roll": lambda x: lib.roll(x, 1, 1),
+    "indices_along": lambda x: lib.indices_along(x, 0, xb.f32) + lib.indices_along(x, 1, xb.f32),
     "arg_max of rows": lambda x: lib.arg_max(x, xb.s32, 0),
     "argsort of rows": lambda x: lib.argsort(x, 0),
     "attention of rows": lambda x: lib.dot_product_attention(

@@ -76,6 +76,15 @@ def test_rearranging(dtype: Any) -> None:
         np.testing.assert_array_equal(got, expected)
 
 
+def test_indices_along() -> None:
+    x = np.zeros((2, 3, 4), np.float32)
+    found = run(lambda x: [lib.indices_along(x, -2), lib.indices_along(x, 2, xb.f32)], x)
+    np.testing.assert_array_equal(found[0], np.indices(x.shape, np.int32)[1], strict=True)
+    np.testing.assert_array_equal(found[1], np.indices(x.shape, np.float32)[2], strict=True)
+    with pytest.raises(xb.XlaError, match="indices_along: element_type must be a type of num"):
+        lib.indices_along(xb.XlaBuilder().parameter(xb.f32[2]), 0, xb.pred)
+
+
 @pytest.mark.parametrize("shift", [0, 2, -7, 127, -128])
 @pytest.mark.parametrize("dtype", [np.int8, np.int64])
 def test_roll_at_run_time(shift: int, dtype: Any) -> None:

@@ -384,6 +384,8 @@ class Check:
             counted = [n % rank for n in numbers]
             if sorted(counted) == dimensions:
                 return f"write {counted}; dimensions are counted from 0"
+        if sorted(numbers) == [n + 1 for n in dimensions]:
+            return f"write {[n - 1 for n in numbers]}; dimensions are counted from 0"
         return "list each dimension once"
 
     def scalar(self, name: str) -> ArrayShape:

@@ -204,9 +204,15 @@ def _wrong_call(
     unknown = [name for name in named if name not in parameters]
     listed = ", ".join(parameters)
     if not unknown:
-        rule = text.partition("() ")[2]
         fix = f"write {_call(function)}; the parameters are {listed}"
-        return error_of(OperandError, op, rule, fix)
+        positional = [p for p in _positional(function) if p.name != "self"]
+        passed = len(arguments) - ("self" in inspect.signature(function).parameters)
+        if passed > len(positional):
+            rule = (
+                f"takes at most {len(positional)} positional argument{'s'[: len(positional) != 1]}"
+            )
+            return error_of(OperandError, op, rule, fix, got=str(passed))
+        return error_of(OperandError, op, text.partition("() ")[2], fix)
     name = unknown[0]
     is_method = "self" in inspect.signature(function).parameters
     free = [p for p in parameters[len(arguments) - is_method :] if p not in named]

@@ -136,7 +136,7 @@ def order_of_arguments(name: str) -> str:
         return ""
     parameters = signature(info.function).parameters.values()
     required = [p.name for p in parameters if p.default is p.empty and p.name != "self"]
-    return f"the arguments of {name} are {', '.join(required)}"
+    return f"write {'b' if info.is_method else 'xb'}.{name}({', '.join(required)})"
 
 
 def alias(name: str, function: F) -> F:

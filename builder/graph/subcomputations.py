@@ -240,7 +240,7 @@ def _check_arity(op: str, role: str, function: Any, shapes: Sequence[Shape]) -> 
         return
     names = info.schema.operands.split()
     parameters = inspect.signature(function).parameters.values()
-    required = [p.name for p in parameters if p.default is p.empty and p.name != "unknown"]
+    required = [p.name for p in parameters if p.default is p.empty]
     optional = [p for p in parameters if p.default is not p.empty and p.name in names]
     if len(required) <= len(shapes) <= len(required) + len(optional):
         return
@@ -357,7 +357,7 @@ def _need_callable(op: str, role: str, computation: Any) -> Callable[..., Any]:
     if not is_function(computation):
         rule = f"{role} must be an XlaComputation or a callable"
         order = order_of_arguments(op)
-        fix = "pass a function of XlaOps, such as xb.add or a lambda" + (order and f"; {order}")
+        fix = order or "pass a function of XlaOps, such as xb.add or a lambda"
         raise error_of(OperandError, op, rule, fix, got=brief(computation))
     function: Callable[..., Any] = computation
     return function

@@ -292,6 +292,7 @@ def _reduced_width(op: XlaOp, result: ArrayShape) -> int | None:
 @rule("select_and_scatter")
 def _select_and_scatter(op: XlaOp, applied: Applied) -> Cost:
     windows = _count(op.operands[1].shape)
+    # The selected element of a window of n is found by n - 1 comparisons.
     compared = windows * max(prod(op.attributes["window_dimensions"]) - 1, 0)
     select, scatter = (applied(op.attributes[name]) for name in ("select", "scatter"))
     return Cost(

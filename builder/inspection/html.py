@@ -221,7 +221,7 @@ def _text(text: str) -> str:
 
 
 def _words(text: str) -> str:
-    """Return escaped text in which browsers break lines only between words, unless one is long."""
+    """Return escaped text in which browsers do not break lines inside words, except long ones."""
     if not _BREAKABLE.search(text):
         return _text(text)
     return " ".join(

@@ -587,7 +587,7 @@ def _check_sizes(op: str, name: str, value: Any, *expected: list[int], kind: Any
     allowed = [array_shape(kind, sizes) for sizes in expected]
     if shape not in allowed:
         rule = f"{name} must have shape {' or '.join(map(str, allowed))}"
-        # Keys of `builder.lib.random` have this shape.
+        # A key of `lib.random` is u32[2]; here keys are u64 scalars.
         is_other_key = name == "key" and shape == u32[2]
         fix = "make the key with builder.constant(seed, xb.u64)" if is_other_key else ""
         raise error_of(OperandError, op, rule, fix, got=shape)

@@ -511,10 +511,17 @@ def _conditional_shape(
     # StableHLO case (C1), (I1), if (I1)
     check.that(bool(branches), "at least one branch is needed")
     if predicated and branch_index is not _PRED:
-        check.fail("pred must be a scalar pred", got=branch_index, fix=_BY_NUMBER)
+        is_array = isinstance(branch_index, ArrayShape) and branch_index.element_type is pt.pred
+        by_element = "select each element with xb.select(pred, a, b)"
+        fix = by_element if is_array else _BY_NUMBER
+        check.fail("pred must be a scalar pred", got=branch_index, fix=fix)
     if not predicated and branch_index is not _INDEX:
-        fix = _BY_PRED if branch_index is _PRED else None
-        check.fail("branch_index must be a scalar s32", got=branch_index, fix=fix)
+        needs_pred = branch_index is _PRED
+        check.fail(
+            "branch_index must be a scalar s32",
+            got=branch_index,
+            fix=_BY_PRED if needs_pred else None,
+        )
     # XLA shape_inference.cc: InferConditionalShape
     if len(branches) != len(operands):
         check.fail(

@@ -89,6 +89,8 @@ def _as_op(op: str, value: Any, beside: Any) -> str:
         return f"record it with {convert}, because the other operand is of type {wanted}"
     if isinstance(value, list):
         return "record it with builder.constant(value, element_type), for instance with xb.s32"
+    if is_number(value):
+        return f"record it with b.constant({brief(value)}, xb.f32), where b is the builder"
     return "record it with builder.constant(value), for instance x.builder.constant(...)"
 
 

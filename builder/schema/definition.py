@@ -68,7 +68,7 @@ class LargestTerm(enum.Enum):
     """An upper bound of the magnitude of the terms whose sum is an element of the result."""
 
     OPERANDS = "the largest element of the operands and the result"
-    PRODUCT = "the product of the largest elements of the first two operands"
+    PRODUCT = "the larger of the result's largest element and the product of those of two operands"
     RESULT = "the largest element of the result"
 
 

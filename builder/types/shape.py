@@ -961,7 +961,7 @@ def shape_of(value: ShapeLike) -> Shape:
         raise OperandError(
             "expected a shape",
             got=f"the element type {value}",
-            fix=f"write {value}[2, 3] with the sizes, or {value}[()] for a scalar",
+            fix=f"write xb.{value}[2, 3] with the sizes, or xb.{value}[()] for a scalar",
         )
     if isinstance(value, Sequence):
         if isinstance(next(iter(value), None), int):

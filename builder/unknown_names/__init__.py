@@ -146,7 +146,7 @@ def _unknown(
 def _of_similar_name(key: str, known: Mapping[str, str]) -> str:
     """Return the fix for a misspelled name of another library, or ""."""
     matches = get_close_matches(key, known, 1, 0.8)
-    return "".join(f"did you mean {match}? Use {known[match]}" for match in matches)
+    return "".join(f"use {known[match]}" for match in matches)
 
 
 def _with_fix(rule: str, fix: str = "") -> UnknownNameError:
@@ -215,12 +215,16 @@ def _expanded(text: str) -> str:
 
 def _call(spelling: str, function: Callable[..., Any]) -> str:
     """Return a call of the function with its required parameters, axis and bounds as arguments."""
-    parameters = inspect.signature(function).parameters.values()
-    names = [
-        str(p.replace(annotation=p.empty, default=p.empty))
-        for p in parameters
-        if p.name in ("axis", "max", "min") or (p.default is p.empty and p.name != "self")
-    ]
+    names = []
+    is_after_omitted = False
+    for p in inspect.signature(function).parameters.values():
+        if p.kind is p.VAR_POSITIONAL:
+            names.append("...")
+        elif p.name in ("axis", "max", "min") or (p.default is p.empty and p.name != "self"):
+            is_named = is_after_omitted or p.kind is p.KEYWORD_ONLY
+            names.append(f"{p.name}={p.name}" if is_named else p.name)
+        elif p.name != "self":
+            is_after_omitted = True
     return f"{spelling}({', '.join(names)})"
 
 

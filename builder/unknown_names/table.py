@@ -93,6 +93,7 @@ FUNCTIONS: Final = by_name(
         "ragged_dot_general": "xb.ragged_dot",
         "rand": "xb.rng_uniform",
         "randn": "xb.rng_normal",
+        "batch_norm batch_normalization": "xb.batch_norm_training",
         "self_adjoint_eig": "lib.eigh",
         "solve_triangular": "xb.triangular_solve",
         "tensordot vecdot": "xb.dot_general",

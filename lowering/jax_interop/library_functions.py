@@ -70,7 +70,7 @@ def library_step(call: LibraryCall, where: str) -> Step:
             value = function(**arguments)
         except _NoDerivativeError as error:
             if not where:
-                raise
+                raise  # the caller knows the place
             subject = "it" if error.function == call.name else error.function
             rule = f"{subject} has no derivative with respect to {error.argument}"
             context = ("to_jax", f"{call.name}{where}")

@@ -345,7 +345,10 @@ def _recorded(
 
 
 def _built(b: XlaBuilder, computation: XlaComputation, value: Any) -> XlaComputation:
-    """Build a computation of the parameters of another one, with ops in a tree as the result."""
+    """Build `b`, whose parameters are those of `computation`, with a tree of ops as its result.
+
+    If `computation` is a function with nested arguments, so is the result.
+    """
     nesting = _nesting(computation)
     if nesting is None:
         root = _nested_root(b, value)

@@ -234,6 +234,7 @@ class _Checker:
         fix = f"remove the attribute, and write {ALIASING} at the argument instead"
         for each in listed:
             try:
+                _need_arrays(each)
                 value = attribute_value(each)
                 alias, index = value["alias"], value["output_index"]
                 number, inner = alias["parameter_number"], alias["parameter_index"]
@@ -247,8 +248,8 @@ class _Checker:
                 is_valid = False
             if not is_valid:
                 rule = (
-                    "a list of dictionaries, each with output_index (of a result) and alias (with "
-                    "kind, parameter_index and parameter_number)"
+                    "a list of dictionaries, each with output_index (of a result, such as dense<0> "
+                    ": tensor<1xi64>) and alias (with kind, parameter_index and parameter_number)"
                 )
                 self.refuse(what, rule, each, fix)
             place, leaf = self.parameters[number]
@@ -258,6 +259,16 @@ class _Checker:
         """Whether a list of numbers is the place of a result in the tuple of all results."""
         count = len(self.results)
         return len(index) == 0 if count == 1 else len(index) == 1 and 0 <= index[0] < count
+
+
+def _need_arrays(alias: Any) -> None:
+    """Raise TypeError unless the indices of an alias are dense elements: XLA reads no others.
+
+    It reads a list as if it were such elements, and ends the process.
+    """
+    for index in (alias["output_index"], alias["alias"]["parameter_index"]):
+        if not isinstance(index, ir.DenseIntElementsAttr):
+            raise TypeError
 
 
 def _is_layout(attribute: ir.Attribute, shape: Any) -> bool:

@@ -45,7 +45,7 @@ def arithmetic_of_scales(b: OpBuilder, operation: ir.Operation) -> list[Value] |
 
 @rewrite("stablehlo.convert", platforms=("cpu",))
 def convert_to_scales(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Convert numbers to f32 (or f64 if f32 is not exact), and round their bits to f8e8m0fnu.
+    """Convert floats of up to 32 bits to f32 and others to f64, and round their bits to f8e8m0fnu.
 
     XLA's constant folding converts 0 to 2**-127, the smallest number of f8e8m0fnu, and drops the
     signs of negative numbers. XLA's backends convert 0 and negative numbers to NaN.

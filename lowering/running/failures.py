@@ -80,7 +80,7 @@ def host_memory() -> float:
 def check_numbers(name: str, results: Sequence[jax.Array]) -> None:
     """Raise FloatingPointError for a NaN or an infinity, if jax's flags request it.
 
-    For calls that jaxlib executes without Python, jax checks the results.
+    jax itself checks the results of calls that jaxlib executes without Python.
 
     Args:
         name: the program's name.

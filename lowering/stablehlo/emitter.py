@@ -520,7 +520,7 @@ class Emitter:
         return self.attributes(op.opcode, op.attributes)
 
     def attributes(self, opcode: str, attributes: Mapping[str, Any]) -> dict[str, Attribute]:
-        """Return the attributes of the StableHLO operation for an op with these attributes."""
+        """Return an op's attributes as MLIR text, by the names that StableHLO gives them."""
         return stablehlo_attributes(SCHEMAS[opcode], attributes)
 
     def call_attributes(self, op: XlaOp) -> dict[str, Attribute]:

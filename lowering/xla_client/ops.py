@@ -432,7 +432,7 @@ _WINDOW = (
     f"operands, init_values, {_WINDOW}",
 )
 def ReduceWindowWithGeneralPadding(**arguments: Any) -> xb.XlaOp:
-    """See `builder.reduce_window_with_general_padding`; no strides or dilations are ones."""
+    """See `builder.reduce_window_with_general_padding`; empty strides or dilations mean ones."""
     for name in ("window_strides", "base_dilations", "window_dilations"):
         arguments[name] = list(arguments[name]) or None
     return xb.reduce_window_with_general_padding(*arguments.values())

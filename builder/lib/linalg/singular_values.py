@@ -69,8 +69,9 @@ def svd(a: XlaOp, *, full_matrices: bool = True) -> tuple[XlaOp, XlaOp, XlaOp]:
         Three arrays: u [..., m, m] or [..., m, k], whose columns are orthonormal; d [..., k] of the
         real type, nonnegative and in descending order; and v [..., n, n] or [..., n, k], whose
         columns are orthonormal. v is not transposed. If a matrix has elements that are not finite,
-        its results are NaN. A bounded size is a bounded number of columns and singular values in
-        the results, not of rows; elements beyond it count as zeros.
+        its results are NaN. For a bounded size, the results have bounded numbers of columns and of
+        singular values, and their numbers of rows are the bounds; elements beyond the size count as
+        zeros.
 
     Raises:
         ShapeInferenceError: `a` has fewer than two dimensions, another type or an unbounded size;

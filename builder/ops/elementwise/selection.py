@@ -138,8 +138,10 @@ def _select_shape(pred: Shape, on_true: Shape, on_false: Shape) -> Shape:
             check.fail("pred must be a scalar of type pred if the values are tuples", got=which)
         return on_true
     which, first, second = check.arrays()
-    # StableHLO select (I1)
     fix = "convert pred to a pred array, for instance with xb.ne(pred, 0)"
+    if which.element_type is not pt.pred and pt.pred in (first.element_type, second.element_type):
+        fix = "pass pred first: xb.select(pred, on_true, on_false)"
+    # StableHLO select (I1)
     check.element_types(SELECT.element_types, fix=fix)
     # StableHLO select (C2)
     check.same_element_type("on_true", "on_false")

@@ -105,7 +105,7 @@ def test_an_element_type_is_no_function_of_ops(x: xb.XlaOp) -> None:
         (10, "write the element type, too, for instance xb.s32[10]"),
         (np.ones((2, 3)), "write its shape: xb.f64[2, 3]"),
         (np.float32, "write the sizes, too, for instance xb.f32[2, 3]"),
-        (xb.f32, "write f32[2, 3] with the sizes, or f32[()] for a scalar"),
+        (xb.f32, "write xb.f32[2, 3] with the sizes, or xb.f32[()] for a scalar"),
         ("f32(2,3)", "write 'f32[]' for a scalar, 'f32[2,3]' for an array"),
         ("f32", "write 'f32[]' for a scalar, 'f32[2,3]' for an array"),
         ("float32[2,3]", "write 'f32[2,3]'"),

@@ -254,3 +254,9 @@ def test_refusals(call: Any, message: str) -> None:
     b = xb.XlaBuilder()
     with pytest.raises(xb.XlaError, match=message):
         call(b, b.parameter(xb.f32[4, 8]))
+
+
+def test_the_size_of_a_reduction_of_nothing() -> None:
+    assert lib.approx_top_k_reduction_output_size(0, 1, 1, 0.95, False) == (0, 0)
+    with pytest.raises(xb.XlaError, match="input_size must not be negative, got -1"):
+        lib.approx_top_k_reduction_output_size(-1, 1, 1, 0.95, False)

@@ -57,7 +57,9 @@ class TestTuple:
         with pytest.raises(xb.OperandError, match=r"^tuple: has no parameter axis, got axis=0\n"):
             wrong(x, x, axis=0)
         wrong = xb.get_tuple_element
-        with pytest.raises(xb.OperandError, match=r"^get_tuple_element: takes 2 positional arg"):
+        with pytest.raises(
+            xb.OperandError, match=r"^get_tuple_element: takes at most 2 positional arg"
+        ):
             wrong(xb.tuple(x, x), 0, 1)
 
     @each_row(
@@ -845,3 +847,9 @@ def test_tuple_of_a_sequence() -> None:
     x, y = b.parameter(xb.f32[2]), b.parameter(xb.s32[()])
     assert xb.tuple([x, y]).operands == (x, y)
     assert xb.tuple((x,)).shape is xb.tuple_shape([xb.f32[2]])
+
+
+def test_a_scan_of_nothing_is_a_loop(b: xb.XlaBuilder) -> None:
+    """A scan needs an array; without inputs and outputs, the step is repeated."""
+    (carry,) = xb.scan([], [b.parameter("f32[]")], lambda c: xb.tuple(c + 1.0), 0, 5)
+    assert {op.opcode for op in b.build(carry).ops} & {"while", "scan"} == {"while"}

@@ -128,7 +128,7 @@ class TestUnary:
         [
             (
                 1.0,
-                "neg: operand must be an XlaOp, got float: 1.0\nfix: record it with builder.const",
+                "operand must be an XlaOp, got float: 1.0\nfix: record it with b.constant\\(1.0",
             ),
             (np.ones(2), "neg: operand must be an XlaOp, got ndarray"),
             ("a", "neg: operand must be an XlaOp, got str: 'a'"),

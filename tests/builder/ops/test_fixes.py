@@ -84,11 +84,11 @@ FIXES: dict[str, tuple[Call, Call]] = {
         lambda p: xb.conditional(p.i, lambda: p.x, lambda: p.x),  # type: ignore[call-overload]
         lambda p: xb.conditional(p.builder.constant(True), None, lambda: p.x, None, lambda: -p.x),
     ),
-    "the arguments of while_ are condition, body, init": (
+    "write xb.while_(condition, body, init)": (
         lambda p: xb.while_(p.v, lambda t: t < 1, lambda t: t + 1),  # type: ignore[arg-type]
         lambda p: xb.while_(lambda t: t < 1, lambda t: t + 1, p.builder.constant(0, xb.s32)),
     ),
-    "the arguments of map are operands, computation": (
+    "write xb.map(operands, computation)": (
         lambda p: xb.map(xb.exp, [p.x]),  # type: ignore[arg-type,list-item]
         lambda p: xb.map([p.x], xb.exp),
     ),

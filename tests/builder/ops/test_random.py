@@ -130,7 +130,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: xb.rng_normal(0.0, 1.0, xb.f32[2]),
         (
             "rng_normal: mu must be an XlaOp, got float: 0.0\n"
-            "fix: record it with builder.constant(value)"
+            "fix: record it with b.constant(0.0, xb.f32), where b is the builder"
         ),
     ),
     "rng_normal: not a number": (

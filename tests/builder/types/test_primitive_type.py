@@ -149,6 +149,6 @@ def test_iterating_ends() -> None:
 
 def test_type_used_as_a_shape() -> None:
     with pytest.raises(
-        xb.OperandError, match=r"the element type f32\nfix: write f32\[2, 3\] with the sizes, or"
+        xb.OperandError, match=r"the element type f32\nfix: write xb.f32\[2, 3\] with the sizes, or"
     ):
         xb.XlaBuilder().parameter(xb.f32)  # type: ignore[arg-type]

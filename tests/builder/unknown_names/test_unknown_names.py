@@ -57,8 +57,8 @@ def test_reductions_of_numpy(call: Callable[[Any], Any], name: str, reduction: s
 @each_row(
     "name, fix",
     [
-        ("matmull", "did you mean matmul? Use lib.matmul(x, y)"),
-        ("fori_lop", "did you mean foriloop? Use lib.for_each_index("),
+        ("matmull", "use lib.matmul(x, y)"),
+        ("fori_lop", "use lib.for_each_index("),
         ("logistik", "did you mean xb.logistic?"),
     ],
 )

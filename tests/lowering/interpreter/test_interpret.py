@@ -376,3 +376,9 @@ def test_dynamic_sizes_are_refused() -> None:
 def test_other_values_are_refused() -> None:
     with pytest.raises(xb.OperandError, match="expected an XlaComputation"):
         lowering.interpret(3)  # type: ignore[arg-type]  # refused
+
+
+def test_a_token_after_the_arrays() -> None:
+    program = computation(lambda x, token: xb.tuple(x + 1.0, token), "f32[2]", "token[]")
+    got, token = lowering.interpret(program, np.ones(2, np.float32), None)
+    assert (got.tolist(), token) == ([2, 2], None)

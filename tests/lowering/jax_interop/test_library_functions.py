@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.special
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -199,3 +200,12 @@ def test_the_derivative_of_gelu_at_nan(approximate: bool) -> None:
     dx = lowering.gradients(lib.sum(lib.gelu(x, approximate)), x)
     result = lowering.compile(x.builder.build(dx))(np.array([np.nan, -100, 100], np.float32))
     np.testing.assert_array_equal(result, [np.nan, 0, 1])
+
+
+@each_row("shape, slope", [(0.5, np.inf), (1.0, 1.0), (2.0, 0.0)])
+def test_the_slope_of_igamma_at_0(shape: float, slope: float) -> None:
+    """The density of the gamma distribution at the end of its range."""
+    b = xb.XlaBuilder("slope")
+    a, x = b.parameter(xb.f32[()]), b.parameter(xb.f32[()])
+    run = lowering.compile(b.build(lowering.gradients(lib.igamma(a, x), x)), "cpu")
+    assert float(run(np.float32(shape), np.float32(0))) == slope

@@ -252,3 +252,17 @@ def test_xla_crashes_without_the_check() -> None:
         "lowering.compile(module, 'cpu')",
         status=-signal.SIGSEGV,
     )
+
+
+@each_row("number", [0, 1])
+def test_an_alias_of_each_of_two_results(number: int) -> None:
+    attribute, index = alias(number=f"{number} : i64", index=str(number)), f"dense<{number}>"
+    function = TWO.replace("{tf.aliasing_output = 1 : i32}", "")
+    module = lowering.load(f"module attributes {{{attribute}}} {{ {function} }}")
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    one, other = lowering.compile(module, "cpu")(x, x + 1)
+    assert (one.tolist(), other.tolist()) == (x.tolist(), (x + 1).tolist())
+    as_list = attribute.replace(f"{index} : tensor<1xi64>", f"[{number} : i64]")
+    listed = lowering.load(f"module attributes {{{as_list}}} {{ {function} }}")
+    with pytest.raises(lowering.CompileError, match=r"of a result, such as dense<0> : tensor<1xi"):
+        lowering.compile(listed, "cpu")

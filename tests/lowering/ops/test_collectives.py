@@ -793,3 +793,10 @@ def test_one_device() -> None:
     for one in (*same, broadcast):
         assert_identical(np.asarray(one), row)
     assert np.asarray(nothing).tolist() == np.asarray(ids).tolist() == [0, 0]
+
+
+def test_no_pairs_are_a_table_of_two_columns() -> None:
+    b = xb.XlaBuilder("unsent")
+    module = lowering.lower(b.build(xb.collective_permute(b.parameter(xb.f32[2]), [])))
+    assert "source_target_pairs = dense<> : tensor<0x2xi64>" in module.text
+    assert lowering.to_computation(module).root.attributes["source_target_pairs"] == ()

@@ -179,3 +179,17 @@ def test_documented_batch_dimensions() -> None:
     rhs = [[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]]
     numbers = xb.DotDimensionNumbers([2], [1], [0], [0])
     assert evaluate(numbers, lhs, rhs) == lhs
+
+
+def test_integers_of_a_file_are_converted_if_the_conversion_is_exact() -> None:
+    """A product of a wider floating-point type."""
+    for element_type, opcodes in (("i8", ["convert", "convert"]), ("f32", [])):
+        module = lowering.load_bytes(f"""
+            func.func @main(%x: tensor<2x2x{element_type}>) -> tensor<2x2xf32> {{
+              %0 = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0]
+                  : (tensor<2x2x{element_type}>, tensor<2x2x{element_type}>) -> tensor<2x2xf32>
+              return %0 : tensor<2x2xf32>
+            }}""")
+        computation = lowering.to_computation(module)
+        found = [op.opcode for op in computation.ops]
+        assert found == ["parameter", *opcodes, "dot_general"]

@@ -969,3 +969,14 @@ def test_bytecode_with_aligned_resources_has_no_checksum():
     )
     module = lowering.load_bytes(text)
     assert module.bytecode == mlir.bytecode(module.module)
+
+
+def test_a_module_that_calls_python_is_not_saved(tmp_path):
+    b = xb.XlaBuilder("calling")
+    x = b.parameter(xb.f32[2])
+    module = lowering.lower(b.build(xb.python_call(lambda a: a, x, x.shape)))
+    with pytest.raises(
+        ModuleFileError, match=r"calling calls the Python function .*<lambda> \(.*:\d"
+    ):
+        module.save(tmp_path / "calling.mlir")
+    assert not list(tmp_path.iterdir())

@@ -240,3 +240,10 @@ def test_refusals(call: Any, message: str) -> None:
     b = xb.XlaBuilder()
     with pytest.raises(xb.XlaError, match=message):
         call(b.parameter(xb.f32[2, 4, 9]), b.parameter(xb.s32[()]))
+
+
+def test_sparse_must_be_a_bool() -> None:
+    b = xb.XlaBuilder()
+    x, index = b.parameter(xb.f32[4, 3]), b.parameter(xb.s32[4, 2])
+    with pytest.raises(xb.XlaError, match="torch_gather: sparse must be True or False, got 1"):
+        lib.torch_gather(x, index, 1, 1)

@@ -988,3 +988,12 @@ class TestResultAccuracy:
         with pytest.raises(xb.ShapeInferenceError) as caught:
             xb.ResultAccuracy(**arguments)
         assert str(caught.value).startswith(f"ResultAccuracy: {message}")
+
+
+@each_row("place", [-1, 2, 3])
+def test_a_broadcast_dimension_out_of_range(place: int) -> None:
+    b = xb.XlaBuilder()
+    wide, row = b.parameter(xb.f32[2, 3]), b.parameter(xb.f32[3])
+    message = rf"broadcast_dimensions must be dimensions of lhs, 0 to 1, got {place} in "
+    with pytest.raises(xb.ShapeInferenceError, match=message):
+        xb.add(wide, row, [place])

@@ -433,3 +433,13 @@ def test_minus_one_is_not_a_size() -> None:
     )
     unbounded = xb.array_shape(xb.f32, [xb.UNBOUNDED, 2], dynamic_dimensions=[True, False])
     assert unbounded is xb.f32["?", 2]
+
+
+@each_row("bits, is_valid", [(2, True), (3, False), (4, True), (8, True), (12, False), (16, True)])
+def test_bits_of_an_element_in_memory(bits: int, is_valid: bool) -> None:
+    text = f"s2[3]{{0:E({bits})}}"
+    if is_valid:
+        assert str(xb.parse_shape(text)) == text
+    else:
+        with pytest.raises(xb.XlaError, match=r"must be 1, 2, 4 or a multiple of 8, got \d+"):
+            xb.parse_shape(text)

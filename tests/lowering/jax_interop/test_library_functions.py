@@ -209,3 +209,25 @@ def test_the_slope_of_igamma_at_0(shape: float, slope: float) -> None:
     a, x = b.parameter(xb.f32[()]), b.parameter(xb.f32[()])
     run = lowering.compile(b.build(lowering.gradients(lib.igamma(a, x), x)), "cpu")
     assert float(run(np.float32(shape), np.float32(0))) == slope
+
+
+@each_row(
+    "a, b, x, slope",
+    [
+        (2.0, 3.0, 0.0, 0.0),
+        (1.0, 3.0, 0.0, 3.0),
+        (0.5, 1.0, 0.0, np.inf),
+        (3.0, 2.0, 1.0, 0.0),
+        (4.0, 1.0, 1.0, 4.0),
+        (1.0, 0.5, 1.0, np.inf),
+    ],
+)
+def test_the_slope_of_the_incomplete_beta_function_at_its_ends(
+    a: float, b: float, x: float, slope: float
+) -> None:
+    """The density of the beta distribution: its factors are x**(a - 1) and (1 - x)**(b - 1)."""
+    builder = xb.XlaBuilder("slope")
+    operands = [builder.parameter(xb.f32[()]) for _ in range(3)]
+    value = lib.regularized_incomplete_beta(*operands)
+    run = lowering.compile(builder.build(lowering.gradients(value, operands[2])), "cpu")
+    assert float(run(np.float32(a), np.float32(b), np.float32(x))) == slope

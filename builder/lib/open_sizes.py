@@ -38,7 +38,8 @@ def broadcast_along(x: XlaOp, sizes: Sequence[int], places: Sequence[int], besid
 
     Args:
         x: the array.
-        sizes: the sizes of the result; UNBOUNDED for the size that x or `beside` has there.
+        sizes: the sizes of the result; UNBOUNDED for a size that is read from x, or from `beside`
+            if x does not have it.
         places: for each dimension of x the dimension of the result.
         beside: an op of the rank of the result.
     """

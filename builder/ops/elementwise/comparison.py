@@ -23,6 +23,7 @@ from builder.schema import Attribute, CostClass, Group, define
 from builder.schema.definition import ANY, ORDERED, ElementTypes, comparison_type
 from builder.schema.kinds import FLAG, Enumeration
 from builder.support.caches import per_signature
+from builder.support.suggestions import did_you_mean
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape, intern_array
@@ -57,7 +58,9 @@ def _compare_shape(
     element_type = check.same_element_type()
     # Operation Semantics: Element-wise comparison operations
     if direction not in _DIRECTIONS:
-        check.fail(f"direction must be one of {', '.join(_DIRECTIONS)}", got=repr(direction))
+        fix = did_you_mean(str(direction).upper(), {d: repr(d) for d in _DIRECTIONS}, 0.6)
+        rule = f"direction must be one of {', '.join(_DIRECTIONS)}"
+        check.fail(rule, got=repr(direction), fix=fix)
     if element_type not in comparable(direction, total_order=total_order).types:
         check.fail(
             "complex numbers have no order",

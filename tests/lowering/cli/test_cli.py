@@ -489,7 +489,9 @@ def test_dynamic_sizes_require_the_shape_option(tmp_path):
     assert from_json("run", path, "--random", 0, "--shape", "arg0=f32[2,4]")["flops"] == 8
     path.write_text(
         "func.func @main(%x: tensor<?xi32>, %n: tensor<1xi32>) -> tensor<?xi32> {\n"
-        "  %y = stablehlo.dynamic_iota %n, dim = 0 : (tensor<1xi32>) -> tensor<?xi32>\n"
+        '  %y = "stablehlo.dynamic_gather"(%x, %n, %n) {dimension_numbers = #stablehlo.gather<'
+        "offset_dims = [0], start_index_map = [0], index_vector_dim = 0>}\n"
+        "      : (tensor<?xi32>, tensor<1xi32>, tensor<1xi32>) -> tensor<?xi32>\n"
         "  return %y : tensor<?xi32>\n}"
     )
     fix = call("run", path, "--random", 0, status=1).stderr.splitlines()[1]

@@ -199,7 +199,7 @@ def random_program(seed: int, shape: xb.ArrayShape) -> xb.XlaComputation:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
+@each_row("seed", range(20))
 def test_random_programs(seed: int, little_optimized: None) -> None:
     """Saved, loaded, and called at five sizes, programs compute what is recorded for the sizes."""
     code = lowering.lower(random_program(seed, xb.f32["?", 4])).artifact()

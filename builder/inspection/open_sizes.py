@@ -151,6 +151,7 @@ class _Inner:
 
 
 _VALUE: Final = -1
+"""In place of a dimension: the value of a parameter that is a size."""
 
 
 def _join(one: Size, other: Size) -> None:

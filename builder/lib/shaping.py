@@ -392,7 +392,7 @@ def indices_along(x: XlaOp, axis: int, element_type: PrimitiveTypeLike = s32) ->
     unbounded sizes.
 
     Args:
-        x: an array, of which only the sizes are used; they are fixed or unbounded.
+        x: an array of fixed or unbounded sizes; only the sizes are used.
         axis: the axis.
         element_type: the type of the result: integers or floating-point numbers.
 

@@ -43,7 +43,6 @@ UNSUPPORTED: Final = {
     "stablehlo.custom_call": "the interpreter can't call custom functions",
     "stablehlo.cholesky": "the interpreter does not implement cholesky",
     "stablehlo.real_dynamic_slice": "the interpreter does not implement real_dynamic_slice",
-    "stablehlo.dynamic_pad": "the interpreter implements dynamic_pad only for amounts that fit",
 }
 """The reason why the interpreter does not support an operation, by operation name."""
 

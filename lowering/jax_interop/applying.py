@@ -189,7 +189,7 @@ def _trace(
 
     on_arrays.__name__ = getattr(function, "__name__", type(function).__name__)
     on_arrays.__wrapped__ = function  # type: ignore[attr-defined]  # its place in messages of jax
-    return Trace(traced_computation("apply", on_arrays, arrays, {}), structure[-1])
+    return Trace(traced_computation("apply", on_arrays, arrays, {}, may_merge=True), structure[-1])
 
 
 def _array_shape(op: XlaOp) -> ArrayShape:

@@ -82,7 +82,10 @@ def from_jax(function: Any, *arguments: Any, **named: Any) -> XlaComputation:
     if isinstance(function, jax.stages.Wrapped):  # of other libraries, it may take any values
         values = [value for value in values if _shape_of_text(value) is not None]
     _check_values(values)
-    return traced_computation("from_jax", function, *_abstract("from_jax", (arguments, named)))
+    # The symbols of a user are equal exactly where they have one name.
+    are_ours = are_numbers(size for value in values for size in getattr(value, "shape", ()))
+    tree = _abstract("from_jax", (arguments, named))
+    return traced_computation("from_jax", function, *tree, may_merge=are_ours)
 
 
 def without_static(
@@ -142,13 +145,20 @@ def check_function(op: str, function: Any) -> None:
 
 
 def traced_computation(
-    op: str, function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any]
+    op: str,
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    named: dict[str, Any],
+    *,
+    may_merge: bool = False,
 ) -> XlaComputation:
     """Return the computation of a function for arguments whose leaves jax accepts.
 
     Args:
         op: the name of the public function, for messages.
         function, arguments, named: the function and its arguments.
+        may_merge: whether unbounded sizes of the same dimension may be taken as equal, if jax can't
+            trace the function for different ones.
 
     Raises:
         LoweringError: see `from_jax`.
@@ -161,9 +171,11 @@ def traced_computation(
     try:
         computation = _traced(op, function, arguments, named)
     except Exception as error:
-        # jax has different symbols for sizes that may be equal. If it needs equal ones, those of
-        # the same dimension are: the ops that are recorded then require it.
-        merged = merged_sizes(leaves)
+        # jax has different symbols for sizes that may be equal.
+        is_of_jax = type(error).__module__.partition(".")[0] == "jax"
+        if not (is_of_jax or isinstance(error, (TypeError, ValueError))):
+            raise
+        merged = merged_sizes(leaves) if may_merge else None
         if merged is None:
             error.add_note(_EQUAL_SIZES.format(op=op))
             raise

@@ -207,6 +207,22 @@ def test_sizes_that_jax_does_not_know_to_be_equal() -> None:
     assert any("may be different. Where they are equal" in n for n in caught.value.__notes__)
 
 
+def test_symbols_of_the_user_are_not_merged() -> None:
+    scope = jax.export.SymbolicScope()
+    arguments = [symbolic(name, np.float32, scope) for name in ("n", "m")]
+    with pytest.raises(TypeError, match="incompatible shapes"):
+        lowering.from_jax(lambda x, y: x + y, *arguments)
+
+
+def test_other_errors_of_the_function_have_no_note_about_sizes() -> None:
+    def function(x: Any) -> Any:
+        raise KeyError(x.shape)
+
+    with pytest.raises(KeyError) as caught:
+        lowering.from_jax(function, xb.f32["?"])
+    assert not any("unbounded" in n for n in getattr(caught.value, "__notes__", ()))
+
+
 def test_a_symbolic_size_without_an_array() -> None:
     scope = jax.export.SymbolicScope()
     lowered = jax.jit(lambda x: x.shape[0] + x.sum()).trace(symbolic("2*n", np.float32, scope))

@@ -39,6 +39,7 @@ from builder.schema.definition import (
     Trait,
     define,
 )
+from builder.schema.equal_sizes import Pairs, SizedOp, all_equal_sizes, equal_sizes_except, pairs
 from builder.schema.kinds import (
     CHANNEL,
     COMPUTATION,
@@ -476,6 +477,7 @@ ALL_REDUCE: Final = define(
     cost=CostClass.ELEMENTWISE,
     tolerance=APPLIED_REPEATEDLY,
     traits=Trait.COLLECTIVE,
+    equal_sizes=all_equal_sizes,
 )
 
 
@@ -617,6 +619,7 @@ ALL_GATHER: Final = define(
     (*_DEVICES, Attribute("all_gather_dim", DIMENSION, "dimensions"), _SHARD_COUNT),
     element_types={"operands": ANY},
     traits=Trait.COLLECTIVE,
+    equal_sizes=equal_sizes_except("all_gather_dim"),
 )
 
 
@@ -711,6 +714,7 @@ REDUCE_SCATTER: Final = define(
     element_types={"operands": ANY},
     tolerance=APPLIED_REPEATEDLY,
     traits=Trait.COLLECTIVE,
+    equal_sizes=equal_sizes_except("scatter_dimension"),
 )
 
 
@@ -820,6 +824,12 @@ def _all_to_all_attributes(
     }
 
 
+def _all_to_all_equal_sizes(op: SizedOp) -> Pairs:
+    split, concatenated = op.attributes["split_dimension"], op.attributes["concat_dimension"]
+    changed = [] if split == concatenated else [split, concatenated]
+    return pairs(op.operands, op.results[0], changed)
+
+
 ALL_TO_ALL: Final = define(
     "all_to_all",
     "operand",
@@ -833,6 +843,7 @@ ALL_TO_ALL: Final = define(
     ),
     element_types={"operand": ANY},
     traits=Trait.COLLECTIVE,
+    equal_sizes=_all_to_all_equal_sizes,
 )
 
 
@@ -917,6 +928,7 @@ ALL_TO_ALL_TUPLE: Final = define(
     stablehlo="stablehlo.all_to_all",
     synonyms=("mhlo.all_to_all",),
     traits=Trait.COLLECTIVE,
+    equal_sizes=all_equal_sizes,
 )
 
 
@@ -995,6 +1007,7 @@ COLLECTIVE_PERMUTE: Final = define(
     (_CHANNEL, Attribute("source_target_pairs", PAIRS)),
     element_types={"operand": ANY},
     traits=Trait.COLLECTIVE,
+    equal_sizes=all_equal_sizes,
 )
 
 
@@ -1112,6 +1125,7 @@ COLLECTIVE_BROADCAST: Final = define(
     section=BUILDER_H,
     element_types={"operand": ANY},
     traits=Trait.COLLECTIVE,
+    equal_sizes=all_equal_sizes,
 )
 
 

@@ -51,6 +51,7 @@ from builder.schema.definition import (
     Trait,
     define,
 )
+from builder.schema.equal_sizes import Pairs, SizedOp
 from builder.schema.kinds import (
     COMPUTATION,
     DICTIONARY,
@@ -288,6 +289,10 @@ def _call_shape(computation: ProgramShape, operands: Sequence[Shape], op: str = 
     return without_layout(computation.result)
 
 
+def _call_equal_sizes(op: SizedOp) -> Pairs:
+    return op.applied(op.attributes["to_apply"], op.arguments(0), op.results)
+
+
 CALL: Final = define(
     "call",
     "*operands",
@@ -296,6 +301,7 @@ CALL: Final = define(
     cost=CostClass.FREE,
     tolerance=APPLIED_ONCE,
     traits=Trait.CONTROL_FLOW,
+    equal_sizes=_call_equal_sizes,
 )
 
 
@@ -427,6 +433,7 @@ COMPOSITE: Final = define(
     hlo="call",
     cost=CostClass.FREE,
     tolerance=APPLIED_ONCE,
+    equal_sizes=_call_equal_sizes,
 )
 
 
@@ -559,6 +566,11 @@ def _joined(shapes: Sequence[Shape]) -> Shape:
     return intern_array(arrays[0].element_type, arrays[0].dimensions, dynamic)
 
 
+def _conditional_equal_sizes(op: SizedOp) -> Pairs:
+    for number, branch in enumerate(op.attributes["branch_computations"], 1):
+        yield from op.applied(branch, op.arguments(number, number + 1), op.results)
+
+
 CONDITIONAL: Final = define(
     "conditional",
     "pred *operands",
@@ -567,6 +579,7 @@ CONDITIONAL: Final = define(
     cost=CostClass.FREE,
     tolerance=APPLIED_ONCE,
     traits=Trait.CONTROL_FLOW,
+    equal_sizes=_conditional_equal_sizes,
 )
 
 
@@ -766,6 +779,15 @@ def _while_shape(condition: ProgramShape, body: ProgramShape, init: Shape) -> Sh
     return init
 
 
+def _while_equal_sizes(op: SizedOp) -> Pairs:
+    # A loop carries arrays of one shape. A number that it carries may change.
+    for before, after in zip(op.operands, op.results, strict=True):
+        yield from zip(before, after, strict=True)
+    state = [(None, *sizes) for sizes in op.operands]
+    yield from op.applied(op.attributes["body"], state, op.operands)
+    yield from op.applied(op.attributes["condition"], state, [()])
+
+
 WHILE: Final = define(
     "while",
     "init",
@@ -773,6 +795,7 @@ WHILE: Final = define(
     cost=CostClass.FREE,
     tolerance=APPLIED_REPEATEDLY,
     traits=Trait.CONTROL_FLOW,
+    equal_sizes=_while_equal_sizes,
 )
 
 

@@ -27,6 +27,7 @@ from builder.schema.definition import (
     Attribute,
     define,
 )
+from builder.schema.equal_sizes import equal_sizes_except, sizes_of_result
 from builder.schema.kinds import DIMENSION, INTEGERS, SHAPE
 from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
@@ -129,7 +130,11 @@ def _set_dimension_size_shape(
 
 
 SET_DIMENSION_SIZE: Final = define(
-    "set_dimension_size", "operand size", _DIMENSION, element_types={"operand": ANY, "size": S32}
+    "set_dimension_size",
+    "operand size",
+    _DIMENSION,
+    element_types={"operand": ANY, "size": S32},
+    equal_sizes=equal_sizes_except("dimension"),
 )
 
 
@@ -303,6 +308,8 @@ DYNAMIC_RESHAPE: Final = define(
     "operand *sizes",
     section=BUILDER_H,
     element_types={"operand": ANY, "sizes": S32},
+    first_size=1,
+    equal_sizes=sizes_of_result,
 )
 
 
@@ -401,6 +408,8 @@ DYNAMIC_BROADCAST_IN_DIM: Final = define(
     cpp_name="MhloDynamicBroadcastInDim",
     section=BUILDER_H,
     element_types={"operand": ANY, "output_dimensions": S32_OR_S64},
+    first_size=1,
+    equal_sizes=sizes_of_result,
 )
 
 
@@ -473,6 +482,8 @@ DYNAMIC_IOTA: Final = define(
     cpp_name="(none)",
     section=STABLEHLO,
     element_types={"output_dimensions": S32_OR_S64},
+    first_size=0,
+    equal_sizes=sizes_of_result,
 )
 
 
@@ -561,6 +572,7 @@ REAL_DYNAMIC_SLICE: Final = define(
         "operand": ANY,
         **dict.fromkeys(("start_indices", "limit_indices", "strides"), S32_OR_S64),
     },
+    first_size=1,
 )
 
 
@@ -637,6 +649,7 @@ DYNAMIC_PAD: Final = define(
         "padding_value": ANY,
         **dict.fromkeys(("edge_padding_low", "edge_padding_high", "interior_padding"), S32_OR_S64),
     },
+    first_size=2,
 )
 
 

@@ -31,6 +31,7 @@ from builder.ops.operands import is_number, need_op, need_ops, number_constant, 
 from builder.ops.reshaping import reshape, slice
 from builder.schema import SCHEMAS, Trait
 from builder.schema.definition import ANY, INTEGER, Attribute, CostClass, Tolerance, define
+from builder.schema.equal_sizes import Pairs, SizedOp, Sizes, equal_to_first, pairs
 from builder.schema.kinds import COMPUTATION, FLAG, INTEGERS, DimensionNumbers, Field
 from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
@@ -109,12 +110,18 @@ def _dynamic_slice_shape(
     return check.result(array.element_type, size_indices, dynamic)
 
 
+def _dynamic_slice_equal_sizes(op: SizedOp) -> Pairs:
+    changed = [d for d, size in enumerate(op.attributes["slice_sizes"]) if size != UNBOUNDED]
+    return pairs(op.operands[:1], op.results[0], changed)
+
+
 DYNAMIC_SLICE: Final = define(
     "dynamic_slice",
     "operand *start_indices",
     (Attribute("slice_sizes", INTEGERS, "dynamic_slice_sizes", parameter="size_indices"),),
     element_types={"operand": ANY, "start_indices": INTEGER},
     cost=CostClass.RULE,
+    equal_sizes=_dynamic_slice_equal_sizes,
 )
 
 
@@ -203,6 +210,7 @@ DYNAMIC_UPDATE_SLICE: Final = define(
     "operand update *start_indices",
     element_types={"operand": ANY, "update": ANY, "start_indices": INTEGER},
     cost=CostClass.RULE,
+    equal_sizes=equal_to_first,
 )
 
 
@@ -524,6 +532,27 @@ def _gather_shape(
     return check.result(array.element_type, sizes, dynamic)
 
 
+def _gather_equal_sizes(op: SizedOp) -> Pairs:
+    numbers, slices = op.attributes["dimension_numbers"], op.attributes["slice_sizes"]
+    array, indices = op.operands
+    omitted = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    window = [d for d in range(len(array)) if d not in omitted]
+    for place, d in zip(numbers.offset_dims, window, strict=True):
+        if slices[d] == UNBOUNDED:
+            yield op.results[0][place], array[d]
+    yield from _index_pairs(numbers, numbers.offset_dims, op.results[0], indices)
+    batching = numbers.operand_batching_dims, numbers.start_indices_batching_dims
+    for d, place in zip(*batching, strict=True):
+        yield array[d], indices[place]
+
+
+def _index_pairs(numbers: Any, window: Sequence[int], array: Sizes, indices: Sizes) -> Pairs:
+    """Yield the dimensions of an array outside of windows, and those of the index vectors."""
+    outside = [size for d, size in enumerate(array) if d not in window]
+    vectors = [size for d, size in enumerate(indices) if d != numbers.index_vector_dim]
+    return zip(outside, vectors, strict=True)
+
+
 GATHER: Final = define(
     "gather",
     "operand start_indices",
@@ -534,6 +563,7 @@ GATHER: Final = define(
     ),
     element_types={"operand": ANY, "start_indices": INTEGER},
     cost=CostClass.RULE,
+    equal_sizes=_gather_equal_sizes,
 )
 
 
@@ -701,6 +731,17 @@ def _windows(op: Any) -> int:
     return math.prod(size for d, size in enumerate(sizes) if d not in in_window)
 
 
+def _scatter_equal_sizes(op: SizedOp) -> Pairs:
+    numbers, results = op.attributes["dimension_numbers"], op.results
+    arrays, indices = op.operands[: len(results)], op.operands[len(results)]
+    yield from pairs([*arrays, *results[1:]], results[0])
+    for updates in op.operands[len(results) + 1 :]:
+        yield from _index_pairs(numbers, numbers.update_window_dims, updates, indices)
+    batching = numbers.input_batching_dims, numbers.scatter_indices_batching_dims
+    for d, place in zip(*batching, strict=True):
+        yield results[0][d], indices[place]
+
+
 SCATTER: Final = define(
     "scatter",
     "*operands scatter_indices *updates",
@@ -718,6 +759,7 @@ SCATTER: Final = define(
     cost=CostClass.RULE,
     tolerance=Tolerance(applications=_windows),
     traits=Trait.ON_ELEMENTS,
+    equal_sizes=_scatter_equal_sizes,
 )
 
 

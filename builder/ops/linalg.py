@@ -23,6 +23,7 @@ from builder.schema.definition import (
     Tolerance,
     define,
 )
+from builder.schema.equal_sizes import Pairs, SizedOp, all_equal_sizes
 from builder.schema.kinds import FLAG, INTEGERS, Enumeration
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
@@ -56,6 +57,11 @@ def _cholesky_shape(a: Shape) -> ArrayShape:
     return _square(check, "a").with_layout(None)
 
 
+def _cholesky_equal_sizes(op: SizedOp) -> Pairs:
+    yield op.operands[0][-2], op.operands[0][-1]
+    yield from all_equal_sizes(op)
+
+
 CHOLESKY: Final = define(
     "cholesky",
     "a",
@@ -63,6 +69,7 @@ CHOLESKY: Final = define(
     element_types={"a": FLOATING_OR_COMPLEX},
     cost=CostClass.RULE,
     tolerance=_SOLVED,
+    equal_sizes=_cholesky_equal_sizes,
 )
 
 
@@ -130,6 +137,14 @@ def _triangular_solve_shape(a: Shape, b: Shape, left_side: bool) -> ArrayShape:
     return right.with_layout(None)
 
 
+def _triangular_solve_equal_sizes(op: SizedOp) -> Pairs:
+    a, b = op.operands
+    yield a[-2], a[-1]
+    yield a[-1], b[-2 if op.attributes["left_side"] else -1]
+    yield from zip(a[:-2], b[:-2], strict=True)
+    yield from zip(b, op.results[0], strict=True)
+
+
 TRIANGULAR_SOLVE: Final = define(
     "triangular_solve",
     "a b",
@@ -142,6 +157,7 @@ TRIANGULAR_SOLVE: Final = define(
     element_types={"a": FLOATING_OR_COMPLEX, "b": FLOATING_OR_COMPLEX},
     cost=CostClass.RULE,
     tolerance=_SOLVED,
+    equal_sizes=_triangular_solve_equal_sizes,
 )
 
 
@@ -250,6 +266,11 @@ def _stages(op: Any) -> int:
     return int(math.prod(op.attributes["fft_length"])).bit_length()
 
 
+def _fft_equal_sizes(op: SizedOp) -> Pairs:
+    kept = len(op.results[0]) - len(op.attributes["fft_length"])
+    return zip(op.operands[0][:kept], op.results[0][:kept], strict=True)
+
+
 FFT: Final = define(
     "fft",
     "operand",
@@ -257,6 +278,7 @@ FFT: Final = define(
     cost=CostClass.RULE,
     # The norm of the result is that of the operand, apart from a factor.
     tolerance=Tolerance(2, terms=_stages, largest_term=LargestTerm.RESULT),
+    equal_sizes=_fft_equal_sizes,
 )
 
 

@@ -13,6 +13,7 @@ from builder.graph.xla_op import XlaOp
 from builder.ops.definition import op
 from builder.schema import SCHEMAS
 from builder.schema.definition import FLOATING, Attribute, Schema, Tolerance, define
+from builder.schema.equal_sizes import Pairs, SizedOp, pairs
 from builder.schema.kinds import FLOAT32, INTEGER
 from builder.types.shape import ArrayShape, Shape, TupleShape, intern_array
 
@@ -48,6 +49,14 @@ def _averaged(op: Any) -> int:
     return math.prod(size for d, size in enumerate(sizes) if d != op.attributes["feature_index"])
 
 
+def _equal_sizes(op: SizedOp) -> Pairs:
+    like = op.operands[0]
+    yield from pairs([*op.operands[1:], *op.results], like)
+    for array in (*op.operands, *op.results):
+        if len(array) == 1:
+            yield array[0], like[op.attributes["feature_index"]]
+
+
 def _define(opcode: str, operands: str) -> Schema:
     return define(
         opcode,
@@ -55,6 +64,7 @@ def _define(opcode: str, operands: str) -> Schema:
         (Attribute("epsilon", FLOAT32), Attribute("feature_index", INTEGER)),
         element_types=dict.fromkeys(operands.split(), FLOATING),
         tolerance=Tolerance(2, terms=_averaged),
+        equal_sizes=_equal_sizes,
     )
 
 

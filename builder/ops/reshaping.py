@@ -30,6 +30,7 @@ from builder.ops.operands import (
 )
 from builder.schema import BUILDER_H
 from builder.schema.definition import ANY, NUMBER, Attribute, CostClass, Group, define
+from builder.schema.equal_sizes import Pairs, SizedOp, all_equal_sizes, equal_sizes_except, pairs
 from builder.schema.kinds import DIMENSION, INTEGER, INTEGERS, PADDING
 from builder.support.caches import integer_key, per_signature
 from builder.types.primitive_type import s32
@@ -609,11 +610,17 @@ def _transpose_shape(operand: Shape, permutation: Sequence[int]) -> ArrayShape:
     return _permuted(array, permutation)
 
 
+def _transpose_equal_sizes(op: SizedOp) -> Pairs:
+    moved = [op.operands[0][d] for d in op.attributes["permutation"]]
+    return zip(moved, op.results[0], strict=True)
+
+
 TRANSPOSE: Final = define(
     "transpose",
     "operand",
     (Attribute("permutation", INTEGERS, "dimensions"),),
     element_types={"operand": ANY},
+    equal_sizes=_transpose_equal_sizes,
 )
 
 
@@ -657,6 +664,7 @@ REVERSE: Final = define(
     cpp_name="Rev",
     section="Rev (reverse)",
     element_types={"operand": ANY},
+    equal_sizes=all_equal_sizes,
 )
 
 
@@ -757,6 +765,7 @@ CONCATENATE: Final = define(
     cpp_name="ConcatInDim",
     section="Concatenate",
     element_types={"operands": ANY},
+    equal_sizes=equal_sizes_except("dimension"),
 )
 
 
@@ -845,11 +854,21 @@ def _pad_plan(
     return shape, MappingProxyType({"padding_config": config})
 
 
+_NO_PADDING: Final = PaddingConfigDimension(0, 0, 0)
+
+
+def _pad_equal_sizes(op: SizedOp) -> Pairs:
+    amounts = op.attributes["padding_config"].dimensions
+    changed = [d for d, amount in enumerate(amounts) if amount != _NO_PADDING]
+    return pairs(op.operands[:1], op.results[0], changed)
+
+
 PAD: Final = define(
     "pad",
     "operand padding_value",
     (Attribute("padding_config", PADDING, "padding"),),
     element_types={"operand": ANY, "padding_value": ANY},
+    equal_sizes=_pad_equal_sizes,
 )
 
 
@@ -1010,12 +1029,20 @@ def _slice(op: Any) -> str:
     return f", slice={{{', '.join(parts)}}}"
 
 
+def _slice_equal_sizes(op: SizedOp) -> Pairs:
+    names = "start_indices", "limit_indices", "strides"
+    limits = zip(*[op.attributes[name] for name in names], strict=True)
+    changed = [d for d, each in enumerate(limits) if each != (0, UNBOUNDED, 1)]
+    return pairs(op.operands, op.results[0], changed)
+
+
 SLICE: Final = define(
     "slice",
     "operand",
     (*(Attribute(name, INTEGERS, None) for name in _BOUNDS), Group(_slice)),
     element_types={"operand": ANY},
     cost=CostClass.RULE,
+    equal_sizes=_slice_equal_sizes,
 )
 
 

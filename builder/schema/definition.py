@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, ParamSpec
 
 import numpy as np
 
+from builder.schema.equal_sizes import EqualSizes, no_equal_sizes
 from builder.schema.kinds import AttributeKind, Computation
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
@@ -260,6 +261,9 @@ class Schema:
             The shape inference function checks the types of operands that are not in the mapping.
         result: the element type of the result of an elementwise op whose rule is that of all
             functions of one array, or of two; otherwise None.
+        first_size: the number of the first operand that is a size at run time, or a vector of sizes.
+            So are all operands after it. None if the op has no such operands.
+        equal_sizes: the sizes that the op requires to be equal; see `EqualSizes`.
         hlo: the name of the instruction in HLO text.
         stablehlo: the name of the operation, with its dialect.
         synonyms: other MLIR operations and custom call targets that the importer reads as this op.
@@ -281,6 +285,8 @@ class Schema:
     section: str = ""
     element_types: Mapping[str, ElementTypes] = field(default_factory=dict)
     result: ResultType | None = None
+    first_size: int | None = None
+    equal_sizes: EqualSizes = no_equal_sizes
     hlo: str = ""
     stablehlo: str = ""
     synonyms: tuple[str, ...] = ()

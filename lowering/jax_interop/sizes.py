@@ -24,7 +24,9 @@ import builder as xb
 from builder.errors import error_of
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
-from builder.inspection.open_sizes import Open, joined_sizes_of_ops
+from builder.inspection.open_sizes import joined_sizes_of_ops
+from builder.schema import SCHEMAS
+from builder.schema.equal_sizes import UnknownSize, sizes_of_result
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape, has_unbounded_sizes, leaves
 from lowering.errors import LoweringError
@@ -58,13 +60,13 @@ class SymbolicSizes:
         """Find the sizes of ops, which are in the order of recording."""
         self._joined: Final = joined_sizes_of_ops(ops)
         self._scope: Final = jax.export.SymbolicScope()
-        self._symbols: Final[dict[Open, Any]] = {}
+        self._symbols: Final[dict[UnknownSize, Any]] = {}
         self._values: Final[dict[XlaOp, Value]] = {}
         sizes = sizes_in(ops)
         for op in ops:
             if op in sizes:
                 self._evaluate(op)
-            elif op.opcode in _SIZES_OF_RESULT:
+            elif _takes_sizes_of_result(op):
                 self._assign(op)
             elif op.opcode == "concatenate" and op in self._joined:
                 self._assign_sum(op)
@@ -73,7 +75,7 @@ class SymbolicSizes:
         """Give the unbounded size of a concatenation the sum of the operands' sizes."""
         dimension = op.attributes["dimension"]
         size = self._joined[op][0][dimension]
-        if isinstance(size, Open) and size.root not in self._symbols:
+        if isinstance(size, UnknownSize) and size.root not in self._symbols:
             parts = [self.of(operand)[0][dimension] for operand in op.operands]
             self._symbols[size.root] = sum(parts[1:], parts[0])
 
@@ -87,11 +89,11 @@ class SymbolicSizes:
 
     def given(self, op: XlaOp) -> dict[int, Value]:
         """Return the operands of an op that are sizes, by number, if the op takes sizes."""
-        first = _TAKES_SIZES.get(op.opcode)
+        first = SCHEMAS[op.opcode].first_size
         if first is None:
             return {}
         values = self._operands(op)[first:]
-        if any(value is None for value in values) and op.opcode in _SIZES_OF_RESULT:
+        if any(value is None for value in values) and _takes_sizes_of_result(op):
             sizes = self.of(op)[0]
             values = [_objects(sizes, (len(sizes),))]
             if op.opcode == "dynamic_reshape":  # an operand for each size
@@ -107,7 +109,7 @@ class SymbolicSizes:
             for operand in op.operands
         ]
 
-    def _symbol(self, size: int | Open) -> Any:
+    def _symbol(self, size: int | UnknownSize) -> Any:
         if isinstance(size, int):
             return size
         root = size.root
@@ -133,13 +135,17 @@ class SymbolicSizes:
 
     def _assign(self, op: XlaOp) -> None:
         """Give the unbounded sizes of a reshape or broadcast the values of its operands."""
-        values = self._operands(op)[_TAKES_SIZES[op.opcode] :]
+        values = self._operands(op)[SCHEMAS[op.opcode].first_size :]
         if op not in self._joined or any(value is None for value in values):
             return
         flat = [size for value in values for size in np.asarray(value, object).reshape(-1)]
         for size, value in zip(self._joined[op][0], flat, strict=True):
-            if isinstance(size, Open):
+            if isinstance(size, UnknownSize):
                 self._symbols.setdefault(size.root, value)
+
+
+def _takes_sizes_of_result(op: XlaOp) -> bool:
+    return SCHEMAS[op.opcode].equal_sizes is sizes_of_result
 
 
 def with_given(step: Step, given: Mapping[int, Value]) -> Step:
@@ -330,22 +336,9 @@ def with_sizes(op: XlaOp, step: Step, sizes: set[XlaOp]) -> Step:
     """Return the step of an op that is one of the sizes, or has some as operands."""
     if op in sizes:
         return _as_numbers(op, step)
-    if sizes.isdisjoint(op.operands) or op.opcode in _TAKES_SIZES:
+    if sizes.isdisjoint(op.operands) or SCHEMAS[op.opcode].first_size is not None:
         return step
     return lambda *operands: step(*map(_value, operands, op.operands))
-
-
-_TAKES_SIZES: Final = {
-    "dynamic_broadcast_in_dim": 1,
-    "dynamic_iota": 0,
-    "dynamic_pad": 2,
-    "dynamic_reshape": 1,
-    "real_dynamic_slice": 1,
-}
-"""The ops whose steps take arrays of symbolic dimensions, with the number of the first one."""
-
-_SIZES_OF_RESULT: Final = ("dynamic_broadcast_in_dim", "dynamic_iota", "dynamic_reshape")
-"""Those of them that take the sizes of the result."""
 
 
 def _as_numbers(op: XlaOp, step: Step) -> Step:

@@ -36,6 +36,7 @@ from builder.schema.definition import (
     Tolerance,
     define,
 )
+from builder.schema.equal_sizes import Pairs, SizedOp
 from builder.schema.kinds import (
     CONVOLUTION_DIMENSIONS,
     ELEMENT_TYPE,
@@ -320,6 +321,14 @@ def _window(op: Any) -> str:
     return window_text(size, attributes["padding"], lists)
 
 
+def _equal_sizes(op: SizedOp) -> Pairs:
+    numbers, (lhs, rhs), result = op.attributes["dimension_numbers"], op.operands, op.results[0]
+    if op.attributes["batch_group_count"] == 1:
+        yield result[numbers.output_batch_dimension], lhs[numbers.input_batch_dimension]
+    if op.attributes["feature_group_count"] == 1:
+        yield lhs[numbers.input_feature_dimension], rhs[numbers.kernel_input_feature_dimension]
+
+
 CONVOLUTION: Final = define(
     "convolution",
     "lhs rhs",
@@ -340,6 +349,7 @@ CONVOLUTION: Final = define(
     element_types={"lhs": ANY, "rhs": ANY},
     cost=CostClass.RULE,
     tolerance=Tolerance(2, terms=_kernel_size, largest_term=LargestTerm.PRODUCT),
+    equal_sizes=_equal_sizes,
 )
 
 

@@ -23,6 +23,7 @@ from builder.errors import ShapeInferenceError, error_of
 from builder.graph.xla_op import XlaOp
 from builder.ops.definition import op
 from builder.schema.definition import ANY, Attribute, CostClass, LargestTerm, Tolerance, define
+from builder.schema.equal_sizes import Pairs, SizedOp, Sizes
 from builder.schema.kinds import ALGORITHM, ELEMENT_TYPE, PRECISION, DimensionNumbers, Field
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
@@ -260,6 +261,25 @@ def _contracted(op: Any) -> int:
 DOT_TOLERANCE: Final = Tolerance(2, terms=_contracted, largest_term=LargestTerm.PRODUCT)
 
 
+def _equal_sizes(op: SizedOp) -> Pairs:
+    numbers, (lhs, rhs) = op.attributes["dimension_numbers"], op.operands
+    yield from equal_sizes_of_operands(numbers, lhs, rhs)
+    left = {*numbers.lhs_batch_dimensions, *numbers.lhs_contracting_dimensions}
+    right = {*numbers.rhs_batch_dimensions, *numbers.rhs_contracting_dimensions}
+    sizes = [lhs[d] for d in numbers.lhs_batch_dimensions]
+    sizes += [size for d, size in enumerate(lhs) if d not in left]
+    sizes += [size for d, size in enumerate(rhs) if d not in right]
+    yield from zip(op.results[0], sizes, strict=True)
+
+
+def equal_sizes_of_operands(numbers: DotDimensionNumbers, lhs: Sizes, rhs: Sizes) -> Pairs:
+    """Yield the sizes of the batch and contracting dimensions of two operands."""
+    batch = numbers.lhs_batch_dimensions, numbers.rhs_batch_dimensions
+    contracting = numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions
+    for left, right in (*zip(*batch, strict=True), *zip(*contracting, strict=True)):
+        yield lhs[left], rhs[right]
+
+
 DOT_GENERAL: Final = define(
     "dot_general",
     "lhs rhs",
@@ -272,6 +292,7 @@ DOT_GENERAL: Final = define(
     hlo="dot",
     cost=CostClass.RULE,
     tolerance=DOT_TOLERANCE,
+    equal_sizes=_equal_sizes,
 )
 
 

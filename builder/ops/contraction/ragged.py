@@ -23,9 +23,11 @@ from builder.ops.contraction.dot_product import (
     PRECISION_ATTRIBUTE,
     dot_fields,
     dot_general_shape,
+    equal_sizes_of_operands,
 )
 from builder.ops.definition import op
 from builder.schema.definition import ANY, BUILDER_H, INTEGER, Attribute, CostClass, define
+from builder.schema.equal_sizes import Pairs, SizedOp
 from builder.schema.kinds import ELEMENT_TYPE, DimensionNumbers, Field, Precisions
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
 from builder.types.shape import ArrayShape, Shape
@@ -140,6 +142,12 @@ _RAGGED_DOT: Final = DimensionNumbers(
 )
 
 
+def _equal_sizes(op: SizedOp) -> Pairs:
+    lhs, rhs, _ = op.operands
+    numbers = op.attributes["dimension_numbers"].dot_dimension_numbers
+    return equal_sizes_of_operands(numbers, lhs, rhs)
+
+
 RAGGED_DOT: Final = define(
     "ragged_dot",
     "lhs rhs group_sizes",
@@ -153,6 +161,7 @@ RAGGED_DOT: Final = define(
     synonyms=("mhlo.ragged_dot",),
     cost=CostClass.RULE,
     tolerance=DOT_TOLERANCE,
+    equal_sizes=_equal_sizes,
 )
 
 

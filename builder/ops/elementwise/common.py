@@ -16,6 +16,7 @@ from builder.ops.operands import dimensions_attribute, is_number, need_op, numbe
 from builder.ops.runtime_sizes import Sizes, needs_runtime_sizes, record_broadcast, sizes_from
 from builder.schema import ResultType, Schema, define, definition
 from builder.schema.definition import CostClass, ElementTypes, Tolerance
+from builder.schema.equal_sizes import all_equal_sizes
 from builder.support.caches import SignatureTable
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
@@ -72,6 +73,7 @@ def define_elementwise(
         result=result,
         cost=cost,
         tolerance=allowed,
+        equal_sizes=all_equal_sizes,
         **data,
     )
 

@@ -21,6 +21,7 @@ from builder.ops.elementwise.common import Recorder, op_of_two_arrays, recorder,
 from builder.ops.operands import Dimensions, Operand
 from builder.schema import Attribute, CostClass, Group, define
 from builder.schema.definition import ANY, ORDERED, ElementTypes, comparison_type
+from builder.schema.equal_sizes import all_equal_sizes
 from builder.schema.kinds import FLAG, Enumeration
 from builder.support.caches import per_signature
 from builder.support.suggestions import did_you_mean
@@ -103,6 +104,7 @@ COMPARE: Final = define(
     element_types={"lhs": ANY, "rhs": ANY},
     cost=CostClass.ELEMENTWISE,
     tolerance=within(0),
+    equal_sizes=all_equal_sizes,
 )
 
 

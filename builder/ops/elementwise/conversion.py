@@ -15,6 +15,7 @@ from builder.ops.elementwise.common import within
 from builder.ops.elementwise.comparison import ne
 from builder.schema import BUILDER_H, Attribute, CostClass, define
 from builder.schema.definition import ANY, FLOATING, UNSIGNED
+from builder.schema.equal_sizes import all_equal_sizes
 from builder.schema.kinds import ELEMENT_TYPE, INTEGER32
 from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
@@ -39,6 +40,7 @@ CONVERT: Final = define(
     element_types={"operand": ANY},
     cost=CostClass.ELEMENTWISE,
     tolerance=within(1, 2),
+    equal_sizes=all_equal_sizes,
 )
 
 
@@ -128,6 +130,7 @@ BITCAST_CONVERT: Final = define(
     cpp_name="BitcastConvertType",
     element_types={"operand": ANY},
     cost=CostClass.ELEMENTWISE,
+    equal_sizes=all_equal_sizes,
 )
 
 
@@ -188,6 +191,7 @@ STOCHASTIC_CONVERT: Final = define(
     element_types={"operand": FLOATING, "random": UNSIGNED},
     stablehlo="mhlo.stochastic_convert",
     cost=CostClass.ELEMENTWISE,
+    equal_sizes=all_equal_sizes,
 )
 
 
@@ -249,6 +253,7 @@ REDUCE_PRECISION: Final = define(
     element_types={"operand": FLOATING},
     cost=CostClass.ELEMENTWISE,
     tolerance=within(1, 2),
+    equal_sizes=all_equal_sizes,
 )
 
 

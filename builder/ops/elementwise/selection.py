@@ -22,6 +22,7 @@ from builder.ops.operands import Operand, is_number, need_op, number_constant
 from builder.ops.runtime_sizes import broadcast_scalar
 from builder.schema import Attribute, CostClass, Trait, define
 from builder.schema.definition import ANY, APPLIED_ONCE, ORDERED, PRED
+from builder.schema.equal_sizes import all_equal_sizes
 from builder.schema.kinds import COMPUTATION, INTEGERS
 from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
@@ -64,6 +65,7 @@ CLAMP: Final = define(
     element_types={"min": ORDERED, "operand": ORDERED, "max": ORDERED},
     cost=CostClass.ELEMENTWISE,
     tolerance=within(0),
+    equal_sizes=all_equal_sizes,
 )
 
 
@@ -164,6 +166,7 @@ SELECT: Final = define(
     "pred on_true on_false",
     element_types={"pred": PRED, "on_true": ANY, "on_false": ANY},
     cost=CostClass.ELEMENTWISE,
+    equal_sizes=all_equal_sizes,
 )
 
 
@@ -294,6 +297,7 @@ MAP: Final = define(
     cost=CostClass.RULE,
     tolerance=APPLIED_ONCE,
     traits=Trait.ON_ELEMENTS,
+    equal_sizes=all_equal_sizes,
 )
 
 

@@ -28,6 +28,7 @@ from builder.ops.operands import (
 )
 from builder.schema import Trait
 from builder.schema.definition import ANY, Attribute, CostClass, Tolerance, define
+from builder.schema.equal_sizes import Pairs, SizedOp, pairs
 from builder.schema.kinds import COMPUTATION, INTEGERS
 from builder.support.caches import SignatureTable, per_signature
 from builder.types.shape import ArrayShape, ProgramShape, Shape, TupleShape, intern_array
@@ -122,6 +123,14 @@ def _reduced(op: Any) -> int:
     return math.prod(sizes[d] for d in op.attributes["dimensions"])
 
 
+def _reduce_equal_sizes(op: SizedOp) -> Pairs:
+    arrays = op.operands[: len(op.results)]
+    yield from pairs(arrays[1:], arrays[0])
+    kept = [size for d, size in enumerate(arrays[0]) if d not in op.attributes["dimensions"]]
+    for result in op.results:
+        yield from zip(result, kept, strict=True)
+
+
 REDUCE: Final = define(
     "reduce",
     "*operands *init_values",
@@ -133,6 +142,7 @@ REDUCE: Final = define(
     cost=CostClass.RULE,
     tolerance=Tolerance(applications=_reduced),
     traits=Trait.ON_ELEMENTS,
+    equal_sizes=_reduce_equal_sizes,
 )
 
 

@@ -21,6 +21,7 @@ from builder.ops.operands import need_ops, scalars_of
 from builder.ops.reduction.reductions import equal_sizes
 from builder.schema import Trait
 from builder.schema.definition import ANY, BUILDER_H, Attribute, CostClass, define
+from builder.schema.equal_sizes import Pairs, SizedOp, all_equal_sizes
 from builder.schema.kinds import COMPUTATION, DIMENSION, FLAG, INTEGER
 from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
@@ -70,6 +71,7 @@ SORT: Final = define(
     element_types={"operands": ANY},
     cost=CostClass.RULE,
     traits=Trait.ON_ELEMENTS,
+    equal_sizes=all_equal_sizes,
 )
 
 
@@ -181,6 +183,11 @@ def _top_k_shape(operand: Shape, k: int) -> TupleShape:
     )
 
 
+def _top_k_equal_sizes(op: SizedOp) -> Pairs:
+    for result in op.results:
+        yield from zip(result[:-1], op.operands[0][:-1], strict=True)
+
+
 TOP_K: Final = define(
     "top_k",
     "operand",
@@ -190,6 +197,7 @@ TOP_K: Final = define(
     hlo="topk",
     stablehlo="chlo.top_k",
     synonyms=("mhlo.topk",),
+    equal_sizes=_top_k_equal_sizes,
 )
 
 

@@ -29,6 +29,7 @@ from builder.ops.reduction.reductions import (
 from builder.ops.window import window_list, window_padding, window_text, windows_along
 from builder.schema import Trait
 from builder.schema.definition import ANY, Attribute, CostClass, Group, Tolerance, define
+from builder.schema.equal_sizes import Pairs, SizedOp, equal_to_first, pairs
 from builder.schema.kinds import COMPUTATION, INTEGERS, WINDOW_PADDING
 from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
@@ -133,6 +134,20 @@ def _window_of(op: Any) -> str:
     return window_text(attributes["window_dimensions"], attributes["padding"], lists)
 
 
+def _reduce_window_equal_sizes(op: SizedOp) -> Pairs:
+    names = "window_dimensions", "window_strides", "base_dilations", "window_dilations", "padding"
+    windows = zip(*[op.attributes[name] for name in names], strict=True)
+    changed = [
+        d
+        for d, (size, stride, base, dilation, (low, high)) in enumerate(windows)
+        if stride != 1 or base != 1 or low + high != (size - 1) * dilation
+    ]
+    arrays = op.operands[: len(op.results)]
+    yield from pairs(arrays[1:], arrays[0])
+    for result in op.results:
+        yield from pairs(arrays[:1], result, changed)
+
+
 REDUCE_WINDOW: Final = define(
     "reduce_window",
     "*operands *init_values",
@@ -149,6 +164,7 @@ REDUCE_WINDOW: Final = define(
     cost=CostClass.RULE,
     tolerance=Tolerance(applications=_window_size),
     traits=Trait.ON_ELEMENTS,
+    equal_sizes=_reduce_window_equal_sizes,
 )
 
 
@@ -360,6 +376,7 @@ SELECT_AND_SCATTER: Final = define(
     cost=CostClass.RULE,
     tolerance=Tolerance(applications=_window_size),
     traits=Trait.ON_ELEMENTS,
+    equal_sizes=equal_to_first,
 )
 
 

@@ -43,6 +43,10 @@ def _called_with_a_size(x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
     return xb.call(b.build(ones), xb.get_dimension_size(x, 0)) + y
 
 
+def _vectors(op: xb.XlaOp, *numbers: int) -> list[xb.XlaOp]:
+    return [op.builder.constant([each], xb.s32) for each in numbers]
+
+
 PROGRAMS: list[tuple[str, list[Any], Callable[..., xb.XlaOp], list[str]]] = [
     ("add", [_ROW, _ROW], xb.add, ["0 of a = 0 of b = 0 of result"]),
     (
@@ -183,6 +187,18 @@ PROGRAMS: list[tuple[str, list[Any], Callable[..., xb.XlaOp], list[str]]] = [
         [xb.f32["?", 2, 3], xb.f32["?", 6]],
         lambda x, y: xb.reshape(x, ["?", 6]) + y,
         ["0 of a = 0 of b = 0 of result"],
+    ),
+    (
+        "slice at run time",
+        [xb.f32["?"]],
+        lambda x: xb.real_dynamic_slice(x, *_vectors(x, 1, 4, 2), xb.f32["?"]),
+        ["0 of a"],
+    ),
+    (
+        "pad at run time",
+        [xb.f32["?"], xb.f32[()]],
+        lambda x, y: xb.dynamic_pad(x, y, *_vectors(x, 1, 0, 0), xb.f32["?"]),
+        ["0 of a"],
     ),
     ("bitcast", [_ROW], lambda x: xb.bitcast_convert_type(x, xb.s32), ["0 of a = 0 of result"]),
 ]

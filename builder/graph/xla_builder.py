@@ -126,6 +126,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         "_parent": "The enclosing builder, if this one records a callable.",
         "_purpose": "The description of the callable that this builder records, for messages.",
         "_sharding_form": 'The form of the program\'s shardings, or "" if there are none.',
+        "_symbolic_sizes": "What `lowering.apply` knows of the unbounded sizes, or None.",
         "annotations": "The annotations of the imported module, or None.",
         "built": "Whether the computation is built.",
         "name": "The name of the computation.",
@@ -152,6 +153,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         self._inlined_calls: list[InlinedCall] = []
         self._last_tokens: dict[str, XlaOp] = {}
         self._donations: Donations | None = None
+        self._symbolic_sizes: Any = None
         self.annotations: Annotations | None = None
         # Set in the outermost builder.
         self._sharding_form = ""

@@ -16,6 +16,7 @@ from typing import Final
 from builder.graph.aliasing import leaf_indices
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
+from builder.ops.host import is_size_check
 from builder.schema import SCHEMAS
 from builder.schema.equal_sizes import Argument, Pairs, Size, Sizes, UnknownSize, join
 from builder.types.shape import (
@@ -90,19 +91,8 @@ def joined_sizes(computation: XlaComputation) -> dict[XlaOp, list[Sizes]]:
     """Return the sizes of the arrays in each op of a computation; equal ones are joined."""
     inner: dict[XlaComputation, _Inner] = {}
     for each in computation.called_computations():
-        _Joining(inner).join(each)
-    return _Joining(inner).join(computation)
-
-
-def joined_sizes_of_ops(ops: Sequence[XlaOp]) -> dict[XlaOp, list[Sizes]]:
-    """Return the sizes of the arrays in each of the ops, which are in the order of recording."""
-    inner: dict[XlaComputation, _Inner] = {}
-    for op in ops:
-        for applied in op.called_computations:
-            for each in (*applied.called_computations(), applied):
-                if each not in inner:
-                    _Joining(inner).join(each)
-    return _Joining(inner).join_ops(ops)
+        JoinedSizes(inner).join(each)
+    return JoinedSizes(inner).join(computation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +113,18 @@ _VALUE: Final = -1
 """In place of a dimension: the value of a parameter that is a size."""
 
 
-class _Joining:
-    """The sizes of the ops of one computation."""
+class JoinedSizes:
+    """The sizes of the ops of one computation; equal ones are joined.
 
-    def __init__(self, inner: dict[XlaComputation, _Inner]) -> None:
-        self.inner: Final = inner
-        self._sizes: Final[dict[XlaOp, list[Sizes]]] = {}
+    Attributes:
+        sizes: the sizes of the arrays in the value of each op that has unbounded sizes, or has an
+            operand with some.
+        inner: the equal sizes of the computations that the ops apply.
+    """
+
+    def __init__(self, inner: dict[XlaComputation, _Inner] | None = None) -> None:
+        self.inner: Final = {} if inner is None else inner
+        self.sizes: Final[dict[XlaOp, list[Sizes]]] = {}
         self._values: Final[dict[XlaOp, Sequence[Size | None]]] = {}
         """The elements of scalars and vectors of sizes; None for a number that is not a size."""
 
@@ -136,7 +132,7 @@ class _Joining:
         """Join the sizes of a computation, whose inner computations are known."""
         scalars = [p for p in computation.parameters if _may_be_size(p.shape)]
         self._values.update((parameter, [UnknownSize()]) for parameter in scalars)
-        sizes = self.join_ops(computation.ops)
+        self._join_ops(computation.ops)
         found: dict[UnknownSize, list[tuple[bool, int, int]]] = {}
         parameters = [array for p in computation.parameters for array in self.arguments_in(p)]
         for is_parameter, arrays in ((True, parameters), (False, self.sizes_in(computation.root))):
@@ -147,17 +143,24 @@ class _Joining:
                         found.setdefault(size.root, []).append(place)
         fixed = [(places[0], root.size) for root, places in found.items() if root.size is not None]
         self.inner[computation] = _Inner(list(found.values()), fixed)
-        return sizes
+        return self.sizes
 
-    def join_ops(self, ops: Iterable[XlaOp]) -> dict[XlaOp, list[Sizes]]:
-        """Join the sizes of ops, which are in the order of recording."""
+    def extend(self, ops: Sequence[XlaOp]) -> None:
+        """Join the sizes of more ops, which are in the order of recording."""
+        for op in ops:
+            for applied in op.called_computations:
+                for each in (*applied.called_computations(), applied):
+                    if each not in self.inner:
+                        JoinedSizes(self.inner).join(each)
+        self._join_ops(ops)
+
+    def _join_ops(self, ops: Iterable[XlaOp]) -> None:
         for op in ops:
             is_open = has_unbounded_sizes(op.shape)
-            if is_open or any(operand in self._sizes for operand in op.operands):
+            if is_open or any(operand in self.sizes for operand in op.operands):
                 self._join_op(op)
             elif any(operand in self._values for operand in op.operands):
                 self._follow_size(op)
-        return self._sizes
 
     def _join_op(self, op: XlaOp) -> None:
         """Find the sizes in an op's value, and join what the op makes equal."""
@@ -167,16 +170,16 @@ class _Joining:
             return
         operands = [array for operand in op.operands for array in self.sizes_in(operand)]
         if opcode in ("tuple", "optimization_barrier"):
-            self._sizes[op] = operands
+            self.sizes[op] = operands
             return
         if opcode == "get_tuple_element":
             elements = op.operands[0].shape.elements  # type: ignore[union-attr]  # a tuple
             first = sum(map(leaf_count, elements[: op.attributes["index"]]))
-            self._sizes[op] = operands[first : first + leaf_count(op.shape)]
+            self.sizes[op] = operands[first : first + leaf_count(op.shape)]
             return
         results = _sizes(op.shape)
         if any(isinstance(size, UnknownSize) for array in results for size in array):
-            self._sizes[op] = results
+            self.sizes[op] = results
         sized = _SizedOp(self, op, operands, results)
         for one, other in SCHEMAS[opcode].equal_sizes(sized):
             if one is not None and other is not None:
@@ -188,10 +191,16 @@ class _Joining:
             self._values[op] = self._values[op.operands[0]]
         elif op.opcode == "concatenate":
             self._values[op] = list(chain.from_iterable(map(self.elements_of, op.operands)))
+        elif is_size_check(op):
+            condition = op.operands[0]
+            if condition.attributes.get("comparison_direction") == "EQ":
+                (one,), (other,) = map(self.elements_of, condition.operands)
+                if one is not None and other is not None:
+                    join(one, other)
 
     def sizes_in(self, op: XlaOp) -> list[Sizes]:
         """Return the sizes of the arrays in an op's value."""
-        known = self._sizes.get(op)
+        known = self.sizes.get(op)
         return _sizes(op.shape) if known is None else known
 
     def arguments_in(self, op: XlaOp) -> list[Argument]:
@@ -215,7 +224,7 @@ class _SizedOp:
     __slots__ = ("_joining", "_op", "attributes", "operands", "results")
 
     def __init__(
-        self, joining: _Joining, op: XlaOp, operands: Sequence[Sizes], results: Sequence[Sizes]
+        self, joining: JoinedSizes, op: XlaOp, operands: Sequence[Sizes], results: Sequence[Sizes]
     ) -> None:
         self._joining: Final = joining
         self._op: Final = op

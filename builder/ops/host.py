@@ -761,6 +761,19 @@ def _backend_config(op: Any) -> str:
     return f", backend_config={text}" if opaque else ""
 
 
+SIZE_CHECK: Final = "shape_assertion"
+"""The target of custom calls that check the sizes of a call, in programs of `jax.export`.
+
+The operands are a condition, and sizes for the message. The calls are evaluated and removed when
+the sizes are known, before the program is compiled.
+"""
+
+
+def is_size_check(op: XlaOp) -> bool:
+    """Return whether an op is a custom call that checks sizes; see `SIZE_CHECK`."""
+    return op.attributes.get("call_target_name") == SIZE_CHECK
+
+
 CUSTOM_CALL: Final = define(
     "custom_call",
     "*operands",

@@ -261,8 +261,8 @@ class Schema:
             The shape inference function checks the types of operands that are not in the mapping.
         result: the element type of the result of an elementwise op whose rule is that of all
             functions of one array, or of two; otherwise None.
-        first_size: the number of the first operand that is a size at run time, or a vector of sizes.
-            So are all operands after it. None if the op has no such operands.
+        first_size: the number of the first operand that is a size at run time, or a vector of
+            them. So are all operands after it. None if the op has no such operands.
         equal_sizes: the sizes that the op requires to be equal; see `EqualSizes`.
         hlo: the name of the instruction in HLO text.
         stablehlo: the name of the operation, with its dialect.

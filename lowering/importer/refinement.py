@@ -32,6 +32,7 @@ from lowering.errors import ArgumentError, LoweringError
 from lowering.jaxlib_api import artifacts, mlir
 from lowering.mlir.operations import main_function, operations_in
 from lowering.mlir.types import mlir_type, shape_of_type
+from lowering.ops.host import size_check_reason
 from lowering.ops.importing import failure
 from lowering.reading.helper_process import in_helper
 from lowering.stablehlo.module import StablehloModule
@@ -219,7 +220,7 @@ def _refined(
             LoweringError,
             caller,
             f"{source.name} is dynamic, and its sizes can't be inferred for arguments of "
-            f"{', '.join(map(str, parameters))}: {_reason(str(error))}",
+            f"{', '.join(map(str, parameters))}: {reason_of(str(error))}",
             _FIX if error.reason == _CRASHED else "",
             detail=error.detail or error.reason,
         ) from None
@@ -305,7 +306,7 @@ def _refuse_unbounded_sizes(module: ir.Module) -> None:
                 bounded.add(result.type)
 
 
-def _reason(report: str) -> str:
+def reason_of(report: str) -> str:
     """Return the first line of jaxlib's report, without the status code and the location."""
     line = (report.strip().splitlines() or ["no reason"])[0]
-    return re.sub(r"^loc\([^)]*\): ", "", line.rpartition(" error: ")[2])
+    return size_check_reason(re.sub(r"^loc\([^)]*\): ", "", line.rpartition(" error: ")[2]))

@@ -90,8 +90,7 @@ def apply(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     )
     sizes = None
     if any(has_unbounded_sizes(op.shape) for op in ops):
-        symbols = SymbolicSizes(builder.ops)
-        sizes = [of_op[0] if (of_op := symbols.of(op)) else () for op in ops]
+        sizes = SymbolicSizes.of_builder(builder).of_arguments(ops)
     trace = _traced(function, leaves, tree, places, sizes)
     with rollback_on_error(builder):
         operands = tuple([builder._adopt("apply", op) for op in ops])

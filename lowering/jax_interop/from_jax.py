@@ -83,9 +83,15 @@ def from_jax(function: Any, *arguments: Any, **named: Any) -> XlaComputation:
         values = [value for value in values if _shape_of_text(value) is not None]
     _check_values(values)
     # The symbols of a user are equal exactly where they have one name.
-    are_ours = are_numbers(size for value in values for size in getattr(value, "shape", ()))
+    described = [
+        leaf
+        for leaf in jax.tree.leaves((arguments, named))
+        if isinstance(leaf, jax.ShapeDtypeStruct)
+    ]
+    are_ours = are_numbers(size for leaf in described for size in leaf.shape)
     tree = _abstract("from_jax", (arguments, named))
-    return traced_computation("from_jax", function, *tree, may_merge=are_ours)
+    checks = not are_ours
+    return traced_computation("from_jax", function, *tree, may_merge=are_ours, checks_sizes=checks)
 
 
 def without_static(
@@ -151,6 +157,7 @@ def traced_computation(
     named: dict[str, Any],
     *,
     may_merge: bool = False,
+    checks_sizes: bool = False,
 ) -> XlaComputation:
     """Return the computation of a function for arguments whose leaves jax accepts.
 
@@ -159,6 +166,7 @@ def traced_computation(
         function, arguments, named: the function and its arguments.
         may_merge: whether unbounded sizes of the same dimension may be taken as equal, if jax can't
             trace the function for different ones.
+        checks_sizes: whether the computation checks what symbolic dimensions declare.
 
     Raises:
         LoweringError: see `from_jax`.
@@ -166,10 +174,10 @@ def traced_computation(
     leaves, structure = jax.tree.flatten((tuple(arguments), named))
     tree: Any = structure  # jax has no types for it
     if are_numbers(size for leaf in leaves for size in np.shape(leaf)):
-        return _traced(op, function, arguments, named)
+        return _traced(op, function, arguments, named, checks_sizes)
     is_merged = False
     try:
-        computation = _traced(op, function, arguments, named)
+        computation = _traced(op, function, arguments, named, checks_sizes)
     except Exception as error:
         # jax has different symbols for sizes that may be equal.
         is_of_jax = type(error).__module__.partition(".")[0] == "jax"
@@ -180,7 +188,8 @@ def traced_computation(
             error.add_note(_EQUAL_SIZES.format(op=op))
             raise
         try:
-            computation = _traced(op, function, *tree.unflatten(merged))
+            arguments, named = tree.unflatten(merged)
+            computation = _traced(op, function, arguments, named, checks_sizes)
         except Exception:
             error.add_note(_EQUAL_SIZES.format(op=op))
             raise error from None
@@ -193,7 +202,11 @@ def traced_computation(
 
 
 def _traced(
-    op: str, function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any]
+    op: str,
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    named: dict[str, Any],
+    checks_sizes: bool,
 ) -> XlaComputation:
     is_jitted = isinstance(function, jax.stages.Wrapped)
     jitted: Any = function if is_jitted else jax.jit(function, keep_unused=True)
@@ -205,7 +218,7 @@ def _traced(
         except Exception as error:
             from_function(error)
             raise
-        return computation_of_stage(op, traced)
+        return computation_of_stage(op, traced, checks_sizes=checks_sizes)
 
 
 _EQUAL_SIZES: Final = (
@@ -265,12 +278,13 @@ def abstract_array(op: str, shape: Shape) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape.dimensions, dtype)  # type: ignore[no-untyped-call]  # of jax
 
 
-def computation_of_stage(op: str, stage: Any) -> XlaComputation:
+def computation_of_stage(op: str, stage: Any, *, checks_sizes: bool = True) -> XlaComputation:
     """Return the computation of a `Traced`, `Lowered` or `Exported`.
 
     Args:
         op: the name of the public function, for messages.
         stage: what jax has made of a function.
+        checks_sizes: whether the computation checks what symbolic dimensions declare.
 
     Raises:
         LoweringError: see `from_jax`.
@@ -281,7 +295,8 @@ def computation_of_stage(op: str, stage: Any) -> XlaComputation:
         return _without_callbacks(op, to_computation(stage))
     exclude_own_frames()
     lowered, equations = lowered_with_calls(stage)
-    computation = _without_callbacks(op, imported(shared_module(lowered), inlined=equations))
+    module = shared_module(lowered, checks_sizes=checks_sizes)
+    computation = _without_callbacks(op, imported(module, inlined=equations))
     whole = whole_call(stage, computation, used_leaves(lowered))
     if whole is not None:
         computation._inlined_calls = [*computation._inlined_calls, whole]

@@ -13,6 +13,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any, Final
 
 import jax
@@ -24,7 +25,7 @@ import builder as xb
 from builder.errors import error_of
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
-from builder.inspection.open_sizes import joined_sizes_of_ops
+from builder.inspection.open_sizes import JoinedSizes
 from builder.schema import SCHEMAS
 from builder.schema.equal_sizes import UnknownSize, sizes_of_result
 from builder.types.primitive_type import PrimitiveType
@@ -54,27 +55,65 @@ Sizes = tuple[Any, ...]
 class SymbolicSizes:
     """The sizes of ops as jax's symbolic dimensions: one symbol for equal unbounded sizes."""
 
-    __slots__ = ("_joined", "_scope", "_symbols", "_values")
+    __slots__ = (
+        "_count",
+        "_joined",
+        "_last",
+        "_names",
+        "_scope",
+        "_size_ops",
+        "_symbols",
+        "_values",
+    )
 
-    def __init__(self, ops: Sequence[XlaOp]) -> None:
+    def __init__(self, ops: Iterable[XlaOp] = ()) -> None:
         """Find the sizes of ops, which are in the order of recording."""
-        self._joined: Final = joined_sizes_of_ops(ops)
+        self._joined: Final = JoinedSizes()
+        self._count = 0
+        self._last: XlaOp | None = None
+        self._names: Final = count()
         self._scope: Final = jax.export.SymbolicScope()
+        self._size_ops: Final = _SizeOps()
         self._symbols: Final[dict[UnknownSize, Any]] = {}
         self._values: Final[dict[XlaOp, Value]] = {}
-        sizes = sizes_in(ops)
-        for op in ops:
+        self.extend(ops)
+
+    @classmethod
+    def of_builder(cls, builder: XlaBuilder) -> SymbolicSizes:
+        """Return the sizes of the ops of a builder, which keeps them: its next ops are added."""
+        known: SymbolicSizes | None = builder._symbolic_sizes
+        if known is None or not known._begins(builder.ops):  # ops were removed
+            known = builder._symbolic_sizes = cls()
+        known.extend(builder.ops[known._count :])
+        return known
+
+    def _begins(self, ops: Sequence[XlaOp]) -> bool:
+        """Return whether ops begin with those whose sizes are known."""
+        count = self._count
+        return count <= len(ops) and (not count or ops[count - 1] is self._last)
+
+    def extend(self, ops: Iterable[XlaOp]) -> None:
+        """Find the sizes of more ops."""
+        added = list(ops)
+        if not added:
+            return
+        self._count, self._last = self._count + len(added), added[-1]
+        self._joined.extend(added)
+        sizes = self._size_ops.extend(added)
+        for op in sorted(sizes.difference(added), key=lambda op: op.id):
+            self._evaluate(op)
+        for op in added:
             if op in sizes:
                 self._evaluate(op)
             elif _takes_sizes_of_result(op):
                 self._assign(op)
-            elif op.opcode == "concatenate" and op in self._joined:
+            elif op.opcode == "concatenate" and op in self._joined.sizes:
                 self._assign_sum(op)
 
     def _assign_sum(self, op: XlaOp) -> None:
         """Give the unbounded size of a concatenation the sum of the operands' sizes."""
         dimension = op.attributes["dimension"]
-        size = self._joined[op][0][dimension]
+        size = self._joined.sizes[op][0][dimension]
         if isinstance(size, UnknownSize) and size.root not in self._symbols:
             parts = [self.of(operand)[0][dimension] for operand in op.operands]
             self._symbols[size.root] = sum(parts[1:], parts[0])
@@ -82,7 +121,7 @@ class SymbolicSizes:
     def of(self, op: XlaOp) -> tuple[Sizes, ...]:
         """Return the sizes of the arrays in an op's value."""
         arrays = [leaf for leaf in leaves(op.shape) if isinstance(leaf, ArrayShape)]
-        joined = self._joined.get(op)
+        joined = self._joined.sizes.get(op)
         if joined is None:
             return tuple([array.dimensions for array in arrays])
         return tuple([tuple(map(self._symbol, sizes)) for sizes in joined])
@@ -115,10 +154,26 @@ class SymbolicSizes:
         root = size.root
         found = self._symbols.get(root)
         if found is None:
-            name = f"s{len(self._symbols)}"
-            (found,) = jax.export.symbolic_shape(name, scope=self._scope)
-            self._symbols[root] = found
+            found = self._symbols[root] = self._new_symbol()
         return found
+
+    def _new_symbol(self) -> Any:
+        (symbol,) = jax.export.symbolic_shape(f"s{next(self._names)}", scope=self._scope)
+        return symbol
+
+    def of_arguments(self, ops: Sequence[XlaOp]) -> list[Sizes]:
+        """Return the sizes of arrays that are the arguments of a function.
+
+        jax reads symbols from the arguments' sizes. If a size is computed from others that no
+        argument has, such as that of a concatenation, it is a new symbol.
+        """
+        arrays = [of_op[0] if (of_op := self.of(op)) else () for op in ops]
+        every = [size for sizes in arrays for size in sizes if not are_numbers([size])]
+        known = {str(size) for size in every}
+        replaced = {
+            str(size): self._new_symbol() for size in every if not names_in([size]) <= known
+        }
+        return [tuple([replaced.get(str(size), size) for size in sizes]) for sizes in arrays]
 
     def _evaluate(self, op: XlaOp) -> None:
         """Evaluate an op that computes a size, if it is a function of symbolic dimensions."""
@@ -136,10 +191,10 @@ class SymbolicSizes:
     def _assign(self, op: XlaOp) -> None:
         """Give the unbounded sizes of a reshape or broadcast the values of its operands."""
         values = self._operands(op)[SCHEMAS[op.opcode].first_size :]
-        if op not in self._joined or any(value is None for value in values):
+        if op not in self._joined.sizes or any(value is None for value in values):
             return
         flat = [size for value in values for size in np.asarray(value, object).reshape(-1)]
-        for size, value in zip(self._joined[op][0], flat, strict=True):
+        for size, value in zip(self._joined.sizes[op][0], flat, strict=True):
             if isinstance(size, UnknownSize):
                 self._symbols.setdefault(size.root, value)
 
@@ -297,30 +352,45 @@ def sizes_in(ops: Iterable[XlaOp]) -> set[XlaOp]:
 
     They depend on the sizes of arrays and on constants only.
     """
-    found: set[XlaOp] = set()
-    numbers: set[XlaOp] = set()  # constants, and those that are moved
-    for op in ops:
-        if op.opcode == "constant":
-            numbers.add(op)
-        elif op.opcode == "get_dimension_size":
-            if has_unbounded_sizes(op.operands[0].shape):
-                found.add(op)
-        elif not op.operands or not _is_small(op.shape):
-            continue
-        elif op.opcode in _MOVES and numbers.issuperset(op.operands):
-            numbers.add(op)
-        elif not found.isdisjoint(op.operands) and all(
-            operand in found or operand in numbers for operand in op.operands
-        ):
-            found.add(op)
-            # They are evaluated at once, too.
-            stack = [operand for operand in op.operands if operand not in found]
-            while stack:
-                operand = stack.pop()
-                if operand.opcode != "constant":
-                    found.add(operand)
-                    stack += operand.operands
-    return found
+    return _SizeOps().extend(ops)
+
+
+class _SizeOps:
+    """The ops that compute sizes; see `sizes_in`."""
+
+    __slots__ = ("_numbers", "_sizes")
+
+    def __init__(self) -> None:
+        self._sizes: Final[set[XlaOp]] = set()
+        self._numbers: Final[set[XlaOp]] = set()  # constants, and those that are moved
+
+    def extend(self, ops: Iterable[XlaOp]) -> set[XlaOp]:
+        """Find those among more ops; return them, with ops before them that they need."""
+        found: set[XlaOp] = set()
+        sizes, numbers = self._sizes, self._numbers
+        for op in ops:
+            if op.opcode == "constant":
+                numbers.add(op)
+            elif op.opcode == "get_dimension_size":
+                if has_unbounded_sizes(op.operands[0].shape):
+                    found.add(op)
+                    sizes.add(op)
+            elif not op.operands or not _is_small(op.shape):
+                continue
+            elif op.opcode in _MOVES and numbers.issuperset(op.operands):
+                numbers.add(op)
+            elif not sizes.isdisjoint(op.operands) and all(
+                operand in sizes or operand in numbers for operand in op.operands
+            ):
+                # Moved constants are evaluated at once, too.
+                stack = [op]
+                while stack:
+                    each = stack.pop()
+                    if each.opcode != "constant" and each not in sizes:
+                        found.add(each)
+                        sizes.add(each)
+                        stack += each.operands
+        return found
 
 
 _MOVES: Final = ("broadcast_in_dim", "concatenate", "convert", "reshape")
@@ -328,8 +398,11 @@ _MOVES: Final = ("broadcast_in_dim", "concatenate", "convert", "reshape")
 
 
 def _is_small(shape: Shape) -> bool:
-    is_static = isinstance(shape, ArrayShape) and shape.is_static
-    return is_static and shape.element_count <= _MOST_SIZES  # type: ignore[union-attr]  # an array
+    """Return whether arrays may be vectors of sizes."""
+    return all(
+        isinstance(leaf, ArrayShape) and leaf.is_static and leaf.element_count <= _MOST_SIZES
+        for leaf in leaves(shape)
+    )
 
 
 def with_sizes(op: XlaOp, step: Step, sizes: set[XlaOp]) -> Step:
@@ -346,13 +419,13 @@ def _as_numbers(op: XlaOp, step: Step) -> Step:
     symbolic = _SYMBOLIC.get(op.opcode)
 
     def evaluated(*operands: Value) -> Value:
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(operands)):
+            return step(*map(_value, operands, op.operands))  # of a symbolic dimension
         if any(map(_is_symbolic, operands)):
             found = None if symbolic is None else symbolic(op, *operands)
             return step(*map(_value, operands, op.operands)) if found is None else found
-        if any(isinstance(operand, jax.core.Tracer) for operand in operands):
-            return step(*operands)  # of a symbolic dimension
         with jax.ensure_compile_time_eval():
-            return np.asarray(step(*operands))
+            return jax.tree.map(np.asarray, step(*operands))
 
     return evaluated
 

@@ -21,6 +21,7 @@ from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.control_flow import call
+from builder.ops.host import is_size_check
 from builder.ops.operands import need_computation
 from builder.rewriting.inlining import inlined_ops
 from builder.support.caller import caller_frame
@@ -239,7 +240,8 @@ def _gradient(
     if computation.derivative is not None:
         loss = call(computation, *parameters)
     else:
-        needed = needed_ops([computation.root], computation._inlined_calls)
+        checks = filter(is_size_check, computation.ops)
+        needed = needed_ops([computation.root, *checks], computation._inlined_calls)
         values = inlined_ops(computation, tuple(parameters), b, needed, {})
         loss = values[computation.root]
     chosen = [leaf for number in numbers for leaf in leaves_of(parameters[number])]
@@ -364,8 +366,9 @@ def _built(b: XlaBuilder, computation: XlaComputation, value: Any) -> XlaComputa
 
 
 def _drop_unused(b: XlaBuilder, root: XlaOp) -> None:
-    """Remove the ops that the root does not depend on, other than parameters."""
-    needed = set(needed_ops([root, *b.parameters.values()], b._inlined_calls))
+    """Remove the ops that the root does not depend on, but for parameters and checks of sizes."""
+    checks = filter(is_size_check, b.ops)
+    needed = set(needed_ops([root, *b.parameters.values(), *checks], b._inlined_calls))
     b.ops[:] = [op for op in b.ops if op in needed]
     for number, op in enumerate(b.ops):
         op.id = number

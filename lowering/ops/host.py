@@ -19,16 +19,19 @@ from jaxlib.mlir.dialects import stablehlo
 
 import builder as xb
 from builder.attributes.host import CustomCallApiVersion, OutputOperandAliasing, ffi_dictionary
+from builder.errors import error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.inlined_calls import InlinedCall
 from builder.graph.xla_op import XlaOp
-from builder.ops.host import PYTHON_CALL_TARGET, python_call
+from builder.ops.host import PYTHON_CALL_TARGET, SIZE_CHECK, python_call
 from builder.schema.kinds import BYTES
 from builder.sharding.text import is_shardy, leaf_texts
 from builder.types.layout import Layout
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, fold, leaf_count, leaves
+from lowering.errors import ArgumentError
 from lowering.host.callbacks import PythonFunction, python_callback
 from lowering.host.custom_calls import is_reserved_target
+from lowering.jaxlib_api import mlir
 from lowering.jaxlib_api.lazy_jax import jax, jax_experimental
 from lowering.mlir.attribute_values import ReadableAttribute
 from lowering.mlir.attributes import Attribute, array, i32, layouts_text, order_text, quoted
@@ -43,6 +46,7 @@ from lowering.ops.registry import (
     Imported,
     Step,
     Value,
+    custom_call_rule,
     importer,
     jax_rule,
     place,
@@ -526,6 +530,37 @@ def _inlined_call(scope: Scope, operation: ir.Operation, values: list[XlaOp | No
         call = InlinedCall(functions[config["number"]], tuple(operands), results)
         scope.builder._inlined_calls.append(call)
     return []
+
+
+@custom_call_rule(SIZE_CHECK)
+def jax_size_check(ctx: Context, op: XlaOp) -> Step:
+    name = ctx.computation.name
+
+    def check(condition: Value, *sizes: Value) -> Value:
+        # jax.export checks its own symbolic dimensions; for those the condition is a tracer.
+        if not isinstance(condition, jax.core.Tracer) and not condition:
+            reason = _message(op).format(*sizes)
+            rule = f"the sizes of the arguments do not fit the program: {size_check_reason(reason)}"
+            raise error_of(ArgumentError, name, rule)
+        return ()
+
+    return check
+
+
+def _message(op: XlaOp) -> str:
+    """Return the message of a size check, with places for the sizes: "{0}"."""
+    metadata = op.metadata
+    others = {} if metadata is None or metadata.others is None else metadata.others
+    text = others.get("error_message")
+    with mlir.new_context():
+        return "a check failed" if text is None else ir.StringAttr(ir.Attribute.parse(text)).value
+
+
+def size_check_reason(message: str) -> str:
+    """Return the message of a size check of `jax.export`: the rule, and what was got."""
+    reason = message.removeprefix("Input shapes do not match the ")
+    reason = reason.removeprefix("polymorphic shapes specification. ")
+    return re.sub(r"\. +Using the following polymorphic shapes specifications: .*", "", reason)
 
 
 @jax_rule("custom_call")

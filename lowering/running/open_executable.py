@@ -40,7 +40,7 @@ from builder.types.shape import (
 )
 from lowering.errors import ArgumentError, LoweringError, ModuleFileError
 from lowering.importer.importing import to_computation
-from lowering.importer.refinement import checked_shapes, with_argument_shapes
+from lowering.importer.refinement import checked_shapes, reason_of, with_argument_shapes
 from lowering.mlir.types import leaf_paths
 from lowering.pjrt.host_arrays import describe
 from lowering.running import bounded_arrays
@@ -452,7 +452,7 @@ class OpenExecutable(Displayed, ExplainsAttributes):
         try:
             return with_argument_shapes(self._module, shapes, self.name)
         except LoweringError as error:
-            reason = error.rule.rpartition(": ")[2]
+            reason = reason_of(error.detail)
             place = re.search(r"(\S+:\d+):\d+: error: ", error.detail)
             where = f" at {place[1]}" if place else ""
             unequal = self._unequal(sizes, where)

@@ -130,12 +130,16 @@ def module_of(source: Any, op: str) -> StablehloModule:
     raise error_of(OperandError, op, rule, _fix(source), got=brief(source))
 
 
-def shared_module(lowered: jax.stages.Lowered) -> StablehloModule:
+def shared_module(lowered: jax.stages.Lowered, *, checks_sizes: bool) -> StablehloModule:
     """Return the module of a Lowered without a copy, which would take longer than its import.
 
     It is read only: jax may return the same module to others.
+
+    Args:
+        lowered: the program.
+        checks_sizes: whether the module checks what symbolic dimensions declare.
     """
-    module = reading_sizes(lowered)
+    module = reading_sizes(lowered, checks_sizes=checks_sizes)
     return _of_stage(StablehloModule(module, program_shape_of(module, None)), lowered)
 
 

@@ -189,6 +189,44 @@ def test_symbolic_dimensions_of_jax(little_optimized: None) -> None:
     np.testing.assert_array_equal(got["sum"], 2 * X)
 
 
+@pytest.mark.parametrize("source", ["function", "Lowered", "Exported"])
+def test_what_symbolic_dimensions_declare_is_checked(source: str, little_optimized: None) -> None:
+    """No op requires it: neither the equal sizes nor the constraints."""
+    scope = jax.export.SymbolicScope(("n <= 8", "mod(m, 2) == 0"))
+    texts = {"x": "2*m, n", "y": "m", "z": "n"}
+    arguments = [symbolic(text, np.float32, scope) for text in texts.values()]
+
+    def function(x: Any, y: Any, z: Any) -> Any:
+        return jnp.sum(jnp.sin(x)) + jnp.sum(y) * jnp.sum(z)
+
+    jitted = jax.jit(function)
+    if source == "function":
+        computation = lowering.from_jax(function, *arguments)
+    elif source == "Lowered":
+        computation = lowering.to_computation(jitted.lower(*arguments))
+    else:
+        computation = lowering.to_computation(jax.export.export(jitted)(*arguments))
+    b = xb.XlaBuilder("caller")
+    operands = [b.parameter(p.shape) for p in computation.parameters]
+    calls = (
+        lowering.compile(computation, "cpu"),
+        lowering.compile(lowering.grad(computation), "cpu"),
+        lowering.compile(b.build(xb.call(computation, *operands)), "cpu"),
+        jax.jit(lowering.to_jax(computation)),
+        # jax checks what its arguments declare.
+        jax.export.export(jax.jit(lowering.to_jax(computation)))(*arguments).call,
+    )
+    wrong = {"n=5": (4, 5, 2, 4), "m=1": (2, 3, 1, 3), "n=9": (4, 9, 2, 9), "m=4": (4, 3, 4, 3)}
+    refusal = r"must be equal|the specification|constraint"
+    for call in calls:
+        arrays = np.ones((8, 3), np.float32), np.ones(4, np.float32), np.ones(3, np.float32)
+        call(*arrays)
+        for rows, columns, m, n in wrong.values():
+            with pytest.raises((xb.XlaError, ValueError), match=refusal):
+                call(*[np.ones(size, np.float32) for size in ((rows, columns), m, n)])
+    np.testing.assert_allclose(calls[0](*arrays), function(*arrays), rtol=1e-6)
+
+
 def test_equal_sizes_that_only_the_graph_knows() -> None:
     b = xb.XlaBuilder("applied")
     x, y = b.parameter(xb.f32["?", 2], "x"), b.parameter(xb.f32[2, "?"], "y")
@@ -223,10 +261,23 @@ def test_other_errors_of_the_function_have_no_note_about_sizes() -> None:
     assert not any("unbounded" in n for n in getattr(caught.value, "__notes__", ()))
 
 
-def test_a_symbolic_size_without_an_array() -> None:
+def test_apply_to_sizes_that_are_computed() -> None:
+    b = xb.XlaBuilder("applied")
+    x, y = b.parameter(xb.f32["?"], "x"), b.parameter(xb.f32["?"], "y")
+    joined = xb.concat_in_dim([x, y], 0)
+    shares = lowering.apply(lambda z: z / z.shape[0], joined)
+    total = lowering.apply(lambda z, x, y: jnp.sum(z) + jnp.sum(x), shares, x * 1.0, y)
+    run = lowering.compile(b.build(total), "cpu")
+    for one, two in ((2, 3), (1, 7)):
+        arrays = np.arange(one, dtype=np.float32), np.ones(two, np.float32)
+        want = np.concatenate(arrays).mean() + arrays[0].sum()
+        assert run(*arrays) == pytest.approx(want, rel=1e-6)
+
+
+def test_a_symbolic_size_that_is_unknown() -> None:
     scope = jax.export.SymbolicScope()
-    lowered = jax.jit(lambda x: x.shape[0] + x.sum()).trace(symbolic("2*n", np.float32, scope))
-    with pytest.raises(lowering.LoweringError, match="no array has a dimension of the symbolic"):
+    lowered = jax.jit(lambda x: x.shape[0] + x.sum()).trace(symbolic("n*m", np.float32, scope))
+    with pytest.raises(lowering.LoweringError, match="do not follow from the sizes of the arrays"):
         lowering.load(lowered.lower())
 
 

@@ -29,8 +29,8 @@ from builder.lib.arguments import (
     typed_argument,
     widened,
 )
-from builder.lib.open_sizes import indices_of
-from builder.lib.random import bernoulli, key_argument
+from builder.lib.open_sizes import closed_argument, indices_of
+from builder.lib.random import key_argument, random_choice
 from builder.lib.reductions import largest_number, mean, others
 from builder.lib.registry import library_function
 from builder.lib.special.error_functions import times_normal_distribution
@@ -320,12 +320,12 @@ def dropout(key: XlaOp, x: XlaOp, rate: float) -> XlaOp:
 
     Args:
         key: a key, see `random_key`. It decides which elements become 0.
-        x: an array of floating-point numbers and of fixed sizes.
+        x: an array of floating-point numbers, less than 2**32 of them if a size is unbounded.
         rate: the probability of 0, a number from 0 to 1.
 
     Raises:
         OperandError: `key` is not a key.
-        ShapeInferenceError: the type is not a floating-point type; a size is dynamic; `rate` is not
+        ShapeInferenceError: the type is not a floating-point type; a size is bounded; `rate` is not
             a number from 0 to 1.
 
     Example:
@@ -336,19 +336,16 @@ def dropout(key: XlaOp, x: XlaOp, rate: float) -> XlaOp:
         >>> lib.dropout(key, x, 0.1).shape
         bf16[4,3]
     """
-    key_argument("dropout", key)
+    words = key_argument("dropout", key)
     shape = floating_argument("dropout", "x", x)
-    if not shape.is_static:
-        number = shape.dynamic_dimensions.index(True)
-        rule = "x must have fixed sizes, because the number of random bits is fixed"
-        raise error_of(ShapeInferenceError, "dropout", rule, got=shape, dimension=number)
+    closed_argument("dropout", "x", shape)
     is_number = isinstance(rate, (int, float, np.integer, np.floating))
     if not is_number or isinstance(rate, bool) or not 0 <= rate <= 1:
         rule = "rate must be a number from 0 to 1"
         fix = "use lib.bernoulli and lib.where for a probability at run time"
         raise error_of(ShapeInferenceError, "dropout", rule, fix, got=brief(rate, 80))
     kept = 1 - float(rate)
-    is_kept = bernoulli(key, kept, array_shape(pred, shape.dimensions))
+    is_kept = random_choice(words, kept, x)
     # The quotient of all elements is finite even where no element is kept.
     scaled = as_type(widened(x) / (kept or 1.0), shape.element_type)
     return ew.select(is_kept, scaled, 0)

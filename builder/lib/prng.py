@@ -19,11 +19,19 @@ from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.decorator import computation
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
-from builder.lib.arguments import array_argument, as_type, float_info, static_shape_argument
+from builder.lib.arguments import (
+    array_argument,
+    as_type,
+    float_info,
+    shape_of,
+    static_shape_argument,
+)
 from builder.lib.math import floating_type
+from builder.lib.open_sizes import indices_of
 from builder.lib.registry import library_function
 from builder.ops import elementwise as ew
 from builder.ops.control_flow import call, tuple as tuple_of
+from builder.ops.dynamic import get_dimension_size
 from builder.ops.operands import need_op, need_ops
 from builder.ops.reshaping import broadcast, concatenate, reshape, slice_in_dim
 from builder.types.primitive_type import (
@@ -41,7 +49,7 @@ from builder.types.primitive_type import (
     u32,
     u64,
 )
-from builder.types.shape import ArrayShape, Shape, ShapeLike, array_shape
+from builder.types.shape import UNBOUNDED, ArrayShape, Shape, ShapeLike, array_shape
 
 
 class RngOutput(NamedTuple):
@@ -554,6 +562,21 @@ def row_major_numbers(builder: XlaBuilder, kind: PrimitiveType, sizes: Sequence[
             total = scaled if total is None else total + scaled
             stride *= sizes[number]
     return broadcast(builder.constant(0, kind), sizes) if total is None else total
+
+
+def row_major_numbers_of(x: XlaOp, kind: PrimitiveType) -> XlaOp:
+    """Return an array of the sizes of x, which may be unbounded: see `row_major_numbers`."""
+    shape = shape_of(x)
+    if shape.is_bounded:
+        return row_major_numbers(x.builder, kind, shape.dimensions)
+    total: Any = None
+    stride: Any = 1
+    for number in reversed(range(shape.rank)):
+        scaled = indices_of(x, kind, number) * stride
+        total = scaled if total is None else total + scaled
+        size = shape.dimensions[number]
+        stride *= as_type(get_dimension_size(x, number), kind) if size == UNBOUNDED else size
+    return total  # type: ignore[no-any-return]  # of a rank of at least 1
 
 
 def from_mantissas(mantissas: XlaOp, kind: PrimitiveType) -> XlaOp:

@@ -42,6 +42,7 @@ from builder.lib.prng import (
     concat_scalars,
     from_mantissas,
     row_major_numbers,
+    row_major_numbers_of,
     threefry2x32,
     u64_of,
 )
@@ -500,6 +501,12 @@ def bernoulli(key: XlaOp, p: Operand = 0.5, shape: ShapeLike | None = None) -> X
     return ew.lt(_uniform(words, array_shape(kind, sizes)), limit)
 
 
+def random_choice(words: tuple[XlaOp, XlaOp], p: float, x: XlaOp) -> XlaOp:
+    """Return preds that are true with a probability, of the sizes of x, which may be unbounded."""
+    sizes = shape_of(x).dimensions if shape_of(x).is_static else x
+    return ew.lt(_unit_interval(words, f32, sizes), p)
+
+
 @library_function()
 def randint(key: XlaOp, shape: ShapeLike, minval: Operand, maxval: Operand) -> XlaOp:
     """Return integers of the uniform distribution in [minval, maxval), like `jax.random.randint`.
@@ -701,9 +708,17 @@ def _rounded(number: float, kind: PrimitiveType) -> float:
         return float(np.float64(number).astype(kind.dtype))
 
 
-def _hashed(words: _Key, sizes: Sequence[int]) -> tuple[XlaOp, XlaOp]:
-    """Return the hashes of the numbers of an array's elements, the high words first."""
+def _hashed(words: _Key, sizes: Sequence[int] | XlaOp) -> tuple[XlaOp, XlaOp]:
+    """Return the hashes of the numbers of an array's elements, the high words first.
+
+    Args:
+        words: the key.
+        sizes: the sizes, or an array that has them, of less than 2**32 elements.
+    """
     builder = words[0].builder
+    if isinstance(sizes, XlaOp):
+        numbers = row_major_numbers_of(sizes, u32)
+        return threefry2x32(words, builder.constant(0, u32), numbers)
     if math.prod(sizes) <= 2**32:
         numbers = row_major_numbers(builder, u32, sizes)
         return threefry2x32(words, builder.constant(0, u32), numbers)
@@ -724,7 +739,7 @@ def _split(words: _Key) -> tuple[_Key, _Key]:
     return (high[0], low[0]), (high[1], low[1])
 
 
-def _bits(words: _Key, kind: PrimitiveType, sizes: Sequence[int]) -> XlaOp:
+def _bits(words: _Key, kind: PrimitiveType, sizes: Sequence[int] | XlaOp) -> XlaOp:
     """Return random bits as unsigned integers."""
     high, low = _hashed(words, sizes)
     if kind is u64:
@@ -736,16 +751,20 @@ def _uniform(
     words: _Key, shape: ArrayShape, low: XlaOp | None = None, high: XlaOp | None = None
 ) -> XlaOp:
     """Return uniformly distributed numbers, in [0, 1) without limits."""
-    kind = shape.element_type
-    digits = float_info(kind).nmant
-    # bf16 has fewer digits than a byte has bits.
-    bits = _bits(words, UNSIGNED[8 if digits < 8 else kind.bits], shape.dimensions)
-    width = shape_of(bits).element_type.bits
-    mantissas = ew.shift_right_logical(as_type(bits, UNSIGNED[kind.bits]), width - digits)
-    numbers = from_mantissas(mantissas, kind)
+    numbers = _unit_interval(words, shape.element_type, shape.dimensions)
     if low is None or high is None:
         return numbers
     return ew.max(numbers * (high - low) + low, low)
+
+
+def _unit_interval(words: _Key, kind: PrimitiveType, sizes: Sequence[int] | XlaOp) -> XlaOp:
+    """Return uniformly distributed numbers in [0, 1)."""
+    digits = float_info(kind).nmant
+    # bf16 has fewer digits than a byte has bits.
+    bits = _bits(words, UNSIGNED[8 if digits < 8 else kind.bits], sizes)
+    width = shape_of(bits).element_type.bits
+    mantissas = ew.shift_right_logical(as_type(bits, UNSIGNED[kind.bits]), width - digits)
+    return from_mantissas(mantissas, kind)
 
 
 def _normal(words: _Key, shape: ArrayShape) -> XlaOp:

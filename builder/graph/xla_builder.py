@@ -235,7 +235,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         self._check_open("parameter")
         if isinstance(name, (ArrayShape, TupleShape)) and isinstance(shape, str):
             rule = "the first argument is the shape"
-            fix = f"write parameter({str(name)!r}, {brief(shape)})"
+            fix = f"write b.parameter({str(name)!r}, {brief(shape)})"
             raise error_of(OperandError, "parameter", rule, fix, got=f"{brief(shape)} and {name}")
         resolved = shape_argument("parameter", "shape", shape)
         if number is None:

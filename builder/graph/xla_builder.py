@@ -958,7 +958,8 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         self._check_open("build")
         if self._child is not None:
             rule = f"{self._child._purpose} is still being recorded into {self.name!r}"
-            raise error_of(BuilderError, "build", rule)
+            fix = "return the result from the callable, and call build() after the op that takes it"
+            raise error_of(BuilderError, "build", rule, fix)
         if root is LAST_OP:
             if not self.ops:
                 raise BuilderError(f"builder {self.name!r} has recorded no op", op="build")

@@ -193,6 +193,7 @@ def made(
     def wrong(
         frame: FrameType, more: tuple[Any, ...], unknown: Mapping[str, Any], *values: Any
     ) -> XlaError:
+        """Return the error for surplus arguments, `more`, or for `unknown` or missing ones."""
         positional, named = ((*values[:count], *more), {}) if more else given(values)
         return wrong_call(
             declared,
@@ -204,6 +205,7 @@ def made(
         )
 
     def explained(frame: FrameType, error: XlaError, *values: Any) -> XlaError:
+        """Return the error to raise: about a missing argument, or `error` with a better fix."""
         if any(value is _OMITTED for value in values):
             return wrong(frame, (), {}, *values)
         correct(error, function, *given(values), users_frame(frame))

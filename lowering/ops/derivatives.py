@@ -532,7 +532,7 @@ def tridiagonal_solve(
 
 
 def tangent_of(function: Any, operands: Any, tangents: Any) -> Value:
-    """Return the tangent of a differentiable function of arrays; None are zeros."""
+    """Return the tangent of `function` at `operands`; a tangent of None stands for zeros."""
     given = [
         jnp.zeros_like(operand) if tangent is None else tangent
         for operand, tangent in zip(operands, tangents, strict=True)

@@ -90,25 +90,31 @@ def users_frame(frame: FrameType | None) -> FrameType | None:
 def written_call(frame: FrameType | None, function: Callable[..., Any]) -> WrittenCall | None:
     """Return the call of `function` that a frame executes; None without its source."""
     source = None if frame is None else _executed_source(frame)
-    if source is None:
-        return None
-    try:
-        call = ast.parse(f"({source})", mode="eval").body
-    except (SyntaxError, ValueError):
-        return None
+    call = None if source is None else _parsed(source)
     if not isinstance(call, ast.Call) or any(isinstance(a, ast.Starred) for a in call.args):
         return None
     called = ast.unparse(call.func)
+    if len(called) > _LONGEST:
+        return None
     name = called.rpartition(".")[2]
     alias = getattr(sys.modules["builder"], name, None)
     is_alias = callable(alias) and inspect.unwrap(alias) is inspect.unwrap(function)
     if name != public_name(function) and not is_alias:
         return None
-    return WrittenCall(called, [_text_of(argument, f"({source})") for argument in call.args])
+    return WrittenCall(called, [_text_of(argument, source) for argument in call.args])
 
 
-def _text_of(node: ast.expr, source: str) -> str:
-    text = ast.get_source_segment(source, node)
+def _parsed(source: str) -> ast.expr | None:
+    """Return the expression with this source, or None if it is not a complete one."""
+    try:
+        return ast.parse(f"({source})", mode="eval").body
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _text_of(node: ast.expr, source: str | None) -> str:
+    """Return the source of a part of the expression that `_parsed` returned for `source`."""
+    text = ast.get_source_segment(f"({source})", node)
     return ast.unparse(node) if text is None or "\n" in text else text
 
 
@@ -198,7 +204,8 @@ def corrected_call(
     is_accepted = len(given) == len(arguments) and _is_valid(function, given, named, is_method)
     if is_accepted:  # the error is about something else, such as the builder of an op
         return ""
-    for candidates in (items, *_with_shape(items), *_unpacked(items, parameters)):
+    others = *_with_shape(items), *_unpacked(items, parameters), *_packed(items, parameters)
+    for candidates in (items, *others):
         is_changed = len(candidates) != len(arguments)
         for placed in _orders(parameters, candidates, is_changed):
             if _is_valid(function, placed, named, is_method):
@@ -251,10 +258,24 @@ def _unpacked(items: list[_Item], parameters: Sequence[inspect.Parameter]) -> It
             yield [*items[:index], *ops, *items[index + 1 :]]
 
 
+def _packed(items: list[_Item], parameters: Sequence[inspect.Parameter]) -> Iterator[list[_Item]]:
+    """Return the arguments with neighbours in a list, where there are too many arguments."""
+    count = 1 + len(items) - len(_positional(parameters, 0))
+    if count < 2 or any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return
+    for first in range(len(items) - count + 1):
+        part = items[first : first + count]
+        if all(_class_of(item.value) in ("op", "number") for item in part):
+            texts = [item.source for item in part if item.source is not None]
+            source = f"[{', '.join(texts)}]" if len(texts) == count else None
+            one = _Item([item.value for item in part], source)
+            yield [*items[:first], one, *items[first + count :]]
+
+
 def _elements(source: str | None, count: int) -> Sequence[str | None]:
     """Return the source of each element of a list with `count` elements."""
-    display = None if source is None else ast.parse(source, mode="eval").body
-    if source is None or not isinstance(display, (ast.List, ast.Tuple)):
+    display = None if source is None else _parsed(source)
+    if not isinstance(display, (ast.List, ast.Tuple)):
         return [None] * count
     texts = [_text_of(element, source) for element in display.elts]
     return texts if len(texts) == count else [None] * count

@@ -248,6 +248,8 @@ def test_missing_and_surplus_arguments(call: Callable[[xb.XlaOp], Any], message:
         (lambda b, x, i: xb.concat_in_dim(b, [x, x], 0), "xb.concat_in_dim([x, x], 0)"),
         (lambda b, x, i: xb.sort(b, [x]), "xb.sort([x])"),
         (lambda b, x, i: xb.map(b, [x], xb.neg), "xb.map([x], xb.neg)"),
+        # Some arguments belong in a list.
+        (lambda b, x, i: xb.concatenate(x, x, 0), "xb.concatenate([x, x], 0)"),
         # The number of arguments is right, but no order of these is.
         (lambda b, x, i: lib.einsum("ij,jk->ik", x), 'lib.einsum(x, y, "ij,jk->ik")'),
     ],

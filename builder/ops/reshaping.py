@@ -125,7 +125,13 @@ def _broadcast_in_dim_shape(
             else None,
         )
     # StableHLO broadcast_in_dim (C2)
-    check.one_for_each_dimension(broadcast_dimensions, of="operand", name="broadcast_dimensions")
+    if len(broadcast_dimensions) != array.rank:
+        check.one_for_each_dimension(
+            broadcast_dimensions,
+            of="operand",
+            name="broadcast_dimensions",
+            fix=_placement(array, out_dim_size),
+        )
     dynamic = [False] * rank
     previous = -1
     for index, place in enumerate(broadcast_dimensions):

@@ -226,6 +226,10 @@ FIXES: dict[str, tuple[Call, Call]] = {
         lambda p: xb.broadcast_in_dim(p.x, [4, 4, 8], [0, 0]),
         lambda p: xb.broadcast_in_dim(p.x, [4, 4, 8], [0, 2]),
     ),
+    "map to equal sizes: broadcast_dimensions=[0, 2]": (
+        lambda p: xb.broadcast_in_dim(p.x, [4, 5, 8], [0]),
+        lambda p: xb.broadcast_in_dim(p.x, [4, 5, 8], [0, 2]),
+    ),
     "write start_indices=[1, 0], limit_indices=[3, 8], strides=[2, 1]; the added entries change "
     "nothing": (
         lambda p: xb.slice(p.x, [1], [3], [2]),

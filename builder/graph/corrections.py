@@ -200,15 +200,15 @@ def corrected_call(
     begins_with_builder = bool(items) and type(items[0].value).__name__ == "XlaBuilder"
     if begins_with_builder and parameters[0].name != "builder":
         items = items[1:]
-    given = list(zip(_positional(parameters, len(items)), items, strict=False))
-    is_accepted = len(given) == len(arguments) and _is_valid(function, given, named, is_method)
-    if is_accepted:  # the error is about something else, such as the builder of an op
-        return ""
+    parameters = [p for p in parameters if p.name not in named]
     others = *_with_shape(items), *_unpacked(items, parameters), *_packed(items, parameters)
     for candidates in (items, *others):
         is_changed = len(candidates) != len(arguments)
         for placed in _orders(parameters, candidates, is_changed):
             if _is_valid(function, placed, named, is_method):
+                given = list(zip(_positional(parameters, len(items)), items, strict=False))
+                if len(given) == len(arguments) and _is_valid(function, given, named, is_method):
+                    return ""  # the error is about something else, such as the builder of an op
                 called = spelling(function) if written is None else written.function
                 texts = [_passed(*pair, number) for number, pair in enumerate(placed)]
                 texts += [f"{key}={argument_text(value, key)}" for key, value in named.items()]

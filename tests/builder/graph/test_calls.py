@@ -246,6 +246,7 @@ def test_missing_and_surplus_arguments(call: Callable[[xb.XlaOp], Any], message:
         (lambda b, x, i: b.constant(xb.f32, 3), "b.constant(3, xb.f32)"),
         # The builder comes first in C++.
         (lambda b, x, i: xb.concat_in_dim(b, [x, x], 0), "xb.concat_in_dim([x, x], 0)"),
+        (lambda b, x, i: xb.concatenate(b, [x], dimension=0), "xb.concatenate([x], dimension=0)"),
         (lambda b, x, i: xb.sort(b, [x]), "xb.sort([x])"),
         (lambda b, x, i: xb.map(b, [x], xb.neg), "xb.map([x], xb.neg)"),
         # Some arguments belong in a list.

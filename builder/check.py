@@ -219,6 +219,28 @@ def _inferred(sizes: Sequence[int], count: int | None) -> str:
     return "each size"
 
 
+def completed(lists: Mapping[str, tuple[Sequence[Any], Sequence[Any]]]) -> str:
+    """Return the fix that completes those lists that are too short with entries without effect.
+
+    Args:
+        lists: the arguments, each with its entries and those that change nothing.
+
+    Returns:
+        The fix, or "" if a list is too long or no such entry is known.
+    """
+    shorter = {}
+    for name, (values, neutral) in lists.items():
+        added = neutral[len(values) :]
+        if len(values) > len(neutral) or UNBOUNDED in added:
+            return ""
+        if added:
+            shorter[f"{name}=[{', '.join(map(str, [*values, *added]))}]"] = len(added)
+    if not shorter:
+        return ""
+    entries = "entry changes" if sum(shorter.values()) == 1 else "entries change"
+    return f"write {', '.join(shorter)}; the added {entries} nothing"
+
+
 class Check:
     """The checks of one op: its name and the shapes of its operands, by argument name.
 
@@ -396,10 +418,24 @@ class Check:
         return shape
 
     def one_for_each(
-        self, values: Sequence[Any], count: int, *, of: str, name: str, fix: str | None = None
+        self,
+        values: Sequence[Any],
+        count: int,
+        *,
+        of: str,
+        name: str,
+        fix: str | None = None,
+        neutral: Sequence[Any] = (),
     ) -> None:
-        """Check that argument `name` has `count` entries, one for each `of`."""
+        """Check that argument `name` has `count` entries, one for each `of`.
+
+        Args:
+            values, count, of, name: the argument, the number of entries, and what they are for.
+            fix: what to write instead.
+            neutral: for each `of` the entry that changes nothing, for the fix.
+        """
         if len(values) != count:
+            fix = fix or completed({name: (values, neutral)})
             listed = ", ".join(map(str, values))
             self.fail(
                 f"{name} must have one entry for each {of}: {count}",
@@ -408,9 +444,18 @@ class Check:
                 fix=fix,
             )
 
-    def one_for_each_dimension(self, values: Sequence[Any], *, of: str, name: str) -> None:
+    def one_for_each_dimension(
+        self,
+        values: Sequence[Any],
+        *,
+        of: str,
+        name: str,
+        fix: str | None = None,
+        neutral: Sequence[Any] = (),
+    ) -> None:
         """Check that argument `name` has one entry for each dimension of operand `of`."""
-        self.one_for_each(values, self.array(of).rank, of=f"dimension of {of}", name=name)
+        count, each = self.array(of).rank, f"dimension of {of}"
+        self.one_for_each(values, count, of=each, name=name, fix=fix, neutral=neutral)
 
     def sizes(
         self, values: Sequence[int], *, name: str, at_run_time: str = "", count: int | None = None

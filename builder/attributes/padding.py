@@ -80,7 +80,7 @@ def _padding_dimension(op: str, value: Any) -> PaddingConfigDimension:
         return value
     if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 3:
         return construct(PaddingConfigDimension, op, *value)
-    fix = "write (low, high, interior), for instance (1, 1, 0)"
+    fix = "write (low, high, interior) for each dimension, for instance [(1, 1, 0), (0, 0, 0)]"
     raise refusal(op, "the padding of a dimension must be three numbers", value, fix)
 
 

@@ -8,11 +8,23 @@ other public functions, are wrapped in `explained`.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
+from types import FrameType
 from typing import Any, Final, TypeVar, cast
 
 from builder.errors import OperandError, XlaError, brief, error_of
+from builder.graph.corrections import (
+    argument_text,
+    correct,
+    corrected_call,
+    may_be,
+    public_name,
+    spelling,
+    users_frame,
+    written_call,
+)
 from builder.support.suggestions import by_name, did_you_mean
 from builder.support.tracebacks import remove_internal_frames
 
@@ -119,48 +131,75 @@ def explained(function: F) -> F:
             return function(*arguments, **named) if named else function(*arguments)
         except Exception as error:
             if not is_of_call(error):
+                if isinstance(error, XlaError):
+                    given = _without_self(function, arguments)
+                    correct(error, function, given, named, users_frame(sys._getframe()))
                 remove_internal_frames(error)
                 raise
-            wrong = _wrong_call(function, arguments, named, str(error))
-        raise wrong
+            text = str(error)
+        frame = users_frame(sys._getframe())
+        raise _wrong_call(function, function, arguments, named, text, frame)
 
     return cast("F", checked)
 
 
 def wrong_call(
+    declared: Callable[..., Any],
     function: Callable[..., Any],
     arguments: tuple[Any, ...],
     named: Mapping[str, Any],
+    frame: FrameType | None,
     otherwise: str = "",
 ) -> OperandError:
     """Return the error for a call that does not fit the parameters of a function.
 
     Args:
-        function: a function with nothing but a docstring, so that it may be called.
+        declared: a function with the parameters and nothing but a docstring.
+        function: the public function.
         arguments, named: the arguments of the call.
+        frame: the frame of the user that called it; None if the library did.
         otherwise: used if no parameter has the meaning of the first unknown argument.
     """
     try:
-        function(*arguments, **named)
+        declared(*arguments, **named)
     except TypeError as error:
         text = str(error)
-    return _wrong_call(function, arguments, named, text, otherwise)
+    return _wrong_call(declared, function, arguments, named, text, frame, otherwise)
 
 
-def _call(function: Callable[..., Any]) -> str:
-    """Return a call of a function with its required parameters as arguments."""
-    required = [
-        p.name
-        for p in inspect.signature(function).parameters.values()
-        if p.name != "self" and p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
+def _without_self(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    return arguments[1:] if "self" in inspect.signature(function).parameters else arguments
+
+
+def _call(
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    named: Mapping[str, Any],
+    frame: FrameType | None,
+) -> str:
+    """Return a call with the arguments of the user, and the parameters that are missing by name.
+
+    If there are too many arguments, or one can't be that of its parameter, all have the names of
+    the parameters.
+    """
+    parameters = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
+    positional = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    written = written_call(frame, function)
+    called = spelling(function) if written is None else written.function
+    texts: dict[str, str] = {}
+    if len(arguments) <= len(positional) and all(map(may_be, positional, arguments)):
+        names = [p.name for p in positional]
+        texts = {n: argument_text(v, n) for n, v in zip(names, arguments, strict=False)}
+        if written is not None and len(written.arguments) == len(arguments):
+            texts = dict(zip(names, written.arguments, strict=False))
+    listed = [
+        texts.get(p.name, p.name)
+        for p in positional
+        if p.name not in named
+        and (p.name in texts or p.default is p.empty or len(arguments) > len(positional))
     ]
-    return f"{_public_name(function)}({', '.join(required)})"
-
-
-def _public_name(function: Callable[..., Any]) -> str:
-    """Return the name of a function, or of the class that it initializes."""
-    is_class = function.__name__ == "__init__"
-    return function.__qualname__.partition(".")[0] if is_class else function.__name__
+    listed += [f"{name}={argument_text(value, name)}" for name, value in named.items()]
+    return f"{called}({', '.join(listed)})"
 
 
 def _positional(function: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -178,35 +217,38 @@ def _surplus_numbers(function: Callable[..., Any], arguments: tuple[Any, ...]) -
 
 
 def _wrong_call(
+    declared: Callable[..., Any],
     function: Callable[..., Any],
     arguments: tuple[Any, ...],
     named: Mapping[str, Any],
     text: str,
+    frame: FrameType | None,
     otherwise: str = "",
 ) -> OperandError:
-    """Return the error for a call that does not fit the parameters of `function`.
+    """Return the error for a call that does not fit the parameters of `declared`.
 
     Args:
-        function: the function.
-        arguments, named: the arguments of the call.
+        declared, function, arguments, named, frame: see `wrong_call`.
         text: the message of Python's error.
         otherwise: the fix for an argument without an equivalent; by default it lists the
             parameters.
     """
-    op = _public_name(function)
-    numbers = _surplus_numbers(function, arguments)
+    op = public_name(declared)
+    numbers = _surplus_numbers(declared, arguments)
     if numbers and not named:
-        name = _positional(function)[-1].name
+        name = _positional(declared)[-1].name
         rule, got = f"{name} must be one sequence of integers", f"{len(numbers)} arguments"
         fix = f"write {name}=[{', '.join(map(str, numbers))}]"
         return error_of(OperandError, op, rule, fix, argument=name, got=got)
-    parameters = [name for name in inspect.signature(function).parameters if name != "self"]
+    parameters = [name for name in inspect.signature(declared).parameters if name != "self"]
     unknown = [name for name in named if name not in parameters]
     listed = ", ".join(parameters)
     if not unknown:
-        fix = f"write {_call(function)}; the parameters are {listed}"
-        positional = [p for p in _positional(function) if p.name != "self"]
-        passed = len(arguments) - ("self" in inspect.signature(function).parameters)
+        given = _without_self(declared, arguments)
+        fix = corrected_call(function, given, named, frame)
+        fix = fix or f"write {_call(declared, given, named, frame)}; the parameters are {listed}"
+        positional = [p for p in _positional(declared) if p.name != "self"]
+        passed = len(given)
         if passed > len(positional):
             rule = (
                 f"takes at most {len(positional)} positional argument{'s'[: len(positional) != 1]}"
@@ -214,7 +256,7 @@ def _wrong_call(
             return error_of(OperandError, op, rule, fix, got=str(passed))
         return error_of(OperandError, op, text.partition("() ")[2], fix)
     name = unknown[0]
-    is_method = "self" in inspect.signature(function).parameters
+    is_method = "self" in inspect.signature(declared).parameters
     free = [p for p in parameters[len(arguments) - is_method :] if p not in named]
     meanings = {p: p for p in free}
     for foreign, ours in PARAMETERS.items():

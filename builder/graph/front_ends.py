@@ -42,6 +42,6 @@ def declare_internal(module: str) -> None:
         paths = [file]
     if not paths:
         rule = f"the module {module!r} has no source file"
-        fix = "call declare_internal(__name__) in a module that is imported from a file"
+        fix = "call xb.declare_internal(__name__) in a module that is imported from a file"
         raise error_of(OperandError, "declare_internal", rule, fix)
     INSIDE.add(module, tuple(paths))

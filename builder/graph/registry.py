@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast, get_overloads
 
 from builder.errors import XlaError
 from builder.graph.calls import explained
@@ -134,9 +134,12 @@ def order_of_arguments(name: str) -> str:
     info = OPERATIONS.get(name)
     if info is None:
         return ""
-    parameters = signature(info.function).parameters.values()
-    required = [p.name for p in parameters if p.default is p.empty and p.name != "self"]
-    return f"write {'b' if info.is_method else 'xb'}.{name}({', '.join(required)})"
+    calls = []
+    for form in get_overloads(info.function) or [info.function]:
+        parameters = signature(form).parameters.values()
+        required = [p.name for p in parameters if p.default is p.empty and p.name != "self"]
+        calls.append(f"{'b' if info.is_method else 'xb'}.{name}({', '.join(required)})")
+    return f"write {' or '.join(calls)}"
 
 
 def alias(name: str, function: F) -> F:

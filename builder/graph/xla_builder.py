@@ -237,7 +237,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         self._check_open("parameter")
         if isinstance(name, (ArrayShape, TupleShape)) and isinstance(shape, str):
             rule = "the first argument is the shape"
-            fix = f"write parameter({str(name)!r}, {brief(shape)})"
+            fix = f"write b.parameter({str(name)!r}, {brief(shape)})"
             raise error_of(OperandError, "parameter", rule, fix, got=f"{brief(shape)} and {name}")
         resolved = shape_argument("parameter", "shape", shape)
         if number is None:
@@ -806,11 +806,12 @@ class XlaBuilder(Displayed, ExplainsAttributes):
     def setup_alias(
         self, output_index: Sequence[int], param_number: int, param_index: Sequence[int] = ()
     ) -> None:
-        """Let the compiled program write a result to the memory of an argument.
+        """Let the compiled program write a result into the memory of an argument.
 
-        The program uses the alias if that saves memory. A jax.Array passed as the argument is
-        deleted by the call; a NumPy array is copied, as always, and is unchanged. The alias applies
-        if this computation is the entry of the program, not if another computation calls it.
+        This saves memory if the argument is not needed after the call, such as the old state of a
+        training step: XLA may then allocate no memory for the result. If the caller passes a
+        jax.Array, the call deletes it; a NumPy array stays unchanged, because its copy is used. The
+        alias has an effect only if this computation is compiled, not if another one calls it.
 
         Args:
             output_index: the index of the result in the root's tuple, such as [1, 0]; [] if the
@@ -959,7 +960,8 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         self._check_open("build")
         if self._child is not None:
             rule = f"{self._child._purpose} is still being recorded into {self.name!r}"
-            raise error_of(BuilderError, "build", rule)
+            fix = "return the result from the callable, and call build() after the op that takes it"
+            raise error_of(BuilderError, "build", rule, fix)
         if root is LAST_OP:
             if not self.ops:
                 raise BuilderError(f"builder {self.name!r} has recorded no op", op="build")

@@ -9,6 +9,7 @@ from functools import cache
 from builder.check import flag
 from builder.errors import OperandError, brief, error_of
 from builder.graph.computation import XlaComputation
+from builder.graph.corrections import argument_text
 from builder.graph.registry import OPERATIONS
 from builder.graph.xla_op import XlaOp, resolve_position
 from builder.schema import SCHEMAS
@@ -47,7 +48,7 @@ def find_ops(
     if where is not None:
         if not is_function(where):
             rule = "where must be a function of an XlaOp"
-            fix = "write find(where=lambda op: len(op.operands) > 2)"
+            fix = "write computation.find(where=lambda op: len(op.operands) > 2)"
             raise error_of(OperandError, "find", rule, fix, got=brief(where))
         predicates.append(where)
     for predicate in predicates:
@@ -60,11 +61,13 @@ def _text(argument: str, value: object) -> str:
         return value
     fix = ""
     if isinstance(value, Shape):
-        fix = "write find(shape=...)"
+        fix = f"write computation.find(shape={argument_text(value, 'shape')})"
     elif is_function(value):
         names = (info.opcode for info in OPERATIONS.values() if info.function is value)
         opcode = next(names, None)
-        fix = "write find(where=lambda op: ...)" if opcode is None else f"write find({opcode!r})"
+        fix = "write computation.find(where=lambda op: ...)"
+        if opcode is not None:
+            fix = f"write computation.find({opcode!r})"
     raise error_of(OperandError, "find", f"{argument} must be a str", fix, got=brief(value))
 
 

@@ -362,7 +362,7 @@ def _check_other_type(function: str, shape: Any) -> None:
         got, fix = f"the layout {brief(shape)}", "write shape.with_layout(layout)"
     elif isinstance(shape, np.ndarray):
         got = f"an array of {shape.dtype} with sizes {list(shape.shape)}"
-        fix = "write array_shape(array.dtype, array.shape)"
+        fix = "write xb.array_shape(array.dtype, array.shape)"
         if function in _ARRAY_FUNCTIONS:
             fix = f"swap the arguments: {_ARRAY_FUNCTIONS[function]}"
     else:

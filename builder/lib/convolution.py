@@ -76,15 +76,15 @@ class TensorFormat:
         return 2 + len(self.spatial_dimensions)
 
     def full(self, op: str, name: str, values: Any) -> tuple[int, ...]:
-        """Return the entries of an argument for all dimensions.
+        """Return an argument, such as strides, with one entry for each dimension.
 
         Args:
             op, name: the function and the argument, for messages.
-            values: an entry for each dimension; or for each spatial one, and then the entries for
-                the batch and the features are 1.
+            values: an entry for each dimension, or for each spatial dimension only. Those for the
+                batch and the features are then 1.
 
         Raises:
-            ShapeInferenceError: the number of entries is a different one.
+            ShapeInferenceError: the number of entries is neither of these.
         """
         given = integers(op, name, values)
         if len(given) == self.rank:

@@ -11,7 +11,9 @@ frontend attributes, which `XlaBuilder.frontend_attributes` sets.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from itertools import islice
+from string import ascii_lowercase
+from typing import Any, Final
 
 from builder.attributes import DotDimensionNumbers, GatherDimensionNumbers, PrecisionLike
 from builder.check import CONVERT, flag, integer, integers
@@ -45,6 +47,9 @@ EinsumArgument = XlaOp | str | Sequence[int]
 """An operand of `einsum`, or labels: of one operand, of the result, or of all."""
 
 _Labels = list[Hashable]
+
+_NAMES: Final = "xyzuvwpqrst"
+"""The variables of the operands of `einsum` in messages."""
 
 
 @library_function("GetDiagonalMask")
@@ -530,14 +535,13 @@ def _einsum_arguments(
 ) -> tuple[list[XlaOp], list[_Labels], _Labels]:
     """Return the operands, their labels, and the labels of the result."""
     if arguments and isinstance(arguments[-1], str):
-        operands = _operands(arguments[:-1])
+        operands = _operands(arguments[:-1], arguments)
         return operands, *_parsed(arguments[-1], [shape_of(x).rank for x in operands])
     if len(arguments) < 3 or len(arguments) % 2 == 0 or isinstance(arguments[0], str):
         rule, got = "operands and then their labels are needed", f"{len(arguments)} arguments"
         if arguments and isinstance(arguments[0], str):
             rule, got = "the labels come after the operands", f"{brief(arguments[0])} first"
-        fix = 'write lib.einsum(x, y, "ij,jk->ik")'
-        raise error_of(OperandError, "einsum", rule, fix, got=got)
+        raise error_of(OperandError, "einsum", rule, _einsum_fix(arguments), got=got)
     operands = _operands(arguments[:-1:2])
     given: list[Any] = [*arguments[1::2], arguments[-1]]
     numbers: list[_Labels] = [list(integers("einsum", "labels", labels)) for labels in given]
@@ -546,9 +550,28 @@ def _einsum_arguments(
     return operands, numbers[:-1], numbers[-1]
 
 
-def _operands(values: Sequence[Any]) -> list[XlaOp]:
+def _einsum_fix(arguments: Sequence[Any]) -> str:
+    """Return the fix for arguments without operands or labels in their places.
+
+    It has the labels of the call; without them each dimension has a label of its own.
+    """
+    config = next((each for each in arguments if isinstance(each, str)), "")
+    ranks = [shape_of(x).rank for x in arguments if isinstance(x, XlaOp) and x.shape.is_array]
+    if not config and (not ranks or sum(ranks) > len(ascii_lowercase)):
+        config = "ij,jk->ik"
+    if config:
+        names = _NAMES[: config.partition("->")[0].count(",") + 1]
+        return f'write lib.einsum({", ".join(names)}, "{config}")'
+    letters = iter(ascii_lowercase)
+    labels = ["".join(islice(letters, rank)) for rank in ranks]
+    config = f"{','.join(labels)}->{''.join(labels)}"
+    call = f'write lib.einsum({", ".join(_NAMES[: len(ranks)])}, "{config}")'
+    return f"{call}, with one letter for dimensions that are multiplied and summed over"
+
+
+def _operands(values: Sequence[Any], config: Sequence[Any] = ()) -> list[XlaOp]:
     if not values:
-        fix = 'write lib.einsum(x, y, "ij,jk->ik")'
+        fix = _einsum_fix(config)
         raise error_of(OperandError, "einsum", "at least one operand is needed", fix, got="none")
     for number, value in enumerate(values):
         array_argument("einsum", f"operand {number}", value)

@@ -621,7 +621,7 @@ def _bits_argument(op: str, shape: ShapeLike) -> tuple[tuple[int, ...], Primitiv
     result = static_shape_argument(op, "shape", shape)
     kind = result.element_type
     if kind is pred or kind.is_complex or kind.bits not in UNSIGNED:
-        rule = "shape must be of integers or of real floating-point type"
+        rule = "shape must have an integer or a real floating-point type"
         raise error_of(ShapeInferenceError, op, rule, got=result)
     return result.dimensions, UNSIGNED[kind.bits]
 

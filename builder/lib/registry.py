@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -10,6 +11,7 @@ from typing import Any, Final, TypeVar, cast
 
 from builder.errors import OperandError, XlaError, brief, error_of
 from builder.graph.calls import explained
+from builder.graph.corrections import correct, users_frame
 from builder.graph.inlined_calls import InlinedCall, LibraryCall, Operand, arrays_of
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
@@ -97,7 +99,9 @@ def _with_checked_builder(function: F) -> F:
         if given and not isinstance(given[0], XlaBuilder):
             rule = "builder must be an XlaBuilder"
             fix = "pass the builder that records the result, for instance x.builder"
-            raise error_of(OperandError, function.__name__, rule, fix, got=brief(given[0], 80))
+            error = error_of(OperandError, function.__name__, rule, fix, got=brief(given[0], 80))
+            correct(error, function, arguments, named, users_frame(sys._getframe()))
+            raise error
         return function(*arguments, **named)
 
     return cast("F", called)

@@ -15,14 +15,16 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from textwrap import indent
-from types import CodeType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import Any, Final, TypeVar, cast
 
 from builder.errors import XlaError
 from builder.graph.calls import wrong_call
+from builder.graph.corrections import correct, users_frame
 from builder.graph.recording import record, shared_attributes
 from builder.graph.registry import op_by_hand, register
 from builder.graph.xla_builder import XlaBuilder
@@ -177,17 +179,40 @@ def made(
     code: CodeType = declared.__code__
     count, takes_many = code.co_argcount, bool(code.co_flags & inspect.CO_VARARGS)
 
-    def wrong(more: tuple[Any, ...], unknown: Mapping[str, Any], *values: Any) -> XlaError:
-        if more:
-            return wrong_call(declared, (*values[:count], *more), unknown)
-        given = {n: v for n, v in zip(names, values, strict=True) if v is not defaults[n]}
-        return wrong_call(declared, (), {**given, **unknown}, instead)
+    def given(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments before the first that is omitted, and the others by name."""
+        stop = next((n for n in range(count) if values[n] is defaults[names[n]]), count)
+        many = values[count] if takes_many and stop == count else ()
+        named = {
+            names[n]: values[n]
+            for n in range(stop, len(names))
+            if values[n] is not defaults[names[n]] and not (takes_many and n == count)
+        }
+        return (*values[:stop], *many), named
 
-    def missing(*values: Any) -> XlaError | None:
-        return wrong((), {}, *values) if any(value is _OMITTED for value in values) else None
+    def wrong(
+        frame: FrameType, more: tuple[Any, ...], unknown: Mapping[str, Any], *values: Any
+    ) -> XlaError:
+        """Return the error for surplus arguments, `more`, or for `unknown` or missing ones."""
+        positional, named = ((*values[:count], *more), {}) if more else given(values)
+        return wrong_call(
+            declared,
+            function,
+            positional,
+            {**named, **unknown},
+            users_frame(frame),
+            "" if more else instead,
+        )
+
+    def explained(frame: FrameType, error: XlaError, *values: Any) -> XlaError:
+        """Return the error to raise: about a missing argument, or `error` with a better fix."""
+        if any(value is _OMITTED for value in values):
+            return wrong(frame, (), {}, *values)
+        correct(error, function, *given(values), users_frame(frame))
+        return error
 
     make = _template(body, count, code.co_kwonlyargcount, takes_many, tuple(constants))
-    template = make(**constants, wrong=wrong, missing=missing)
+    template = make(**constants, wrong=wrong, explained=explained)
     function = FunctionType(
         template.__code__.replace(
             co_name=name,
@@ -337,15 +362,15 @@ def _template(
     signature = [*parameters[:positional], many, *parameters[positional : positional + keywords]]
     surplus = "()" if takes_many else "more"
     source = f"""
-def make({", ".join((*constants, "wrong", "missing", *_SHARED))}):
+def make({", ".join((*constants, "wrong", "explained", *_SHARED))}):
     def template({", ".join(signature)}, **unknown):
         if {surplus} or unknown:
-            raise wrong({surplus}, unknown, {passed})
+            raise wrong(_getframe(), {surplus}, unknown, {passed})
         try:
 {indent(body, " " * 12)}
         except XlaError as error:
-            other = missing({passed})
-            if other is not None:
+            other = explained(_getframe(), error, {passed})
+            if other is not error:
                 raise other from None
             remove_internal_frames(error)
             raise
@@ -364,6 +389,7 @@ def make({", ".join((*constants, "wrong", "missing", *_SHARED))}):
 _SHARED: Final[dict[str, Any]] = {
     "XlaError": XlaError,
     "XlaOp": XlaOp,
+    "_getframe": sys._getframe,
     "need_ops": need_ops,
     "record": record,
     "isinstance": isinstance,

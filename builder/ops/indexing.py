@@ -71,7 +71,9 @@ def _start_indices(check: Check, start_indices: Sequence[Shape], rank: int) -> N
         return
     # StableHLO dynamic_slice (C2), (I2), (C3), dynamic_update_slice (C4), (I3), (C5)
     if len(start_indices) != rank:
-        check.fail(rule, got=len(start_indices))
+        missing = range(len(start_indices), rank)
+        fix = f"append {'0, ' * (len(missing) - 1)}0 to start_indices" if missing else None
+        check.fail(rule, got=len(start_indices), fix=fix)
     for number, shape in enumerate(start_indices):
         check.scalar(f"start index {number}")
         check.element_type(f"start index {number}", allowed)
@@ -85,7 +87,8 @@ def _slice_sizes(check: Check, sizes: Sequence[int], name: str) -> None:
     """Check that argument `name` contains the sizes of a slice of the operand."""
     array = check.array("operand")
     # StableHLO dynamic_slice (C2), (C4), gather (C20), (C21)
-    check.one_for_each_dimension(sizes, of="operand", name=name)
+    neutral = array.dimensions if name == "size_indices" else ()
+    check.one_for_each_dimension(sizes, of="operand", name=name, neutral=neutral)
     check.sizes(sizes, name=name)
     for index, (size, old) in enumerate(zip(sizes, array.dimensions, strict=True)):
         if size > old != UNBOUNDED:

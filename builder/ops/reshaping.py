@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from builder.attributes import PaddingConfig, PaddingConfigDimension, PaddingConfigLike
-from builder.check import Check, integer, integers, refusal, sizes_differ
+from builder.check import Check, completed, integer, integers, refusal, sizes_differ
 from builder.errors import OperandError, brief, error_of
 from builder.graph.recording import append, record, resolve_builder, rollback_on_error
 from builder.graph.registry import op_by_hand
@@ -126,7 +126,13 @@ def _broadcast_in_dim_shape(
             else None,
         )
     # StableHLO broadcast_in_dim (C2)
-    check.one_for_each_dimension(broadcast_dimensions, of="operand", name="broadcast_dimensions")
+    if len(broadcast_dimensions) != array.rank:
+        check.one_for_each_dimension(
+            broadcast_dimensions,
+            of="operand",
+            name="broadcast_dimensions",
+            fix=_placement(array, out_dim_size),
+        )
     dynamic = [False] * rank
     previous = -1
     for index, place in enumerate(broadcast_dimensions):
@@ -824,7 +830,12 @@ def _pad_shape(
     # StableHLO pad (I2), (C1), (C2)
     check.scalar("padding_value")
     check.same_element_type()
-    check.one_for_each_dimension(padding_config.dimensions, of="operand", name="padding_config")
+    check.one_for_each_dimension(
+        padding_config.dimensions,
+        of="operand",
+        name="padding_config",
+        neutral=[(0, 0, 0)] * array.rank,
+    )
     sizes = []
     for index, padding in enumerate(padding_config.dimensions):
         # StableHLO pad (C3)
@@ -990,9 +1001,14 @@ def _slice_shape(
     array = check.array("operand")
     strides = (1,) * array.rank if strides is None else strides
     # StableHLO slice (C2)
-    check.one_for_each_dimension(start_indices, of="operand", name="start_indices")
-    check.one_for_each_dimension(limit_indices, of="operand", name="limit_indices")
-    check.one_for_each_dimension(strides, of="operand", name="strides")
+    lists = {
+        "start_indices": (start_indices, (0,) * array.rank),
+        "limit_indices": (limit_indices, array.dimensions),
+        "strides": (strides, (1,) * array.rank),
+    }
+    for name, (values, _) in lists.items():
+        if len(values) != array.rank:
+            check.one_for_each_dimension(values, of="operand", name=name, fix=completed(lists))
     sizes, dynamic = [], []
     slices = zip(array.dimensions, start_indices, limit_indices, strides, strict=True)
     for index, (old, start, limit, stride) in enumerate(slices):

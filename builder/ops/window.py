@@ -23,7 +23,7 @@ def window_list(
     # XLA shape_inference.cc: InferWindowFromDimensions
     if not values:
         return (1,) * count
-    check.one_for_each(values, count, of=of, name=name)
+    check.one_for_each(values, count, of=of, name=name, neutral=(1,) * count)
     check.positive(values, name=name)
     return tuple(values)
 
@@ -55,7 +55,7 @@ def window_padding(
     if not padding:
         return ((0, 0),) * len(sizes)
     # StableHLO reduce_window (C12), convolution (C4)
-    check.one_for_each(padding, len(sizes), of=of, name="padding")
+    check.one_for_each(padding, len(sizes), of=of, name="padding", neutral=((0, 0),) * len(sizes))
     return tuple(padding)
 
 

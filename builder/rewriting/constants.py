@@ -113,7 +113,7 @@ def _by_number(
     """Return the value of each bound parameter by the number of the parameter."""
     if arrays is not None and not isinstance(arrays, Mapping):
         rule = "arrays must be a mapping of names or numbers to arrays"
-        fix = "write bind(computation, {'w': array}), or bind(computation, w=array)"
+        fix = "write xb.bind(computation, {'w': array}), or xb.bind(computation, w=array)"
         raise error_of(OperandError, "bind", rule, fix, got=brief(arrays))
     names = computation.program_shape.parameter_names
     values: dict[int, Any] = {}

@@ -95,9 +95,10 @@ MAX_SIGNATURES: Final = 8192
 
 
 def per_signature(function: Callable[P, R]) -> Callable[P, R]:
-    """Return `function` with a cache of its results; its arguments are a signature.
+    """Return `function` with a cache of its results by its arguments, a signature.
 
-    Arguments must be hashable and in their normal form, because 1, 1.0 and True are equal keys.
+    The arguments must be hashable. Numbers must be converted before, because 1, 1.0 and True are
+    one key.
     """
     return cast("Callable[P, R]", lru_cache(maxsize=MAX_SIGNATURES)(function))
 

@@ -297,7 +297,7 @@ def as_constant_array(
         if requested is None:
             raise _error(
                 f"the Python number {brief(value)} has no element type",
-                f"write constant({brief(value)}, xb.f32), or pass a NumPy value",
+                f"write b.constant({brief(value)}, xb.f32), or pass a NumPy value",
             )
         return scalar_array(value, requested), intern_array(requested, ())
     if isinstance(value, (list, tuple)):
@@ -426,7 +426,7 @@ def list_array(value: Any, element_type: PrimitiveType | None = None) -> np.ndar
     if element_type is None:
         raise _error(
             "lists of Python numbers have no element type",
-            "write constant([1, 2], xb.f32), or pass a NumPy array",
+            "write b.constant([1, 2], xb.f32), or pass a NumPy array",
         )
     result = _all_in_range(flat, element_type)
     if result is None:

@@ -186,7 +186,7 @@ class Layout:
     ) -> None:
         what = "a sequence of dimension numbers"
         if isinstance(minor_to_major, str) and minor_to_major.strip().startswith("{"):
-            fix = f"write parse_layout({brief(minor_to_major)})"
+            fix = f"write layout.parse_layout({brief(minor_to_major)})"
             raise _must_be("minor_to_major", what, minor_to_major, fix)
         numbers = _first_values("minor_to_major", what, minor_to_major)
         rank = len(numbers)

@@ -9,6 +9,8 @@ Shapes and Layout; ``xla_data.proto``, PrimitiveType.
 from __future__ import annotations
 
 import enum
+import re
+from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -259,7 +261,7 @@ def from_name(name: str) -> PrimitiveType:
     """
     element_type = _BY_NAME.get(name)
     if element_type is None:
-        meant = type_of_other_name(name)
+        meant = meant_type(name)
         rest = f"; the types are: {', '.join(_BY_NAME)}" if meant is None else ""
         fix = "" if meant is None else f"use {meant}"
         raise PrimitiveTypeError(f"unknown primitive type {brief(name)}{rest}", fix=fix)
@@ -269,7 +271,9 @@ def from_name(name: str) -> PrimitiveType:
 @cache
 def other_names() -> dict[str, str]:
     """Return XLA's names of element types by the names of NumPy, ml_dtypes, MLIR and C."""
-    names = by_name({"double": "f64", "half": "f16", "i1 bool bool_": "pred", "single": "f32"})
+    names = by_name(
+        {"double": "f64", "half": "f16", "i1 bool bool_ boolean": "pred", "single": "f32"}
+    )
     signs = {Kind.SIGNED: ("i", "si"), Kind.UNSIGNED: ("ui",)}
     for each in ALL:
         names.setdefault(str(each.dtype), each.name)
@@ -278,9 +282,29 @@ def other_names() -> dict[str, str]:
     return names
 
 
-def type_of_other_name(name: object) -> str | None:
-    """Return XLA's name of the element type that has another library's name, or None."""
-    return other_names().get(name) if isinstance(name, str) else None
+def meant_type(name: str) -> str | None:
+    """Return XLA's name of the element type with another library's or a misspelled name, or None.
+
+    Example:
+        >>> meant_type("float32"), meant_type("float23"), meant_type("int128")
+        ('f32', 'f32', None)
+    """
+    names = {each: each for each in _BY_NAME} | other_names()
+    parts = re.fullmatch(r"([a-z]+)(\d+)", name.lower())
+    if name in names or parts is None:
+        return names.get(name)
+    by_width: dict[str, dict[str, str]] = {}
+    for known, meant in names.items():
+        if found := re.fullmatch(r"([a-z]+)(\d+)", known):
+            by_width.setdefault(found[1], {})[found[2]] = meant
+    width = parts[2]
+    for letters in get_close_matches(parts[1], by_width, 1, 0.7):
+        widths = by_width[letters]
+        swapped = [each for each in widths if sorted(each) == sorted(width)]
+        close = [each for each in widths if abs(len(each) - len(width)) < 2]
+        for each in swapped or get_close_matches(width, close, 1, 0.5):
+            return widths[each]
+    return None
 
 
 def dtype_text(dtype: np.dtype[Any]) -> str:

@@ -848,7 +848,7 @@ class _Parser(TextReader):
         try:
             element_type = pt.from_name(name)
         except PrimitiveTypeError as error:
-            meant = pt.type_of_other_name(name)
+            meant = pt.meant_type(name)
             if meant is None:
                 raise self.fault(error.rule, start) from None
             corrected = f"{self.text[:start]}{meant}{self.text[start + len(name) :]}"

@@ -20,7 +20,7 @@ from builder.graph.registry import OPERATIONS
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.support.suggestions import did_you_mean
-from builder.types.primitive_type import other_names
+from builder.types.primitive_type import meant_type, other_names
 from builder.unknown_names.table import ATTRIBUTES, FUNCTIONS
 
 
@@ -138,6 +138,8 @@ def _unknown(
         meaning = known.get(key) or similar.get(key)
         if meaning is not None:
             return _with_fix(rule, f"use {meaning}")
+    if (element_type := meant_type(name)) is not None:
+        return _with_fix(rule, f"did you mean xb.{element_type}?")
     return _with_fix(
         rule, did_you_mean(keys[0], similar, cutoff=0.75) or _of_similar_name(keys[0], known)
     )
@@ -145,8 +147,8 @@ def _unknown(
 
 def _of_similar_name(key: str, known: Mapping[str, str]) -> str:
     """Return the fix for a misspelled name of another library, or ""."""
-    matches = get_close_matches(key, known, 1, 0.8)
-    return "".join(f"use {known[match]}" for match in matches)
+    similar = known.keys() - other_names().keys()  # `meant_type` compares names of types
+    return "".join(f"use {known[match]}" for match in get_close_matches(key, similar, 1, 0.8))
 
 
 def _with_fix(rule: str, fix: str = "") -> UnknownNameError:

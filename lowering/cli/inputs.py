@@ -175,7 +175,7 @@ def _read(inputs: Sequence[str], shapes: dict[str, ArrayShape]) -> dict[str, Any
             selected = {key: array for key, array in in_file.items() if key in shapes}
             if not selected:
                 raise FailedError(
-                    f"{option}: none of its arrays has a parameter's name: {', '.join(in_file)}",
+                    f"{option}: no array has the name of a parameter, got {', '.join(in_file)}",
                     f"name the arrays after the parameters: {', '.join(shapes)}",
                 )
             for key, array in selected.items():

@@ -415,7 +415,8 @@ def _set_donations(
     main = main_function(module.operation)
     arguments = argument_attributes(main)
 
-    def leaf(number: int, index: tuple[int, ...]) -> int:
+    def argument_number(number: int, index: tuple[int, ...]) -> int:
+        """Return the number of the argument of @main for the array at `index` in a parameter."""
         before = sum(map(leaf_count, parameters[:number]))
         return before + leaf_indices(parameters[number]).index(index)
 
@@ -424,10 +425,10 @@ def _set_donations(
         for entry in aliases:
             alias = entry["alias"]
             output = leaf_indices(result).index(entry["output_index"])
-            place = leaf(alias["parameter_number"], alias["parameter_index"])
+            place = argument_number(alias["parameter_number"], alias["parameter_index"])
             arguments[place][ALIASING] = ir.IntegerAttr.get(i32, output)
         for donor in donors:
-            arguments[leaf(*donor)][DONOR] = ir.BoolAttr.get(True)
+            arguments[argument_number(*donor)][DONOR] = ir.BoolAttr.get(True)
     set_argument_attributes(main, "arg_attrs", arguments)
 
 

@@ -261,6 +261,7 @@ def constant_like(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) 
 
 
 def decomposed(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    """Record an operation of CHLO as a call of the operations that jaxlib expands it to."""
     return call_decomposition(scope, operation, operands, artifacts.decomposed)
 
 

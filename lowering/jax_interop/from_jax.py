@@ -141,7 +141,7 @@ def check_function(op: str, function: Any) -> None:
     """Raise OperandError unless `function` is a callable that may be a function of jax arrays."""
     if callable(function) and not isinstance(function, (type, *_OURS)):
         return
-    fix = "pass a function of jax arrays"
+    fix = "pass for instance lambda x: jax.numpy.sin(x)"
     if isinstance(function, XlaComputation):
         fix = "record xb.call(computation, ...), or pass lowering.to_jax(computation)"
     elif isinstance(function, ReusableFunction):

@@ -240,7 +240,7 @@ def _is_smooth(shape: ArrayShape) -> bool:
 
 
 def _first_of_element(op: XlaOp) -> int:
-    """Return the number of the first array of a `get_tuple_element` in its operand."""
+    """Return the number of arrays in the tuple before the element of a `get_tuple_element`."""
     shape = op.operands[0].shape
     assert isinstance(shape, TupleShape)
     return len(arrays_in(shape.elements[: op.attributes["index"]]))

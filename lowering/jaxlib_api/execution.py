@@ -228,16 +228,19 @@ def _nothing() -> None:
     pass
 
 
-def rows_runner(
-    loaded: Any, results: Sequence[tuple[Any, Any, Any]], each: Any, *, wait: bool
+def joining_runner(
+    loaded: Any, results: Sequence[tuple[Any, Any, Any]], replicated: Any, *, wait: bool
 ) -> Callable[[list[Any]], tuple[list[Any], Callable[[], None]]]:
-    """Return a function like `sharded_runner`, but with one jax.Array over all devices per result.
+    """Return a function that executes a program and joins the results of all devices.
+
+    It is like that of `sharded_runner`, but for each result it returns one jax.Array, whose shards
+    are the results on the devices.
 
     Args:
-        loaded: the LoadedExecutable; a result on a device is the device's shard of the jax.Array.
-        results: for each result the jax.core.ShapedArrays of a shard and of the array, and the
-            sharding of the array.
-        each: the replicated sharding over the devices.
+        loaded: the LoadedExecutable.
+        results: for each result the jax.core.ShapedArrays of a shard and of the whole array, and
+            the sharding of the whole array.
+        replicated: the replicated sharding over the devices.
         wait: see `sharded_runner`.
     """
     execute = loaded.execute_sharded
@@ -245,7 +248,7 @@ def rows_runner(
     handlers = [result_handler(aval, sharding) for aval, sharding in arrays_of]
     if not _ASSEMBLES_SHARDS:
         # First as replicated arrays, as jaxlib handles the results of replicas.
-        handlers = [result_handler(shard, each) for shard, _, _ in results]
+        handlers = [result_handler(shard, replicated) for shard, _, _ in results]
 
     def run(arguments: list[Any]) -> tuple[list[Any], Callable[[], None]]:
         done = execute(arguments, with_tokens=wait)

@@ -289,27 +289,28 @@ def dynamic_update_slice_of_bounded_sizes(
     Shown by: dynamic_update_slice_of_a_bounded_size, dynamic_update_slice_by_a_bounded_size.
     """
     operand, update, *starts = operation.operands
-    sizes, lengths = _sizes(b, operand), _sizes(b, update)
-    shape, part = array_of(operand), array_of(update)
-    begins: list[Value] = []
-    ranges: dict[int, tuple[Value | None, Value]] = {}
+    sizes, update_sizes = _sizes(b, operand), _sizes(b, update)
+    shape, update_shape = array_of(operand), array_of(update)
+    clamped_starts: list[Value] = []
+    updated: dict[int, tuple[Value | None, Value]] = {}  # the first index, and that after the last
     for dimension, start in enumerate(starts):
         size = sizes.get(dimension, _integer(b, shape.dimensions[dimension]))
-        length = lengths.get(dimension, _integer(b, part.dimensions[dimension]))
+        length = update_sizes.get(dimension, _integer(b, update_shape.dimensions[dimension]))
         # A clamped index fits in s32, as the size does.
-        begin = b.converted(_clamped(b, start, _last_start(b, size, length)), pt.s32)
-        begins.append(begin)
-        ranges[dimension] = begin, b.elementwise("add", begin, length)
-    if part.is_static:
-        return _like(b, operation, [operand, update, *begins], [{}])
+        clamped = b.converted(_clamped(b, start, _last_start(b, size, length)), pt.s32)
+        clamped_starts.append(clamped)
+        updated[dimension] = clamped, b.elementwise("add", clamped, length)
+    if update_shape.is_static:
+        return _like(b, operation, [operand, update, *clamped_starts], [{}])
+    # Write the update, at its bounds, into zeros, and select it where it has elements. The zeros
+    # are larger than the operand by the update, so that XLA does not clamp the start indices.
     full = b.at_bounds(operand)
-    # The array is extended by the size of the update, so that XLA clamps no index.
-    dimensions = tuple(map(sum, zip(shape.dimensions, part.dimensions, strict=True)))
+    dimensions = tuple(map(sum, zip(shape.dimensions, update_shape.dimensions, strict=True)))
     zeros = b.filled(intern_array(shape.element_type, dimensions), 0)
-    moved = b.elementwise("dynamic_update_slice", zeros, b.at_bounds(update), *begins)
-    moved = b.sliced(moved, [0] * shape.rank, shape.dimensions)
-    is_updated = b.within(array_of(full), ranges)
-    return [_resized(b, b.selected(is_updated, moved, full), sizes)]
+    written = b.elementwise("dynamic_update_slice", zeros, b.at_bounds(update), *clamped_starts)
+    written = b.sliced(written, [0] * shape.rank, shape.dimensions)
+    is_updated = b.within(array_of(full), updated)
+    return [_resized(b, b.selected(is_updated, written, full), sizes)]
 
 
 @_bounded("gather")

@@ -69,7 +69,12 @@ class Routine:
 
 
 def lapack(real: str, complex: str = "") -> dict[PrimitiveType, str]:
-    """The targets of a routine of LAPACK; `complex` is its name for complex numbers, if another."""
+    """Return the targets of custom calls of a LAPACK routine, by element type.
+
+    Args:
+        real: the name of the routine without the letter of the type, such as "getrf".
+        complex: its name for complex types; "" if it is the same.
+    """
     letters = {pt.f32: "s", pt.f64: "d", pt.c64: "c", pt.c128: "z"}
     return {
         t: f"lapack_{letter}{complex if complex and t.is_complex else real}_ffi"
@@ -78,7 +83,7 @@ def lapack(real: str, complex: str = "") -> dict[PrimitiveType, str]:
 
 
 def cusolver(name: str) -> dict[PrimitiveType, str]:
-    """The targets of a routine of cuSOLVER, which has one name for all types."""
+    """Return the targets of custom calls of a cuSOLVER routine: one name for all types."""
     return dict.fromkeys((pt.f32, pt.f64, pt.c64, pt.c128), f"cusolver_{name}_ffi")
 
 

@@ -163,14 +163,14 @@ an operand that does not depend on what is differentiated."""
 
 
 def with_rule(exact: Step, rule: Callable[[Sequence[Value], Tangents], Any]) -> Step:
-    """Return a function with the values of `exact`, and with a derivative of its own.
+    """Return a function that computes `exact`, and that jax differentiates by calling `rule`.
 
     Args:
         exact: a function of arrays that returns an array or a tuple of arrays.
-        rule: a linear function of the tangents: ``(operands, tangents of the operands) -> (results,
-            tangents of the results)``. The results are arrays equal to those of `exact`, or, as
-            both are only used together, other arrays that `exact` may as well return. For a second
-            derivative jax differentiates the rule.
+        rule: a function ``(operands, tangents of the operands) -> (results, tangents of the
+            results)``, linear in the tangents. When jax differentiates, it calls `rule` instead of
+            `exact`, so the results of the two may differ where `exact` has several correct
+            results. For a second derivative jax differentiates `rule`.
     """
     custom: Any = jax.custom_jvp  # jax has no types for it
     function = custom(exact)
@@ -532,7 +532,7 @@ def tridiagonal_solve(
 
 
 def tangent_of(function: Any, operands: Any, tangents: Any) -> Value:
-    """Return the tangent of a differentiable function of arrays; None are zeros."""
+    """Return the tangent of `function` at `operands`; a tangent of None stands for zeros."""
     given = [
         jnp.zeros_like(operand) if tangent is None else tangent
         for operand, tangent in zip(operands, tangents, strict=True)

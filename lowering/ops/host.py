@@ -336,7 +336,11 @@ def can_record(op: XlaOp) -> bool:
 
 
 def traced_call(op: XlaOp, operands: list[Value]) -> list[Value]:
-    """Trace a call; return the arrays of its result."""
+    """Trace an op that runs on the host as a placeholder; return the arrays of its result.
+
+    The placeholder is a call of a target that does not exist. Its name has the number of the op in
+    the list of `recorded_calls`, so that the op is found when the trace is recorded.
+    """
     calls = _calls.get()
     assert calls is not None
     calls.append(op)

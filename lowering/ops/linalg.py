@@ -215,6 +215,7 @@ def _potrf(attributes: Attributes) -> TangentsOf:
 
 
 def _getrf(_: Attributes) -> TangentsOf:
+    """Return the derivative of LAPACK's LU decomposition, whose pivots count from 1."""
     return _of_first(
         lambda _, results, d_a: (derivatives.lu(results[0], results[1] - 1, d_a), None, None)
     )

@@ -64,11 +64,11 @@ def device_put(value: Any, to: PlaceLike = None) -> jax.Array:
         (4, 2)
     """
     if isinstance(to, (PartitionSpec, Mesh, meshes.Mesh, meshes.MeshSharding, list, tuple)):
-        rule = f"to must be a device or a sharding, got {brief(to)}"
+        rule = "argument to must be a device or a jax sharding"
         fix = "pass jax.sharding.NamedSharding(mesh, spec)"
         if isinstance(to, meshes.MeshSharding):
             fix = "pass executable.parameter_shardings[name], or " + fix.removeprefix("pass ")
-        raise _error(rule, fix)
+        raise _error(rule, fix, argument="to", got=brief(to))
     if isinstance(to, Sharding):
         sharding = _check_complete(to)
     else:

@@ -40,14 +40,14 @@ class _Features:
         """Broadcast a vector with a number for each feature to the shape of the array."""
         return xb.broadcast_in_dim(vector, self._sizes, [self._feature])
 
-    def square(self, variance: XlaOp) -> XlaOp:
+    def variance_plus_epsilon(self, variance: XlaOp) -> XlaOp:
         """Return the variance plus epsilon, broadcast to the shape of the array."""
         return self.spread(variance) + self._epsilon
 
     def normalized(
         self, x: XlaOp, scale: XlaOp, offset: XlaOp, mean: XlaOp, variance: XlaOp
     ) -> XlaOp:
-        normal = (x - self.spread(mean)) / xb.sqrt(self.square(variance))
+        normal = (x - self.spread(mean)) / xb.sqrt(self.variance_plus_epsilon(variance))
         return self.spread(scale) * normal + self.spread(offset)
 
     def results(self, *values: XlaOp) -> list[XlaOp]:
@@ -82,10 +82,10 @@ def batch_norm_grad(op: XlaOp, operands: Sequence[XlaOp]) -> list[XlaOp]:
     spread, count = features.spread, features.count
     x, scale, mean, variance, gradient = map(in_f32, operands)
     centered = x - spread(mean)
-    square = features.square(variance)
-    deviation = xb.sqrt(square)
+    squared_deviation = features.variance_plus_epsilon(variance)
+    deviation = xb.sqrt(squared_deviation)
     grad_offset = features.sum(gradient)
-    projection = spread(features.sum(gradient * centered)) * centered / square
+    projection = spread(features.sum(gradient * centered)) * centered / squared_deviation
     grad_scale = features.sum(gradient * (centered / deviation))
     difference = gradient * count - spread(grad_offset) - projection
     grad_operand = spread(scale) / deviation / count * difference

@@ -173,7 +173,7 @@ class ReplicatedExecutable(CompiledProgram):
         self._pack = result_packer(info.shape.result)
         self._launcher = launcher = Launcher(loaded, info, self.local_devices)
         if info.in_rows:
-            launcher.execute = execution.rows_runner(
+            launcher.execute = execution.joining_runner(
                 loaded, self._row_results(), self._unsharded, wait=launcher.waits
             )
         else:

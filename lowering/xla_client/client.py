@@ -377,7 +377,7 @@ class Client:
         if host_callbacks:
             fix = "use emit_python_callback"
             raise error_of(OperandError, "compile", "host_callbacks are not supported", fix)
-        program = _program(computation)
+        program = _for_new_compile(computation)
         build = options.executable_build_options
         if build.use_auto_spmd_partitioning:
             rule = "use_auto_spmd_partitioning is not supported"
@@ -476,7 +476,8 @@ class Client:
         return f"<Client {self.platform}, {len(self._devices)} devices>"
 
 
-def _program(computation: Any) -> Any:
+def _for_new_compile(computation: Any) -> Any:
+    """Convert an argument of `Client.compile` to one of `lowering.compile`."""
     if isinstance(computation, XlaComputation):
         return computation.new
     if isinstance(computation, XlaBuilder):

@@ -277,12 +277,12 @@ def _old_function(
 def mapped(
     new: Callable[..., Any], *parameters: str, name: str = "", keywords: Mapping[str, str] = {}
 ) -> Callable[..., Any]:
-    """Return an old function that calls `new` with its converted arguments, in their order.
+    """Return a function of the old binding that converts its arguments and passes them to `new`.
 
     Args:
         new: a function of `builder` or `builder.lib`.
-        parameters: the old parameters with their default values, for each signature. `builder` is
-            not passed.
+        parameters: for each signature of the old function the text of its parameters, with default
+            values. A parameter `builder` is not passed to `new`, the others in this order.
         name: the old name; by default the name of XLA's C++ function.
         keywords: for old parameters that are passed by name, the new names.
     """

@@ -185,14 +185,21 @@ def explain(
     before = reshaping.transpose_before(op)
     operands = op.operands if before is None else before.operands
     participants = max(map(max, groups)) + 1
-    _check_size(op, [*(operand.shape for operand in operands), op.shape], participants)
+    _check_drawable(op, [*(operand.shape for operand in operands), op.shape], participants)
     context = Context(op, _numbered(operands, participants), given, groups=groups)
     outcome = rule_of_op(context)
     return Explanation(op, scene_of(context, operands, outcome, is_collective))
 
 
-def _check_size(op: XlaOp, shapes: Sequence[Shape], participants: int) -> None:
-    # A result may be a tuple, and an operand may not.
+def _check_drawable(op: XlaOp, shapes: Sequence[Shape], participants: int) -> None:
+    """Raise unless the arrays have static sizes, some elements, and not too many for a picture.
+
+    Args:
+        op: the op, for messages.
+        shapes: the shapes of the operands, which are arrays, and that of the result, which may be a
+            tuple.
+        participants: the number of participants, each with arrays of these shapes.
+    """
     arrays = [*shapes[:-1], *leaves(shapes[-1])]
     if not all(isinstance(array, ArrayShape) and array.is_static for array in arrays):
         rule = f"the arrays of {op.opcode} must have static sizes"

@@ -170,8 +170,9 @@ def picture_of(
         scopes = {
             op.name.rpartition("/")[0] for op in computation.ops if op.name and "/" in op.name
         }
-        known = did_you_mean(scope, {name: repr(name) for name in sorted(scopes)}, 0.5)
-        fix = known or "find scopes in the names of ops: op.name"
+        fix = did_you_mean(scope, {name: repr(name) for name in sorted(scopes)}, 0.5)
+        if not fix and scopes:
+            fix = f"pass one of {brief(sorted(scopes))}"
         rule = f"scope must be a scope of {computation.name!r}"
         raise error_of(OperandError, "draw", rule, fix, got=brief(scope))
     return GraphPicture(computation, group, nodes)

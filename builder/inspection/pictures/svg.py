@@ -66,7 +66,7 @@ def family_of(opcode: str) -> str:
 
 
 def colour_of(opcode: str) -> str:
-    """Return the fill of an op."""
+    """Return the colour that fills the boxes of ops with this opcode."""
     return _WHITE if opcode in ARGUMENTS else FAMILY_COLOURS.get(family_of(opcode), _GROUP)
 
 

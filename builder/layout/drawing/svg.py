@@ -134,7 +134,7 @@ def _block(grid: Grid, panel: Panel, block: range, labels: bool, width: int) -> 
         body.append(_cell(x, y, width, height, colour=colour, title=title, label=label))
     for level, style in reversed(list(enumerate(_BORDERS, 1))):  # red lines cover dashed ones
         if level < len(panel.borders):
-            body.append(_border(panel.borders[level], cells, width, height, style))
+            body.append(_borders_of_tiles(panel.borders[level], cells, width, height, style))
     gaps = [
         (x - _GAP // 2, y + height // 2 + 4, "…")
         for c, x in zip(block, across, strict=True)
@@ -175,19 +175,33 @@ def _cell(
     return "".join([*parts, "</g>"])
 
 
-def _border(
-    flags: Mapping[str, NDArray[np.bool_]],
+def _borders_of_tiles(
+    ends_at: Mapping[str, NDArray[np.bool_]],
     cells: Sequence[tuple[int, int, int, int]],
     width: int,
     height: int,
     style: tuple[str, str],
 ) -> str:
-    """Draw the lines around the tiles of one level, as an SVG path."""
-    horizontal: set[tuple[int, int]] = set()  # y, x of the start
-    vertical: set[tuple[int, int]] = set()  # x, y of the start
-    for r, y, c, x in cells:
-        horizontal.update((y + d, x) for s, d in (("top", 0), ("bottom", height)) if flags[s][r, c])
-        vertical.update((x + d, y) for s, d in (("left", 0), ("right", width)) if flags[s][r, c])
+    """Draw the lines around the tiles of one level, as an SVG path.
+
+    Args:
+        ends_at: for each side, "top", "bottom", "left" and "right", whether a tile ends at that
+            side of a cell, for each row and column.
+        cells: for each cell its row, y, column and x.
+        width, height: the size of each cell.
+        style: the colour, and the attribute for dashes.
+    """
+    horizontal: set[tuple[int, int]] = set()  # (y, x) where the line begins
+    vertical: set[tuple[int, int]] = set()  # (x, y) where the line begins
+    for row, y, column, x in cells:
+        if ends_at["top"][row, column]:
+            horizontal.add((y, x))
+        if ends_at["bottom"][row, column]:
+            horizontal.add((y + height, x))
+        if ends_at["left"][row, column]:
+            vertical.add((x, y))
+        if ends_at["right"][row, column]:
+            vertical.add((x + width, y))
     path = [f"M{x} {y}h{length}" for y, x, length in _joined(horizontal, width)]
     path += [f"M{x} {y}v{length}" for x, y, length in _joined(vertical, height)]
     colour, dashes = style

@@ -50,10 +50,10 @@ def lu(a: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
 
     Returns:
         Three arrays. The first has the shape of `a`: L below the diagonal, without its diagonal of
-        ones, and U on and above the diagonal. The second, s32[..., min(m, n)], has the row that was
-        exchanged with each row, in this order, counted from 0. The third, s32[..., m], is the
+        ones, and U on and above the diagonal. The second, s32[..., min(m, n)], has the exchanges:
+        step i exchanges rows i and ``pivots[i]``, counted from 0. The third, s32[..., m], is the
         permutation: row i of L U is row ``permutation[i]`` of `a`. A bounded size of `a` is bounded
-        in the first; the others have the bound.
+        in the first; the others have the bound as a fixed size.
 
     Raises:
         ShapeInferenceError: `a` has fewer than two dimensions, or an unbounded size.

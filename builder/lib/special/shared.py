@@ -14,7 +14,7 @@ from builder.types.primitive_type import PrimitiveType
 
 
 def in_f32(function: Callable[..., XlaOp], *operands: XlaOp) -> XlaOp:
-    """Call a function with the operands, converted to f32 from types of at most 16 bits."""
+    """Compute in f32 if the operands have at most 16 bits; the result has the operands' type."""
     kind = floating_type("", x=operands[0])
     if kind.bits > 16:
         return function(*operands)

@@ -101,7 +101,7 @@ def convolution_window(
         )
     )
     reversal = tuple(window_reversal or ()) or (False,) * spatial
-    check.one_for_each(reversal, spatial, of=of, name="window_reversal")
+    check.one_for_each(reversal, spatial, of=of, name="window_reversal", neutral=(False,) * spatial)
     # xla_builder.h: ConvGeneralDilated
     if padding is Padding.SAME and any(d != 1 for d in spread):
         check.fail(

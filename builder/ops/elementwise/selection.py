@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from builder.check import Check, any_dynamic, same_sizes
-from builder.errors import OperandError, SignatureError, brief, error_of
+from builder.errors import SignatureError
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder, rollback_on_error
 from builder.graph.subcomputations import as_computation, available_computation
@@ -71,12 +71,6 @@ CLAMP: Final = define(
 
 # A form of its own: numbers are of the operand's type, and a scalar operand is broadcast.
 def _record_clamp(name: str, min: Any, operand: Any, max: Any) -> XlaOp:
-    if isinstance(min, XlaOp) and is_number(operand) and is_number(max):
-        rule = "operand must be an XlaOp"
-        fix = "write the bounds before and after the operand: xb.clamp(min, operand, max)"
-        raise error_of(
-            OperandError, name, rule, fix, got=f"{type(operand).__name__}: {brief(operand, 80)}"
-        )
     value = need_op(name, "operand", operand)
     builder = resolve_builder(name, *(v for v in (min, value, max) if type(v) is XlaOp))
     # Each bound with its shape, and the attributes of its constant if it is a number.

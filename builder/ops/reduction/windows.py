@@ -73,7 +73,10 @@ def _window_over(
     base = check.array(of)
     each = f"dimension of {of}"
     # StableHLO reduce_window (C4-C12), select_and_scatter (C4-C8)
-    check.one_for_each(window_dimensions, base.rank, of=each, name="window_dimensions")
+    neutral = (1,) * base.rank
+    check.one_for_each(
+        window_dimensions, base.rank, of=each, name="window_dimensions", neutral=neutral
+    )
     sizes, strides, dilations, gaps = (
         window_list(check, values, base.rank, of=each, name=name)
         for name, values in (

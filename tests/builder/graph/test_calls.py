@@ -113,7 +113,10 @@ def test_the_alias_is_named() -> None:
     [
         (
             lambda x: xb.sort(),
-            "sort: missing 1 required positional argument: 'operands'\nfix: write sort(operands);",
+            (
+                "sort: missing 1 required positional argument: 'operands'\n"
+                "fix: write xb.sort(operands);"
+            ),
         ),
         (
             lambda x: xb.cholesky(x, True, 1),
@@ -123,19 +126,19 @@ def test_the_alias_is_named() -> None:
             lambda x: xb.transpose(x),
             (
                 "transpose: missing 1 required positional argument: 'permutation'\n"
-                "fix: write transpose(operand, permutation)"
+                "fix: write xb.transpose(x, permutation)"
             ),
         ),
         (
             lambda x: xb.reduce(x, 0),
             (
                 "reduce: missing 2 required positional arguments: 'computation' and 'dimensions'\n"
-                "fix: write reduce(operands, init_values, computation, dimensions);"
+                "fix: write xb.reduce(x, 0, computation, dimensions);"
             ),
         ),
         (
             lambda x: xb.dot(x),
-            "dot: missing 1 required positional argument: 'rhs'\nfix: write dot(lhs, rhs);",
+            "dot: missing 1 required positional argument: 'rhs'\nfix: write xb.dot(x, rhs);",
         ),
         (
             lambda x: xb.XlaBuilder("r", title="hello"),  # type: ignore[call-arg]
@@ -172,7 +175,7 @@ def test_the_alias_is_named() -> None:
             lambda x: lib.softmax(x, 0, 1),
             (
                 "softmax: takes at most 2 positional arguments, got 3\n"
-                "fix: write softmax(x); the parameters are x, axis"
+                "fix: write lib.softmax(x, axis); the parameters are x, axis"
             ),
         ),
         (
@@ -185,13 +188,13 @@ def test_the_alias_is_named() -> None:
         ),
         (
             lambda x: xb.top_k(x, 1, 2, 3),
-            "top_k: takes at most 2 positional arguments, got 4\nfix: write top_k(operand, k);",
+            "top_k: takes at most 2 positional arguments, got 4\nfix: write xb.top_k(operand, k);",
         ),
         (
             lambda x: xb.clamp(0, x),
             (
                 "clamp: missing 1 required positional argument: 'max'\n"
-                "fix: write clamp(min, operand, max)"
+                "fix: write xb.clamp(0, x, max)"
             ),
         ),
         (lambda x: xb.add(x), "add: missing 1 required positional argument: 'rhs'"),
@@ -220,6 +223,62 @@ def test_missing_and_surplus_arguments(call: Callable[[xb.XlaOp], Any], message:
         call(x)
     assert str(caught.value).startswith(message)
     assert b.ops == [x]
+
+
+@each_row(
+    "call, fix",
+    [
+        (
+            lambda b, x, i: xb.broadcast_in_dim(x, [0], [2, 2]),
+            "xb.broadcast_in_dim(x, [2, 2], [0])",
+        ),
+        (lambda b, x, i: xb.rev([0], x), "xb.rev(x, [0])"),
+        (lambda b, x, i: xb.clamp(x, 0, 6.5), "xb.clamp(0, x, 6.5)"),
+        (lambda b, x, i: xb.reduce(x, xb.add, 0, [0]), "xb.reduce(x, 0, xb.add, [0])"),
+        (lambda b, x, i: lib.one_hot(10, i), "lib.one_hot(i, 10)"),
+        (lambda b, x, i: lib.one_hot(i, xb.f32, 10), "lib.one_hot(i, 10, xb.f32)"),
+        (lambda b, x, i: lib.zeros(xb.f32[2], b), "lib.zeros(b, xb.f32[2])"),
+        (lambda b, x, i: lib.einsum("i,i->", x, x), 'lib.einsum(x, x, "i,i->")'),
+        (lambda b, x, i: lib.einsum([x, x], "i,i->"), 'lib.einsum(x, x, "i,i->")'),
+        (lambda b, x, i: b.parameter(7, xb.f32[2], "z"), 'b.parameter(xb.f32[2], "z", number=7)'),
+        (lambda b, x, i: b.iota(xb.s32, 3), "b.iota(xb.s32[3])"),
+        (lambda b, x, i: b.iota(xb.s32, [3, 4], 1), "b.iota(xb.s32[3,4], 1)"),
+        (lambda b, x, i: b.constant(xb.f32, 3), "b.constant(3, xb.f32)"),
+        # The builder comes first in C++.
+        (lambda b, x, i: xb.concat_in_dim(b, [x, x], 0), "xb.concat_in_dim([x, x], 0)"),
+        (lambda b, x, i: xb.concatenate(b, [x], dimension=0), "xb.concatenate([x], dimension=0)"),
+        (lambda b, x, i: xb.sort(b, [x]), "xb.sort([x])"),
+        (lambda b, x, i: xb.map(b, [x], xb.neg), "xb.map([x], xb.neg)"),
+        # Some arguments belong in a list.
+        (lambda b, x, i: xb.concatenate(x, x, 0), "xb.concatenate([x, x], 0)"),
+        # The number of arguments is right, but no order of these is.
+        (lambda b, x, i: lib.einsum("ij,jk->ik", x), 'lib.einsum(x, y, "ij,jk->ik")'),
+    ],
+)
+def test_other_orders(call: Callable[[Any, Any, Any], Any], fix: str) -> None:
+    b = xb.XlaBuilder()
+    x, i = b.parameter(xb.f32[2], "x"), b.parameter(xb.s32[4], "i")
+    with pytest.raises(xb.XlaError) as caught:
+        call(b, x, i)
+    assert caught.value.fix == f"write {fix}"
+    assert b.ops == [x, i]
+    if "y" not in fix:
+        eval(fix, {"xb": xb, "lib": lib}, {"b": b, "x": x, "i": i})
+
+
+def test_calls_without_source() -> None:
+    x = xb.XlaBuilder().parameter(xb.f32[2])
+    call = eval("lambda: xb.broadcast_in_dim(x, (0,), (2, 2))", {"xb": xb, "x": x})
+    with pytest.raises(xb.XlaError, match=r"write xb.broadcast_in_dim\(operand, \[2, 2\], \[0\]\)"):
+        call()
+
+
+def test_functions_of_the_user_are_not_called_again() -> None:
+    calls: list[xb.XlaOp] = []
+    x = xb.XlaBuilder().parameter(xb.f32[2])
+    with pytest.raises(xb.XlaError, match=r"fix: write xb.reduce\(operands, init_values, "):
+        xb.reduce(x, calls.append, 0, [0])  # type: ignore[arg-type]
+    assert not calls
 
 
 def unaccepted(name: str) -> list[str]:

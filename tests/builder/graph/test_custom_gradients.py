@@ -150,6 +150,6 @@ def test_wrong_arguments() -> None:
             xb.custom_gradient(*arguments)  # type: ignore[call-overload]
         assert str(caught.value).startswith("custom_gradient: ")
     with pytest.raises(
-        xb.OperandError, match=r"'backward'\nfix: write custom_gradient\(computation, b"
+        xb.OperandError, match=r"'backward'\nfix: write xb.custom_gradient\(product, b"
     ):
         xb.custom_gradient(product)  # type: ignore[call-overload]

@@ -127,7 +127,7 @@ def test_arguments_that_are_no_shapes(argument: Any, fix: str) -> None:
 
 
 def test_the_name_before_the_shape() -> None:
-    with pytest.raises(xb.OperandError, match=r"fix: write parameter\('f32\[2\]', 'x'\)"):
+    with pytest.raises(xb.OperandError, match=r'parameter\(xb.f32\[2\], "x"\)'):
         xb.XlaBuilder().parameter("x", xb.f32[2])  # type: ignore[arg-type]
 
 

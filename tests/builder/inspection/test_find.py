@@ -106,9 +106,15 @@ def test_an_empty_pattern_is_refused(model: xb.XlaComputation) -> None:
     "conditions, message",
     [
         ({"opcode": 3}, "opcode must be a str, got 3"),
-        ({"opcode": lambda op: True}, r"got <func.*\nfix: write find\(where=lambda op: \.\.\.\)"),
-        ({"opcode": xb.mul}, r"got <func.*\nfix: write find\('multiply'\)"),
-        ({"opcode": xb.f32[4]}, r"got f32\[4\]\nfix: write find\(shape=\.\.\.\)"),
+        (
+            {"opcode": lambda op: True},
+            r"got <func.*\nfix: write computation\.find\(where=lambda op: \.\.\.\)",
+        ),
+        ({"opcode": xb.mul}, r"got <func.*\nfix: write computation\.find\('multiply'\)"),
+        (
+            {"opcode": xb.f32[4]},
+            r"got f32\[4\]\nfix: write computation\.find\(shape=xb\.f32\[4\]\)",
+        ),
         ({"name": b"x"}, "name must be a str"),
         ({"source": 12}, "source must be a str, got 12"),
         ({"where": True}, "where must be a function of an XlaOp, got True"),

@@ -267,7 +267,7 @@ WRONG = [
         {"minor_to_major": "{1,0}"},
         (
             "layout: minor_to_major must be a sequence of dimension numbers, got '{1,0}'\n"
-            "fix: write parse_layout('{1,0}')"
+            "fix: write layout.parse_layout('{1,0}')"
         ),
     ),
     ({"tiles": 8}, "layout: tiles must be a sequence of tiles, such as [(8, 128)], got 8"),

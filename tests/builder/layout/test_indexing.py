@@ -563,8 +563,8 @@ class TestEveryFunction:
 @each_row(
     "name, fix",
     [
-        ("layout_of", "write array_shape(array.dtype, array.shape)"),
-        ("buffer_size", "write array_shape(array.dtype, array.shape)"),
+        ("layout_of", "write xb.array_shape(array.dtype, array.shape)"),
+        ("buffer_size", "write xb.array_shape(array.dtype, array.shape)"),
         ("pack", "swap the arguments: pack(array, shape)"),
         ("unpack", "swap the arguments: unpack(buffer, shape)"),
         ("linear_index", "swap the arguments: linear_index(shape, multi_index)"),

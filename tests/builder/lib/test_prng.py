@@ -225,11 +225,11 @@ def _u64(b: xb.XlaBuilder, *sizes: int) -> xb.XlaOp:
         ),
         (
             lambda b: lib.philox_bit_generator(_u64(b), _u64(b, 2), xb.c64[2]),
-            "philox_bit_generator: shape must be of integers or of real floating-point type, got",
+            "philox_bit_generator: shape must have an integer or a real floating-point type, got",
         ),
         (
             lambda b: lib.philox_bit_generator(_u64(b), _u64(b, 2), "pred[2]"),
-            "philox_bit_generator: shape must be of integers or of real floating-point type, got",
+            "philox_bit_generator: shape must have an integer or a real floating-point type, got",
         ),
         (
             lambda b: lib.philox_bit_generator(_u64(b), _u64(b, 2), "f32[<=2]"),

@@ -68,7 +68,7 @@ FIXES: dict[str, tuple[Call, Call]] = {
         lambda p: xb.concatenate(p.x, 0),
         lambda p: xb.concatenate([p.x], 0),
     ),
-    "write the bounds before and after the operand: xb.clamp(min, operand, max)": (
+    "write xb.clamp(0.0, p.x, 1.0)": (
         lambda p: xb.clamp(p.x, 0.0, 1.0),  # type: ignore[arg-type]
         lambda p: xb.clamp(0.0, p.x, 1.0),
     ),
@@ -88,11 +88,11 @@ FIXES: dict[str, tuple[Call, Call]] = {
         lambda p: xb.while_(p.v, lambda t: t < 1, lambda t: t + 1),  # type: ignore[arg-type]
         lambda p: xb.while_(lambda t: t < 1, lambda t: t + 1, p.builder.constant(0, xb.s32)),
     ),
-    "write xb.map(operands, computation)": (
+    "write xb.map([p.x], xb.exp)": (
         lambda p: xb.map(xb.exp, [p.x]),  # type: ignore[arg-type,list-item]
         lambda p: xb.map([p.x], xb.exp),
     ),
-    "write scan(inputs, inits, computation, scan_dimension); the parameters are inputs, inits, "
+    "write xb.scan(inputs, inits, computation, scan_dimension); the parameters are inputs, inits, "
     "computation, scan_dimension, scan_dimension_size, is_reverse, is_associative": (
         lambda p: xb.scan(lambda c, a: (c, a), p.v, p.x),  # type: ignore[arg-type,call-arg]
         lambda p: xb.scan(p.x, p.v, lambda a, c: (a, c), 0),
@@ -225,6 +225,39 @@ FIXES: dict[str, tuple[Call, Call]] = {
     "map each dimension of operand to a dimension of its own": (
         lambda p: xb.broadcast_in_dim(p.x, [4, 4, 8], [0, 0]),
         lambda p: xb.broadcast_in_dim(p.x, [4, 4, 8], [0, 2]),
+    ),
+    "map to equal sizes: broadcast_dimensions=[0, 2]": (
+        lambda p: xb.broadcast_in_dim(p.x, [4, 5, 8], [0]),
+        lambda p: xb.broadcast_in_dim(p.x, [4, 5, 8], [0, 2]),
+    ),
+    "write start_indices=[1, 0], limit_indices=[3, 8], strides=[2, 1]; the added entries change "
+    "nothing": (
+        lambda p: xb.slice(p.x, [1], [3], [2]),
+        lambda p: xb.slice(p.x, [1, 0], [3, 8], [2, 1]),
+    ),
+    "append 0 to start_indices": (
+        lambda p: xb.dynamic_slice(p.x, [1], [2, 8]),
+        lambda p: xb.dynamic_slice(p.x, [1, 0], [2, 8]),
+    ),
+    "write size_indices=[2, 8]; the added entry changes nothing": (
+        lambda p: xb.dynamic_slice(p.x, [1, 0], [2]),
+        lambda p: xb.dynamic_slice(p.x, [1, 0], [2, 8]),
+    ),
+    "write padding_config=[(1, 2, 3), (0, 0, 0)]; the added entry changes nothing": (
+        lambda p: xb.pad(p.x, 0.0, [(1, 2, 3)]),
+        lambda p: xb.pad(p.x, 0.0, [(1, 2, 3), (0, 0, 0)]),
+    ),
+    "write window_dimensions=[2, 1]; the added entry changes nothing": (
+        lambda p: xb.reduce_window(p.x, 0, xb.add, [2], None, "VALID"),
+        lambda p: xb.reduce_window(p.x, 0, xb.add, [2, 1], None, "VALID"),
+    ),
+    "write window_strides=[2, 1]; the added entry changes nothing": (
+        lambda p: xb.reduce_window(p.x, 0, xb.add, [2, 2], [2], "VALID"),
+        lambda p: xb.reduce_window(p.x, 0, xb.add, [2, 2], [2, 1], "VALID"),
+    ),
+    "write padding=[(1, 1), (0, 0)]; the added entry changes nothing": (
+        lambda p: xb.reduce_window(p.x, 0, xb.add, [2, 2], None, [(1, 1)]),
+        lambda p: xb.reduce_window(p.x, 0, xb.add, [2, 2], None, [(1, 1), (0, 0)]),
     ),
     "map to equal sizes: broadcast_dimensions=[1]": (
         lambda p: xb.broadcast_in_dim(p.v, [4, 8], [0]),

@@ -204,7 +204,7 @@ class TestInvalidConstants:
                 "value must be an array of numbers, got a masked array\nfix: fill .*filled",
             ),
             ([[1, 2], [3]], "nested lists must have equal lengths"),
-            (1, "the Python number 1 has no element type\nfix: write constant"),
+            (1, "the Python number 1 has no element type\nfix: write b.constant"),
             (1.5, "the Python number 1.5 has no element type\nfix"),
             ([1, 2], "lists of Python numbers have no element type\nfix: write"),
             ([], "lists of Python numbers have no element type"),

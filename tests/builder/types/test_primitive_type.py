@@ -119,7 +119,7 @@ def test_parts_of_complex_types() -> None:
     ]
 
 
-@each_row("name", ["f99", "F32", "float", "", "tuple", "token", "f32[]", " f32"])
+@each_row("name", ["f99", "int128", "float", "", "tuple", "token", "f32[]", " f32"])
 def test_unknown_name(name: str) -> None:
     with pytest.raises(xb.PrimitiveTypeError, match=r"unknown primitive type .*; the types are: "):
         xb.as_primitive_type(name)

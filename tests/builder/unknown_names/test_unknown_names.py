@@ -60,6 +60,11 @@ def test_reductions_of_numpy(call: Callable[[Any], Any], name: str, reduction: s
         ("matmull", "use lib.matmul(x, y)"),
         ("fori_lop", "use lib.for_each_index("),
         ("logistik", "did you mean xb.logistic?"),
+        ("float23", "did you mean xb.f32?"),
+        ("flot32", "did you mean xb.f32?"),
+        ("int23", "did you mean xb.s32?"),
+        ("bf61", "did you mean xb.bf16?"),
+        ("complex46", "did you mean xb.c64?"),
     ],
 )
 def test_misspelled_names_of_other_libraries(name: str, fix: str) -> None:

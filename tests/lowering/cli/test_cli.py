@@ -535,7 +535,7 @@ def test_run_with_wrong_arguments(files, tmp_path):
     assert "no parameter 'y'\nfix: use one of x, w, bias" in refusal("--input", f"y={path}")
     assert "has several arrays: a, b\nfix: select one: x=" in refusal("--input", f"x={both}")
     assert "has no array 'c', only a, b" in refusal("--input", f"x={both}:c")
-    assert "none of its arrays has a parameter's name: a, b" in refusal("--input", str(both))
+    assert "no array has the name of a parameter, got a, b" in refusal("--input", str(both))
     assert "expected NAME=FILE" in refusal("--input", str(path), status=2)
     assert "No such file" in refusal("--input", f"x={tmp_path / 'none.npy'}")
     twice = ("--input", f"x={path}", "--input", f"x={both}:a")

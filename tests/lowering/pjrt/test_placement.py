@@ -131,17 +131,21 @@ def test_arrays_are_not_read_on_the_host(monkeypatch: pytest.MonkeyPatch) -> Non
             "expected an array, got a list",
         ),
         (np.array(["a"]), lambda: spec("x"), "NumPy dtype str32 has no primitive type in XLA"),
-        (np.ones(4), lambda: PartitionSpec("x"), "to must be a device or a sharding, got P"),
-        (np.ones(4), lambda: mesh(), "to must be a device or a sharding, got Mesh("),
+        (
+            np.ones(4),
+            lambda: PartitionSpec("x"),
+            "argument to must be a device or a jax sharding, got P",
+        ),
+        (np.ones(4), lambda: mesh(), "argument to must be a device or a jax sharding, got Mesh("),
         (
             np.ones(4),
             lambda: lowering.devices("cpu"),
-            "to must be a device or a sharding, got (Cpu",
+            "argument to must be a device or a jax sharding, got (Cpu",
         ),
         (
             np.ones(4),
             lambda: xb.Mesh({"x": 2}).sharding("x"),
-            "to must be a device or a sharding, got MeshSharding(",
+            "argument to must be a device or a jax sharding, got MeshSharding(",
         ),
         (
             np.ones(4),

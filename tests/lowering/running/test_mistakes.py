@@ -188,8 +188,8 @@ def test_copies() -> None:
         (
             lambda: lowering.vmap(double),  # type: ignore[call-arg]
             (
-                "write vmap(computation, axis_size); the parameters are computation, axis_size, "
-                "in_axes, out_axes"
+                "write lowering.vmap(double, axis_size); the parameters are computation, "
+                "axis_size, in_axes, out_axes"
             ),
         ),
         (
@@ -198,7 +198,7 @@ def test_copies() -> None:
         ),
         (
             lambda: lowering.compile(double).hlo_text(2),  # type: ignore[misc]
-            "write hlo_text(); the parameters are large_constants",
+            "write lowering.compile(double).hlo_text(); the parameters are large_constants",
         ),
     ],
 )

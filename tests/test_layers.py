@@ -97,7 +97,7 @@ EXTENSIONS = {
 }
 """The methods whose code is in a package above, by module."""
 
-MAX_CYCLE_SIZE = 8
+MAX_CYCLE_SIZE = 3
 
 TYPE_CHECKING = ("TYPE_CHECKING", "typing.TYPE_CHECKING", "_typing.TYPE_CHECKING")
 

@@ -132,8 +132,7 @@ def explained(function: F) -> F:
         except Exception as error:
             if not is_of_call(error):
                 if isinstance(error, XlaError):
-                    given = _without_self(function, arguments)
-                    correct(error, function, given, named, users_frame(sys._getframe()))
+                    correct(error, function, arguments, named, users_frame(sys._getframe()))
                 remove_internal_frames(error)
                 raise
             text = str(error)
@@ -245,7 +244,7 @@ def _wrong_call(
     listed = ", ".join(parameters)
     if not unknown:
         given = _without_self(declared, arguments)
-        fix = corrected_call(function, given, named, frame)
+        fix = corrected_call(function, arguments, named, frame)
         fix = fix or f"write {_call(declared, given, named, frame)}; the parameters are {listed}"
         positional = [p for p in _positional(declared) if p.name != "self"]
         passed = len(given)

@@ -12,7 +12,7 @@ import inspect
 import linecache
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice, pairwise, permutations
 from types import FrameType
@@ -185,9 +185,12 @@ def corrected_call(
 
     Args:
         function: a public function; it is called with each order.
-        arguments, named: the arguments of the call, without `self`.
+        arguments, named: the arguments of the call; those of a method begin with its object.
         frame: the frame of the user that called it; None if the library did.
     """
+    is_method = "self" in inspect.signature(function).parameters
+    builder = _builder_of([*arguments, *named.values()])
+    arguments = arguments[is_method:]
     if frame is None or not _may_be_tried(function, [*arguments, *named.values()]):
         return ""
     written = written_call(frame, function)
@@ -196,8 +199,7 @@ def corrected_call(
         sources = [text if len(text) <= _LONGEST else None for text in written.arguments]
     items = [_Item(*pair) for pair in zip(arguments, sources, strict=True)]
     parameters = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
-    is_method = len(parameters) < len(inspect.signature(function).parameters)
-    begins_with_builder = bool(items) and type(items[0].value).__name__ == "XlaBuilder"
+    begins_with_builder = bool(items) and items[0].value is builder
     if begins_with_builder and parameters[0].name != "builder":
         items = items[1:]
     parameters = [p for p in parameters if p.name not in named]
@@ -205,15 +207,28 @@ def corrected_call(
     for candidates in (items, *others):
         is_changed = len(candidates) != len(arguments)
         for placed in _orders(parameters, candidates, is_changed):
-            if _is_valid(function, placed, named, is_method):
+            if _is_valid(function, placed, named, is_method, builder):
                 given = list(zip(_positional(parameters, len(items)), items, strict=False))
-                if len(given) == len(arguments) and _is_valid(function, given, named, is_method):
+                if len(given) == len(arguments) and _is_valid(
+                    function, given, named, is_method, builder
+                ):
                     return ""  # the error is about something else, such as the builder of an op
                 called = spelling(function) if written is None else written.function
                 texts = [_passed(*pair, number) for number, pair in enumerate(placed)]
                 texts += [f"{key}={argument_text(value, key)}" for key, value in named.items()]
                 return f"write {called}({', '.join(texts)})"
     return ""
+
+
+def _builder_of(values: Iterable[Any]) -> Any:
+    """Return a builder among values, or that of the first op; None if there is neither."""
+    for value in values:
+        first = value[0] if isinstance(value, (list, tuple)) and value else value
+        if isinstance(first, XlaOp):
+            return first.builder
+        if _class_of(first) == "XlaBuilder":
+            return first
+    return None
 
 
 def _passed(parameter: inspect.Parameter, item: _Item, number: int) -> str:
@@ -349,19 +364,21 @@ def may_be(parameter: inspect.Parameter, value: Any) -> bool:
 
 
 def _is_valid(
-    function: Callable[..., Any], placed: _Placed, named: Mapping[str, Any], is_method: bool
+    function: Callable[..., Any],
+    placed: _Placed,
+    named: Mapping[str, Any],
+    is_method: bool,
+    builder: Any,
 ) -> bool:
-    """Return whether a function accepts arguments; ops are replaced by parameters."""
-    from builder.graph.xla_builder import XlaBuilder  # lazy import
-
-    scratch, ops = XlaBuilder("corrected_call"), dict[int, Any]()
+    """Return whether a function accepts arguments; ops are those of a builder like this one."""
+    scratch, ops = type(builder)("corrected_call"), dict[int, Any]()
 
     def replaced(value: Any) -> Any:
         if isinstance(value, (list, tuple)):
             return [replaced(part) for part in value]
         if isinstance(value, XlaOp) and id(value) not in ops:
             ops[id(value)] = scratch.parameter(value.shape)
-        return scratch if isinstance(value, XlaBuilder) else ops.get(id(value), value)
+        return scratch if isinstance(value, type(builder)) else ops.get(id(value), value)
 
     try:
         keywords = {key: replaced(value) for key, value in named.items()}

@@ -11,6 +11,7 @@ from types import CodeType, MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
+from builder.schema import SCHEMAS
 from builder.support.caller import shown_file
 from builder.support.display import Displayed
 from builder.support.extensions import extension
@@ -272,9 +273,11 @@ class XlaOp(Displayed, ExplainsAttributes):
     @property
     def called_computations(self) -> tuple[XlaComputation, ...]:
         """The computations that the op applies: reducer, condition, body, branches."""
-        from builder.graph.computation import called_in  # it imports this module
-
-        return called_in(self.attributes)
+        found: list[XlaComputation] = []
+        for name in SCHEMAS[self.opcode].computations:
+            value = self.attributes.get(name)  # that of a custom call is optional
+            found += value if isinstance(value, tuple) else [] if value is None else [value]
+        return tuple(found)
 
     def __repr__(self) -> str:
         operands = ", ".join(f"%{o.id}" for o in self.operands)

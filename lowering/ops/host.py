@@ -561,7 +561,7 @@ def _message(op: XlaOp) -> str:
 
 
 def size_check_reason(message: str) -> str:
-    """Return the message of a size check of `jax.export`: the rule, and what was got."""
+    """Return the message of a size check of `jax.export`: the constraint and the value."""
     reason = message.removeprefix("Input shapes do not match the ")
     reason = reason.removeprefix("polymorphic shapes specification. ")
     return re.sub(r"\. +Using the following polymorphic shapes specifications: .*", "", reason)

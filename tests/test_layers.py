@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -153,8 +154,14 @@ def imported_by(tree: ast.AST) -> set[str]:
     return found & MODULES.keys()
 
 
-TREES = {module: ast.parse(path.read_text()) for module, path in MODULES.items()}
-EDGES = {module: imported_by(tree) - {module} for module, tree in TREES.items()}
+@cache
+def trees() -> dict[str, ast.Module]:
+    return {module: ast.parse(path.read_text()) for module, path in MODULES.items()}
+
+
+@cache
+def edges() -> dict[str, set[str]]:
+    return {module: imported_by(tree) - {module} for module, tree in trees().items()}
 
 
 def imports_by_name(tree: ast.AST) -> set[str]:
@@ -195,8 +202,8 @@ def extension_calls(tree: ast.Module) -> list[tuple[str, str]]:
                 assert node in in_methods, f"not in a method: {text}"
                 target, name = (ast.literal_eval(argument) for argument in node.args[:2])
                 assert name in {
-                    getattr(defined, "name", None) for defined in top_level(TREES[target])
-                } | {alias.name for alias in exported(TREES[target])}, text
+                    getattr(defined, "name", None) for defined in top_level(trees()[target])
+                } | {alias.name for alias in exported(trees()[target])}, text
                 found.append((in_methods[node], target))
                 called.add(function)
             case ast.alias(name="extension", asname=asname):
@@ -223,20 +230,20 @@ def exported(tree: ast.Module) -> Iterator[ast.alias]:
             yield from node.names
 
 
-def circles(edges: Mapping[str, Iterable[str]]) -> list[set[str]]:
+def circles(targets_of: Mapping[str, Iterable[str]]) -> list[set[str]]:
     """The strongly connected components of a graph."""
 
     def reached_from(start: str) -> set[str]:
         found: set[str] = set()
         pending = [start]
         while pending:
-            for target in edges[pending.pop()]:
+            for target in targets_of[pending.pop()]:
                 if target not in found:
                     found.add(target)
                     pending.append(target)
         return found
 
-    reached = {node: reached_from(node) for node in edges}
+    reached = {node: reached_from(node) for node in targets_of}
     found: list[set[str]] = []
     for node, targets in reached.items():
         if node in targets and not any(node in circle for circle in found):
@@ -253,7 +260,7 @@ def test_imports_point_down(package: str) -> None:
     below = set(LAYERS[: LAYERS.index(package) + 1])
     upward = {
         f"{module} imports {target}"
-        for module, targets in EDGES.items()
+        for module, targets in edges().items()
         if package_of(module) == package
         for target in targets
         if package_of(target) not in below
@@ -262,7 +269,7 @@ def test_imports_point_down(package: str) -> None:
 
 
 def test_circles_of_modules_are_small() -> None:
-    assert all(len(circle) <= MAX_CYCLE_SIZE for circle in circles(EDGES)), circles(EDGES)
+    assert all(len(circle) <= MAX_CYCLE_SIZE for circle in circles(edges())), circles(edges())
 
 
 def test_a_circle_is_found() -> None:
@@ -273,7 +280,7 @@ def test_a_circle_is_found() -> None:
 def test_extensions_are_those_listed() -> None:
     found = {
         module: sorted(calls)
-        for module, tree in TREES.items()
+        for module, tree in trees().items()
         if module != "builder.support.extensions" and (calls := extension_calls(tree))
     }
     assert found == {module: sorted(calls.items()) for module, calls in EXTENSIONS.items()}
@@ -310,11 +317,11 @@ def test_each_call_of_extension_in_a_method_is_found() -> None:
 def test_modules_are_imported_by_statements() -> None:
     by_name = {
         module: ways
-        for module, tree in TREES.items()
+        for module, tree in trees().items()
         if package_of(module) != "lowering.jaxlib_api" and (ways := imports_by_name(tree))
     }
     assert by_name.keys() == IMPORTERS_BY_NAME, by_name
-    lazy = {module for module, targets in EDGES.items() if "builder.support.lazy" in targets}
+    lazy = {module for module, targets in edges().items() if "builder.support.lazy" in targets}
     assert lazy == LAZY_PACKAGES
     assert all(MODULES[module].name == "__init__.py" for module in lazy)
 

@@ -157,6 +157,7 @@ def test_stablehlo_has_one_operation_for_each_op() -> None:
 _INSTRUCTION = re.compile(r"^ +(?:ROOT )?\S+ = ", re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_hlo_text_has_one_instruction_for_each_op() -> None:
     allowed = listed("What HLO text can't express")
     deviating = set()

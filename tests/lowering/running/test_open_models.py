@@ -103,6 +103,8 @@ def test_a_gpt_of_any_batch_and_length(tmp_path: Path, little_optimized: None) -
     assert len(run.compiled_for()) == len({tokens.shape for tokens in served}) == 10
 
 
+@pytest.mark.slow
+@pytest.mark.jaxlib
 def test_a_vision_transformer_of_any_batch(little_optimized: None) -> None:
     weights = {"patch": normal(4, 4, 3, WIDTH), "block": block_weights(), "head": normal(WIDTH, 5)}
 

@@ -186,6 +186,7 @@ from builder.ops.host import (
     send_with_token as send_with_token,
 )
 from builder.ops.indexing import (
+    dynamic_gather as dynamic_gather,
     dynamic_slice as dynamic_slice,
     dynamic_update_slice as dynamic_update_slice,
     gather as gather,

@@ -9,6 +9,7 @@ import numpy as np
 
 from builder.graph.xla_op import XlaOp
 from builder.hlo_text.printer import Instruction, Printer, rule
+from builder.schema import SCHEMAS
 from builder.schema.syntax import braces
 from builder.types import primitive_type as pt
 from builder.types.constant import literal_text, splat_value
@@ -174,17 +175,18 @@ def _slice(printer: Printer, op: XlaOp, name: str, operands: str) -> Instruction
     return "custom-call", operands, ', custom_call_target="mhlo.real_dynamic_slice"'
 
 
-@rule("dynamic_pad", "real_dynamic_slice")
+@rule("dynamic_gather", "dynamic_iota", "dynamic_pad", "real_dynamic_slice")
 def _stablehlo_call(printer: Printer, op: XlaOp, name: str, operands: str) -> Instruction:
     # HLO has no instruction for it. The importer reads the custom call.
-    return "custom-call", operands, f', custom_call_target="stablehlo.{op.opcode}"'
-
-
-@rule("dynamic_iota")
-def _dynamic_iota(printer: Printer, op: XlaOp, name: str, operands: str) -> Instruction:
-    target, _, config = _stablehlo_call(printer, op, name, operands)
-    config += f', backend_config="{{iota_dimension={op.attributes["iota_dimension"]}}}"'
-    return target, operands, config
+    schema = SCHEMAS[op.opcode]
+    target = f', custom_call_target="{schema.stablehlo}"'
+    attributes = [
+        f"{attribute.stablehlo or attribute.name} = {attribute.kind.stablehlo(value)}"
+        for attribute in schema.value_attributes
+        if (value := attribute.value(op.attributes)) is not False
+    ]
+    config = f', backend_config="{{{", ".join(attributes)}}}"' if attributes else ""
+    return "custom-call", operands, target + config
 
 
 @rule("dynamic_broadcast_in_dim")

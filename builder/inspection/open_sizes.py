@@ -130,7 +130,7 @@ class JoinedSizes:
 
     def join(self, computation: XlaComputation) -> dict[XlaOp, list[Sizes]]:
         """Join the sizes of a computation, whose inner computations are known."""
-        scalars = [p for p in computation.parameters if _may_be_size(p.shape)]
+        scalars = [p for p in computation.parameters if may_be_size(p.shape)]
         self._values.update((parameter, [UnknownSize()]) for parameter in scalars)
         self._join_ops(computation.ops)
         found: dict[UnknownSize, list[tuple[bool, int, int]]] = {}
@@ -191,6 +191,10 @@ class JoinedSizes:
             self._values[op] = self._values[op.operands[0]]
         elif op.opcode == "concatenate":
             self._values[op] = list(chain.from_iterable(map(self.elements_of, op.operands)))
+        elif op.opcode == "slice":
+            names = "start_indices", "limit_indices", "strides"
+            (places,) = zip(*[op.attributes[name] for name in names], strict=True)
+            self._values[op] = self._values[op.operands[0]][slice(*places)]
         elif is_size_check(op):
             condition = op.operands[0]
             if condition.attributes.get("comparison_direction") == "EQ":
@@ -205,7 +209,7 @@ class JoinedSizes:
 
     def arguments_in(self, op: XlaOp) -> list[Argument]:
         """Return the arrays in an op's value as arguments of a computation."""
-        value = self.elements_of(op)[0] if _may_be_size(op.shape) else None
+        value = self.elements_of(op)[0] if may_be_size(op.shape) else None
         return [(value, *sizes) for sizes in self.sizes_in(op)]
 
     def elements_of(self, op: XlaOp) -> Sequence[Size | None]:
@@ -269,6 +273,6 @@ def _sizes(shape: Shape) -> list[Sizes]:
     ]
 
 
-def _may_be_size(shape: Shape) -> bool:
+def may_be_size(shape: Shape) -> bool:
     """Return whether a value may be a size: an integer."""
     return isinstance(shape, ArrayShape) and not shape.rank and shape.element_type.is_integral

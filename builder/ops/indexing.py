@@ -30,9 +30,18 @@ from builder.ops.definition import op
 from builder.ops.operands import is_number, need_op, need_ops, number_constant, scalars_of
 from builder.ops.reshaping import reshape, slice
 from builder.schema import SCHEMAS, Trait
-from builder.schema.definition import ANY, INTEGER, Attribute, CostClass, Tolerance, define
+from builder.schema.definition import (
+    ANY,
+    INTEGER,
+    S32_OR_S64,
+    STABLEHLO,
+    Attribute,
+    CostClass,
+    Tolerance,
+    define,
+)
 from builder.schema.equal_sizes import Pairs, SizedOp, Sizes, equal_to_first, pairs
-from builder.schema.kinds import COMPUTATION, FLAG, INTEGERS, DimensionNumbers, Field
+from builder.schema.kinds import COMPUTATION, FLAG, INTEGERS, SHAPE, DimensionNumbers, Field
 from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
 from builder.types.shape import (
@@ -40,6 +49,7 @@ from builder.types.shape import (
     ArrayShape,
     ProgramShape,
     Shape,
+    ShapeLike,
     TupleShape,
     intern_array,
 )
@@ -556,11 +566,13 @@ def _index_pairs(numbers: Any, window: Sequence[int], array: Sizes, indices: Siz
     return zip(outside, vectors, strict=True)
 
 
+_GATHER_NUMBERS: Final = _numbers(GatherDimensionNumbers, "stablehlo.gather")
+
 GATHER: Final = define(
     "gather",
     "operand start_indices",
     (
-        Attribute("dimension_numbers", _numbers(GatherDimensionNumbers, "stablehlo.gather")),
+        Attribute("dimension_numbers", _GATHER_NUMBERS),
         Attribute("indices_are_sorted", FLAG, omitted=False, absent=False),
         Attribute("slice_sizes", INTEGERS),
     ),
@@ -678,6 +690,110 @@ def _scattered(
         if sizes_differ(size, update.dimensions[place]):
             rule = f"{updates} must have the sizes of scatter_indices outside the window: {size}"
             check.fail_along(place, rule, update.dimension_text(place))
+
+
+def _dynamic_gather_shape(
+    operand: Shape,
+    start_indices: Shape,
+    slice_sizes: Shape,
+    dimension_numbers: GatherDimensionNumbers,
+    shape: Shape,
+) -> ArrayShape:
+    check = Check(
+        "dynamic_gather", operand=operand, start_indices=start_indices, slice_sizes=slice_sizes
+    )
+    array, numbers = check.array("operand"), dimension_numbers
+    sizes, _ = _index_sizes(check, "start_indices", numbers.index_vector_dim)
+    rank = len(numbers.offset_dims) + len(sizes) - 1
+    _ascending(check, numbers.offset_dims, rank, of="the result", name="offset_dims")
+    vector_size = sizes.pop(numbers.index_vector_dim)
+    _windowed(check, numbers, _GATHER_NAMES, "operand", "start_indices", vector_size)
+    # StableHLO gather: slice_sizes are integers, one for each dimension; so dynamic_gather
+    check.element_type("slice_sizes", S32_OR_S64)
+    vector = check.array("slice_sizes")
+    if vector.rank != 1 or sizes_differ(vector.dimensions[0], array.rank):
+        check.fail("slice_sizes must be a vector with one number for each dimension of operand")
+    # StableHLO gather (C22), (C23)
+    if (
+        not isinstance(shape, ArrayShape)
+        or shape.element_type is not array.element_type
+        or shape.rank != rank
+        or not (shape.is_static or not shape.is_bounded)
+    ):
+        rule = f"shape must be an array of rank {rank} and operand's element type, without bounded"
+        check.fail(f"{rule} sizes", got=shape)
+    batch = [size for d, size in enumerate(shape.dimensions) if d not in numbers.offset_dims]
+    for size, expected in zip(batch, sizes, strict=True):
+        if sizes_differ(size, expected):
+            rule = "shape must have the sizes of start_indices, without index_vector_dim"
+            check.fail(f"{rule}, in the dimensions that are not in offset_dims", got=shape)
+    return shape.with_layout(None)
+
+
+def _dynamic_gather_equal_sizes(op: SizedOp) -> Pairs:
+    numbers, (array, indices, _) = op.attributes["dimension_numbers"], op.operands
+    yield from _index_pairs(numbers, numbers.offset_dims, op.results[0], indices)
+    batching = numbers.operand_batching_dims, numbers.start_indices_batching_dims
+    for d, place in zip(*batching, strict=True):
+        yield array[d], indices[place]
+
+
+DYNAMIC_GATHER: Final = define(
+    "dynamic_gather",
+    "operand start_indices slice_sizes",
+    (
+        Attribute("dimension_numbers", _GATHER_NUMBERS),
+        Attribute("indices_are_sorted", FLAG, absent=False),
+    ),
+    cpp_name="(none)",
+    section=STABLEHLO,
+    element_types={"operand": ANY, "start_indices": INTEGER, "slice_sizes": S32_OR_S64},
+    first_size=2,
+    equal_sizes=_dynamic_gather_equal_sizes,
+)
+
+
+@op(DYNAMIC_GATHER, _dynamic_gather_shape, shape=SHAPE)
+def dynamic_gather(
+    operand: XlaOp,
+    start_indices: XlaOp,
+    slice_sizes: XlaOp,
+    dimension_numbers: GatherDimensionNumbersLike,
+    shape: ShapeLike,
+    indices_are_sorted: bool = False,
+) -> XlaOp:
+    """Gather slices whose sizes are runtime values; see `gather`.
+
+    Args:
+        operand: the array to take slices from.
+        start_indices: an array of integers, with vectors of indices along `index_vector_dim`.
+        slice_sizes: a size for each dimension of the operand: a vector of s32 or s64.
+        dimension_numbers: GatherDimensionNumbers, or a mapping of their fields.
+        shape: the shape of the result; its sizes are fixed or unbounded. Before run time, those of
+            the slices are not compared with `slice_sizes`.
+        indices_are_sorted: whether the vectors are in ascending order. If they are not, the result
+            is undefined.
+
+    Returns:
+        An array of shape `shape`.
+
+    Raises:
+        ShapeInferenceError: the indices are not integers; a dimension is out of range, out of order
+            or duplicated; dimension numbers and ranks do not match; `slice_sizes` is not a vector
+            with a number for each dimension; `shape` has another rank or element type, other
+            sizes than the indices, or bounded sizes.
+        OperandError: `shape` is not a shape.
+
+    Example:
+        >>> import builder as xb, numpy as np
+        >>> b = xb.XlaBuilder()
+        >>> x, count = b.parameter(xb.f32[8]), b.parameter(xb.s32[1])
+        >>> numbers = xb.GatherDimensionNumbers([0], [], [0], 0)
+        >>> xb.dynamic_gather(x, b.constant(np.int32([2])), count, numbers, xb.f32[3]).shape
+        f32[3]
+
+    Not in Operation Semantics; StableHLO's dynamic_gather.
+    """
 
 
 # The key is the computation's signature, so that callables that are recorded again share an entry.

@@ -646,7 +646,12 @@ class DimensionNumbers(AttributeKind):
         return self.bundle.__name__
 
     def convert(self, op: str, name: str, value: Any) -> Any:  # noqa: ARG002  (of the class)
-        return value if type(value) is self.bundle else self.bundle.of(value)
+        if type(value) is self.bundle:
+            return value
+        try:
+            return self.bundle.of(value)
+        except XlaError as error:
+            raise error.renamed(op) from None
 
     def hlo(self, name: str, value: Any) -> str:  # noqa: ARG002  (each field has a name)
         values = [(field, attrgetter(field.name)(value)) for field in self.fields]

@@ -281,8 +281,8 @@ for _name in (
     DECOMPOSITIONS[f"chlo.{_name}"] = decomposed
 
 
-@importer("stablehlo.dynamic_conv", "stablehlo.dynamic_gather")
-def with_constant_sizes(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+@importer("stablehlo.dynamic_conv")
+def with_constant_padding(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     static_result(scope, operation)
     constants = constants_of(scope, operation, (2,))
     return call_decomposition(scope, operation, operands, artifacts.refined, constants)

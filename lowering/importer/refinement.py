@@ -15,6 +15,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from builder.errors import OperandError, brief, error_of
+from builder.ops.host import SIZE_CHECK
 from builder.types.shape import (
     UNBOUNDED,
     ArrayShape,
@@ -306,7 +307,14 @@ def _refuse_unbounded_sizes(module: ir.Module) -> None:
                 bounded.add(result.type)
 
 
+_FAILED_CHECK: Final = f' error: loc("{SIZE_CHECK}")'
+
+
 def reason_of(report: str) -> str:
-    """Return the first line of jaxlib's report, without the status code and the location."""
-    line = (report.strip().splitlines() or ["no reason"])[0]
+    """Return the first line of jaxlib's report, without the status code and the location.
+
+    A check of the program's own comes before other errors, which may follow from it.
+    """
+    lines = report.strip().splitlines() or ["no reason"]
+    line = next((each for each in lines if _FAILED_CHECK in each), lines[0])
     return size_check_reason(re.sub(r"^loc\([^)]*\): ", "", line.rpartition(" error: ")[2]))

@@ -130,12 +130,12 @@ class RetracedFunction(NamedTuple):
 
     Attributes:
         function: a function of arrays; None if there is none, and no derivative.
-        is_merged: whether it needs equal sizes of dimensions with the same number; see
-            `merged_sizes`.
+        arrays: jax's descriptions of the arguments, if it can be traced for their symbolic
+            dimensions only: these declare more than the graph requires.
     """
 
     function: Callable[..., Sequence[Value]] | None
-    is_merged: bool
+    arrays: tuple[Any, ...] | None
 
     @property
     def primitive(self) -> Any:
@@ -165,14 +165,14 @@ def retraced_call(
     computation: XlaComputation,
     function: Callable[..., Sequence[Value]] | None,
     *,
-    is_merged: bool = False,
+    arrays: tuple[Any, ...] | None = None,
     is_needed: bool = False,
 ) -> None:
     """Replace the inlined calls of a computation for symbolic dimensions by one of the function.
 
     Args:
         computation: the computation, whose parameters are the function's arguments.
-        function, is_merged: see `RetracedFunction`.
+        function, arrays: see `RetracedFunction`.
         is_needed: whether there is one even if there are no inlined calls.
     """
     parts = [*computation.called_computations(), computation]
@@ -183,7 +183,7 @@ def retraced_call(
     root = computation.root
     results = root.operands if root.opcode == "tuple" else (root,)
     computed = tuple([None if op.opcode == "parameter" else op for op in results])
-    call = InlinedCall(RetracedFunction(function, is_merged), computation.parameters, computed)
+    call = InlinedCall(RetracedFunction(function, arrays), computation.parameters, computed)
     computation._inlined_calls = [call]
 
 

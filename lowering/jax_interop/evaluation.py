@@ -31,7 +31,7 @@ from lowering.jax_interop.inlined_calls import (
 )
 from lowering.jax_interop.library_functions import library_step
 from lowering.jax_interop.pasting import pasted
-from lowering.jax_interop.sizes import sizes_in, with_sizes
+from lowering.jax_interop.sizes import sizes_in, takes_sizes, with_sizes
 from lowering.jaxlib_api.jax_arrays import axes_of
 from lowering.ops.derivatives import with_derivative_of
 from lowering.ops.elementwise import DIVISIONS, TAKING_SCALARS, is_narrow
@@ -96,8 +96,9 @@ class Preparation:
         if computation not in self._shared:
             function = self._functions[computation]
             opcodes = [op.opcode for op in computation.ops if op.opcode not in _STRUCTURE]
-            only_forwards = opcodes in ([], ["call"])
-            self._shared[computation] = function if only_forwards else jax.jit(function)
+            # A size that is an argument of jax.jit is no longer a number.
+            is_jitted = opcodes not in ([], ["call"]) and not takes_sizes(computation)
+            self._shared[computation] = jax.jit(function) if is_jitted else function
         return self._shared[computation]
 
     def pasted(self, op: XlaOp, computation: XlaComputation | None = None) -> Step:
@@ -175,7 +176,7 @@ def _entries(preparation: Preparation, computation: XlaComputation) -> list[_Ent
             if op is not None:
                 elements.setdefault(op.id, (number, position))
     entries: list[tuple[int, Frame, Step, tuple[int, ...]]] = []
-    sizes = sizes_in(computation.ops)
+    sizes = sizes_in(computation)
     for op in computation.ops:
         for number, call in starts.get(op.id, ()):
             step = _call_step(preparation, call)

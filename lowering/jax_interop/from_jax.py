@@ -175,7 +175,7 @@ def traced_computation(
     tree: Any = structure  # jax has no types for it
     if are_numbers(size for leaf in leaves for size in np.shape(leaf)):
         return _traced(op, function, arguments, named, checks_sizes)
-    is_merged = False
+    declared = tuple(leaves) if checks_sizes else None
     try:
         computation = _traced(op, function, arguments, named, checks_sizes)
     except Exception as error:
@@ -193,11 +193,11 @@ def traced_computation(
         except Exception:
             error.add_note(_EQUAL_SIZES.format(op=op))
             raise error from None
-        is_merged = True
+        declared = tuple(merged)
     # jax.jit removes arguments that are not used.
     takes_all = len(computation.parameters) == len(leaves)
     again = _of_leaves(function, tree) if takes_all else None
-    retraced_call(computation, again, is_merged=is_merged)
+    retraced_call(computation, again, arrays=declared)
     return computation
 
 

@@ -48,7 +48,7 @@ from lowering.jax_interop.inlined_calls import Outermost, part_of
 from lowering.jax_interop.library_functions import library_step
 from lowering.jax_interop.pasting import nested
 from lowering.jax_interop.recorded_equations import can_record, recorded
-from lowering.jax_interop.sizes import Sizes, are_numbers, merged_sizes, names_in, with_given
+from lowering.jax_interop.sizes import Sizes, are_numbers, names_in, with_given
 from lowering.jaxlib_api import jaxprs
 from lowering.jaxlib_api.jaxprs import inner_jaxprs, is_expanded
 from lowering.ops.host import recorded_calls
@@ -689,8 +689,10 @@ def _abstract(name: str, unit: Unit, arrays: Iterable[ArrayShape]) -> list[Any]:
         for sizes, array in zip(unit.sizes, arrays, strict=True)
     ]
     function = None if unit.call is None else unit.call.function
-    if isinstance(function, RetracedFunction) and function.is_merged:
-        found = merged_sizes(found) or found
+    if isinstance(function, RetracedFunction) and function.arrays is not None:
+        declared = zip(found, function.arrays, strict=True)
+        if all(are_numbers(ours.shape) == are_numbers(theirs.shape) for ours, theirs in declared):
+            return list(function.arrays)
     return found
 
 

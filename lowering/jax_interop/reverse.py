@@ -266,7 +266,9 @@ def _planned(root: XlaOp, targets: Sequence[Leaf]) -> list[Unit | XlaOp]:
         for op in call.members() or ()
     }
     active = _active(ops, targets, calls)
-    symbols = SymbolicSizes(ops) if any(has_unbounded_sizes(op.shape) for op in ops) else None
+    symbols = (
+        SymbolicSizes.of_ops(ops) if any(has_unbounded_sizes(op.shape) for op in ops) else None
+    )
     steps: list[Unit | XlaOp] = []
     reached: set[Leaf] = {(root, 0)} & active
     done: set[XlaOp] = set()

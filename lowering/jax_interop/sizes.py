@@ -23,9 +23,11 @@ from jax import lax
 
 import builder as xb
 from builder.errors import error_of
+from builder.graph.computation import XlaComputation
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
-from builder.inspection.open_sizes import JoinedSizes
+from builder.inspection.open_sizes import JoinedSizes, may_be_size
+from builder.ops.host import is_size_check
 from builder.schema import SCHEMAS
 from builder.schema.equal_sizes import UnknownSize, sizes_of_result
 from builder.types.primitive_type import PrimitiveType
@@ -66,17 +68,40 @@ class SymbolicSizes:
         "_values",
     )
 
-    def __init__(self, ops: Iterable[XlaOp] = ()) -> None:
-        """Find the sizes of ops, which are in the order of recording."""
+    def __init__(self, ops: Iterable[XlaOp] = (), constraints: Sequence[str] = ()) -> None:
+        """Find the sizes of ops.
+
+        Args:
+            ops: the ops, in the order of recording.
+            constraints: what jax may assume of the symbols, such as "s0 <= 8".
+        """
         self._joined: Final = JoinedSizes()
         self._count = 0
         self._last: XlaOp | None = None
         self._names: Final = count()
-        self._scope: Final = jax.export.SymbolicScope()
+        self._scope: Final = jax.export.SymbolicScope(constraints)
         self._size_ops: Final = _SizeOps()
         self._symbols: Final[dict[UnknownSize, Any]] = {}
         self._values: Final[dict[XlaOp, Value]] = {}
         self.extend(ops)
+
+    @classmethod
+    def of_ops(cls, ops: Sequence[XlaOp]) -> SymbolicSizes:
+        """Return the sizes of ops, with the constraints that ops among them check."""
+        found = cls(ops)
+        constraints = found._checked(ops)
+        return cls(ops, constraints) if constraints else found  # the symbols have the same names
+
+    def _checked(self, ops: Iterable[XlaOp]) -> list[str]:
+        """Return the lower and upper bounds that ops check, as constraints of jax."""
+        found = []
+        for op in filter(is_size_check, ops):
+            condition = op.operands[0]
+            bounds = [value.item() for value in self._operands(condition) if value is not None]
+            is_bound = condition.attributes.get("comparison_direction") == "GE"
+            if is_bound and len(bounds) == len(condition.operands):
+                found.append(" >= ".join(map(str, bounds)))
+        return found
 
     @classmethod
     def of_builder(cls, builder: XlaBuilder) -> SymbolicSizes:
@@ -128,6 +153,9 @@ class SymbolicSizes:
 
     def given(self, op: XlaOp) -> dict[int, Value]:
         """Return the operands of an op that are sizes, by number, if the op takes sizes."""
+        if op.opcode == "call":
+            operands = enumerate(op.operands)
+            return {n: self._values[o] for n, o in operands if o in self._values}
         first = SCHEMAS[op.opcode].first_size
         if first is None:
             return {}
@@ -238,8 +266,9 @@ def merged_sizes(arrays: Sequence[Any]) -> list[Any] | None:
 
 
 def names_in(sizes: Iterable[Any]) -> set[str]:
-    """Return the names of the symbols of `SymbolicSizes` in sizes."""
-    return {name for size in sizes for name in re.findall(r"\bs\d+\b", str(size))}
+    """Return the names of the symbols in sizes."""
+    names = {name for size in sizes for name in re.findall(r"\b[a-zA-Z_]\w*", str(size))}
+    return names - _FUNCTIONS.keys()
 
 
 class RuntimeSizes:
@@ -347,12 +376,21 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 }
 
 
-def sizes_in(ops: Iterable[XlaOp]) -> set[XlaOp]:
+def takes_sizes(computation: XlaComputation) -> bool:
+    """Return whether parameters of a computation may be sizes of arrays in it."""
+    is_open = any(has_unbounded_sizes(op.shape) for op in computation.ops)
+    return is_open and any(may_be_size(p.shape) for p in computation.parameters)
+
+
+def sizes_in(computation: XlaComputation) -> set[XlaOp]:
     """Return the ops that compute the sizes at run time of arrays of unbounded sizes.
 
-    They depend on the sizes of arrays and on constants only.
+    They depend on the sizes of arrays and on constants only, and on parameters that may be sizes.
     """
-    return _SizeOps().extend(ops)
+    if not any(has_unbounded_sizes(op.shape) for op in computation.ops):
+        return set()
+    parameters = [p for p in computation.parameters if may_be_size(p.shape)]
+    return _SizeOps(parameters).extend(computation.ops).union(parameters)
 
 
 class _SizeOps:
@@ -360,8 +398,8 @@ class _SizeOps:
 
     __slots__ = ("_numbers", "_sizes")
 
-    def __init__(self) -> None:
-        self._sizes: Final[set[XlaOp]] = set()
+    def __init__(self, parameters: Iterable[XlaOp] = ()) -> None:
+        self._sizes: Final = set(parameters)
         self._numbers: Final[set[XlaOp]] = set()  # constants, and those that are moved
 
     def extend(self, ops: Iterable[XlaOp]) -> set[XlaOp]:
@@ -375,6 +413,8 @@ class _SizeOps:
                 if has_unbounded_sizes(op.operands[0].shape):
                     found.add(op)
                     sizes.add(op)
+            elif (first := SCHEMAS[op.opcode].first_size) is not None:
+                self._add(filter(numbers.__contains__, op.operands[first:]), found)
             elif not op.operands or not _is_small(op.shape):
                 continue
             elif op.opcode in _MOVES and numbers.issuperset(op.operands):
@@ -382,15 +422,18 @@ class _SizeOps:
             elif not sizes.isdisjoint(op.operands) and all(
                 operand in sizes or operand in numbers for operand in op.operands
             ):
-                # Moved constants are evaluated at once, too.
-                stack = [op]
-                while stack:
-                    each = stack.pop()
-                    if each.opcode != "constant" and each not in sizes:
-                        found.add(each)
-                        sizes.add(each)
-                        stack += each.operands
+                self._add([op], found)
         return found
+
+    def _add(self, ops: Iterable[XlaOp], found: set[XlaOp]) -> None:
+        """Add ops, and the moved constants that they depend on, to the sizes and to a set."""
+        stack = list(ops)
+        while stack:
+            op = stack.pop()
+            if op.opcode != "constant" and op not in self._sizes:
+                found.add(op)
+                self._sizes.add(op)
+                stack += op.operands
 
 
 _MOVES: Final = ("broadcast_in_dim", "concatenate", "convert", "reshape")
@@ -409,7 +452,9 @@ def with_sizes(op: XlaOp, step: Step, sizes: set[XlaOp]) -> Step:
     """Return the step of an op that is one of the sizes, or has some as operands."""
     if op in sizes:
         return _as_numbers(op, step)
-    if sizes.isdisjoint(op.operands) or SCHEMAS[op.opcode].first_size is not None:
+    if sizes.isdisjoint(op.operands):
+        return step
+    if op.opcode == "call" or SCHEMAS[op.opcode].first_size is not None:
         return step
     return lambda *operands: step(*map(_value, operands, op.operands))
 
@@ -424,6 +469,8 @@ def _as_numbers(op: XlaOp, step: Step) -> Step:
         if any(map(_is_symbolic, operands)):
             found = None if symbolic is None else symbolic(op, *operands)
             return step(*map(_value, operands, op.operands)) if found is None else found
+        if any(isinstance(operand, jax.Array) for operand in operands):
+            return step(*operands)  # of a parameter that is not a size
         with jax.ensure_compile_time_eval():
             return jax.tree.map(np.asarray, step(*operands))
 
@@ -469,6 +516,12 @@ def _reshape(op: XlaOp, operand: Value) -> Value:
     return operand.reshape(shape.dimensions)
 
 
+def _slice(op: XlaOp, operand: Value) -> Value:
+    names = "start_indices", "limit_indices", "strides"
+    ranges = zip(*[op.attributes[name] for name in names], strict=True)
+    return operand[tuple([slice(*each) for each in ranges])]
+
+
 def _concatenate(_: XlaOp, *operands: Value) -> Value:
     return np.concatenate([operand.astype(object) for operand in operands])
 
@@ -489,6 +542,7 @@ _SYMBOLIC: Final[Mapping[str, Callable[..., Value | None]]] = {
     "divide": _elementwise(operator.floordiv),
     "multiply": _elementwise(operator.mul),
     "reshape": _reshape,
+    "slice": _slice,
     "subtract": _elementwise(operator.sub),
 }
 """The functions of symbolic dimensions, by opcode; None if the result is none."""

@@ -175,7 +175,7 @@ def vmap(
     out = integer("vmap", "out_axes", out_axes)
     _with_dimension(computation.signature.result, out, size)
     function = jax.vmap(jax_function("vmap", computation), tuple(axes), out)
-    symbols = SymbolicSizes(computation.ops)
+    symbols = SymbolicSizes.of_ops(computation.ops)
     arrays = [
         array
         for parameter, axis in zip(computation.parameters, axes, strict=True)

@@ -224,6 +224,12 @@ refuse(
     fix="use xb.dynamic_slice with a fixed size, or xb.slice if the indices are constant",
 )
 refuse(
+    "stablehlo.dynamic_gather",
+    *ALL_PLATFORMS,
+    reason="its slice sizes depend on values, and XLA's slices have fixed sizes",
+    fix="use xb.gather with fixed slice sizes",
+)
+refuse(
     "stablehlo.dynamic_pad",
     *ALL_PLATFORMS,
     reason="its amounts depend on values, and XLA's pads have fixed amounts",

@@ -4,9 +4,8 @@ StableHLO's verifier accepts broadcasts and reshapes to at most one bounded dime
 to several is lowered to a broadcast to the bounds, whose sizes are then set; a reshape to several
 is lowered to a `dynamic_reshape` with sizes computed at run time.
 
-Only two ops take sizes as operands: dynamic_reshape and dynamic_broadcast_in_dim. Other operations
-in files that take sizes as operands become static ops if the result has static sizes and the
-operands for sizes are constants. If not, the sizes may follow from the sizes of the module's
+Operations in files that take sizes as operands become static ops if the result has static sizes and
+the operands for sizes are constants. If not, the sizes may follow from the sizes of the module's
 arguments (see `lowering.importer.refinement`).
 """
 
@@ -312,10 +311,10 @@ def jax_dynamic_reshape(ctx: Context, op: XlaOp) -> Step:
     shape = array_of(op.shape)
     if shape.is_bounded:
         return lambda operand, *_: lax.reshape(operand, shape.dimensions)
-    return lambda operand, *sizes: lax.reshape(operand, _numbers(sizes))
+    return lambda operand, *sizes: lax.reshape(operand, size_numbers(sizes))
 
 
-def _numbers(sizes: Iterable[Any]) -> tuple[Any, ...]:
+def size_numbers(sizes: Iterable[Any]) -> tuple[Any, ...]:
     """Return sizes as numbers; jax's symbolic dimensions, Python objects, as they are."""
     try:
         return tuple([size.item() if hasattr(size, "item") else size for size in sizes])
@@ -362,7 +361,7 @@ def jax_dynamic_broadcast_in_dim(ctx: Context, op: XlaOp) -> Step:
         step = jax_broadcast_in_dim(ctx, op)
         return lambda operand, _: step(operand)
     dimensions = op.attributes["broadcast_dimensions"]
-    return lambda operand, sizes: lax.broadcast_in_dim(operand, _numbers(sizes), dimensions)
+    return lambda operand, sizes: lax.broadcast_in_dim(operand, size_numbers(sizes), dimensions)
 
 
 @stablehlo_rule("broadcast_in_dim", when=is_bounded_broadcast)
@@ -423,7 +422,7 @@ def import_real_dynamic_slice(
 
 @jax_rule("real_dynamic_slice")
 def jax_real_dynamic_slice(ctx: Context, op: XlaOp) -> Step:
-    return lambda operand, *limits: lax.slice(operand, *map(_numbers, limits))
+    return lambda operand, *limits: lax.slice(operand, *map(size_numbers, limits))
 
 
 def _limits(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> list[int] | None:
@@ -472,7 +471,7 @@ def import_dynamic_iota(scope: Scope, operation: ir.Operation, operands: list[Xl
 @jax_rule("dynamic_iota")
 def jax_dynamic_iota(ctx: Context, op: XlaOp) -> Step:
     dtype, dimension = array_of(op.shape).element_type.dtype, op.attributes["iota_dimension"]
-    return lambda sizes: lax.broadcasted_iota(dtype, _numbers(sizes), dimension)
+    return lambda sizes: lax.broadcasted_iota(dtype, size_numbers(sizes), dimension)
 
 
 @importer("stablehlo.dynamic_pad")
@@ -488,7 +487,7 @@ def import_dynamic_pad(scope: Scope, operation: ir.Operation, operands: list[Xla
 @jax_rule("dynamic_pad")
 def jax_dynamic_pad(ctx: Context, op: XlaOp) -> Step:
     def pad(operand: Value, value: Value, *amounts: Value) -> Value:
-        return lax.pad(operand, value, tuple(zip(*map(_numbers, amounts), strict=True)))
+        return lax.pad(operand, value, tuple(zip(*map(size_numbers, amounts), strict=True)))
 
     return pad
 

@@ -19,11 +19,12 @@ from jaxlib.mlir.dialects import stablehlo
 
 import builder as xb
 from builder.attributes.host import CustomCallApiVersion, OutputOperandAliasing, ffi_dictionary
-from builder.errors import error_of
+from builder.errors import brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.inlined_calls import InlinedCall
 from builder.graph.xla_op import XlaOp
 from builder.ops.host import PYTHON_CALL_TARGET, SIZE_CHECK, python_call
+from builder.schema import SCHEMAS
 from builder.schema.kinds import BYTES
 from builder.sharding.text import is_shardy, leaf_texts
 from builder.types.layout import Layout
@@ -446,11 +447,29 @@ _CHLO_ATTRIBUTES: Final = "mhlo.attributes"
 """An attribute of custom calls that encode a CHLO operation: the CHLO operation's attributes."""
 
 
-_DYNAMIC: Final[Mapping[str, Callable[..., XlaOp]]] = {
+_WITHOUT_INSTRUCTION: Final[Mapping[str, Callable[..., XlaOp]]] = {
+    "stablehlo.dynamic_gather": xb.dynamic_gather,
+    "stablehlo.dynamic_iota": xb.dynamic_iota,
     "stablehlo.dynamic_pad": xb.dynamic_pad,
     "stablehlo.real_dynamic_slice": xb.real_dynamic_slice,
 }
 """The ops that HLO text calls by a target, because HLO has no instruction for them."""
+
+
+def _attributes_in_text(operation: ir.Operation, opcode: str) -> dict[str, Any]:
+    """Return the attributes of an op without instruction, which are text in the custom call."""
+    text = _opaque(operation)["opaque"]
+    if not text:
+        return {}
+    try:
+        attributes = ir.DictAttr(ir.Attribute.parse(text, operation.context))
+    except (ValueError, ir.MLIRError):
+        raise failure(operation, f"its attributes must be MLIR text, got {brief(text)}") from None
+    return {
+        attribute.name: attribute.kind.read(ReadableAttribute(attributes[attribute.name]))
+        for attribute in SCHEMAS[opcode].value_attributes
+        if attribute.name in attributes
+    }
 
 
 @importer("stablehlo.custom_call")
@@ -466,11 +485,10 @@ def import_custom_call(scope: Scope, operation: ir.Operation, operands: list[Xla
             raise failure(operation, f"there is no op for {target}")
         return op
     shape = joined([scope.tables.shape(result.type) for result in operation.results])
-    if target == "stablehlo.dynamic_iota":
-        dimension = int(re.sub(r"\D", "", _opaque(operation)["opaque"]) or 0)
-        return xb.dynamic_iota(operands[0], dimension, shape)
-    if target in _DYNAMIC:
-        return _DYNAMIC[target](*operands, shape)
+    if target in _WITHOUT_INSTRUCTION:
+        function = _WITHOUT_INSTRUCTION[target]
+        attributes = _attributes_in_text(operation, function.__name__)
+        return function(*operands, shape=shape, **attributes)
     named = {
         **scope.arguments("custom_call", operation, "shape"),
         **_opaque(operation),

@@ -14,6 +14,7 @@ from builder.graph.xla_op import XlaOp
 from builder.types.shape import ArrayShape
 from lowering.jaxlib_api.lazy_jax import lax
 from lowering.ops.derivatives import with_derivative_of
+from lowering.ops.dynamic import size_numbers
 from lowering.ops.importing import failure
 from lowering.ops.reducers import applied_opcode, returns_second
 from lowering.ops.registry import Context, Step, Value, array_of, importer, jax_rule
@@ -56,8 +57,31 @@ def _without(dimensions: tuple[int, ...], vector: int) -> tuple[int, ...]:
     return tuple(d - 1 if d > vector else d for d in dimensions)
 
 
+@importer("stablehlo.dynamic_gather")
+def import_dynamic_gather(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    """Record a gather of slices of sizes at run time: a gather if they are constant."""
+    operand, indices, sizes = operands
+    if scope.result_array(operation).is_static:
+        if sizes.opcode == "constant":
+            named = scope.arguments("dynamic_gather", operation, "shape")
+            return xb.gather(operand, indices, slice_sizes=sizes.attributes["value"], **named)
+        scope.tables.need_sizes()  # the operand may follow from them
+    return scope.by_schema("dynamic_gather", operation, operands)
+
+
+@jax_rule("dynamic_gather")
+def jax_dynamic_gather(ctx: Context, op: XlaOp) -> Step:
+    step = _gather_step(op)
+    return lambda operand, indices, sizes: step(operand, indices, slice_sizes=size_numbers(sizes))
+
+
 @jax_rule("gather")
 def jax_gather(ctx: Context, op: XlaOp) -> Step:
+    return partial(_gather_step(op), slice_sizes=op.attributes["slice_sizes"])
+
+
+def _gather_step(op: XlaOp) -> Callable[..., Value]:
+    """Return jax's function for a gather, without the sizes of the slices."""
     numbers = op.attributes["dimension_numbers"]
     rank, vector = array_of(op.operands[1].shape).rank, numbers.index_vector_dim
     dimension_numbers = lax.GatherDimensionNumbers(
@@ -70,14 +94,15 @@ def jax_gather(ctx: Context, op: XlaOp) -> Step:
     step = partial(
         lax.gather,
         dimension_numbers=dimension_numbers,
-        slice_sizes=op.attributes["slice_sizes"],
         indices_are_sorted=op.attributes.get("indices_are_sorted", False),
         mode=lax.GatherScatterMode.CLIP,  # as XLA does
     )
     if vector == rank - 1:
         return step
     prepare = _vectors_last(rank, vector)
-    return lambda operand, indices: step(operand, prepare(indices))
+    return lambda operand, indices, slice_sizes: step(
+        operand, prepare(indices), slice_sizes=slice_sizes
+    )
 
 
 @importer("stablehlo.torch_index_select")

@@ -69,7 +69,13 @@ def test_every_opcode_has_a_case() -> None:
         *("scan", "custom_call", "python_call", "mulhi"),  # below
         *("get_dimension_size", "set_dimension_size", "dynamic_reshape"),
         # Their sizes are unbounded.
-        *("dynamic_broadcast_in_dim", "dynamic_iota", "dynamic_pad", "real_dynamic_slice"),
+        *(
+            "dynamic_broadcast_in_dim",
+            "dynamic_gather",
+            "dynamic_iota",
+            "dynamic_pad",
+            "real_dynamic_slice",
+        ),
     }
     assert opcodes() | elsewhere == all_opcodes()
 

@@ -50,6 +50,7 @@ GATHER = xb.GatherDimensionNumbers([1], [], [0], index_vector_dim=1)
 SCATTER = xb.ScatterDimensionNumbers([1], [], [0], index_vector_dim=1)
 S32 = xb.s32[()]
 VECTOR = xb.f32[3]
+_FIRST = xb.GatherDimensionNumbers([0], [], [0], 0)
 
 
 CALLS: dict[str, dict[str, Infer]] = {
@@ -92,6 +93,11 @@ CALLS: dict[str, dict[str, Infer]] = {
         "start_indices limit_indices strides": lambda t: infer.real_dynamic_slice(
             VECTOR, t[1], t[1], t[1], VECTOR
         ),
+    },
+    "dynamic_gather": {
+        "operand": lambda t: infer.dynamic_gather(t[3], xb.s32[1], xb.s32[1], _FIRST, t[3]),
+        "start_indices": lambda t: infer.dynamic_gather(VECTOR, t[1], xb.s32[1], _FIRST, VECTOR),
+        "slice_sizes": lambda t: infer.dynamic_gather(VECTOR, xb.s32[1], t[1], _FIRST, VECTOR),
     },
     "dynamic_pad": {
         "operand padding_value": lambda t: infer.dynamic_pad(t[3], t[()], *[xb.s32[1]] * 3, t[3]),

@@ -124,7 +124,7 @@ KNOWN = {
                    collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>}
                : (tensor<3x4xf32>, tensor<2xi64>, tensor<2xi64>) -> tensor<2x4xf32>""",
         X[[2, 0]],
-        "call",
+        "gather",
     ),
     "dynamic_conv": (
         """%p = stablehlo.constant dense<[[1, 0]]> : tensor<1x2xi64>
@@ -357,18 +357,18 @@ def test_refinement_of_empty_replica_groups() -> None:
 
 def test_missing_argument_shapes_are_requested() -> None:
     source = """
-        func.func @main(%x: tensor<?xf32>, %i: tensor<1xi32>) -> tensor<?xf32> {
-          %0 = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
-          %1 = stablehlo.reshape %0 : (tensor<i32>) -> tensor<1xi32>
-          %2 = "stablehlo.dynamic_gather"(%x, %i, %1) {dimension_numbers = #stablehlo.gather<
-              offset_dims = [0], start_index_map = [0], index_vector_dim = 0>}
-              : (tensor<?xf32>, tensor<1xi32>, tensor<1xi32>) -> tensor<?xf32>
+        func.func @main(%x: tensor<1x?x1xf32>, %k: tensor<2x1x1xf32>, %p: tensor<1x2xi32>)
+            -> tensor<1x?x1xf32> {
+          %2 = "stablehlo.dynamic_conv"(%x, %k, %p) {
+              dimension_numbers = #stablehlo.conv<[b, 0, f]x[0, i, o]->[b, 0, f]>,
+              feature_group_count = 1 : i64, batch_group_count = 1 : i64}
+              : (tensor<1x?x1xf32>, tensor<2x1x1xf32>, tensor<1x2xi32>) -> tensor<1x?x1xf32>
               loc("model.py":12:5)
-          return %2 : tensor<?xf32>
+          return %2 : tensor<1x?x1xf32>
         }"""
     with pytest.raises(
         LoweringError,
-        match=r"stablehlo\.dynamic_gather, recorded at model\.py:12: the operation is dynamic, .*"
+        match=r"stablehlo\.dynamic_conv, recorded at model\.py:12: the operation is dynamic, .*"
         r"\nfix: .*argument_shapes",
     ):
         of_text(source)

@@ -204,6 +204,7 @@ BY_HAND = {
     "dot_general": "operands of two types",
     "dynamic_broadcast_in_dim": "a broadcast_in_dim, if the sizes are constant",
     "dynamic_iota": "an iota, if the sizes are constant",
+    "dynamic_gather": "a gather, if the sizes are constant",
     "dynamic_pad": "a pad, if the amounts are constant",
     "dynamic_reshape": "sizes are one operand in StableHLO",
     "infeed": "the shape is that of several results",

@@ -216,7 +216,7 @@ SLOW = {"conv", "conv_with_general_padding", "conv_with_general_dimensions"}
 
 
 def test_every_op_agrees_with_the_device_or_is_refused_by_name() -> None:
-    names = xb.OPERATIONS.keys() - SLOW - {"dynamic_pad"}  # no device runs it; see below
+    names = xb.OPERATIONS.keys() - SLOW - {"dynamic_gather", "dynamic_pad"}  # see below
     made = [(n, c) for n in xb.OPERATIONS if n in names for c in recorded_by_example(n)]
     b = xb.XlaBuilder("convolution")
     made.append(("convolution", b.build(CASES["convolution, reversed"](b))))
@@ -385,9 +385,12 @@ def test_a_token_after_the_arrays() -> None:
     assert (got.tolist(), token) == ([2, 2], None)
 
 
-def test_amounts_of_a_pad_at_run_time() -> None:
-    """XLA can't compile it."""
-    (program,) = recorded_by_example("dynamic_pad")
+def test_sizes_at_run_time() -> None:
+    """XLA can't compile these programs."""
     x = np.arange(8, dtype=np.float32)
+    (program,) = recorded_by_example("dynamic_pad")
     got = lowering.interpret(program, x, np.int32([1]))
     np.testing.assert_array_equal(got, np.pad(x, (1, 0)), strict=True)
+    (program,) = recorded_by_example("dynamic_gather")
+    got = lowering.interpret(program, x, np.int32([3]))
+    np.testing.assert_array_equal(got, x[2:5], strict=True)

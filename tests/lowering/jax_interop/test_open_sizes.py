@@ -78,6 +78,16 @@ def vector(x: xb.XlaOp, *numbers: int) -> xb.XlaOp:
             ),
         ),
         (
+            lambda x: xb.dynamic_gather(
+                xb.concatenate([xb.exp(x), x], 0),
+                xb.reshape(rows_of(x), [1, 1]),
+                rows_of(x),
+                xb.GatherDimensionNumbers([1], [], [0], 1),
+                "f32[1,?]",
+            )[0],
+            lambda x: x,
+        ),
+        (
             lambda x: xb.dynamic_broadcast_in_dim(
                 xb.reduce(x, 0.0, xb.add, [0]), rows_of(x) * 2, [], "f32[?]"
             ),
@@ -187,6 +197,34 @@ def test_symbolic_dimensions_of_jax(little_optimized: None) -> None:
     for_both = jax.jit(function).trace(*arguments).lower(lowering_platforms=("cpu", "tpu"))
     got = lowering.compile(for_both, "cpu")({"x": X}, X.T)
     np.testing.assert_array_equal(got["sum"], 2 * X)
+
+
+@pytest.mark.parametrize("source", ["function", "Exported"])
+def test_a_table_of_positions(source: str, little_optimized: None) -> None:
+    """jax takes ``table[:n]`` by a gather of a size at run time, in a function of the sizes."""
+    scope = jax.export.SymbolicScope(("n <= 9",))
+    x, table = symbolic("b, n, 3", np.float32, scope), symbolic("9, 3", np.float32, scope)
+
+    def function(x: Any, table: Any) -> Any:
+        rows = (x + table[: x.shape[1]]).reshape(-1, 3)
+        return jnp.mean(jnp.sin(rows) * jnp.arange(x.shape[0] * x.shape[1])[:, None])
+
+    if source == "function":
+        computation = lowering.from_jax(function, x, table)
+    else:
+        computation = lowering.to_computation(jax.export.export(jax.jit(function))(x, table))
+    run = lowering.compile(lowering.value_and_grad(computation), "cpu")
+    values = np.random.default_rng(0).standard_normal((9, 3)).astype(np.float32)
+    for shape in ((2, 3, 3), (1, 9, 3)):
+        array = np.linspace(-1, 1, np.prod(shape), dtype=np.float32).reshape(shape)
+        for by_us in (
+            run(array, values),
+            jax.value_and_grad(lowering.to_jax(computation))(array, values),
+        ):
+            want = jax.value_and_grad(function, (0, 1))(array, values)
+            got = jax.tree.leaves(by_us)
+            for one, other in zip(got, jax.tree.leaves(want), strict=False):
+                np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("source", ["function", "Lowered", "Exported"])

@@ -34,7 +34,10 @@ LARGE = 10_000
 
 UNCOMPARED = {
     "constant": "the value is read from the op",
-    **dict.fromkeys(("dynamic_iota", "dynamic_pad", "real_dynamic_slice"), "test_open_sizes.py"),
+    **dict.fromkeys(
+        ("dynamic_gather", "dynamic_iota", "dynamic_pad", "real_dynamic_slice"),
+        "test_open_sizes.py",
+    ),
     "dynamic_reshape": "test_static_sizes_of_dynamic_ops",
     "set_dimension_size": "test_static_sizes_of_dynamic_ops",
     "custom_call": "test_host.py",

@@ -229,6 +229,17 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Callable[..., Any
         (TWO,),
         lambda x: np.pad(x[:, 1:], [(len(x), 0), (0, 2)], constant_values=7),
     ),
+    "gathered": (
+        lambda x: xb.dynamic_gather(
+            xb.concatenate([x, x * 2.0], 0),
+            rows_of(x),
+            xb.concatenate([rows_of(x), x.builder.constant(np.int32([3]))], 0),
+            xb.GatherDimensionNumbers([0, 1], [], [0], 0),
+            "f32[?,3]",
+        ),
+        (TWO,),
+        lambda x: 2 * x[:, :3],
+    ),
     "set_by_index": (
         lambda x, y: xb.dynamic_update_slice(xb.concatenate([x, y], 0), y, [1, 0]),
         (TWO, xb.f32[1, 4]),

@@ -488,14 +488,16 @@ def test_dynamic_sizes_require_the_shape_option(tmp_path):
     assert call("inspect", path).stdout.splitlines()[-1] == fix
     assert from_json("run", path, "--random", 0, "--shape", "arg0=f32[2,4]")["flops"] == 8
     path.write_text(
-        "func.func @main(%x: tensor<?xi32>, %n: tensor<1xi32>) -> tensor<?xi32> {\n"
-        '  %y = "stablehlo.dynamic_gather"(%x, %n, %n) {dimension_numbers = #stablehlo.gather<'
-        "offset_dims = [0], start_index_map = [0], index_vector_dim = 0>}\n"
-        "      : (tensor<?xi32>, tensor<1xi32>, tensor<1xi32>) -> tensor<?xi32>\n"
-        "  return %y : tensor<?xi32>\n}"
+        "func.func @main(%x: tensor<1x?x1xf32>, %k: tensor<2x1x1xf32>, %p: tensor<1x2xi32>)\n"
+        "    -> tensor<1x?x1xf32> {\n"
+        '  %y = "stablehlo.dynamic_conv"(%x, %k, %p) {\n'
+        "      dimension_numbers = #stablehlo.conv<[b, 0, f]x[0, i, o]->[b, 0, f]>,\n"
+        "      feature_group_count = 1 : i64, batch_group_count = 1 : i64}\n"
+        "      : (tensor<1x?x1xf32>, tensor<2x1x1xf32>, tensor<1x2xi32>) -> tensor<1x?x1xf32>\n"
+        "  return %y : tensor<1x?x1xf32>\n}"
     )
     fix = call("run", path, "--random", 0, status=1).stderr.splitlines()[1]
-    assert "without unbounded sizes: --shape NAME=SHAPE, for (arg0: s32[?]" in fix
+    assert "without unbounded sizes: --shape NAME=SHAPE, for (arg0: f32[1,?,1]" in fix
 
 
 def test_random_arguments_need_memory(tmp_path):

@@ -3,11 +3,13 @@
     python -m tests.mutation --count 300 --seed 1
     python -m tests.mutation --count 20 builder/ops lowering/legalize/registry.py
 
-A mutant is tested by the tests in the folder of its module's package (tests/builder/ops for
-builder/ops), those of the module itself first, and by the tests that import the module. It is
-killed by the first that fails, or by a time limit. Slow tests do not run.
+A mutant is tested first by the tests with the name of its module (test_dot.py for dot.py), in any
+folder; then by the tests in the folder of its package (tests/builder/ops for builder/ops), and by
+the tests that import the module. It is killed by the first that fails. Slow tests do not run.
 
-The exit status is 1 if there are survivors. Some of them compute the same as the original.
+The mutants that are not killed are printed, and the exit status is 1 if there are any. Some
+survivors compute the same as the original. A mutant that timed out has an endless loop, or its
+tests take too long on this machine.
 
 mutmut and cosmic-ray do not fit: mutmut puts a function between a definition and its callers, but
 the decorator `op` reads the signature and the code of the definition; cosmic-ray runs one command
@@ -23,21 +25,24 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Final
+from typing import Final, Literal
 
 from rich.console import Console
 from rich.progress import track
 
 from tests.mutation.mutants import Mutant, mutants_of
 
+Outcome = Literal["killed", "survived", "timed out"]
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = ("builder", "lowering")
 SECONDS: Final = 600
-"""The limit of a mutant's tests. An endless loop is a death too."""
+"""The limit of each round of a mutant's tests."""
 
 MOST_IMPORTERS: Final = 6
 """The number of test modules outside the folder that run because they import the module."""
@@ -51,8 +56,11 @@ _LEFT_OUT: Final = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "si
 def tests_of(module: Path, root: Path) -> list[list[str]]:
     """Return the tests of a module, as lists of paths to run one after another."""
     parts = module.with_suffix("").parts
-    own = sorted(root.glob(f"tests/{'/'.join(parts[:-1])}/**/test_{parts[-1]}*.py"))
     folder = root / "tests" / Path(*parts[:-1])
+    own = sorted(
+        (root / "tests").rglob(f"test_{parts[-1]}*.py"),
+        key=lambda path: (folder not in path.parents, path),
+    )
     while not any(folder.rglob("test_*.py")):
         folder = folder.parent
     name = ".".join(parts).removesuffix(".__init__")
@@ -66,7 +74,7 @@ def tests_of(module: Path, root: Path) -> list[list[str]]:
     return [[str(path.relative_to(root)) for path in paths] for paths in rounds if paths]
 
 
-def is_killed(copy: Path, module: Path, mutant: Mutant) -> bool:
+def outcome(copy: Path, module: Path, mutant: Mutant) -> Outcome:
     """Test a mutant in a copy of the project."""
     path = copy / module
     source = path.read_text(encoding="utf-8")
@@ -82,12 +90,12 @@ def is_killed(copy: Path, module: Path, mutant: Mutant) -> bool:
                 check=False,
             )
             if run.returncode not in (0, 5):  # 5: all tests are slow
-                return True
+                return "killed"
     except subprocess.TimeoutExpired:
-        return True
+        return "timed out"
     finally:
         path.write_text(source, encoding="utf-8")
-    return False
+    return "survived"
 
 
 def chosen(paths: Iterable[Path], count: int, seed: int) -> list[tuple[Path, Mutant]]:
@@ -120,21 +128,23 @@ def main() -> int:
         for number in range(options.jobs):
             copies.put(Path(shutil.copytree(ROOT, Path(folder, str(number)), ignore=_LEFT_OUT)))
 
-        def survives(item: tuple[Path, Mutant]) -> bool:
+        def tested(item: tuple[Path, Mutant]) -> Outcome:
             copy = copies.get()
             try:
-                return not is_killed(copy, *item)
+                return outcome(copy, *item)
             finally:
                 copies.put(copy)
 
-        survivors = 0
-        outcomes = zip(mutants, pool.map(survives, mutants), strict=True)
-        for (module, mutant), survived in track(outcomes, "mutants", len(mutants), console=console):
-            if survived:
-                survivors += 1
-                console.print(described(module, mutant), highlight=False, markup=False)
-    console.print(f"{len(mutants)} mutants, {survivors} survivors")
-    return 1 if survivors else 0
+        counts = Counter[Outcome]()
+        outcomes = zip(mutants, pool.map(tested, mutants), strict=True)
+        for (module, mutant), result in track(outcomes, "mutants", len(mutants), console=console):
+            counts[result] += 1
+            if result != "killed":
+                text = f"{result}: {described(module, mutant)}"
+                console.print(text, highlight=False, markup=False)
+    listed = ", ".join(f"{count} {result}" for result, count in counts.items())
+    console.print(f"{len(mutants)} mutants: {listed}")
+    return 0 if counts["killed"] == len(mutants) else 1
 
 
 def described(module: Path, mutant: Mutant) -> str:

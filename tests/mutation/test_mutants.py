@@ -1,9 +1,11 @@
-"""The mutants of a source text."""
+"""The mutants of a source text, and the tests that are chosen for a module."""
 
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
+from tests.mutation import __main__ as command
 from tests.mutation.mutants import mutants_of
 
 SOURCE = '''\
@@ -56,3 +58,18 @@ def test_mutants_are_programs() -> None:
         before, after = SOURCE.splitlines(), mutated.splitlines()
         changed = [number for number, line in enumerate(before, 1) if after[number - 1] != line]
         assert changed == [mutant.line]
+
+
+def test_tests_with_the_name_of_a_module_run_first(tmp_path: Path) -> None:
+    folders = ("builder", "lowering/importer", "lowering/ops", "lowering/ops/more")
+    names = {folder: f"tests/{folder}/test_dot.py" for folder in folders}
+    other, example = "tests/lowering/test_names.py", "tests/test_docstrings.py"
+    for name in (*names.values(), "tests/lowering/ops/test_sum.py", other, example):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("from lowering.ops.dot import x" if name == other else "")
+    assert command.tests_of(Path("lowering/ops/dot.py"), tmp_path) == [
+        [names[f] for f in ("lowering/ops/more", "lowering/ops", "builder", "lowering/importer")],
+        ["tests/lowering/ops"],
+        [example, other],
+    ]

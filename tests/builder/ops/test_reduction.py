@@ -9,6 +9,7 @@ import pytest
 from tables import each_row
 
 import builder as xb
+from builder import lib
 from builder.graph.foreign_values import Purpose
 
 
@@ -132,6 +133,11 @@ REFUSED = {
         lambda x: xb.reduce(x, 0.0, xb.population_count, [1]),
         xb.SignatureError,
         "reduce: computation is called with 2 arguments (f32[], f32[]), ",
+    ),
+    "a function that is not an op": (
+        lambda x: xb.reduce(x, 0.0, lib.softmax, [1]),
+        xb.ShapeInferenceError,
+        "reduce: computation: softmax: axis must be an integer, got <XlaOp ",
     ),
     "init value": (
         lambda x: xb.reduce(x, x.builder.constant(0, xb.s32), xb.add, [1]),

@@ -332,7 +332,7 @@ else:
     def __getattr__(name):
         if name in _LAZY:
             return _lazy_name(globals(), _LAZY, name)
-        if name.startswith("_"):  # looked up by the interpreter and by tools, not by users
+        if name.startswith("__"):  # looked up by the interpreter, not by users
             raise AttributeError(f"module 'builder' has no attribute {name!r}")
         from builder.support.extensions import extension
         from builder.unknown_names import missing_name

@@ -188,10 +188,12 @@ def corrected_call(
         arguments, named: the arguments of the call; those of a method begin with its object.
         frame: the frame of the user that called it; None if the library did.
     """
+    if frame is None:
+        return ""
     is_method = "self" in inspect.signature(function).parameters
     builder = _builder_of([*arguments, *named.values()])
     arguments = arguments[is_method:]
-    if frame is None or not _may_be_tried(function, [*arguments, *named.values()]):
+    if builder is None or not _may_be_tried(function, [*arguments, *named.values()]):
         return ""
     written = written_call(frame, function)
     sources: Sequence[str | None] = [None] * len(arguments)
@@ -336,7 +338,7 @@ def _orders(
 
 
 def _positional(parameters: Sequence[inspect.Parameter], count: int) -> list[inspect.Parameter]:
-    """Return the parameters of positional arguments, of which there are `count`."""
+    """Return the parameters that take `count` positional arguments."""
     many = [p for p in parameters if p.kind is p.VAR_POSITIONAL]
     return [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD] + many * count
 

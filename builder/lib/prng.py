@@ -569,14 +569,14 @@ def row_major_numbers_of(x: XlaOp, kind: PrimitiveType) -> XlaOp:
     shape = shape_of(x)
     if shape.is_bounded:
         return row_major_numbers(x.builder, kind, shape.dimensions)
-    total: Any = None
+    last = shape.rank - 1
+    total = indices_of(x, kind, last)
     stride: Any = 1
-    for number in reversed(range(shape.rank)):
-        scaled = indices_of(x, kind, number) * stride
-        total = scaled if total is None else total + scaled
-        size = shape.dimensions[number]
-        stride *= as_type(get_dimension_size(x, number), kind) if size == UNBOUNDED else size
-    return total  # type: ignore[no-any-return]  # of a rank of at least 1
+    for number in reversed(range(last)):
+        size = shape.dimensions[number + 1]
+        stride *= as_type(get_dimension_size(x, number + 1), kind) if size == UNBOUNDED else size
+        total = total + indices_of(x, kind, number) * stride
+    return total
 
 
 def from_mantissas(mantissas: XlaOp, kind: PrimitiveType) -> XlaOp:

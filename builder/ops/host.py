@@ -57,6 +57,7 @@ from builder.schema.kinds import (
 from builder.schema.syntax import quoted
 from builder.support.caches import per_signature
 from builder.support.functions import NotAFunction
+from builder.types import primitive_type as pt
 from builder.types.shape import (
     TOKEN_SHAPE,
     ArrayShape,
@@ -771,7 +772,9 @@ the sizes are known, before the program is compiled.
 
 def is_size_check(op: XlaOp) -> bool:
     """Return whether an op is a custom call that checks sizes; see `SIZE_CHECK`."""
-    return op.attributes.get("call_target_name") == SIZE_CHECK
+    if op.attributes.get("call_target_name") != SIZE_CHECK or not op.operands:
+        return False
+    return op.operands[0].shape is pt.pred[()]
 
 
 CUSTOM_CALL: Final = define(

@@ -11,6 +11,7 @@ from builder.schema.definition import (
     MATH_H as MATH_H,
     MISSING as MISSING,
     SCHEMAS as SCHEMAS,
+    STABLEHLO as STABLEHLO,
     Attribute as Attribute,
     CostClass as CostClass,
     ElementTypes as ElementTypes,

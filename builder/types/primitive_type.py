@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import enum
 import re
-from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -293,6 +292,8 @@ def meant_type(name: str) -> str | None:
     parts = re.fullmatch(r"([a-z]+)(\d+)", name.lower())
     if name in names or parts is None:
         return names.get(name)
+    from difflib import get_close_matches  # lazy: only errors need it
+
     by_width: dict[str, dict[str, str]] = {}
     for known, meant in names.items():
         if found := re.fullmatch(r"([a-z]+)(\d+)", known):

@@ -43,8 +43,9 @@ def from_jax(function: Any, *arguments: Any, **named: Any) -> XlaComputation:
             The leaves are shapes, arrays or numbers; of arrays only the shape is used. An
             xb.TupleShape is a tuple. Unbounded sizes, as in ``xb.f32["?", 3]``, are symbolic
             dimensions of jax; if jax needs equal ones, those of the same dimension are. A
-            jax.ShapeDtypeStruct with symbolic dimensions declares exactly which are equal. A
-            `Traced`, `Lowered` or `Exported` takes none.
+            jax.ShapeDtypeStruct with symbolic dimensions declares exactly which are equal, and the
+            computation checks this, and their constraints, when it is called. A `Traced`,
+            `Lowered` or `Exported` takes none.
         named: the keyword arguments.
 
     Returns:

@@ -9,6 +9,7 @@ symbolic dimensions; an op that can't use those gets jax's value of them.
 from __future__ import annotations
 
 import ast
+import contextlib
 import math
 import operator
 import re
@@ -90,7 +91,10 @@ class SymbolicSizes:
         """Return the sizes of ops, with the constraints that ops among them check."""
         found = cls(ops)
         constraints = found._checked(ops)
-        return cls(ops, constraints) if constraints else found  # the symbols have the same names
+        if constraints:
+            with contextlib.suppress(ValueError):  # they contradict each other: no call fits
+                return cls(ops, constraints)  # the symbols have the same names
+        return found
 
     def _checked(self, ops: Iterable[XlaOp]) -> list[str]:
         """Return the lower and upper bounds that ops check, as constraints of jax."""
@@ -99,7 +103,7 @@ class SymbolicSizes:
             condition = op.operands[0]
             bounds = [value.item() for value in self._operands(condition) if value is not None]
             is_bound = condition.attributes.get("comparison_direction") == "GE"
-            if is_bound and len(bounds) == len(condition.operands):
+            if is_bound and len(bounds) == len(condition.operands) and not are_numbers(bounds):
                 found.append(" >= ".join(map(str, bounds)))
         return found
 
@@ -153,7 +157,7 @@ class SymbolicSizes:
 
     def given(self, op: XlaOp) -> dict[int, Value]:
         """Return the operands of an op that are sizes, by number, if the op takes sizes."""
-        if op.opcode == "call":
+        if _passes_sizes(op):
             operands = enumerate(op.operands)
             return {n: self._values[o] for n, o in operands if o in self._values}
         first = SCHEMAS[op.opcode].first_size
@@ -225,6 +229,11 @@ class SymbolicSizes:
         for size, value in zip(self._joined.sizes[op][0], flat, strict=True):
             if isinstance(size, UnknownSize):
                 self._symbols.setdefault(size.root, value)
+
+
+def _passes_sizes(op: XlaOp) -> bool:
+    """Return whether an op passes sizes to a computation, as they are."""
+    return op.opcode == "call" and takes_sizes(op.attributes["to_apply"])
 
 
 def _takes_sizes_of_result(op: XlaOp) -> bool:
@@ -454,7 +463,7 @@ def with_sizes(op: XlaOp, step: Step, sizes: set[XlaOp]) -> Step:
         return _as_numbers(op, step)
     if sizes.isdisjoint(op.operands):
         return step
-    if op.opcode == "call" or SCHEMAS[op.opcode].first_size is not None:
+    if _passes_sizes(op) or SCHEMAS[op.opcode].first_size is not None:
         return step
     return lambda *operands: step(*map(_value, operands, op.operands))
 

@@ -23,7 +23,7 @@ from builder.errors import brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.inlined_calls import InlinedCall
 from builder.graph.xla_op import XlaOp
-from builder.ops.host import PYTHON_CALL_TARGET, SIZE_CHECK, python_call
+from builder.ops.host import PYTHON_CALL_TARGET, SIZE_CHECK, is_size_check, python_call
 from builder.schema import SCHEMAS
 from builder.schema.kinds import BYTES
 from builder.sharding.text import is_shardy, leaf_texts
@@ -555,18 +555,26 @@ def _inlined_call(scope: Scope, operation: ir.Operation, values: list[XlaOp | No
 
 
 @custom_call_rule(SIZE_CHECK)
-def jax_size_check(ctx: Context, op: XlaOp) -> Step:
+def jax_size_check(ctx: Context, op: XlaOp) -> Step | None:
+    if not is_size_check(op):
+        return None
     name = ctx.computation.name
 
     def check(condition: Value, *sizes: Value) -> Value:
         # jax.export checks its own symbolic dimensions; for those the condition is a tracer.
         if not isinstance(condition, jax.core.Tracer) and not condition:
-            reason = _message(op).format(*sizes)
+            reason = re.sub(r"\{(\d+)\}", partial(_size_at, sizes), _message(op))
             rule = f"the sizes of the arguments do not fit the program: {size_check_reason(reason)}"
             raise error_of(ArgumentError, name, rule)
         return ()
 
     return check
+
+
+def _size_at(sizes: Sequence[Value], place: re.Match[str]) -> str:
+    """Return the size for a place in a message, such as "{0}"; the place if there is none."""
+    number = int(place[1])
+    return str(sizes[number]) if number < len(sizes) else place[0]
 
 
 def _message(op: XlaOp) -> str:

@@ -277,7 +277,7 @@ def test_functions_of_the_user_are_not_called_again() -> None:
     calls: list[xb.XlaOp] = []
     x = xb.XlaBuilder().parameter(xb.f32[2])
     with pytest.raises(xb.XlaError, match=r"fix: write xb.reduce\(operands, init_values, "):
-        xb.reduce(x, calls.append, 0, [0])  # type: ignore[arg-type]
+        xb.reduce(x, calls.append, 0, [0])  # type: ignore[arg-type]  # in a wrong order
     assert not calls
 
 

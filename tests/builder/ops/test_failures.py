@@ -359,6 +359,7 @@ def test_methods_of_the_builder_used_as_functions(name: str) -> None:
         ("ui16", "xb.u16"),
         ("ConstantR2FromArray2D", None),
         ("qwertz", None),
+        ("_add", "xb.add(lhs, rhs)"),
         ("jit", "lowering.jit"),
     ],
 )

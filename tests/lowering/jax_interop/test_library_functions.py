@@ -133,6 +133,17 @@ def cofactors(a: Any) -> Any:
 
 
 @pytest.mark.slow
+def test_classes_of_cross_entropy_without_probability() -> None:
+    """A class of label 0 is left out of the sum, also where its logit is infinite."""
+    b = xb.XlaBuilder("loss")
+    x, y = b.parameter(xb.f32[1, 3], "x"), b.parameter(xb.f32[1, 3], "y")
+    loss = lowering.to_jax(b.build(lib.cross_entropy(x, y)))
+    logits, labels = np.float32([[1, -np.inf, 2]]), np.float32([[0.5, 0, 0.5]])
+    slope = jax.grad(lambda labels: jnp.sum(loss(logits, labels)))(labels)
+    expected = np.float32(np.logaddexp(1, 2)) - logits
+    np.testing.assert_allclose(slope, np.where(labels == 0, 0, expected), rtol=1e-6)
+
+
 def test_determinants_of_singular_matrices() -> None:
     random = np.random.default_rng(0)
     twice = np.eye(4)

@@ -313,6 +313,63 @@ def test_apply_to_sizes_that_are_computed() -> None:
         assert run(*arrays) == pytest.approx(want, rel=1e-6)
 
 
+CHECK = """module @checked {{ func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {{
+  %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+  %k = stablehlo.constant dense<{least}> : tensor<i32>
+  %m = stablehlo.constant dense<{most}> : tensor<i32>
+  %low = stablehlo.compare GE, %n, %k : (tensor<i32>, tensor<i32>) -> tensor<i1>
+  %high = stablehlo.compare GE, %m, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+  stablehlo.custom_call @shape_assertion(%low, %n) {{has_side_effect = true,
+      error_message = "{{x}} must not be {{0}}"}} : (tensor<i1>, tensor<i32>) -> ()
+  stablehlo.custom_call @shape_assertion(%high, %n) {{has_side_effect = true,
+      error_message = "{{0}} is too much"}} : (tensor<i1>, tensor<i32>) -> ()
+  return %x : tensor<?xf32> }} }}"""
+
+
+@pytest.mark.parametrize("most", [9, 1], ids=["a range", "no size fits"])
+def test_checks_of_files(most: int) -> None:
+    """Checks are not always those of jax, whose messages have no other braces."""
+    computation = lowering.to_computation(lowering.load_bytes(CHECK.format(least=2, most=most)))
+    function = lowering.to_jax(computation)
+    with pytest.raises(lowering.ArgumentError, match=r"program: \{x\} must not be 1"):
+        function(np.ones(1, np.float32))
+    assert lowering.vmap(computation, 3).program_shape.result == xb.f32[3, "?"]
+    if most == 9:
+        assert function(np.ones(2, np.float32)).shape == (2,)
+
+
+def test_checks_without_a_condition() -> None:
+    b = xb.XlaBuilder("checks")
+    x = b.parameter(xb.f32["?"], "x")
+    vector = xb.reshape(xb.get_dimension_size(x, 0), [1])
+    pair = xb.concatenate([vector, vector], 0)
+    for operands in ([xb.eq(pair, pair)], [pair]):
+        xb.custom_call("shape_assertion", operands, "()", has_side_effect=True)
+    computation = b.build(x)
+    assert [str(size) for size in computation.open_sizes()] == [
+        "dimension 0 of x = dimension 0 of result"
+    ]
+    with pytest.raises(lowering.LoweringError, match="side effects, which would be lost"):
+        lowering.vmap(computation, 2)
+
+
+def test_a_size_as_a_number() -> None:
+    """A computation without unbounded sizes takes a size as any other number."""
+
+    @xb.computation(xb.s32[()], xb.f32[2])
+    def scaled(count: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
+        return y * xb.convert_element_type(count, xb.f32)
+
+    b = xb.XlaBuilder("caller")
+    x, y = b.parameter(xb.f32["?"], "x"), b.parameter(xb.f32[2], "y")
+    function = lowering.to_jax(b.build(xb.call(scaled, xb.get_dimension_size(x, 0), y)))
+    scope = jax.export.SymbolicScope()
+    arguments = symbolic("n", np.float32, scope), symbolic("2", np.float32, scope)
+    exported = jax.export.export(jax.jit(function))(*arguments)
+    for call in (function, jax.jit(function), exported.call):
+        np.testing.assert_array_equal(call(X[0], np.float32([1, 2])), np.float32([3, 6]))
+
+
 def test_a_symbolic_size_that_is_unknown() -> None:
     scope = jax.export.SymbolicScope()
     lowered = jax.jit(lambda x: x.shape[0] + x.sum()).trace(symbolic("n*m", np.float32, scope))

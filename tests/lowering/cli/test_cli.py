@@ -512,11 +512,17 @@ def test_random_arguments_need_memory(tmp_path):
     )
 
 
-def test_ended_by_interrupt():
-    before = signal.getsignal(signal.SIGINT)
-    with ended_by_interrupt():
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
-    assert signal.getsignal(signal.SIGINT) is before
+@pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN])
+def test_ended_by_interrupt(handler):
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with ended_by_interrupt():
+            # A process whose caller ignores the signal, as nohup does, continues to ignore it.
+            expected = signal.SIG_IGN if handler is signal.SIG_IGN else signal.SIG_DFL
+            assert signal.getsignal(signal.SIGINT) is expected
+        assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_run_with_wrong_arguments(files, tmp_path):

@@ -124,7 +124,8 @@ def run(computation: Any, platform: str) -> None:
     else:
         result = executable(*arguments)
     jax.block_until_ready(jax.tree_util.tree_leaves(result))
-    lowering.clear_transfers()
+    if lowering.device(platform).platform == "cpu":
+        lowering.clear_transfers(platform)
 
 
 def compile_only(computation: Any, platform: str, target_config: str | None) -> None:

@@ -118,7 +118,7 @@ def _random_arrays(shapes: dict[str, ArrayShape], seed: int | None) -> dict[str,
     import numpy as np
 
     from builder.inspection.rendering import bytes_text
-    from lowering.running.failures import host_memory
+    from lowering.pjrt.failures import host_memory
 
     random = np.random.default_rng(seed)
     arrays: dict[str, Any] = {}

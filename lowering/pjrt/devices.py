@@ -20,7 +20,7 @@ from builder.graph.calls import explained
 from builder.types.shape import ArrayShape
 from lowering.errors import DeviceError
 from lowering.jaxlib_api import array_layouts, compilation, jax_arrays
-from lowering.pjrt.failures import is_out_of_memory, missing_platform, transfer_error
+from lowering.pjrt.failures import host_memory, is_out_of_memory, missing_platform, transfer_error
 
 DeviceLike: TypeAlias = "str | jax.Device | None"
 """A jax.Device, a name such as "cpu" or "gpu:1", or None for jax's default device."""
@@ -309,5 +309,14 @@ class Target:
 
 
 def in_order(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return `array` if it is C-contiguous, else a C-contiguous copy."""
-    return array if array.flags.c_contiguous else np.array(array, order="C", copy=True)
+    """Return `array` if it is C-contiguous, else a C-contiguous copy.
+
+    Raises:
+        MemoryError: the copy is larger than the host's memory. This is checked first, because the
+            operating system may end a process that uses memory beyond the host's.
+    """
+    if array.flags.c_contiguous:
+        return array
+    if array.nbytes > host_memory():
+        raise MemoryError("the array is larger than the memory of the host, where it is copied")
+    return np.array(array, order="C", copy=True)

@@ -20,6 +20,14 @@ _REQUEST: Final = re.compile(r"(?:allocating|allocate) (\d+) ?bytes?", re.IGNORE
 _CODES: Final = re.compile(r"^(?:[A-Z_]+: )+")
 
 
+def host_memory() -> float:
+    """Return the size of the host's memory in bytes; infinity if it is not reported."""
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
+        return float("inf")
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error reports that memory ran out, on a device or on the host."""
     return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)

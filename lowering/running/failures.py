@@ -7,7 +7,6 @@ cause.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -19,7 +18,12 @@ import numpy as np
 from builder.inspection.rendering import bytes_text
 from lowering.errors import ExecutionError
 from lowering.jaxlib_api import executables
-from lowering.pjrt.failures import is_out_of_memory, requested_bytes_text, without_status_code
+from lowering.pjrt.failures import (
+    host_memory,
+    is_out_of_memory,
+    requested_bytes_text,
+    without_status_code,
+)
 from lowering.running.program import ProgramInfo
 
 
@@ -67,14 +71,6 @@ def _memory_of(device: jax.Device) -> float:
         return float(any_device.memory_stats()["bytes_limit"])
     except (AttributeError, KeyError, RuntimeError, TypeError, NotImplementedError):
         return float("inf")  # each is the answer of some plugin that does not report its memory
-
-
-def host_memory() -> float:
-    """Return the size of the host's memory in bytes; infinity if it is not reported."""
-    try:
-        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, OSError, ValueError):
-        return float("inf")
 
 
 def check_numbers(name: str, results: Sequence[jax.Array]) -> None:

@@ -162,7 +162,7 @@ def test_python_and_infeed_run_on_a_cpu_and_are_refused_elsewhere() -> None:
         lowering.compile(called, device())
     with pytest.raises(lowering.CompileError, match=f"infeed.* can't run on {platform}"):
         lowering.compile(fed, device())
-    with pytest.raises(lowering.DeviceError, match="no way to the infeed and outfeed"):
+    with pytest.raises(lowering.DeviceError, match="no access to the infeed and outfeed"):
         lowering.transfer_to_infeed(x, device())
 
 

@@ -92,6 +92,15 @@ def test_an_array_that_is_too_large() -> None:
     assert np.asarray(lowering.device_put(array[:2], "cpu")).tolist() == [1, 1]
 
 
+def test_a_copy_that_the_operating_system_would_grant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With vm.overcommit_memory=1, Linux grants any memory, and ends the process that uses it."""
+    monkeypatch.setattr("lowering.pjrt.devices.host_memory", lambda: 64.0)
+    fits, large = (np.ones((4, count), np.float32).T for count in (4, 5))
+    assert lowering.device_put(fits, "cpu").shape == (4, 4)
+    with pytest.raises(lowering.ExecutionError, match=r"no memory for f32\[5,4\] \(80 B\)"):
+        lowering.device_put(large, "cpu")
+
+
 def test_an_argument_that_is_too_large() -> None:
     b = xb.XlaBuilder("argument")
     x = b.parameter(xb.f32[TOO_MANY], "x")

@@ -1,4 +1,4 @@
-"""Packages import only packages below them, and no circle of modules is large.
+"""Packages import only packages below them, and no modules import each other in a circle.
 
 Imports inside functions count as well; those under TYPE_CHECKING do not, nor do calls of
 `extension`, which are listed here. Modules are not imported by other means.
@@ -89,6 +89,7 @@ EXTENSIONS = {
         "__rich__": "builder.inspection.rendering",
     },
     "builder.support.suggestions": {"__getattr__": "builder.unknown_names"},
+    "builder.types.primitive_type": {"__getitem__": "builder.types.shape"},
     "builder.types.shape": {"_repr_svg_": "builder.layout.drawing"},
     "lowering.running.jit": {"_trace_call": "lowering.jax_interop.to_jax"},
     "lowering.stablehlo.module": {
@@ -98,7 +99,6 @@ EXTENSIONS = {
 }
 """The methods whose code is in a package above, by module."""
 
-MAX_CYCLE_SIZE = 3
 
 TYPE_CHECKING = ("TYPE_CHECKING", "typing.TYPE_CHECKING", "_typing.TYPE_CHECKING")
 
@@ -268,8 +268,8 @@ def test_imports_point_down(package: str) -> None:
     assert not upward
 
 
-def test_circles_of_modules_are_small() -> None:
-    assert all(len(circle) <= MAX_CYCLE_SIZE for circle in circles(edges())), circles(edges())
+def test_no_circle_of_modules() -> None:
+    assert circles(edges()) == []
 
 
 def test_a_circle_is_found() -> None:
@@ -286,8 +286,8 @@ def test_extensions_are_those_listed() -> None:
     assert found == {module: sorted(calls.items()) for module, calls in EXTENSIONS.items()}
     layers = {package: index for index, package in enumerate(LAYERS)}
     for module, methods in EXTENSIONS.items():
-        for target in methods.values():  # else an import would do
-            assert layers[package_of(target)] > layers[package_of(module)]
+        for target in methods.values():  # below, an import would do
+            assert layers[package_of(target)] >= layers[package_of(module)]
 
 
 @each_row(

@@ -1,4 +1,4 @@
-"""Methods whose implementation is in a package that imports their class.
+"""Methods whose implementation is in a module that imports their class.
 
 `computation.table()` is a method of `XlaComputation`, implemented in `builder.inspection`, which
 imports computations. Such a method has a signature, a docstring and a call of `extension`, which
@@ -7,7 +7,7 @@ imports the function and calls it:
     def table(self, *, limit: int | None = 40) -> OpTable:
         return extension("builder.inspection.table", "table_of", self, limit=limit)
 
-Thus the class does not import that package, and `import builder` does not load it. The
+Thus the class does not import that module, and `import builder` does not load it. The
 `__getattr__` of a package calls it, too, for the errors of `builder.unknown_names`.
 tests/test_layers.py lists these calls; nothing else may use `extension`.
 """

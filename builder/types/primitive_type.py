@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import numpy as np
 
 from builder.errors import OperandError, PrimitiveTypeError, XlaError, brief, error_of
+from builder.support.extensions import extension
 from builder.support.functions import NotAFunction
 from builder.support.suggestions import by_name
 
@@ -131,9 +132,8 @@ class PrimitiveType(NotAFunction):
         return max(1, self.bits // 8)
 
     def __getitem__(self, dimensions: DimensionLike | tuple[DimensionLike, ...]) -> ArrayShape:
-        from builder.types.shape import array_shape  # shape builds on this module
-
-        return array_shape(self, dimensions if isinstance(dimensions, tuple) else (dimensions,))
+        sizes = dimensions if isinstance(dimensions, tuple) else (dimensions,)
+        return extension("builder.types.shape", "array_shape", self, sizes)
 
     if not TYPE_CHECKING:  # type checkers report the call
 

@@ -25,11 +25,11 @@ from lowering.jax_interop.equations import RetracedFunction
 from lowering.jax_interop.frames import Frame, frame_of
 from lowering.jax_interop.inlined_calls import (
     Outermost,
+    library_step,
     outermost_calls,
     part_of,
     with_custom_gradient,
 )
-from lowering.jax_interop.library_functions import library_step
 from lowering.jax_interop.pasting import pasted
 from lowering.jax_interop.sizes import sizes_in, takes_sizes, with_sizes
 from lowering.jaxlib_api.jax_arrays import axes_of

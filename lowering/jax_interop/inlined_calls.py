@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -10,12 +10,13 @@ import jax
 
 from builder.graph.computation import XlaComputation
 from builder.graph.custom_gradients import gradient_shape, gradient_shapes
-from builder.graph.inlined_calls import InlinedCall, copied_calls
+from builder.graph.inlined_calls import InlinedCall, LibraryCall, Operand, copied_calls
 from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.rewriting.extracting import copy_op
 from builder.types.shape import Shape, TupleShape
+from lowering.errors import LoweringError
 from lowering.ops.registry import Step, Value
 
 
@@ -68,6 +69,56 @@ def _filled(shape: Shape, gradients: Iterator[Value]) -> Value:
         return gradient
     parts = iter(gradient)
     return tuple([_filled(element, parts) for element in shape.elements])
+
+
+LIBRARY_FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {}
+"""The jax function for each function of `builder.lib` that is declared with `has_derivative`.
+
+`library_functions` enters them.
+"""
+
+
+class NoDerivativeError(LoweringError):
+    """The derivative of a function by an argument does not exist; no line is known yet."""
+
+    def __init__(self, function: str, argument: str, fix: str) -> None:
+        rule = f"{function} has no derivative with respect to {argument}"
+        super().__init__(rule, op="to_jax", argument=argument, fix=fix)
+        self.function = function
+
+    def renamed(self, op: str) -> Any:
+        """Return the error that the user sees."""
+        return self.as_kind(LoweringError).renamed(op)
+
+
+def library_step(call: LibraryCall, where: str) -> Step:
+    """Return a call of a library function as a jax function of its operands' values.
+
+    It returns a tuple.
+
+    Args:
+        call: the call.
+        where: the place of the call, for messages; see `place`.
+    """
+    function = LIBRARY_FUNCTIONS[call.name]
+
+    def step(*operands: Value) -> Value:
+        arguments: dict[str, Any] = {
+            name: operands[value.number] if isinstance(value, Operand) else value
+            for name, value in call.arguments.items()
+        }
+        try:
+            value = function(**arguments)
+        except NoDerivativeError as error:
+            if not where:
+                raise  # the caller knows the place
+            subject = "it" if error.function == call.name else error.function
+            rule = f"{subject} has no derivative with respect to {error.argument}"
+            context = ("to_jax", f"{call.name}{where}")
+            raise error.as_kind(LoweringError, rule=rule, context=context) from None
+        return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+    return step
 
 
 RECORDED_AGAIN: Final = "recorded with residuals"

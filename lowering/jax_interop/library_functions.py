@@ -21,7 +21,6 @@ import numpy as np
 from jax import lax
 
 from builder import lib
-from builder.graph.inlined_calls import LibraryCall, Operand
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.lib.special import bessel_functions as bessel
@@ -29,59 +28,14 @@ from builder.lib.special.incomplete_beta import slope_of_incomplete_beta
 from builder.lib.special.incomplete_gamma import gamma_density
 from builder.lib.special.zeta_functions import positive_zeta
 from builder.types.shape import ArrayShape, array_shape
-from lowering.errors import LoweringError
+from lowering.jax_interop.evaluation import Preparation
+from lowering.jax_interop.inlined_calls import LIBRARY_FUNCTIONS, NoDerivativeError
 from lowering.ops.derivatives import Tangents, with_tangents
-from lowering.ops.registry import Step, Value
-
-FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {}
-"""The jax function for each function of `builder.lib` that is declared with `has_derivative`."""
-
-
-class _NoDerivativeError(LoweringError):
-    """The derivative of a function by an argument does not exist; no line is known yet."""
-
-    def __init__(self, function: str, argument: str, fix: str) -> None:
-        rule = f"{function} has no derivative with respect to {argument}"
-        super().__init__(rule, op="to_jax", argument=argument, fix=fix)
-        self.function = function
-
-    def renamed(self, op: str) -> Any:
-        """Return the error that the user sees."""
-        return self.as_kind(LoweringError).renamed(op)
-
-
-def library_step(call: LibraryCall, where: str) -> Step:
-    """Return a call of a library function as a jax function of its operands' values.
-
-    It returns a tuple.
-
-    Args:
-        call: the call.
-        where: the place of the call, for messages; see `place`.
-    """
-    function = FUNCTIONS[call.name]
-
-    def step(*operands: Value) -> Value:
-        arguments: dict[str, Any] = {
-            name: operands[value.number] if isinstance(value, Operand) else value
-            for name, value in call.arguments.items()
-        }
-        try:
-            value = function(**arguments)
-        except _NoDerivativeError as error:
-            if not where:
-                raise  # the caller knows the place
-            subject = "it" if error.function == call.name else error.function
-            rule = f"{subject} has no derivative with respect to {error.argument}"
-            context = ("to_jax", f"{call.name}{where}")
-            raise error.as_kind(LoweringError, rule=rule, context=context) from None
-        return tuple(value) if isinstance(value, (tuple, list)) else (value,)
-
-    return step
+from lowering.ops.registry import Value
 
 
 def _entry(function: Callable[..., Value]) -> Callable[..., Value]:
-    """Add a function to `FUNCTIONS`. Types of at most 16 bits are computed in f32."""
+    """Add a function to `LIBRARY_FUNCTIONS`. Types of at most 16 bits are computed in f32."""
 
     @wraps(function)
     def called(*arguments: Any, **named: Any) -> Value:
@@ -90,7 +44,7 @@ def _entry(function: Callable[..., Value]) -> Callable[..., Value]:
         result = function(*map(_wide, arguments), **{n: _wide(v) for n, v in named.items()})
         return lax.convert_element_type(result, kinds[0])
 
-    FUNCTIONS[function.__name__] = called
+    LIBRARY_FUNCTIONS[function.__name__] = called
     return called
 
 
@@ -111,13 +65,12 @@ def _evaluated(function: Callable[..., XlaOp], *operands: Value) -> Value:
 def _jax_function(
     function: Callable[..., XlaOp], shapes: tuple[ArrayShape, ...]
 ) -> Callable[..., Value]:
-    from lowering.jax_interop.to_jax import to_jax  # it evaluates calls by this module
-
     builder = XlaBuilder(function.__name__)
     result = function(*[builder.parameter(shape) for shape in shapes])
     for op in builder.ops:
         op._code = None  # the line is not the user's
-    return to_jax(builder.build(result))
+    computation = builder.build(result)
+    return Preparation(computation, None).function(computation)
 
 
 # A function of the operands, or None if there is no derivative.
@@ -141,7 +94,7 @@ def _slopes(*slopes: _Slope, fix: str = "") -> Callable[[Callable[..., Value]], 
                 if tangent is None:
                     continue
                 if slope is None:
-                    raise _NoDerivativeError(function.__name__, name, fix)
+                    raise NoDerivativeError(function.__name__, name, fix)
                 term = slope(*operands) * tangent
                 total = term if total is None else total + term
             return total
@@ -157,7 +110,7 @@ def _where(condition: Value, on_true: Any, on_false: Any) -> Value:
 
 # Activations and losses.
 
-FUNCTIONS["relu"] = jax.nn.relu
+LIBRARY_FUNCTIONS["relu"] = jax.nn.relu
 
 
 @_entry
@@ -196,7 +149,7 @@ def _parts_between(x: Value, edges: Sequence[int], dimension: int) -> Sequence[V
     return lax.split(x, sizes, dimension)
 
 
-FUNCTIONS["parts_between"] = _parts_between
+LIBRARY_FUNCTIONS["parts_between"] = _parts_between
 
 
 @_entry

@@ -44,8 +44,7 @@ from lowering.jax_interop.equations import (
 )
 from lowering.jax_interop.evaluation import Preparation, computations_in, wide_op
 from lowering.jax_interop.from_jax import abstract_array, traced_computation
-from lowering.jax_interop.inlined_calls import Outermost, part_of
-from lowering.jax_interop.library_functions import library_step
+from lowering.jax_interop.inlined_calls import Outermost, library_step, part_of
 from lowering.jax_interop.pasting import nested
 from lowering.jax_interop.recorded_equations import can_record, recorded
 from lowering.jax_interop.sizes import Sizes, are_numbers, names_in, with_given

@@ -9,7 +9,6 @@ nor does it verify the operands of custom calls that XLA's compiler itself imple
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from functools import cache
@@ -39,6 +38,7 @@ from lowering.mlir.operations import (
     symbol_name,
 )
 from lowering.mlir.types import array_shape_of_type
+from lowering.pjrt.failures import host_memory
 from lowering.sharding.texts import FRONTEND
 
 
@@ -254,20 +254,12 @@ def _fault_of_constant(of_type: ir.Type) -> _Fault | None:
     # A file has one element of a constant whose elements are equal; XLA stores each of them, and
     # aborts if it can't.
     shape = array_shape_of_type(of_type)
-    if shape is None or not shape.is_static or shape.byte_size <= _memory():
+    if shape is None or not shape.is_static or shape.byte_size <= host_memory():
         return None
     return _Fault(
-        f"must fit in the {bytes_text(_memory())} of memory of this machine",
+        f"must fit in the {bytes_text(int(host_memory()))} of memory of this machine",
         "write a scalar constant, and broadcast it with stablehlo.broadcast_in_dim",
     )
-
-
-@cache
-def _memory() -> int:
-    """Return the number of bytes of the machine's memory; a large number if it is unknown."""
-    if not hasattr(os, "sysconf"):  # Windows
-        return 2**40
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 @cache

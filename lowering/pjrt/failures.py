@@ -20,6 +20,7 @@ _REQUEST: Final = re.compile(r"(?:allocating|allocate) (\d+) ?bytes?", re.IGNORE
 _CODES: Final = re.compile(r"^(?:[A-Z_]+: )+")
 
 
+@functools.cache
 def host_memory() -> float:
     """Return the size of the host's memory in bytes; infinity if it is not reported."""
     try:

@@ -44,10 +44,9 @@ help: ## show this list
 demo: $(STAMP) ## train a network on handwritten digits
 	@$(VENV) examples/digits.py
 
-# Without LLVM's optimizations XLA compiles faster; `test-all` compiles with them.
 test: $(STAMP) ## run the tests
 	@$(VENV) -c '$(VERSIONS)'
-	@XLA_FLAGS="--xla_backend_optimization_level=0 $$XLA_FLAGS" $(VENV) $(PYTEST)
+	@$(VENV) $(PYTEST)
 
 test-all: $(STAMP) ## run the tests and those that take long and rarely fail
 	@$(VENV) -c '$(VERSIONS)'

@@ -12,11 +12,15 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("xlabuilder", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("xlabuilder")
 
-# Collectives need several CPU devices. jax reads their number once, at its first use, so it is set
-# here for all tests; tests of one device run on the first.
-_DEVICES = "--xla_force_host_platform_device_count"
-if _DEVICES not in os.environ.get("XLA_FLAGS", ""):
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_DEVICES}=8".strip()
+# Collectives need several CPU devices; tests of one device run on the first. Without LLVM's
+# optimizations XLA compiles faster; see the fixture `optimized`. jax reads the flags at its first
+# use, so they are set here for all tests and the processes that they start.
+for _flag, _value in (
+    ("--xla_force_host_platform_device_count", 8),
+    ("--xla_backend_optimization_level", 0),
+):
+    if _flag not in os.environ.get("XLA_FLAGS", ""):
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_flag}={_value}".strip()
 
 # Collecting the tests creates millions of objects that stay alive. The garbage collector would
 # traverse them repeatedly, so it is off until the collection is finished.
@@ -120,25 +124,20 @@ def _freeze() -> None:
 
 
 @pytest.fixture
-def little_optimized(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compile without LLVM's optimizations, which is faster.
+def optimized(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compile with LLVM's optimizations, as programs of users are, instead of without them.
 
-    For tests that spend most of their time compiling and have one correct result: they move
-    elements, compute with integers that no type rounds, compare with a program that jax compiled
-    with the same option, or check a decomposition by its products. The StableHLO and the optimized
-    HLO are the same at all levels.
-
-    Tests that compare approximated or rounded functions with NumPy must not use it, because LLVM
-    may contract and vectorize their arithmetic. Some tests of each family must not use it either.
+    For tests that compare approximated or rounded functions with NumPy: LLVM may contract and
+    vectorize their arithmetic. The StableHLO and the optimized HLO are the same at all levels.
     """
     from jaxlib import xla_client
 
     options = xla_client.CompileOptions
 
-    def unoptimized() -> xla_client.CompileOptions:
+    def with_optimizations() -> xla_client.CompileOptions:
         result = options()
-        result.executable_build_options.debug_options.xla_backend_optimization_level = 0
+        result.executable_build_options.debug_options.xla_backend_optimization_level = 3
         return result
 
     # jax uses this class as well.
-    monkeypatch.setattr(xla_client, "CompileOptions", unoptimized)
+    monkeypatch.setattr(xla_client, "CompileOptions", with_optimizations)

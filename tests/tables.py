@@ -1,4 +1,4 @@
-"""Tests over tables: one test that checks every row."""
+"""Tests over tables: one test that checks every row, and tests of which most are slow."""
 
 from __future__ import annotations
 
@@ -62,3 +62,20 @@ def each_row(names: str, table: Iterable[Any]) -> Callable[[T], T]:
         return test
 
     return decorate
+
+
+def mostly_slow(table: Iterable[Any], quick: int) -> list[Any]:
+    """Return the rows of a table for `pytest.mark.parametrize`, all but some marked slow.
+
+    For cases that go through the same code, such as one program for each element type.
+
+    Args:
+        table: the rows.
+        quick: the number of rows that are not slow, at equal distances.
+    """
+    rows = list(table)
+    kept = {number * len(rows) // quick for number in range(quick)}
+    return [
+        row if number in kept else pytest.param(row, marks=pytest.mark.slow)
+        for number, row in enumerate(rows)
+    ]

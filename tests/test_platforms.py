@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 
 import jaxlib
 import pytest
@@ -43,10 +42,7 @@ def test_operations_that_were_not_compiled_have_an_error_of_the_library() -> Non
 
 def test_the_results_of_the_cpu() -> None:
     """Compile and execute every example in a process with eight devices."""
-    # The optimization level does not change which operations run; see the fixture
-    # little_optimized.
-    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0"
-    done = run_python("tools/write_platforms.py", "--measure", "cpu", env={"XLA_FLAGS": flags})
+    done = run_python("tools/write_platforms.py", "--measure", "cpu")
     (answers,) = json.loads(done.stdout)["cpu"].values()
     recorded = tool.record()["cpu"]
     # Versions that were not measured must agree with the newest one.

@@ -7,6 +7,7 @@ set `fixed_in` of the rewrite, and add an observation to the file.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -37,6 +38,7 @@ def run_plain() -> Iterator[Callable[[str, int], tuple[int, str]]]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,  # XLA's last messages
+        env=os.environ | {"XLA_FLAGS": ""},  # without those of the tests
         text=True,
     ) as process:
         assert process.stdin is not None
@@ -67,6 +69,7 @@ def test_xla_has_the_defect(name: str, run_plain: Callable[[str, int], tuple[int
     assert observed == expected
 
 
+@pytest.mark.usefixtures("optimized")
 @each_row("name", all_reproducers())
 def test_compile_works_around_it(name: str) -> None:
     assert not differing_results(read(name))

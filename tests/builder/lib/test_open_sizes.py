@@ -102,9 +102,7 @@ def recorded(functions: dict[str, Function], shape: Any) -> xb.XlaComputation:
 @pytest.mark.parametrize(
     ("functions", "sizes"), [(ROWS, (3,)), (HEADS, (4, 4, 8))], ids=["rows", "heads"]
 )
-def test_functions(
-    functions: dict[str, Function], sizes: tuple[int, ...], little_optimized: None
-) -> None:
+def test_functions(functions: dict[str, Function], sizes: tuple[int, ...]) -> None:
     run = lowering.compile(recorded(functions, xb.f32[("?", *sizes)]), "cpu")
     random = np.random.default_rng(5)
     for size in (1, 4):
@@ -123,7 +121,7 @@ def test_functions(
         ((2, "?", 6, "?", 1), (1, 2, "?", 3, 2, "?"), (1, 2, "?", 3, 2, "?")),
     ],
 )
-def test_reshapes(sizes: Any, new_sizes: Any, result: Any, little_optimized: None) -> None:
+def test_reshapes(sizes: Any, new_sizes: Any, result: Any) -> None:
     b = xb.XlaBuilder("reshapes")
     reshaped = xb.reshape(b.parameter(xb.s32[sizes]), new_sizes)
     assert reshaped.shape == xb.s32[result]
@@ -201,7 +199,7 @@ def random_program(seed: int, shape: xb.ArrayShape) -> xb.XlaComputation:
 
 @pytest.mark.slow
 @each_row("seed", range(20))
-def test_random_programs(seed: int, little_optimized: None) -> None:
+def test_random_programs(seed: int) -> None:
     """Saved, loaded, and called at five sizes, programs compute what is recorded for the sizes."""
     code = lowering.lower(random_program(seed, xb.f32["?", 4])).artifact()
     run = lowering.compile(lowering.load_bytes(code), "cpu")

@@ -21,7 +21,6 @@ from builder import lib
 from builder.lib.prng import threefry2x32
 
 # Integers, and functions that jax compiles with the same option.
-pytestmark = pytest.mark.usefixtures("little_optimized")
 
 KEY = np.array([7, 42], np.uint32)
 DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}

@@ -14,7 +14,6 @@ import builder as xb
 from builder import lib
 
 # They move elements.
-pytestmark = pytest.mark.usefixtures("little_optimized")
 
 DTYPES = (np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.int8, np.complex64)
 

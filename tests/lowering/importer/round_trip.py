@@ -8,16 +8,20 @@ ops, and the parameters and the result of the entry with their nesting, names an
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 import builder as xb
+import lowering
 from builder.graph.xla_op import XlaOp
+from builder.schema import SCHEMAS
 from builder.types.shape import leaves
 
-__all__ = ["same"]
+__all__ = ["REPLACED", "read_back", "same"]
 
 Leaf = Any
 """The name of an array; corresponding arrays of two computations have the same name."""
@@ -157,3 +161,99 @@ def _differ(left: XlaOp, right: XlaOp) -> tuple[str | None, Inside]:
         elif a != b and str(a) != str(b):
             return f"attribute {name} ({a!r}, {b!r})", inside
     return None, inside
+
+
+class Replacement(NamedTuple):
+    """How an op is imported as others.
+
+    Attributes:
+        reason: a description.
+        opcodes: the opcodes that may replace it, including those in applied computations.
+        attributes: the attributes that may differ if it is imported as the same opcode.
+    """
+
+    reason: str
+    opcodes: frozenset[str] = frozenset()
+    attributes: frozenset[str] = frozenset()
+
+
+def replacement(reason: str, opcodes: str = "", attributes: str = "") -> Replacement:
+    return Replacement(reason, frozenset(opcodes.split()), frozenset(attributes.split()))
+
+
+REPLACED: Final = {
+    "all_gather": replacement(
+        "zeros for arrays that are empty along the dimension", "constant broadcast_in_dim"
+    ),
+    "all_to_all": replacement("absent groups become one group of all", attributes="replica_groups"),
+    "all_to_all_tuple": replacement(
+        "an all_to_all of the operands side by side", "all_to_all concatenate reshape slice"
+    ),
+    "custom_call": replacement(
+        "the text of `opaque` as MLIR prints it; default layouts of results",
+        attributes="opaque operand_shapes_with_layout shape_with_layout",
+    ),
+    "reduce_scatter": replacement(
+        "one for each array; zeros for arrays that are empty along the dimension",
+        "constant broadcast_in_dim reduce_scatter",
+    ),
+    "reshape": replacement(
+        "to several bounded sizes, a dynamic_reshape to computed sizes",
+        "constant divide dynamic_reshape get_dimension_size multiply",
+    ),
+    "scan": replacement(
+        "a loop",
+        "add broadcast_in_dim compare constant dynamic_slice dynamic_update_slice reshape "
+        "subtract while",
+    ),
+    "stochastic_convert": replacement(
+        "arithmetic on bits",
+        "abs add broadcast_in_dim compare constant convert floor multiply negate select subtract",
+    ),
+}
+"""Ops that are imported as others, some of them only for some operands."""
+
+
+def opcodes(computation: xb.XlaComputation) -> Counter[str]:
+    """Return the number of ops of each opcode, without those that `round_trip` ignores."""
+    every = (computation, *computation.called_computations())
+    result = Counter(op.opcode for one in every for op in one.ops)
+    for looked_through in ("parameter", "tuple", "get_tuple_element"):
+        del result[looked_through]
+    return result
+
+
+def unexplained(c: xb.XlaComputation, d: xb.XlaComputation, difference: str) -> str | None:
+    """Return the part of a difference that `REPLACED` does not explain; None if it explains all."""
+    before, after = opcodes(c), opcodes(d)
+    known = [REPLACED[opcode] for opcode in before if opcode in REPLACED]
+    gone, come = before - after, after - before
+    expected: set[str] = set().union(*(one.opcodes for one in known))
+    every = [op for one in (c, *c.called_computations()) for op in one.ops]
+    applied = [op.called_computations for op in every if op.opcode in REPLACED]
+    may_go = set(REPLACED).union(*(opcodes(one) for inside in applied for one in inside))
+    if not set(gone) <= may_go or not set(come) <= expected:
+        return f"{dict(gone)} became {dict(come)}"
+    if gone or come:
+        return None
+    attribute = re.search(r": attribute ([\w.]+) ", difference)
+    may_differ: set[str] = set().union(*(one.attributes for one in known))
+    if attribute is None or attribute[1].partition(".")[0] not in may_differ:
+        return difference
+    return None
+
+
+def read_back(computation: xb.XlaComputation) -> str | None:
+    """Lower and import a computation; return the difference, if an op is in `REPLACED`."""
+    module = lowering.lower(computation)
+    again = lowering.to_computation(module)
+    for one in (computation, again):
+        applying = {op.opcode for op in one.ops if op.called_computations}
+        assert all(SCHEMAS[opcode].computations for opcode in applying)
+    difference = same(computation, again)
+    if difference is not None:
+        assert unexplained(computation, again, difference) is None
+    assert again.program_shape == computation.program_shape
+    # The import lowers to the same text, so further round trips change nothing.
+    assert lowering.lower(again).to_text(locations=True) == module.to_text(locations=True)
+    return difference

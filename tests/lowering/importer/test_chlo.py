@@ -14,6 +14,7 @@ from imported import results_and_jax_results
 from jax import lax
 from jaxlib.mlir.dialects import chlo
 from support import assert_identical, assert_same_bits, compiled_once
+from tables import mostly_slow
 
 import builder as xb
 import lowering
@@ -69,7 +70,7 @@ def compiled(source: str, *arguments: Any) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: np.dtype(dtype).name)
-@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.parametrize("name", mostly_slow(UNARY, 3))
 def test_unary_functions_agree_with_jax(name: str, dtype: Any) -> None:
     x = VALUES.astype(dtype)
     lowered = jax.jit(UNARY[name]).lower(x)
@@ -79,7 +80,7 @@ def test_unary_functions_agree_with_jax(name: str, dtype: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", FLOAT_TYPES)
-@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.parametrize("name", mostly_slow(UNARY, 3))
 def test_unary_functions_agree_with_xla(name: str, kind: str) -> None:
     x = VALUES.astype(FLOAT_TYPES[kind])
     source = text(name, f"tensor<15x{kind}>")
@@ -98,14 +99,14 @@ OF_TWO: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", OF_TWO)
+@pytest.mark.parametrize("name", mostly_slow(OF_TWO, 2))
 def test_binary_functions_agree_with_jax(name: str) -> None:
     lowered = jax.jit(OF_TWO[name]).lower(X, Y)
     (actual,), (expected,) = results_and_jax_results(imported(lowered.as_text()), lowered, [X, Y])
     assert_identical(np.asarray(actual), np.asarray(expected))
 
 
-@pytest.mark.parametrize("name", OF_TWO)
+@pytest.mark.parametrize("name", mostly_slow(OF_TWO, 2))
 def test_binary_functions_agree_with_xla(name: str) -> None:
     for prefix in ("", "broadcast_"):
         source = text(prefix + name, "tensor<7xf32>", "tensor<7xf32>")

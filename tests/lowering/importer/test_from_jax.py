@@ -16,6 +16,7 @@ import pytest
 from imported import results_and_jax_results
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from tables import mostly_slow
 
 import lowering
 
@@ -282,13 +283,11 @@ def check(function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         assert ours.tobytes() == jaxs.tobytes(), (ours, jaxs)
 
 
-@pytest.mark.usefixtures("little_optimized")
-@pytest.mark.parametrize("name", SIMPLE)
+@pytest.mark.parametrize("name", mostly_slow(SIMPLE, 25))
 def test_functions(name: str) -> None:
     check(*SIMPLE[name])
 
 
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_and_their_gradients(name: str) -> None:
     check(*NETWORKS[name])

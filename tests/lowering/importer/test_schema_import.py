@@ -166,6 +166,8 @@ def round_trips(opcode: str) -> list[tuple[xb.XlaOp, str | None]]:
     return differences
 
 
+@pytest.mark.slow
+@pytest.mark.jaxlib
 @pytest.mark.parametrize("opcode", [opcode for opcode in SCHEMAS if opcode not in FREE])
 def test_ops_are_imported_as_the_same_opcode(opcode: str) -> None:
     differences = round_trips(opcode)

@@ -10,8 +10,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from cost_cases import CASES
-from support import flat, small_numbers
 from tables import each_row
 
 import builder as xb
@@ -209,76 +207,6 @@ def test_several_triangular_systems(left: bool, batch: tuple[int, ...]) -> None:
     actual = lowering.interpret(computation(function, xb.f32[a.shape], xb.f32[b.shape]), a, b)
     assert actual.shape == b.shape
     np.testing.assert_allclose(a @ actual if left else actual @ a, b, rtol=1e-5)
-
-
-SLOW = {"conv", "conv_with_general_padding", "conv_with_general_dimensions"}
-"""The interpreter takes seconds for their examples; smaller ones are tested too."""
-
-
-def test_every_op_agrees_with_the_device_or_is_refused_by_name() -> None:
-    names = xb.OPERATIONS.keys() - SLOW - {"dynamic_gather", "dynamic_pad"}  # see below
-    made = [(n, c) for n in xb.OPERATIONS if n in names for c in recorded_by_example(n)]
-    b = xb.XlaBuilder("convolution")
-    made.append(("convolution", b.build(CASES["convolution, reversed"](b))))
-    refused = set()
-    whole = xb.XlaBuilder("whole")
-    calls, values = [], []
-    lowering.interpret(model, X)
-    before = helper.helper_id()
-    for name, c in made:
-        arguments = [_argument(parameter.shape) for parameter in c.parameters]
-        try:
-            value = lowering.interpret(c, *arguments)
-        except lowering.ExecutionError as error:
-            message = str(error)
-            assert (
-                "reference interpreter does not support" in message
-                or "static sizes only" in message
-            ), message
-            refused.add(name)
-            continue
-        if name in SHARDING:  # their meshes can't be in one program
-            np.testing.assert_array_equal(value, lowering.compile(c, "cpu")(*arguments))
-            continue
-        # One program for all ops, since compiling many programs takes longer.
-        constants = [_constant(whole, argument) for argument in arguments]
-        calls.append(xb.call(c, *constants) if constants else whole.call(c))
-        values.append((name, value))
-    assert helper.helper_id() == before  # it crashed on none of them
-    actual = lowering.compile(whole.build(xb.tuple(*calls)), "cpu")()
-    for (name, value), ours in zip(values, actual, strict=True):
-        for one, other in zip(flat(value), flat(ours), strict=True):
-            if one is None or one.dtype.kind in "biu":
-                np.testing.assert_array_equal(one, other, name)
-            else:
-                wide = np.complex128 if one.dtype.kind == "c" else np.float64
-                np.testing.assert_allclose(
-                    one.astype(wide), np.asarray(other).astype(wide), 1e-3, 1e-3, err_msg=name
-                )
-    assert refused >= {"all_reduce", "cholesky", "rng_uniform", "infeed", "send", "custom_call"}
-    families = {xb.OPERATIONS[name].family for name in refused - {BOUNDED}}
-    assert families <= {"collectives", "dynamic", "host", "linalg", "random", "sharding"}
-    assert "with_sharding" not in refused
-
-
-SHARDING = {name for name, op in xb.OPERATIONS.items() if op.family == "sharding"}
-
-BOUNDED = "reshape_with_inferred_dimension"
-"""Its example has a dynamic size."""
-
-
-def _argument(shape: xb.Shape) -> Any:
-    if isinstance(shape, xb.TupleShape):
-        return tuple(_argument(element) for element in shape.elements)
-    if not isinstance(shape, xb.ArrayShape):
-        return None
-    return small_numbers(shape.element_type, shape.dimensions)
-
-
-def _constant(b: xb.XlaBuilder, value: Any) -> xb.XlaOp:
-    if isinstance(value, tuple):
-        return xb.tuple(*[_constant(b, one) for one in value]) if value else b.tuple()
-    return b.create_token() if value is None else b.constant(value)
 
 
 def test_an_op_of_another_computation_is_not_probed() -> None:

@@ -34,9 +34,6 @@ import builder as xb
 import lowering
 from builder import lib
 
-FAST: dict[str, Any] = {"xla_backend_optimization_level": 0}
-"""To compile."""
-
 TOLERANCE = 1e-10
 """The largest difference from jax's gradient, relative to the largest element of the latter."""
 
@@ -1330,11 +1327,11 @@ def cases_of(library: str, only: str = "") -> tuple[dict[str, Case], dict[Key, A
 
         arguments = {(n, o): values_of(cases[n], o) for n, o in keys}
         try:
-            found: list[Any] = jax.jit(everything, compiler_options=FAST)(arguments)
+            found: list[Any] = jax.jit(everything)(arguments)
         except Exception:
             found = []
             for name, order in keys:
-                derivative = jax.jit(reference(cases[name], order), compiler_options=FAST)
+                derivative = jax.jit(reference(cases[name], order))
                 try:
                     found.append(derivative(*arguments[name, order]))
                 except Exception as error:
@@ -1398,7 +1395,7 @@ def run(
     if not recorded:
         return {}
     results, tree = jax.tree.flatten(recorded)
-    executable = lowering.compile(b.build(xb.tuple(*results)), options=FAST)
+    executable = lowering.compile(b.build(xb.tuple(*results)))
     values = executable(*inputs)
     return tree.unflatten([np.asarray(v) for v in jax.tree.leaves(values)])
 

@@ -148,14 +148,9 @@ SIZES: dict[str, tuple[tuple[int, int], ...]] = {
 }
 """The sizes of the matrices; others are 4 x 4."""
 
-FAST: Any = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-"""Options to compile fast."""
-
 
 def compared(function: Callable[..., Any], reference: Callable[..., Any], *arguments: Any) -> None:
-    results, expected = (
-        jax.jit(each, compiler_options=FAST)(*arguments) for each in (function, reference)
-    )
+    results, expected = (jax.jit(each)(*arguments) for each in (function, reference))
     for one, other in zip(results, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-10 * np.abs(other).max())
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tables import each_row
+from tables import each_row, mostly_slow
 
 import builder as xb
 import lowering
@@ -31,12 +31,11 @@ def of_gradients(functions: dict[str, Function], shape: Any) -> xb.XlaComputatio
     return b.build(xb.tuple(*found))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("functions", "sizes"), [(ROWS, (3,)), (HEADS, (4, 4, 8))], ids=["rows", "heads"]
 )
-def test_gradients_of_the_library(
-    functions: dict[str, Function], sizes: tuple[int, ...], little_optimized: None
-) -> None:
+def test_gradients_of_the_library(functions: dict[str, Function], sizes: tuple[int, ...]) -> None:
     run = lowering.compile(of_gradients(functions, xb.f32[("?", *sizes)]), "cpu")
     random = np.random.default_rng(11)
     for size in (1, 4):
@@ -104,7 +103,7 @@ def vector(x: xb.XlaOp, *numbers: int) -> xb.XlaOp:
         ),
     ],
 )
-def test_ops_that_take_sizes(function: Function, reference: Any, little_optimized: None) -> None:
+def test_ops_that_take_sizes(function: Function, reference: Any) -> None:
     """Values, also as a function of jax, and gradients by finite differences."""
     b = xb.XlaBuilder("program")
     x = b.parameter("f32[?]", "x")
@@ -147,7 +146,7 @@ X = np.random.default_rng(7).normal(size=(4, 3)).astype(np.float32)
 LABELS = np.array([0, 2, 1, 1], np.int32)
 
 
-def test_apply(little_optimized: None) -> None:
+def test_apply() -> None:
     b = xb.XlaBuilder("applied")
     x, shift = b.parameter(xb.f32["?", 3], "x"), b.parameter(xb.f32["?", 3], "shift")
     labels = b.parameter(xb.s32["?"], "labels")
@@ -161,7 +160,7 @@ def test_apply(little_optimized: None) -> None:
             np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_from_jax(little_optimized: None) -> None:
+def test_from_jax() -> None:
     computation = lowering.from_jax(mean_square, xb.f32["?", 3], xb.s32["?"])
     assert str(computation.program_shape) == "(x: f32[?,3], labels: s32[?]) -> f32[]"
     run = lowering.compile(lowering.value_and_grad(computation, "x"), "cpu")
@@ -176,7 +175,7 @@ def symbolic(text: str, dtype: Any, scope: Any) -> Any:
     return jax.ShapeDtypeStruct(jax.export.symbolic_shape(text, scope=scope), dtype)
 
 
-def test_symbolic_dimensions_of_jax(little_optimized: None) -> None:
+def test_symbolic_dimensions_of_jax() -> None:
     scope = jax.export.SymbolicScope()
     arguments = {"x": symbolic("n, m", np.float32, scope)}, symbolic("m, n", np.float32, scope)
 
@@ -199,8 +198,8 @@ def test_symbolic_dimensions_of_jax(little_optimized: None) -> None:
     np.testing.assert_array_equal(got["sum"], 2 * X)
 
 
-@pytest.mark.parametrize("source", ["function", "Exported"])
-def test_a_table_of_positions(source: str, little_optimized: None) -> None:
+@pytest.mark.parametrize("source", mostly_slow(["function", "Exported"], 1))
+def test_a_table_of_positions(source: str) -> None:
     """jax takes ``table[:n]`` by a gather of a size at run time, in a function of the sizes."""
     scope = jax.export.SymbolicScope(("n <= 9",))
     x, table = symbolic("b, n, 3", np.float32, scope), symbolic("9, 3", np.float32, scope)
@@ -227,8 +226,8 @@ def test_a_table_of_positions(source: str, little_optimized: None) -> None:
                 np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("source", ["function", "Lowered", "Exported"])
-def test_what_symbolic_dimensions_declare_is_checked(source: str, little_optimized: None) -> None:
+@pytest.mark.parametrize("source", mostly_slow(["function", "Lowered", "Exported"], 1))
+def test_what_symbolic_dimensions_declare_is_checked(source: str) -> None:
     """No op requires it: neither the equal sizes nor the constraints."""
     scope = jax.export.SymbolicScope(("n <= 8", "mod(m, 2) == 0"))
     texts = {"x": "2*m, n", "y": "m", "z": "n"}
@@ -377,7 +376,7 @@ def test_a_symbolic_size_that_is_unknown() -> None:
         lowering.load(lowered.lower())
 
 
-def test_export_by_jax(little_optimized: None) -> None:
+def test_export_by_jax() -> None:
     """`to_jax` of an open program is a function that jax exports for symbolic sizes."""
     b = xb.XlaBuilder("program")
     x = b.parameter(xb.f32["?", 3], "x")
@@ -391,7 +390,7 @@ def test_export_by_jax(little_optimized: None) -> None:
         np.testing.assert_allclose(exported.call(rows), want, rtol=1e-5, atol=1e-6)
 
 
-def test_vmap(little_optimized: None) -> None:
+def test_vmap() -> None:
     b = xb.XlaBuilder("program")
     x, y = b.parameter(xb.f32["?", 3], "x"), b.parameter(xb.f32["?"], "y")
     program = b.build(xb.add(lib.softmax(x, 0), y, [0]))

@@ -165,12 +165,11 @@ def test_same_bits(family: int) -> None:
 @pytest.mark.parametrize("family", range(FAMILIES))
 def test_vmap(family: int) -> None:
     """Each opcode for a batch of two, against a loop."""
-    fast: Any = {"xla_backend_optimization_level": 0}  # to compile
     chosen, program, arguments = cases_of(family, seeds=[0, 7])
     function = lowering.to_jax(program)
     batch = jax.tree.map(lambda *values: np.stack(values), *arguments)
-    batched = jax.jit(jax.vmap(function), compiler_options=fast)(*batch)
-    single = jax.jit(function, compiler_options=fast)
+    batched = jax.jit(jax.vmap(function))(*batch)
+    single = jax.jit(function)
     loop = jax.tree.map(lambda *values: np.stack(values), *(single(*each) for each in arguments))
     for (name, op, _), one, other in zip(chosen, batched, loop, strict=True):
         if name.startswith("Igamma."):
@@ -193,6 +192,8 @@ def test_lapack_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any(b"lapack_spotrf_ffi" in code for code in loaded)
 
 
+@pytest.mark.slow
+@pytest.mark.jaxlib
 def test_every_opcode_is_compared() -> None:
     counts = Counter({opcode: len(each) for opcode, each in cases().items()})
     free = {"iota", "create_token", "tuple", "get_tuple_element"}
@@ -211,6 +212,8 @@ def test_static_sizes_of_dynamic_ops() -> None:
     np.testing.assert_array_equal(result, values.reshape(2, 3))
 
 
+@pytest.mark.slow
+@pytest.mark.jaxlib
 @each_row("opcode", sorted(REFUSED))
 def test_refused_opcodes(opcode: str) -> None:
     op, computation = next((op, c) for _, op, c in recorded_ops() if op.opcode == opcode)

@@ -20,9 +20,6 @@ from builder import lib
 
 references: Any = load_script("tests/examples/test_programs.py")
 
-FAST: dict[str, Any] = {"xla_backend_optimization_level": 0}
-"""To compile."""
-
 
 def weights_of(shape: Any) -> np.ndarray:
     """Weights of a result's elements, which make a loss of it."""
@@ -83,11 +80,11 @@ def check(
         return sum(jnp.sum(leaf * weights_of(leaf.shape)) for leaf in found)
 
     with jax.enable_x64(True):
-        theirs = jax.jit(jax.value_and_grad(loss), compiler_options=FAST)
+        theirs = jax.jit(jax.value_and_grad(loss))
         value, expected = jax.device_get(theirs([wide[number] for number in numbers]))
     ours, operands = loss_of(computation)
     gradients = lowering.gradients(ours, [operands[number] for number in numbers])
-    both = lowering.compile(ours.builder.build(xb.tuple(ours, *gradients)), options=FAST)
+    both = lowering.compile(ours.builder.build(xb.tuple(ours, *gradients)))
     got, *found = both(*leaves)
     np.testing.assert_allclose(got, value, rtol=1e-5)
 
@@ -274,12 +271,12 @@ def test_random_graphs() -> None:
     program = b.build(xb.tuple(values, total, *lowering.gradients(total, parameters)))
     random = np.random.default_rng(1)
     x, u = random.uniform(-1, 1, (2, 2, GRAPHS_OF_SEED, 4, 4))
-    run = lowering.compile(program, options=FAST)
+    run = lowering.compile(program)
     dx, dy = (np.asarray(result) for result in run(*x)[2:])
 
     with jax.enable_x64(True):
         theirs = jax.grad(lowering.to_jax(program.extract(total)), (0, 1))
-        expected = jax.jit(theirs, compiler_options=FAST)(*x)
+        expected = jax.jit(theirs)(*x)
     for gradient, reference in zip((dx, dy), expected, strict=True):
         np.testing.assert_allclose(gradient, reference, rtol=1e-9, atol=1e-12)
 

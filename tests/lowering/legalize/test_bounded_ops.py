@@ -200,7 +200,6 @@ MATRIX: dict[str, Case] = {
 MATRIX_SIZES = [((5, 4),), ((0, 0),), ((2, 3),), ((0, 3),), ((5, 1),), ((4, 4),), ((3, 0),)]
 
 
-@pytest.mark.usefixtures("little_optimized")
 def test_ops_on_a_matrix() -> None:
     check(MATRIX, [(xb.f32[5, 4], 2)], MATRIX_SIZES)
 
@@ -325,12 +324,10 @@ VECTOR: dict[str, Case] = {
 }
 
 
-@pytest.mark.usefixtures("little_optimized")
 def test_ops_on_a_vector() -> None:
     check(VECTOR, [(xb.f32[6], 1)], [((n,),) for n in (6, 2, 3, 5)])
 
 
-@pytest.mark.usefixtures("little_optimized")
 def test_ops_on_an_empty_vector() -> None:
     cases = {n: c for n, c in VECTOR.items() if n.startswith(("pad", "windows", "dot", "split"))}
     check(cases, [(xb.f32[6], 1)], [((n,),) for n in (0, 1)])
@@ -399,7 +396,6 @@ def updated(x: Array, part: Array, *at: int) -> Array:
     return result
 
 
-@pytest.mark.usefixtures("little_optimized")
 def test_several_operands() -> None:
     shapes = [(xb.f32[5, 4], 2), (xb.f32[3, 3], 1), (xb.f32[5, 4], 0)]
     sizes = [((m, n), (k,), ()) for m, n, k in ((5, 4, 3), (3, 3, 1), (3, 4, 2), (4, 3, 0))]
@@ -420,7 +416,6 @@ def test_bounded_contracting_dimensions() -> None:
     check(cases, shapes, [((n, m), (k, n), ()) for n, m, k in ((5, 4, 3), (2, 0, 3), (0, 3, 1))])
 
 
-@pytest.mark.usefixtures("little_optimized")
 def test_bounded_batch_dimensions() -> None:
     """Ops with a bounded batch dimension."""
     matrix = np.array([[4, 2], [2, 8]], np.float32)
@@ -582,7 +577,6 @@ def steps_of(x: xb.XlaOp, draw: Callable[[Any], Any]) -> Step:
     return xb.collapse(x, [first, first + 1]), combined
 
 
-@pytest.mark.usefixtures("little_optimized")
 @settings(
     max_examples=40,
     deadline=None,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from support import parameter_like, run
-from tables import each_row
+from tables import each_row, mostly_slow
 
 import builder as xb
 import lowering
@@ -57,7 +57,7 @@ INDICES = [(t, v) for t in UNSIGNED for v in (7, t.max // 2 + 1, t.max - 1, t.ma
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("t", "index"), INDICES, ids=str)
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", mostly_slow(WAYS, 1), ids=lambda way: way.__name__)
 def test_slices_at_unsigned_indices(way: Any, t: xb.PrimitiveType, index: int) -> None:
     x = np.arange(SIZE, dtype=np.int32)
     start = np.asarray(index, t.dtype)
@@ -68,7 +68,7 @@ def test_slices_at_unsigned_indices(way: Any, t: xb.PrimitiveType, index: int) -
 
 
 @pytest.mark.parametrize(("t", "index"), INDICES, ids=str)
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", mostly_slow(WAYS, 1), ids=lambda way: way.__name__)
 def test_gather_at_unsigned_indices(way: Any, t: xb.PrimitiveType, index: int) -> None:
     x = np.arange(SIZE, dtype=np.int32)
     indices = np.array([[index], [3]], t.dtype)
@@ -89,7 +89,7 @@ def test_the_interpreter_scatters_at_unsigned_indices(t: xb.PrimitiveType, index
 
 
 @pytest.mark.parametrize("index", [7, 2**63 - 1, 2**63, 2**64 - 1])
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", mostly_slow(WAYS, 1), ids=lambda way: way.__name__)
 def test_updates_at_indices_of_u64(way: Any, index: int) -> None:
     x = np.arange(6 * SIZE, dtype=np.int32).reshape(6, SIZE)
     update = np.full((2, 3), -1, np.int32)
@@ -131,7 +131,7 @@ def order_key(t: xb.PrimitiveType, values: np.ndarray[Any, Any]) -> np.ndarray[A
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("t", FLOATS, ids=str)
+@pytest.mark.parametrize("t", mostly_slow(FLOATS, 3), ids=str)
 def test_the_total_order_of_constants(t: xb.PrimitiveType) -> None:
     values = some_floats(t)
     if t in WITHOUT_NEGATIVE_ZERO:
@@ -174,7 +174,7 @@ def test_clamp_of_preds() -> None:
 # Numbers
 
 
-@pytest.mark.parametrize("t", SIGNED, ids=str)
+@pytest.mark.parametrize("t", mostly_slow(SIGNED, 2), ids=str)
 def test_leading_zeros_of_constants(t: xb.PrimitiveType) -> None:
     numbers = [t.min, -2, -1, 0, 1, t.max]
     x = np.array(numbers).astype(t.dtype)
@@ -184,7 +184,7 @@ def test_leading_zeros_of_constants(t: xb.PrimitiveType) -> None:
 
 
 @pytest.mark.parametrize("name", ["ceil", "floor", "round", "round_nearest_even"])
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", mostly_slow(WAYS, 1), ids=lambda way: way.__name__)
 def test_rounding_of_f8e3m4(way: Any, name: str) -> None:
     x = np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e3m4)
     wide = x.astype(np.float64)
@@ -198,7 +198,7 @@ def test_rounding_of_f8e3m4(way: Any, name: str) -> None:
     assert_array_equal(got.astype(np.float64), want[name].astype(x.dtype).astype(np.float64))
 
 
-@pytest.mark.parametrize("t", SIGNED, ids=str)
+@pytest.mark.parametrize("t", mostly_slow(SIGNED, 2), ids=str)
 def test_negative_powers_of_constants(t: xb.PrimitiveType) -> None:
     x = np.array([-1, -1, 1, -2, 1, -1, -1]).astype(t.dtype)
     y = np.array([-1, -2, -1, -1, t.min, t.min, 1]).astype(t.dtype)
@@ -216,7 +216,9 @@ def test_negative_powers_of_constants(t: xb.PrimitiveType) -> None:
 F4 = ml_dtypes.float4_e2m1fn
 
 
-@pytest.mark.parametrize("t", [t for t in FLOATS if t not in (xb.f8e8m0fnu, xb.f4e2m1fn)], ids=str)
+@pytest.mark.parametrize(
+    "t", mostly_slow([t for t in FLOATS if t not in (xb.f8e8m0fnu, xb.f4e2m1fn)], 3), ids=str
+)
 def test_conversions_of_constants_to_f4(t: xb.PrimitiveType) -> None:
     x = np.array([0.1, 0.25, 0.26, 0.75, 1.25, 2.5, 3.5, 5, 5.1, 6, 7, 100, 1e4, np.inf])
     with np.errstate(all="ignore"):

@@ -9,7 +9,6 @@ from tables import each_row
 
 import builder as xb
 import lowering
-from examples import recorded_by_example
 
 
 def assert_read_back(computation: xb.XlaComputation) -> str:
@@ -17,12 +16,6 @@ def assert_read_back(computation: xb.XlaComputation) -> str:
     for text in (module.text, module.to_text(locations=True)):
         assert lowering.load_bytes(text).text == module.text
     return module.text
-
-
-@each_row("name", sorted(xb.OPERATIONS))
-def test_examples(name: str) -> None:
-    for computation in recorded_by_example(name):
-        assert_read_back(computation)
 
 
 INDICES = np.zeros(0, np.int32)

@@ -198,7 +198,6 @@ SOURCES = [[3, 0, 1, 2], [6, 5, 4, 7]]
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("t", ALL, ids=str)
 def test_data_movement_of_every_type(t: PrimitiveType) -> None:
     """Compare bit by bit, since these operations only move data."""
@@ -250,7 +249,6 @@ def reducers_of(t: PrimitiveType) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("t", [t for t in ALL if t is not xb.f8e8m0fnu], ids=str)
 def test_reductions_of_every_type(t: PrimitiveType) -> None:
     rows = numbers(t, (4, 3))
@@ -303,7 +301,6 @@ def test_sums_of_preds() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize(
     "shape", [(8,), (4, 6), (8, 2, 4), (0, 4), (4, 0), (8, 1000), (256, 1024)], ids=str
 )
@@ -345,7 +342,6 @@ def test_shapes(shape: tuple[int, ...]) -> None:
             assert_same_bits(one, other)
 
 
-@pytest.mark.usefixtures("little_optimized")
 def test_all_to_all_between_any_two_dimensions() -> None:
     rows = list(np.arange(N * 4 * 8 * 2 * 4, dtype=np.int32).reshape(N, 4, 8, 2, 4))
     pairs = [(s, c) for s in range(4) for c in range(4)]
@@ -550,7 +546,6 @@ def test_modes_of_replicas_and_partitions() -> None:
         assert [r.tolist() for r in results] == expected
 
 
-@pytest.mark.usefixtures("little_optimized")
 def test_exchanges_between_partitions() -> None:
     rows = [np.arange(8, dtype=np.int32) + 10 * n for n in range(N)]
     b = xb.XlaBuilder("partitions")

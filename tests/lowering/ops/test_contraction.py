@@ -76,7 +76,6 @@ CASES: dict[str, tuple[Any, Callable[[Array, Array], Array], tuple[int, ...], tu
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("name", CASES)
 def test_every_type(name: str) -> None:
     function, want, lhs, rhs = CASES[name]
@@ -102,7 +101,6 @@ WIDER = {
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("source", [t for t in ALL_TYPES if WIDER[t]], ids=str)
 def test_preferred_element_type(source: xb.PrimitiveType) -> None:
     x, y = sample(source, (3, 4)), sample(source, (4, 2))
@@ -125,7 +123,6 @@ def test_precision() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("algorithm", list(xb.DotAlgorithm), ids=repr)
 def test_algorithms(algorithm: xb.DotAlgorithm) -> None:
     b = xb.XlaBuilder("dot")

@@ -564,7 +564,6 @@ def running_sums(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("reverse", [False, True])
 def test_scan_of_every_type(reverse: bool) -> None:
     rng = np.random.default_rng(5)

@@ -164,7 +164,6 @@ def recorded(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_every_type(name: str) -> None:
     lhs, rhs, numbers, arguments = CONFIGURATIONS[name]
@@ -187,7 +186,6 @@ def preferred(t: xb.PrimitiveType) -> list[xb.PrimitiveType]:
     return list(dict.fromkeys([*wider[:1], *wider[-1:]]))
 
 
-@pytest.mark.usefixtures("little_optimized")
 def test_preferred_element_type() -> None:
     _, _, numbers, arguments = CONFIGURATIONS["feature groups"]
     b = xb.XlaBuilder("preferred")
@@ -291,7 +289,6 @@ def test_inferred_shapes_agree_with_mlir_and_xla(
     assert root[1] == str(y.shape)
 
 
-@pytest.mark.usefixtures("little_optimized")
 @settings(max_examples=30)
 @given(convolutions())
 def test_every_attribute(drawn: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 import scipy
 from support import assert_same_bits, parameter_like, run, ulp_distance
+from tables import mostly_slow
 
 import builder as xb
 import lowering
@@ -216,7 +217,8 @@ SHAPES = ((61, 67), (), (0, 3))
 IN_EVERY_SHAPE = (xb.bf16, xb.f32, xb.f64, xb.c64)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.usefixtures("optimized")
+@pytest.mark.parametrize("name", mostly_slow(FUNCTIONS, 3))
 def test_functions(name: str) -> None:
     reference, (low, high), narrow, single, double, of_complex = FUNCTIONS[name]
     rng = generator(len(name))
@@ -280,7 +282,8 @@ EXACT: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.usefixtures("optimized")
+@pytest.mark.parametrize("name", mostly_slow(EXACT, 2))
 def test_exact_functions_of_floats(name: str) -> None:
     types = [t for t in types_of(name) if t.is_floating]
     operands = {t: (values(t, generator()),) for t in types}
@@ -309,8 +312,7 @@ UNROUNDED: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.usefixtures("little_optimized")
-@pytest.mark.parametrize("name", UNROUNDED)
+@pytest.mark.parametrize("name", mostly_slow(UNROUNDED, 2))
 def test_moves_of_floats(name: str) -> None:
     types = [t for t in types_of(name) if t.is_floating]
     operands = {t: (values(t, generator()),) for t in types}
@@ -421,8 +423,7 @@ INTEGER_FUNCTIONS: dict[str, Callable[[int, PrimitiveType], int]] = {
 }
 
 
-@pytest.mark.usefixtures("little_optimized")
-@pytest.mark.parametrize("name", INTEGER_FUNCTIONS)
+@pytest.mark.parametrize("name", mostly_slow(INTEGER_FUNCTIONS, 2))
 def test_functions_of_integers(name: str) -> None:
     types = [t for t in types_of(name) if t.is_integral]
     operands = {t: (values(t, generator()),) for t in types}
@@ -457,7 +458,8 @@ BINARY: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", [*BINARY, "rem"])
+@pytest.mark.usefixtures("optimized")
+@pytest.mark.parametrize("name", mostly_slow([*BINARY, "rem"], 2))
 def test_binary_of_floats(name: str) -> None:
     types = [t for t in types_of(name) if t.is_floating]
     operands = {t: pairs(t, generator()) for t in types}
@@ -503,7 +505,7 @@ COMPLEX_BINARY: dict[str, tuple[Callable[..., Any], float]] = {
 }
 
 
-@pytest.mark.parametrize("name", COMPLEX_BINARY)
+@pytest.mark.parametrize("name", mostly_slow(COMPLEX_BINARY, 1))
 def test_binary_of_complex_numbers(name: str) -> None:
     reference, epsilons = COMPLEX_BINARY[name]
     rng = generator()
@@ -569,8 +571,7 @@ INTEGER_BINARY: dict[str, Callable[[int, int, PrimitiveType], int]] = {
 }
 
 
-@pytest.mark.usefixtures("little_optimized")
-@pytest.mark.parametrize("name", INTEGER_BINARY)
+@pytest.mark.parametrize("name", mostly_slow(INTEGER_BINARY, 3))
 def test_binary_of_integers(name: str) -> None:
     types = [t for t in types_of(name) if t.is_integral]
     operands: Operands = {}
@@ -593,7 +594,7 @@ def test_binary_of_integers(name: str) -> None:
         assert_same_bits(results[t], wrapped(want, t))
 
 
-@pytest.mark.parametrize("name", ["add", "mul", "max", "min", "and_", "or_", "xor"])
+@pytest.mark.parametrize("name", mostly_slow(["add", "mul", "max", "min", "and_", "or_", "xor"], 2))
 def test_binary_of_preds(name: str) -> None:
     a, b = np.array([0, 0, 1, 1], bool), np.array([0, 1, 0, 1], bool)
     (got,) = apply_to_all(getattr(xb, name), [xb.pred], {xb.pred: (a, b)}).values()
@@ -611,7 +612,6 @@ def test_every_unary_and_binary_op_is_tested_here() -> None:
 # Shapes of other ranks: the value of an element does not depend on the shape.
 
 
-@pytest.mark.usefixtures("little_optimized")
 def test_scalars_and_empty_arrays_of_every_type() -> None:
     for shape in ((), (0, 3)):
         b = xb.XlaBuilder("shapes")
@@ -639,8 +639,7 @@ DIRECTIONS = {
 }
 
 
-@pytest.mark.usefixtures("little_optimized")
-@pytest.mark.parametrize("name", DIRECTIONS)
+@pytest.mark.parametrize("name", mostly_slow(DIRECTIONS, 1))
 def test_comparisons(name: str) -> None:
     types = [t for t in ALL if not t.is_complex or name in ("eq", "ne")]
     operands = {t: pairs(t, generator()) for t in types}
@@ -658,7 +657,6 @@ def test_comparisons(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize(
     "name",
     [
@@ -730,7 +728,7 @@ def numbers_of(source: PrimitiveType) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("source", ALL, ids=str)
+@pytest.mark.parametrize("source", mostly_slow(ALL, 3), ids=str)
 def test_convert_element_type(source: PrimitiveType) -> None:
     x = numbers_of(source)
     targets = [t for t in ALL if t is not xb.pred]
@@ -776,8 +774,7 @@ def same_width_or_first(source: PrimitiveType) -> list[PrimitiveType]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("little_optimized")
-@pytest.mark.parametrize("source", [t for t in ALL if not t.is_complex], ids=str)
+@pytest.mark.parametrize("source", mostly_slow([t for t in ALL if not t.is_complex], 3), ids=str)
 def test_bitcast_convert_type(source: PrimitiveType) -> None:
     """The low part of a wide element is the first of the narrow ones; a pred is one bit."""
     x = values(source, generator())
@@ -836,7 +833,6 @@ def test_clamp() -> None:
             assert_same_bits(got, want)
 
 
-@pytest.mark.usefixtures("little_optimized")
 def test_select() -> None:
     """No bit changes: subnormal numbers and the payloads of wide NaNs are kept."""
     operands: Operands = {}
@@ -879,7 +875,6 @@ def test_worked_examples_of_the_document() -> None:
     assert got[1].dtype == np.float32
 
 
-@pytest.mark.usefixtures("little_optimized")
 def test_map_of_one_to_three_operands() -> None:
     types = [t for t in ALL if t is not xb.pred]
     operands: Operands = {t: (np.ones((2, 3), t.dtype), np.ones((), t.dtype)) for t in types}
@@ -942,8 +937,7 @@ def test_reduce_precision(exponent_bits: int, mantissa_bits: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("little_optimized")
-@pytest.mark.parametrize("t", ALL, ids=str)
+@pytest.mark.parametrize("t", mostly_slow(ALL, 3), ids=str)
 def test_constants(t: PrimitiveType) -> None:
     """Constants keep every bit: NaN payloads, signs of zeros, subnormal numbers."""
     rng = generator()
@@ -988,7 +982,6 @@ def test_constants_that_count_from_negative_zero() -> None:
         assert got.tobytes() == array.tobytes()
 
 
-@pytest.mark.usefixtures("little_optimized")
 def test_iota() -> None:
     b = xb.XlaBuilder("iota")
     results, expected = [], []
@@ -1052,7 +1045,6 @@ def broadcast_examples() -> list[tuple[Any, Any, Any, Any]]:
     ]
 
 
-@pytest.mark.usefixtures("little_optimized")
 def test_broadcasting_with_numbers() -> None:
     for t in (xb.s32, xb.f64, xb.f8e5m2, xb.c64, xb.u4, xb.pred):
         b = xb.XlaBuilder("broadcasting")

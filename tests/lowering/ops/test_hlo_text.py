@@ -228,7 +228,6 @@ def is_nan(x: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("t", ALL, ids=str)
 def test_constants_preserve_every_bit(t: PrimitiveType) -> None:
     """Signaling NaNs, payloads, and signs of zeros and NaNs, in both texts."""
@@ -317,7 +316,6 @@ MOVES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("t", ALL, ids=str)
 def test_ops_that_move_elements_preserve_bits(t: PrimitiveType) -> None:
     x = patterns(t)

@@ -207,7 +207,6 @@ def test_documented_slices() -> None:
     p.check()
 
 
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("half", [0, 1])
 def test_slices_of_every_type(half: int) -> None:
     p = Program("types")
@@ -222,7 +221,6 @@ def test_slices_of_every_type(half: int) -> None:
     p.check()
 
 
-@pytest.mark.usefixtures("little_optimized")
 def test_start_indices_of_every_type() -> None:
     """Including types whose largest value is less than the size of the operand."""
     p = Program("indices")
@@ -313,7 +311,6 @@ def test_documented_gathers() -> None:
     p.check()
 
 
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("half", [0, 1])
 def test_gathers_of_every_type(half: int) -> None:
     p = Program("types")
@@ -353,7 +350,6 @@ def test_gathers_with_sorted_and_unique_indices() -> None:
 # Scatter
 
 
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("half", [0, 1])
 def test_scatters_of_every_type(half: int) -> None:
     """Each update replaces an element; the indices are unique."""
@@ -392,7 +388,6 @@ def test_scatters_with_arithmetic(name: str) -> None:
     p.check()
 
 
-@pytest.mark.usefixtures("little_optimized")
 def test_scatter_indices_of_every_type() -> None:
     """Including small index types, and windows that are partly out of bounds."""
     p = Program("indices")
@@ -698,7 +693,6 @@ class Case:
         return self.offsets, self.collapsed, *mapping
 
 
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("seed", range(3))
 def test_any_dimension_numbers(seed: int) -> None:
     rng = np.random.default_rng(seed)

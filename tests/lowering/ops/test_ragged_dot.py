@@ -127,7 +127,6 @@ def expected_product(x: Array, y: Array, sizes: Any, numbers: Ragged, t: xb.Prim
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("name", ["rows", "inner", "batch"])
 def test_every_type(name: str) -> None:
     numbers, lhs, rhs, sizes = FORMS[name]
@@ -153,7 +152,6 @@ def test_a_type_without_zero() -> None:
     assert_same_bits(got, expected_product(x, y, [1, 3], ROWS, xb.f8e8m0fnu))
 
 
-@pytest.mark.usefixtures("little_optimized")
 def test_forms_and_types_of_group_sizes() -> None:
     b = xb.XlaBuilder("forms")
     arguments, results, want = [], [], []
@@ -184,7 +182,6 @@ def test_sums_of_group_sizes_that_overflow_their_type() -> None:
     assert_same_bits(long, expected_product(x, y, [1, 299, 0], ROWS, xb.s32))
 
 
-@pytest.mark.usefixtures("little_optimized")
 def test_preferred_element_type() -> None:
     pairs = [
         *((xb.s2, xb.s32), (xb.u4, xb.u8), (xb.s8, xb.s32), (xb.f4e2m1fn, xb.f32)),

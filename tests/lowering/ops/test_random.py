@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy
 from support import compiled_once, run
-from tables import each_row
+from tables import each_row, mostly_slow
 
 import builder as xb
 import lowering
@@ -152,7 +152,6 @@ SHAPES: list[tuple[int, ...]] = [(), (7,), (2, 4), (3, 5), (5, 3), (3, 4, 5), (0
 WIDTHS = [xb.u2, xb.s4, xb.f8e4m3fn, xb.bf16, xb.f64]
 
 
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize(
     ("algorithm", "length"),
     [
@@ -338,7 +337,7 @@ def test_normal() -> None:
             assert scipy.stats.kstest(numbers, distribution.cdf).pvalue > LEAST
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (2, 3, 4), (1000, 1000)])
+@pytest.mark.parametrize("shape", mostly_slow([(), (0,), (3, 0), (2, 3, 4), (1000, 1000)], 2))
 def test_shapes(shape: tuple[int, ...]) -> None:
     b = xb.XlaBuilder("shapes")
     one = b.parameter(xb.f32[()])

@@ -48,7 +48,6 @@ REDUCERS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Any, list[Prim
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("name", REDUCERS)
 def test_reduce_of_every_type(name: str) -> None:
     function, reference, init, types = REDUCERS[name]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import assert_same_bits, run
+from tables import mostly_slow
 
 import builder as xb
 import lowering
@@ -49,13 +50,11 @@ def check(
 SIZES = [(3, 4), (1, 67, 5), (0, 3)]
 
 
-@pytest.mark.usefixtures("little_optimized")
-@pytest.mark.parametrize("sizes", [*SIZES, ()])
+@pytest.mark.parametrize("sizes", mostly_slow([*SIZES, ()], 2))
 def test_broadcast(sizes: tuple[int, ...]) -> None:
     check(lambda x: xb.broadcast(x, [2, 3]), lambda x: np.broadcast_to(x, (2, 3, *sizes)), sizes)
 
 
-@pytest.mark.usefixtures("little_optimized")
 def test_broadcast_in_dim() -> None:
     check(
         lambda x: xb.broadcast_in_dim(x, [2, 3, 5, 4], [1, 3]),
@@ -75,7 +74,7 @@ def test_broadcast_in_dim() -> None:
     )
 
 
-@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("sizes", mostly_slow(SIZES, 2))
 def test_reshape_and_collapse(sizes: tuple[int, ...]) -> None:
     count = int(np.prod(sizes))
     last = len(sizes) - 1
@@ -87,8 +86,7 @@ def test_reshape_and_collapse(sizes: tuple[int, ...]) -> None:
     )
 
 
-@pytest.mark.usefixtures("little_optimized")
-@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("sizes", mostly_slow(SIZES, 2))
 def test_transpose_and_rev(sizes: tuple[int, ...]) -> None:
     order = [len(sizes) - 1, *range(len(sizes) - 1)]
     check(lambda x: xb.transpose(x, order), lambda x: np.transpose(x, order), sizes)
@@ -96,7 +94,6 @@ def test_transpose_and_rev(sizes: tuple[int, ...]) -> None:
     check(lambda x: xb.rev(x, []), lambda x: x, sizes)
 
 
-@pytest.mark.usefixtures("little_optimized")
 def test_concatenate() -> None:
     for dimension, second in ((0, (2, 4)), (1, (3, 61)), (1, (3, 0))):
         check(
@@ -123,7 +120,6 @@ def padded(x: Array, value: Array, config: Sequence[tuple[int, int, int]]) -> Ar
     return result
 
 
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize(
     "config",
     [
@@ -151,7 +147,6 @@ def test_pad_of_empty_arrays() -> None:
     check(lambda x, v: xb.pad(x, v, []), lambda x, v: x, (), ())
 
 
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize(
     ("start", "limit", "strides"),
     [
@@ -170,7 +165,6 @@ def test_slice_in_dim() -> None:
     check(lambda x: xb.slice_in_dim(x, 1, 6, 2, 1), lambda x: x[:, 1:6:2], (61, 7))
 
 
-@pytest.mark.usefixtures("little_optimized")
 def test_iota() -> None:
     types = [t for t in ALL_TYPES if t not in (xb.pred, xb.f8e8m0fnu)]
     for sizes, dimension in (((4, 3), 0), ((3, 4), 1), ((2, 0, 3), 2), ((1,), 0)):

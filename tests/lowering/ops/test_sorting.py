@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 from support import assert_identical, branch, operation_names, parameter_like
-from tables import each_row
+from tables import each_row, mostly_slow
 
 import builder as xb
 import lowering
@@ -65,8 +65,7 @@ def order(x: np.ndarray, axis: int = -1) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("little_optimized")
-@pytest.mark.parametrize("t", ALL, ids=str)
+@pytest.mark.parametrize("t", mostly_slow(ALL, 3), ids=str)
 def test_every_type(t: PrimitiveType) -> None:
     """Sort with and without indices, along both dimensions, and by both comparators."""
     x = any_values(t, 7 * 30).reshape(7, 30)
@@ -227,8 +226,7 @@ def test_bounded_sizes(size: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("little_optimized")
-@pytest.mark.parametrize("t", ALL, ids=str)
+@pytest.mark.parametrize("t", mostly_slow(ALL, 3), ids=str)
 def test_top_k_of_every_type(t: PrimitiveType) -> None:
     x = any_values(t, 4 * 60).reshape(4, 60)
 
@@ -242,7 +240,6 @@ def test_top_k_of_every_type(t: PrimitiveType) -> None:
         assert_identical(places, want.astype(np.int32))
 
 
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize(
     ("shape", "k"), [((5,), 5), ((5,), 0), ((0,), 0), ((0, 3), 2), ((2, 3, 4), 3), ((2, 1), 1)]
@@ -322,7 +319,7 @@ def test_a_comparator_with_a_branch_inside_a_branch(t: PrimitiveType) -> None:
     assert_identical(places, at[want])
 
 
-@pytest.mark.parametrize("t", [xb.f32, xb.bf16, xb.s4, xb.c64], ids=str)
+@pytest.mark.parametrize("t", mostly_slow([xb.f32, xb.bf16, xb.s4, xb.c64], 1), ids=str)
 def test_top_k_in_files(t: PrimitiveType) -> None:
     """Text and bytecode contain the operations, artifacts composites."""
     x = any_values(t, 40)

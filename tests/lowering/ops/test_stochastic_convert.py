@@ -49,7 +49,6 @@ def random_bits(t: PrimitiveType, size: int) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("source", FLOATS, ids=str)
 def test_to_signed_integers(source: PrimitiveType) -> None:
     values = numbers(source, 150)

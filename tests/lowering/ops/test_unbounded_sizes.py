@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tables import each_row
+from tables import each_row, mostly_slow
 
 import builder as xb
 import lowering
@@ -63,7 +63,7 @@ def expected_model(x: Any, w: Any, bias: Any, rows: Any) -> list[Any]:
 MODEL = (xb.f32[ANY, 4], xb.f32[4, 3], xb.f32[3], xb.s32[2])
 
 
-@pytest.mark.parametrize("size", [1, 2, 7])
+@pytest.mark.parametrize("size", mostly_slow([1, 2, 7], 1))
 def test_a_model_of_any_batch_size(size: int) -> None:
     program = built(lambda *p: xb.tuple(*model(*p)), *MODEL)
     assert str(program.program_shape.result) == "(f32[?,3], f32[?,7], f32[2,7], f32[7])"
@@ -287,7 +287,7 @@ def added(x: Any, i: Any, y: Any) -> Any:
     return x
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", mostly_slow(PROGRAMS, 9))
 def test_programs_of_any_size(name: str) -> None:
     function, parameters, reference = PROGRAMS[name]
     program = built(function, *parameters)

@@ -159,7 +159,6 @@ WINDOWS: list[tuple[Any, ...]] = [
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("name", REDUCERS)
 def test_reduce_window_of_every_type(name: str) -> None:
     function, reference, init, takes = REDUCERS[name]
@@ -390,7 +389,6 @@ SELECTIONS: list[tuple[Any, Any, Any]] = [
 ]
 
 
-@pytest.mark.usefixtures("little_optimized")
 def test_select_and_scatter_of_every_type() -> None:
     """Of equal elements, the first in row-major order is selected."""
     cases = []
@@ -617,7 +615,6 @@ def test_windows_of_one_element_with_negative_padding(
     assert_same_bits(np.asarray(actual[1][1]), product)
 
 
-@pytest.mark.usefixtures("little_optimized")
 @settings(max_examples=25)
 @given(any_window())
 def test_any_select_and_scatter(drawn: tuple[Any, ...]) -> None:

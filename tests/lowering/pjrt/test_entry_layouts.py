@@ -84,7 +84,6 @@ def negated(parameter: str, result: str, name: str = "negated") -> xb.XlaComputa
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("rank", range(5))
 def test_every_order_of_a_parameter_and_of_a_result(rank: int) -> None:
     """One program has a parameter and a result for every order."""
@@ -158,7 +157,6 @@ def test_empty_and_large_arrays(sizes: tuple[int, int]) -> None:
         assert_identical(np.asarray(run(given)), -np.asarray(given))
 
 
-@pytest.mark.usefixtures("little_optimized")
 def test_every_type() -> None:
     """One program has parameters and results of all types, column-major and row-major."""
     b = xb.XlaBuilder("types")
@@ -827,7 +825,6 @@ def test_functions_of_empty_arrays_in_two_orders() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("seed", range(20))
 def test_random_programs(seed: int) -> None:
     """Parameters and results in random orders, including empty arrays."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from tables import mostly_slow
 
 import lowering
 from lowering.jaxlib_api import artifacts, mlir, versions
@@ -47,7 +48,9 @@ def test_the_operation_is_named(kind: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["text", "bytecode", "artifact"])
-@pytest.mark.parametrize("name", ["f4E2M1FN", "f8E8M0FNU", "f8E3M4", "i2", "ui4", "i1"])
+@pytest.mark.parametrize(
+    "name", mostly_slow(["f4E2M1FN", "f8E8M0FNU", "f8E3M4", "i2", "ui4", "i1"], 2)
+)
 def test_types_of_xla_are_read(kind: str, name: str) -> None:
     """Also if text contains the names of other types."""
     text = TEXT.replace("TYPE", name).replace("PLACE", ' loc("f6E2M3FN")')

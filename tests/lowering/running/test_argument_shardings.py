@@ -52,7 +52,6 @@ def recorded(
     return b.build(total), [p.sharding for p in parameters]
 
 
-@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("order", [[*range(8)], [3, 1, 7, 5, 2, 0, 6, 4]], ids=["same", "other"])
 @pytest.mark.parametrize("form", ["axes", "tilings"])
 def test_the_parameters_take_the_arrays_as_they_are(order: list[int], form: str) -> None:

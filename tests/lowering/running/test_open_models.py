@@ -70,7 +70,7 @@ def jax_loss(p: Any, tokens: Any, labels: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_a_gpt_of_any_batch_and_length(tmp_path: Path, little_optimized: None) -> None:
+def test_a_gpt_of_any_batch_and_length(tmp_path: Path) -> None:
     weights = {"embed": normal(WORDS, WIDTH), "at": normal(12, WIDTH), "block": block_weights()}
 
     @lowering.jit(open_sizes={"tokens": [0, 1], "labels": [0, 1]}, device="cpu")
@@ -105,7 +105,7 @@ def test_a_gpt_of_any_batch_and_length(tmp_path: Path, little_optimized: None) -
 
 @pytest.mark.slow
 @pytest.mark.jaxlib
-def test_a_vision_transformer_of_any_batch(little_optimized: None) -> None:
+def test_a_vision_transformer_of_any_batch() -> None:
     weights = {"patch": normal(4, 4, 3, WIDTH), "block": block_weights(), "head": normal(WIDTH, 5)}
 
     def vit(p: Any, images: xb.XlaOp) -> xb.XlaOp:

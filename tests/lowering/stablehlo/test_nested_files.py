@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 from jax import export
-from tables import each_row
+from tables import each_row, mostly_slow
 
 import builder as xb
 import lowering
@@ -70,7 +70,7 @@ MODULES = {
 
 
 @pytest.mark.parametrize("suffix", ["mlir", "mlirbc", "stablehlo", "executable"])
-@pytest.mark.parametrize("kind", MODULES)
+@pytest.mark.parametrize("kind", mostly_slow(MODULES, 2))
 def test_files_are_called_like_the_function(kind: str, suffix: str, tmp_path: Path) -> None:
     args, named = DICTS
     args = (*args, X) if kind == "jit" else args

@@ -43,6 +43,8 @@ def expected_attributes(op: xb.XlaOp) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
+@pytest.mark.jaxlib
 def test_the_attributes_of_every_op_are_read_back() -> None:
     checked: dict[str, int] = {}
     faults = []

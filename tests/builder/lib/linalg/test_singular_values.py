@@ -18,7 +18,6 @@ import lowering
 from builder import lib
 
 # Long programs, tested by reconstruction; the other decompositions are optimized.
-pytestmark = pytest.mark.usefixtures("little_optimized")
 
 BOTH = pytest.mark.parametrize("runner", [run, run_portable])
 

@@ -12,7 +12,7 @@ from jax.sharding import NamedSharding
 from builder.errors import OperandError, brief, error_of
 from builder.graph.computation import XlaComputation
 from lowering.jax_interop.from_jax import check_function, computation_of_stage, without_static
-from lowering.jax_interop.to_jax import to_jax
+from lowering.jax_interop.to_jax import flat_function, nested_function
 from lowering.jaxlib_api import jaxprs
 from lowering.running.compiling import compile
 from lowering.stablehlo.call_tree import CallTree
@@ -112,16 +112,8 @@ def _edited(original: XlaComputation, edit: Callable[..., Any]) -> XlaComputatio
 
 def _traceable(computation: XlaComputation, tree: CallTree | None) -> Callable[..., Any]:
     """Return a computation as a jax function of arguments nested as `tree`."""
-    function = to_jax(computation)
-    if tree is None:
-        return function
-    name, names = computation.name, computation.program_shape.parameter_names
-
-    def nested(*args: Any, **by_name: Any) -> Any:
-        values, nest = tree.bind(name, args, by_name, names)
-        return nest(function(*values))
-
-    return nested
+    function = flat_function(computation)
+    return function if tree is None else nested_function(function, computation, tree)
 
 
 def _compiled(

@@ -25,7 +25,7 @@ from builder.support.caller import caller_frame
 from builder.types.shape import ArrayShape, Shape, TupleShape
 from lowering.errors import LoweringError
 from lowering.jax_interop.reverse import Reverse, element_of
-from lowering.jax_interop.to_jax import to_jax
+from lowering.jax_interop.to_jax import flat_function
 from lowering.ops.registry import place
 
 Tree = TypeVar("Tree")
@@ -144,7 +144,7 @@ def jax_function(op: str, computation: XlaComputation) -> Callable[..., Any]:
         LoweringError: jax can't evaluate an op.
     """
     try:
-        return to_jax(computation)
+        return flat_function(computation)
     except XlaError as error:
         raise error.renamed(op) from None
 

@@ -21,8 +21,9 @@ from builder.types.shape import UNBOUNDED, ArrayShape, Shape, TokenShape, intern
 from lowering.errors import ArgumentError, LoweringError
 from lowering.jax_interop import library_functions as _library_functions  # noqa: F401  # entered
 from lowering.jax_interop.evaluation import Preparation, wide_op
-from lowering.jax_interop.pasting import nested
+from lowering.jax_interop.pasting import nested as nested_value
 from lowering.ops.registry import Value, place
+from lowering.stablehlo.call_tree import CallTree
 
 
 @explained
@@ -34,10 +35,12 @@ def to_jax(computation: XlaComputation, *, axis: str | None = None) -> Callable[
     jax compiles each op by itself.
 
     The function takes an argument for each parameter, in order or by the parameters' names. A
-    tuple is a tuple or list of values, a token None. Unbounded sizes are those of the arguments:
-    jax traces the function anew for other sizes. Its results have the same bits as those of
-    `lowering.compile`, where XLA compiles the same operations; `jax.jit` does not apply this
-    library's rewrites for defects of XLA.
+    tuple is a tuple or list of values, a token None. For a computation of a function of jax
+    (`from_jax`) or `lowering.jit`, it also takes the arguments of that function, nested in the same
+    way, and then its result is nested like the result of that function. Unbounded sizes are those
+    of the arguments: jax traces the function anew for other sizes. Its results have the same bits
+    as those of `lowering.compile`, where XLA compiles the same operations; `jax.jit` does not apply
+    this library's rewrites for defects of XLA.
 
     Derivatives are those of `jax.lax`. A loop with a known trip count is differentiated in both
     modes; other loops only forward. These ops have no derivative: rng, rng_bit_generator and custom
@@ -74,6 +77,28 @@ def to_jax(computation: XlaComputation, *, axis: str | None = None) -> Callable[
         >>> jax.jit(jax.grad(function))(w, x + 1)
         Array([-2., -4., -6.], dtype=float32)
     """
+    function = flat_function(computation, axis=axis)
+    tree = computation.annotations and computation.annotations.nesting
+    return function if tree is None else nested_function(function, computation, tree)
+
+
+def nested_function(
+    function: Callable[..., Any], computation: XlaComputation, tree: CallTree
+) -> Callable[..., Any]:
+    """Return a function of flat arguments as a function of arguments nested as `tree`."""
+    name, names = computation.name, computation.program_shape.parameter_names
+
+    def nested(*args: Any, **by_name: Any) -> Any:
+        values, nest = tree.bind(name, args, by_name, names)
+        return nest(function(*values))
+
+    nested.__name__ = nested.__qualname__ = name
+    nested.__doc__ = function.__doc__
+    return nested
+
+
+def flat_function(computation: XlaComputation, *, axis: str | None = None) -> Callable[..., Any]:
+    """Return a computation as a jax function of one argument for each parameter; see `to_jax`."""
     need_computation("to_jax", computation)
     if axis is not None and not isinstance(axis, str):
         raise error_of(
@@ -158,7 +183,7 @@ def _argument(name: str, parameter: str, shape: Shape, value: Any) -> Value:
     except NestingError as error:
         raise _mismatch(name, f"{parameter}{error.path}", error.shape, error.got) from None
     values = [_array(name, f"{parameter}{path}", leaf, v) for v, leaf, path in flat]
-    return nested(shape, [v for v in values if v is not None])
+    return nested_value(shape, [v for v in values if v is not None])
 
 
 _NUMBERS: Final = (bool, int, float, complex)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from tables import each_row
@@ -231,3 +233,52 @@ def test_weak_types_do_not_leak() -> None:
         return xb.while_(lambda v: v < 100, lambda v: v + v, x)
 
     assert jax.jit(lowering.to_jax(doubled))(3.0) == 192
+
+
+class TestArgumentsOfTheFunction:
+    """Computations of functions of jax and of `lowering.jit` are called like the functions."""
+
+    @staticmethod
+    def layer(parameters: dict[str, Any], x: Any, *, scale: Any) -> dict[str, Any]:
+        return {"y": jnp.tanh(x @ parameters["w"] + parameters["b"]) * scale, "sum": x.sum()}
+
+    PARAMETERS: ClassVar = {"w": np.ones((3, 2), np.float32), "b": np.zeros(2, np.float32)}
+    X = np.float32([[0.1, 0.2, 0.3]])
+
+    @pytest.mark.parametrize("source", ["function", "Exported"])
+    def test_jax(self, source: str) -> None:
+        arguments = (self.PARAMETERS, self.X)
+        scale = np.float32(2)
+        if source == "function":
+            computation = lowering.from_jax(self.layer, *arguments, scale=scale)
+        else:
+            exported = jax.export.export(jax.jit(self.layer))(*arguments, scale=scale)
+            computation = lowering.to_computation(exported)
+        function = lowering.to_jax(computation)
+
+        def loss(f: Callable[..., Any]) -> Callable[[Any], Any]:
+            return lambda parameters: f(parameters, self.X, scale=scale)["y"].sum()
+
+        expected = self.layer(*arguments, scale=scale)
+        for mine in (function, jax.jit(function)):
+            results = mine(*arguments, scale=scale)
+            assert results.keys() == expected.keys()
+            np.testing.assert_allclose(results["y"], expected["y"], rtol=1e-6)
+        mine = jax.grad(loss(function))(self.PARAMETERS)
+        theirs = jax.grad(loss(self.layer))(self.PARAMETERS)
+        for name, gradient in theirs.items():
+            np.testing.assert_allclose(mine[name], gradient, rtol=1e-6)
+        with pytest.raises(lowering.ArgumentError, match=r"args must be a tuple of 2, got"):
+            function(self.PARAMETERS, scale=scale)
+
+    def test_one_array_for_each_parameter(self) -> None:
+        computation = lowering.from_jax(self.layer, self.PARAMETERS, self.X, scale=np.float32(2))
+        flat = [self.PARAMETERS["b"], self.PARAMETERS["w"], self.X, np.float32(2)]
+        results = lowering.to_jax(computation)(*flat)
+        assert [result.shape for result in results] == [(), (1, 2)]
+
+    def test_jit(self) -> None:
+        add = lowering.jit(lambda pair, y: {"z": pair["x"] + y})
+        function = lowering.to_jax(add.computation({"x": xb.f32[2]}, xb.f32[2]))
+        two = np.float32([1, 2])
+        np.testing.assert_array_equal(jax.jit(function)({"x": two}, two)["z"], [2, 4])

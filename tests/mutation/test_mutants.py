@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from coverage import CoverageData
+
 from tests.mutation import __main__ as command
-from tests.mutation.mutants import mutants_of
+from tests.mutation.mutants import Mutant, mutants_of
 
 SOURCE = '''\
 from typing import TYPE_CHECKING
@@ -62,14 +64,45 @@ def test_mutants_are_programs() -> None:
 
 def test_tests_with_the_name_of_a_module_run_first(tmp_path: Path) -> None:
     folders = ("builder", "lowering/importer", "lowering/ops", "lowering/ops/more")
-    names = {folder: f"tests/{folder}/test_dot.py" for folder in folders}
-    other, example = "tests/lowering/test_names.py", "tests/test_docstrings.py"
-    for name in (*names.values(), "tests/lowering/ops/test_sum.py", other, example):
+    names = [f"tests/{folder}/test_dot.py" for folder in folders]
+    for name in (*names, "tests/lowering/ops/test_sum.py", "tests/test_names.py"):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("from lowering.ops.dot import x" if name == other else "")
-    assert command.tests_of(Path("lowering/ops/dot.py"), tmp_path) == [
-        [names[f] for f in ("lowering/ops/more", "lowering/ops", "builder", "lowering/importer")],
+        path.touch()
+    module = Path("lowering/ops/dot.py")
+    own = [names[3], names[2], names[0], names[1]]
+    assert command.rounds_of(module, [], tmp_path) == [
+        own,
         ["tests/lowering/ops"],
-        [example, other],
+        list(command.EVERY_OP),
     ]
+    executing = [
+        "tests/test_names.py::test_a",
+        "tests/test_names.py::test_b",
+        "tests/lowering/ops/test_sum.py::test_c",
+        f"{names[0]}::test_d[1]",
+    ]
+    (tests,) = command.rounds_of(module, executing, tmp_path)
+    assert tests == [executing[3], executing[2], executing[0], executing[1]]
+    executing = [f"tests/test_names.py::test_{number}" for number in range(900)]
+    rounds = command.rounds_of(module, executing, tmp_path)
+    assert [len(tests) for tests in rounds] == [command.FIRST, command.MOST - command.FIRST]
+
+
+def test_the_tests_of_a_line(tmp_path: Path) -> None:
+    file = tmp_path / "coverage"
+    data = CoverageData(str(file))
+    data.set_context("tests/test_a.py::test_b[c|d]|run")
+    data.add_lines({str(command.ROOT / "builder/dot.py"): [3, 7]})
+    data.set_context("")
+    data.add_lines({str(command.ROOT / "builder/dot.py"): [1]})
+    data.write()
+    coverage = command.Coverage(file)
+    module = Path("builder/dot.py")
+
+    def tests(line: int) -> list[str]:
+        return coverage.tests(module, Mutant(line, 0, 1, "2"))
+
+    assert tests(3) == tests(4) == ["tests/test_a.py::test_b[c|d]"]
+    assert tests(1) == []
+    assert coverage.tests(Path("builder/other.py"), Mutant(3, 0, 1, "2")) == []

@@ -83,6 +83,8 @@ if TYPE_CHECKING:
         load_bytes as load_bytes,
     )
     from lowering.stablehlo.sources import load as load
+    from lowering.test_files.running import TestOutcome as TestOutcome, run_test as run_test
+    from lowering.test_files.writing import write_test as write_test
 else:
     # Importing jax is slow, and `xlabuilder --help` does not need it. Submodules such as `ffi` need
     # no entry.
@@ -120,6 +122,8 @@ else:
         "lowering.stablehlo.lower": "lower",
         "lowering.stablehlo.module": "StablehloModule load_bytes",
         "lowering.stablehlo.sources": "load",
+        "lowering.test_files.running": "TestOutcome run_test",
+        "lowering.test_files.writing": "write_test",
     }
     _LAZY = dict(
         sorted((name, module) for module, names in _MODULES.items() for name in names.split())

@@ -46,6 +46,7 @@ LAYERS = (
     "lowering.running",
     "lowering.portable",
     "lowering.interpreter",
+    "lowering.test_files",
     "lowering.jax_interop",
     "lowering.ffi",
     "lowering.xla_client",

@@ -20,6 +20,7 @@ else:
             inspect,
             ops,
             run,
+            test,
         )
         from lowering.cli.command import main
     except ModuleNotFoundError as error:

@@ -96,7 +96,9 @@ WRONG_USAGE: Final = 2
 INTERRUPTED: Final = 130
 
 
-_ORDER: Final = ("inspect", "convert", "run", "compare", "diff", "draw", "ops", "devices")
+_ORDER: Final = (
+    *("inspect", "convert", "run", "compare", "test", "diff", "draw", "ops", "devices"),
+)
 
 
 class FailedError(Exception):

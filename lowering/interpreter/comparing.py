@@ -389,13 +389,13 @@ def compare(
     _check_ulps(ulps)
     subject = _checked_variant(reference, device_computation)
     flat, _ = flat_arguments(reference, args, by_name)
-    arguments = _nested(reference, flat)
+    arguments = nested_arguments(reference, flat)
     module = lower(subject)
     module.tree = None  # the reference's result is flat
     device_result = compile(module, target)(*arguments)
-    reference_values, left_out = _reference_values(reference, flat, target, seconds)
+    values, left_out = reference_values(reference, flat, target, seconds)
     device_values = (
-        _separate_values(subject, reference_values, target)
+        _separate_values(subject, values, target)
         if flag("compare", "from_reference", from_reference)
         else _program_values(subject, arguments, target)
     )
@@ -408,11 +408,11 @@ def compare(
         default = tolerances.of_op(op, target.platform) if from_reference else accumulated[op.id]
         tolerance = _tolerance(ulps, op.opcode, default)
         # Accumulated errors may exceed small elements, which are sums of larger canceling ones.
-        operands = [reference_values[o] for o in op.operands] if from_reference else None
-        ops += _differences(op, device_values[op.id], reference_values[op], tolerance, operands)
+        operands = [values[o] for o in op.operands] if from_reference else None
+        ops += _differences(op, device_values[op.id], values[op], tolerance, operands)
     root = reference.root
     tolerance = _tolerance(ulps, None, accumulated[root.id])
-    results = _differences(root, device_result, reference_values[root], tolerance, None)
+    results = _differences(root, device_result, values[root], tolerance, None)
     if any(op.opcode == "rng" for op in left_out):
         results = []  # each run has different random numbers
     return Comparison(
@@ -479,7 +479,7 @@ def _checked_variant(reference: XlaComputation, variant: Any) -> XlaComputation:
     return variant
 
 
-def _nested(computation: XlaComputation, flat: Sequence[Array]) -> list[Any]:
+def nested_arguments(computation: XlaComputation, flat: Sequence[Array]) -> list[Any]:
     """Return an argument for each parameter: the arrays `flat`, nested like the parameters."""
     remaining = iter(flat)
     return [
@@ -496,7 +496,7 @@ def _arrays(value: Any) -> list[Array]:
 # The values of the interpreter
 
 
-def _reference_values(
+def reference_values(
     computation: XlaComputation,
     arguments: Sequence[Array],
     target: jax.Device,
@@ -514,7 +514,7 @@ def _reference_values(
         instrumented = with_results(computation, computation.ops)
         _, *results = run(instrumented, arguments, timeout=timeout)
         return dict(zip(computation.ops, results, strict=True)), []
-    nested = _nested(computation, arguments)
+    nested = nested_arguments(computation, arguments)
     values: Values = {
         parameter: nested[parameter.attributes["number"]] for parameter in computation.parameters
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from builder.attributes.annotations import Annotations
 from builder.graph.computation import XlaComputation, called_in
 from builder.graph.xla_op import NO_ATTRIBUTES, OpMetadata, XlaOp
 from builder.types.shape import Shape, TokenShape, TupleShape
@@ -46,7 +47,19 @@ def with_results(computation: XlaComputation, ops: Sequence[XlaOp]) -> XlaComput
     values = (computation.root, *ops)
     shape = TupleShape([op.shape for op in values])
     root = _new_op(computation.root, "tuple", shape, len(computation.ops), values)
-    return XlaComputation(computation.name, [*computation.ops, root], root, computation.parameters)
+    return XlaComputation(
+        computation.name,
+        [*computation.ops, root],
+        root,
+        computation.parameters,
+        annotations=_meshes_only(computation.annotations),
+        sharding_form=computation._sharding_form,
+    )
+
+
+def _meshes_only(annotations: Annotations | None) -> Annotations | None:
+    """Return the meshes of shardings, without what is about the parameters and the result."""
+    return annotations and Annotations(meshes=annotations.meshes)
 
 
 def with_probes(
@@ -147,4 +160,11 @@ def extract(
     shape = TupleShape([op.shape for op in elements])
     source = ops[-1] if ops else inputs[-1]
     root = _new_op(source, "tuple", shape, len(copies), elements)
-    return XlaComputation(name, [*copies, root], root, parameters)
+    return XlaComputation(
+        name,
+        [*copies, root],
+        root,
+        parameters,
+        annotations=_meshes_only(source.builder.annotations),
+        sharding_form=source.builder._sharding_form,
+    )

@@ -201,3 +201,15 @@ def test_integers_and_complex_numbers() -> None:
     assert distances(np.array([True]), np.array([False])) == 1
     step = np.nextafter(np.float32(1), np.float32(2))
     assert distances(np.complex64([1 + 1j]), np.complex64([1 + step * 1j])) == 1
+
+
+def test_programs_with_a_mesh() -> None:
+    b = xb.XlaBuilder("sharded")
+    x = b.parameter(xb.f32[8, 2], "x")
+    sharding = xb.Mesh({"data": 2, "model": 2}).sharding("data", "model")
+    program = b.build(xb.neg(xb.with_sharding(xb.abs(x), sharding)))
+    values = np.ones((8, 2), np.float32)
+    for from_reference in (True, False):
+        found = lowering.compare(program, values, device="cpu", from_reference=from_reference)
+        assert found.agrees
+        assert [op.opcode for op in found.left_out] == ["custom_call"]

@@ -1,0 +1,1 @@
+"""Tests for compilers of StableHLO: files with arguments, a program and the expected results."""

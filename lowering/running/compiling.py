@@ -49,7 +49,8 @@ from lowering.stablehlo.platform_index import for_platform
 from lowering.stablehlo.sources import ModuleSource, module_of
 
 if TYPE_CHECKING:
-    from lowering.running.open_executable import Buckets, OpenExecutable
+    from lowering.running.buckets import Buckets
+    from lowering.running.open_executable import OpenExecutable
 
 
 @overload
@@ -128,10 +129,13 @@ def compile(
             `OpenExecutable`.
         sizes: the `argument_shapes` to compile such a program for at once.
         buckets: the sizes to which arguments of such a program are padded with zeros, so that
-            fewer sizes are compiled: "powers of two", or a list of sizes. Results are returned
+            fewer sizes are compiled: "powers of two", or a list of sizes, for all unbounded sizes;
+            or a dict by parameter, ``{"x": [8, 16]}``, whose values may be dicts by dimension,
+            ``{"x": {0: [8, 16]}}``, in which other dimensions are not padded. Results are returned
             without the padding. Only for programs on one device whose results do not depend on
             elements that are added, such as rows that are computed independently; the first call
-            that pads compares its results with those of the exact sizes.
+            that pads some dimensions compares results with those of the exact sizes, for other
+            arguments too.
         num_replicas: how many replicas run the program at the same time, each on its own
             arguments; `XlaBuilder.replica_id` distinguishes them. Shardings do not divide the
             arrays of replicas: XLA ignores them if `num_partitions` is 1.

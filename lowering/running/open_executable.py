@@ -10,9 +10,8 @@ import itertools
 import os
 import re
 import threading
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, NoReturn, Self, cast
+from typing import Any, Final, NamedTuple, NoReturn, Self
 
 import jax
 import numpy as np
@@ -45,6 +44,14 @@ from lowering.mlir.types import leaf_paths
 from lowering.pjrt.host_arrays import describe
 from lowering.running import bounded_arrays
 from lowering.running.arguments import Parameters, target_of
+from lowering.running.buckets import (
+    Buckets,
+    bucket_of,
+    buckets_of,
+    checked_buckets,
+    first_difference,
+    trials,
+)
 from lowering.running.executable import Executable, LoadedExecutable
 from lowering.running.executable_file import save_open_executable
 from lowering.running.jit_arguments import as_numpy
@@ -53,9 +60,6 @@ from lowering.stablehlo.module import StablehloModule
 
 MOST_KEPT: Final = 128
 """The maximum number of executables of one program; the least recently used one is removed."""
-
-Buckets = Literal["powers of two"] | Sequence[int] | None
-"""The sizes to which unbounded sizes are padded; see `lowering.compile`."""
 
 Sizes = tuple[tuple[int, ...], ...]
 """The sizes of the arrays that are passed for the parameters with unbounded sizes."""
@@ -129,7 +133,7 @@ class OpenExecutable(Displayed, ExplainsAttributes):
     """
 
     __slots__ = (
-        *("_arguments", "_buckets", "_call", "_compiling", "_is_checked", "_kept", "_make"),
+        *("_arguments", "_buckets", "_call", "_compiling", "_checked", "_kept", "_make"),
         *("_module", "_on_compile", "_open", "_parameters", "_places", "_results"),
         *("devices", "name", "program_shape"),
     )
@@ -156,7 +160,7 @@ class OpenExecutable(Displayed, ExplainsAttributes):
         self._kept: Final[dict[Sizes, _Kept]] = {}
         self._results: Final[dict[Sizes, Shape]] = {}
         self._arguments: Final = {**arguments, "buckets": buckets}
-        self._is_checked = False
+        self._checked: Final[set[frozenset[tuple[int, int]]]] = set()
         self._on_compile: Callable[[], None] = _ignored
         self._compiling: Final = threading.Lock()
         if not is_on_one_device:
@@ -291,12 +295,7 @@ class OpenExecutable(Displayed, ExplainsAttributes):
         sizes = self._sizes(flat)
         padded = tuple(
             [
-                tuple(
-                    [
-                        self._bucket(size, leaf) if declared == UNBOUNDED else size
-                        for size, declared in zip(passed, leaf.shape.dimensions, strict=True)
-                    ]
-                )
+                tuple([self._padded(size, leaf, place) for place, size in enumerate(passed)])
                 for passed, leaf in zip(sizes, self._open, strict=True)
             ]
         )
@@ -304,25 +303,41 @@ class OpenExecutable(Displayed, ExplainsAttributes):
         assert isinstance(executable, Executable)  # on one device
         if padded == sizes:
             return executable(*args, **by_name)
+        places = frozenset(
+            [
+                (leaf.position, place)
+                for leaf, passed, bounds in zip(self._open, sizes, padded, strict=True)
+                for place, (size, bound) in enumerate(zip(passed, bounds, strict=True))
+                if size != bound
+            ]
+        )
+        if places not in self._checked:
+            self._check_padding(executable, flat, sizes, padded)
+            self._checked.add(places)
+        return nest(self._run_padded(executable, flat, sizes, padded))
+
+    def _run_padded(
+        self, executable: Executable, flat: Sequence[Any], sizes: Sizes, padded: Sizes
+    ) -> Any:
+        """Call an executable for padded arguments; return its results without the padding."""
         arrays = list(flat)
         for leaf, bounds in zip(self._open, padded, strict=True):
             shape = intern_array(leaf.shape.element_type, bounds)
             arrays[leaf.position] = bounded_arrays.pad(flat[leaf.position], shape)
-        steps = executable._steps
-        result = self._sliced(steps.run(steps.arguments.put_all(arrays, len(values))), sizes)
-        if not self._is_checked:
-            self._check_rows(flat, result, sizes, padded)
-        return nest(result)
+        return self._sliced(
+            _run_flat(executable, arrays, len(self.program_shape.parameters)), sizes
+        )
 
-    def _bucket(self, size: int, leaf: OpenLeaf) -> int:
-        """Return the smallest bucket for a size."""
-        buckets = self._buckets
-        if isinstance(buckets, str):
-            return 1 << max(size - 1, 0).bit_length()
-        assert buckets is not None  # checked by the caller
-        number = bisect_left(buckets, size)
-        if number < len(buckets):
-            return buckets[number]
+    def _padded(self, size: int, leaf: OpenLeaf, dimension: int) -> int:
+        """Return the size to which a dimension of an argument is padded."""
+        if leaf.shape.dimensions[dimension] != UNBOUNDED:
+            return size
+        buckets = buckets_of(self._buckets, leaf.name, dimension)
+        if buckets is None:
+            return size
+        bucket = bucket_of(size, buckets)
+        if bucket is not None:
+            return bucket
         raise self._parameters.refusal(
             leaf,
             f"size {size}",
@@ -356,25 +371,33 @@ class OpenExecutable(Displayed, ExplainsAttributes):
             self._results[sizes] = shape
         return shape
 
-    def _check_rows(self, flat: list[Any], result: Any, sizes: Sizes, padded: Sizes) -> None:
-        """Raise ArgumentError if padding changes the results of a call."""
+    def _check_padding(
+        self, executable: Executable, flat: Sequence[Any], sizes: Sizes, padded: Sizes
+    ) -> None:
+        """Raise ArgumentError if padding changes results, for this call or other arguments."""
         exact = self._make(self._refined(sizes))
         assert isinstance(exact, Executable)
-        steps = exact._steps
-        expected = steps.run(steps.arguments.put_all(flat, len(self.program_shape.parameters)))
-        for place, (one, other) in enumerate(
-            zip(flatten(result)[0], flatten(expected)[0], strict=True)
-        ):
-            if not _are_close(np.asarray(one), np.asarray(other)):
+        for arguments in trials(flat):
+            expected = _run_flat(exact, arguments, len(self.program_shape.parameters))
+            results = self._run_padded(executable, arguments, sizes, padded)
+            place = first_difference(results, expected)
+            if place is not None:
                 exact_text, padded_text = (
-                    ", ".join(map(str, self._shapes(each))) for each in (sizes, padded)
+                    ", ".join(self._open_shapes(each)) for each in (sizes, padded)
                 )
                 raise self._parameters.error(
                     f"results must not depend on elements that buckets add, but result {place} for "
                     f"{exact_text} differs if the arguments are padded to {padded_text}",
-                    "compile the program without buckets, or mask the added elements",
+                    "compile the program without buckets, mask the added elements, or pass buckets "
+                    "for other dimensions only: buckets={'x': {0: [8, 16]}}",
                 )
-        self._is_checked = True
+
+    def _open_shapes(self, sizes: Sizes) -> list[str]:
+        """Return the arrays with unbounded sizes, with these sizes, as text."""
+        return [
+            f"{leaf.name}{leaf.path}: {intern_array(leaf.shape.element_type, each)}"
+            for leaf, each in zip(self._open, sizes, strict=True)
+        ]
 
     # Executables
 
@@ -571,18 +594,15 @@ def _fits(dimensions: tuple[int, ...], shape: ArrayShape) -> bool:
     )
 
 
+def _run_flat(executable: Executable, flat: Sequence[Any], parameters: int) -> Any:
+    """Execute a program for an array for each array of its parameters."""
+    steps = executable._steps
+    return steps.run(steps.arguments.put_all(list(flat), parameters))
+
+
 def _of_first_device(value: Any) -> Any:
     """Return the value for the first device of an argument on several devices."""
     return value[0] if isinstance(value, list) and value else value
-
-
-def _are_close(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
-    """Return whether results are equal up to rounding errors."""
-    if one.dtype.kind in "biu":
-        return bool(np.array_equal(one, other))
-    if one.dtype.kind != "c":
-        one, other = one.astype(np.float64), other.astype(np.float64)
-    return bool(np.allclose(one, other, rtol=1e-2, atol=1e-4, equal_nan=True))
 
 
 def open_executable(
@@ -616,7 +636,7 @@ def open_executable(
         module,
         make,
         devices,
-        _checked_buckets(buckets),
+        checked_buckets(buckets, module.program_shape),
         arguments,
         is_on_one_device=is_on_one_device,
     )
@@ -624,13 +644,3 @@ def open_executable(
         arrays = [leaf for shape in each for leaf in leaves(shape)]
         executable._executable(executable._sizes(arrays))
     return executable
-
-
-def _checked_buckets(buckets: Any) -> Buckets:
-    if buckets is None or buckets == "powers of two":
-        return cast("Buckets", buckets)
-    is_list = isinstance(buckets, Sequence) and not isinstance(buckets, str) and len(buckets)
-    if not is_list or any(type(n) is not int or n < 1 for n in buckets):
-        rule = "buckets must be 'powers of two' or a list of positive sizes"
-        raise error_of(OperandError, "compile", rule, argument="buckets", got=brief(buckets))
-    return sorted(set(buckets))

@@ -252,14 +252,60 @@ class TestBuckets:
         b = xb.XlaBuilder("average")
         run = compiled(b.build(lib.mean(b.parameter(xb.f32["?", 3], "x"), 0)), buckets=[4])
         with pytest.raises(
-            lowering.ArgumentError, match=r"result 0 for f32\[3,3\] differs.*f32\[4,3\]"
+            lowering.ArgumentError, match=r"result 0 for x: f32\[3,3\] differs.*x: f32\[4,3\]"
         ):
             run(ROWS[:3])
+
+    def test_each_set_of_padded_dimensions_is_checked(self) -> None:
+        b = xb.XlaBuilder("averages")
+        run = compiled(b.build(lib.mean(b.parameter(xb.f32["?", "?"], "x"), 1)), buckets=[4, 8])
+        ones = np.ones((3, 5), np.float32)
+        for _ in range(2):  # a call that only pads rows does not permit others
+            with pytest.raises(lowering.ArgumentError, match="must not depend on elements"):
+                run(ones)
+            np.testing.assert_array_equal(run(ones[:, :4]), np.ones(3))
+
+    @each_row(
+        "function",
+        [
+            lambda x: lib.max(x, 0),
+            lambda x: lib.min(x, 0),
+            lambda x: lib.flip(x, 0),
+            lambda x: xb.sort([x], dimension=0),
+            lambda x: lib.sum(x * x + 1, 0),
+        ],
+    )
+    def test_the_values_of_the_call_do_not_hide_a_dependence(self, function: Any) -> None:
+        for element_type in (xb.f32, xb.s32):
+            b = xb.XlaBuilder("program")
+            x = b.parameter(element_type["?", 3], "x")
+            program = b.build(function(x))
+            run = compiled(program, buckets=[4])
+            for value in (0, 1, -1):
+                with pytest.raises(lowering.ArgumentError, match="must not depend on elements"):
+                    run(np.full((3, 3), value, element_type.dtype))
+
+    def test_buckets_of_one_dimension(self, tmp_path: Path) -> None:
+        b = xb.XlaBuilder("averages")
+        x, y = b.parameter(xb.f32["?", "?"], "x"), b.parameter(xb.f32["?"], "y")
+        program = b.build(xb.add(lib.mean(x, 1), y))
+        run = compiled(program, buckets={"x": {0: [4, 8]}, "y": "powers of two"})
+        for rows, columns in ((3, 5), (4, 7), (5, 5)):
+            got = run(np.ones((rows, columns), np.float32), np.ones(rows, np.float32))
+            np.testing.assert_array_equal(got, np.full(rows, 2))
+        run.save(tmp_path / "program.executable")
+        again = lowering.load_executable(tmp_path / "program.executable")
+        np.testing.assert_array_equal(again(np.ones((7, 2), np.float32), np.ones(7, np.float32)), 2)
+        shapes = [shape.parameters[0] for shape in again.compiled_for()]
+        assert sorted(map(str, shapes)) == ["f32[4,5]", "f32[4,7]", "f32[8,2]", "f32[8,5]"]
 
     @each_row(
         "options, message",
         [
             ({"buckets": [0, 4]}, "buckets must be 'powers of two' or a list of positive sizes"),
+            ({"buckets": {"w": [4]}}, "must be for parameters with unbounded sizes, got 'w'"),
+            ({"buckets": {"x": {1: [4]}}}, "for its unbounded dimensions, 0, got 1"),
+            ({"buckets": {"x": {0: [-4]}}}, "buckets must be 'powers of two' or a list of"),
             ({"buckets": "twos"}, "buckets must be 'powers of two' or a list of positive sizes"),
             ({"buckets": [4], "num_replicas": 2}, "buckets are for one device"),
             ({"sizes": 4}, "sizes must be a list of argument_shapes"),

@@ -15,7 +15,14 @@ from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import ReusableFunction
 from builder.support.tracebacks import from_function
-from builder.types.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, parse_shape
+from builder.types.shape import (
+    UNBOUNDED,
+    ArrayShape,
+    Shape,
+    TupleShape,
+    has_unbounded_sizes,
+    parse_shape,
+)
 from lowering.errors import LoweringError
 from lowering.importer import to_computation
 from lowering.importer.importing import imported
@@ -176,7 +183,7 @@ def traced_computation(
     tree: Any = structure  # jax has no types for it
     if are_numbers(size for leaf in leaves for size in np.shape(leaf)):
         return _traced(op, function, arguments, named, checks_sizes)
-    declared = tuple(leaves) if checks_sizes else None
+    declared = _described(leaves) if checks_sizes else None
     try:
         computation = _traced(op, function, arguments, named, checks_sizes)
     except Exception as error:
@@ -190,11 +197,12 @@ def traced_computation(
             raise
         try:
             arguments, named = tree.unflatten(merged)
-            computation = _traced(op, function, arguments, named, checks_sizes)
+            # What was taken as equal is checked.
+            computation = _traced(op, function, arguments, named, checks_sizes=True)
         except Exception:
             error.add_note(_EQUAL_SIZES.format(op=op))
             raise error from None
-        declared = tuple(merged)
+        declared = _described(merged)
     # jax.jit removes arguments that are not used.
     takes_all = len(computation.parameters) == len(leaves)
     again = _of_leaves(function, tree) if takes_all else None
@@ -230,6 +238,19 @@ _EQUAL_SIZES: Final = (
 """A note to errors of functions of jax that are traced for unbounded sizes."""
 
 
+def _described(leaves: Sequence[Any]) -> tuple[Any, ...]:
+    """Return jax's descriptions of arguments; their arrays are not kept."""
+    described: Any = jax.ShapeDtypeStruct  # jax has no types for it
+    return tuple(
+        [
+            described(leaf.shape, leaf.dtype)
+            if hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+            else jax.eval_shape(lambda number: number, leaf)
+            for leaf in leaves
+        ]
+    )
+
+
 def _of_leaves(function: Callable[..., Any], tree: Any) -> Callable[..., list[Any]]:
     """Return a function of the leaves of the arguments; it returns the leaves of the result."""
 
@@ -254,14 +275,20 @@ def _abstract(op: str, tree: Any) -> Any:
             return value
         if isinstance(value, TupleShape):
             return tuple([leaf(element) for element in value.elements])
-        if not isinstance(value, ArrayShape) or value.is_bounded:
+        if not isinstance(value, ArrayShape) or not has_unbounded_sizes(value):
             return abstract_array(op, value)  # or refuse it
+        dynamic = zip(value.dimensions, value.dynamic_dimensions, strict=True)
+        if any(is_dynamic and size != UNBOUNDED for size, is_dynamic in dynamic):
+            return abstract_array(op, value)  # refuses it
         text = [f"d{next(names)}" if n == UNBOUNDED else str(n) for n in value.dimensions]
         sizes = jax.export.symbolic_shape(", ".join(text), scope=scope)
         described: Any = jax.ShapeDtypeStruct  # jax has no types for it
         return described(sizes, value.element_type.dtype)
 
-    return jax.tree.map(leaf, tree, is_leaf=lambda value: isinstance(value, Shape))
+    # Not by jax.tree.map, whose frame would be that of an error.
+    leaves, found = jax.tree.flatten(tree, is_leaf=lambda value: isinstance(value, Shape))
+    structure: Any = found  # jax has no types for it
+    return structure.unflatten([leaf(value) for value in leaves])
 
 
 def abstract_array(op: str, shape: Shape) -> jax.ShapeDtypeStruct:
@@ -273,8 +300,8 @@ def abstract_array(op: str, shape: Shape) -> jax.ShapeDtypeStruct:
     if not isinstance(shape, ArrayShape):
         raise error_of(OperandError, op, f"jax has no arrays of shape {shape}")
     if not shape.is_static:
-        fix = "pass a shape with fixed sizes"
-        raise error_of(OperandError, op, "jax needs fixed sizes", fix, got=shape)
+        fix = "pass fixed sizes, or unbounded ones: '?'"
+        raise error_of(OperandError, op, "jax has no bounded sizes", fix, got=shape)
     dtype = shape.element_type.dtype
     return jax.ShapeDtypeStruct(shape.dimensions, dtype)  # type: ignore[no-untyped-call]  # of jax
 

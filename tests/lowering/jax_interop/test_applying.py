@@ -119,7 +119,7 @@ def test_wrong_arguments() -> None:
         (
             lambda: lowering.apply(jnp.sin, b.parameter(xb.f32["<=3"], "d")),
             xb.OperandError,
-            "apply: jax needs fixed sizes",
+            "apply: jax has no bounded sizes",
         ),
         (lambda: lowering.apply(calls, x), lowering.LoweringError, "apply: the function calls"),
         (lambda: lowering.apply(lambda v: v + x, x), xb.OperandError, "add"),

@@ -149,7 +149,7 @@ def test_wrong_arguments() -> None:
     for arguments, message in (
         ((3,), "must be a function of jax arrays, got 3"),
         ((identity, xb.f32[2]), "fix: record xb.call"),
-        ((jnp.sin, xb.f32["<=3"]), "jax needs fixed sizes, got f32"),
+        ((jnp.sin, xb.f32["<=3"]), "jax has no bounded sizes, got f32"),
         ((jnp.sin, xb.TokenShape()), "jax has no arrays of shape token"),
         ((jnp.sin, "f32[3]"), r"got 'f32\[3\]'\nfix: write xb.parse_shape\('f32\[3\]'\)"),
         ((lambda x: x, "sine"), "got 'sine'\nfix: pass the value to the function otherwise"),

@@ -401,3 +401,68 @@ def test_vmap() -> None:
     np.testing.assert_allclose(
         lowering.compile(batched, "cpu")(both, X[:, 0]), want, rtol=1e-6, atol=1e-7
     )
+
+
+OF_EQUAL_SIZES: dict[str, tuple[Callable[..., Any], Any, Any, str]] = {
+    "take_along_axis": (
+        lambda x, y: jnp.take_along_axis(x, y[:, None], axis=1).mean(),
+        xb.f32["?", 5],
+        xb.s32["?"],
+        "x",
+    ),
+    "where": (
+        lambda x, y: jnp.where(y[:, None] > 0, x, 0.0).sum(),
+        xb.f32["?", 4],
+        xb.f32["?"],
+        "y",
+    ),
+    "multiply": (lambda x, y: (x * y[:, None]).sum(), xb.f32["?", 4], xb.f32["?"], "y"),
+    "scan": (
+        lambda x, y: jax.lax.scan(lambda c, a: (c + a[0] @ a[1], None), 0.0, (x, y))[0],
+        xb.f32["?", 4],
+        xb.f32["?", 4],
+        "x",
+    ),
+}
+"""Functions that jax traces only if the first dimensions of x and y are equal."""
+
+
+@pytest.mark.parametrize("name", OF_EQUAL_SIZES)
+def test_sizes_that_are_taken_as_equal_are_checked(name: str) -> None:
+    function, *shapes, wrt = OF_EQUAL_SIZES[name]
+    computation = lowering.from_jax(function, *shapes)
+    programs = [computation]
+    if name != "scan":  # its derivative needs the length
+        programs.append(lowering.grad(computation, wrt))
+    for program in programs:
+        run = lowering.compile(program, "cpu")
+
+        def arrays(rows: int) -> list[Any]:
+            return [
+                np.ones((size, *shape.dimensions[1:]), shape.element_type.dtype)
+                for size, shape in zip((2, rows), shapes, strict=True)
+            ]
+
+        run(*arrays(2))
+        for rows in (1, 3):
+            refusal = f"must be equal.*, got 2 and {rows}"
+            with pytest.raises(lowering.ArgumentError, match=refusal):
+                run(*arrays(rows))
+
+
+def test_arrays_beside_symbolic_dimensions() -> None:
+    """Only their shapes matter: they are not constants, and the gradient does not keep them."""
+    (n,) = jax.export.symbolic_shape("n")
+    w = np.float32([1, 2, 3])
+    x: Any = jax.ShapeDtypeStruct((n, 3), np.float32)  # type: ignore[no-untyped-call]  # of jax
+    computation = lowering.from_jax(lambda w, x: jax.nn.gelu(x * w).sum(), w, x)
+    run = lowering.compile(lowering.grad(computation, "w"), "cpu")
+    rows = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
+    expected = jax.grad(lambda w: jax.nn.gelu(rows * w).sum())(w + 1)
+    np.testing.assert_allclose(run(w + 1, rows), expected, rtol=1e-5)
+
+
+def test_bounded_sizes_are_refused() -> None:
+    for shape in (xb.f32["?", "<=64"], xb.f32[3, "<=64"]):
+        with pytest.raises(xb.OperandError, match="jax has no bounded sizes"):
+            lowering.from_jax(jnp.sin, shape)

@@ -100,7 +100,7 @@ def size_in_bytes(shape: Shape) -> int:
 
 def _leaf_size(shape: ArrayShape) -> int:
     if not shape.is_bounded:
-        rule = "shapes can't have unbounded dimensions"
+        rule = "costs depend on sizes, and shapes can't have unbounded ones"
         fix = "declare the parameters of the computation with sizes or bounds"
         raise error_of(ShapeInferenceError, "stats", rule, fix, got=shape, shapes={"shape": shape})
     return shape.byte_size + (0 if shape.is_static else 4 * shape.rank)

@@ -342,6 +342,11 @@ def _check_size(check: Check, shape: ArrayShape, dimension: int) -> None:
     if shape.dynamic_dimensions[dimension]:
         rule = "a dimension of dynamic size must be selected entirely, by `:`"
         fix = "use xb.slice or xb.dynamic_slice, which count within the bound"
+        if shape.dimensions[dimension] == UNBOUNDED:
+            fix = (
+                f"use xb.slice_in_dim(x, start, limit, dimno={dimension}) to count from the start, "
+                f"xb.dynamic_slice at xb.get_dimension_size(x, {dimension}) - 1 for the last one"
+            )
         check.fail(rule, got=shape, fix=fix, dimension=dimension)
 
 

@@ -219,8 +219,7 @@ def cross_entropy(logits: XlaOp, labels: XlaOp, axis: int = -1) -> XlaOp:
         An array of the type of `logits`, without the dimension `axis`.
 
     Raises:
-        ShapeInferenceError: the types or sizes do not match; the dimension is out of range; a size
-            is unbounded and the labels are integers.
+        ShapeInferenceError: the types or sizes do not match; the dimension is out of range.
 
     Example:
         >>> import builder as xb
@@ -251,8 +250,13 @@ def cross_entropy(logits: XlaOp, labels: XlaOp, axis: int = -1) -> XlaOp:
         )
     total = reduce(ew.exp(shifted), 0.0, ew.add, axes)
     if given.element_type.is_integral:
-        numbers = indices_of(logits, s64, axes[0])
-        is_label = ew.eq(numbers, as_type(labels, s64), rest)
+        # A type that has all labels and all numbers of classes.
+        is_wide = given.element_type.bits >= s32.bits
+        number_type = given.element_type if is_wide else s32
+        if shape.dimensions[axes[0]] > number_type.max:
+            number_type = s64
+        numbers = indices_of(logits, number_type, axes[0])
+        is_label = ew.eq(numbers, as_type(labels, number_type), rest)
         chosen = reduce(ew.select(is_label, shifted, -math.inf), -math.inf, ew.max, axes)
         loss = ew.log(total) - chosen
     else:

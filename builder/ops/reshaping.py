@@ -34,7 +34,13 @@ from builder.schema.equal_sizes import Pairs, SizedOp, all_equal_sizes, equal_si
 from builder.schema.kinds import DIMENSION, INTEGER, INTEGERS, PADDING
 from builder.support.caches import integer_key, per_signature
 from builder.types.primitive_type import s32
-from builder.types.shape import UNBOUNDED, ArrayShape, Shape, intern_array
+from builder.types.shape import (
+    UNBOUNDED,
+    ArrayShape,
+    Shape,
+    has_unbounded_sizes,
+    intern_array,
+)
 
 Attributes = Mapping[str, Any]
 
@@ -1170,6 +1176,11 @@ def _iota_shape(shape: Shape, iota_dimension: int | None = None) -> ArrayShape:
     # Not in XLA: an iota of a dynamic size is not supported.
     if not array.is_static:
         fix = "use static sizes; xb.set_dimension_size makes a dimension of the result dynamic"
+        if has_unbounded_sizes(array):
+            fix = (
+                "use lib.indices_along(x, dimension) for the sizes of an array, or xb.dynamic_iota "
+                "for sizes that are ops"
+            )
         check.fail("shape must be static", got=array, fix=fix)
     # StableHLO iota: the type of output; a type without zero has no first element
     check.element_type("shape", NUMBER, fix="use an integer type, and compare the result")

@@ -23,7 +23,7 @@ from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
 from builder.types.foreign_arrays import UnreadableArrayError, is_array, read_array
 from builder.types.primitive_type import Kind, PrimitiveType
-from builder.types.shape import ArrayShape, Shape, intern_array
+from builder.types.shape import UNBOUNDED, ArrayShape, Shape, intern_array
 
 _SIGNED, _UNSIGNED = (pt.s8, pt.s16, pt.s32, pt.s64), (pt.u8, pt.u16, pt.u32, pt.u64)
 _WIDER: Final = {
@@ -94,6 +94,13 @@ def check_number(
             raise refuse("a bool has type pred", fix)
     elif kind is Kind.PRED:
         raise refuse("a pred value is True or False", "write True or False")
+    elif type(value) is int and value == UNBOUNDED and not element_type.is_integral:
+        # The entry of `dimensions` for a size that is not known, which is not a size.
+        raise refuse(
+            "it stands for an unbounded size",
+            f"write xb.convert(xb.get_dimension_size(x, dimension), xb.{element_type}) for the "
+            "size, -2.0**63 for the number",
+        )
     elif isinstance(value, int):
         low, high = element_type.min, element_type.max
         if not low <= value <= high:

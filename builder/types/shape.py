@@ -292,6 +292,8 @@ class ArrayShape(ExplainsAttributes):
     def _not_a_sequence(self) -> OperandError:
         rule = "the shape of an array is not a sequence"
         fix = "use shape.dimensions for the sizes, shape.rank for their number"
+        if has_unbounded_sizes(self):
+            fix += "; xb.get_dimension_size(x, 0) is a size at run time"
         return error_of(OperandError, "shape", rule, fix, got=self, shapes={"shape": self})
 
     def __str__(self) -> str:

@@ -180,7 +180,7 @@ def _print_unimported(program: Program, summary: dict[str, Any]) -> None:
     show(
         table([("operation", "left"), ("count", "right")], counts.items()),
         "",
-        f"{sum(counts.values()):,} operations, without costs, since the program can't be imported:",
+        f"{sum(counts.values()):,} operations, without costs:",
         summary["not_imported"],
         *(
             []

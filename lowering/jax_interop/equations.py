@@ -150,15 +150,24 @@ class RetracedFunction(NamedTuple):
     def step(self) -> Step:
         """Return the function of its arguments' values; it returns a tuple."""
         function = self.function
-        if function is not None:
-            return lambda *operands: tuple(function(*operands))
+        assert function is not None  # else `refused_derivative`
+        return lambda *operands: tuple(function(*operands))
 
-        def refuse(*_: Value) -> Value:
-            rule = "a derivative for unbounded sizes, recorded from jax, has none itself"
-            fix = "record the program for fixed sizes, or use lowering.to_jax and jax.grad"
-            raise error_of(LoweringError, "to_jax", rule, fix)
 
-        return refuse
+def refused_derivative(where: str) -> Step:
+    """Return the derivative of a RetracedFunction without a function, which raises an error.
+
+    Args:
+        where: the place of its call, for messages; see `place`.
+    """
+
+    def refuse(*_: Value) -> Value:
+        rule = f"a derivative for unbounded sizes{where} has none itself"
+        fix = "give the parameters fixed sizes: second derivatives of functions for which jax has "
+        fix += "rules of its own, such as erf and logsumexp, are not recorded for others"
+        raise error_of(LoweringError, "to_jax", rule, fix)
+
+    return refuse
 
 
 def retraced_call(

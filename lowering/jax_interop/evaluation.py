@@ -21,7 +21,7 @@ from builder.schema import Trait, opcodes_with
 from builder.types import primitive_type as pt
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape, has_unbounded_sizes, leaves
 from lowering.errors import LoweringError
-from lowering.jax_interop.equations import RetracedFunction
+from lowering.jax_interop.equations import RetracedFunction, refused_derivative
 from lowering.jax_interop.frames import Frame, frame_of
 from lowering.jax_interop.inlined_calls import (
     Outermost,
@@ -236,12 +236,12 @@ def _call_step(preparation: Preparation, call: Outermost) -> Step:
     refused.
     """
     function = call.function
-    if isinstance(function, LibraryCall):
-        by_ops = preparation.part(call)
-        return with_derivative_of(by_ops, library_step(function, place(call.first)))
+    if _is_evaluated_by_ops(call):
+        where = place(call.first)
+        is_of_library = isinstance(function, LibraryCall)
+        derivative = library_step(function, where) if is_of_library else refused_derivative(where)
+        return with_derivative_of(preparation.part(call), derivative)
     by_jax: Step = function.step()
-    if isinstance(function, RetracedFunction) and function.function is None:
-        return with_derivative_of(preparation.part(call), by_jax)
     if not function.has_jaxpr:
         return by_jax
 
@@ -351,10 +351,18 @@ def _note(op: XlaOp) -> str:
     return f"to_jax: raised by {op.opcode}({shapes}) -> {op.shape}{place(op)}"
 
 
+def _is_evaluated_by_ops(call: Outermost) -> bool:
+    """Whether the values of an inlined call are those of its ops; the function has a derivative."""
+    function = call.function
+    is_refused = isinstance(function, RetracedFunction) and function.function is None
+    return is_refused or isinstance(function, LibraryCall)
+
+
 def wide_op(computation: XlaComputation) -> XlaOp | None:
     """Return the first op with 64-bit numbers, which jax has only in its x64 mode; None without.
 
-    c64 is not among them: its parts have 32 bits. An op inside an inlined call is not evaluated.
+    c64 is not among them: its parts have 32 bits. An op inside an inlined call is not evaluated,
+    except for calls whose values are those of their ops.
     """
     every = evaluated_computations(computation)
     if not any(_is_wide(shape) for each in every for shape in {op.shape for op in each.ops}):
@@ -365,6 +373,8 @@ def wide_op(computation: XlaComputation) -> XlaOp | None:
         current = stack.pop()
         evaluated, calls = _evaluated(current, outermost_calls(current._inlined_calls, current.ops))
         values = {op for call in calls for op in call.results if op is not None}
+        by_ops = [call for call in calls if _is_evaluated_by_ops(call)]
+        evaluated = evaluated.union(*[call.members for call in by_ops])
         for op in current.ops:
             is_value = op in values or op in evaluated or op.opcode == "parameter"
             if is_value and _is_wide(op.shape):

@@ -209,7 +209,7 @@ class OpenExecutable(Displayed, ExplainsAttributes):
             <Executable 'double' (x: f32[8]) -> f32[8] on cpu:0>
         """
         values, _ = self._parameters.bind(args, by_name)
-        return self._executable(self._sizes(self._parameters.flatten(values)))
+        return self._executable(self._bucketed(self._sizes(self._parameters.flatten(values))))
 
     @explained
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -293,12 +293,7 @@ class OpenExecutable(Displayed, ExplainsAttributes):
         values, nest = self._parameters.bind(args, by_name)
         flat = self._parameters.flatten(values)
         sizes = self._sizes(flat)
-        padded = tuple(
-            [
-                tuple([self._padded(size, leaf, place) for place, size in enumerate(passed)])
-                for passed, leaf in zip(sizes, self._open, strict=True)
-            ]
-        )
+        padded = self._bucketed(sizes)
         executable = self._executable(padded)
         assert isinstance(executable, Executable)  # on one device
         if padded == sizes:
@@ -326,6 +321,15 @@ class OpenExecutable(Displayed, ExplainsAttributes):
             arrays[leaf.position] = bounded_arrays.pad(flat[leaf.position], shape)
         return self._sliced(
             _run_flat(executable, arrays, len(self.program_shape.parameters)), sizes
+        )
+
+    def _bucketed(self, sizes: Sizes) -> Sizes:
+        """Return the sizes to which the arguments are padded; `sizes` without buckets."""
+        return tuple(
+            [
+                tuple([self._padded(size, leaf, place) for place, size in enumerate(passed)])
+                for passed, leaf in zip(sizes, self._open, strict=True)
+            ]
         )
 
     def _padded(self, size: int, leaf: OpenLeaf, dimension: int) -> int:
@@ -642,5 +646,5 @@ def open_executable(
     )
     for each in shapes:
         arrays = [leaf for shape in each for leaf in leaves(shape)]
-        executable._executable(executable._sizes(arrays))
+        executable._executable(executable._bucketed(executable._sizes(arrays)))
     return executable

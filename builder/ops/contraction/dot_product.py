@@ -27,7 +27,7 @@ from builder.schema.equal_sizes import Pairs, SizedOp, Sizes
 from builder.schema.kinds import ALGORITHM, ELEMENT_TYPE, PRECISION, DimensionNumbers, Field
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
-from builder.types.shape import ArrayShape, Shape
+from builder.types.shape import UNBOUNDED, ArrayShape, Shape
 
 Types = frozenset[PrimitiveType]
 
@@ -163,9 +163,11 @@ def _matrix_fix(check: Check) -> str | None:
             "for matrices with batch dimensions write lhs @ rhs; xb.dot sums over dimension 1 of "
             "lhs and 0 of rhs"
         )
-    if lhs.rank == rhs.rank == 2 and not sizes_differ(lhs.dimensions[1], rhs.dimensions[1]):
+    is_fixed = lhs.rank == rhs.rank == 2 and rhs.dimensions[1] != UNBOUNDED
+    if is_fixed and not sizes_differ(lhs.dimensions[1], rhs.dimensions[1]):
         return "transpose rhs first with xb.transpose(rhs, [1, 0])"
-    if lhs.rank == 2 and not sizes_differ(lhs.dimensions[0], rhs.dimensions[0]):
+    is_fixed = lhs.rank == 2 and lhs.dimensions[0] != UNBOUNDED
+    if is_fixed and not sizes_differ(lhs.dimensions[0], rhs.dimensions[0]):
         return "transpose lhs first with xb.transpose(lhs, [1, 0])"
     if rhs.rank == 2 and not sizes_differ(lhs.dimensions[0], rhs.dimensions[1]):
         return "exchange lhs and rhs"

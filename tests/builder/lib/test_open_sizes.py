@@ -5,6 +5,7 @@ The programs are compared with those that are recorded for the sizes. All functi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -207,3 +208,20 @@ def test_random_programs(seed: int) -> None:
         rows = np.random.default_rng(seed).normal(size=(size, 4)).astype(np.float32)
         want = lowering.compile(random_program(seed, xb.f32[size, 4]), "cpu")(rows)
         np.testing.assert_allclose(run(rows), want, rtol=2e-4, atol=1e-5)
+
+
+def test_fixes_name_what_works_for_unbounded_sizes() -> None:
+    b = xb.XlaBuilder("program")
+    x = b.parameter(xb.f32["?", 4], "x")
+    for call, fix in (
+        (lambda: x[0], "use xb.slice_in_dim(x, start, limit, dimno=0) to count from the start"),
+        (lambda: b.iota(xb.s32["?"], 0), "use lib.indices_along(x, dimension)"),
+        (lambda: x.shape[0], "xb.get_dimension_size(x, 0) is a size at run time"),
+        (lambda: x * x.shape.dimensions[0], "write xb.convert(xb.get_dimension_size(x, dimension)"),
+    ):
+        with pytest.raises(xb.XlaError, match=re.escape(fix)):
+            call()
+    with pytest.raises(xb.XlaError, match="contracting") as caught:
+        xb.dot(x, b.parameter(xb.f32[5, 3], "w"))
+    assert "transpose lhs" not in str(caught.value)  # its first dimension may not be 5
+    assert lib.sum(x * -(2.0**63)).shape is xb.f32[()]

@@ -243,3 +243,34 @@ def test_the_slope_of_the_incomplete_beta_function_at_its_ends(
     value = lib.regularized_incomplete_beta(*operands)
     run = lowering.compile(builder.build(lowering.gradients(value, operands[2])), "cpu")
     assert float(run(np.float32(a), np.float32(b), np.float32(x))) == slope
+
+
+def test_labels_of_32_bits_need_no_x64_mode() -> None:
+    b = xb.XlaBuilder("loss")
+    logits, labels = b.parameter(xb.f32[2, 300], "logits"), b.parameter(xb.s32[2], "labels")
+    function = lowering.to_jax(b.build(lib.sum(lib.cross_entropy(logits, labels))))
+    values = np.linspace(-1, 1, 600, dtype=np.float32).reshape(2, 300)
+    numbers = np.int32([299, 7])
+    # A warning of jax about 64-bit types would be an error.
+    expected = jax.nn.softmax(values) - jax.nn.one_hot(numbers, 300)
+    np.testing.assert_allclose(jax.grad(function)(values, numbers), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("element_type", [xb.s8, xb.u8, xb.u32, xb.s64], ids=str)
+def test_labels_of_other_types(element_type: xb.PrimitiveType) -> None:
+    b = xb.XlaBuilder("loss")
+    logits, labels = b.parameter(xb.f32[2, 300], "logits"), b.parameter(element_type[2], "labels")
+    run = lowering.compile(b.build(lib.cross_entropy(logits, labels)), "cpu")
+    values = np.linspace(-1, 1, 600, dtype=np.float32).reshape(2, 300)
+    numbers = np.array([127, 7], element_type.dtype)
+    expected = -jax.nn.log_softmax(values)[[0, 1], [127, 7]]
+    np.testing.assert_allclose(run(values, numbers), expected, rtol=1e-5)
+
+
+def test_64_bit_ops_of_library_functions_need_the_x64_mode() -> None:
+    b = xb.XlaBuilder("loss")
+    logits, labels = b.parameter(xb.f32[2, 3], "logits"), b.parameter(xb.s32[2], "labels")
+    wide = lib.cross_entropy(logits, xb.convert(labels, xb.s64))
+    function = lowering.to_jax(b.build(lib.sum(wide)))
+    with pytest.raises(lowering.LoweringError, match="has 64-bit numbers"):
+        function(np.ones((2, 3), np.float32), np.zeros(2, np.int32))

@@ -466,3 +466,12 @@ def test_bounded_sizes_are_refused() -> None:
     for shape in (xb.f32["?", "<=64"], xb.f32[3, "<=64"]):
         with pytest.raises(xb.OperandError, match="jax has no bounded sizes"):
             lowering.from_jax(jnp.sin, shape)
+
+
+def test_second_derivatives_are_refused_at_the_line_of_the_first() -> None:
+    b = xb.XlaBuilder("program")
+    x = b.parameter(xb.f32["?"], "x")
+    slope = lowering.gradients(lib.sum(xb.erf(x)), x)
+    refusal = r"unbounded sizes, recorded at .*test_open_sizes.py:\d+.* has none itself"
+    with pytest.raises(lowering.LoweringError, match=refusal):
+        lowering.gradients(lib.sum(slope), x)

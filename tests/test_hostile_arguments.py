@@ -289,6 +289,10 @@ def lowering_cases() -> dict[str, Case]:
         "jit, used": Case(lambda value: same(value), {"value": x}),
         "interpret": Case(lowering.interpret, {"computation": c, "args": [x]}),
         "compare": Case(lowering.compare, {"computation": c, "args": [x]}),
+        "write_test": Case(
+            lowering.write_test, {"computation": c, "path": "test.mlir", "args": [x]}
+        ),
+        "run_test": Case(lowering.run_test, {"path": "missing"}),
         "device": Case(lowering.device),
         "devices": Case(lowering.devices),
         "device_put": Case(lowering.device_put, {"value": x}),

@@ -100,7 +100,7 @@ def run_test(path: str | os.PathLike[str], device: DeviceLike = None) -> list[Te
     name = path_text(path, "run_test")
     try:
         text = Path(name).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # a name that no file can have
         raise ModuleFileError(f"can't be read as text: {error}", path=name) from None
     outcomes = [_outcome(name, *test, target) for test in _tests(text)]
     if not outcomes:

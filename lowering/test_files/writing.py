@@ -12,7 +12,8 @@ from jaxlib.mlir import ir
 
 import builder as xb
 from builder.attributes.annotations import Annotations
-from builder.errors import brief, error_of
+from builder.check import flag
+from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import record_tuple
@@ -59,7 +60,7 @@ def write_test(
     path: str | os.PathLike[str],
     /,
     *args: Any,
-    reference: str | jax.Device | Sequence[Any] = "interpreter",
+    reference: str | jax.Device | list[Any] | tuple[Any, ...] = "interpreter",
     by_op: bool = False,
 ) -> list[str]:
     """Write a test of a computation for another compiler: a file in the form of StableHLO's tests.
@@ -95,7 +96,7 @@ def write_test(
         LoweringError: StableHLO can't express the computation; its result has no arrays; it
             exchanges data with the host, calls Python or has random values.
         ModuleFileError: the file can't be written.
-        OperandError: `computation` is not a computation.
+        OperandError: `computation` is not a computation, or `reference` none of these.
 
     Example:
         >>> import builder as xb, lowering, numpy as np, pathlib, tempfile
@@ -115,8 +116,12 @@ def write_test(
     _check_ops(computation)
     name = path_text(path, "write_test")
     flat, _ = flat_arguments(computation, args, {})
-    given = None if isinstance(reference, (str, jax.Device)) else list(reference)
-    if by_op:
+    is_given = isinstance(reference, (tuple, list))
+    if not is_given and not isinstance(reference, (str, jax.Device)):
+        rule = "reference must be 'interpreter', a device, or a list of arrays"
+        raise error_of(OperandError, "write_test", rule, got=brief(reference))
+    given = list(reference) if is_given else None
+    if flag("write_test", "by_op", by_op):
         if given is not None:
             rule = "by_op needs the values of all ops"
             fix = 'pass reference="interpreter", or a device'

@@ -20,7 +20,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
 if TYPE_CHECKING:
     from builder import __version__ as __version__
-    from lowering import ffi as ffi, xla_client as xla_client
+    from lowering import faults as faults, ffi as ffi, xla_client as xla_client
     from lowering.errors import (
         ArgumentError as ArgumentError,
         CompileError as CompileError,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         ModuleFileError as ModuleFileError,
         VersionError as VersionError,
     )
+    from lowering.faults.minimizing import Minimized as Minimized, minimize as minimize
     from lowering.host import infeed as infeed
     from lowering.host.custom_calls import (
         register_custom_call_target as register_custom_call_target,
@@ -92,6 +93,7 @@ else:
         "builder": "__version__",
         "lowering.errors": "ArgumentError CompileError DeviceError "
         "ExecutionError LoweringError ModuleFileError VersionError",
+        "lowering.faults.minimizing": "Minimized minimize",
         "lowering.host": "infeed",
         "lowering.host.custom_calls": "register_custom_call_target",
         "lowering.host.infeed": "clear_transfers transfer_from_outfeed transfer_to_infeed",
@@ -128,7 +130,7 @@ else:
     _LAZY = dict(
         sorted((name, module) for module, names in _MODULES.items() for name in names.split())
     )
-    __all__ = sorted([*(name for name in _LAZY if name[0] != "_"), "ffi", "xla_client"])
+    __all__ = sorted([*(name for name in _LAZY if name[0] != "_"), "faults", "ffi", "xla_client"])
 
     def __getattr__(name):
         from builder.support.lazy import lazy_name

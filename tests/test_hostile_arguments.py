@@ -292,6 +292,9 @@ def lowering_cases() -> dict[str, Case]:
         "write_test": Case(
             lowering.write_test, {"computation": c, "path": "test.mlir", "args": [x]}
         ),
+        "minimize": Case(
+            lowering.minimize, {"computation": c, "is_bad": lambda *_: True, "args": [x]}
+        ),
         "run_test": Case(lowering.run_test, {"path": "missing"}),
         "device": Case(lowering.device),
         "devices": Case(lowering.devices),

@@ -47,6 +47,7 @@ LAYERS = (
     "lowering.portable",
     "lowering.interpreter",
     "lowering.test_files",
+    "lowering.faults",
     "lowering.jax_interop",
     "lowering.ffi",
     "lowering.xla_client",

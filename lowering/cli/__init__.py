@@ -18,6 +18,7 @@ else:
             diff,
             draw,
             inspect,
+            minimize,
             ops,
             run,
             test,

@@ -97,7 +97,7 @@ INTERRUPTED: Final = 130
 
 
 _ORDER: Final = (
-    *("inspect", "convert", "run", "compare", "test", "diff", "draw", "ops", "devices"),
+    *("inspect", "convert", "run", "compare", "minimize", "test", "diff", "draw", "ops", "devices"),
 )
 
 

@@ -22,7 +22,7 @@ def outcomes(paths: Iterable[str], device: str | None, seconds: float) -> Iterat
 
     Returns:
         The outcomes of each file. A file that can't be read, that ends the process or that exceeds
-        the time limit has one outcome, which says so.
+        the time limit has one outcome, with the reason.
     """
     with WorkerProcess(answer, seconds) as worker:
         for path in paths:

@@ -63,8 +63,8 @@ def run_test(path: str | os.PathLike[str], device: DeviceLike = None) -> list[Te
     - `expect_eq`: all elements are equal; NaNs are equal to NaNs;
     - `expect_almost_eq`: floating-point and complex numbers differ by at most 0.001, relative for
       numbers above 1;
-    - `expect_close`: they differ by at most 3 units in the last place, or as many as the
-      attribute `max_ulp_difference` says.
+    - `expect_close`: they differ by at most 3 units in the last place, or as many
+      as the attribute `max_ulp_difference` states.
 
     Names that end in `_const` compare with an attribute instead of a value.
 

@@ -674,7 +674,8 @@ def test_errors_are_short(files, tmp_path):
         assert len(message.splitlines()) == 2
         assert message.startswith("xlabuilder")
     assert call("--help").stdout.startswith("Usage: xlabuilder [OPTIONS] COMMAND")
-    commands = ["inspect", "convert", "run", "compare", "test", "diff", "draw", "ops", "devices"]
+    commands = ["inspect", "convert", "run", "compare", "minimize", "test", "diff", "draw"]
+    commands += ["ops", "devices"]
     assert re.findall(r"^  ([a-z]+)  ", call("--help").stdout, re.MULTILINE) == commands
     for name in commands:
         assert "--traceback" in call(name, "--help").stdout

@@ -124,7 +124,7 @@ REFUSED = {
     "other ones in each run": "rng_normal rng_uniform",
     "partitions": "spmd_full_to_shard_shape spmd_shard_to_full_shape",
 }
-"""The ops whose examples can't be tests, by what the message says."""
+"""The ops whose examples can't be tests, by a part of the message."""
 
 
 @pytest.mark.slow

@@ -1,0 +1,450 @@
+"""lowering.minimize: the smallest program that shows a fault."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, NamedTuple, TypeVar
+
+import jax
+import numpy as np
+
+from builder.check import flag
+from builder.errors import OperandError, XlaError, brief, error_of
+from builder.graph.calls import explained
+from builder.graph.computation import XlaComputation
+from builder.graph.xla_op import XlaOp
+from builder.ops.operands import need_computation
+from builder.rewriting.inlining import inline
+from builder.schema import Trait, opcodes_with
+from builder.support.functions import is_function
+from builder.types.shape import ArrayShape, Shape, TupleShape
+from lowering.faults.predicates import Predicate
+from lowering.interpreter.comparing import nested_arguments
+from lowering.interpreter.evaluating import flat_arguments
+from lowering.interpreter.instrumentation import with_results
+from lowering.pjrt.devices import device_argument
+from lowering.running.compiling import compile
+from lowering.stablehlo.lower import lower
+from lowering.stablehlo.module import path_text, write_atomically
+
+T = TypeVar("T")
+
+_STRUCTURE: Final = opcodes_with(Trait.STRUCTURE)
+
+
+@dataclass(frozen=True, slots=True)
+class Minimized:
+    """A program that shows a fault, made as small as possible.
+
+    Attributes:
+        computation: the program.
+        arguments: an argument for each parameter, with which the fault occurs.
+        tried: how many programs were tried.
+        seconds: how long it took.
+        is_finished: whether no smaller program was found, rather than the time was over.
+    """
+
+    computation: XlaComputation
+    arguments: tuple[Any, ...]
+    tried: int
+    seconds: float
+    is_finished: bool
+
+    def save(self, path: str | os.PathLike[str]) -> list[str]:
+        """Write the program as StableHLO text, and the arguments next to it; return both paths.
+
+        The arguments are in an ``.npz`` file of the same name, with the names of the parameters:
+        `xlabuilder run` and `compare` read it by their option ``--input``.
+
+        Args:
+            path: the file; its suffix is ``.mlir``.
+
+        Raises:
+            ModuleFileError: a file can't be written.
+            OperandError: `path` is not a path, or has another suffix.
+        """
+        name = path_text(path, "save")
+        stem, suffix = os.path.splitext(name)  # noqa: PTH122  # the path as the caller wrote it
+        if suffix != ".mlir":
+            rule = "the path must end in .mlir, for StableHLO text"
+            raise error_of(OperandError, "save", rule, got=brief(name))
+        write_atomically(name, [lower(self.computation).text.encode()])
+        shape = self.computation.program_shape
+        arrays = {}
+        for parameter, argument in zip(shape.parameter_names, self.arguments, strict=True):
+            for place, leaf in jax.tree_util.tree_leaves_with_path(argument):
+                array = np.asarray(leaf)
+                is_known = array.dtype.isbuiltin == 1  # NumPy can't read the types of ml_dtypes
+                raw = array if is_known else array.view(f"V{array.dtype.itemsize}")
+                arrays[f"{parameter}{jax.tree_util.keystr(place)}"] = raw
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)  # type: ignore[arg-type]  # NumPy's stub takes options there
+        write_atomically(f"{stem}.npz", [buffer.getvalue()])
+        return [name, f"{stem}.npz"]
+
+    def __str__(self) -> str:
+        count = _size(self.computation)
+        state = "" if self.is_finished else "; the time was over"
+        return (
+            f"{count} op{'s' * (count != 1)} after {self.tried} programs in "
+            f"{self.seconds:.1f} s{state}\n{self.computation}"
+        )
+
+
+@explained
+def minimize(
+    computation: XlaComputation,
+    is_bad: Predicate,
+    /,
+    *args: Any,
+    seconds: float = 120.0,
+    progress: bool = False,
+) -> Minimized:
+    """Return the smallest program that shows a fault of a computation.
+
+    Ops are removed: an op whose value is needed becomes a parameter, with the value that it had as
+    the argument. Calls are inlined, loops and conditionals replaced by a body or a branch, ops
+    by an operand of the same shape, also inside of applied computations, and arguments by zeros and
+    ones. The order is fixed, so the same program has the same result.
+
+    Args:
+        computation: an XlaComputation with fixed sizes.
+        is_bad: called with a computation and an argument for each of its parameters; returns
+            whether the fault occurs. `lowering.faults` has predicates: `crashes`, `differs`,
+            `is_not_finite`, `command`.
+        args: the arguments, as for a compiled computation.
+        seconds: the time after which the smallest program until then is returned.
+        progress: show the number of ops and the time in a line on a terminal.
+
+    Raises:
+        ArgumentError: the arguments do not match the parameters.
+        OperandError: `computation` is not a computation; `is_bad` is not a function, or is false
+            for the whole computation.
+
+    Example:
+        >>> import builder as xb, lowering, numpy as np
+        >>> @xb.computation(xb.f32[2])
+        ... def model(x):
+        ...     y = xb.exp(x) - 1.0
+        ...     return xb.log(y) * 2.0 + y
+        >>> found = lowering.minimize(
+        ...     model, lowering.faults.is_not_finite("cpu"), np.float32([1, 0])
+        ... )
+        >>> [op.opcode for op in found.computation.ops], found.arguments
+        (['parameter', 'log'], (array([0., 0.], dtype=float32),))
+    """
+    need_computation("minimize", computation)
+    if not is_function(is_bad):
+        rule = "is_bad must be a function of a computation and its arguments"
+        fix = "pass lowering.faults.differs(device), for instance"
+        raise error_of(OperandError, "minimize", rule, fix, got=brief(is_bad))
+    flat, _ = flat_arguments(computation, args, {})
+    program = _Program(computation, tuple(nested_arguments(computation, flat)))
+    start = time.monotonic()
+    end = start + _seconds(seconds)
+    with _shown(flag("minimize", "progress", progress)) as show:
+        search = _Search(is_bad, end, show, best=program)
+        if not search.is_bad(program):
+            rule = "is_bad must be true for the whole computation"
+            fix = "call it with the computation and these arguments to see why it is not"
+            raise error_of(OperandError, "minimize", rule, fix, got="false")
+        try:
+            program, is_finished = _minimized(search, program), True
+        except _TimeIsOverError:
+            program, is_finished = search.best, False
+    return Minimized(*program, search.tried, time.monotonic() - start, is_finished)
+
+
+@contextlib.contextmanager
+def _shown(progress: bool) -> Iterator[Callable[[str], None]]:
+    """Return a function that shows a text, in a line with a spinner and the time."""
+    if not progress:
+        yield _ignored
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("minimize", total=None)
+        yield lambda text: bar.update(task, description=f"minimize: {text}")
+
+
+def _ignored(_: str) -> None:
+    """Show nothing."""
+
+
+def _seconds(seconds: Any) -> float:
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
+        rule = "seconds must be a positive number"
+        raise error_of(OperandError, "minimize", rule, got=brief(seconds))
+    return float(seconds)
+
+
+class _Program(NamedTuple):
+    """A computation, and an argument for each parameter."""
+
+    computation: XlaComputation
+    arguments: tuple[Any, ...]
+
+
+class _TimeIsOverError(Exception):
+    """The time limit is reached."""
+
+
+@dataclass(slots=True)
+class _Search:
+    """The predicate with its limits, and the smallest program until now."""
+
+    predicate: Predicate
+    end: float
+    show: Callable[[str], None]
+    best: _Program
+    tried: int = 0
+
+    @property
+    def needs_values(self) -> bool:
+        """Whether arguments must be values that the program computes."""
+        return bool(getattr(self.predicate, "needs_values", True))
+
+    def is_bad(self, program: _Program) -> bool:
+        """Return whether a program shows the fault; then it is the best one."""
+        if time.monotonic() > self.end:
+            raise _TimeIsOverError
+        self.tried += 1
+        is_bad = bool(self.predicate(program.computation, *program.arguments))
+        if is_bad:
+            self.best = program
+        size = _size(self.best.computation)
+        self.show(f"{size} op{'s' * (size != 1)}, {self.tried} programs tried")
+        return is_bad
+
+
+def _size(computation: XlaComputation) -> int:
+    """Return the number of ops, with those of applied computations."""
+    every = (computation, *computation.called_computations())
+    return sum(op.opcode not in _STRUCTURE for part in every for op in part.ops)
+
+
+def _minimized(search: _Search, program: _Program) -> _Program:
+    """Apply all steps until none makes the program smaller."""
+    while True:
+        before = program
+        for step in (_with_fewer_ops, _with_expanded_ops, _with_replaced_ops):
+            program = step(search, program)
+        if program.computation is before.computation:
+            return _with_simple_arguments(search, program)
+
+
+# Fewer ops
+
+
+def _with_fewer_ops(search: _Search, program: _Program) -> _Program:
+    """Keep as few ops as possible; the values of others become arguments."""
+    computation = program.computation
+    values = _values(search, program)
+    ops = [op for op in computation.ops if op.opcode != "parameter"]
+    kept = _fewest(ops, lambda some: search.is_bad(_part(program, values, some)))
+    return program if len(kept) == len(ops) else _part(program, values, kept)
+
+
+def _fewest(items: Sequence[T], is_bad: Callable[[Sequence[T]], bool]) -> Sequence[T]:
+    """Return a part of a sequence for which `is_bad` holds, and for no part with one item less.
+
+    It holds for all items. This is delta debugging: Zeller and Hildebrandt, "Simplifying and
+    isolating failure-inducing input" (2002).
+    """
+    parts = 2
+    while len(items) >= 2:
+        bounds = [len(items) * number // parts for number in range(parts + 1)]
+        ranges = list(pairwise(bounds))
+        for start, end in ranges:
+            if is_bad(items[start:end]):
+                items, parts = items[start:end], 2
+                break
+        else:
+            for start, end in ranges if parts > 2 else ():
+                rest = [*items[:start], *items[end:]]
+                if is_bad(rest):
+                    items, parts = rest, max(parts - 1, 2)
+                    break
+            else:
+                if parts >= len(items):
+                    break
+                parts = min(2 * parts, len(items))
+    return items
+
+
+def _part(program: _Program, values: dict[XlaOp, Any], ops: Sequence[XlaOp]) -> _Program:
+    """Return the program of some ops, with the values of their other operands as arguments."""
+    kept = set(ops)
+    inputs = list(dict.fromkeys(o for op in ops for o in op.operands if o not in kept))
+    used = {operand for op in ops for operand in op.operands}
+    results = [op for op in ops if op not in used]
+    part = program.computation.extract(results[0] if len(results) == 1 else results, inputs=inputs)
+    return _Program(part, tuple([values[each] for each in inputs]))
+
+
+def _values(search: _Search, program: _Program) -> dict[XlaOp, Any]:
+    """Return the value of each op, or numbers in its place if they do not matter."""
+    computation, arguments = program
+    values: dict[XlaOp, Any] = dict(zip(computation.parameters, arguments, strict=True))
+    if search.needs_values:
+        try:
+            run = compile(with_results(computation, computation.ops), device_argument("", "cpu"))
+            _, *found = run(*arguments)
+        except XlaError:
+            pass  # replaced by numbers
+        else:
+            return dict(zip(computation.ops, jax.tree.map(np.asarray, found), strict=True))
+    for op in computation.ops:
+        values.setdefault(op, _numbers(op.shape, 1))
+    return values
+
+
+def _numbers(shape: Shape, number: int) -> Any:
+    if isinstance(shape, TupleShape):
+        return tuple([_numbers(element, number) for element in shape.elements])
+    if not isinstance(shape, ArrayShape):
+        return None
+    return np.full(shape.dimensions, number).astype(shape.element_type.dtype)
+
+
+# Other ops
+
+
+def _with_expanded_ops(search: _Search, program: _Program) -> _Program:
+    """Replace ops that apply computations by the ops of one of these."""
+    return _with_changes(search, program, _expansions)
+
+
+def _expansions(computation: XlaComputation) -> Iterator[Callable[[], XlaComputation]]:
+    """Yield programs in which one op is replaced by a call of what it applies, inlined."""
+    for target in computation.ops:
+        for number, called in enumerate(target.called_computations):
+            operands = slice(None)
+            if target.opcode == "conditional":
+                operands = slice(number + 1, number + 2)
+            given = [operand.shape for operand in target.operands[operands]]
+            is_same = called.root.shape is target.shape
+            if not is_same or given != [p.shape for p in called.parameters]:
+                continue
+
+            def changed(
+                target: XlaOp = target, called: XlaComputation = called, taken: slice = operands
+            ) -> XlaComputation:
+                def replacement(op: XlaOp, values: Any) -> XlaOp | None:
+                    return inline(called, *tuple(values)[taken]) if op is target else None
+
+                return computation.replace(replacement)
+
+            yield changed
+
+
+def _with_replaced_ops(search: _Search, program: _Program) -> _Program:
+    """Replace ops by one of their operands, also in applied computations."""
+    return _with_changes(search, program, _replacements)
+
+
+def _replacements(computation: XlaComputation) -> Iterator[Callable[[], XlaComputation]]:
+    """Yield programs in which one op is replaced by an operand."""
+    every = (computation, *computation.called_computations())
+    counting = {op for part in every for op in _counting_ops(part)}
+    for part in every:
+        for target in reversed(part.ops):
+            for number, operand in enumerate(target.operands):
+                is_same = operand.shape is target.shape
+                if not is_same or target.opcode in _STRUCTURE or target in counting:
+                    continue
+
+                def changed(target: XlaOp = target, number: int = number) -> XlaComputation:
+                    def replacement(op: XlaOp, values: Any) -> XlaOp | None:
+                        return values[number] if op is target else None
+
+                    return computation.replace(replacement, nested=True)
+
+                yield changed
+
+
+def _counting_ops(computation: XlaComputation) -> set[XlaOp]:
+    """Return the ops on which the ends of the loops of a computation depend.
+
+    Without them a loop might have no end.
+    """
+    found: set[XlaOp] = set()
+    for op in computation.ops:
+        if op.opcode != "while":
+            continue
+        condition, body = op.attributes["condition"], op.attributes["body"]
+        tested = _ancestors([condition.root])
+        numbers = {o.attributes["index"] for o in tested if o.opcode == "get_tuple_element"}
+        found |= tested
+        root = body.root
+        is_tuple = root.opcode == "tuple"
+        found |= _ancestors([root.operands[n] for n in numbers] if is_tuple else [root])
+        for part in (*condition.called_computations(), *body.called_computations()):
+            found |= set(part.ops)
+    return found
+
+
+def _ancestors(ops: Sequence[XlaOp]) -> set[XlaOp]:
+    """Return some ops, and all ops of their computation that their values depend on."""
+    found = set(ops)
+    pending = list(ops)
+    while pending:
+        new = [operand for operand in pending.pop().operands if operand not in found]
+        found.update(new)
+        pending += new
+    return found
+
+
+def _with_changes(
+    search: _Search,
+    program: _Program,
+    changes: Callable[[XlaComputation], Iterator[Callable[[], XlaComputation]]],
+) -> _Program:
+    """Apply changes that keep the fault; after one that does, start again."""
+    is_changed = True
+    while is_changed:
+        is_changed = False
+        for change in changes(program.computation):
+            try:
+                computation = _without_unused_ops(change())
+            except XlaError:
+                continue  # the result does not fit where the op is used
+            if search.is_bad(_Program(computation, program.arguments)):
+                program, is_changed = _Program(computation, program.arguments), True
+                break
+    return program
+
+
+def _without_unused_ops(computation: XlaComputation) -> XlaComputation:
+    """Return a computation without the ops that no result needs; parameters remain."""
+    return computation.extract(computation.root, inputs=list(computation.parameters))
+
+
+def _with_simple_arguments(search: _Search, program: _Program) -> _Program:
+    """Replace arguments by zeros or ones, and remove parameters that no op uses."""
+    used = {operand for op in program.computation.ops for operand in op.operands}
+    used.add(program.computation.root)
+    pairs = zip(program.computation.parameters, program.arguments, strict=True)
+    needed = [(parameter, argument) for parameter, argument in pairs if parameter in used]
+    if len(needed) < len(program.arguments):
+        inputs = [parameter for parameter, _ in needed]
+        part = program.computation.extract(program.computation.root, inputs=inputs)
+        smaller = _Program(part, tuple([argument for _, argument in needed]))
+        program = smaller if search.is_bad(smaller) else program
+    for number, parameter in enumerate(program.computation.parameters):
+        for value in (0, 1):
+            arguments = list(program.arguments)
+            arguments[number] = _numbers(parameter.shape, value)
+            if search.is_bad(_Program(program.computation, tuple(arguments))):
+                program = _Program(program.computation, tuple(arguments))
+                break
+    return program

@@ -1,0 +1,242 @@
+"""Whether a program shows a fault: it crashes, has wrong results or NaNs, or a command fails."""
+
+from __future__ import annotations
+
+import ast
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import jax
+import numpy as np
+
+from builder.errors import OperandError, XlaError, brief, error_of
+from builder.graph.calls import explained
+from builder.graph.computation import XlaComputation
+from lowering.errors import CompileError, ExecutionError, LoweringError
+from lowering.interpreter.comparing import compare
+from lowering.pjrt.devices import DeviceLike, device_argument
+from lowering.running.compiling import compile
+from lowering.running.worker_process import WorkerProcess
+from lowering.stablehlo.lower import lower
+from lowering.stablehlo.module import from_bytes
+
+Predicate = Callable[..., bool]
+"""Called with a computation and an argument for each parameter."""
+
+PLACE: Final = "{}"
+"""What `command` replaces by the path of the program."""
+
+
+class Isolated:
+    """A predicate that compiles and runs programs in another process.
+
+    Attributes:
+        needs_values: whether the results of the program matter, so that arguments of its parts must
+            be values that it computes.
+    """
+
+    needs_values = False
+
+    def __init__(self, device: str | None, message: str, seconds: float) -> None:
+        self.device = device
+        self.message = message
+        self._worker = WorkerProcess(run_file, seconds)
+        self._folder = tempfile.TemporaryDirectory()
+
+    def __call__(self, computation: XlaComputation, /, *arguments: Any) -> bool:
+        path = Path(self._folder.name, "program")
+        try:
+            path.with_suffix(".mlirbc").write_bytes(lower(computation).bytecode)
+        except LoweringError:
+            return False
+        write_arguments(path.with_suffix(".npz"), arguments)
+        answer, reason = self._worker.ask([str(path), self.device])
+        if reason:
+            return not self.message or self.message in reason
+        return bool(self.message) and self.message in answer
+
+    def close(self) -> None:
+        """End the process."""
+        self._worker.end()
+        self._folder.cleanup()
+
+
+@explained
+def crashes(device: str | None = None, *, message: str = "", seconds: float = 60) -> Predicate:
+    """Return the predicate that compiling or running a program ends the process, or hangs.
+
+    Args:
+        device: "cpu", "gpu:1", ...; None for jax's default device.
+        message: instead, that the error of the compiler or the device contains this text.
+        seconds: how long a program may take.
+
+    Example:
+        >>> import builder as xb, lowering, numpy as np
+        >>> @xb.computation(xb.f32[2])
+        ... def double(x):
+        ...     return x + x
+        >>> fails = lowering.faults.crashes("cpu")
+        >>> fails(double, np.ones(2, np.float32))
+        False
+        >>> fails.close()
+    """
+    device_argument("crashes", device)
+    return Isolated(device, message, seconds)
+
+
+def run_file(request: list[Any]) -> str:
+    """Run a program in the worker; return the message of its error, or ""."""
+    path, device = request
+    module = from_bytes(Path(path).with_suffix(".mlirbc").read_bytes(), None)
+    try:
+        run = compile(module, device)
+        results = run(*read_arguments(Path(path).with_suffix(".npz")))
+        jax.tree.map(np.asarray, results)  # waits for them
+    except (CompileError, ExecutionError) as error:
+        return f"{error}\n{getattr(error, 'detail', '')}"
+    return ""
+
+
+@explained
+def differs(
+    device: DeviceLike = None, *, ulps: float | None = None, timeout: float | None = 60
+) -> Predicate:
+    """Return the predicate that an op has another value on a device than in the interpreter.
+
+    Args:
+        device: a jax.Device, "cpu", "gpu:1", ...; None for jax's default device.
+        ulps: the tolerance for all ops; None for those of `lowering.compare`.
+        timeout: the time limit of each run of the interpreter, in seconds.
+
+    Example:
+        >>> import builder as xb, lowering, numpy as np
+        >>> @xb.computation(xb.f32[2])
+        ... def double(x):
+        ...     return x + x
+        >>> lowering.faults.differs("cpu")(double, np.ones(2, np.float32))
+        False
+    """
+    target = device_argument("differs", device)
+
+    def predicate(computation: XlaComputation, /, *arguments: Any) -> bool:
+        try:
+            found = compare(computation, *arguments, device=target, ulps=ulps, timeout=timeout)
+        except XlaError:
+            return False
+        return not found.agrees
+
+    return predicate
+
+
+@explained
+def is_not_finite(device: DeviceLike = None) -> Predicate:
+    """Return the predicate that a result has a NaN or an infinity, although no argument has one.
+
+    Args:
+        device: a jax.Device, "cpu", "gpu:1", ...; None for jax's default device.
+
+    Example:
+        >>> import builder as xb, lowering, numpy as np
+        >>> @xb.computation(xb.f32[2])
+        ... def inverse(x):
+        ...     return 1.0 / x
+        >>> is_bad = lowering.faults.is_not_finite("cpu")
+        >>> is_bad(inverse, np.float32([1, 0])), is_bad(inverse, np.float32([1, 2]))
+        (True, False)
+    """
+    target = device_argument("is_not_finite", device)
+
+    def predicate(computation: XlaComputation, /, *arguments: Any) -> bool:
+        if not _are_finite(arguments):
+            return False
+        try:
+            return not _are_finite(compile(computation, target)(*arguments))
+        except XlaError:
+            return False
+
+    return predicate
+
+
+def _are_finite(values: Any) -> bool:
+    for leaf in jax.tree.leaves(values):
+        array = np.asarray(leaf)
+        if jax.numpy.issubdtype(array.dtype, jax.numpy.inexact):
+            wide = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+            if not np.isfinite(wide).all():
+                return False
+    return True
+
+
+@explained
+def command(line: str, *, status: int | None = None, seconds: float = 60) -> Predicate:
+    """Return the predicate that a command fails on the StableHLO text of a program.
+
+    Args:
+        line: the command; ``{}`` stands for the path of the file, which has the suffix ``.mlir``.
+            The arguments are next to it, in an ``.npz`` file of the same name. No shell interprets
+            the line.
+        status: the exit status that counts as the fault; a negative number is a signal. None for
+            any but 0. A command that takes too long counts if it is None.
+        seconds: the time limit.
+
+    Raises:
+        OperandError: the line does not contain ``{}``.
+
+    Example:
+        >>> import lowering
+        >>> is_bad = lowering.faults.command("my-compiler {} -o /dev/null")
+    """
+    if not isinstance(line, str) or PLACE not in line:
+        rule = "the command must contain {}, for the path of the program"
+        raise error_of(OperandError, "command", rule, got=brief(line))
+
+    def predicate(computation: XlaComputation, /, *arguments: Any) -> bool:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "program.mlir")
+            try:
+                path.write_text(lower(computation).text, encoding="utf-8")
+            except LoweringError:
+                return False
+            write_arguments(path.with_suffix(".npz"), arguments)
+            words = [word.replace(PLACE, str(path)) for word in shlex.split(line)]
+            try:
+                done = subprocess.run(words, capture_output=True, timeout=seconds, check=False)
+            except subprocess.TimeoutExpired:
+                return status is None
+            except OSError as error:
+                rule = f"the command can't be started: {error}"
+                raise error_of(OperandError, "command", rule, got=brief(line)) from None
+            return bool(done.returncode) if status is None else done.returncode == status
+
+    predicate.needs_values = False  # type: ignore[attr-defined]  # read by `minimize`
+    return predicate
+
+
+def write_arguments(path: Path, arguments: Sequence[Any]) -> None:
+    """Write the arrays of arguments to an .npz file, with names by which `run` takes them."""
+    arrays = {}
+    for number, argument in enumerate(arguments):
+        for place, leaf in jax.tree_util.tree_leaves_with_path(argument):
+            array = np.asarray(leaf)
+            # NumPy can't read arrays of some types of ml_dtypes, so their bytes are stored.
+            raw = array if array.dtype.isbuiltin == 1 else array.view(f"V{array.dtype.itemsize}")
+            arrays[f"{number}{jax.tree_util.keystr(place)}"] = raw
+    structure = repr([jax.tree.map(lambda _: 0, argument) for argument in arguments])
+    dtypes = [str(np.asarray(leaf).dtype) for leaf in jax.tree.leaves(list(arguments))]
+    arrays |= {"__structure__": np.array(structure), "__dtypes__": np.array(dtypes)}
+    np.savez(path, **arrays)  # type: ignore[arg-type]  # NumPy's stub takes them for its options
+
+
+def read_arguments(path: Path) -> list[Any]:
+    """Read the arguments that `write_arguments` wrote."""
+    with np.load(path) as file:
+        names = [name for name in file.files if not name.startswith("__")]
+        dtypes = [np.dtype(str(name)) for name in file["__dtypes__"]]
+        leaves = [file[name].view(dtype) for name, dtype in zip(names, dtypes, strict=True)]
+        structure = ast.literal_eval(str(file["__structure__"]))
+    found: list[Any] = jax.tree.unflatten(jax.tree.structure(structure), leaves)
+    return found

@@ -1,0 +1,309 @@
+"""`lowering.minimize` and its predicates."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from scripts import ROOT
+from tables import each_row
+
+import builder as xb
+import lowering
+from lowering.faults.minimizing import _fewest
+from lowering.faults.predicates import read_arguments, write_arguments
+from tests.defects.reproducer import all_reproducers, read
+from tests.lowering.faults.plain_xla import PlainXla
+
+ONES = np.ones(8, np.float32)
+
+
+def opcodes(computation: xb.XlaComputation) -> list[str]:
+    return [op.opcode for op in computation.ops if op.opcode != "parameter"]
+
+
+def around(value: xb.XlaOp, x: xb.XlaOp, count: int, seed: int) -> xb.XlaOp:
+    """Record random ops on x, some of which use a value of the shape of x."""
+    random = np.random.default_rng(seed)
+    ops = [x]
+    for number in range(count):
+        a, b = (ops[random.integers(max(0, len(ops) - 6), len(ops))] for _ in range(2))
+        choices = (a + b, xb.tanh(a) * b, xb.sin(a) - b, xb.max(a, b))
+        ops.append(xb.tanh(choices[random.integers(4)]))
+        if number == count // 2:
+            ops.append(xb.tanh(ops[-1] + value))
+    return ops[-1]
+
+
+def test_one_op_of_hundreds() -> None:
+    b = xb.XlaBuilder("model")
+    x = b.parameter(xb.f32[8], "x")
+    model = b.build(around(xb.log(x - 1.5), x, 100, seed=0))
+    assert len(model.ops) > 200
+    tried: list[int] = []
+    is_not_finite = lowering.faults.is_not_finite("cpu")
+
+    def is_bad(computation: xb.XlaComputation, *arguments: Any) -> bool:
+        tried.append(len(computation.ops))
+        return is_not_finite(computation, *arguments)
+
+    found = lowering.minimize(model, is_bad, ONES)
+    assert opcodes(found.computation) == ["log"]
+    assert (found.arguments[0] <= 0).all()
+    assert found.tried == len(tried) < 60
+    assert found.is_finished
+    again = lowering.minimize(model, is_bad, ONES)
+    assert str(again.computation) == str(found.computation)
+    assert str(found).startswith(f"1 op after {found.tried} programs in ")
+
+
+def test_the_whole_program_must_be_bad() -> None:
+    b = xb.XlaBuilder("model")
+    model = b.build(b.parameter(xb.f32[8], "x") + 1.0)
+    is_not_finite = lowering.faults.is_not_finite("cpu")
+    with pytest.raises(xb.OperandError, match="must be true for the whole computation"):
+        lowering.minimize(model, is_not_finite, ONES)
+    with pytest.raises(lowering.ArgumentError):
+        lowering.minimize(model, is_not_finite)
+    with pytest.raises(xb.OperandError, match="seconds must be a positive number, got 0"):
+        lowering.minimize(model, is_not_finite, ONES, seconds=0)
+
+
+def test_the_time_limit_returns_the_smallest_program_until_then() -> None:
+    b = xb.XlaBuilder("model")
+    x = b.parameter(xb.f32[8], "x")
+    model = b.build(around(xb.log(x - 1.5), x, 30, seed=1))
+    calls: list[int] = []
+    is_not_finite = lowering.faults.is_not_finite("cpu")
+
+    def is_bad(computation: xb.XlaComputation, *arguments: Any) -> bool:
+        calls.append(1)
+        bad = is_not_finite(computation, *arguments)
+        if bad and len(calls) > 1:  # the first smaller program
+            raise_time_over()
+        return bad
+
+    ended = []
+
+    def raise_time_over() -> None:
+        ended.append(True)
+        clock[0] = 1e9
+
+    clock = [0.0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lowering.faults.minimizing.time.monotonic", lambda: clock[0])
+        found = lowering.minimize(model, is_bad, ONES)
+    assert not found.is_finished
+    assert ended
+    assert 1 < len(opcodes(found.computation)) < len(opcodes(model))
+    assert is_not_finite(found.computation, *found.arguments)
+    assert "the time was over" in str(found)
+
+
+def has(opcode: str) -> Any:
+    """The predicate that an op is somewhere in a program, which also compiles."""
+
+    def is_bad(computation: xb.XlaComputation, *arguments: Any) -> bool:
+        lowering.compile(computation, "cpu")(*arguments)
+        every = (computation, *computation.called_computations())
+        return any(op.opcode == opcode for part in every for op in part.ops)
+
+    return is_bad
+
+
+def test_applied_computations() -> None:
+    """Calls, loops and branches become their ops; the faulty op remains alone."""
+    b = xb.XlaBuilder("model")
+    x = b.parameter(xb.f32[8], "x")
+    inner = xb.computation(xb.f32[8])(lambda v: xb.atan2(v, xb.exp(v)) * 2.0)
+    called = xb.call(inner, x) + 1.0
+    state = (b.constant(0, xb.s32), called)
+    loop = xb.while_(lambda s: xb.lt(s[0], 3), lambda s: (s[0] + 1, xb.call(inner, s[1])), state)
+    chosen = xb.conditional(xb.lt(x[0], 2.0), loop[1], inner, x, xb.neg)
+    found = lowering.minimize(b.build(chosen), has("atan2"), ONES)
+    assert opcodes(found.computation) == ["atan2"]
+    assert [argument.tolist() for argument in found.arguments] == [[0] * 8]  # atan2(x, x)
+
+
+def test_ops_inside_a_loop_are_removed_but_not_its_end() -> None:
+    b = xb.XlaBuilder("model")
+    x = b.parameter(xb.f32[8], "x")
+
+    def body(s: xb.XlaOp) -> tuple[xb.XlaOp, xb.XlaOp]:
+        return s[0] + 1, xb.tanh(xb.sqrt(xb.sin(s[1]))) + s[1]
+
+    state = (b.constant(0, xb.s32), x)
+    model = b.build(xb.while_(lambda s: xb.lt(s[0], 3), body, state)[1])
+
+    def is_bad(computation: xb.XlaComputation, *arguments: Any) -> bool:
+        bodies = [op.attributes["body"] for op in computation.ops if op.opcode == "while"]
+        lowering.compile(computation, "cpu")(*arguments)
+        return any(op.opcode == "sqrt" for part in bodies for op in part.ops)
+
+    found = lowering.minimize(model, is_bad, ONES)
+    assert opcodes(found.computation) == ["while"]
+    (loop,) = (op for op in found.computation.ops if op.opcode == "while")
+    inside = [op.opcode for op in loop.attributes["body"].ops]
+    assert {"sqrt", "add"} <= set(inside)
+    assert not {"tanh", "sin"} & set(inside)
+
+
+@each_row(
+    "needed",
+    [{3}, {0, 9}, {2, 3, 7}, set(range(10)), {9}],
+)
+def test_delta_debugging(needed: set[int]) -> None:
+    assert set(_fewest(range(10), lambda some: needed <= set(some))) == needed
+
+
+def test_differs() -> None:
+    b = xb.XlaBuilder("model")
+    x = b.parameter(xb.f32[8], "x")
+    model = b.build(xb.tanh(xb.exp(x)) + x)
+    assert not lowering.faults.differs("cpu")(model, ONES)
+    strict = lowering.faults.differs("cpu", ulps=0)
+    found = lowering.minimize(model, strict, ONES)
+    assert opcodes(found.computation) in (["tanh"], ["exponential"])
+    assert strict(found.computation, *found.arguments)
+
+
+def test_crashes() -> None:
+    b = xb.XlaBuilder("model")
+    x = b.parameter(xb.f32[8], "x")
+    good = b.build(xb.tanh(x) + x)
+    unregistered = xb.XlaBuilder("unregistered")
+    y = unregistered.parameter(xb.f32[8], "y")
+    call = xb.custom_call("not_registered", [xb.exp(y)], xb.f32[8])
+    refused = unregistered.build(call + y)
+    crashes = lowering.faults.crashes("cpu", seconds=60)
+    assert not crashes(good, ONES)
+    assert not crashes(refused, ONES)  # an error
+    crashes.close()  # type: ignore[attr-defined]  # of the class
+    fails = lowering.faults.crashes("cpu", message="no function of that name")
+    found = lowering.minimize(refused, fails, ONES)
+    assert opcodes(found.computation) == ["custom_call"]
+    fails.close()  # type: ignore[attr-defined]  # of the class
+    hangs = lowering.faults.crashes("cpu", seconds=0.001)
+    assert hangs(good, ONES)
+    hangs.close()  # type: ignore[attr-defined]  # of the class
+
+
+COMPILER = """
+import pathlib, sys, numpy
+text = pathlib.Path(sys.argv[1]).read_text()
+assert sorted(numpy.load(sys.argv[1].replace(".mlir", ".npz")).files)
+sys.exit(3 if "stablehlo.atan2" in text else 0)
+"""
+
+
+def test_a_command(tmp_path: Path) -> None:
+    script = tmp_path / "compiler.py"
+    script.write_text(COMPILER)
+    line = f"{shlex.quote(sys.executable)} {shlex.quote(str(script))} {{}}"
+    b = xb.XlaBuilder("model")
+    x = b.parameter(xb.f32[8], "x")
+    model = b.build(xb.tanh(xb.atan2(xb.exp(x), x)) + x)
+    found = lowering.minimize(model, lowering.faults.command(line, status=3), ONES)
+    assert opcodes(found.computation) == ["atan2"]
+    assert not lowering.faults.command(line, status=4)(model, ONES)
+    assert lowering.faults.command(line)(model, ONES)
+    with pytest.raises(xb.OperandError, match=r"the command must contain \{\}"):
+        lowering.faults.command("compiler")
+    with pytest.raises(xb.OperandError, match="the command can't be started"):
+        lowering.faults.command("no-such-compiler {}")(model, ONES)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    b = xb.XlaBuilder("model")
+    x = b.parameter(xb.f32[8], "x")
+    state = xb.tuple(b.constant(0, xb.s32), xb.log(xb.exp(x) - xb.exp(x)))
+    loop = xb.while_(lambda s: xb.lt(s[0], 3), lambda s: (s[0] + 1, s[1] * 2.0), state)
+    lowering.lower(b.build(loop[1])).save(tmp_path / "model.mlir")
+    call = [sys.executable, "-m", "lowering.cli", "minimize", str(tmp_path / "model.mlir")]
+    call += ["--random", "1", "--device", "cpu", "-o", str(tmp_path / "small.mlir")]
+
+    def run(*more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*call, *more], capture_output=True, text=True, cwd=ROOT, check=False)
+
+    done = run("--nan")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("1 op after ")
+    small = lowering.to_computation(lowering.load(tmp_path / "small.mlir"))
+    assert opcodes(small) == ["log"]
+    with np.load(tmp_path / "small.npz") as file:
+        arguments = {name: file[name] for name in file.files}
+    assert [array.tolist() for array in arguments.values()] == [[0] * 8]
+    assert not np.isfinite(lowering.compile(small, "cpu")(**arguments)).any()
+    assert "pass one of --crashes" in run().stderr
+    assert "is_bad must be true" in run("--crashes").stderr
+    assert not (tmp_path / "none.mlir").exists()
+
+
+def test_a_file_of_another_kind_is_not_written(tmp_path: Path) -> None:
+    b = xb.XlaBuilder("model")
+    model = b.build(xb.log(b.parameter(xb.f32[8], "x") - 1.0))
+    found = lowering.minimize(model, lowering.faults.is_not_finite("cpu"), ONES)
+    with pytest.raises(xb.OperandError, match=r"the path must end in .mlir"):
+        found.save(tmp_path / "small.txt")
+    assert not list(tmp_path.iterdir())
+
+
+def test_arguments_in_files(tmp_path: Path) -> None:
+    arguments = [
+        (np.ones(2, np.float32), (np.zeros((), xb.bf16.dtype), np.array([1], xb.s4.dtype))),
+        np.array([True, False]),
+        np.array(2j, np.complex64),
+    ]
+    write_arguments(tmp_path / "a.npz", arguments)
+    again = read_arguments(tmp_path / "a.npz")
+    assert jax.tree.structure(again) == jax.tree.structure(arguments)
+    for one, other in zip(jax.tree.leaves(again), jax.tree.leaves(arguments), strict=True):
+        assert (one.dtype, one.tolist()) == (other.dtype, other.tolist())
+
+
+def with_defect(name: str) -> tuple[xb.XlaComputation, list[Any]] | None:
+    """Return a program of 200 ops around the reproducer of a defect, and its arguments."""
+    reproducer = read(name)
+    if reproducer.replicas * reproducer.partitions > 1:
+        return None
+    try:
+        part = lowering.to_computation(lowering.load_bytes(reproducer.module))
+    except (lowering.LoweringError, lowering.ModuleFileError):
+        return None
+    if not all(shape.is_array and shape.is_static for shape in part.program_shape.parameters):
+        return None
+    b = xb.XlaBuilder("model")
+    x = b.parameter(xb.f32[8], "x")
+    parameters = [b.parameter(p.shape, f"p{n}") for n, p in enumerate(part.parameters)]
+    result = xb.inline(part, *parameters) if parameters else b.inline(part)
+    arrays = list(result) if result.shape.is_tuple else [result]
+    more = around(xb.sin(x), x, 66, seed=len(name))
+    return b.build(xb.tuple(more, *arrays)), [ONES, *reproducer.arguments]
+
+
+SOME = ("dot", "pow", "pad", "sort", "reduce", "convert", "scatter", "clamp")
+
+
+@pytest.mark.slow
+@pytest.mark.jaxlib
+@pytest.mark.parametrize("first", SOME)
+def test_defects_of_xla(first: str, tmp_path: Path) -> None:
+    """A defect inside a program of 200 ops comes down to a few ops."""
+    names = [name for name in all_reproducers() if name.startswith(first)]
+    is_bad = PlainXla(tmp_path)
+    for name in names:
+        case = with_defect(name)
+        if case is None or not is_bad(case[0], *case[1]):
+            continue
+        found = lowering.minimize(case[0], is_bad, *case[1])
+        is_bad.worker.end()
+        assert len(opcodes(found.computation)) <= 5, f"{name}\n{found}"
+        return
+    is_bad.worker.end()
+    pytest.fail(f"no reproducer that starts with {first} shows its defect")

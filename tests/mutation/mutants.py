@@ -140,6 +140,8 @@ def _is_left(node: ast.AST) -> bool:
     """Whether a node remains as it is."""
     if isinstance(node, ast.If):
         return "TYPE_CHECKING" in ast.unparse(node.test)
+    if isinstance(node, ast.keyword):
+        return node.arg == "strict"  # of zip: the sequences have equal lengths
     is_definition = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     is_overload = is_definition and any(
         "overload" in ast.unparse(each) for each in node.decorator_list

@@ -24,6 +24,7 @@ def f(x: int | None, y: bool = True) -> int:
         check(f"é {x + 1}")
     while y:
         y = x < 2 * y
+    z = zip(x, y, strict=True)
     return x - 10 if "a" + "b" in y else 7
 '''
 

@@ -251,3 +251,14 @@ class TestArgumentsOfCallables:
     def test_names_that_do_not_fit(self, v: Values) -> None:
         with pytest.raises(xb.SignatureError, match="unpacks the tuple: p0, = argument"):
             xb.call(lambda k, w: k, xb.tuple(v.x))
+
+
+def test_the_operands_of_a_message_are_those_of_different_builders() -> None:
+    """Also where the values of one builder come last."""
+    one, other = (xb.XlaBuilder(name) for name in ("one", "other"))
+    x, y, z = one.parameter(xb.f32[2]), one.parameter(xb.f32[2]), other.parameter(xb.f32[2])
+    for operands, numbers in (((x, y, z), [0, 2]), ((z, x, y), [0, 1]), ((x, z, z), [0, 1])):
+        with pytest.raises(xb.BuilderError) as caught:
+            xb.clamp(*operands)
+        listed = [f"  operand {number} of builder " in str(caught.value) for number in range(3)]
+        assert [number for number, is_listed in enumerate(listed) if is_listed] == numbers

@@ -12,6 +12,7 @@ import pytest
 from tables import each_row
 
 import builder as xb
+from builder.hlo_text.printer import identifier
 from builder.support.unique_names import UniqueNames
 from builder.types.constant import literal_text
 
@@ -277,3 +278,15 @@ ONE_EACH: dict[str, tuple[Any, ...]] = {
 def test_ops_with_xla_defects_are_printed_unchanged(opcode: str) -> None:
     function, *shapes = ONE_EACH[opcode]
     assert only(function, *shapes) == [opcode]
+
+
+@each_row(
+    "name, expected",
+    [
+        *[("_x", "_x"), ("x.1-y", "x.1-y"), ("1x", "_1x"), ("-", "_-"), ("", "_")],
+        *[("x y", "x_y"), ("__x", "x__x"), ("f32", "f32_")],
+    ],
+)
+def test_identifiers(name: str, expected: str) -> None:
+    """They begin with a letter or one underscore, and are no words of HLO text."""
+    assert identifier(name) == expected

@@ -291,3 +291,11 @@ def test_other_types_are_refused() -> None:
         one.diff("two")  # type: ignore[arg-type]
     with pytest.raises(xb.ShapeInferenceError, match="diff: metadata must be True or False"):
         one.diff(one, metadata="yes")  # type: ignore[arg-type]
+
+
+def test_other_ops_on_the_same_operands_are_not_paired() -> None:
+    before = built(lambda b: b.parameter(xb.f32[2], "x") + b.constant(np.float32([1, 2])))
+    after = built(lambda b: b.parameter(xb.s32[2], "x") * b.constant(np.int32([3, 4])))
+    diff = before.diff(after)
+    assert not diff.equal
+    assert counts(diff) == (3, 3, 0)

@@ -337,3 +337,13 @@ def test_refusals(call: Callable[..., Any], message: str) -> None:
     with pytest.raises(xb.XlaError) as caught:
         call(b.parameter("f32[2,3]"), b.parameter("f32[?,3]"), b.parameter("f32[3]"))
     assert str(caught.value).startswith(message)
+
+
+def test_einsum_without_labels() -> None:
+    x = xb.XlaBuilder("program").parameter(xb.f32[2, 3], "x")
+    incomplete: Any = lib.einsum
+    with pytest.raises(xb.XlaError) as caught:
+        incomplete(x, x)
+    assert 'write lib.einsum(x, y, "ab,cd->abcd"), with one letter for dimensions that are' in str(
+        caught.value
+    )

@@ -255,3 +255,10 @@ def test_refusals(call: Callable[[xb.XlaOp], Any], message: str) -> None:
     with pytest.raises(xb.XlaError) as caught:
         call(xb.XlaBuilder().parameter(F))
     assert str(caught.value).startswith(message)
+
+
+def test_a_filter_larger_than_the_input_has_no_position() -> None:
+    found = lib.conv_grad_extract_and_verify_dimension(2, 5, 0, 1, 1, "VALID")
+    assert found.output_size == 0
+    with pytest.raises(xb.ShapeInferenceError, match="output_size must be 0"):
+        lib.conv_grad_extract_and_verify_dimension(2, 5, 1, 1, 1, "VALID")

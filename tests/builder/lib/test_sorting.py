@@ -260,3 +260,12 @@ def test_the_size_of_a_reduction_of_nothing() -> None:
     assert lib.approx_top_k_reduction_output_size(0, 1, 1, 0.95, False) == (0, 0)
     with pytest.raises(xb.XlaError, match="input_size must not be negative, got -1"):
         lib.approx_top_k_reduction_output_size(-1, 1, 1, 0.95, False)
+
+
+def test_the_recall_of_the_fallback_is_checked() -> None:
+    b = xb.XlaBuilder("program")
+    x, i = b.parameter(xb.f32[9], "x"), b.parameter(xb.s32[9], "i")
+    inits = [b.constant(0.0, xb.f32), b.constant(0, xb.s32)]
+    wrong: Any = "high"
+    with pytest.raises(xb.OperandError, match="recall_target must be"):
+        lib.approx_top_k_fallback([x, i], inits, 2, 0, lambda a, c, *_: a > c, wrong)

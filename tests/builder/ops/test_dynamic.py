@@ -397,3 +397,20 @@ def test_dynamic_broadcast_refuses(
     with pytest.raises(xb.ShapeInferenceError, match=f"^dynamic_broadcast.*{re.escape(message)}"):
         xb.dynamic_broadcast_in_dim(*operands, places, shape)
     assert len(b.ops) == 2
+
+
+def test_vectors_of_numbers_are_checked() -> None:
+    b = xb.XlaBuilder("program")
+    x, zero = b.parameter(xb.f32[4, 4], "x"), b.constant(0.0, xb.f32)
+    result = xb.f32["?", "?"]
+    two, three = b.parameter(xb.s32[2], "two"), b.parameter(xb.s32[3], "three")
+    wide, matrix = b.parameter(xb.s64[2], "wide"), b.parameter(xb.s32[2, 2], "matrix")
+    for wrong in (three, matrix):
+        with pytest.raises(xb.ShapeInferenceError, match="a vector with one number for each dim"):
+            xb.dynamic_pad(x, zero, two, wrong, two, result)
+        with pytest.raises(xb.ShapeInferenceError, match="a vector with one number for each dim"):
+            xb.real_dynamic_slice(x, two, two, wrong, result)
+    with pytest.raises(xb.ShapeInferenceError, match="must have one element type"):
+        xb.dynamic_pad(x, zero, two, two, wide, result)
+    with pytest.raises(xb.ShapeInferenceError, match="must have one element type"):
+        xb.real_dynamic_slice(x, two, wide, two, result)

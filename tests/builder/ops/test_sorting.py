@@ -271,3 +271,11 @@ def test_top_k_refuses(operand: str, arguments: Any, message: str) -> None:
     assert str(caught.value).startswith(f"top_k: {message}")
     with pytest.raises(xb.ShapeInferenceError, match="largest must be True or False, got None"):
         xb.top_k(x, 0, largest=None)
+
+
+def test_the_dimension_of_an_error_of_top_k() -> None:
+    b = xb.XlaBuilder("program")
+    for shape, k in ((xb.f32[3, 2**31 + 1], 1), (xb.f32[3, 4], 5)):
+        with pytest.raises(xb.ShapeInferenceError) as caught:
+            xb.top_k(b.parameter(shape), k)
+        assert caught.value.dimension == 1

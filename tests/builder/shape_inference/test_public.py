@@ -136,3 +136,9 @@ def test_messages_for_wrong_arguments() -> None:
         with pytest.raises(xb.XlaError) as caught:
             call()
         assert str(caught.value).startswith(message)
+
+
+def test_defaults_are_those_of_the_ops() -> None:
+    shape = xb.f32[4, 5]
+    assert xb.shape_inference.slice_in_dim(shape, 0, 2) is xb.f32[2, 5]
+    assert xb.shape_inference.slice_in_dim(shape, 0, 4, 2) is xb.f32[2, 5]

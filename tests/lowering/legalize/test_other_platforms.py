@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,14 +15,22 @@ from builder.types.primitive_type import PrimitiveType
 from lowering.legalize import legalize, registry
 
 
-def apply_rewrites_of(monkeypatch: pytest.MonkeyPatch, platform: str, name: str) -> None:
+@pytest.fixture
+def apply_rewrites_of() -> Iterator[Callable[[str, str], None]]:
     """Apply the rewrites of another platform for an operation on CPU too."""
-    moved = [
-        replace(one, platforms=("cpu",))
-        for one in registry.REWRITES
-        if name in one.names and platform in one.platforms
-    ]
-    monkeypatch.setattr(registry, "REWRITES", [*registry.REWRITES, *moved])
+    count = len(registry.REWRITES)
+
+    def apply(platform: str, name: str) -> None:
+        found = [
+            replace(one, platforms=("cpu",))
+            for one in registry.REWRITES
+            if name in one.names and platform in one.platforms
+        ]
+        assert found
+        registry.REWRITES.extend(found)  # the list itself, which the lookup has
+
+    yield apply
+    del registry.REWRITES[count:]
 
 
 def convolved(x: Any, kernel: Any) -> Any:
@@ -32,8 +41,8 @@ def convolved(x: Any, kernel: Any) -> Any:
 
 
 @pytest.mark.parametrize("t", [xb.s4, xb.u64, xb.c64, xb.f8e3m4], ids=str)
-def test_gpu_convolutions(monkeypatch: pytest.MonkeyPatch, t: PrimitiveType) -> None:
-    apply_rewrites_of(monkeypatch, "gpu", "stablehlo.convolution")
+def test_gpu_convolutions(apply_rewrites_of: Any, t: PrimitiveType) -> None:
+    apply_rewrites_of("gpu", "stablehlo.convolution")
     b = xb.XlaBuilder("convolved")
     shapes = (2, 3, 4), (5, 3, 2)
     x, kernel = (b.parameter(xb.array_shape(t, sizes)) for sizes in shapes)
@@ -56,7 +65,7 @@ def test_gpu_convolutions(monkeypatch: pytest.MonkeyPatch, t: PrimitiveType) -> 
     assert np.array_equal(wide % 2**t.bits, want)
 
 
-def test_tpu_windows_in_the_last_dimensions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tpu_windows_in_the_last_dimensions(apply_rewrites_of: Any) -> None:
     b = xb.XlaBuilder("scattered")
     x, source = b.parameter(xb.f32[4, 6]), b.parameter(xb.f32[2, 2])
     chosen = xb.select_and_scatter(x, xb.ge, [2, 3], [2, 3], xb.Padding.VALID, source, 1.0, xb.add)
@@ -67,7 +76,7 @@ def test_tpu_windows_in_the_last_dimensions(monkeypatch: pytest.MonkeyPatch) -> 
     want = np.asarray(lowering.compile(computation)(*given))
     legalized = legalize(lowering.lower(computation).module, "scattered", "tpu").operation
     assert "tensor<4x6x1x1xf32>" in str(legalized)
-    apply_rewrites_of(monkeypatch, "tpu", "stablehlo.select_and_scatter")
+    apply_rewrites_of("tpu", "stablehlo.select_and_scatter")
     assert np.array_equal(np.asarray(lowering.compile(computation)(*given)), want)
 
 

@@ -55,7 +55,7 @@ def minimize(
 ) -> None:
     """Write the smallest program that shows a fault of FILE.
 
-    One option says what the fault is. Operations are removed and replaced while the fault occurs;
+    One option selects the fault. Operations are removed and replaced while the fault occurs;
     values that removed operations computed become arguments.
     """
     from lowering import faults

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
         VersionError as VersionError,
     )
     from lowering.faults.minimizing import Minimized as Minimized, minimize as minimize
+    from lowering.faults.probing import (
+        OpStatistics as OpStatistics,
+        Probe as Probe,
+        probe as probe,
+    )
     from lowering.host import infeed as infeed
     from lowering.host.custom_calls import (
         register_custom_call_target as register_custom_call_target,
@@ -94,6 +99,7 @@ else:
         "lowering.errors": "ArgumentError CompileError DeviceError "
         "ExecutionError LoweringError ModuleFileError VersionError",
         "lowering.faults.minimizing": "Minimized minimize",
+        "lowering.faults.probing": "OpStatistics Probe probe",
         "lowering.host": "infeed",
         "lowering.host.custom_calls": "register_custom_call_target",
         "lowering.host.infeed": "clear_transfers transfer_from_outfeed transfer_to_infeed",

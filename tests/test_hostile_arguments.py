@@ -292,6 +292,7 @@ def lowering_cases() -> dict[str, Case]:
         "write_test": Case(
             lowering.write_test, {"computation": c, "path": "test.mlir", "args": [x]}
         ),
+        "probe": Case(lowering.probe, {"computation": c, "args": [x]}),
         "minimize": Case(
             lowering.minimize, {"computation": c, "is_bad": lambda *_: True, "args": [x]}
         ),

@@ -45,13 +45,21 @@ def run_examples(name: str) -> tuple[int, str]:
     return runner.tries, "".join(report)
 
 
-@pytest.mark.parametrize("name", [*module_names("builder"), *module_names("lowering")])
+def packages() -> dict[str, list[str]]:
+    """Return the names of all modules by package, such as builder.ops."""
+    found: dict[str, list[str]] = {}
+    for name in (*module_names("builder"), *module_names("lowering")):
+        found.setdefault(".".join(name.split(".")[:2]), []).append(name)
+    return found
+
+
+@pytest.mark.parametrize("package", packages())
 def test_examples(
-    name: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    package: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The compilation cache must not be written to the user's folder.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp()))
-    _, report = run_examples(name)
+    report = "".join([run_examples(name)[1] for name in packages()[package]])
     assert not report, report
 
 

@@ -386,7 +386,7 @@ def test_a_wide_tuple() -> None:
 
 
 def test_every_opcode_has_an_operation_and_an_hlo_form() -> None:
-    """The HLO text of each op is tested with XLA's parser in test_registry.py."""
+    """The HLO text of each op is tested with XLA's parser in test_every_op.py."""
     for name, info in xb.OPERATIONS.items():
         operation = SCHEMAS[info.opcode].stablehlo
         assert re.fullmatch(r"(stablehlo|chlo|mhlo|func)\.\w+", operation), name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -17,13 +17,25 @@ if TYPE_CHECKING:
 
 @subcommand("compare")
 @execution_options
+@click.option(
+    "--reference",
+    type=click.Choice(["interpreter", "f64"]),
+    default="interpreter",
+    show_default=True,
+    help="f64: the CPU, in double precision; for programs that the interpreter is too slow for.",
+)
 @json_option
 def compare(
-    computation: XlaComputation, arguments: list[Any], device: str | None, as_json: bool
+    computation: XlaComputation,
+    arguments: list[Any],
+    device: str | None,
+    reference: Literal["interpreter", "f64"],
+    as_json: bool,
 ) -> None:
     """Compare a device with StableHLO's reference interpreter.
 
-    FILE runs on both, and every value is compared.
+    FILE runs on both, and every value is compared; with --reference f64, the device is compared
+    with the CPU in double precision.
 
     The output names the first operation whose values differ by more than its tolerance, which is in
     units in the last place. The exit status is then 1. Functions are inlined, so that their
@@ -32,7 +44,9 @@ def compare(
     from lowering.interpreter import compare
 
     with ended_by_interrupt():
-        comparison = compare(functions_inlined(computation), *arguments, device=device)
+        comparison = compare(
+            functions_inlined(computation), *arguments, device=device, reference=reference
+        )
     if as_json:
         print_json(comparison.as_dict())
     else:

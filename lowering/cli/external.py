@@ -44,8 +44,6 @@ def in_computation(computation: XlaComputation) -> list[External]:
             attributes = op.attributes
             if op.opcode == "custom_call":
                 found.append((op.opcode, attributes["call_target_name"]))
-            elif op.opcode == "python_call":
-                found.append((op.opcode, attributes["name"]))
             elif op.opcode in TRANSFERS:
                 found.append(_transfer(op.opcode, attributes.get("is_host_transfer", False)))
     return _counted(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import jax
 import numpy as np
@@ -22,6 +22,7 @@ from builder.types import primitive_type as pt
 from builder.types.shape import Shape, TokenShape, leaves
 from lowering.importer import to_computation
 from lowering.interpreter import tolerances
+from lowering.interpreter.double_precision import in_double
 from lowering.interpreter.evaluating import (
     checked_timeout,
     flat_arguments,
@@ -122,6 +123,7 @@ class Comparison(Displayed):
 
     Attributes:
         name: the computation's name.
+        reference: what the device is compared with, as text.
         device: the compared device, as text.
         from_reference: whether each op on the device had the interpreter's operands.
         results: a `Difference` for each array of the program's result, equal or not.
@@ -132,6 +134,7 @@ class Comparison(Displayed):
     """
 
     name: str
+    reference: str
     device: str
     from_reference: bool
     results: tuple[Difference, ...]
@@ -153,6 +156,7 @@ class Comparison(Displayed):
         first = self.first
         return {
             "name": self.name,
+            "reference": self.reference,
             "device": self.device,
             "from_reference": self.from_reference,
             "agrees": self.agrees,
@@ -193,7 +197,7 @@ class Comparison(Displayed):
         notes = [f"{count_text(more, 'more array')} beyond the tolerance"] if more else []
         if self.left_out:
             notes.append(f"not compared: {len(self.left_out)} ops, which the interpreter omits")
-        reference = f"{self.device} and StableHLO's reference interpreter: {self._verdict()}"
+        reference = f"{self.device} and {self.reference}: {self._verdict()}"
         return [
             Heading("Comparison", self.name, reference),
             TextTable("", _COLUMNS, rows, "\n".join(notes)),
@@ -204,7 +208,7 @@ class Comparison(Displayed):
 
     def __str__(self) -> str:
         first = self.first
-        lines = [f"{self.name} on {self.device} and on StableHLO's reference interpreter:"]
+        lines = [f"{self.name} on {self.device} and on {self.reference}:"]
         if first is not None:
             how = "given equal operands" if self.from_reference else "in the order of recording"
             lines += [
@@ -299,11 +303,12 @@ def compare(
     device: DeviceLike = None,
     ulps: float | Mapping[str, float] | None = None,
     from_reference: bool = True,
+    reference: Literal["interpreter", "f64"] = "interpreter",
     device_computation: XlaComputation | None = None,
     timeout: float | None = None,
     **by_name: Any,
 ) -> Comparison:
-    """Compare a device with StableHLO's reference interpreter, op by op.
+    """Compare a device with StableHLO's reference interpreter, or with f64, op by op.
 
     First the program runs on the device, and its result is compared with the interpreter's. Then
     the value of every op is compared, in one of two ways:
@@ -344,6 +349,10 @@ def compare(
         ulps: the tolerance for all ops, or a mapping from opcodes to tolerances; None for the
             tolerances in docs/operations.md.
         from_reference: which of the two ways above to compare ops in.
+        reference: what the device is compared with. The interpreter is slow: minutes for products
+            of large matrices. "f64" is the CPU: each inexact op is computed in f64 or c128 from the
+            same operands as on the device, and rounded; ops that only move elements and arithmetic
+            on integers are the CPU's. Composites and custom calls are left out.
         device_computation: a computation to run on the device in place of `computation`. The ops
             with the same number must have the same shape in both, as in the result of a `replace`
             that changes the ops one by one.
@@ -384,25 +393,32 @@ def compare(
     """
     target = device_argument("compare", device)
     program = program_of("compare", computation, target)
-    reference = program if isinstance(program, XlaComputation) else to_computation(program)
+    source = program if isinstance(program, XlaComputation) else to_computation(program)
     seconds = checked_timeout("compare", timeout)
     _check_ulps(ulps)
-    subject = _checked_variant(reference, device_computation)
-    flat, _ = flat_arguments(reference, args, by_name)
-    arguments = nested_arguments(reference, flat)
+    if not isinstance(reference, str) or reference not in ("interpreter", "f64"):
+        rule = "reference must be 'interpreter' or 'f64'"
+        raise error_of(OperandError, "compare", rule, got=brief(reference))
+    subject = _checked_variant(source, device_computation)
+    flat, _ = flat_arguments(source, args, by_name)
+    arguments = nested_arguments(source, flat)
     module = lower(subject)
     module.tree = None  # the reference's result is flat
     device_result = compile(module, target)(*arguments)
-    values, left_out = reference_values(reference, flat, target, seconds)
+    values, left_out = (
+        _double_values(source, arguments)
+        if reference == "f64"
+        else reference_values(source, flat, target, seconds)
+    )
     device_values = (
         _separate_values(subject, values, target)
         if flag("compare", "from_reference", from_reference)
         else _program_values(subject, arguments, target)
     )
-    accumulated = tolerances.accumulated(reference, target.platform)
+    accumulated = tolerances.accumulated(source, target.platform)
     missing = set(left_out)  # by identity: == records an op
     ops = []
-    for op in reference.ops:
+    for op in source.ops:
         if op.opcode in _NOT_COMPUTED or op in missing or op.id not in device_values:
             continue
         default = tolerances.of_op(op, target.platform) if from_reference else accumulated[op.id]
@@ -410,13 +426,14 @@ def compare(
         # Accumulated errors may exceed small elements, which are sums of larger canceling ones.
         operands = [values[o] for o in op.operands] if from_reference else None
         ops += _differences(op, device_values[op.id], values[op], tolerance, operands)
-    root = reference.root
+    root = source.root
     tolerance = _tolerance(ulps, None, accumulated[root.id])
     results = _differences(root, device_result, values[root], tolerance, None)
     if any(op.opcode == "rng" for op in left_out):
         results = []  # each run has different random numbers
     return Comparison(
-        reference.name,
+        source.name,
+        "f64 on the CPU" if reference == "f64" else "StableHLO's reference interpreter",
         f"{target.platform}:{target.id}",
         from_reference,
         tuple(results),
@@ -535,6 +552,18 @@ def reference_values(
                 (values[op],) = jax.tree.map(np.asarray, results)
         pending = [op for op in pending if op not in values]
     return values, unsupported
+
+
+def _double_values(
+    computation: XlaComputation, arguments: Sequence[Any]
+) -> tuple[Values, list[XlaOp]]:
+    """Return the value of each op computed in f64 on the CPU, and the ops that are not."""
+    wide = in_double(computation)
+    ops = [wide.ops[op] for op in computation.ops]
+    run = compile(with_results(wide.computation, ops), device_argument("compare", "cpu"))
+    _, *results = run(*arguments)
+    found = [jax.tree.map(np.asarray, result) for result in results]
+    return dict(zip(computation.ops, found, strict=True)), wide.left_out
 
 
 def _interpreted(name: str, ops: Sequence[XlaOp], values: Values, timeout: float | None) -> Values:

@@ -8,10 +8,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from support import small_numbers
 from tables import each_row
 
 import builder as xb
 import lowering
+from examples import recorded_by_example
 from lowering.interpreter.tolerances import distances
 
 X = np.float32([[0.5, -1.0], [2.0, 3.0]])
@@ -213,3 +215,69 @@ def test_programs_with_a_mesh() -> None:
         found = lowering.compare(program, values, device="cpu", from_reference=from_reference)
         assert found.agrees
         assert [op.opcode for op in found.left_out] == ["custom_call"]
+
+
+class TestDoublePrecision:
+    """The reference is the CPU in f64."""
+
+    @pytest.mark.slow
+    @pytest.mark.jaxlib
+    def test_every_op_agrees_with_the_device(self) -> None:
+        families = ("host", "collectives")
+        names = [name for name, info in xb.OPERATIONS.items() if info.family not in families]
+        compared: set[str] = set()
+        for name in names:
+            for computation in recorded_by_example(name):
+                parameters = computation.program_shape.parameters
+                if not all(shape.is_array and shape.is_static for shape in parameters):
+                    continue
+                arguments = [small_numbers(p.element_type, p.dimensions) for p in parameters]
+                try:
+                    found = lowering.compare(computation, *arguments, device="cpu", reference="f64")
+                except (lowering.CompileError, lowering.LoweringError, lowering.ExecutionError):
+                    continue  # needs several devices
+                assert found.first is None, f"{name}\n{found}"
+                compared |= {each.op.opcode for each in found.ops}
+        assert {"dot_general", "reduce", "convolution", "erf", "fft"} <= compared
+        assert len(compared) > 70
+
+    def test_loops_and_branches(self) -> None:
+        b = xb.XlaBuilder("model")
+        x = b.parameter(xb.bf16[64], "x")
+        state = (b.constant(0, xb.s32), x)
+        loop = xb.while_(
+            lambda s: xb.lt(s[0], 3), lambda s: (s[0] + 1, xb.sin(xb.exp(s[1]))), state
+        )
+        chosen = xb.conditional(xb.lt(x[0], 0.0), loop[1], xb.cos, x, xb.sin)
+        values = np.linspace(-1, 1, 64).astype(xb.bf16.dtype)
+        found = lowering.compare(b.build(chosen), values, device="cpu", reference="f64")
+        assert found.agrees
+        assert {each.op.opcode for each in found.ops} >= {"while", "conditional"}
+
+    def test_a_wrong_op_is_found(self) -> None:
+        b = xb.XlaBuilder("model")
+        x = b.parameter(xb.f32[64], "x")
+        program = b.build(xb.exp(x) * x)
+        values = np.linspace(-1, 1, 64, dtype=np.float32)
+
+        def wrong(op: xb.XlaOp, operands: Any) -> xb.XlaOp | None:
+            return xb.expm1(operands[0]) if op.opcode == "exponential" else None
+
+        found = lowering.compare(
+            *(program, values),
+            device="cpu",
+            reference="f64",
+            device_computation=program.replace(wrong),
+        )
+        assert found.first is not None
+        assert found.first.op.opcode == "exponential"
+
+    def test_what_is_left_out(self) -> None:
+        b = xb.XlaBuilder("model")
+        x = b.parameter(xb.f32[4, 4], "x")
+        program = b.build(xb.composite_call(lambda v: xb.exp(v), x, name="mine.exp"))
+        values = np.ones((4, 4), np.float32)
+        found = lowering.compare(program, values, device="cpu", reference="f64")
+        assert [op.opcode for op in found.left_out] == ["composite"]
+        with pytest.raises(xb.OperandError, match="reference must be 'interpreter' or 'f64'"):
+            lowering.compare(program, values, reference="f32")  # type: ignore[arg-type]  # refused

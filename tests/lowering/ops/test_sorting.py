@@ -349,3 +349,18 @@ def test_other_readers_find_a_sort_of_the_smallest_elements() -> None:
         want = np.argsort(row, kind="stable")[:k]
         assert_identical(values, row[want])
         assert_identical(places, want.astype(np.int32))
+
+
+def test_top_k_of_a_file_without_the_attribute_largest() -> None:
+    text = """
+        func.func @main(%x: tensor<4xf32>) -> (tensor<2xf32>, tensor<2xi32>) {
+          %0:2 = mhlo.topk(%x, k = 2) : tensor<4xf32> -> (tensor<2xf32>, tensor<2xi32>)
+          return %0#0, %0#1 : tensor<2xf32>, tensor<2xi32>
+        }"""
+    chlo = text.replace("mhlo.topk(%x, k = 2)", "chlo.top_k(%x, k = 2)")
+    for code in (text.replace("k = 2", "k=2, largest=true"), chlo):
+        computation = lowering.to_computation(lowering.load_bytes(code))
+        (op,) = computation.find("top_k")
+        assert op.attributes["largest"] is True
+        values, places = lowering.compile(computation, "cpu")(np.float32([1, 4, 2, 3]))
+        assert (values.tolist(), places.tolist()) == ([4, 3], [1, 3])

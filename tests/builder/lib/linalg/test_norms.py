@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from library_calls import run
 from matrix_cases import matrices
-from tables import each_row
+from tables import each_row, mostly_slow
 
 import builder as xb
 import lowering
@@ -19,8 +19,9 @@ VECTOR_ORDERS = None, 2, 1, 0, 3, 0.5, -1, -2.0, np.inf, -np.inf
 MATRIX_ORDERS: tuple[Any, ...] = (None, "fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+@pytest.mark.parametrize(
+    "dtype", mostly_slow([np.float32, np.float64, np.complex64, np.complex128], 1)
+)
 def test_norms(dtype: Any) -> None:
     x = matrices((3, 4, 5), dtype)
     x[0, 0, 0] = 0

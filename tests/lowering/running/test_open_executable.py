@@ -177,6 +177,13 @@ def test_a_saved_executable_has_what_was_compiled(tmp_path: Path) -> None:
 class TestJit:
     """`lowering.jit` with open_sizes."""
 
+    def test_the_executable_for_some_sizes(self) -> None:
+        double = lowering.jit(lambda x: x * 2.0, open_sizes={"x": 0}, device="cpu")
+        run = double.compile(xb.f32[3])
+        assert isinstance(run, lowering.Executable)
+        assert run.program_shape.parameters == (xb.f32[3],)
+        assert run(np.ones(3, np.float32)).tolist() == [2, 2, 2]
+
     def test_one_recording_for_all_sizes(self) -> None:
         recorded: list[Any] = []
 

@@ -37,6 +37,9 @@ T = TypeVar("T")
 
 _STRUCTURE: Final = opcodes_with(Trait.STRUCTURE)
 
+_UNROLLED: Final = (1, 2, 4, 8)
+"""How many iterations of a loop are tried in the place of the loop."""
+
 
 @dataclass(frozen=True, slots=True)
 class Minimized:
@@ -288,7 +291,13 @@ def _part(program: _Program, values: dict[XlaOp, Any], ops: Sequence[XlaOp]) -> 
     used = {operand for op in ops for operand in op.operands}
     results = [op for op in ops if op not in used]
     part = program.computation.extract(results[0] if len(results) == 1 else results, inputs=inputs)
-    return _Program(part, tuple([values[each] for each in inputs]))
+    return _Program(_named(part, program), tuple([values[each] for each in inputs]))
+
+
+def _named(computation: XlaComputation, program: _Program) -> XlaComputation:
+    """Return a part of a program with the name of the program."""
+    computation.name = program.computation.name
+    return computation
 
 
 def _values(search: _Search, program: _Program) -> dict[XlaOp, Any]:
@@ -336,15 +345,25 @@ def _expansions(computation: XlaComputation) -> Iterator[Callable[[], XlaComputa
             if not is_same or given != [p.shape for p in called.parameters]:
                 continue
 
-            def changed(
-                target: XlaOp = target, called: XlaComputation = called, taken: slice = operands
-            ) -> XlaComputation:
-                def replacement(op: XlaOp, values: Any) -> XlaOp | None:
-                    return inline(called, *tuple(values)[taken]) if op is target else None
+            # A fault may need some iterations: their values become arguments later.
+            for times in _UNROLLED if target.opcode == "while" else (1,):
+                yield _expansion(computation, target, called, operands, times)
 
-                return computation.replace(replacement)
 
-            yield changed
+def _expansion(
+    computation: XlaComputation, target: XlaOp, called: XlaComputation, operands: slice, times: int
+) -> Callable[[], XlaComputation]:
+    """Return a function of no arguments that replaces an op by what it applies, some times."""
+
+    def replacement(op: XlaOp, values: Any) -> XlaOp | None:
+        if op is not target:
+            return None
+        result = inline(called, *tuple(values)[operands])
+        for _ in range(times - 1):
+            result = inline(called, result)
+        return result
+
+    return lambda: computation.replace(replacement)
 
 
 def _with_replaced_ops(search: _Search, program: _Program) -> _Program:
@@ -415,7 +434,7 @@ def _with_changes(
         is_changed = False
         for change in changes(program.computation):
             try:
-                computation = _without_unused_ops(change())
+                computation = _named(_without_unused_ops(change()), program)
             except XlaError:
                 continue  # the result does not fit where the op is used
             if search.is_bad(_Program(computation, program.arguments)):
@@ -438,7 +457,7 @@ def _with_simple_arguments(search: _Search, program: _Program) -> _Program:
     if len(needed) < len(program.arguments):
         inputs = [parameter for parameter, _ in needed]
         part = program.computation.extract(program.computation.root, inputs=inputs)
-        smaller = _Program(part, tuple([argument for _, argument in needed]))
+        smaller = _Program(_named(part, program), tuple([argument for _, argument in needed]))
         program = smaller if search.is_bad(smaller) else program
     for number, parameter in enumerate(program.computation.parameters):
         for value in (0, 1):

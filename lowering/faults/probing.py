@@ -57,12 +57,14 @@ class OpStatistics:
         mean: the mean of the finite numbers, in f32; NaN if there are none.
         nans, infinities: the number of elements.
         executions: how often the op was executed.
-        first_iteration: the iteration of the outermost loop in which an element was not finite for
-            the first time, counted from 0; None outside of loops, or if all were.
+        loop: the outermost loop that executes the op; None for none.
+        first_iteration: the iteration of this loop in which an element was not finite for the first
+            time, counted from 0; None outside of loops, or if all were.
     """
 
     op: XlaOp
     inside: str
+    loop: XlaOp | None
     minimum: float
     maximum: float
     mean: float
@@ -109,8 +111,13 @@ class Probe(Displayed):
 
     @property
     def first_nonfinite(self) -> OpStatistics | None:
-        """The first op with a NaN or an infinity; None if all are finite."""
-        return next((each for each in self.ops if not each.is_finite), None)
+        """The op that was the first to have a NaN or an infinity; None if all are finite."""
+        first = next((each for each in self.ops if not each.is_finite), None)
+        if first is None or first.loop is None:
+            return first
+        # The last op of an iteration precedes the first op of the next one.
+        same = [e for e in self.ops if e.loop is first.loop and e.first_iteration is not None]
+        return min(same, key=lambda each: each.first_iteration or 0)
 
     def __getitem__(self, op: XlaOp) -> OpStatistics:
         """Return the statistics of an op.
@@ -279,27 +286,27 @@ def _checked_values(computation: XlaComputation, values: Any) -> list[XlaOp]:
 
 
 class _Probed(NamedTuple):
-    """An op with statistics, the computation that it belongs to, and whether it is in a loop."""
+    """An op with statistics, the name of its computation, and the outermost loop around it."""
 
     op: XlaOp
     inside: str
-    is_in_loop: bool
+    loop: XlaOp | None
 
 
 def _probed(
     computation: XlaComputation,
     inside: str = "",
     *,
-    is_in_loop: bool = False,
+    loop: XlaOp | None = None,
     is_entry: bool = False,
 ) -> Iterator[_Probed]:
     """Yield the ops with statistics, in the order in which `_record` records them."""
     for op in computation.ops:
-        is_loop = op.opcode == "while"
+        around = op if loop is None and op.opcode == "while" else loop
         for part in _recorded_parts(op):
-            yield from _probed(part, part.name, is_in_loop=is_in_loop or is_loop)
+            yield from _probed(part, part.name, loop=around)
         if _has_statistics(op, is_entry=is_entry):
-            yield _Probed(op, inside, is_in_loop)
+            yield _Probed(op, inside, loop)
 
 
 def _recorded_parts(op: XlaOp) -> Sequence[XlaComputation]:
@@ -330,13 +337,14 @@ def _statistics_of(probed: _Probed, numbers: Any, counts: Any) -> OpStatistics:
     return OpStatistics(
         probed.op,
         probed.inside,
+        probed.loop,
         minimum if is_number else math.nan,
         maximum if is_number else math.nan,
         total / finite if finite else math.nan,
         nans,
         infinities,
         executions,
-        first if probed.is_in_loop and first != _NEVER else None,
+        first if probed.loop is not None and first != _NEVER else None,
     )
 
 

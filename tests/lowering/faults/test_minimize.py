@@ -55,6 +55,7 @@ def test_one_op_of_hundreds() -> None:
 
     found = lowering.minimize(model, is_bad, ONES)
     assert opcodes(found.computation) == ["log"]
+    assert found.computation.name == "model"
     assert (found.arguments[0] <= 0).all()
     assert found.tried == len(tried) < 60
     assert found.is_finished
@@ -129,6 +130,16 @@ def test_applied_computations() -> None:
     found = lowering.minimize(b.build(chosen), has("atan2"), ONES)
     assert opcodes(found.computation) == ["atan2"]
     assert [argument.tolist() for argument in found.arguments] == [[0] * 8]  # atan2(x, x)
+
+
+def test_a_fault_after_some_iterations() -> None:
+    b = xb.XlaBuilder("model")
+    x = b.parameter(xb.f32[8], "x")
+    state = (b.constant(0, xb.s32), x)
+    loop = xb.while_(lambda s: xb.lt(s[0], 9), lambda s: (s[0] + 1, xb.sqrt(s[1]) - 0.8), state)
+    found = lowering.minimize(b.build(loop[1]), lowering.faults.is_not_finite("cpu"), ONES)
+    assert opcodes(found.computation) == ["sqrt"]
+    assert (found.arguments[0] < 0).all()
 
 
 def test_ops_inside_a_loop_are_removed_but_not_its_end() -> None:

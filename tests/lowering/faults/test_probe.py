@@ -126,6 +126,25 @@ def test_a_loop_in_a_loop() -> None:
     assert product.minimum == 0
 
 
+def test_the_first_in_time_is_not_the_first_in_the_program() -> None:
+    b = xb.XlaBuilder("program")
+    x = b.parameter(xb.f32[2], "x")
+    state = (b.constant(0, xb.s32), x)
+    loop = xb.while_(
+        lambda s: xb.lt(s[0], 5), lambda s: (s[0] + 1, xb.log(s[1] * 2.0) - 1.0), state
+    )
+    later = xb.while_(
+        lambda s: xb.lt(s[0], 2), lambda s: (s[0] + 1, xb.exp(s[1])), (state[0], loop[1])
+    )
+    probe = lowering.probe(b.build(later[1]), np.ones(2, np.float32), device="cpu")
+    first = probe.first_nonfinite
+    assert first is not None
+    assert (first.op.opcode, first.first_iteration) == ("log", 1)
+    assert first.loop is loop
+    by_opcode = {each.op.opcode: each.first_iteration for each in probe.ops}
+    assert (by_opcode["multiply"], by_opcode["exponential"]) == (2, 0)
+
+
 def test_a_loop_that_is_not_executed() -> None:
     b = xb.XlaBuilder("program")
     x = b.parameter(xb.f32[2], "x")

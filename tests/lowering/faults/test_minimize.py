@@ -44,8 +44,8 @@ def around(value: xb.XlaOp, x: xb.XlaOp, count: int, seed: int) -> xb.XlaOp:
 def test_one_op_of_hundreds() -> None:
     b = xb.XlaBuilder("model")
     x = b.parameter(xb.f32[8], "x")
-    model = b.build(around(xb.log(x - 1.5), x, 100, seed=0))
-    assert len(model.ops) > 200
+    model = b.build(around(xb.log(x - 1.5), x, 50, seed=0))
+    assert len(model.ops) > 100
     tried: list[int] = []
     is_not_finite = lowering.faults.is_not_finite("cpu")
 
@@ -184,6 +184,7 @@ def test_differs() -> None:
     assert strict(found.computation, *found.arguments)
 
 
+@pytest.mark.slow
 def test_crashes() -> None:
     b = xb.XlaBuilder("model")
     x = b.parameter(xb.f32[8], "x")
@@ -230,6 +231,7 @@ def test_a_command(tmp_path: Path) -> None:
         lowering.faults.command("no-such-compiler {}")(model, ONES)
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     b = xb.XlaBuilder("model")
     x = b.parameter(xb.f32[8], "x")

@@ -146,6 +146,7 @@ X = np.random.default_rng(7).normal(size=(4, 3)).astype(np.float32)
 LABELS = np.array([0, 2, 1, 1], np.int32)
 
 
+@pytest.mark.slow
 def test_apply() -> None:
     b = xb.XlaBuilder("applied")
     x, shift = b.parameter(xb.f32["?", 3], "x"), b.parameter(xb.f32["?", 3], "shift")
@@ -226,6 +227,7 @@ def test_a_table_of_positions(source: str) -> None:
                 np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", mostly_slow(["function", "Lowered", "Exported"], 1))
 def test_what_symbolic_dimensions_declare_is_checked(source: str) -> None:
     """No op requires it: neither the equal sizes nor the constraints."""
@@ -376,6 +378,7 @@ def test_a_symbolic_size_that_is_unknown() -> None:
         lowering.load(lowered.lower())
 
 
+@pytest.mark.slow
 def test_export_by_jax() -> None:
     """`to_jax` of an open program is a function that jax exports for symbolic sizes."""
     b = xb.XlaBuilder("program")

@@ -315,6 +315,7 @@ def run_command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str
     return run
 
 
+@pytest.mark.slow
 def test_the_command(run_command: Any, tmp_path: Path) -> None:
     lowering.write_test(model, tmp_path / "model.mlir", *ARGUMENTS)
     (tmp_path / "sum.mlir").write_text(OF_STABLEHLO.replace("RESULT", "4.0"))

@@ -1,4 +1,4 @@
-"""Tests over tables: one test that checks every row, and tests of which most are slow."""
+"""Tests over tables: one test that checks every row, and tables with mostly slow rows."""
 
 from __future__ import annotations
 

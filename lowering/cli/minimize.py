@@ -67,6 +67,7 @@ def minimize(
         )
     if not output.endswith(".mlir"):
         raise click.UsageError(f"--output: expected an .mlir file, got {output!r}")
+    is_bad: faults.Predicate
     if command is not None:
         is_bad = faults.command(command)
     elif differs:

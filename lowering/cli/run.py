@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import statistics
 import time
@@ -246,22 +245,16 @@ def _short(value: Any) -> str:
 
 def _write(path: str, results: dict[str, Any]) -> list[str]:
     """Write the results to an .npz file; return lines to print: its size, how types are stored."""
-    import numpy as np
 
     from builder.inspection.rendering import bytes_text
     from builder.types import primitive_type as pt
+    from lowering.faults.argument_files import npz_of_arrays
     from lowering.stablehlo.module import write_atomically
 
-    # NumPy can't read arrays of some types of ml_dtypes, so their bytes are stored.
     raw = {name: array.dtype for name, array in results.items() if array.dtype.isbuiltin != 1}
-    stored = {
-        name: array.view(f"V{array.dtype.itemsize}") if name in raw else array
-        for name, array in results.items()
-    }
-    buffer = io.BytesIO()
-    np.savez(buffer, **stored)
-    write_atomically(path, [buffer.getvalue()])
-    return [f"{path}: {bytes_text(buffer.tell())}"] + [
+    content = npz_of_arrays(results)
+    write_atomically(path, [content])
+    return [f"{path}: {bytes_text(len(content))}"] + [
         f"{pt.from_dtype(dtype).name} is stored as raw bytes (V{dtype.itemsize}); restore it by "
         f"array.view(ml_dtypes.{dtype.name})"
         for dtype in dict.fromkeys(raw.values())

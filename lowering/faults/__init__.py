@@ -7,10 +7,11 @@ whether the fault occurs.
 from __future__ import annotations
 
 from lowering.faults.predicates import (
+    Predicate as Predicate,
     command as command,
     crashes as crashes,
     differs as differs,
     is_not_finite as is_not_finite,
 )
 
-__all__ = ["command", "crashes", "differs", "is_not_finite"]
+__all__ = ["Predicate", "command", "crashes", "differs", "is_not_finite"]

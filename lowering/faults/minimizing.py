@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +23,7 @@ from builder.rewriting.inlining import inline
 from builder.schema import Trait, opcodes_with
 from builder.support.functions import is_function
 from builder.types.shape import ArrayShape, Shape, TupleShape
+from lowering.faults.argument_files import npz_of_arguments
 from lowering.faults.predicates import Predicate
 from lowering.interpreter.comparing import nested_arguments
 from lowering.interpreter.evaluating import flat_arguments
@@ -73,23 +73,14 @@ class Minimized:
             OperandError: `path` is not a path, or has another suffix.
         """
         name = path_text(path, "save")
-        stem, suffix = os.path.splitext(name)  # noqa: PTH122  # the path as the caller wrote it
-        if suffix != ".mlir":
+        if not name.endswith(".mlir"):
             rule = "the path must end in .mlir, for StableHLO text"
             raise error_of(OperandError, "save", rule, got=brief(name))
+        arrays = f"{name.removesuffix('.mlir')}.npz"
         write_atomically(name, [lower(self.computation).text.encode()])
-        shape = self.computation.program_shape
-        arrays = {}
-        for parameter, argument in zip(shape.parameter_names, self.arguments, strict=True):
-            for place, leaf in jax.tree_util.tree_leaves_with_path(argument):
-                array = np.asarray(leaf)
-                is_known = array.dtype.isbuiltin == 1  # NumPy can't read the types of ml_dtypes
-                raw = array if is_known else array.view(f"V{array.dtype.itemsize}")
-                arrays[f"{parameter}{jax.tree_util.keystr(place)}"] = raw
-        buffer = io.BytesIO()
-        np.savez(buffer, **arrays)  # type: ignore[arg-type]  # NumPy's stub takes options there
-        write_atomically(f"{stem}.npz", [buffer.getvalue()])
-        return [name, f"{stem}.npz"]
+        content = npz_of_arguments(self.computation.program_shape, self.arguments)
+        write_atomically(arrays, [content])
+        return [name, arrays]
 
     def __str__(self) -> str:
         count = _size(self.computation)

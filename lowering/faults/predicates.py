@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import jax
 import numpy as np
@@ -17,6 +16,7 @@ from builder.errors import OperandError, XlaError, brief, error_of
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from lowering.errors import CompileError, ExecutionError, LoweringError
+from lowering.faults.argument_files import arguments_in, npz_of_arguments
 from lowering.interpreter.comparing import compare
 from lowering.pjrt.devices import DeviceLike, device_argument
 from lowering.running.compiling import compile
@@ -53,20 +53,27 @@ class Isolated:
             path.with_suffix(".mlirbc").write_bytes(lower(computation).bytecode)
         except LoweringError:
             return False
-        write_arguments(path.with_suffix(".npz"), arguments)
+        content = npz_of_arguments(computation.program_shape, arguments)
+        path.with_suffix(".npz").write_bytes(content)
         answer, reason = self._worker.ask([str(path), self.device])
         if reason:
             return not self.message or self.message in reason
         return bool(self.message) and self.message in answer
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
-        """End the process."""
+        """End the process; the end of a ``with`` block does it too."""
         self._worker.end()
         self._folder.cleanup()
 
 
 @explained
-def crashes(device: str | None = None, *, message: str = "", seconds: float = 60) -> Predicate:
+def crashes(device: str | None = None, *, message: str = "", seconds: float = 60) -> Isolated:
     """Return the predicate that compiling or running a program ends the process, or hangs.
 
     Args:
@@ -79,10 +86,9 @@ def crashes(device: str | None = None, *, message: str = "", seconds: float = 60
         >>> @xb.computation(xb.f32[2])
         ... def double(x):
         ...     return x + x
-        >>> fails = lowering.faults.crashes("cpu")
-        >>> fails(double, np.ones(2, np.float32))
+        >>> with lowering.faults.crashes("cpu") as fails:
+        ...     fails(double, np.ones(2, np.float32))
         False
-        >>> fails.close()
     """
     device_argument("crashes", device)
     return Isolated(device, message, seconds)
@@ -94,7 +100,7 @@ def run_file(request: list[Any]) -> str:
     module = from_bytes(Path(path).with_suffix(".mlirbc").read_bytes(), None)
     try:
         run = compile(module, device)
-        results = run(*read_arguments(Path(path).with_suffix(".npz")))
+        results = run(*arguments_in(module.program_shape, Path(path).with_suffix(".npz")))
         jax.tree.map(np.asarray, results)  # waits for them
     except (CompileError, ExecutionError) as error:
         return f"{error}\n{getattr(error, 'detail', '')}"
@@ -172,7 +178,7 @@ def _are_finite(values: Any) -> bool:
 
 
 @explained
-def command(line: str, *, status: int | None = None, seconds: float = 60) -> Predicate:
+def command(line: str, *, status: int | None = None, seconds: float = 60) -> Command:
     """Return the predicate that a command fails on the StableHLO text of a program.
 
     Args:
@@ -194,49 +200,35 @@ def command(line: str, *, status: int | None = None, seconds: float = 60) -> Pre
         rule = "the command must contain {}, for the path of the program"
         raise error_of(OperandError, "command", rule, got=brief(line))
 
-    def predicate(computation: XlaComputation, /, *arguments: Any) -> bool:
+    return Command(line, status, seconds)
+
+
+class Command:
+    """The predicate that a command fails; see `command`."""
+
+    needs_values = False
+
+    def __init__(self, line: str, status: int | None, seconds: float) -> None:
+        self.line = line
+        self.status = status
+        self.seconds = seconds
+
+    def __call__(self, computation: XlaComputation, /, *arguments: Any) -> bool:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "program.mlir")
             try:
                 path.write_text(lower(computation).text, encoding="utf-8")
             except LoweringError:
                 return False
-            write_arguments(path.with_suffix(".npz"), arguments)
-            words = [word.replace(PLACE, str(path)) for word in shlex.split(line)]
+            content = npz_of_arguments(computation.program_shape, arguments)
+            path.with_suffix(".npz").write_bytes(content)
+            words = [word.replace(PLACE, str(path)) for word in shlex.split(self.line)]
             try:
-                done = subprocess.run(words, capture_output=True, timeout=seconds, check=False)
+                done = subprocess.run(words, capture_output=True, timeout=self.seconds, check=False)
             except subprocess.TimeoutExpired:
-                return status is None
+                return self.status is None
             except OSError as error:
                 rule = f"the command can't be started: {error}"
-                raise error_of(OperandError, "command", rule, got=brief(line)) from None
-            return bool(done.returncode) if status is None else done.returncode == status
-
-    predicate.needs_values = False  # type: ignore[attr-defined]  # read by `minimize`
-    return predicate
-
-
-def write_arguments(path: Path, arguments: Sequence[Any]) -> None:
-    """Write the arrays of arguments to an .npz file, with names by which `run` takes them."""
-    arrays = {}
-    for number, argument in enumerate(arguments):
-        for place, leaf in jax.tree_util.tree_leaves_with_path(argument):
-            array = np.asarray(leaf)
-            # NumPy can't read arrays of some types of ml_dtypes, so their bytes are stored.
-            raw = array if array.dtype.isbuiltin == 1 else array.view(f"V{array.dtype.itemsize}")
-            arrays[f"{number}{jax.tree_util.keystr(place)}"] = raw
-    structure = repr([jax.tree.map(lambda _: 0, argument) for argument in arguments])
-    dtypes = [str(np.asarray(leaf).dtype) for leaf in jax.tree.leaves(list(arguments))]
-    arrays |= {"__structure__": np.array(structure), "__dtypes__": np.array(dtypes)}
-    np.savez(path, **arrays)  # type: ignore[arg-type]  # NumPy's stub takes them for its options
-
-
-def read_arguments(path: Path) -> list[Any]:
-    """Read the arguments that `write_arguments` wrote."""
-    with np.load(path) as file:
-        names = [name for name in file.files if not name.startswith("__")]
-        dtypes = [np.dtype(str(name)) for name in file["__dtypes__"]]
-        leaves = [file[name].view(dtype) for name, dtype in zip(names, dtypes, strict=True)]
-        structure = ast.literal_eval(str(file["__structure__"]))
-    found: list[Any] = jax.tree.unflatten(jax.tree.structure(structure), leaves)
-    return found
+                got = brief(self.line)
+                raise error_of(OperandError, "command", rule, got=got) from None
+        return bool(done.returncode) if self.status is None else done.returncode == self.status

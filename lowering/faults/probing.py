@@ -25,8 +25,9 @@ from builder.schema import Trait, opcodes_with
 from builder.support.display import Column, Displayed, Heading, Part, TextTable
 from builder.types.shape import ArrayShape
 from lowering.importer import to_computation
-from lowering.interpreter.evaluating import flat_arguments, program_of
+from lowering.interpreter.evaluating import program_of
 from lowering.pjrt.devices import DeviceLike, device_argument
+from lowering.running.arguments import Parameters
 from lowering.running.compiling import compile
 from lowering.stablehlo.sources import ModuleSource
 
@@ -234,7 +235,8 @@ def probe(
     target = device_argument("probe", device)
     program = program_of("probe", computation, target)
     source = program if isinstance(program, XlaComputation) else to_computation(program)
-    flat_arguments(source, args, by_name)  # checks them
+    tree = source.annotations and source.annotations.nesting
+    given, nest = Parameters(source.name, source.program_shape, tree).bind(args, by_name)
     wanted = _checked_values(source, values)
     b = XlaBuilder(source.name)
     if source.annotations is not None:
@@ -249,7 +251,7 @@ def probe(
     values_of_ops = [recorded.values[op] for op in wanted]
     root = [recorded.root, xb.tuple(*values_of_ops) if wanted else record_tuple(b, [])]
     instrumented = b.build(xb.tuple(*root, *[xb.tuple(*part) for part in parts]))
-    result, found, *measured = compile(instrumented, target)(*args, **by_name)
+    result, found, *measured = compile(instrumented, target)(*given)
     numbers: list[Any] = []
     counts: list[Any] = []
     for row, part in zip(recorded.rows, measured, strict=True):
@@ -270,7 +272,7 @@ def probe(
     return Probe(
         source.name,
         f"{target.platform}:{target.id}",
-        result,
+        nest(result),
         tuple(statistics),
         dict(zip(wanted, found, strict=True)),
     )
@@ -474,7 +476,7 @@ def _column(counts: XlaOp, number: int) -> XlaOp:
 
 
 def _stacked(rows: Sequence[_Statistics | _Scalars]) -> _Statistics:
-    """Return the rows of all values, of which there is at least one."""
+    """Return the rows of all values; there is at least one value."""
     blocks: list[_Statistics] = []
     for is_scalars, group in groupby(rows, lambda row: isinstance(row, _Scalars)):
         if is_scalars:

@@ -129,8 +129,8 @@ class Comparison(Displayed):
         results: a `Difference` for each array of the program's result, equal or not.
         ops: a `Difference` for each array in the value of an op, equal or not, in the order of
             recording. Parameters, constants, tuples and get_tuple_elements are omitted.
-        left_out: the ops that the interpreter does not support. They are not compared: their values
-            on the device were used on both sides.
+        left_out: the ops that the interpreter does not support, or that f64 leaves out. They are
+            not compared.
     """
 
     name: str
@@ -181,6 +181,13 @@ class Comparison(Displayed):
             found = "equal"
         return f"{arrays} is {found}" if is_one else f"all {arrays} are {found}"
 
+    @property
+    def _lacks(self) -> str:
+        is_double = self.reference == _DOUBLE
+        return (
+            "the CPU may compute others" if is_double else "the interpreter does not support these"
+        )
+
     def _verdict(self) -> str:
         if not self.agrees and self.first is None:
             return "a result is beyond its tolerance"
@@ -196,7 +203,7 @@ class Comparison(Displayed):
         more = len(beyond) - len(shown) if beyond else 0
         notes = [f"{count_text(more, 'more array')} beyond the tolerance"] if more else []
         if self.left_out:
-            notes.append(f"not compared: {len(self.left_out)} ops, which the interpreter omits")
+            notes.append(f"not compared: {len(self.left_out)} ops, which the reference lacks")
         reference = f"{self.device} and {self.reference}: {self._verdict()}"
         return [
             Heading("Comparison", self.name, reference),
@@ -227,13 +234,13 @@ class Comparison(Displayed):
         if self.left_out:
             listed = ", ".join(f"op {op.id} {op.opcode}" for op in self.left_out[:5])
             more = "" if len(self.left_out) <= 5 else f" and {len(self.left_out) - 5} more"
-            lines.append(
-                f"  not compared, since the interpreter does not support these: {listed}{more}"
-            )
+            lines.append(f"  not compared, since {self._lacks}: {listed}{more}")
         return "\n".join(lines)
 
 
 _SHOWN: Final = 20
+
+_DOUBLE: Final = "f64 on the CPU"
 
 _COLUMNS: Final = (
     Column(""),
@@ -352,7 +359,8 @@ def compare(
         reference: what the device is compared with. The interpreter is slow: minutes for products
             of large matrices. "f64" is the CPU: each inexact op is computed in f64 or c128 from the
             same operands as on the device, and rounded; ops that only move elements and arithmetic
-            on integers are the CPU's. Composites and custom calls are left out.
+            on integers are the CPU's. Composites, custom calls,
+            Python functions and random numbers of `rng` are left out.
         device_computation: a computation to run on the device in place of `computation`. The ops
             with the same number must have the same shape in both, as in the result of a `replace`
             that changes the ops one by one.
@@ -411,7 +419,7 @@ def compare(
         else reference_values(source, flat, target, seconds)
     )
     device_values = (
-        _separate_values(subject, values, target)
+        _separate_values(subject, values, target, left_out)
         if flag("compare", "from_reference", from_reference)
         else _program_values(subject, arguments, target)
     )
@@ -433,7 +441,7 @@ def compare(
         results = []  # each run has different random numbers
     return Comparison(
         source.name,
-        "f64 on the CPU" if reference == "f64" else "StableHLO's reference interpreter",
+        _DOUBLE if reference == "f64" else "StableHLO's reference interpreter",
         f"{target.platform}:{target.id}",
         from_reference,
         tuple(results),
@@ -594,15 +602,19 @@ def _program_values(
 
 
 def _separate_values(
-    subject: XlaComputation, reference_values: Values, target: jax.Device
+    subject: XlaComputation,
+    reference_values: Values,
+    target: jax.Device,
+    left_out: Sequence[XlaOp],
 ) -> dict[int, Any]:
     """Compute each op on the device from the interpreter's operands; return values by op number."""
     operands = {subject.ops[op.id]: value for op, value in reference_values.items()}
+    skipped = {op.id for op in left_out}
     selected = [
         op
         for op in subject.ops
         if op.opcode not in _NOT_COMPUTED
-        and not is_unsupported(op)
+        and op.id not in skipped
         and not any(_has_token(each.shape) for each in (op, *op.operands))
     ]
     values: dict[int, Any] = {}

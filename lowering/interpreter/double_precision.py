@@ -22,11 +22,13 @@ from lowering.interpreter import tolerances
 _AS_THEY_ARE: Final = frozenset(
     (
         *("call", "conditional", "while", "scan"),  # the ops that they apply are computed in f64
-        *("composite", "custom_call", "python_call"),  # calls of code for given types
-        *("rng", "rng_bit_generator", "stochastic_convert", "reduce_precision", "convert"),
+        *("rng_bit_generator", "stochastic_convert", "reduce_precision", "convert"),
     )
 )
 """Opcodes that are not computed in other types."""
+
+_NOT_REPEATED: Final = frozenset(("composite", "custom_call", "python_call", "rng"))
+"""Opcodes whose values the CPU may compute otherwise, and not only with other rounding."""
 
 _OF_TYPES: Final = ("algorithm", "precision_config")
 """The attributes for operands of given types."""
@@ -38,7 +40,8 @@ class InDouble(NamedTuple):
     Attributes:
         computation: the computation.
         ops: for each op of the original computation, the op of `computation` with its value.
-        left_out: the inexact ops of the original that are computed in their own types.
+        left_out: the ops of the original that are not to be compared: composites, custom calls,
+            Python functions and random numbers.
     """
 
     computation: XlaComputation
@@ -59,11 +62,11 @@ def in_double(computation: XlaComputation) -> InDouble:
     def widened(op: XlaOp, operands: Operands) -> XlaOp | None:
         types = {leaf.element_type for leaf in _arrays(op.shape)}
         types |= {leaf.element_type for o in op.operands for leaf in _arrays(o.shape)}
-        if not tolerances.of_op(op, "cpu") or not any(map(_is_narrow, types)):
+        if op.opcode in _NOT_REPEATED:
+            left_out.append(op)
             return None
-        if op.opcode in _AS_THEY_ARE:
-            if not op.called_computations or op.opcode in ("composite", "custom_call"):
-                left_out.append(op)
+        is_inexact = tolerances.of_op(op, "cpu") and any(map(_is_narrow, types))
+        if not is_inexact or op.opcode in _AS_THEY_ARE:
             return None
         wide = [_converted(operand, _wider(operand.shape)) for operand in operands]
         result = copy_op(op, tuple(wide), operands.builder, _attributes(op))

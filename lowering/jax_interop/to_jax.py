@@ -19,7 +19,7 @@ from builder.types.constant import scalar_array
 from builder.types.nested_values import NestingError, flatten_value
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape, TokenShape, intern_array
 from lowering.errors import ArgumentError, LoweringError
-from lowering.jax_interop import library_functions as _library_functions  # noqa: F401  # entered
+from lowering.jax_interop import library_functions as _library_functions  # noqa: F401  # enters them
 from lowering.jax_interop.evaluation import Preparation, wide_op
 from lowering.jax_interop.pasting import nested as nested_value
 from lowering.ops.registry import Value, place

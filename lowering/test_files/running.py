@@ -247,7 +247,9 @@ ALLOWED: Final = 0.001
 
 
 def difference_of(kind: str, got: Any, want: Any, ulps: int) -> str:
-    """Return how arrays of the same type and shape differ by a check, or "" if they do not."""
+    """Return how two arrays differ by a check, or "" if they do not."""
+    if (got.dtype, got.shape) != (want.dtype, want.shape):
+        return f"got {got.dtype}{list(got.shape)}, expected {want.dtype}{list(want.shape)}"
     match kind:
         case "expect_eq":
             near = is_close(got, want)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import jax
@@ -24,7 +25,7 @@ from builder.schema import Trait, opcodes_with
 from builder.support.unique_names import UniqueNames
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaves
-from lowering.errors import ArgumentError, LoweringError
+from lowering.errors import ArgumentError, LoweringError, ModuleFileError
 from lowering.interpreter import tolerances
 from lowering.interpreter.comparing import Values, nested_arguments, reference_values
 from lowering.interpreter.evaluating import flat_arguments
@@ -181,7 +182,12 @@ def _write_ops(
 ) -> list[str]:
     """Write a file for each different op; return the paths."""
     values = _values(computation, flat, reference)
-    os.makedirs(folder, exist_ok=True)  # noqa: PTH103  # a path that the caller sees in errors
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        rule = f"the folder can't be created: {error.strerror}"
+        fix = "pass the path of a folder"
+        raise ModuleFileError(rule, context=(folder,), fix=fix, path=folder, op="save") from None
     names = UniqueNames(separator="_")
     written: dict[tuple[Any, ...], str] = {}
     for op in computation.ops:
@@ -194,7 +200,7 @@ def _write_ops(
         part = computation.extract(op, inputs=inputs)
         single = XlaComputation(op.opcode, part.ops, part.root, part.parameters)
         text = _text(single, [values[each] for each in inputs], jax.tree.leaves(values[op]))
-        written[key] = os.path.join(folder, f"{names.claim(op.opcode)}.mlir")  # noqa: PTH118
+        written[key] = str(Path(folder, f"{names.claim(op.opcode)}.mlir"))
         write_atomically(written[key], [text.encode()])
     return list(written.values())
 

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 import lowering
-from lowering.faults.predicates import read_arguments, write_arguments
+from lowering.faults.argument_files import arguments_in, npz_of_arguments
 from lowering.legalize import bounded_ops, registry
 from lowering.legalize.loaded_modules import accepted_types
 from lowering.running.worker_process import WorkerProcess
@@ -25,10 +25,13 @@ def answer(path: str) -> str:
         bounded_ops.BOUNDED.clear()
     module = lowering.load_bytes(Path(path).with_suffix(".mlirbc").read_bytes())
     try:
-        results = lowering.compile(module, "cpu")(*read_arguments(Path(path).with_suffix(".npz")))
+        results = lowering.compile(module, "cpu")(
+            *arguments_in(module.program_shape, Path(path).with_suffix(".npz"))
+        )
     except lowering.CompileError as error:
         return str(error)
-    write_arguments(Path(path).with_suffix(".results.npz"), jax.tree.leaves(results))
+    leaves = [np.asarray(leaf).tobytes().hex() for leaf in jax.tree.leaves(results)]
+    Path(path).with_suffix(".results").write_text("\n".join(leaves))
     return ""
 
 
@@ -47,10 +50,10 @@ class PlainXla:
         except lowering.CompileError:
             return False  # refused here
         self.path.with_suffix(".mlirbc").write_bytes(lowering.lower(computation).bytecode)
-        write_arguments(self.path.with_suffix(".npz"), arguments)
+        content = npz_of_arguments(computation.program_shape, arguments)
+        self.path.with_suffix(".npz").write_bytes(content)
         message, reason = self.worker.ask(str(self.path))
         if reason or message:
             return True
-        results = read_arguments(self.path.with_suffix(".results.npz"))
-        pairs = zip(results, expected, strict=True)
-        return any(np.asarray(a).tobytes() != np.asarray(b).tobytes() for a, b in pairs)
+        results = self.path.with_suffix(".results").read_text().split("\n")
+        return results != [np.asarray(leaf).tobytes().hex() for leaf in expected]

@@ -16,8 +16,8 @@ from tables import each_row
 
 import builder as xb
 import lowering
+from lowering.faults.argument_files import arguments_in, npz_of_arguments
 from lowering.faults.minimizing import _fewest
-from lowering.faults.predicates import read_arguments, write_arguments
 from tests.defects.reproducer import all_reproducers, read
 from tests.lowering.faults.plain_xla import PlainXla
 
@@ -29,7 +29,7 @@ def opcodes(computation: xb.XlaComputation) -> list[str]:
 
 
 def around(value: xb.XlaOp, x: xb.XlaOp, count: int, seed: int) -> xb.XlaOp:
-    """Record random ops on x, some of which use a value of the shape of x."""
+    """Record random ops on x; one of them uses a value of the shape of x."""
     random = np.random.default_rng(seed)
     ops = [x]
     for number in range(count):
@@ -196,14 +196,14 @@ def test_crashes() -> None:
     crashes = lowering.faults.crashes("cpu", seconds=60)
     assert not crashes(good, ONES)
     assert not crashes(refused, ONES)  # an error
-    crashes.close()  # type: ignore[attr-defined]  # of the class
+    crashes.close()
     fails = lowering.faults.crashes("cpu", message="no function of that name")
     found = lowering.minimize(refused, fails, ONES)
     assert opcodes(found.computation) == ["custom_call"]
-    fails.close()  # type: ignore[attr-defined]  # of the class
+    fails.close()
     hangs = lowering.faults.crashes("cpu", seconds=0.001)
     assert hangs(good, ONES)
-    hangs.close()  # type: ignore[attr-defined]  # of the class
+    hangs.close()
 
 
 COMPILER = """
@@ -268,13 +268,19 @@ def test_a_file_of_another_kind_is_not_written(tmp_path: Path) -> None:
 
 
 def test_arguments_in_files(tmp_path: Path) -> None:
+    b = xb.XlaBuilder("program")
+    b.parameter("(f32[2], (bf16[], s4[1]))", "x")
+    b.parameter(xb.pred[2], "y")
+    shape = b.build(b.parameter(xb.c64[()], "z")).program_shape
     arguments = [
         (np.ones(2, np.float32), (np.zeros((), xb.bf16.dtype), np.array([1], xb.s4.dtype))),
         np.array([True, False]),
         np.array(2j, np.complex64),
     ]
-    write_arguments(tmp_path / "a.npz", arguments)
-    again = read_arguments(tmp_path / "a.npz")
+    (tmp_path / "a.npz").write_bytes(npz_of_arguments(shape, arguments))
+    with np.load(tmp_path / "a.npz") as file:
+        assert file.files == ["x[0]", "x[1][0]", "x[1][1]", "y", "z"]
+    again = arguments_in(shape, tmp_path / "a.npz")
     assert jax.tree.structure(again) == jax.tree.structure(arguments)
     for one, other in zip(jax.tree.leaves(again), jax.tree.leaves(arguments), strict=True):
         assert (one.dtype, one.tolist()) == (other.dtype, other.tolist())

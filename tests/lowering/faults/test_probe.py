@@ -195,3 +195,24 @@ def test_a_program_with_a_mesh() -> None:
     probe = lowering.probe(program, np.ones((8, 2), np.float32), device="cpu")
     assert probe.first_nonfinite is None
     assert "all finite" in str(probe)
+
+
+def test_nested_arguments_of_jax() -> None:
+    def function(parameters: Any, x: Any) -> Any:
+        return {"y": jax.numpy.log(x) * parameters["w"], "sum": x.sum()}
+
+    arguments = {"w": np.ones(2, np.float32)}, np.float32([0, 1])
+    probe = lowering.probe(lowering.from_jax(function, *arguments), *arguments, device="cpu")
+    assert probe.result["sum"] == 1
+    assert probe.first_nonfinite is not None
+    assert probe.first_nonfinite.op.opcode == "log"
+
+
+def test_bounded_sizes() -> None:
+    """Values of bounded sizes have no statistics; those of fixed sizes do."""
+    b = xb.XlaBuilder("program")
+    x = b.parameter("f32[<=4]", "x")
+    total = xb.reduce(xb.log(x), 0.0, xb.add, [0])
+    probe = lowering.probe(b.build(total), np.float32([1, 0]), device="cpu")
+    assert [each.op.opcode for each in probe.ops] == ["reduce"]
+    assert probe.ops[0].infinities == 1

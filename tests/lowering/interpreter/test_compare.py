@@ -238,7 +238,7 @@ class TestDoublePrecision:
                     continue  # needs several devices
                 assert found.first is None, f"{name}\n{found}"
                 compared |= {each.op.opcode for each in found.ops}
-        assert {"dot_general", "reduce", "convolution", "erf", "fft"} <= compared
+        assert {"dot_general", "reduce", "convolution", "erf", "fft", "cholesky"} <= compared
         assert len(compared) > 70
 
     def test_loops_and_branches(self) -> None:
@@ -279,5 +279,12 @@ class TestDoublePrecision:
         values = np.ones((4, 4), np.float32)
         found = lowering.compare(program, values, device="cpu", reference="f64")
         assert [op.opcode for op in found.left_out] == ["composite"]
+        assert "not compared, since the CPU may compute others: op 1 composite" in str(found)
+        b = xb.XlaBuilder("random")
+        noise = xb.rng_uniform(b.constant(0.0, xb.f32), b.constant(1.0, xb.f32), xb.f32[100])
+        found = lowering.compare(b.build(xb.exp(noise)), device="cpu", reference="f64")
+        assert found.agrees
+        assert [op.opcode for op in found.left_out] == ["rng"]
+        assert [each.op.opcode for each in found.ops] == ["exponential"]
         with pytest.raises(xb.OperandError, match="reference must be 'interpreter' or 'f64'"):
             lowering.compare(program, values, reference="f32")  # type: ignore[arg-type]  # refused

@@ -21,7 +21,7 @@ import lowering
 from builder.errors import XlaError
 from examples import recorded_by_example
 from lowering.test_files.isolated import outcomes
-from lowering.test_files.running import is_close
+from lowering.test_files.running import difference_of, is_close
 
 
 @xb.computation(xb.f32[2, 3], xb.f32[3], xb.s32[3])
@@ -238,6 +238,18 @@ def test_a_program_that_can_not_be_read_is_a_test_that_failed(tmp_path: Path) ->
     first, second = lowering.run_test(path, "cpu")
     assert "custom op 'stablehlo.ad' is unknown" in first.message
     assert (first.passed, first.checks, second.passed, second.checks) == (False, 0, True, 2)
+
+
+def test_a_folder_that_can_not_be_created(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(lowering.ModuleFileError, match="the folder can't be created"):
+        lowering.write_test(model, tmp_path / "file", *ARGUMENTS, by_op=True)
+
+
+def test_values_of_other_shapes_are_a_difference() -> None:
+    got, want = np.ones((2, 2), np.float32), np.ones(2, np.float32)
+    expected = "got float32[2, 2], expected float32[2]"
+    assert difference_of("expect_eq", got, want, 3) == expected
 
 
 def test_files_without_checks_are_refused(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def minimize(
         rule = "is_bad must be a function of a computation and its arguments"
         fix = "pass lowering.faults.differs(device), for instance"
         raise error_of(OperandError, "minimize", rule, fix, got=brief(is_bad))
-    flat, _ = flat_arguments(computation, args, {})
+    flat, _ = flat_arguments(computation, args, {}, "minimize")
     program = _Program(computation, tuple(nested_arguments(computation, flat)))
     start = time.monotonic()
     end = start + _seconds(seconds)

@@ -266,7 +266,7 @@ def checked_timeout(op: str, timeout: Any) -> float | None:
 
 
 def flat_arguments(
-    program: Program, args: Sequence[Any], by_name: Mapping[str, Any]
+    program: Program, args: Sequence[Any], by_name: Mapping[str, Any], op: str = "interpret"
 ) -> tuple[list[Array], Callable[[Any], Any]]:
     """Return the arrays for `@main`, and the function that nests the result of the call.
 
@@ -293,7 +293,7 @@ def flat_arguments(
                 "StableHLO's reference interpreter supports static sizes only",
                 got=f"parameter {leaf.name} of {program.name}: {leaf.shape}",
                 fix=f"run {program.name} on a device: lowering.compile; or use a static size",
-                op="interpret",
+                op=op,
             )
         array = np.asarray(arguments.put(value, leaf))
         if isinstance(leaf.shape, ArrayShape):

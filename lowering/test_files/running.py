@@ -282,10 +282,12 @@ def is_close(got: Any, want: Any, *, ulps: int = 0, tolerance: float = 0.0) -> A
     if element_type.is_complex:
         with np.errstate(all="ignore"):
             # The tolerance is relative to the absolute value, not to each part.
-            is_near = np.abs(got - want) <= tolerance * np.maximum(np.abs(want), 1)
+            is_near = np.abs(got - want) <= tolerance * np.abs(want)
             is_near &= np.isfinite(got) & np.isfinite(want)
         parts = ((got.real, want.real), (got.imag, want.imag))
-        close = [is_close(np.where(is_near, w, g), w, ulps=ulps) for g, w in parts]
+        close = [
+            is_close(np.where(is_near, w, g), w, ulps=ulps, tolerance=tolerance) for g, w in parts
+        ]
         return close[0] & close[1]
     if not element_type.is_floating:
         return got == want

@@ -116,7 +116,7 @@ def write_test(
     need_computation("write_test", computation)
     _check_ops(computation)
     name = path_text(path, "write_test")
-    flat, _ = flat_arguments(computation, args, {})
+    flat, _ = flat_arguments(computation, args, {}, "write_test")
     is_given = isinstance(reference, (tuple, list))
     if not is_given and not isinstance(reference, (str, jax.Device)):
         rule = "reference must be 'interpreter', a device, or a list of arrays"

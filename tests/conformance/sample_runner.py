@@ -171,31 +171,8 @@ def is_close(got: Any, expected: Any, *, ulps: int = 0, tolerance: float = 0.0) 
             number.
         tolerance: the allowed difference, relative for numbers above 1.
     """
-    import ml_dtypes
-    import numpy as np
+    from lowering.test_files import running
 
     if got.dtype != expected.dtype or got.shape != expected.shape:
         return False
-    if np.iscomplexobj(got):
-        with np.errstate(all="ignore"):
-            # The tolerance is relative to the absolute value, not to each part.
-            is_near = np.abs(got - expected) <= tolerance * np.abs(expected)
-            is_near &= np.isfinite(got) & np.isfinite(expected)
-        pairs = ((got.real, expected.real), (got.imag, expected.imag))
-        return all(
-            is_close(np.where(is_near, e, g), e, ulps=ulps, tolerance=tolerance) for g, e in pairs
-        )
-    try:
-        step = float(ml_dtypes.finfo(got.dtype).smallest_subnormal)
-        relative = float(ml_dtypes.finfo(got.dtype).eps)
-    except ValueError:
-        return bool((got == expected).all())
-    a, b = got.astype(np.float64), expected.astype(np.float64)
-    with np.errstate(all="ignore"):
-        same = (a == b) | (np.isnan(a) & np.isnan(b))
-        # The step of the type at the larger number: eps times the power of two below it.
-        exponent = np.frexp(np.maximum(np.abs(a), np.abs(b)))[1]
-        steps = np.maximum(np.ldexp(relative, exponent - 1), step)
-        near = np.abs(a - b) <= np.maximum(ulps * steps, tolerance * np.maximum(np.abs(b), 1))
-    near &= np.isfinite(a) & np.isfinite(b)
-    return bool((same | near).all())
+    return bool(running.is_close(got, expected, ulps=ulps, tolerance=tolerance).all())

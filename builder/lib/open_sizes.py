@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from builder.errors import ShapeInferenceError, error_of
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import shape_of
-from builder.ops.dynamic import dynamic_iota
+from builder.ops.dynamic import dynamic_iota, dynamic_reshape, get_dimension_size
 from builder.ops.operands import dimensions_attribute
-from builder.ops.reshaping import broadcast_in_dim
+from builder.ops.reshaping import broadcast_in_dim, reshape
 from builder.ops.runtime_sizes import record_broadcast, sizes_from, sizes_vector
-from builder.types.primitive_type import PrimitiveType
+from builder.types.primitive_type import PrimitiveType, s32
 from builder.types.shape import UNBOUNDED, ArrayShape, intern_array
 
 
@@ -51,6 +51,29 @@ def broadcast_along(x: XlaOp, sizes: Sequence[int], places: Sequence[int], besid
     origins = [(shape, places), (other, range(other.rank))]
     attributes = dimensions_attribute("broadcast_dimensions", tuple(places))
     return record_broadcast([x, beside], target, attributes, sizes_from(target, origins))
+
+
+def reshaped_to_multiples(
+    wide: XlaOp, sizes: Sequence[int], x: XlaOp, counts: Sequence[int]
+) -> XlaOp:
+    """Reshape an array to multiples of the sizes of another, some of them unbounded.
+
+    Args:
+        wide: the array.
+        sizes: the sizes of the result, UNBOUNDED for a multiple of an unbounded one.
+        x: the other array; its dimensions are aligned at the last one.
+        counts: the factor for each dimension of the result.
+    """
+    if sizes.count(UNBOUNDED) < 2:
+        return reshape(wide, sizes)
+    first = len(sizes) - shape_of(x).rank
+    numbers = [
+        get_dimension_size(x, place - first) * count if size == UNBOUNDED else size
+        for place, (size, count) in enumerate(zip(sizes, counts, strict=True))
+    ]
+    b = x.builder
+    operands = [b.constant(n, s32) if isinstance(n, int) else n for n in numbers]
+    return dynamic_reshape(wide, operands, sizes, [size == UNBOUNDED for size in sizes])
 
 
 def indices_of(x: XlaOp, element_type: PrimitiveType, dimension: int) -> XlaOp:

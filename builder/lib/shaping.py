@@ -38,7 +38,12 @@ from builder.lib.arguments import (
     static_argument,
     typed_argument,
 )
-from builder.lib.open_sizes import broadcast_along, closed_argument, indices_of
+from builder.lib.open_sizes import (
+    broadcast_along,
+    closed_argument,
+    indices_of,
+    reshaped_to_multiples,
+)
 from builder.lib.registry import library_function, noting_calls
 from builder.lib.slicing import gather_along, gather_parts
 from builder.ops import elementwise as ew
@@ -452,7 +457,8 @@ def tile(x: XlaOp, reps: int | Sequence[int]) -> XlaOp:
     paired = [part for pair in zip(counts, sizes, strict=True) for part in pair]
     target = range(2 * (rank - shape.rank) + 1, 2 * rank, 2)
     wide = broadcast_along(x, paired, target, x)
-    return reshape(wide, [_times(size, count) for count, size in zip(counts, sizes, strict=True)])
+    new = [_times(size, count) for count, size in zip(counts, sizes, strict=True)]
+    return reshaped_to_multiples(wide, new, x, counts)
 
 
 def _times(size: int, count: int) -> int:
@@ -524,7 +530,8 @@ def repeat(x: XlaOp, repeats: int, axis: int) -> XlaOp:
     paired = [*sizes[: number + 1], count, *sizes[number + 1 :]]
     wide = broadcast_along(x, paired, [n + (n > number) for n in range(shape.rank)], x)
     sizes[number] = _times(sizes[number], count)
-    return reshape(wide, sizes)
+    counts = [count if n == number else 1 for n in range(len(sizes))]
+    return reshaped_to_multiples(wide, sizes, x, counts)
 
 
 @library_function()

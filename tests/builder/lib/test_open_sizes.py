@@ -225,3 +225,20 @@ def test_fixes_name_what_works_for_unbounded_sizes() -> None:
         xb.dot(x, b.parameter(xb.f32[5, 3], "w"))
     assert "transpose lhs" not in str(caught.value)  # its first dimension may not be 5
     assert lib.sum(x * -(2.0**63)).shape is xb.f32[()]
+
+
+@each_row(
+    "function, reference",
+    [
+        (lambda x: lib.tile(x, [2, 1, 3]), lambda x: np.tile(x, (2, 1, 3))),
+        (lambda x: lib.tile(x, [2, 3, 1, 1]), lambda x: np.tile(x, (2, 3, 1, 1))),
+        (lambda x: lib.repeat(x, 2, 0), lambda x: np.repeat(x, 2, 0)),
+        (lambda x: lib.repeat(x, 3, 2), lambda x: np.repeat(x, 3, 2)),
+    ],
+)
+def test_repetition_with_several_unbounded_sizes(function: Any, reference: Any) -> None:
+    b = xb.XlaBuilder("repeated")
+    run = lowering.compile(b.build(function(b.parameter(xb.f32["?", "?", 4], "x"))), "cpu")
+    for sizes in ((1, 2, 4), (3, 5, 4)):
+        x = np.arange(np.prod(sizes), dtype=np.float32).reshape(sizes)
+        np.testing.assert_array_equal(run(x), reference(x))

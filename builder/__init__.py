@@ -86,6 +86,7 @@ from builder.ops.control_flow import (
     tuple as tuple,
     while_ as while_,
 )
+from builder.ops.debugging import check as check, debug_print as debug_print
 from builder.ops.dynamic import (
     dynamic_broadcast_in_dim as dynamic_broadcast_in_dim,
     dynamic_iota as dynamic_iota,

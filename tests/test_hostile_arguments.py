@@ -109,6 +109,7 @@ def builder_cases() -> dict[str, Case]:
     c = computation()
     function = xb.computation(xb.f32[2])(lambda x: x + 1.0)
     reusable = xb.computation(lambda x: x + 1.0)
+    predicate = builder().parameter(xb.pred[()], "p")
     cases = {
         "Mesh": Case(xb.Mesh, {"axes": {"x": 2}}),
         "Mesh.sharding": Case(MESH.sharding, {"dimensions": ("x",)}),
@@ -119,6 +120,14 @@ def builder_cases() -> dict[str, Case]:
         "Tiling.misfit": Case(xb.parse_tiling("{devices=[2]0,1}").misfit, {"shape": xb.f32[2]}),
         "Tiling.shard_shape": Case(
             xb.parse_tiling("{devices=[2]0,1}").shard_shape, {"shape": xb.f32[2]}
+        ),
+        "debug_print": Case(
+            lambda message, operand: xb.debug_print(message, operand),
+            {"message": "{}", "operand": builder().ops[0]},
+        ),
+        "check": Case(
+            lambda condition, message, operand: xb.check(condition, message, operand),
+            {"condition": predicate, "message": "{}", "operand": predicate},
         ),
         "explain": Case(xb.explain, {"op": xb.rev(builder().ops[0], [0]), "values": {}}),
         "parse_tiling": Case(xb.parse_tiling, {"text": "{devices=[2]0,1}"}),

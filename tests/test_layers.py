@@ -66,6 +66,7 @@ EXTENSIONS = {
         "open_sizes": "builder.inspection.open_sizes",
         "replace": "builder.rewriting.replacing",
         "stats": "builder.inspection.stats",
+        "strip_debug": "builder.rewriting.replacing",
         "table": "builder.inspection.table",
         "to_hlo_text": "builder.hlo_text.module",
         "to_model_explorer": "builder.inspection.pictures.graph_formats",

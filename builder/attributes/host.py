@@ -21,6 +21,15 @@ from builder.attributes.mlir_text import float_text, quoted
 from builder.check import refusal
 from builder.errors import ShapeInferenceError, brief
 
+DEBUG_PRINT_TARGET: Final = "xlabuilder.debug_print"
+"""The target of custom calls that print their operands while the program runs."""
+
+CHECK_TARGET: Final = "xlabuilder.check"
+"""The target of custom calls whose first operand must be true while the program runs."""
+
+DEBUG_TARGETS: Final = frozenset((DEBUG_PRINT_TARGET, CHECK_TARGET))
+"""The targets of custom calls that look at values, and on which no value depends."""
+
 
 class CustomCallApiVersion(NamedEnum, enum.IntEnum, op="custom_call", argument="api_version"):
     """The C signature of a custom call's target, numbered as in XLA's CustomCallApiVersion.

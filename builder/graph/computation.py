@@ -8,6 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from builder.attributes.annotations import Annotations
+from builder.attributes.host import DEBUG_TARGETS
 from builder.check import flag
 from builder.errors import BuilderError, OperandError, brief, error_of
 from builder.graph.aliasing import BufferDonor, InputOutputAlias
@@ -288,6 +289,24 @@ class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
             ['parameter', 'log_plus_one', 'negate']
         """
         return extension("builder.rewriting.replacing", "replace", self, function, nested=nested)
+
+    def strip_debug(self) -> XlaComputation:
+        """Return the computation without prints and checks, also in the computations it applies.
+
+        Returns:
+            A computation of the same program shape, which computes the same values; this one if it
+            contains no `debug_print` and no `check`.
+
+        Example:
+            >>> import builder as xb
+            >>> @xb.computation(xb.f32[4])
+            ... def model(x):
+            ...     xb.debug_print("x is {}", x)
+            ...     return xb.neg(x)
+            >>> [op.opcode for op in model.strip_debug().ops]
+            ['parameter', 'negate']
+        """
+        return extension("builder.rewriting.replacing", "strip_debug", self)
 
     @explained
     def extract(
@@ -577,6 +596,11 @@ class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
 
     def __repr__(self) -> str:
         return f"<XlaComputation {self.name!r} {self.program_shape}, {len(self.ops)} ops>"
+
+
+def is_debug_call(op: XlaOp) -> bool:
+    """Return whether an op is a custom call that `debug_print` or `check` recorded."""
+    return op.attributes.get("call_target_name") in DEBUG_TARGETS
 
 
 def called_in(attributes: Mapping[str, Any]) -> tuple[XlaComputation, ...]:

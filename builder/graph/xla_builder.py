@@ -13,7 +13,7 @@ from builder.check import integer, integers
 from builder.errors import BuilderError, OperandError, brief, error_of
 from builder.graph.aliasing import BufferDonor, Donations, InputOutputAlias
 from builder.graph.calls import explained
-from builder.graph.computation import XlaComputation
+from builder.graph.computation import XlaComputation, is_debug_call
 from builder.graph.foreign_values import Purpose, foreign_result, foreign_root
 from builder.graph.inlined_calls import InlinedCall
 from builder.graph.recording import append, record_with_sharding, shared_attributes
@@ -918,7 +918,8 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         """Build the computation; nothing can be recorded afterwards.
 
         Args:
-            root: the op whose value is the result; by default the last one recorded.
+            root: the op whose value is the result; by default the last one recorded, apart from
+                prints and checks.
             result: the root's shape with the layouts in which a compiled computation returns the
                 result, such as "f32[2,3]{0,1}"; None for the default layouts.
             result_sharding: the sharding of the result, see `sharding`. For a tuple, pass one
@@ -965,7 +966,9 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         if root is LAST_OP:
             if not self.ops:
                 raise BuilderError(f"builder {self.name!r} has recorded no op", op="build")
-            root = self.ops[-1]
+            # Prints and checks have no value.
+            values = (op for op in reversed(self.ops) if not is_debug_call(op))
+            root = next(values, self.ops[-1])
         elif not isinstance(root, XlaOp):
             rule = "root must be an XlaOp"
             fix = "combine several results with xb.tuple(a, b)"

@@ -23,7 +23,7 @@ from builder.attributes.host import (
 )
 from builder.check import Check, first_duplicate, same_shape
 from builder.errors import OperandError, brief, error_of
-from builder.graph.computation import XlaComputation
+from builder.graph.computation import XlaComputation, is_debug_call
 from builder.graph.recording import append, record, resolve_builder, shared_attributes
 from builder.graph.registry import op_by_hand
 from builder.graph.subcomputations import record_tuple_element
@@ -775,6 +775,27 @@ def is_size_check(op: XlaOp) -> bool:
     if op.attributes.get("call_target_name") != SIZE_CHECK or not op.operands:
         return False
     return op.operands[0].shape is pt.pred[()]
+
+
+def is_observer(op: XlaOp) -> bool:
+    """Return whether an op checks sizes, prints or checks: no value depends on it."""
+    return is_debug_call(op) or is_size_check(op)
+
+
+def observers(ops: Sequence[XlaOp]) -> list[XlaOp]:
+    """Return the observers among ops, and the ops that apply computations with observers.
+
+    Functions that copy what a result depends on copy these ops too.
+    """
+    observe: dict[XlaComputation, bool] = {}
+
+    def contains(part: XlaComputation) -> bool:
+        if part not in observe:
+            every = (part, *part.called_computations())
+            observe[part] = any(is_observer(op) for each in every for op in each.ops)
+        return observe[part]
+
+    return [op for op in ops if is_observer(op) or any(map(contains, op.called_computations))]
 
 
 CUSTOM_CALL: Final = define(

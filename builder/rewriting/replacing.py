@@ -1,14 +1,15 @@
-"""replace: record a computation again, with some ops replaced by a function."""
+"""Record a computation again, with some ops replaced by a function, or without its prints."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import chain
 from types import CodeType, MappingProxyType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from builder.check import flag
 from builder.errors import BuilderError, OperandError, ShapeInferenceError, brief, error_of
-from builder.graph.computation import XlaComputation, called_in
+from builder.graph.computation import XlaComputation, called_in, is_debug_call
 from builder.graph.foreign_values import Purpose
 from builder.graph.inlined_calls import copied_calls
 from builder.graph.xla_builder import XlaBuilder
@@ -62,6 +63,9 @@ class Operands(tuple[XlaOp, ...]):
 Replacement = Callable[[XlaOp, Operands], XlaOp | None]
 """A function of an op and its new operands that returns the new op, or None to keep the old."""
 
+_OMIT: Final[Any] = object()
+"""What a function of this module returns for an op without users that is to be omitted."""
+
 
 def replace(
     computation: XlaComputation, function: Replacement, *, nested: bool = False
@@ -69,8 +73,26 @@ def replace(
     """Return the computation with some ops replaced; see `XlaComputation.replace`."""
     if not is_function(function):
         raise _not_a_replacement(function)
-    rewriter = _Rewriter(function)
-    if flag("replace", "nested", nested):
+    return _replaced(computation, function, nested=flag("replace", "nested", nested))
+
+
+def strip_debug(computation: XlaComputation) -> XlaComputation:
+    """Return the computation without prints and checks; see `XlaComputation.strip_debug`."""
+    everything = (computation, *computation.called_computations())
+    if not any(map(is_debug_call, chain.from_iterable(each.ops for each in everything))):
+        return computation
+
+    def omit(op: XlaOp, _operands: Operands) -> Any:
+        return _OMIT if is_debug_call(op) else None
+
+    return _replaced(computation, omit, nested=True, same_values=True)
+
+
+def _replaced(
+    computation: XlaComputation, function: Replacement, *, nested: bool, same_values: bool = False
+) -> XlaComputation:
+    rewriter = _Rewriter(function, same_values)
+    if nested:
         # Callees come before their callers.
         for called in computation.called_computations():
             new, is_changed = rewriter.rewrite(called)
@@ -90,13 +112,16 @@ class _Rewriter:
 
     Attributes:
         function: the user's function.
+        same_values: whether the new computations are known to compute the same values, so that
+            they keep their derivatives.
         replaced: the new computation for each applied computation that has changed.
         attributes: the rewritten attributes, by the id of the original ones, so that ops that
             share attributes still do.
     """
 
-    def __init__(self, function: Replacement) -> None:
+    def __init__(self, function: Replacement, same_values: bool) -> None:
         self.function = function
+        self.same_values = same_values
         self.replaced: dict[XlaComputation, XlaComputation] = {}
         self.attributes: dict[int, Mapping[str, Any]] = {}
 
@@ -137,6 +162,10 @@ class _Rewriter:
                     raise _not_a_replacement(function) from error
                 error.add_note(f"while replacing {_description(op)} of {computation.name!r}")
                 raise
+            if new is _OMIT:
+                values.append(op)  # never read
+                is_changed = True
+                continue
             if new is None:
                 new = operands.keep()
             elif new is not operands.kept:
@@ -168,7 +197,7 @@ class _Rewriter:
             builder._inlined_calls += calls
         root, result = values[computation.root.id], computation.program_shape.result
         rewritten = builder.build(root, result=None if result is root.shape else result)
-        if not is_changed:
+        if self.same_values or not is_changed:
             rewritten.derivative = computation.derivative
         return rewritten, is_changed
 

@@ -52,6 +52,11 @@ _SUFFIXES: Final = {
     "or fft. The option may be repeated.",
 )
 @click.option(
+    "--strip-debug",
+    is_flag=True,
+    help="Remove the calls of xb.debug_print and xb.check, which other compilers do not know.",
+)
+@click.option(
     "--format",
     "format_name",
     type=click.Choice(list(FORMATS)),
@@ -64,6 +69,7 @@ def convert(
     target: str | None,
     inline_composites: bool,
     without: tuple[str, ...],
+    strip_debug: bool,
     format_name: str | None,
     shapes: tuple[str, ...],
 ) -> None:
@@ -82,7 +88,14 @@ def convert(
     if target is not None and format_name != "artifact":
         raise click.UsageError(f"--target is for portable artifacts, not {FORMATS[format_name]}")
     program = opened(source, shapes)
-    content = _content(program, format_name, target, inlines=inline_composites, without=without)
+    content = _content(
+        program,
+        format_name,
+        target,
+        inlines=inline_composites,
+        without=without,
+        strips=strip_debug,
+    )
     if target_file == "-":
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
@@ -103,13 +116,19 @@ def _content(
     *,
     inlines: bool,
     without: tuple[str, ...],
+    strips: bool,
 ) -> bytes:
     if format_name == "hlo" and not (inlines or without):
-        return program.computation().to_hlo_text(metadata=True).encode()
+        computation = program.computation()
+        computation = computation.strip_debug() if strips else computation
+        return computation.to_hlo_text(metadata=True).encode()
     from lowering.importer import to_computation
     from lowering.stablehlo.lower import lower
 
-    module = lower(program.computation()) if program.shapes else program.module()
+    if strips:
+        module = lower(program.computation().strip_debug())
+    else:
+        module = lower(program.computation()) if program.shapes else program.module()
     if inlines or without:
         from lowering.portable import expanded
 

@@ -23,7 +23,7 @@ from lowering.importer import to_computation
 from lowering.importer.importing import for_device
 from lowering.interpreter import helper
 from lowering.interpreter.instrumentation import with_probes, with_results
-from lowering.interpreter.interpreter_support import interpreter_bytecode
+from lowering.interpreter.interpreter_support import DebugCall, interpreter_bytecode
 from lowering.pjrt.devices import device, sharding_of
 from lowering.pjrt.nesting import result_packer
 from lowering.running.arguments import DELETED, DELETED_FIX, Arguments
@@ -319,10 +319,11 @@ def run(
     Raises:
         ExecutionError: see `interpret`.
     """
-    code = _bytecode(program)
+    code, calls = _bytecode(program)
     pieces = [code, *map(_elements, arguments)]
+    probing = bool(calls) or probes is not None
     try:
-        names, answer = helper.ask(pieces, probing=probes is not None, timeout=timeout)
+        names, answer = helper.ask(pieces, probing=probing, timeout=timeout)
     except helper.HelperTimeoutError:
         rule = f"{program.name} exceeded the time limit of {timeout:g} seconds"
         fix = "pass a larger timeout=, or use smaller arrays: the interpreter is slow"
@@ -331,13 +332,19 @@ def run(
         raise _crash_error(program, arguments, crash.report, timeout) from None
     remaining = iter(answer)
     result = _unpacked(program.program_shape.result, remaining)
-    if probes is not None:
-        for name, piece in zip(names, remaining, strict=True):
-            probes.setdefault(name, []).append(piece)
+    reported = iter(names)  # a print or a check reports its operands, one after the other
+    for name in reported:
+        call = calls.get(name)
+        if call is not None:
+            call.run(_unpacked(call.operands, remaining), "")
+            for _ in range(call.pieces - 1):
+                next(reported)
+        elif probes is not None:
+            probes.setdefault(name, []).append(next(remaining))
     return result
 
 
-def _bytecode(program: Program) -> bytes:
+def _bytecode(program: Program) -> tuple[bytes, dict[str, DebugCall]]:
     if isinstance(program, XlaComputation):
         return interpreter_bytecode(lower(program))
     try:
@@ -495,7 +502,7 @@ def _crashing_op(
         """Return whether the first `count` ops crash the interpreter."""
         prefix = XlaComputation(name, ops[:count], ops[count - 1], parameters)
         try:
-            pieces = [interpreter_bytecode(lower(prefix)), *elements]
+            pieces = [interpreter_bytecode(lower(prefix))[0], *elements]
             helper.ask(pieces, probing=True, timeout=timeout)
         except helper.HelperCrashError:
             return True

@@ -6,14 +6,24 @@ operations that are known to be unsupported.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Final
 
 from jaxlib.mlir import ir
 
+from builder.graph.computation import is_debug_call
 from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS
-from builder.types.shape import ArrayShape
+from builder.types.shape import ArrayShape, TupleShape
 from lowering.errors import ExecutionError, LoweringError, recorded_at
+from lowering.host.debug_calls import (
+    debug_calls,
+    debug_function,
+    may_debug,
+    operand_shapes,
+)
 from lowering.interpreter import expansions as expansions  # registers rewrites
 from lowering.interpreter.probes import PROBE, barrier_name, probe_name
 from lowering.jaxlib_api import artifacts, mlir
@@ -47,8 +57,25 @@ UNSUPPORTED: Final = {
 """The reason why the interpreter does not support an operation, by operation name."""
 
 
-def interpreter_bytecode(module: StablehloModule) -> bytes:
+@dataclass(frozen=True, slots=True, eq=False)
+class DebugCall:
+    """A print or a check, whose operands the interpreter's process reports.
+
+    Attributes:
+        run: prints or checks arrays; see `debug_function`.
+        operands: the operands, as a tuple.
+        pieces: the number of byte strings that each execution reports.
+    """
+
+    run: Callable[[Sequence[Any], str], None]
+    operands: TupleShape
+    pieces: int
+
+
+def interpreter_bytecode(module: StablehloModule) -> tuple[bytes, dict[str, DebugCall]]:
     """Return the bytecode of a module, expanded to operations that the interpreter supports.
+
+    The prints and checks are probes, and are returned too, by the names of these probes.
 
     Raises:
         ExecutionError: the interpreter does not support an operation; the message names the
@@ -64,6 +91,11 @@ def interpreter_bytecode(module: StablehloModule) -> bytes:
         apply_rewrites(Target(name, INTERPRETER), operation, rewrites_for(INTERPRETER))
         operation.verify()
         code = mlir.bytecode(operation)
+    calls: dict[str, DebugCall] = {}
+    if may_debug(strings):
+        operation = operation.clone().operation
+        calls = _report_debug_calls(operation, name)
+        code = mlir.bytecode(operation)
     _check(operation, name)
     if PROBE.encode() in strings:
         operation = _with_probe_calls(operation)
@@ -77,16 +109,32 @@ def interpreter_bytecode(module: StablehloModule) -> bytes:
         decomposed = mlir.read_module(mlir.new_context(), source)
         _check(decomposed.operation, name)
         code = mlir.bytecode(decomposed)
-    return code
+    return code, calls
 
 
 def is_unsupported(op: XlaOp) -> bool:
     """Return True if the interpreter can't run an op, or an op of the computations it applies."""
-    opcodes = {op.opcode}
-    for called in op.called_computations:
-        for computation in (called, *called.called_computations()):
-            opcodes.update(inner.opcode for inner in computation.ops)
+    called = op.called_computations
+    parts = chain(called, *(part.called_computations() for part in called))
+    every = chain((op,), *(part.ops for part in parts))
+    opcodes = {each.opcode for each in every if not is_debug_call(each)}
     return any(SCHEMAS[opcode].stablehlo in UNSUPPORTED for opcode in opcodes)
+
+
+def _report_debug_calls(module: ir.Operation, name: str) -> dict[str, DebugCall]:
+    """Replace prints and checks by probes, in place; return them by the names of the probes."""
+    calls: dict[str, DebugCall] = {}
+    for call in debug_calls(module):
+        run = debug_function(call, name)
+        shapes = operand_shapes(call)
+        pieces = sum(2 if shape.element_type.is_complex else 1 for shape in shapes)
+        probe = f"debug:{len(calls)}"
+        calls[probe] = DebugCall(run, TupleShape(shapes), pieces)
+        with module.context:
+            call.attributes["call_target_name"] = ir.StringAttr.get(PROBE)
+            call.attributes["backend_config"] = ir.StringAttr.get(probe)
+        del call.attributes["api_version"]
+    return calls
 
 
 def _with_probe_calls(operation: ir.Operation) -> ir.Operation:

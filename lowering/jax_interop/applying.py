@@ -18,6 +18,7 @@ from builder.graph.inlined_calls import needed_ops
 from builder.graph.recording import resolve_builder, rollback_on_error
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
+from builder.ops.host import observers
 from builder.rewriting.inlining import inlined_ops
 from builder.support.caller import caller_frame
 from builder.types.shape import ArrayShape, has_unbounded_sizes
@@ -99,7 +100,7 @@ def apply(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
 
 
 def record_trace(trace: Trace, operands: tuple[XlaOp, ...], builder: XlaBuilder) -> list[XlaOp]:
-    """Record the ops that a traced function's results depend on; return the results.
+    """Record the ops that a traced function's results depend on, and prints; return the results.
 
     The ops have the source line of the user's call.
 
@@ -112,7 +113,8 @@ def record_trace(trace: Trace, operands: tuple[XlaOp, ...], builder: XlaBuilder)
     root = trace.computation.root
     is_one = trace.results.num_leaves == 1
     results = (root,) if is_one else root.operands  # several results are a tuple
-    needed = needed_ops(results, trace.computation._inlined_calls)
+    prints = observers(trace.computation.ops)
+    needed = needed_ops([*results, *prints], trace.computation._inlined_calls)
     values = inlined_ops(trace.computation, operands, builder, needed, {})
     frame = caller_frame(sys._getframe(1))
     if frame is not None:

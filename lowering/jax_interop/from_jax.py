@@ -347,8 +347,11 @@ def _refuse_effects(op: str, stage: Any) -> None:
     """Raise LoweringError if a function that was traced prints, or calls Python with effects."""
     jaxpr = getattr(stage, "jaxpr", None)
     effects = getattr(jaxpr, "effects", None) or getattr(stage, "ordered_effects", ())
-    if effects:
-        names = ", ".join(sorted({type(effect).__name__ for effect in effects}))
+    kinds = {type(effect).__name__ for effect in effects or ()}
+    if op == "vmap":
+        kinds.discard("FfiEffect")  # of prints and checks, which are recorded again
+    if kinds:
+        names = ", ".join(sorted(kinds))
         rule = f"the function has effects that a computation can't have: {names}"
         fix = "remove jax.debug.print, jax.debug.callback and io_callback from the function"
         if names == "NamedAxisEffect":

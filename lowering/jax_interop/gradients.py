@@ -20,7 +20,7 @@ from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import resolve_builder, rollback_on_error
 from builder.graph.xla_op import XlaOp
-from builder.ops.host import is_size_check
+from builder.ops.host import is_observer
 from builder.support.caller import caller_frame
 from builder.types.shape import ArrayShape, Shape, TupleShape
 from lowering.errors import LoweringError
@@ -152,7 +152,7 @@ def jax_function(op: str, computation: XlaComputation) -> Callable[..., Any]:
 def check_effects(name: str, computation: XlaComputation) -> None:
     """Refuse calls with side effects, which the recorded result would omit."""
     for op in (op for part in (*computation.called_computations(), computation) for op in part.ops):
-        if op.attributes.get("has_side_effect") and not is_size_check(op):
+        if op.attributes.get("has_side_effect") and not is_observer(op):
             rule = f"{op.opcode}{place(op)}: it has side effects, which would be lost"
             fix = "remove it, or use lowering.to_jax and the transformation of jax"
             raise error_of(LoweringError, name, rule, fix)

@@ -456,7 +456,7 @@ def _trace(name: str, units: Sequence[Unit]) -> list[Pullback]:
     parts = [_part(unit) for unit in units]
     is_wide = any(wide_op(part) is not None for part in parts)
     x64 = jax.enable_x64(True) if is_wide else contextlib.nullcontext()
-    with transformation_errors(name), x64, recorded_calls() as calls:
+    with transformation_errors(name), x64, recorded_calls(omits_observers=True) as calls:
         try:
             constants, traces = _traces(name, units, parts)
         except XlaError:

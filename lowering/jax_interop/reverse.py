@@ -7,7 +7,7 @@ from types import FrameType
 from typing import Any, Final
 
 from builder.errors import error_of
-from builder.graph.computation import XlaComputation
+from builder.graph.computation import XlaComputation, is_debug_call
 from builder.graph.custom_gradients import gradient_shape
 from builder.graph.inlined_calls import needed_ops
 from builder.graph.xla_op import XlaOp, with_metadata
@@ -348,7 +348,8 @@ def _is_stopped(op: XlaOp) -> bool:
 def _check_stateless(name: str, op: XlaOp) -> None:
     """Refuse ops that must not run once more: the derivative of a loop evaluates its body again."""
     for each in (op, *(o for part in _applied(op) for o in part.ops)):
-        if each.opcode in _STATEFUL or each.attributes.get("has_side_effect"):
+        has_effect = each.attributes.get("has_side_effect") and not is_debug_call(each)
+        if each.opcode in _STATEFUL or has_effect:
             reason = "it has state or effects, so it can't be differentiated"
             rule = f"{each.opcode}{place(each)}: {reason}"
             fix = "compute it outside of the differentiated part"

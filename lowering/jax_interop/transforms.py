@@ -21,7 +21,7 @@ from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.control_flow import call
-from builder.ops.host import is_size_check
+from builder.ops.host import observers
 from builder.ops.operands import need_computation
 from builder.rewriting.inlining import inlined_ops
 from builder.support.caller import caller_frame
@@ -240,7 +240,7 @@ def _gradient(
     if computation.derivative is not None:
         loss = call(computation, *parameters)
     else:
-        checks = filter(is_size_check, computation.ops)
+        checks = observers(computation.ops)
         needed = needed_ops([computation.root, *checks], computation._inlined_calls)
         values = inlined_ops(computation, tuple(parameters), b, needed, {})
         loss = values[computation.root]
@@ -366,8 +366,8 @@ def _built(b: XlaBuilder, computation: XlaComputation, value: Any) -> XlaComputa
 
 
 def _drop_unused(b: XlaBuilder, root: XlaOp) -> None:
-    """Remove the ops that the root does not depend on, but for parameters and checks of sizes."""
-    checks = filter(is_size_check, b.ops)
+    """Remove the ops that the root does not depend on, but for parameters, prints and checks."""
+    checks = observers(b.ops)
     needed = set(needed_ops([root, *b.parameters.values(), *checks], b._inlined_calls))
     b.ops[:] = [op for op in b.ops if op in needed]
     for number, op in enumerate(b.ops):

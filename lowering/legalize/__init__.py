@@ -17,6 +17,7 @@ from jaxlib.mlir import ir
 
 from lowering.errors import CompileError, recorded_at
 from lowering.host.callbacks import PythonFunction
+from lowering.host.debug_calls import may_debug
 from lowering.jaxlib_api import mlir
 from lowering.legalize import (
     artifacts as artifacts,
@@ -37,6 +38,7 @@ from lowering.legalize import (
     sorting as sorting,
 )
 from lowering.legalize.control_flow import compare_conditions, separate_branch_shardings
+from lowering.legalize.debugging import run_debug_calls
 from lowering.legalize.manual_values import check_manual_values
 from lowering.legalize.partitions import (
     complete_shardings,
@@ -118,12 +120,15 @@ def legalize(
     is_partitioned = num_partitions > 1
     # Other platforms ignore the shardings of a program for one partition.
     has_unused_shardings = not is_partitioned and platform == "tpu" and has_shardings(strings)
-    always_changes = bounded or is_partitioned or in_rows or has_unused_shardings
+    debugs = may_debug(strings)
+    always_changes = bounded or is_partitioned or in_rows or has_unused_shardings or debugs
     if not always_changes and not mentions_any(strings, table):
         return Legalized(module.operation, code, ())
     copy = module.operation.clone()
     target = Target(name, platform, num_replicas, num_partitions, devices, functions, supplied)
     target.is_partitioned = partitioning is not None
+    if debugs:
+        run_debug_calls(target, copy.operation, partitioning)
     changed = apply_rewrites(target, copy.operation, table)
     if not (changed or always_changes or has_collectives):
         return Legalized(module.operation, code, ())

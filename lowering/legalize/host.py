@@ -174,9 +174,9 @@ def calls_of_registered_functions(b: OpBuilder, operation: ir.Operation) -> Sequ
     place = recorded_at(operation.location)
     function = _recorded_function(b.target, operation, place)
     _check_platform(b.target, "python_call", place, f"{function.name}{function.place}")
-    callback = python_callback(function, b.target.name, place)
+    call_function = python_callback(function, b.target.name, place)
     types = [result.type for result in operation.results]
-    call = _callback(b, types, list(operation.operands), "python_call", callback)
+    call = callback(b, types, list(operation.operands), "python_call", call_function)
     if "has_side_effect" in operation.attributes:
         call.attributes["has_side_effect"] = operation.attributes["has_side_effect"]
     return list(call.results)
@@ -340,12 +340,12 @@ def _call_with_device(
         def call(*arguments: Any) -> tuple[Any, ...]:
             return function(devices[int(np.asarray(arguments[0]))], arguments[1:])
 
-    made = _callback(b, results, operands, public_name, call)
+    made = callback(b, results, operands, public_name, call)
     made.attributes["has_side_effect"] = ir.BoolAttr.get(True)
     return list(made.results)
 
 
-def _callback(
+def callback(
     b: OpBuilder,
     results: Sequence[ir.Type],
     operands: Sequence[Value],

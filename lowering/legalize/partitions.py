@@ -70,7 +70,19 @@ def replace_shape_conversion(
 
 _MANUAL: Final = "{manual}"
 _ALL_MANUAL: Final = re.compile(r'"\{manual\}"|"\{(\{manual\}(, ?)?)+\}"')
-_NEVER_SHARDED: Final = ("func.func", "func.return", "stablehlo.return", "builtin.module")
+# XLA does not update the sharding of a loop with side effects when it removes unused values, and
+# aborts on a sharding of a branch with a token.
+_NEVER_SHARDED: Final = (
+    *(
+        "stablehlo.while",
+        "stablehlo.if",
+        "stablehlo.case",
+        "func.func",
+        "func.return",
+        "stablehlo.return",
+        "builtin.module",
+    ),
+)
 
 
 def make_manual(module: ir.Operation) -> None:
@@ -194,7 +206,7 @@ def complete_shardings(module: ir.Operation, partitioning: Partitioning) -> None
     results = argument_attributes(main, "res_attrs")
     for attributes, argument_type in zip(arguments, types, strict=True):
         if key not in attributes and isinstance(argument_type, ir.RankedTensorType):
-            attributes[key] = _replicated(argument_type.rank, module.context, partitioning)
+            attributes[key] = replicated(argument_type.rank, module.context, partitioning)
         if ALIASING in attributes:
             number = ir.IntegerAttr(attributes[ALIASING]).value
             results[number].setdefault(key, attributes[key])
@@ -202,7 +214,7 @@ def complete_shardings(module: ir.Operation, partitioning: Partitioning) -> None
     set_argument_attributes(main, "res_attrs", results)
 
 
-def _replicated(rank: int, context: ir.Context, partitioning: Partitioning) -> ir.Attribute:
+def replicated(rank: int, context: ir.Context, partitioning: Partitioning) -> ir.Attribute:
     """The sharding that replicates an array of this rank on all devices."""
     if not partitioning.is_shardy:
         return ir.StringAttr.get("{replicated}", context)

@@ -9,6 +9,7 @@ from lowering.ops import (
     collectives as collectives,
     contraction as contraction,
     control_flow as control_flow,
+    debugging as debugging,
     dynamic as dynamic,
     elementwise as elementwise,
     host as host,

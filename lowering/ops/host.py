@@ -315,17 +315,35 @@ class RecordedCalls:
 
 
 @contextlib.contextmanager
-def recorded_calls() -> Iterator[RecordedCalls]:
+def recorded_calls(*, omits_observers: bool = False) -> Iterator[RecordedCalls]:
     """Trace calls of Python functions so that they can be recorded again.
 
     For traces of functions that jax has not traced before and never runs.
+
+    Args:
+        omits_observers: whether prints and checks are omitted, because the ops that the trace
+            evaluates are recorded already, as in a derivative.
     """
     calls: list[XlaOp] = []
-    token = _calls.set(calls)
+    token, omitting = _calls.set(calls), _omits_observers.set(omits_observers)
     try:
         yield RecordedCalls(calls)
     finally:
         _calls.reset(token)
+        _omits_observers.reset(omitting)
+
+
+def is_recorded_again() -> bool:
+    """Return whether the current trace is recorded again, instead of being run by jax."""
+    return _calls.get() is not None
+
+
+_omits_observers: Final[ContextVar[bool]] = ContextVar("omits_observers", default=False)
+
+
+def omits_observers() -> bool:
+    """Return whether the current trace is recorded beside the ops that it evaluates."""
+    return _omits_observers.get()
 
 
 def can_record(op: XlaOp) -> bool:
@@ -333,7 +351,7 @@ def can_record(op: XlaOp) -> bool:
     shapes = [operand.shape for operand in op.operands]
     results = op.shape.elements if isinstance(op.shape, TupleShape) else (op.shape,)
     is_flat = all(isinstance(shape, ArrayShape) for shape in (*shapes, *results))
-    return _calls.get() is not None and is_flat and bool(results)
+    return is_recorded_again() and is_flat and bool(results)
 
 
 def traced_call(op: XlaOp, operands: list[Value]) -> list[Value]:

@@ -233,7 +233,7 @@ def _packed_executable(
             "calls Python functions (or uses this process's infeed or outfeed), which can't be "
             "saved to a file",
             "call a registered function instead: xb.custom_call; or pass the values as arguments "
-            "and results",
+            "and results; computation.strip_debug() removes prints and checks",
         )
     save_module = "save the module (lowering.lower(computation).save(path)), and compile it later"
     if not all(map(is_local, devices)):

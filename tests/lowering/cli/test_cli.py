@@ -303,6 +303,18 @@ def test_convert_hlo(files, tmp_path):
     assert not layer.diff(lowering.to_computation(back))
 
 
+@pytest.mark.parametrize("suffix", ["mlir", "hlo"])
+def test_convert_strip_debug(tmp_path, suffix):
+    b = xb.XlaBuilder("prints")
+    x = b.parameter(xb.f32[2])
+    xb.debug_print("{}", x)
+    source, out = tmp_path / "a.stablehlo", tmp_path / f"b.{suffix}"
+    lowering.lower(b.build(xb.neg(x))).save(str(source))
+    for options, is_left in (((), True), (("--strip-debug",), False)):
+        call("convert", source, out, *options)
+        assert ("debug_print" in out.read_text()) is is_left
+
+
 def test_convert_for_readers_that_lack_operations(tmp_path):
     source, out = tmp_path / "a.mlir", tmp_path / "b.mlir"
     source.write_text(

@@ -138,6 +138,8 @@ FUNCTIONS: Final = by_name(
         "custom_call_with_computation custom_call_with_layout ffi_call": "xb.custom_call",
         "fori_loop": "lib.for_each_index",
         "io_callback pure_callback": "xb.python_call",
+        "print debug_callback": 'xb.debug_print("x is {}", x)',
+        "assert_ checkify checkify_check": 'xb.check(x > 0, "x must be positive, got {}", x)',
         "while_loop": "xb.while_(condition, body, init)",
         # Devices.
         "axis_index": "b.replica_id() or b.partition_id()",

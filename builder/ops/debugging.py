@@ -105,7 +105,7 @@ def check(condition: XlaOp, message: str, *operands: XlaOp, **named: XlaOp) -> N
 
 def _record(op: str, target: str, text: str, values: Sequence[XlaOp]) -> None:
     if not values:
-        fix = "pass an op, which says where in the program the message belongs"
+        fix = "pass an op, at whose place in the program the message is printed"
         raise error_of(OperandError, op, "at least one operand is needed", fix, got="none")
     resolve_builder(op, *values)
     shapes = tuple([value.shape for value in values])

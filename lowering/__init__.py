@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from lowering.running.jit_cache import JitCacheInfo as JitCacheInfo
     from lowering.running.open_executable import OpenExecutable as OpenExecutable
     from lowering.running.partitioned import PartitionedExecutable as PartitionedExecutable
+    from lowering.running.op_times import OpTime as OpTime, OpTimes as OpTimes
     from lowering.running.profiling import Memory as Memory, Profile as Profile
     from lowering.running.progress import show_progress as show_progress
     from lowering.running.replicated import ReplicatedExecutable as ReplicatedExecutable
@@ -121,6 +122,7 @@ else:
         "lowering.running.jit": "JittedFunction jit",
         "lowering.running.jit_cache": "JitCacheInfo",
         "lowering.running.partitioned": "PartitionedExecutable",
+        "lowering.running.op_times": "OpTime OpTimes",
         "lowering.running.profiling": "Memory Profile",
         "lowering.running.progress": "show_progress",
         "lowering.running.open_executable": "OpenExecutable",

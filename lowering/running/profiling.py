@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import jax
@@ -12,6 +14,7 @@ import numpy as np
 
 from builder.inspection.rendering import bytes_text, seconds_text
 from builder.support.display import Bar, Displayed, Heading, Part, Segment
+from lowering.running.op_times import OpTimes, traced_times
 
 _CALL_PARTS: Final = ("transfer", "run", "fetch")
 """The fields of `Profile` with the parts of a call, which exclude compiling."""
@@ -65,6 +68,8 @@ class Profile(Displayed):
         run: the program, until all results are ready.
         fetch: copying the results to NumPy arrays; on CPU jax does not copy all of them.
         result: the result of the call (not a time).
+
+    `by_op` has the time of each op of the program.
     """
 
     compile: float
@@ -72,6 +77,39 @@ class Profile(Displayed):
     run: float
     fetch: float
     result: Any = field(repr=False)
+    _by_op: Callable[[Any], OpTimes] = field(repr=False, compare=False)
+
+    def by_op(self, *, perfetto: str | os.PathLike[str] | None = None) -> OpTimes:
+        """Run the program again, and return the time of each instruction of the optimized program.
+
+        The times are those of XLA's own trace, which `jax.profiler` records. An instruction is
+        often a fusion of several recorded ops, which are listed with their lines. Loops and
+        branches are left out: the instructions in their bodies are listed. The run has the
+        arguments of the profile, so donated `jax.Array`s can't be used; pass NumPy arrays instead.
+
+        Args:
+            perfetto: a file for the whole trace, which https://ui.perfetto.dev displays; its name
+                ends in ".json.gz". None for no file.
+
+        Returns:
+            The times of the instructions that the run executed, the slowest first, in a table.
+
+        Raises:
+            ArgumentError: an argument was donated.
+            ExecutionError: a trace of `jax.profiler` runs already; the platform reports no times.
+            ModuleFileError: the file can't be written.
+
+        Example:
+            >>> import builder as xb, lowering, numpy as np
+            >>> @xb.computation(xb.f32[64, 64])
+            ... def layer(x):
+            ...     return xb.tanh(xb.sort(x, dimension=0))
+            >>> x = np.ones((64, 64), np.float32)
+            >>> times = lowering.compile(layer, "cpu").profile(x).by_op()
+            >>> sorted(times.instructions[0].opcodes + times.instructions[1].opcodes)
+            ['sort', 'tanh']
+        """
+        return self._by_op(perfetto)
 
     def __str__(self) -> str:
         """Return the times with units: "compiled in 30 ms; transfer 2 us, run 5 us, fetch 1 us"."""
@@ -88,14 +126,20 @@ class Profile(Displayed):
 
 
 def profiled(
-    compile_seconds: float, prepare: Callable[[], Any], run: Callable[[Any], Any]
+    name: str,
+    compile_seconds: float,
+    prepare: Callable[[], Any],
+    run: Callable[[Any], Any],
+    hlo_text: Callable[[], str],
 ) -> Profile:
     """Execute a call, and return a Profile with the time of each part.
 
     Args:
+        name: the name of the program.
         compile_seconds: the time that compiling took.
         prepare: puts the arguments on the devices, and returns them for `run`.
         run: executes the program, and returns the result.
+        hlo_text: returns the text of the optimized program.
     """
     wait: Any = jax.block_until_ready
     start = time.perf_counter()
@@ -121,4 +165,5 @@ def profiled(
         run=executed - transferred,
         fetch=fetched - executed,
         result=result,
+        _by_op=partial(traced_times, name, lambda: wait(run(prepare())), hlo_text),
     )

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NoReturn, Self
 
 import jax
@@ -231,7 +232,8 @@ class CompiledProgram(Displayed, ExplainsAttributes):
             args, by_name: the arguments of a call.
 
         Returns:
-            A Profile with the seconds for compile, transfer, run and fetch, and the result.
+            A Profile with the seconds for compile, transfer, run and fetch, and the result. Its
+            method `by_op` has the times of the program's ops.
 
         Raises:
             ArgumentError: the arguments do not match the parameters.
@@ -247,7 +249,13 @@ class CompiledProgram(Displayed, ExplainsAttributes):
             >>> profile.result, profile.run > 0
             (Array([2., 2.], dtype=float32), True)
         """
-        return profiled(self._info.compile_seconds, lambda: self._prepare(args, by_name), self._run)
+        return profiled(
+            self._info.name,
+            self._info.compile_seconds,
+            lambda: self._prepare(args, by_name),
+            self._run,
+            partial(executables.optimized_hlo_text, self._loaded, large_constants=False),
+        )
 
     def _parts(self) -> list[Part]:
         from builder.inspection.describing import signature_table  # lazy import

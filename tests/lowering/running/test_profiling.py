@@ -61,7 +61,12 @@ def test_profile_of_a_call(run, operands):
 
 def test_a_profile_prints_units():
     profile = lowering.Profile(
-        compile=0.03, transfer=2e-6, run=0.0015, fetch=5e-7, result=np.zeros(1000)
+        compile=0.03,
+        transfer=2e-6,
+        run=0.0015,
+        fetch=5e-7,
+        result=np.zeros(1000),
+        _by_op=lambda _: None,
     )
     assert str(profile) == "compiled in 30 ms; transfer 2 us, run 1.5 ms, fetch 500 ns"
 

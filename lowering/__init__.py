@@ -66,15 +66,16 @@ if TYPE_CHECKING:
     )
     from lowering.pjrt.devices import device as device, devices as devices
     from lowering.pjrt.placement import device_put as device_put
+    from lowering.pjrt.plugins import register_plugin as register_plugin
     from lowering.running.compilation_cache import use_compilation_cache as use_compilation_cache
     from lowering.running.compiling import compile as compile
     from lowering.running.executable import Executable as Executable
     from lowering.running.executable_loading import load_executable as load_executable
     from lowering.running.jit import JittedFunction as JittedFunction, jit as jit
     from lowering.running.jit_cache import JitCacheInfo as JitCacheInfo
+    from lowering.running.op_times import OpTime as OpTime, OpTimes as OpTimes
     from lowering.running.open_executable import OpenExecutable as OpenExecutable
     from lowering.running.partitioned import PartitionedExecutable as PartitionedExecutable
-    from lowering.running.op_times import OpTime as OpTime, OpTimes as OpTimes
     from lowering.running.profiling import Memory as Memory, Profile as Profile
     from lowering.running.progress import show_progress as show_progress
     from lowering.running.replicated import ReplicatedExecutable as ReplicatedExecutable
@@ -114,6 +115,7 @@ else:
         "lowering.jax_interop.gradients": "gradients",
         "lowering.jax_interop.transforms": "grad value_and_grad vmap",
         "lowering.pjrt.devices": "device devices",
+        "lowering.pjrt.plugins": "register_plugin",
         "lowering.pjrt.placement": "device_put",
         "lowering.running.compilation_cache": "use_compilation_cache",
         "lowering.running.compiling": "compile",

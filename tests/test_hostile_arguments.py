@@ -308,6 +308,9 @@ def lowering_cases() -> dict[str, Case]:
         "run_test": Case(lowering.run_test, {"path": "missing"}),
         "device": Case(lowering.device),
         "devices": Case(lowering.devices),
+        "register_plugin": Case(
+            lowering.register_plugin, {"name": "hostile", "path": "/missing/plugin.so"}
+        ),
         "device_put": Case(lowering.device_put, {"value": x}),
         "clear_transfers": Case(lowering.clear_transfers),
         "transfer_to_infeed": Case(lowering.transfer_to_infeed, {"value": x}),

@@ -47,6 +47,31 @@ def topology_devices(platform: str, name: str, settings: Mapping[str, str]) -> l
     return devices
 
 
+def plugins() -> set[str]:
+    """Return the names of the platforms with a plugin or a client of jax."""
+    from jax._src import xla_bridge
+
+    return set(xla_bridge._backend_factories)
+
+
+def devices_are_in_use() -> bool:
+    """Return whether jax has started the clients of its platforms."""
+    from jax._src import xla_bridge
+
+    return bool(xla_bridge.backends_are_initialized())
+
+
+def load_plugin(name: str, path: str, options: Mapping[str, Any]) -> None:
+    """Load a PJRT plugin for a platform of a name that is not in use.
+
+    Raises:
+        RuntimeError: the file is not a plugin; the text is jaxlib's report.
+    """
+    from jax._src import xla_bridge
+
+    xla_bridge.register_plugin(name, library_path=path, options=options)
+
+
 def registered_targets(platform: str) -> dict[str, Any]:
     """Return the functions registered for custom calls on a platform, by target name."""
     name = {"cpu": "Host", "gpu": "CUDA"}.get(platform, platform)

@@ -75,6 +75,9 @@ _PLUGINS: Final = {
 packages with jax's plugin. One of these packages is sufficient."""
 
 
+_PLUGIN_FAILED: Final = re.compile(r"Unable to initialize backend '[^']*': (.*?)(?: \(you may|$)")
+
+
 def missing_platform(op: str, platform: str | None, known: str, report: str) -> DeviceError:
     """Return the error for a platform without devices.
 
@@ -97,6 +100,9 @@ def missing_platform(op: str, platform: str | None, known: str, report: str) -> 
         return error(reason, f"{_install(enabled)}{_enable(None)}")
     problem = f"there is no platform {brief(platform)} here"
     if platform not in _PLUGINS:
+        failed = _PLUGIN_FAILED.search(report)
+        if failed is not None:
+            return error(f"the plugin of {platform!r} can't start: {failed[1]}", f"use {known}")
         return error(problem, f"use one of {known}")
     _, devices, packages = _PLUGINS[platform]
     family = {"gpu", "cuda", "rocm"} if platform == "gpu" else {platform, "gpu"}

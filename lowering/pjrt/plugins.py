@@ -42,7 +42,7 @@ def register_plugin(
         ...     lowering.register_plugin("mine", "/missing/pjrt_plugin.so")
         ... except lowering.DeviceError as error:
         ...     print(error.rule)
-        /missing/pjrt_plugin.so can't be loaded: there is no such file
+        '/missing/pjrt_plugin.so' can't be loaded: there is no such file
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         rule = "name must consist of lower case letters, digits and underscores"
@@ -62,22 +62,30 @@ def register_plugin(
             rule = "an option must be text, a bool, a number or a list of integers, with a name"
             got = f"{brief(key)}: {brief(value)}"
             raise error_of(OperandError, "register_plugin", rule, got=got)
-    if name == "gpu" or name in compilation.plugins():
-        rule = f"the name {name!r} is in use"
-        raise error_of(DeviceError, "register_plugin", rule, "choose another name")
-    if compilation.devices_are_in_use():
-        rule = "devices were used before, and jax looks for them only once"
-        fix = "call register_plugin at the beginning of the program"
-        raise error_of(DeviceError, "register_plugin", rule, fix)
-    reason = "there is no such file"
-    try:
-        if Path(file).is_file():
-            compilation.load_plugin(name, file, dict(options or {}))
-            return
-    except (RuntimeError, ValueError) as error:
-        reason = str(error)
     fix = "pass the path of a shared library that exports GetPjrtApi"
-    raise error_of(DeviceError, "register_plugin", f"{file} can't be loaded: {reason}", fix)
+    reason = "" if _is_file(file) else "there is no such file"
+    if not reason:
+        if name == "gpu" or name in compilation.plugins():
+            rule = f"the name {name!r} is in use"
+            raise error_of(DeviceError, "register_plugin", rule, "choose another name")
+        if compilation.devices_are_in_use():
+            rule = "devices were used before, and jax looks for them only once"
+            fix = "call register_plugin at the beginning of the program"
+            raise error_of(DeviceError, "register_plugin", rule, fix)
+        try:
+            compilation.load_plugin(name, file, dict(options or {}))
+        except (RuntimeError, ValueError) as error:
+            reason = str(error)
+    if reason:
+        rule = f"{brief(file)} can't be loaded: {reason}"
+        raise error_of(DeviceError, "register_plugin", rule, fix)
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):  # too long, or with a null character
+        return False
 
 
 def _is_option(value: Any) -> bool:

@@ -53,7 +53,7 @@ def test_a_plugin_that_can_not_start(tmp_path: Path) -> None:
     subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
     done = run_python("-W", "ignore", "-c", PROGRAM, str(library), str(source))
     not_loaded, again, in_use, not_started, works = done.stdout.split("--\n", 4)
-    assert f"register_plugin: {source} can't be loaded: " in not_loaded
+    assert f"register_plugin: {str(source)!r} can't be loaded: " in not_loaded
     assert "fix: pass the path of a shared library that exports GetPjrtApi" in not_loaded
     assert "register_plugin: the name 'mine' is in use\nfix: choose another name" in again
     assert "the name 'cpu' is in use" in in_use

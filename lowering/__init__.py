@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from lowering.importer.hlo import from_hlo as from_hlo
     from lowering.interpreter import (
         Comparison as Comparison,
+        Correspondence as Correspondence,
         Difference as Difference,
         Interpretation as Interpretation,
         compare as compare,
@@ -107,7 +108,8 @@ else:
         "lowering.host.infeed": "clear_transfers transfer_from_outfeed transfer_to_infeed",
         "lowering.importer": "to_computation",
         "lowering.importer.hlo": "from_hlo",
-        "lowering.interpreter": "Comparison Difference Interpretation compare interpret",
+        "lowering.interpreter": "Comparison Correspondence Difference "
+        "Interpretation compare interpret",
         "lowering.jax_interop.applying": "apply",
         "lowering.jax_interop.editing": "edit_jax",
         "lowering.jax_interop.from_jax": "from_jax",

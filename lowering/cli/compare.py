@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lowering.cli.command import ended_by_interrupt, json_option, print_json, subcommand
 from lowering.cli.inputs import execution_options
+from lowering.cli.programs import opened
 
 if TYPE_CHECKING:
     from builder.graph.computation import XlaComputation
@@ -19,23 +21,25 @@ if TYPE_CHECKING:
 @execution_options
 @click.option(
     "--reference",
-    type=click.Choice(["interpreter", "f64"]),
+    metavar="WHAT",
     default="interpreter",
     show_default=True,
-    help="f64: the CPU, in double precision; for programs that the interpreter is too slow for.",
+    help="f64: the CPU, in double precision; for programs that the interpreter is too slow for. Or "
+    "a device, such as cpu:0. Or a file with another program of the same function, such as the "
+    "original of a port: values are matched by their elements.",
 )
 @json_option
 def compare(
     computation: XlaComputation,
     arguments: list[Any],
     device: str | None,
-    reference: Literal["interpreter", "f64"],
+    reference: str,
     as_json: bool,
 ) -> None:
     """Compare a device with StableHLO's reference interpreter.
 
-    FILE runs on both, and every value is compared; with --reference f64, the device is compared
-    with the CPU in double precision.
+    FILE runs on both, and every value is compared. With --reference the device is compared with
+    something else.
 
     The output names the first operation whose values differ by more than its tolerance, which is in
     units in the last place. The exit status is then 1. Functions are inlined, so that their
@@ -43,9 +47,12 @@ def compare(
     """
     from lowering.interpreter import compare
 
+    other: Any = reference
+    if Path(reference).is_file():
+        other = functions_inlined(opened(reference).computation())
     with ended_by_interrupt():
         comparison = compare(
-            functions_inlined(computation), *arguments, device=device, reference=reference
+            functions_inlined(computation), *arguments, device=device, reference=other
         )
     if as_json:
         print_json(comparison.as_dict())

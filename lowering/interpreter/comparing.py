@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, NamedTuple, overload
 
 import jax
 import numpy as np
@@ -20,8 +20,10 @@ from builder.schema import Trait, opcodes_with
 from builder.support.display import Column, Displayed, Heading, Part, TextTable
 from builder.types import primitive_type as pt
 from builder.types.shape import Shape, TokenShape, leaves
+from lowering.errors import DeviceError
 from lowering.importer import to_computation
 from lowering.interpreter import tolerances
+from lowering.interpreter.corresponding import Correspondence, corresponding
 from lowering.interpreter.double_precision import in_double
 from lowering.interpreter.evaluating import (
     checked_timeout,
@@ -183,10 +185,9 @@ class Comparison(Displayed):
 
     @property
     def _lacks(self) -> str:
-        is_double = self.reference == _DOUBLE
-        return (
-            "the CPU may compute others" if is_double else "the interpreter does not support these"
-        )
+        if "interpreter" in self.reference:
+            return "the interpreter does not support these"
+        return "the reference may compute others"
 
     def _verdict(self) -> str:
         if not self.agrees and self.first is None:
@@ -302,6 +303,36 @@ _NOT_COMPUTED: Final = opcodes_with(Trait.STRUCTURE) | {"constant"}
 """Opcodes whose values are not compared, because the device computes nothing for them."""
 
 
+@overload
+def compare(
+    computation: XlaComputation | ModuleSource,
+    /,
+    *args: Any,
+    device: DeviceLike = None,
+    ulps: float | Mapping[str, float] | None = None,
+    from_reference: bool = True,
+    reference: str | jax.Device | Mapping[str, Any] = "interpreter",
+    device_computation: XlaComputation | None = None,
+    timeout: float | None = None,
+    **by_name: Any,
+) -> Comparison: ...
+
+
+@overload
+def compare(
+    computation: XlaComputation | ModuleSource,
+    /,
+    *args: Any,
+    device: DeviceLike = None,
+    ulps: float | Mapping[str, float] | None = None,
+    from_reference: bool = True,
+    reference: XlaComputation,
+    device_computation: XlaComputation | None = None,
+    timeout: float | None = None,
+    **by_name: Any,
+) -> Correspondence: ...
+
+
 @explained
 def compare(
     computation: XlaComputation | ModuleSource,
@@ -310,12 +341,12 @@ def compare(
     device: DeviceLike = None,
     ulps: float | Mapping[str, float] | None = None,
     from_reference: bool = True,
-    reference: Literal["interpreter", "f64"] = "interpreter",
+    reference: str | jax.Device | Mapping[str, Any] | XlaComputation = "interpreter",
     device_computation: XlaComputation | None = None,
     timeout: float | None = None,
     **by_name: Any,
-) -> Comparison:
-    """Compare a device with StableHLO's reference interpreter, or with f64, op by op.
+) -> Comparison | Correspondence:
+    """Compare a device with a reference, op by op: by default StableHLO's interpreter.
 
     First the program runs on the device, and its result is compared with the interpreter's. Then
     the value of every op is compared, in one of two ways:
@@ -356,11 +387,20 @@ def compare(
         ulps: the tolerance for all ops, or a mapping from opcodes to tolerances; None for the
             tolerances in docs/operations.md.
         from_reference: which of the two ways above to compare ops in.
-        reference: what the device is compared with. The interpreter is slow: minutes for products
-            of large matrices. "f64" is the CPU: each inexact op is computed in f64 or c128 from the
-            same operands as on the device, and rounded; ops that only move elements and arithmetic
-            on integers are the CPU's. Composites, custom calls,
-            Python functions and random numbers of `rng` are left out.
+        reference: what the device is compared with:
+
+            - "interpreter" is slow: minutes for products of large matrices.
+            - "f64" is the CPU: each inexact op is computed in f64 or c128 from the same operands
+              as on the device, and rounded; ops that only move elements and arithmetic on integers
+              are the CPU's. Composites, custom calls, Python functions and random numbers of `rng`
+              are left out.
+            - another device, such as "cpu:0" or a jax.Device, runs the program there.
+            - a mapping of compile options (see `compile`) runs the program on the same device,
+              compiled with these options.
+            - another computation with the same parameters and results, such as
+              ``lowering.from_jax(function, *args)`` of the function that this one is a port of,
+              runs on the same device. Its ops need not correspond by number: values are matched by
+              their elements, and the first op that computes something else is found.
         device_computation: a computation to run on the device in place of `computation`. The ops
             with the same number must have the same shape in both, as in the result of a `replace`
             that changes the ops one by one.
@@ -369,7 +409,8 @@ def compare(
             an argument above.
 
     Returns:
-        A Comparison, which prints as a few lines.
+        A Comparison, which prints as a few lines; a Correspondence if the reference is a
+        computation.
 
     Raises:
         ArgumentError: the arguments do not match the parameters.
@@ -379,7 +420,8 @@ def compare(
         DeviceError: the device does not exist, or this process can't use it.
         ModuleFileError: the file cannot be read.
         OperandError: `computation` is neither a computation nor what `lowering.load` accepts;
-            `ulps` is not a tolerance; or the ops of `device_computation` do not correspond.
+            `ulps` is not a tolerance; `reference` is none of the above, or a computation of other
+            parameters or results; or the ops of `device_computation` do not correspond.
 
     Example:
         >>> import builder as xb, lowering, numpy as np
@@ -404,36 +446,36 @@ def compare(
     source = program if isinstance(program, XlaComputation) else to_computation(program)
     seconds = checked_timeout("compare", timeout)
     _check_ulps(ulps)
-    if not isinstance(reference, str) or reference not in ("interpreter", "f64"):
-        rule = "reference must be 'interpreter' or 'f64'"
-        raise error_of(OperandError, "compare", rule, got=brief(reference))
     subject = _checked_variant(source, device_computation)
     flat, _ = flat_arguments(source, args, by_name)
     arguments = nested_arguments(source, flat)
+    if isinstance(reference, XlaComputation):
+        return _correspondence(subject, reference, arguments, target, ulps)
+    ran = _reference(source, flat, arguments, reference, target, seconds)
+    values, left_out = ran.values, ran.left_out
     module = lower(subject)
     module.tree = None  # the reference's result is flat
     device_result = compile(module, target)(*arguments)
-    values, left_out = (
-        _double_values(source, arguments)
-        if reference == "f64"
-        else reference_values(source, flat, target, seconds)
-    )
-    device_values = (
-        _separate_values(subject, values, target, left_out)
-        if flag("compare", "from_reference", from_reference)
-        else _program_values(subject, arguments, target)
-    )
+    if flag("compare", "from_reference", from_reference):
+        device_values = _separate_values(subject, values, target, left_out)
+        expected = values
+        if ran.device is not None:
+            expected = _separate_values(source, values, ran.device, left_out, ran.options)
+    else:
+        device_values = _program_values(subject, arguments, target)
+        expected = values
+    numbered = {op.id: value for op, value in device_values.items()}
     accumulated = tolerances.accumulated(source, target.platform)
     missing = set(left_out)  # by identity: == records an op
     ops = []
     for op in source.ops:
-        if op.opcode in _NOT_COMPUTED or op in missing or op.id not in device_values:
+        if op.opcode in _NOT_COMPUTED or op in missing or op.id not in numbered:
             continue
         default = tolerances.of_op(op, target.platform) if from_reference else accumulated[op.id]
         tolerance = _tolerance(ulps, op.opcode, default)
         # Accumulated errors may exceed small elements, which are sums of larger canceling ones.
         operands = [values[o] for o in op.operands] if from_reference else None
-        ops += _differences(op, device_values[op.id], values[op], tolerance, operands)
+        ops += _differences(op, numbered[op.id], expected[op], tolerance, operands)
     root = source.root
     tolerance = _tolerance(ulps, None, accumulated[root.id])
     results = _differences(root, device_result, values[root], tolerance, None)
@@ -441,12 +483,102 @@ def compare(
         results = []  # each run has different random numbers
     return Comparison(
         source.name,
-        _DOUBLE if reference == "f64" else "StableHLO's reference interpreter",
+        ran.name,
         f"{target.platform}:{target.id}",
         from_reference,
         tuple(results),
         tuple(ops),
         tuple(left_out),
+    )
+
+
+class _ReferenceRun(NamedTuple):
+    """A run of the reference.
+
+    Attributes:
+        name: the reference, as text.
+        values: the value of each op.
+        left_out: the ops that the reference lacks, or that have random values.
+        device, options: the device that ran the program, and the compile options, if the values are
+            those of a program as a whole, in which XLA combines ops; else None.
+    """
+
+    name: str
+    values: Values
+    left_out: list[XlaOp]
+    device: jax.Device | None = None
+    options: Mapping[str, Any] | None = None
+
+
+def _reference(
+    source: XlaComputation,
+    flat: Sequence[Array],
+    arguments: Sequence[Any],
+    reference: Any,
+    target: jax.Device,
+    timeout: float | None,
+) -> _ReferenceRun:
+    """Run the reference; see the argument `reference` of `compare`."""
+    if isinstance(reference, str) and reference == "interpreter":
+        run = reference_values(source, flat, target, timeout)
+        return _ReferenceRun("StableHLO's reference interpreter", *run)
+    if isinstance(reference, str) and reference == "f64":
+        return _ReferenceRun(_DOUBLE, *_double_values(source, arguments))
+    options = None
+    if isinstance(reference, Mapping):
+        options = reference
+        text = ", ".join(f"{name}={value}" for name, value in reference.items())
+        described = f"itself with {text or 'no options'}"
+    else:
+        target = _device_of(reference)
+        described = f"{target.platform}:{target.id}"
+    left_out = [op for op in source.ops if op.opcode == "rng"]
+    values = _program_values(source, arguments, target, options)
+    return _ReferenceRun(described, values, left_out, target, options)
+
+
+def _device_of(reference: Any) -> jax.Device:
+    cause: Exception | None = None
+    if isinstance(reference, (str, jax.Device)):
+        try:
+            return device_argument("compare", reference)
+        except DeviceError as error:
+            cause = error
+    rule = (
+        "reference must be 'interpreter', 'f64', a device, a mapping of compile options or a "
+        "computation"
+    )
+    raise error_of(OperandError, "compare", rule, got=brief(reference)) from cause
+
+
+def _correspondence(
+    computation: XlaComputation,
+    reference: XlaComputation,
+    arguments: Sequence[Any],
+    target: jax.Device,
+    ulps: Any,
+) -> Correspondence:
+    """Match the values of a computation with those of another one on the same device."""
+    shapes, others = computation.program_shape, reference.program_shape
+    if shapes.parameters != others.parameters or shapes.result != others.result:
+        rule = "reference must have the parameters and the result of the computation"
+        raise error_of(OperandError, "compare", rule, got=f"{others} for {shapes}")
+    errors = tolerances.accumulated(computation, target.platform)
+    other_errors = tolerances.accumulated(reference, target.platform)
+
+    def is_same(op: XlaOp, array: Array, other: XlaOp, other_array: Array) -> bool:
+        # The programs add up in another order.
+        allowed = _tolerance(ulps, op.opcode, errors[op.id] + other_errors[other.id])
+        (found,) = _differences(op, array, other_array, allowed, None, paths=[""])
+        return found.agrees
+
+    return corresponding(
+        computation,
+        reference,
+        _program_values(computation, arguments, target),
+        _program_values(reference, arguments, target),
+        f"{target.platform}:{target.id}",
+        is_same,
     )
 
 
@@ -593,12 +725,16 @@ def _operands(ops: Sequence[XlaOp]) -> list[XlaOp]:
 
 
 def _program_values(
-    computation: XlaComputation, arguments: Sequence[Any], target: jax.Device
-) -> dict[int, Any]:
-    """Run the program on the device; return the value of each op by the op's number."""
+    computation: XlaComputation,
+    arguments: Sequence[Any],
+    target: jax.Device,
+    options: Mapping[str, Any] | None = None,
+) -> Values:
+    """Run the program on the device; return the value of each op."""
     instrumented = with_results(computation, computation.ops)
-    _, *values = compile(instrumented, target)(*arguments)
-    return dict(enumerate(values))
+    _, *results = compile(instrumented, target, options=options)(*arguments)
+    values = [jax.tree.map(np.asarray, result) for result in results]
+    return dict(zip(computation.ops, values, strict=True))
 
 
 def _separate_values(
@@ -606,8 +742,9 @@ def _separate_values(
     reference_values: Values,
     target: jax.Device,
     left_out: Sequence[XlaOp],
-) -> dict[int, Any]:
-    """Compute each op on the device from the interpreter's operands; return values by op number."""
+    options: Mapping[str, Any] | None = None,
+) -> Values:
+    """Compute each op on the device from the reference's operands; return their values."""
     operands = {subject.ops[op.id]: value for op, value in reference_values.items()}
     skipped = {op.id for op in left_out}
     selected = [
@@ -617,7 +754,7 @@ def _separate_values(
         and op.id not in skipped
         and not any(_has_token(each.shape) for each in (op, *op.operands))
     ]
-    values: dict[int, Any] = {}
+    values: Values = {}
     for begin in range(0, len(selected), _MAX_GROUP):
         group = selected[begin : begin + _MAX_GROUP]
         # Constants remain constants, because XLA compiles ops with constant operands differently.
@@ -625,8 +762,8 @@ def _separate_values(
         inputs = list(dict.fromkeys(o for op in group for o in op.operands if o not in constants))
         ops = sorted({*group, *constants}, key=lambda op: op.id)
         separate = extract(subject.name, inputs, ops, group, separate=True)
-        results = compile(separate, target)(*(operands[op] for op in inputs))
-        values.update(zip((op.id for op in group), results, strict=True))
+        results = compile(separate, target, options=options)(*(operands[op] for op in inputs))
+        values.update(zip(group, results, strict=True))
     return values
 
 
@@ -656,6 +793,7 @@ def _differences(
     reference_value: Any,
     tolerance: float,
     operands: list[Any] | None,
+    paths: Sequence[str] | None = None,
 ) -> list[Difference]:
     """Return the difference of each array of a value.
 
@@ -664,9 +802,11 @@ def _differences(
         device_value, reference_value: the value on the device and on the interpreter.
         tolerance: the tolerance for floating-point elements, in ulps.
         operands: the values of the op's operands; None for values with accumulated errors.
+        paths: the index of each array of the value; None for those of the op's shape.
     """
-    shapes = leaves(op.shape)
-    paths = [p for p, s in zip(leaf_paths(op.shape), shapes, strict=True) if s.is_array]
+    if paths is None:
+        shapes = leaves(op.shape)
+        paths = [p for p, s in zip(leaf_paths(op.shape), shapes, strict=True) if s.is_array]
     differences = []
     terms = _arrays(operands)
     pairs = zip(paths, _arrays(device_value), _arrays(reference_value), strict=True)

@@ -55,7 +55,8 @@ def distances(a: Array, b: Array) -> Array:
     ranks_a, ranks_b = _ranks(a, element_type), _ranks(b, element_type)
     low, high = np.minimum(ranks_a, ranks_b), np.maximum(ranks_a, ranks_b)
     # The difference of 64-bit integers may overflow as signed, but not as unsigned.
-    between = (high.astype(np.uint64) - low.astype(np.uint64)).astype(np.float64)
+    with np.errstate(over="ignore"):  # scalars warn, arrays do not
+        between = (high.astype(np.uint64) - low.astype(np.uint64)).astype(np.float64)
     if not element_type.is_floating:
         return between
     nan_a, nan_b = _is_nan(a), _is_nan(b)

@@ -602,6 +602,23 @@ def test_compare_inlines_functions():
     assert computation.stats().flops == model.stats().flops
 
 
+def test_compare_with_another_program(tmp_path):
+    files = []
+    for name, function in (("port", xb.sin), ("original", xb.cos)):
+        b = xb.XlaBuilder(name)
+        files.append(tmp_path / f"{name}.mlir")
+        root = function(b.parameter(xb.f32[4], "x")) + 1.0
+        lowering.lower(b.build(root)).save(str(files[-1]))
+    port, original = files
+    random = ("--random", 0)
+    same = call("compare", port, "--reference", port, *random).stdout
+    assert "the results are equal" in same
+    found = call("compare", port, "--reference", original, *random, status=1).stdout
+    assert "the first value that is not in original:\n    %1 sine f32[4]" in found
+    wrong = call("compare", port, "--reference", "missing.mlir", *random, status=1).stderr
+    assert "reference must be 'interpreter', 'f64', a device" in wrong
+
+
 def test_compare(files, tmp_path):
     output = call("compare", files["mlir"], "--random", 0).stdout
     assert output.startswith("layer on cpu:0 and on StableHLO's reference interpreter:")

@@ -279,12 +279,47 @@ class TestDoublePrecision:
         values = np.ones((4, 4), np.float32)
         found = lowering.compare(program, values, device="cpu", reference="f64")
         assert [op.opcode for op in found.left_out] == ["composite"]
-        assert "not compared, since the CPU may compute others: op 1 composite" in str(found)
+        assert "not compared, since the reference may compute others: op 1 composite" in str(found)
         b = xb.XlaBuilder("random")
         noise = xb.rng_uniform(b.constant(0.0, xb.f32), b.constant(1.0, xb.f32), xb.f32[100])
         found = lowering.compare(b.build(xb.exp(noise)), device="cpu", reference="f64")
         assert found.agrees
         assert [op.opcode for op in found.left_out] == ["rng"]
         assert [each.op.opcode for each in found.ops] == ["exponential"]
-        with pytest.raises(xb.OperandError, match="reference must be 'interpreter' or 'f64'"):
-            lowering.compare(program, values, reference="f32")  # type: ignore[arg-type]  # refused
+        for wrong in ("f32", 5, None):
+            with pytest.raises(
+                xb.OperandError, match="reference must be 'interpreter', 'f64', a d"
+            ):
+                lowering.compare(program, values, reference=wrong)  # type: ignore[call-overload]  # refused
+
+
+class TestOtherReferences:
+    """Another device, other compile options: each op has the same operands on both."""
+
+    program = xb.computation(xb.f32[64])(lambda x: xb.exp(x) * 3.0 - xb.tanh(x))
+    values = np.linspace(-3, 3, 64, dtype=np.float32)
+
+    @pytest.mark.parametrize(
+        "reference",
+        ["cpu:1", {"xla_backend_optimization_level": 3, "xla_cpu_enable_fast_math": True}],
+    )
+    def test_each_op_is_compared(self, reference: Any) -> None:
+        found = lowering.compare(self.program, self.values, device="cpu", reference=reference)
+        assert found.agrees
+        assert [each.op.opcode for each in found.ops] == [
+            *("exponential", "broadcast_in_dim", "multiply", "tanh", "subtract")
+        ]
+        is_device = isinstance(reference, str)
+        assert found.reference == ("cpu:1" if is_device else found.reference)
+        assert is_device or found.reference.startswith("itself with xla_backend_optimization_level")
+
+    def test_a_wrong_op_is_found(self) -> None:
+        def wrong(op: xb.XlaOp, operands: Any) -> xb.XlaOp | None:
+            return xb.sinh(operands[0]) if op.opcode == "tanh" else None
+
+        replaced = self.program.replace(wrong)
+        found = lowering.compare(
+            self.program, self.values, device="cpu", reference="cpu:1", device_computation=replaced
+        )
+        assert found.first is not None
+        assert found.first.op.opcode == "tanh"

@@ -1,0 +1,234 @@
+"""Match the values of two computations, such as a port and its original, to find what differs.
+
+Two programs of the same function have different ops, in another order. But most of their values
+are the same. So values are matched by their elements, not by number: the ops whose operands occur
+in the other program, but whose own value and all values computed from it do not, are those that
+compute something else.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from builder.graph.computation import XlaComputation
+from builder.graph.xla_op import XlaOp
+from builder.inspection.table import count_text
+from builder.support.display import Column, Displayed, Heading, Part, TextTable
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Correspondence(Displayed):
+    """The result of `lowering.compare` with another computation as its reference.
+
+    Attributes:
+        name, reference: the names of the computation and of the reference.
+        device: the device that ran both, as text.
+        agrees: whether the results are equal, up to the errors that accumulate in them.
+        pairs: for each op whose value also occurs in the reference: an op there with this value.
+        first: the first op whose operands occur in the reference, but neither its value nor any
+            that is computed from it. None if the results are equal.
+        counterpart: the op of the reference that is most likely meant to be `first`: one of the
+            same kind on the same operands. None if there is none.
+        largest: the largest difference of an element of `first` and `counterpart`; None if their
+            shapes differ, or there is no counterpart.
+    """
+
+    name: str
+    reference: str
+    device: str
+    agrees: bool
+    pairs: Mapping[XlaOp, XlaOp]
+    first: XlaOp | None
+    counterpart: XlaOp | None
+    largest: float | None
+
+    def __repr__(self) -> str:
+        found = "the results are equal" if self.agrees else f"first: {self.first!r}"
+        return f"<Correspondence of {self.name!r} and {self.reference!r}: {found}>"
+
+    def __str__(self) -> str:
+        lines = [f"{self.name} and {self.reference} on {self.device}: {self._verdict()}"]
+        if self.first is not None:
+            lines += [f"  the first value that is not in {self.reference}:"]
+            lines += [f"    {_described(self.first)}"]
+            lines += [f"      operand {_described(operand)}" for operand in self.first.operands]
+            if self.counterpart is not None:
+                lines += [f"  {self.reference} computes from these operands:"]
+                lines += [f"    {_described(self.counterpart)}{self._apart()}"]
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the attributes as a dict for JSON; `matched` is the number of `pairs`."""
+
+        def described(op: XlaOp | None) -> dict[str, Any] | None:
+            if op is None:
+                return None
+            source = None if op.source is None else str(op.source)
+            return {"op": op.id, "opcode": op.opcode, "shape": str(op.shape), "source": source}
+
+        return {
+            "name": self.name,
+            "reference": self.reference,
+            "device": self.device,
+            "agrees": self.agrees,
+            "matched": len(self.pairs),
+            "first": described(self.first),
+            "counterpart": described(self.counterpart),
+            "largest": self.largest,
+        }
+
+    def _apart(self) -> str:
+        if self.largest is None or self.counterpart is None or self.first is None:
+            return ""
+        return f", up to {self.largest:.6g} apart"
+
+    def _verdict(self) -> str:
+        same = f"{count_text(len(self.pairs), 'value')} in both"
+        return f"the results are {'equal' if self.agrees else 'different'}, {same}"
+
+    def _parts(self) -> list[Part]:
+        ops = {self.name: self.first, self.reference: self.counterpart}
+        rows = [[name, *_cells(op)] for name, op in ops.items() if op is not None]
+        parts: list[Part] = [Heading("Correspondence", self.name, str(self).partition(": ")[2])]
+        if rows:
+            parts = [
+                Heading("Correspondence", self.name, f"and {self.reference}: {self._verdict()}"),
+                TextTable("the first value that differs", _COLUMNS, rows, self._apart()[2:]),
+            ]
+        return parts
+
+
+_COLUMNS: Final = (
+    Column("computation"),
+    Column("op", no_wrap=True, style="cyan"),
+    Column("shape", style="green"),
+    Column("operands"),
+    Column("source"),
+)
+
+
+def _cells(op: XlaOp) -> list[str]:
+    operands = ", ".join(f"%{operand.id} {operand.shape}" for operand in op.operands)
+    source = "" if op.source is None else str(op.source)
+    return [f"%{op.id} {op.opcode}", str(op.shape), operands, source]
+
+
+def _described(op: XlaOp) -> str:
+    name = "" if op.name is None else f" {op.name!r}"
+    source = "" if op.source is None else f", recorded at {op.source}"
+    return f"%{op.id} {op.opcode}{name} {op.shape}{source}"
+
+
+def corresponding(
+    computation: XlaComputation,
+    reference: XlaComputation,
+    values: Mapping[XlaOp, Any],
+    reference_values: Mapping[XlaOp, Any],
+    device: str,
+    is_same: Callable[[XlaOp, Array, XlaOp, Array], bool],
+) -> Correspondence:
+    """Match the values of two computations.
+
+    Args:
+        computation, reference: the computations, of equal program shapes.
+        values, reference_values: the values of their ops.
+        device: the device that computed them, as text.
+        is_same: whether an array of an op is equal to an array of an op of the reference, up to
+            rounding errors.
+    """
+    agrees = all(
+        is_same(computation.root, *pair[:1], reference.root, *pair[1:])
+        for pair in zip(
+            _arrays(values[computation.root]),
+            _arrays(reference_values[reference.root]),
+            strict=True,
+        )
+    )
+    known: dict[Any, list[XlaOp]] = defaultdict(list)
+    for op in reference.ops:
+        if op.shape.is_array:
+            known[op.shape].append(op)
+    pairs: dict[XlaOp, XlaOp] = {}
+    for op in computation.ops:
+        if not op.shape.is_array:
+            continue
+        # An op of the same kind rather than another one with the same value, such as a copy.
+        candidates = sorted(known[op.shape], key=lambda other: other.opcode != op.opcode)
+        array = np.asarray(values[op])
+        for other in candidates:
+            if is_same(op, array, other, np.asarray(reference_values[other])):
+                pairs[op] = other
+                break
+    first = None if agrees else _first(computation, pairs, values)
+    counterpart = None if first is None else _counterpart(first, pairs, reference)
+    largest = None
+    if first is not None and counterpart is not None and first.shape is counterpart.shape:
+        largest = _largest(values[first], reference_values[counterpart])
+    return Correspondence(
+        computation.name, reference.name, device, agrees, pairs, first, counterpart, largest
+    )
+
+
+def _arrays(value: Any) -> list[Array]:
+    if isinstance(value, (tuple, list)):
+        return [array for element in value for array in _arrays(element)]
+    return [] if value is None else [np.asarray(value)]
+
+
+def _first(
+    computation: XlaComputation, pairs: Mapping[XlaOp, XlaOp], values: Mapping[XlaOp, Any]
+) -> XlaOp | None:
+    """Return the first op whose operands have counterparts, but no value computed from it has."""
+    ops = computation.ops
+    leads_on = [False] * len(ops)  # whether a value computed from the op has a counterpart
+    for op in reversed(ops):
+        if leads_on[op.id] or (op in pairs and _is_evidence(values[op])):
+            for operand in op.operands:
+                leads_on[operand.id] = True
+    varies = [False] * len(ops)  # whether the op depends on a parameter
+    for op in ops:
+        varies[op.id] = op.opcode == "parameter" or any(varies[o.id] for o in op.operands)
+    for op in ops:
+        is_missing = op.shape.is_array and op not in pairs and varies[op.id] and not leads_on[op.id]
+        if is_missing and all(o in pairs or not varies[o.id] for o in op.operands):
+            return op
+    return None
+
+
+def _is_evidence(value: Any) -> bool:
+    """Whether equal values of two programs are no coincidence: an array with different elements."""
+    array = np.asarray(value)
+    return bool(array.size > 1 and (array != array.reshape(-1)[0]).any())
+
+
+def _counterpart(
+    op: XlaOp, pairs: Mapping[XlaOp, XlaOp], reference: XlaComputation
+) -> XlaOp | None:
+    """Return the op of the reference on the counterparts of an op's operands."""
+    wanted = {pairs[operand] for operand in op.operands if operand in pairs}
+    found = set(pairs.values())
+
+    def likeness(other: XlaOp) -> tuple[int, int, int]:
+        shared = len(wanted.intersection(other.operands))
+        return int(other.opcode == op.opcode), shared, int(other.shape is op.shape)
+
+    candidates = [
+        other
+        for other in reference.ops
+        if other not in found and wanted.intersection(other.operands)
+    ]
+    return max(candidates, key=likeness, default=None)
+
+
+def _largest(value: Any, other: Any) -> float:
+    with np.errstate(all="ignore"):
+        a, b = (np.asarray(each) for each in (value, other))
+        wide: type = np.complex128 if np.iscomplexobj(a) else np.float64
+        return float(np.abs(a.astype(wide) - b.astype(wide)).max(initial=0.0))

@@ -1,0 +1,104 @@
+"""Values of a port are matched with those of its original by their elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import builder as xb
+import lowering
+from builder import lib
+
+RANDOM = np.random.default_rng(3)
+ARGUMENTS = [RANDOM.normal(size=(6, 8)).astype(np.float32)]
+ARGUMENTS += [RANDOM.normal(size=(8, 8)).astype(np.float32) for _ in range(3)]
+SHAPES = [xb.f32[6, 8], *[xb.f32[8, 8]] * 3]
+
+
+def attention(x: Any, wq: Any, wk: Any, wv: Any) -> Any:
+    q, k, v = x @ wq, x @ wk, x @ wv
+    odds = jax.nn.softmax(q @ k.T / jnp.sqrt(8.0), axis=-1)
+    return x + jnp.tanh(odds @ v)
+
+
+ORIGINAL = lowering.from_jax(attention, *ARGUMENTS)
+
+
+def port(axis: int = 1, scale: float = 8.0, factor: float = 1.0) -> xb.XlaComputation:
+    @xb.computation(*SHAPES)
+    def ported(x: xb.XlaOp, wq: xb.XlaOp, wk: xb.XlaOp, wv: xb.XlaOp) -> xb.XlaOp:
+        k, q, v = x @ wk, x @ wq, x @ wv  # in another order
+        scores = q @ xb.transpose(k, [1, 0]) / scale**0.5
+        return x + xb.tanh(lib.softmax(scores, axis) @ v) * factor
+
+    return ported
+
+
+def test_a_port_without_faults() -> None:
+    found = lowering.compare(port(), *ARGUMENTS, device="cpu", reference=ORIGINAL)
+    assert found.agrees
+    assert found.first is None
+    assert str(found).startswith("ported and jit_attention on cpu:0: the results are equal, ")
+    by_opcode = [(op.opcode, other.opcode) for op, other in found.pairs.items()]
+    assert by_opcode.count(("dot_general", "dot_general")) == 5
+    assert ("tanh", "tanh") in by_opcode
+
+
+FAULTS: dict[str, tuple[dict[str, float], str, str]] = {
+    "the wrong axis": ({"axis": 0}, "reduce", "reduce"),
+    "the wrong scale": ({"scale": 4.0}, "divide", "divide"),
+    "a factor that the original lacks": ({"factor": 2.0}, "multiply", "add"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_first_op_that_differs(name: str) -> None:
+    options, opcode, counterpart = FAULTS[name]
+    found = lowering.compare(
+        port(**options),  # type: ignore[arg-type]  # of numbers
+        *ARGUMENTS,
+        device="cpu",
+        reference=ORIGINAL,
+    )
+    assert not found.agrees
+    assert found.first is not None
+    assert found.counterpart is not None
+    assert (found.first.opcode, found.counterpart.opcode) == (opcode, counterpart)
+    assert f"recorded at {found.first.source}" in str(found)
+    assert found.largest is not None
+    assert found.largest > 0.1
+    assert f"up to {found.largest:.6g} apart" in str(found)
+    assert found.as_dict()["first"]["opcode"] == opcode
+    assert "the first value that differs" in found._repr_html_()
+
+
+def test_values_that_occur_by_chance_are_no_evidence() -> None:
+    """A zero of both programs does not hide the op before it."""
+
+    @xb.computation(xb.f32[4])
+    def one(x: xb.XlaOp) -> xb.XlaOp:
+        y = xb.sin(x)
+        return xb.tuple(y + 1.0, y * 0.0)
+
+    @xb.computation(xb.f32[4])
+    def other(x: xb.XlaOp) -> xb.XlaOp:
+        y = xb.cos(x)
+        return xb.tuple(y + 1.0, y * 0.0)
+
+    found = lowering.compare(one, np.float32([1, 2, 3, 4]), device="cpu", reference=other)
+    assert found.first is not None
+    assert found.counterpart is not None
+    assert (found.first.opcode, found.counterpart.opcode) == ("sine", "cosine")
+
+
+def test_other_parameters_are_refused() -> None:
+    @xb.computation(xb.f32[4])
+    def other(x: xb.XlaOp) -> xb.XlaOp:
+        return x
+
+    with pytest.raises(xb.OperandError, match="reference must have the parameters and the result"):
+        lowering.compare(port(), *ARGUMENTS, reference=other)

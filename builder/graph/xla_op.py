@@ -19,14 +19,17 @@ from builder.support.suggestions import ExplainsAttributes
 from builder.types.shape import ArrayShape, Shape, TupleShape
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import EllipsisType
     from typing import SupportsIndex
+
+    import numpy as np
 
     from builder.graph.computation import XlaComputation
     from builder.graph.xla_builder import XlaBuilder
     from builder.lib.indexing import Places
 
-    Index = SupportsIndex | slice | EllipsisType | None
+    Index = SupportsIndex | slice | EllipsisType | None | Sequence[Any] | np.ndarray[Any, Any]
     """An index of one dimension; an XlaOp has `__index__`, too."""
 
     Key = Index | tuple[Index, ...]
@@ -394,8 +397,9 @@ class XlaOp(Displayed, ExplainsAttributes):
     def __getitem__(self, key: Key) -> XlaOp:
         """Return the part of an array, or the element of a tuple, at `key`.
 
-        The part of an array is recorded as `slice`, `rev` and `reshape`, as far as needed, and as
-        `dynamic_slice` if an index is an op. ``x[:]`` is x.
+        The part of an array is recorded as `slice`, `rev` and `reshape`, as far as needed, as
+        `dynamic_slice` if an index is a scalar op, and as `gather` if an index is an array.
+        ``x[:]`` is x.
 
         Args:
             key: for a tuple, the number of an element; see `get_tuple_element`. For an array, one
@@ -412,11 +416,16 @@ class XlaOp(Displayed, ExplainsAttributes):
                 - A scalar op of an integer type selects an index at run time, and removes the
                   dimension. It is clamped to the dimension, as in `dynamic_slice`: a negative one
                   selects the first index.
+                - An array or a list of integers, or an op of an integer type, selects several
+                  indices. NumPy's rules apply: the arrays, integers and scalar ops of a key are
+                  broadcast with each other, and their sizes take the place of the first one; they
+                  come first if a slice, None or ``...`` is between them. Negative ones count from
+                  the end. At run time those out of range are clamped; see ``x.at[key].get``.
 
         Raises:
             ShapeInferenceError: an index is out of range; there are more indices than dimensions;
-                an index is an array, a list, a bool or no integer; a dimension that is not selected
-                entirely has a dynamic size.
+                an index is a bool or no integer; arrays can't be broadcast; a dimension that is not
+                selected entirely has a dynamic size.
 
         Example:
             >>> import builder as xb
@@ -424,6 +433,9 @@ class XlaOp(Displayed, ExplainsAttributes):
             >>> x, i = b.parameter(xb.f32[4, 9]), b.parameter(xb.s32[()])
             >>> x[1:, -1].shape, x[None, ::2, ::-1].shape, x[i].shape
             (f32[3], f32[1,2,9], f32[9])
+            >>> rows = b.parameter(xb.s32[2, 5])
+            >>> x[rows].shape, x[[0, -1], 3].shape
+            (f32[2,5,9], f32[2])
         """
         if isinstance(self.shape, TupleShape):
             return OPERATOR_FUNCTIONS["get_tuple_element"](self, key)
@@ -435,8 +447,9 @@ class XlaOp(Displayed, ExplainsAttributes):
 
         ``x.at[key]`` has the methods `set`, `add`, `mul`, `min` and `max`. They take an array of
         the shape of ``x[key]``, or a scalar or number for all elements, and return an array of x's
-        shape. Keys are those of ``x[key]``. The update is recorded as `dynamic_update_slice`, and
-        with `select` if a slice has a step.
+        shape; `apply` takes a function. Keys are those of ``x[key]``, which `get` returns too. The
+        update is recorded as `dynamic_update_slice`, with `select` if a slice has a step, and as
+        `scatter` if an index is an array. See `builder.lib.indexing.Place`.
 
         Example:
             >>> import builder as xb

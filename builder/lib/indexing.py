@@ -2,12 +2,13 @@
 
 A key is one of NumPy's basic indices, or a tuple of them: an integer, a slice, None, ``...``. Each
 may be negative as in NumPy. A scalar op is an index at run time. `XlaOp` documents both operators.
+`builder.lib.array_indexing` is for keys with arrays.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import numpy as np
@@ -17,6 +18,16 @@ from builder.errors import OperandError, UnknownNameError, brief, error_of
 from builder.graph.recording import resolve_builder, rollback_on_error
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import array_argument, as_type, shape_of
+from builder.lib.array_indexing import (
+    READ_MODES,
+    WRITE_MODES,
+    ArrayKey,
+    array_key,
+    is_index_array,
+    read,
+    result_sizes,
+    write,
+)
 from builder.lib.registry import errors_named
 from builder.ops import elementwise as ew
 from builder.ops.dynamic import get_dimension_size, set_dimension_size
@@ -24,14 +35,14 @@ from builder.ops.indexing import dynamic_slice, dynamic_update_slice
 from builder.ops.operands import Operand, is_number, number_as, number_constant
 from builder.ops.reshaping import broadcast, pad, reshape, rev, slice as slice_
 from builder.support.caches import per_signature
-from builder.types.foreign_arrays import is_array
+from builder.support.functions import is_function
 from builder.types.primitive_type import s32, s64
 from builder.types.shape import UNBOUNDED, ArrayShape
 
 if TYPE_CHECKING:
     from builder.graph.xla_op import Key
 
-_KINDS: Final = "an integer, a slice, None, ... or a scalar op of integers"
+_KINDS: Final = "an integer, a slice, None, ..., an array or an op of integers"
 _BOUNDS: Final = "the bounds and the step of a slice must be integers or None"
 _GIVE_SIZES: Final = "give each dimension a size, or a bound such as <=8"
 
@@ -89,19 +100,39 @@ class _Selection(NamedTuple):
 def item_of(x: XlaOp, key: Key) -> XlaOp:
     """Return ``x[key]`` of an array; see `XlaOp.__getitem__`."""
     shape = array_argument("getitem", "x", x)
+    if has_arrays(key):
+        keyed = array_key("getitem", shape, key)
+        with rollback_on_error(resolve_builder("getitem", x, *keyed.ops())):
+            return read(_part(x, keyed), keyed)
     selection = _selection("getitem", shape, key)
     with rollback_on_error(resolve_builder("getitem", x, *selection.indices)):
-        part = _read(x, selection, _starts(x, selection) if selection.indices else None)
-        for n, is_dynamic in enumerate(shape.dynamic_dimensions):
-            # Slices have a fixed size in a dimension of bound 1.
-            if is_dynamic and not shape_of(part).dynamic_dimensions[n]:
-                part = set_dimension_size(part, get_dimension_size(x, n), n)
-        turned = [n for n, part_of in enumerate(selection.ranges) if part_of.is_reversed]
-        if turned:
-            part = rev(part, turned)
-        if selection.kept != tuple(range(shape.rank)):
-            part = reshape(part, selection.sizes)
-        return part
+        return _selected_part(x, selection)
+
+
+def _selected_part(x: XlaOp, selection: _Selection) -> XlaOp:
+    """Return the elements of an array that a selection has."""
+    shape = shape_of(x)
+    part = _read(x, selection, _starts(x, selection) if selection.indices else None)
+    for n, is_dynamic in enumerate(shape.dynamic_dimensions):
+        # Slices have a fixed size in a dimension of bound 1.
+        if is_dynamic and not shape_of(part).dynamic_dimensions[n]:
+            part = set_dimension_size(part, get_dimension_size(x, n), n)
+    turned = [n for n, part_of in enumerate(selection.ranges) if part_of.is_reversed]
+    if turned:
+        part = rev(part, turned)
+    if selection.kept != tuple(range(shape.rank)):
+        part = reshape(part, selection.sizes)
+    return part
+
+
+def has_arrays(key: Any) -> bool:
+    """Return whether a key has an array as an index."""
+    return any(map(is_index_array, key)) if type(key) is tuple else is_index_array(key)
+
+
+def _part(x: XlaOp, key: ArrayKey) -> XlaOp:
+    """Return the part of an array that the slices of a key with arrays select."""
+    return x if key.is_whole() else item_of(x, key.basic)
 
 
 class Places:
@@ -128,7 +159,8 @@ class Places:
         if not shape.is_bounded:
             rule = "x must not have an unbounded size"
             Check("at", x=shape).fail(rule, got=shape, fix=_GIVE_SIZES)
-        return Place(self._x, _selection("at", shape, key))
+        select = array_key if has_arrays(key) else _selection
+        return Place(self._x, select("at", shape, key))
 
     if not TYPE_CHECKING:  # type checkers report unknown names
 
@@ -144,9 +176,16 @@ class Places:
 class Place:
     """A place of an array; the value of ``x.at[key]``.
 
-    Each method returns an array of the shape of x, with other elements at the place. The argument
-    is an array of the shape of ``x[key]`` and of x's element type, or one value for all elements: a
-    scalar, or a number that the type can represent.
+    The methods but `get` return an array of the shape of x, with other elements at the place. Their
+    argument is an array of the shape of ``x[key]`` and of x's element type, or one value for all
+    elements: a scalar, or a number that the type can represent.
+
+    If an index occurs several times in the arrays of a key, `add`, `mul`, `min` and `max` use all
+    of the values; `set` and `apply` use one of them, in no defined order.
+
+    The argument `mode` is for indices out of range, in arrays at run time: "drop" ignores them,
+    "clip" takes the nearest index. Other indices at run time are clamped, as in
+    `dynamic_update_slice`.
 
     Example:
         >>> import builder as xb
@@ -154,50 +193,123 @@ class Place:
         >>> x, row, i = b.parameter(xb.f32[4, 3]), b.parameter(xb.f32[3]), b.parameter(xb.s32[()])
         >>> x.at[i].add(row).shape
         f32[4,3]
+        >>> tokens, rows = b.parameter(xb.s32[5]), b.parameter(xb.f32[5, 3])
+        >>> x.at[tokens].add(rows).shape, x.at[tokens].get(mode="fill").shape
+        (f32[4,3], f32[5,3])
     """
 
-    __slots__ = ("_selection", "_x")
+    __slots__ = ("_key", "_x")
 
-    def __init__(self, x: XlaOp, selection: _Selection) -> None:
+    def __init__(self, x: XlaOp, key: _Selection | ArrayKey) -> None:
         self._x = x
-        self._selection = selection
+        self._key = key
+
+    @errors_named("at.get")
+    def get(self, *, mode: str = "clip", fill_value: Operand = 0) -> XlaOp:
+        """Return the elements at the place, ``x[key]``.
+
+        Args:
+            mode: what indices out of range read, in arrays at run time: "clip" the nearest element,
+                "fill" the number `fill_value`.
+            fill_value: a number, or a scalar of x's type.
+        """
+        _check_mode("at.get", mode, READ_MODES)
+        x, key = self._x, self._key
+        if isinstance(key, ArrayKey):
+            with rollback_on_error(resolve_builder("at.get", x, *key.ops())):
+                return read(_part(x, key), key, mode, fill_value)
+        with rollback_on_error(resolve_builder("at.get", x, *key.indices)):
+            return _selected_part(x, key)
 
     @errors_named("at.set")
-    def set(self, value: Operand) -> XlaOp:
+    def set(self, value: Operand, *, mode: str = "drop") -> XlaOp:
         """Return the array with `value` at the place."""
-        return _updated("at.set", self._x, self._selection, value, None)
+        return self._with("at.set", value, None, mode)
+
+    @errors_named("at.apply")
+    def apply(self, function: Callable[[XlaOp], XlaOp], *, mode: str = "drop") -> XlaOp:
+        """Return the array with ``function(x[key])`` at the place.
+
+        Args:
+            function: takes the elements as an array, and returns one of the same shape.
+            mode: see `Place`.
+        """
+        if not is_function(function):
+            rule = "function must be a function of an op"
+            raise error_of(OperandError, "at.apply", rule, got=brief(function))
+        return self._with("at.apply", function(self.get()), None, mode)
 
     @errors_named("at.add")
-    def add(self, value: Operand) -> XlaOp:
+    def add(self, value: Operand, *, mode: str = "drop") -> XlaOp:
         """Return the array with `value` added at the place."""
-        return _updated("at.add", self._x, self._selection, value, ew.add)
+        return self._with("at.add", value, ew.add, mode)
 
     @errors_named("at.mul")
-    def mul(self, value: Operand) -> XlaOp:
+    def mul(self, value: Operand, *, mode: str = "drop") -> XlaOp:
         """Return the array multiplied by `value` at the place."""
-        return _updated("at.mul", self._x, self._selection, value, ew.mul)
+        return self._with("at.mul", value, ew.mul, mode)
 
     @errors_named("at.max")
-    def max(self, value: Operand) -> XlaOp:
+    def max(self, value: Operand, *, mode: str = "drop") -> XlaOp:
         """Return the array with the maximum of its elements and `value` at the place."""
-        return _updated("at.max", self._x, self._selection, value, ew.max)
+        return self._with("at.max", value, ew.max, mode)
 
     @errors_named("at.min")
-    def min(self, value: Operand) -> XlaOp:
+    def min(self, value: Operand, *, mode: str = "drop") -> XlaOp:
         """Return the array with the minimum of its elements and `value` at the place."""
-        return _updated("at.min", self._x, self._selection, value, ew.min)
+        return self._with("at.min", value, ew.min, mode)
+
+    def _with(
+        self,
+        op: str,
+        value: Operand,
+        combine: Callable[[XlaOp, XlaOp], XlaOp] | None,
+        mode: str,
+    ) -> XlaOp:
+        _check_mode(op, mode, WRITE_MODES)
+        if isinstance(self._key, ArrayKey):
+            return _scattered(op, self._x, self._key, value, combine, mode)
+        return _updated(op, self._x, self._key, value, combine)
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            fix = _UPDATES_OF_JAX.get(name, "use set, add, mul, max or min")
+            fix = _UPDATES_OF_JAX.get(name, "use get, set, add, mul, max, min or apply")
             raise _unknown_name("at[key]", name, fix)
 
 
+def _check_mode(op: str, mode: Any, modes: Sequence[str]) -> None:
+    if not isinstance(mode, str) or mode not in modes:
+        rule = f"mode must be {' or '.join(map(repr, modes))}"
+        raise error_of(OperandError, op, rule, argument="mode", got=brief(mode))
+
+
+def _scattered(
+    op: str,
+    x: XlaOp,
+    key: ArrayKey,
+    value: Any,
+    combine: Callable[[XlaOp, XlaOp], XlaOp] | None,
+    mode: str,
+) -> XlaOp:
+    """Return x with ``combine(element, value)`` or, without `combine`, `value` at the indices."""
+    operands = [value] if isinstance(value, XlaOp) else []
+    with rollback_on_error(resolve_builder(op, x, *key.ops(), *operands)):
+        part = _part(x, key)
+        shape = shape_of(part)
+        sizes = result_sizes(shape, key)
+        _check_value(op, shape, sizes, [False] * len(sizes), value)
+        if not isinstance(value, XlaOp):
+            value = number_as(op, value, shape.element_type, x)
+        if UNBOUNDED in sizes and not shape_of(value).rank:
+            rule = "value must be an array, because the number of indices is not known"
+            Check(op, x=shape, value=value.shape).fail(rule, got=value.shape)
+        new = write(part, key, value, combine, mode)
+        return new if key.is_whole() else Place(x, _selection(op, shape_of(x), key.basic)).set(new)
+
+
 _UPDATES_OF_JAX: Final = {
-    "apply": "write x.at[key].set(function(x[key]))",
     "divide": "write x.at[key].set(x[key] / value)",
-    "get": "write x[key]",
     "multiply": "write x.at[key].mul(value)",
     "power": "write x.at[key].set(x[key] ** value)",
     "subtract": "write x.at[key].set(x[key] - value)",
@@ -308,8 +420,8 @@ def _number(check: Check, dimension: int, entry: Any) -> int:
     """Return the integer of a key."""
     number: int | None = None
     fix: str | None = None
-    if isinstance(entry, (list, tuple, range)) or (is_array(entry) and np.ndim(entry)):
-        fix = f"take parts with lib.take(x, indices, axis={dimension}), or with xb.gather"
+    if isinstance(entry, tuple):
+        fix = f"write a list: {brief(list(entry))}"
     elif isinstance(entry, (bool, np.bool_)):
         fix = "write None to add a dimension, or xb.select(pred, x, other) for a condition"
     else:
@@ -353,16 +465,13 @@ def _check_size(check: Check, shape: ArrayShape, dimension: int) -> None:
 def _check_index(check: Check, dimension: int, index: XlaOp) -> None:
     """Check that an index that is an op is a scalar of an integer type."""
     shape = index.shape
-    if isinstance(shape, ArrayShape) and not shape.rank and shape.element_type.is_integral:
+    if isinstance(shape, ArrayShape) and shape.element_type.is_integral:
         return
     fix = None
     if isinstance(shape, ArrayShape):
+        fix = CONVERT
         if shape.element_type.name == "pred":
             fix = "use xb.select(pred, x, other); the number of true elements is not known"
-        elif not shape.element_type.is_integral:
-            fix = CONVERT
-        else:
-            fix = f"take parts with lib.take(x, indices, axis={dimension}), or with xb.gather"
     check.fail_along(dimension, f"an index must be {_KINDS}", shape, fix=fix)
 
 
@@ -427,7 +536,8 @@ def _updated(
     replaced. If a slice has a step, the block keeps its elements between the selected ones.
     """
     shape = shape_of(x)
-    _check_value(op, shape, selection, value)
+    dynamic = [n is not None and shape.dynamic_dimensions[n] for n in selection.kept]
+    _check_value(op, shape, selection.sizes, dynamic, value)
     operands = [value] if isinstance(value, XlaOp) else []
     builder = resolve_builder(op, x, *selection.indices, *operands)
     if 0 in selection.sizes:
@@ -451,8 +561,10 @@ def _updated(
         return dynamic_update_slice(x, new, _starts(x, block) if starts is None else starts)
 
 
-def _check_value(op: str, shape: ArrayShape, selection: _Selection, value: Any) -> None:
-    """Check that `value` is a scalar or an array that fits the selection."""
+def _check_value(
+    op: str, shape: ArrayShape, sizes: list[int], dynamic: Sequence[bool], value: Any
+) -> None:
+    """Check that `value` is a scalar or an array of the sizes and dynamic dimensions of a place."""
     if is_number(value):
         update = number_constant(op, value, shape.element_type, shape)[0]
     else:
@@ -463,12 +575,11 @@ def _check_value(op: str, shape: ArrayShape, selection: _Selection, value: Any) 
         check.fail(rule, got=update, fix=f"{CONVERT}; nothing is promoted silently")
     if not update.rank:
         return
-    dynamic = [n is not None and shape.dynamic_dimensions[n] for n in selection.kept]
-    if list(update.dimensions) != selection.sizes or any(
+    if list(update.dimensions) != sizes or any(
         is_dynamic and not allowed
         for is_dynamic, allowed in zip(update.dynamic_dimensions, dynamic, strict=True)
     ):
-        rule = f"value must be a scalar or have the sizes of the key's elements, {selection.sizes}"
+        rule = f"value must be a scalar or have the sizes of the key's elements, {sizes}"
         fix = "repeat it with xb.broadcast_in_dim, or add dimensions of size 1 with xb.reshape"
         check.fail(rule, got=update, fix=fix)
 

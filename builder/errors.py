@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping
+from types import FrameType
 from typing import Any, Final, Self, TypeVar
 
 from builder.support.caller import caller_frame, shown_file
@@ -109,8 +110,12 @@ class XlaError(UserError, Displayed):
         self.dimension = dimension
         self.context = context if context is not None else (op,) if op else ()
         self.lists_shapes = lists_shapes
-        frame = caller_frame(sys._getframe(1))
-        self.location = None
+        self._locate(caller_frame(sys._getframe(1)))
+
+    def _locate(self, frame: FrameType | None) -> None:
+        """Set the location to the line that a stack frame runs; None for an unknown line."""
+        self.location: str | None = None
+        self.__notes__ = []
         if frame is not None:
             self.location = f"{shown_file(frame.f_code.co_filename)}:{frame.f_lineno}"
             self.add_note(f"at {self.location}")

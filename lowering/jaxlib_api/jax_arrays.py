@@ -39,6 +39,22 @@ def share(array: Any, aval: Any, sharding: Any, device: Any) -> Any:
 _ZERO_COPY: Final = xla_client.HostBufferSemantics.ZERO_COPY
 _DURING_CALL: Final = xla_client.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
 
+
+def refuse_values(kind: type[Any], error: Callable[[Any], Exception]) -> None:
+    """Make functions of jax raise ``error(value)`` for values of a type that is not jax's.
+
+    Otherwise jax reports a value that is neither an array nor a static argument. jax replaces a
+    TypeError by its own, so `error` should return another kind of exception.
+    """
+    from jax._src import core, dtypes
+
+    def refuse(value: Any, *_: Any) -> Any:
+        raise error(value)
+
+    core.pytype_aval_mappings[kind] = refuse
+    dtypes.canonicalize_value_handlers[kind] = refuse
+
+
 array_type: Final[type[Any]] = xla_client.ArrayImpl
 """The class of ordinary jax.Arrays; tracers and key arrays have other classes."""
 

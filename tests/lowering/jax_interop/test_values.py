@@ -1,0 +1,42 @@
+"""Ops that are passed to functions of jax, in fresh processes: jax is told when it is imported."""
+
+from __future__ import annotations
+
+import pytest
+from processes import run_python
+
+PROGRAM = """
+import jax
+import jax.numpy as jnp
+
+op = xb.XlaBuilder().parameter(xb.f32[4], "x")
+for use in (
+    lambda: jnp.exp(op),
+    lambda: jax.nn.relu(op),
+    lambda: jax.lax.add(op, op),
+    lambda: jax.jit(lambda v: v)(op),
+    lambda: jax.grad(jnp.sum)(op),
+    lambda: jax.vmap(jnp.sum)(op),
+    lambda: jnp.dot(jnp.ones(4), op),
+):
+    try:
+        use()
+    except xb.BuilderError as error:
+        text = str(error)
+        assert text.startswith("jax: an XlaOp is not an array of jax"), text
+        assert "fix: call a function of jax with lowering.apply(function, op)" in text, text
+        assert error.location == "<string>:%d" % use.__code__.co_firstlineno
+    else:
+        raise AssertionError("not refused")
+assert lowering.apply(jnp.exp, op).shape is xb.f32[4]
+"""
+
+ORDERS = {
+    "jax first": "import jax, builder as xb, lowering\n",
+    "jax later": "import builder as xb, lowering\nlowering.lower\n",
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_functions_of_jax_refuse_ops(order: str) -> None:
+    run_python("-c", ORDERS[order] + PROGRAM)

@@ -162,7 +162,7 @@ def test_functions_of_jax_that_are_called_with_ops(tmp_path: Path) -> None:
     text = printed(
         tmp_path, f"import builder as xb\nimport jax.numpy as jnp\nimport lowering\n{calls}\n"
     )
-    fix = "fix: use the function of builder or builder.lib; lowering.apply(function, x) records"
+    fix = "fix: call a function of jax with lowering.apply(function, op)"
     assert text.count(fix) == 1
     # jax's own frames may be there, from an environment inside the project.
     assert str(ROOT / "builder") not in text

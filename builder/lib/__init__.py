@@ -44,6 +44,13 @@ from builder.lib.cumulative import (
 from builder.lib.dynamic import (
     dynamic_conditional as dynamic_conditional,
 )
+from builder.lib.initializers import (
+    glorot_normal as glorot_normal,
+    glorot_uniform as glorot_uniform,
+    he_normal as he_normal,
+    he_uniform as he_uniform,
+    orthogonal as orthogonal,
+)
 from builder.lib.linalg import (
     cholesky_solve as cholesky_solve,
     det as det,
@@ -71,6 +78,11 @@ from builder.lib.loops import (
     disassemble_tuple as disassemble_tuple,
     for_each_index as for_each_index,
     while_loop_helper as while_loop_helper,
+)
+from builder.lib.losses import (
+    binary_cross_entropy as binary_cross_entropy,
+    huber as huber,
+    mse as mse,
 )
 from builder.lib.math import (
     is_inf as is_inf,

@@ -138,6 +138,17 @@ FUNCTIONS: Final = by_name(
         "custom_call_with_computation custom_call_with_layout ffi_call": "xb.custom_call",
         "fori_loop": "lib.for_each_index",
         "io_callback pure_callback": "xb.python_call",
+        "embedding Embedding embedding_lookup": "table[ids]",
+        "mse_loss mean_squared_error squared_error l2_loss MSELoss": "lib.mse",
+        "huber_loss smooth_l1_loss HuberLoss": "lib.huber",
+        "bce bce_loss binary_cross_entropy_with_logits": "lib.binary_cross_entropy",
+        "glorot init xavier xavier_uniform": "lib.glorot_uniform",
+        "xavier_normal": "lib.glorot_normal",
+        "he kaiming_uniform": "lib.he_uniform",
+        "kaiming_normal": "lib.he_normal",
+        "adam Adam adamw AdamW sgd SGD optimizer Optimizer optim": (
+            "lowering.apply(optimizer.update, gradients, state, params)  # of optax"
+        ),
         "print debug_callback": 'xb.debug_print("x is {}", x)',
         "assert_ checkify checkify_check": 'xb.check(x > 0, "x must be positive, got {}", x)',
         "while_loop": "xb.while_(condition, body, init)",

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import jax
@@ -232,7 +232,7 @@ def recorded(text: str, tmp_path: Path = Path()) -> tuple[list[Any], list[str]]:
             "dimension_numbers": xb.ScatterDimensionNumbers((1,), (0,), (0,), 1),
         }
     variables["root"] = x
-    if text.startswith(("lowering.", "computation")) and "b.build" not in text:
+    if text.startswith(("lowering.", "computation")) and not re.search(r"b\.build|apply\(", text):
         variables["computation"] = b.build(x)
     if {*re.findall(r"\w+", text)} & {"module", "executable", "arguments", "path", "shape"}:
         other = xb.XlaBuilder()
@@ -246,6 +246,11 @@ def recorded(text: str, tmp_path: Path = Path()) -> tuple[list[Any], list[str]]:
     if "custom_gradient" in text:
         variables["computation"] = xb.computation(xb.f32[4])(lambda x: x)
         variables["backward"] = xb.computation(*[xb.f32[4]] * 3)(lambda x, y, dy: dy)
+    if "optax" in text:
+        arrays = {"gradients": x, "params": x, "state": ()}
+        variables |= arrays | {"optimizer": SimpleNamespace(update=lambda g, s, p: (g + p, s))}
+    if "table[ids]" in text:
+        variables |= {"table": x, "ids": b.constant(np.array([1, 3], np.int32))}
     if "imag" in text:
         variables["x"] = b.parameter(xb.c64[4, 4])
     expressions = text.partition("  #")[0].split(" or ")

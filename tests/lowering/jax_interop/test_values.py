@@ -1,4 +1,4 @@
-"""Ops that are passed to functions of jax, in fresh processes: jax is told when it is imported."""
+"""Ops that are passed to functions of jax, in fresh processes: jax may be imported later."""
 
 from __future__ import annotations
 

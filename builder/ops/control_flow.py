@@ -594,6 +594,10 @@ def conditional(
 
 
 @overload
+def conditional(pred: XlaOp, true_computation: Applied, false_computation: Applied) -> XlaOp: ...
+
+
+@overload
 def conditional(
     branch_index: XlaOp,
     branch_computations: Sequence[Applied],
@@ -605,10 +609,12 @@ def conditional(
 def conditional(*arguments: Any, **named: Any) -> XlaOp:
     """Execute one of several computations and return its result.
 
-    There are two forms, as in Operation Semantics::
+    There are two forms, as in Operation Semantics, and a short one for callables without arguments,
+    or computations on the empty tuple::
 
         conditional(pred, true_operand, true_computation, false_operand, false_computation)
         conditional(branch_index, branch_computations, branch_operands)
+        conditional(pred, true_computation, false_computation)
 
     Args:
         pred: a scalar pred: if true, true_computation is applied to true_operand, otherwise
@@ -636,6 +642,8 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
         >>> b = xb.XlaBuilder()
         >>> p, x = b.parameter(xb.pred[()]), b.parameter(xb.f32[3])
         >>> xb.conditional(p, x, lambda v: v + 1, x, lambda v: v * 2).shape
+        f32[3]
+        >>> xb.conditional(p, lambda: x + 1, lambda: x * 2).shape
         f32[3]
         >>> i = b.parameter(xb.s32[()])
         >>> xb.conditional(i, [xb.neg, xb.abs, xb.exp], [x, x, x]).shape
@@ -719,11 +727,26 @@ def _fix_of_branches(arguments: Sequence[Any]) -> str:
     """Return the fix for ``conditional(pred, f, g, x)``, the order of jax."""
     if not all(map(is_function, arguments[1:3])):
         return ""
-    takes_operand = any(
-        getattr(getattr(f, "__code__", None), "co_argcount", 0) == 1 for f in arguments[1:3]
-    )
-    x = "x" if len(arguments) > 3 or takes_operand else "None"
+    x = "x" if len(arguments) > 3 or any(map(_takes_operand, arguments[1:3])) else "None"
     return f"pass each operand before its computation: xb.conditional(pred, {x}, f, {x}, g)"
+
+
+def _takes_operand(function: Any) -> bool:
+    return getattr(getattr(function, "__code__", None), "co_argcount", 0) == 1
+
+
+_SHORT: Final = ("pred", "true_computation", "false_computation")
+
+
+def _is_short(arguments: Sequence[Any], named: Mapping[str, Any]) -> bool:
+    """Return whether the arguments are a pred and two computations without operands."""
+    if {*named} != {*_SHORT[len(arguments) :]} or len(arguments) > len(_SHORT):
+        return False
+    branches = [*arguments[1:], *(named[name] for name in named if name != "pred")]
+    return all(
+        isinstance(each, XlaComputation) or (is_function(each) and not _takes_operand(each))
+        for each in branches
+    )
 
 
 def _conditional_arguments(
@@ -731,6 +754,11 @@ def _conditional_arguments(
 ) -> builtins.tuple[bool, Any, Sequence[Any], Sequence[Any]]:
     """Return whether the selector is a pred; the selector; the computations; the operands."""
     is_predicated = len(arguments) + len(named) == 5
+    if _is_short(arguments, named):
+        selector, *computations = builtins.tuple(arguments) + builtins.tuple(
+            named[name] for name in _SHORT[len(arguments) :]
+        )
+        return True, selector, computations, (None, None)
     try:
         form = _predicated if is_predicated else _indexed
         selector, computations, operands = form(*arguments, **named)

@@ -551,6 +551,24 @@ class TestConditional:
         result = xb.conditional(p, None, lambda: x + y, None, lambda: x - y)
         assert result.shape is xb.f32[2]
 
+    def test_branches_without_operands(self, b: xb.XlaBuilder) -> None:
+        """The short form records what the long form with None does."""
+        p, x = b.parameter(xb.pred[()], "p"), b.parameter(xb.f32[2], "x")
+        f, g = lambda: x + x, lambda: x * x  # noqa: E731 (two branches, as users write them)
+        one = xb.XlaBuilder("one")
+        one.constant(1.0, xb.f32)
+        built = one.build()
+        results = [
+            xb.conditional(p, None, f, None, g),
+            xb.conditional(p, f, g),
+            xb.conditional(p, true_computation=f, false_computation=g),
+            xb.conditional(pred=p, true_computation=f, false_computation=g),
+        ]
+        texts = [[str(part) for part in each.called_computations] for each in results]
+        assert texts[1:] == texts[:1] * 3
+        assert all(each.operands[0] is p for each in results)
+        assert xb.conditional(p, built, built).shape is xb.f32[()]
+
     def test_several_operands(self, b: xb.XlaBuilder) -> None:
         p, x = b.parameter(xb.pred[()]), b.parameter(xb.f32[2])
         y = xb.conditional(p, (x, x), lambda t: t[0] + t[1], x, xb.neg)

@@ -80,10 +80,6 @@ FIXES: dict[str, tuple[Call, Call]] = {
         lambda p: lib.take(p.x, [0, 1], 0),  # type: ignore[arg-type]
         lambda p: lib.take(p.x, p.builder.constant([0, 1], xb.s32), 0),
     ),
-    "pass each operand before its computation: xb.conditional(pred, None, f, None, g)": (
-        lambda p: xb.conditional(p.i, lambda: p.x, lambda: p.x),  # type: ignore[call-overload]
-        lambda p: xb.conditional(p.builder.constant(True), None, lambda: p.x, None, lambda: -p.x),
-    ),
     "write xb.while_(condition, body, init)": (
         lambda p: xb.while_(p.v, lambda t: t < 1, lambda t: t + 1),  # type: ignore[arg-type]
         lambda p: xb.while_(lambda t: t < 1, lambda t: t + 1, p.builder.constant(0, xb.s32)),

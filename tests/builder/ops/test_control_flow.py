@@ -554,8 +554,9 @@ class TestConditional:
     def test_branches_without_operands(self, b: xb.XlaBuilder) -> None:
         """The short form records what the long form with None does."""
         p, x = b.parameter(xb.pred[()], "p"), b.parameter(xb.f32[2], "x")
-        f, g = lambda: x + x, lambda: x * x  # noqa: E731 (two branches, as users write them)
+        f, g = lambda: x + x, lambda: x * x
         one = xb.XlaBuilder("one")
+        one.parameter("()")
         one.constant(1.0, xb.f32)
         built = one.build()
         results = [

@@ -123,6 +123,7 @@ def axis_argument(op: str, name: str, axis: Any, rank: int) -> int:
             op=op,
             argument=name,
             got=str(number),
+            fix=f"{name}=-1 is the last dimension, {rank - 1}" if rank else "",
             dimension=number,
         )
     return number % rank

@@ -99,9 +99,17 @@ def gradients(loss: XlaOp, wrt: Tree) -> Tree:
 
 
 def _shape_of(name: str, op: Any) -> Shape:
-    if not isinstance(op, XlaOp):
-        raise error_of(OperandError, "gradients", f"{name} must be an XlaOp", got=brief(op))
-    return op.shape
+    if isinstance(op, XlaOp):
+        return op.shape
+    fix = ""
+    if isinstance(op, XlaComputation):
+        fix = "pass ops of a builder, or use lowering.grad(computation)"
+    elif hasattr(op, "shape") or isinstance(op, (int, float, complex)):
+        fix = (
+            "pass the op whose value this is, such as a parameter, and the value when the program "
+            "is called; for values use jax.grad of lowering.to_jax(computation)"
+        )
+    raise error_of(OperandError, "gradients", f"{name} must be an XlaOp", fix, got=brief(op))
 
 
 def differentiable(op: str, name: str, shape: Shape) -> ArrayShape:

@@ -94,7 +94,7 @@ def parameter_numbers(
     listed = f"use one of {', '.join(names)}" if names else f"omit {role}"
     if isinstance(parameters, str) or hasattr(parameters, "__index__"):
         parameters = [parameters]
-    if not isinstance(parameters, (list, tuple, set, frozenset)):
+    if not isinstance(parameters, (list, tuple, range, set, frozenset)):
         example = f"{role}=[{names[0]!r}]" if names else "omit it"
         rule = f"{role} must be a list of parameters' names or numbers"
         raise error_of(OperandError, op, rule, example, got=brief(parameters))

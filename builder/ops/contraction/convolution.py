@@ -256,11 +256,16 @@ def _groups(
     product = kernel_features if kernel_features == UNBOUNDED else kernel_features * feature_groups
     # StableHLO convolution (C11), (C14)
     if sizes_differ(features, product):
+        number = numbers.kernel_input_feature_dimension
+        fix = "state the order of the dimensions, if it is another one"
+        if features % feature_groups == 0:
+            fix = f"make dimension {number} of rhs {features // feature_groups}; or {fix}"
         check.fail(
             "the kernel's input features times feature_group_count must be the input's features",
             got=f"{kernel_features} (dimension {numbers.kernel_input_feature_dimension} of rhs) "
             f"times {feature_groups} for {features} (dimension "
             f"{numbers.input_feature_dimension} of lhs)",
+            fix=fix,
             dimension=numbers.input_feature_dimension,
         )
     outputs = rhs.dimensions[numbers.kernel_output_feature_dimension]

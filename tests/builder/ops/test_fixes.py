@@ -80,6 +80,14 @@ FIXES: dict[str, tuple[Call, Call]] = {
         lambda p: lib.take(p.x, [0, 1], 0),  # type: ignore[arg-type]
         lambda p: lib.take(p.x, p.builder.constant([0, 1], xb.s32), 0),
     ),
+    "make dimension 1 of rhs 8; or state the order of the dimensions, if it is another one": (
+        lambda p: xb.conv(xb.reshape(p.x, [1, 8, 4]), xb.reshape(p.x, [2, 4, 4]), [1], "SAME"),
+        lambda p: xb.conv(xb.reshape(p.x, [1, 8, 4]), xb.reshape(p.x, [2, 8, 2]), [1], "SAME"),
+    ),
+    "axis=-1 is the last dimension, 1": (
+        lambda p: lib.softmax(p.x, axis=2),
+        lambda p: lib.softmax(p.x, axis=-1),
+    ),
     "write xb.while_(condition, body, init)": (
         lambda p: xb.while_(p.v, lambda t: t < 1, lambda t: t + 1),  # type: ignore[arg-type]
         lambda p: xb.while_(lambda t: t < 1, lambda t: t + 1, p.builder.constant(0, xb.s32)),

@@ -274,7 +274,12 @@ def test_wrong_arguments() -> None:
         ((xb.reduce(n, 0, xb.add, []), x), xb.ShapeInferenceError, "loss must be of a floating"),
         ((loss, n), xb.ShapeInferenceError, r"wrt must be of a floating-point"),
         ((loss, []), xb.OperandError, "wrt must be an op or a tree of ops"),
-        ((loss, [3]), xb.OperandError, r"wrt\[0\] must be an XlaOp, got 3"),
+        ((loss, [3]), xb.OperandError, r"wrt\[0\] must be an XlaOp, got 3\nfix: pass the op"),
+        (
+            (loss, np.ones(2)),
+            xb.OperandError,
+            r"wrt must be an XlaOp, .*\nfix: pass the op",
+        ),
         ((3, x), xb.OperandError, "loss must be an XlaOp, got 3"),
         ((loss, repeated), xb.OperandError, r"wrt must be an array, got \(s32"),
         ((loss, other), xb.BuilderError, "gradients: "),

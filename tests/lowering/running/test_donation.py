@@ -249,6 +249,7 @@ class TestByName:
         text = grown.text
         for run in (
             lowering.compile(grown, "cpu", donate=["state"]),
+            lowering.compile(grown, "cpu", donate=range(1)),
             lowering.compile(lowering.load(path), "cpu", donate=0),
         ):
             state: Any = (

@@ -303,7 +303,7 @@ if _typing.TYPE_CHECKING:
     from builder.sharding.mesh import Mesh as Mesh, MeshSharding as MeshSharding
     from builder.sharding.tiling import Tiling as Tiling, parse_tiling as parse_tiling
 else:
-    from builder.support.lazy import lazy_name as _lazy_name
+    from builder.support.imports import lazy_name as _lazy_name
 
     # Few programs use these names; without them the import takes less time.
     _LAZY = {
@@ -335,7 +335,7 @@ else:
             return _lazy_name(globals(), _LAZY, name)
         if name.startswith("__"):  # looked up by the interpreter, not by users
             raise AttributeError(f"module 'builder' has no attribute {name!r}")
-        from builder.support.extensions import extension
+        from builder.support.imports import extension
         from builder.unknown_names import missing_name
 
         raise missing_name(name, __all__, extension("lowering", "__dir__"))

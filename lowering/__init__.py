@@ -157,14 +157,14 @@ else:
     _refuse_ops_in_jax()
 
     def __getattr__(name):
-        from builder.support.lazy import lazy_name
+        from builder.support.imports import lazy_name
 
         try:
             value = lazy_name(globals(), _LAZY, name)
             _refuse_ops_in_jax()
             return value
         except ModuleNotFoundError as missing:
-            from builder.support.requirements import missing_requirement
+            from builder.support.imports import missing_requirement
 
             error = missing_requirement(missing, f"lowering.{name}")
         except AttributeError:

@@ -107,7 +107,7 @@ TYPE_CHECKING = ("TYPE_CHECKING", "typing.TYPE_CHECKING", "_typing.TYPE_CHECKING
 
 BY_NAME = {"import_module", "__import__", "reload", "run_module", "spec_from_file_location"}
 
-IMPORTERS_BY_NAME = {"builder.support.extensions", "builder.support.lazy"}
+IMPORTERS_BY_NAME = {"builder.support.imports"}
 """The modules that import other modules by name, besides `lowering.jaxlib_api`."""
 
 LAZY_PACKAGES = {"builder", "builder.layout", "lowering"}
@@ -181,6 +181,11 @@ def imports_by_name(tree: ast.AST) -> set[str]:
     return found
 
 
+def imports_name(tree: ast.AST, name: str) -> bool:
+    """Return whether a module imports `name` from another, under any name."""
+    return any(isinstance(node, ast.alias) and node.name == name for node in nodes(tree))
+
+
 def extension_calls(tree: ast.Module) -> list[tuple[str, str]]:
     """The method and the module of each call of `extension`.
 
@@ -211,9 +216,11 @@ def extension_calls(tree: ast.Module) -> list[tuple[str, str]]:
                 called.add(function)
             case ast.alias(name="extension", asname=asname):
                 assert asname is None, f"extension is imported as {asname}"
-            case ast.alias(name=name):
-                assert name.split(".")[-1] != "extensions", f"imported: {name}"
-            case ast.Attribute(attr="extension" | "extensions"):
+            case ast.alias(name="builder.support.imports"):
+                raise AssertionError("the module is imported")
+            case ast.ImportFrom(module="builder.support", names=names):
+                assert "imports" not in {alias.name for alias in names}, f"imported: {text}"
+            case ast.Attribute(attr="extension"):
                 raise AssertionError(f"an attribute: {text}")
     used = {n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == "extension"}
     assert used == called, "extension is not called"
@@ -284,7 +291,7 @@ def test_extensions_are_those_listed() -> None:
     found = {
         module: sorted(calls)
         for module, tree in trees().items()
-        if module != "builder.support.extensions" and (calls := extension_calls(tree))
+        if module != "builder.support.imports" and (calls := extension_calls(tree))
     }
     assert found == {module: sorted(calls.items()) for module, calls in EXTENSIONS.items()}
     layers = {package: index for index, package in enumerate(LAYERS)}
@@ -296,10 +303,10 @@ def test_extensions_are_those_listed() -> None:
 @each_row(
     "text",
     [
-        "from builder.support.extensions import extension as later",
-        "import builder.support.extensions as later",
-        "from builder.support import extensions",
-        "extensions.extension('builder.layout.drawing', 'draw')",
+        "from builder.support.imports import extension as later",
+        "import builder.support.imports as later",
+        "from builder.support import imports",
+        "imports.extension('builder.layout.drawing', 'draw')",
         "extension('builder.layout.drawing', 'draw')",
         "def draw(): return extension('builder.layout.drawing', 'draw')",
         "class A:\n def f(self): later = extension",
@@ -324,7 +331,7 @@ def test_modules_are_imported_by_statements() -> None:
         if package_of(module) != "lowering.jaxlib_api" and (ways := imports_by_name(tree))
     }
     assert by_name.keys() == IMPORTERS_BY_NAME, by_name
-    lazy = {module for module, targets in edges().items() if "builder.support.lazy" in targets}
+    lazy = {module for module, tree in trees().items() if imports_name(tree, "lazy_name")}
     assert lazy == LAZY_PACKAGES
     assert all(MODULES[module].name == "__init__.py" for module in lazy)
 

@@ -18,8 +18,8 @@ from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS
 from builder.support.caches import SignatureTable
 from builder.support.display import Displayed
-from builder.support.extensions import extension
 from builder.support.functions import NotAFunction
+from builder.support.imports import extension
 from builder.support.suggestions import ExplainsAttributes
 from builder.types.foreign_arrays import is_tracer
 from builder.types.shape import Shape, ShapeLike, interned_program_shape

@@ -22,7 +22,7 @@ from builder.graph.xla_op import NO_METADATA, OpMetadata, SourceLocation, XlaOp,
 from builder.layout.program_layouts import check_supported_layout, result_shape
 from builder.support.caches import per_signature
 from builder.support.display import Displayed
-from builder.support.extensions import extension
+from builder.support.imports import extension
 from builder.support.suggestions import ExplainsAttributes
 from builder.types.constant import constant_plan
 from builder.types.shape import (

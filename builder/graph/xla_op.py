@@ -14,7 +14,7 @@ from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.schema import SCHEMAS
 from builder.support.caller import shown_file
 from builder.support.display import Displayed
-from builder.support.extensions import extension
+from builder.support.imports import extension
 from builder.support.suggestions import ExplainsAttributes
 from builder.types.shape import ArrayShape, Shape, TupleShape
 

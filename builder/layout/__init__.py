@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     )
     from builder.layout.packing import pack as pack, unpack as unpack
 else:
-    from builder.support.lazy import lazy_name as _lazy_name
+    from builder.support.imports import lazy_name as _lazy_name
 
     # Few programs use these functions; without them `import builder` takes less time.
     _MODULES = {

@@ -250,7 +250,7 @@ if not _typing.TYPE_CHECKING:
     )
 
     def __getattr__(name):
-        from builder.support.extensions import extension
+        from builder.support.imports import extension
 
         raise extension("builder.unknown_names", "missing_name_of_library", name, FUNCTIONS)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from builder.support.extensions import extension
+from builder.support.imports import extension
 
 
 class Displayed:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from builder.support.extensions import extension
+from builder.support.imports import extension
 
 
 def by_name(table: Mapping[str, str]) -> dict[str, str]:

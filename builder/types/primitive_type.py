@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import numpy as np
 
 from builder.errors import OperandError, PrimitiveTypeError, XlaError, brief, error_of
-from builder.support.extensions import extension
 from builder.support.functions import NotAFunction
+from builder.support.imports import extension
 from builder.support.suggestions import by_name
 
 if TYPE_CHECKING:

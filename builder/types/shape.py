@@ -27,7 +27,7 @@ from builder.errors import (
     error_of,
 )
 from builder.support.caches import InternTable, per_signature
-from builder.support.extensions import extension
+from builder.support.imports import extension
 from builder.support.suggestions import ExplainsAttributes
 from builder.types import primitive_type as pt
 from builder.types.layout import (

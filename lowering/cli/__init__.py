@@ -25,7 +25,7 @@ else:
         )
         from lowering.cli.command import main
     except ModuleNotFoundError as error:
-        from builder.support.requirements import missing_requirement
+        from builder.support.imports import missing_requirement
 
         message = str(missing_requirement(error, "xlabuilder"))
 

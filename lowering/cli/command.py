@@ -190,7 +190,7 @@ def _message(error: Exception) -> str:
     if isinstance(error, click.ClickException):
         return f"{NAME}: {error.format_message()}"
     from builder.errors import XlaError, statement_of
-    from builder.support.requirements import missing_requirement
+    from builder.support.imports import missing_requirement
 
     if isinstance(error, ModuleNotFoundError):
         missing = missing_requirement(error, NAME)

@@ -8,7 +8,7 @@ import pytest
 from processes import run_python
 from scripts import ROOT
 
-from builder.support.requirements import REQUIREMENTS, missing_requirement
+from builder.support.imports import REQUIREMENTS, missing_requirement
 
 BLOCKED = """
 import sys

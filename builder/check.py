@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from builder.errors import ShapeInferenceError, SignatureError, brief, error_of
-from builder.support.missing import Missing
+from builder.support.arguments import Missing
 from builder.types.layout import MAX_DIMENSIONS
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import (

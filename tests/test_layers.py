@@ -91,7 +91,7 @@ EXTENSIONS = {
         "_repr_html_": "builder.inspection.html",
         "__rich__": "builder.inspection.rendering",
     },
-    "builder.support.suggestions": {"__getattr__": "builder.unknown_names"},
+    "builder.support.names": {"__getattr__": "builder.unknown_names"},
     "builder.types.primitive_type": {"__getitem__": "builder.types.shape"},
     "builder.types.shape": {"_repr_svg_": "builder.layout.drawing"},
     "lowering.running.jit": {"_trace_call": "lowering.jax_interop.to_jax"},

@@ -25,7 +25,7 @@ from builder.graph.corrections import (
     users_frame,
     written_call,
 )
-from builder.support.suggestions import by_name, did_you_mean
+from builder.support.names import by_name, did_you_mean
 from builder.support.tracebacks import remove_internal_frames
 
 F = TypeVar("F", bound=Callable[..., Any])

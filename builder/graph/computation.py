@@ -16,11 +16,11 @@ from builder.graph.calls import explained
 from builder.graph.inlined_calls import InlinedCall
 from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS
+from builder.support.arguments import NotAFunction
 from builder.support.caches import SignatureTable
 from builder.support.display import Displayed
-from builder.support.functions import NotAFunction
 from builder.support.imports import extension
-from builder.support.suggestions import ExplainsAttributes
+from builder.support.names import ExplainsAttributes
 from builder.types.foreign_arrays import is_tracer
 from builder.types.shape import Shape, ShapeLike, interned_program_shape
 

@@ -22,8 +22,8 @@ import numpy as np
 
 from builder.errors import XlaError, brief
 from builder.graph.xla_op import XlaOp
+from builder.support.arguments import is_function
 from builder.support.caller import is_inside
-from builder.support.functions import is_function
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, TupleShape
 

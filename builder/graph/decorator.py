@@ -9,7 +9,7 @@ from builder.errors import OperandError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import ReusableFunction, record_callable
 from builder.layout.program_layouts import result_shape
-from builder.support.functions import is_function
+from builder.support.arguments import is_function
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ShapeLike, shape_argument
 

@@ -1,6 +1,7 @@
-"""The table of operations: one entry for each public op, made by the decorators of ops.
+"""The table of operations, and decorators that enter functions into tables by opcode.
 
-docs/operations.md is generated from the table, and tests/test_registry.py checks each entry.
+The decorators of ops make one entry for each public op. docs/operations.md is generated from the
+table, and tests/test_every_op.py checks each entry.
 """
 
 from __future__ import annotations
@@ -156,3 +157,16 @@ def alias(name: str, function: F) -> F:
 
     renamed.__name__ = renamed.__qualname__ = name
     return cast("F", renamed)
+
+
+def registrar(table: dict[str, F]) -> Callable[..., Callable[[F], F]]:
+    """Return a decorator ``(*names)`` that enters a function into `table` under these names."""
+
+    def under(*names: str) -> Callable[[F], F]:
+        def enter(function: F) -> F:
+            table.update(dict.fromkeys(names, function))
+            return function
+
+        return enter
+
+    return under

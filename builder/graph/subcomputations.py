@@ -38,9 +38,9 @@ from builder.graph.recording import append, rollback_on_error, shared_attributes
 from builder.graph.registry import OPERATIONS, order_of_arguments
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
+from builder.support.arguments import is_function
 from builder.support.caches import per_signature
 from builder.support.caller import caller_frame, is_library_file
-from builder.support.functions import is_function
 from builder.support.imports import extension
 from builder.support.tracebacks import from_function
 from builder.types.shape import (

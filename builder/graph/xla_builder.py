@@ -23,7 +23,7 @@ from builder.layout.program_layouts import check_supported_layout, result_shape
 from builder.support.caches import per_signature
 from builder.support.display import Displayed
 from builder.support.imports import extension
-from builder.support.suggestions import ExplainsAttributes
+from builder.support.names import ExplainsAttributes
 from builder.types.constant import constant_plan
 from builder.types.shape import (
     TOKEN_SHAPE,

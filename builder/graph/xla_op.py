@@ -15,7 +15,7 @@ from builder.schema import SCHEMAS
 from builder.support.caller import shown_file
 from builder.support.display import Displayed
 from builder.support.imports import extension
-from builder.support.suggestions import ExplainsAttributes
+from builder.support.names import ExplainsAttributes
 from builder.types.shape import ArrayShape, Shape, TupleShape
 
 if TYPE_CHECKING:

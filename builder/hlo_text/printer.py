@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Final
 
 from builder.graph.computation import XlaComputation
+from builder.graph.registry import registrar
 from builder.graph.xla_op import XlaOp
 from builder.schema import MISSING, SCHEMAS, Group, Schema
 from builder.schema.kinds import Computation
 from builder.schema.syntax import braces, quoted, with_layout
 from builder.sharding.text import as_per_value, is_shardy, join_leaf_texts
-from builder.support.registration import registrar
-from builder.support.unique_names import UniqueNames
+from builder.support.names import UniqueNames
 from builder.types import primitive_type as pt
 from builder.types.shape import Shape, TupleShape
 

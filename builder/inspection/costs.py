@@ -29,10 +29,10 @@ from typing import Final, NamedTuple
 
 from builder.errors import ShapeInferenceError, error_of
 from builder.graph.computation import XlaComputation
+from builder.graph.registry import registrar
 from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS, CostClass
 from builder.support.caches import per_signature
-from builder.support.registration import registrar
 from builder.types.shape import ArrayShape, Shape, TupleShape, leaves
 
 

@@ -61,8 +61,8 @@ from builder.schema.kinds import (
     INTEGER32,
     TEXT,
 )
+from builder.support.arguments import is_function
 from builder.support.caches import per_signature
-from builder.support.functions import is_function
 from builder.types import primitive_type as pt
 from builder.types.shape import (
     ArrayShape,

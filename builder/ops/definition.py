@@ -32,8 +32,8 @@ from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp
 from builder.ops.operands import need_op, need_ops
 from builder.schema import Attribute, AttributeKind, Schema
 from builder.schema.definition import MISSING
+from builder.support.arguments import Missing
 from builder.support.caches import SignatureTable
-from builder.support.missing import Missing
 from builder.support.tracebacks import remove_internal_frames
 from builder.types.shape import Shape
 

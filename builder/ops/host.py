@@ -55,8 +55,8 @@ from builder.schema.kinds import (
     NumberedEnumeration,
 )
 from builder.schema.syntax import quoted
+from builder.support.arguments import NotAFunction
 from builder.support.caches import per_signature
-from builder.support.functions import NotAFunction
 from builder.types import primitive_type as pt
 from builder.types.shape import (
     TOKEN_SHAPE,

@@ -16,9 +16,8 @@ from builder.graph.registry import order_of_arguments
 from builder.graph.subcomputations import ReusableFunction
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
+from builder.support.arguments import Missing, is_function
 from builder.support.caches import per_signature
-from builder.support.functions import is_function
-from builder.support.missing import Missing
 from builder.types.constant import (
     as_constant_array,
     check_number,

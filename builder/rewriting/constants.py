@@ -24,7 +24,7 @@ from builder.ops.operands import need_computation
 from builder.rewriting.extracting import copy_op, copy_parameter
 from builder.rewriting.inlining import inline_into
 from builder.sharding.text import leaf_texts
-from builder.support.unique_names import UniqueNames
+from builder.support.names import UniqueNames
 from builder.types.constant import splat_or_array
 from builder.types.expected_arrays import array_for, conversion_fix, describe_array
 from builder.types.foreign_arrays import UnreadableArrayError

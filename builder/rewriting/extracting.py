@@ -12,7 +12,7 @@ from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import OpMetadata, XlaOp, with_metadata
 from builder.ops.operands import need_ops
-from builder.support.unique_names import UniqueNames
+from builder.support.names import UniqueNames
 
 _new: Final = object.__new__
 

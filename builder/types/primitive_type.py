@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import numpy as np
 
 from builder.errors import OperandError, PrimitiveTypeError, XlaError, brief, error_of
-from builder.support.functions import NotAFunction
+from builder.support.arguments import NotAFunction
 from builder.support.imports import extension
-from builder.support.suggestions import by_name
+from builder.support.names import by_name
 
 if TYPE_CHECKING:
     from builder.types.shape import ArrayShape, DimensionLike

@@ -28,7 +28,7 @@ from builder.errors import (
 )
 from builder.support.caches import InternTable, per_signature
 from builder.support.imports import extension
-from builder.support.suggestions import ExplainsAttributes
+from builder.support.names import ExplainsAttributes
 from builder.types import primitive_type as pt
 from builder.types.layout import (
     MAX_DIMENSIONS,

@@ -19,7 +19,7 @@ from builder.graph.calls import REDUCTIONS
 from builder.graph.registry import OPERATIONS
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
-from builder.support.suggestions import did_you_mean
+from builder.support.names import did_you_mean
 from builder.types.primitive_type import meant_type, other_names
 from builder.unknown_names.table import ATTRIBUTES, FUNCTIONS
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from builder.support.suggestions import by_name
+from builder.support.names import by_name
 
 _TYPE = "x.shape.element_type"
 _FILLED = "xb.broadcast(b.constant({}, element_type), sizes)"

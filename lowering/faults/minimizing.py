@@ -21,7 +21,7 @@ from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_computation
 from builder.rewriting.inlining import inline
 from builder.schema import Trait, opcodes_with
-from builder.support.functions import is_function
+from builder.support.arguments import is_function
 from builder.types.shape import ArrayShape, Shape, TupleShape
 from lowering.faults.argument_files import npz_of_arguments
 from lowering.faults.predicates import Predicate

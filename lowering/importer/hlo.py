@@ -23,7 +23,7 @@ from builder.graph.aliasing import leaf_indices
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.hlo_text.module import MAX_TUPLE_NESTING
-from builder.support.unique_names import UniqueNames
+from builder.support.names import UniqueNames
 from builder.types.shape import (
     ArrayShape,
     ProgramShape,

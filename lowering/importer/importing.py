@@ -15,7 +15,7 @@ from builder.graph.aliasing import leaf_indices
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
-from builder.support.unique_names import UniqueNames
+from builder.support.names import UniqueNames
 from builder.types.shape import (
     ProgramShape,
     Shape,

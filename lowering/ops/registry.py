@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from builder.errors import error_of
 from builder.graph.computation import XlaComputation
+from builder.graph.registry import registrar
 from builder.graph.xla_op import XlaOp
-from builder.support.registration import registrar
 from builder.types.shape import ArrayShape, Shape
 from lowering.errors import LoweringError
 

@@ -14,8 +14,7 @@ from builder.graph.registry import OPERATIONS
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS, Trait
-from builder.support.suggestions import did_you_mean
-from builder.support.unique_names import UniqueNames
+from builder.support.names import UniqueNames, did_you_mean
 from lowering.errors import LoweringError
 from lowering.importer.importing import imported
 from lowering.importer.other_dialects import module_of_operation

@@ -20,7 +20,7 @@ from jax.tree_util import GetAttrKey, keystr
 from builder.check import integers
 from builder.errors import OperandError, brief, error_of
 from builder.graph.xla_op import XlaOp
-from builder.support.unique_names import UniqueNames
+from builder.support.names import UniqueNames
 from builder.types import primitive_type as pt
 from builder.types.foreign_arrays import UnreadableArrayError, read_array
 from builder.types.primitive_type import PrimitiveType

@@ -21,7 +21,7 @@ from builder.graph.calls import explained
 from builder.graph.xla_op import XlaOp
 from builder.inspection.describing import signature_table
 from builder.support.display import Column, Displayed, Heading, Part, TextTable
-from builder.support.suggestions import ExplainsAttributes
+from builder.support.names import ExplainsAttributes
 from builder.support.tracebacks import remove_internal_frames
 from builder.types.expected_arrays import conversion_fix
 from builder.types.shape import (

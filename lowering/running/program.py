@@ -16,7 +16,7 @@ from builder.errors import OperandError
 from builder.graph.calls import explained
 from builder.inspection.rendering import bytes_text, flops_text
 from builder.support.display import Column, Displayed, Heading, Part, TextTable
-from builder.support.suggestions import ExplainsAttributes
+from builder.support.names import ExplainsAttributes
 from builder.types.layout import Layout, parse_layout
 from builder.types.shape import ArrayShape, ProgramShape, Shape, TokenShape, TupleShape, fold
 from lowering.errors import ExecutionError

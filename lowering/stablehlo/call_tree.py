@@ -28,7 +28,7 @@ from jax.tree_util import DictKey, GetAttrKey, keystr
 from jaxlib.mlir import ir
 
 from builder.errors import brief
-from builder.support.unique_names import UniqueNames
+from builder.support.names import UniqueNames
 from builder.types.shape import ProgramShape, TokenShape, TupleShape
 from lowering.errors import ArgumentError
 from lowering.pjrt.host_arrays import describe

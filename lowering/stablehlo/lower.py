@@ -27,7 +27,7 @@ from builder.graph.xla_op import NO_METADATA, XlaOp
 from builder.ops.operands import need_computation
 from builder.schema import SCHEMAS
 from builder.sharding.text import leaf_texts
-from builder.support.unique_names import UniqueNames
+from builder.support.names import UniqueNames
 from builder.types.shape import ArrayShape, Shape, TupleShape, leaf_count, leaves
 from lowering.errors import LoweringError, recorded_at
 from lowering.mlir.attribute_values import ALIASING, DONOR

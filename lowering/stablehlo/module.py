@@ -33,10 +33,10 @@ from jaxlib.mlir import ir
 from builder.check import flag
 from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, brief, error_of
 from builder.graph.calls import explained
+from builder.support.arguments import NotAFunction
 from builder.support.display import Displayed, Heading, Part, ProgramText
-from builder.support.functions import NotAFunction
 from builder.support.imports import extension
-from builder.support.suggestions import ExplainsAttributes
+from builder.support.names import ExplainsAttributes
 from builder.types.foreign_arrays import is_tracer
 from builder.types.shape import (
     ArrayShape,

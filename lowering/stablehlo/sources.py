@@ -21,7 +21,7 @@ from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import ReusableFunction
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
-from builder.support.functions import is_function
+from builder.support.arguments import is_function
 from lowering.jaxlib_api import jaxprs
 from lowering.jaxlib_api.jaxprs import lowered_with_rules
 from lowering.reading.file_kind import reject_by_prefix

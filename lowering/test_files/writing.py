@@ -22,7 +22,7 @@ from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_computation
 from builder.schema import Trait, opcodes_with
-from builder.support.unique_names import UniqueNames
+from builder.support.names import UniqueNames
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaves
 from lowering.errors import ArgumentError, LoweringError, ModuleFileError

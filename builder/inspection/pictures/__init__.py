@@ -20,7 +20,7 @@ from builder.inspection.pictures.svg import computation_svg, shown_computations
 from builder.inspection.table import count_text
 from builder.layout.drawing.svg import save_as
 from builder.support.display import Displayed, Fold, Heading, Part, SvgPicture
-from builder.support.suggestions import did_you_mean
+from builder.support.names import did_you_mean
 
 LIMIT: Final = 120
 

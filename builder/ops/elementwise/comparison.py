@@ -24,7 +24,7 @@ from builder.schema.definition import ANY, ORDERED, ElementTypes, comparison_typ
 from builder.schema.equal_sizes import all_equal_sizes
 from builder.schema.kinds import FLAG, Enumeration
 from builder.support.caches import per_signature
-from builder.support.suggestions import did_you_mean
+from builder.support.names import did_you_mean
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape, intern_array

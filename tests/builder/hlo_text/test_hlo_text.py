@@ -13,7 +13,7 @@ from tables import each_row
 
 import builder as xb
 from builder.hlo_text.printer import identifier
-from builder.support.unique_names import UniqueNames
+from builder.support.names import UniqueNames
 from builder.types.constant import literal_text
 
 

@@ -1,4 +1,4 @@
-"""What counts as a function that an op, `jit` or a decorator can call."""
+"""What arguments can be: functions, and the value of a required argument that a call omits."""
 
 from __future__ import annotations
 
@@ -12,3 +12,17 @@ class NotAFunction:
 def is_function(value: object) -> bool:
     """Return whether `value` can be a function of XlaOps; a class or a computation can't."""
     return callable(value) and not isinstance(value, (type, NotAFunction))
+
+
+class Missing:
+    """The base of the values; a check refuses them, as it refuses other values."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "no argument"
+
+    @property
+    def fix(self) -> str:
+        """What to write, for messages."""
+        return ""

@@ -41,9 +41,8 @@ from builder.errors import (
     show_internal_frames as show_internal_frames,
 )
 from builder.graph.computation import XlaComputation as XlaComputation
-from builder.graph.custom_gradients import custom_gradient as custom_gradient
-from builder.graph.decorator import computation as computation
-from builder.graph.front_ends import declare_internal as declare_internal
+from builder.graph.decorators import computation as computation, custom_gradient as custom_gradient
+from builder.graph.recording import declare_internal as declare_internal
 from builder.graph.registry import OPERATIONS as OPERATIONS, OpInfo as OpInfo, alias as _alias
 from builder.graph.subcomputations import ReusableFunction as ReusableFunction
 from builder.graph.xla_builder import XlaBuilder as XlaBuilder

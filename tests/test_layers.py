@@ -68,7 +68,7 @@ EXTENSIONS = {
         "stats": "builder.inspection.stats",
         "strip_debug": "builder.rewriting.replacing",
         "table": "builder.inspection.table",
-        "to_hlo_text": "builder.hlo_text.module",
+        "to_hlo_text": "builder.hlo_text.printer",
         "to_model_explorer": "builder.inspection.pictures.graph_formats",
     },
     "builder.graph.subcomputations": {"__call__": "builder.ops.control_flow"},

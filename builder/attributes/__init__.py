@@ -5,10 +5,16 @@ tuples, so that it can be hashed and stored as an op's attribute.
 """
 
 from builder.attributes.algorithms import (
+    DotAlgorithm as DotAlgorithm,
+    DotAlgorithmLike as DotAlgorithmLike,
     FftType as FftType,
     FftTypeLike as FftTypeLike,
+    Precision as Precision,
+    PrecisionLike as PrecisionLike,
     RandomAlgorithm as RandomAlgorithm,
     RandomAlgorithmLike as RandomAlgorithmLike,
+    ResultAccuracy as ResultAccuracy,
+    ResultAccuracyLike as ResultAccuracyLike,
     Transpose as Transpose,
     TransposeLike as TransposeLike,
 )
@@ -43,12 +49,4 @@ from builder.attributes.padding import (
     PaddingConfigDimension as PaddingConfigDimension,
     PaddingConfigLike as PaddingConfigLike,
     PaddingLike as PaddingLike,
-)
-from builder.attributes.precision import (
-    DotAlgorithm as DotAlgorithm,
-    DotAlgorithmLike as DotAlgorithmLike,
-    Precision as Precision,
-    PrecisionLike as PrecisionLike,
-    ResultAccuracy as ResultAccuracy,
-    ResultAccuracyLike as ResultAccuracyLike,
 )

@@ -575,7 +575,7 @@ class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
             ShapeInferenceError: tuples nest deeper than XLA's parser reads.
         """
         checked = flag("to_hlo_text", "metadata", metadata)
-        return extension("builder.hlo_text.module", "module_text", self, metadata=checked)
+        return extension("builder.hlo_text.printer", "module_text", self, metadata=checked)
 
     def __copy__(self) -> XlaComputation:
         return self  # a computation never changes

@@ -3,16 +3,21 @@
 `record` runs once for every op and is the hot path of the library. It takes an inferred shape
 and operands that are XlaOps, finds their builder, stores the line of the user's program, and
 appends the op.
+
+Front ends, which are libraries that record ops for their own users, declare themselves here: the
+line of the user's program is outside of them.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Mapping
 from sys import _getframe
 from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from builder.errors import OperandError, ShapeInferenceError, error_of
+from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.foreign_values import foreign_operand
 from builder.graph.registry import OPERATIONS
 from builder.graph.xla_op import NO_ATTRIBUTES, OpMetadata, XlaOp, scoped_name, with_metadata
@@ -271,3 +276,41 @@ def _resolve(opcode: str, operands: tuple[XlaOp, ...]) -> tuple[XlaBuilder, tupl
     """Return the builder that records an op, and its operands; capture values of outer builders."""
     target = _target(opcode, operands)
     return target, tuple(target._adopt(opcode, operand) for operand in operands)
+
+
+def declare_internal(module: str) -> None:
+    """Declare a module or package of a front end as internal, as the modules of `builder` are.
+
+    The source lines of ops, and the lines in errors, are then those of the front end's callers. A
+    front end calls this once, when it is imported.
+
+    Args:
+        module: the name of the module, or of a package with all its modules: ``__name__``.
+
+    Raises:
+        OperandError: no module of this name is imported, or it has no source file, such as the
+            module of an interactive session.
+
+    Example:
+        In ``arrays.py``, the only module of a front end:
+
+        >>> import builder as xb
+        >>> xb.declare_internal(__name__)
+        >>> def doubled(x):
+        ...     return xb.add(x, x)
+
+        The source line of the op that ``arrays.doubled(x)`` records is that of the call.
+    """
+    found = sys.modules.get(module) if isinstance(module, str) else None
+    if found is None:
+        rule = "expected the name of an imported module"
+        raise error_of(OperandError, "declare_internal", rule, "pass __name__", got=brief(module))
+    paths = [f"{folder}{os.sep}" for folder in getattr(found, "__path__", ())]
+    file = getattr(found, "__file__", None)
+    if not paths and file is not None:
+        paths = [file]
+    if not paths:
+        rule = f"the module {module!r} has no source file"
+        fix = "call xb.declare_internal(__name__) in a module that is imported from a file"
+        raise error_of(OperandError, "declare_internal", rule, fix)
+    INSIDE.add(module, tuple(paths))

@@ -6,4 +6,4 @@ express in one instruction; docs/architecture.md lists these ops.
 """
 
 from builder.hlo_text import rules as rules
-from builder.hlo_text.module import module_text as module_text
+from builder.hlo_text.printer import module_text as module_text

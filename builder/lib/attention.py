@@ -24,7 +24,7 @@ from builder.lib.arguments import (
     typed_argument,
     widened,
 )
-from builder.lib.open_sizes import broadcast_along, closed_argument, indices_of
+from builder.lib.dynamic import broadcast_along, closed_argument, indices_of
 from builder.lib.reductions import largest_number
 from builder.lib.registry import library_function
 from builder.ops import elementwise as ew

@@ -29,7 +29,7 @@ from builder.lib.arguments import (
     typed_argument,
     widened,
 )
-from builder.lib.open_sizes import closed_argument, indices_of
+from builder.lib.dynamic import closed_argument, indices_of
 from builder.lib.random import key_argument, random_choice
 from builder.lib.reductions import largest_number, mean, others
 from builder.lib.registry import library_function

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
-from builder.graph.decorator import computation
+from builder.graph.decorators import computation
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import (
@@ -26,8 +26,8 @@ from builder.lib.arguments import (
     shape_of,
     static_shape_argument,
 )
+from builder.lib.dynamic import indices_of
 from builder.lib.math import floating_type
-from builder.lib.open_sizes import indices_of
 from builder.lib.registry import library_function
 from builder.ops import elementwise as ew
 from builder.ops.control_flow import call, tuple as tuple_of

@@ -33,7 +33,7 @@ from builder.lib.arguments import (
     widened,
 )
 from builder.lib.constants import max_value, min_value
-from builder.lib.open_sizes import indices_of
+from builder.lib.dynamic import indices_of
 from builder.lib.registry import library_function, noting_calls
 from builder.ops import elementwise as ew
 from builder.ops.control_flow import get_tuple_element

@@ -38,7 +38,7 @@ from builder.lib.arguments import (
     static_argument,
     typed_argument,
 )
-from builder.lib.open_sizes import (
+from builder.lib.dynamic import (
     broadcast_along,
     closed_argument,
     indices_of,
@@ -47,6 +47,7 @@ from builder.lib.open_sizes import (
 from builder.lib.registry import library_function, noting_calls
 from builder.lib.slicing import gather_along, gather_parts
 from builder.ops import elementwise as ew
+from builder.ops.broadcasting import broadcast_scalar
 from builder.ops.indexing import dynamic_slice, scatter
 from builder.ops.operands import Operand, is_number, need_op, need_ops, number_as
 from builder.ops.reshaping import (
@@ -56,7 +57,6 @@ from builder.ops.reshaping import (
     rev,
     slice_in_dim,
 )
-from builder.ops.runtime_sizes import broadcast_scalar
 from builder.types.primitive_type import (
     PrimitiveType,
     PrimitiveTypeLike,

@@ -30,7 +30,7 @@ from builder.lib.arguments import (
     real_number,
     shape_of,
 )
-from builder.lib.open_sizes import closed_argument, indices_of
+from builder.lib.dynamic import closed_argument, indices_of
 from builder.lib.registry import library_function
 from builder.lib.slicing import gather_along
 from builder.ops import elementwise as ew

@@ -26,9 +26,14 @@ from builder.rewriting.inlining import inline_into
 from builder.sharding.text import leaf_texts
 from builder.support.names import UniqueNames
 from builder.types.constant import splat_or_array
-from builder.types.expected_arrays import array_for, conversion_fix, describe_array
+from builder.types.expected_arrays import (
+    NestingError,
+    array_for,
+    conversion_fix,
+    describe_array,
+    flatten_value,
+)
 from builder.types.foreign_arrays import UnreadableArrayError
-from builder.types.nested_values import NestingError, flatten_value
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, fold, leaf_count
 
 

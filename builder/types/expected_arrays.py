@@ -1,4 +1,4 @@
-"""Convert a value to the array for a place whose shape is known, or suggest the conversion."""
+"""Convert values to arrays for places of known shapes; flatten values nested like a tuple shape."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from builder.errors import ConstantError, OperandError, brief, statement_of
 from builder.types import primitive_type as pt
 from builder.types.constant import list_array, scalar_array
 from builder.types.foreign_arrays import UnreadableArrayError, describe, read_array
-from builder.types.shape import ArrayShape
+from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape
 
 _AS_NUMPY: Final = "numpy.asarray(array)"
 
@@ -137,3 +137,43 @@ def _misfit(value: Any, error: ConstantError | OperandError) -> UnreadableArrayE
     if number:
         return UnreadableArrayError(f"a {kind} with {number}", error.fix)
     return UnreadableArrayError(f"a {kind}: {statement_of(error, error.context)}", error.fix)
+
+
+class NestingError(Exception):
+    """A value is not nested like its shape.
+
+    Attributes:
+        path: the position of the mismatch: "[0][1]".
+        shape: the tuple shape at this position.
+        got: the description of the value at this position, for messages.
+    """
+
+    def __init__(self, path: str, shape: TupleShape, value: Any) -> None:
+        self.path = path
+        self.shape = shape
+        self.got = describe(value)
+        if isinstance(value, (tuple, list)):
+            self.got = f"a {type(value).__name__} of {len(value)}"
+
+
+def flatten_value(value: Any, shape: Shape) -> list[tuple[Any, ArrayShape | TokenShape, str]]:
+    """Flatten a value of tuples and lists that is nested like `shape`.
+
+    Returns:
+        For each leaf of `shape`: the value, the shape and the path ("[0][1]").
+
+    Raises:
+        NestingError: a tuple or list is missing, or has a different length.
+    """
+    flat: list[tuple[Any, ArrayShape | TokenShape, str]] = []
+    stack: list[tuple[Any, Shape, str]] = [(value, shape, "")]
+    while stack:
+        part, expected, path = stack.pop()
+        if not isinstance(expected, TupleShape):
+            flat.append((part, expected, path))
+            continue
+        if not isinstance(part, (tuple, list)) or len(part) != len(expected.elements):
+            raise NestingError(path, expected, part)
+        for index in range(len(part) - 1, -1, -1):
+            stack.append((part[index], expected.elements[index], f"{path}[{index}]"))
+    return flat

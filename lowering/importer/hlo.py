@@ -22,7 +22,7 @@ from builder.errors import OperandError, ShapeTextError, brief, error_of, statem
 from builder.graph.aliasing import leaf_indices
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
-from builder.hlo_text.module import MAX_TUPLE_NESTING
+from builder.hlo_text.printer import MAX_TUPLE_NESTING
 from builder.support.names import UniqueNames
 from builder.types.shape import (
     ArrayShape,

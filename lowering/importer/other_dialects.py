@@ -17,7 +17,7 @@ from jaxlib.mlir import ir
 import builder as xb
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
-from builder.ops.runtime_sizes import broadcast_scalar
+from builder.ops.broadcasting import broadcast_scalar
 from builder.schema import Schema
 from builder.types.shape import ArrayShape, ProgramShape, TupleShape
 from lowering.errors import LoweringError

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import jax
 
 from builder.graph.computation import XlaComputation
-from builder.graph.custom_gradients import gradient_shape, gradient_shapes
+from builder.graph.decorators import gradient_shape, gradient_shapes
 from builder.graph.inlined_calls import InlinedCall, LibraryCall, Operand, copied_calls
 from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder

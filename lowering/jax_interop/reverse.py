@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from builder.errors import error_of
 from builder.graph.computation import XlaComputation, is_debug_call
-from builder.graph.custom_gradients import gradient_shape
+from builder.graph.decorators import gradient_shape
 from builder.graph.inlined_calls import needed_ops
 from builder.graph.xla_op import XlaOp, with_metadata
-from builder.lib.open_sizes import broadcast_along
+from builder.lib.dynamic import broadcast_along
 from builder.ops.control_flow import DERIVATIVE, ZERO_DERIVATIVE, call
 from builder.ops.elementwise import add
 from builder.ops.reshaping import broadcast

@@ -16,7 +16,7 @@ from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_computation
 from builder.types.constant import scalar_array
-from builder.types.nested_values import NestingError, flatten_value
+from builder.types.expected_arrays import NestingError, flatten_value
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape, TokenShape, intern_array
 from lowering.errors import ArgumentError, LoweringError
 from lowering.jax_interop import library_functions as _library_functions  # noqa: F401  # enters them

@@ -13,8 +13,12 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from builder.attributes import DotDimensionNumbers, RaggedDotDimensionNumbers
-from builder.ops.contraction.dot_product import dot_general_shape
-from builder.ops.contraction.ragged import RaggedMode, ragged_mode, ragged_prefix
+from builder.ops.contraction.dot_product import (
+    RaggedMode,
+    dot_general_shape,
+    ragged_mode,
+    ragged_prefix,
+)
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import intern_array

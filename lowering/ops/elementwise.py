@@ -10,7 +10,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 import builder as xb
-from builder.attributes.precision import ResultAccuracy
+from builder.attributes.algorithms import ResultAccuracy
 from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS, Trait, opcodes_with
 from builder.support.caches import per_signature

@@ -11,9 +11,8 @@ import numpy as np
 from builder.errors import error_of
 from builder.graph.xla_op import XlaOp
 from builder.types import foreign_arrays
-from builder.types.expected_arrays import array_for, describe_array
+from builder.types.expected_arrays import NestingError, array_for, describe_array, flatten_value
 from builder.types.foreign_arrays import UnreadableArrayError, read_array
-from builder.types.nested_values import NestingError, flatten_value
 from builder.types.shape import ArrayShape, Shape, TokenShape
 from lowering.errors import ArgumentError
 from lowering.jaxlib_api import jax_arrays

@@ -17,10 +17,15 @@ from jax.sharding import SingleDeviceSharding
 from builder.errors import ShapeTextError
 from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
-from builder.types.expected_arrays import array_for, conversion_fix, describe_array
+from builder.types.expected_arrays import (
+    NestingError,
+    array_for,
+    conversion_fix,
+    describe_array,
+    flatten_value,
+)
 from builder.types.foreign_arrays import UnreadableArrayError
 from builder.types.layout import Layout
-from builder.types.nested_values import NestingError, flatten_value
 from builder.types.shape import (
     ArrayShape,
     ProgramShape,

@@ -1,6 +1,6 @@
 """Pictures of computations as graphs.
 
-`outline` groups the ops, `placing` places them, `svg` and `dot` render them.
+`outline` groups the ops, `svg` places and renders them, `graph_formats` has the other formats.
 `model_explorer` writes the ops for Google's Model Explorer.
 """
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from builder.check import flag
 from builder.errors import ShapeInferenceError, error_of
-from builder.graph.decorator import computation
+from builder.graph.decorators import computation
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import as_type, shape_of
 from builder.lib.constants import zeros

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from builder.check import CONVERT, flag
 from builder.errors import ShapeInferenceError, error_of
-from builder.graph.decorator import computation
+from builder.graph.decorators import computation
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import array_argument, as_type, bounded_argument, shape_of
 from builder.lib.linalg.matrices import (

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from builder.check import flag
-from builder.graph.decorator import computation
+from builder.graph.decorators import computation
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import as_type, finite_number, shape_of, static_argument
 from builder.lib.constants import epsilon, zeros

@@ -7,7 +7,7 @@ from functools import cache
 from builder.attributes import TransposeLike
 from builder.check import CONVERT, flag
 from builder.errors import ShapeInferenceError, error_of
-from builder.graph.decorator import computation
+from builder.graph.decorators import computation
 from builder.graph.subcomputations import ReusableFunction
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import array_argument, as_type, shape_of, static_argument

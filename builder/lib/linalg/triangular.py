@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from builder.attributes import GatherDimensionNumbers, ScatterDimensionNumbers
 from builder.errors import ShapeInferenceError, error_of
-from builder.graph.decorator import computation
+from builder.graph.decorators import computation
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import as_type, shape_of
 from builder.lib.linalg.matrices import (

@@ -7,5 +7,8 @@ from builder.ops.contraction.convolution import (
     conv_with_general_dimensions as conv_with_general_dimensions,
     conv_with_general_padding as conv_with_general_padding,
 )
-from builder.ops.contraction.dot_product import dot as dot, dot_general as dot_general
-from builder.ops.contraction.ragged import ragged_dot as ragged_dot
+from builder.ops.contraction.dot_product import (
+    dot as dot,
+    dot_general as dot_general,
+    ragged_dot as ragged_dot,
+)

@@ -11,9 +11,9 @@ from builder.graph.recording import record, resolve_builder
 from builder.graph.registry import register
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
+from builder.ops.broadcasting import RuntimeSizes, needs_runtime_sizes, record_broadcast, sizes_from
 from builder.ops.definition import made
 from builder.ops.operands import dimensions_attribute, is_number, need_op, number_constant
-from builder.ops.runtime_sizes import Sizes, needs_runtime_sizes, record_broadcast, sizes_from
 from builder.schema import ResultType, Schema, define, definition
 from builder.schema.definition import CostClass, ElementTypes, Tolerance
 from builder.schema.equal_sizes import all_equal_sizes
@@ -135,7 +135,7 @@ def constant_of(name: str, lhs: Any, rhs: Any) -> tuple[XlaBuilder, ArrayShape, 
     return builder, *number_constant(name, number, element_type, operand.shape), is_left
 
 
-Broadcast = tuple[ArrayShape, Mapping[str, tuple[int, ...]], Sizes | None]
+Broadcast = tuple[ArrayShape, Mapping[str, tuple[int, ...]], RuntimeSizes | None]
 """The shape that an operand is broadcast to, the attributes of the op, and the runtime sizes.
 
 The runtime sizes are None for `broadcast_in_dim`, which has no operand for sizes."""

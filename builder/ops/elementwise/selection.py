@@ -16,10 +16,10 @@ from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder, rollback_on_error
 from builder.graph.subcomputations import as_computation, available_computation
 from builder.graph.xla_op import XlaOp
+from builder.ops.broadcasting import broadcast_scalar
 from builder.ops.definition import op
 from builder.ops.elementwise.common import constant_of, element_type_of, within
 from builder.ops.operands import Operand, is_number, need_op, number_constant
-from builder.ops.runtime_sizes import broadcast_scalar
 from builder.schema import Attribute, CostClass, Trait, define
 from builder.schema.definition import ANY, APPLIED_ONCE, ORDERED, PRED
 from builder.schema.equal_sizes import all_equal_sizes

@@ -10,22 +10,28 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from builder.check import Check, flag, integer
-from builder.graph.builtin_computations import default_comparator
 from builder.graph.computation import XlaComputation
-from builder.graph.recording import record, resolve_builder, rollback_on_error
+from builder.graph.recording import (
+    append,
+    record,
+    resolve_builder,
+    rollback_on_error,
+    shared_attributes,
+)
 from builder.graph.registry import op_by_hand
 from builder.graph.subcomputations import as_computation, available_computation
+from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.definition import op
 from builder.ops.operands import need_ops, scalars_of
 from builder.ops.reduction.reductions import equal_sizes
 from builder.schema import Trait
-from builder.schema.definition import ANY, BUILDER_H, Attribute, CostClass, define
+from builder.schema.definition import ANY, BUILDER_H, Attribute, CostClass, comparison_type, define
 from builder.schema.equal_sizes import Pairs, SizedOp, all_equal_sizes
 from builder.schema.kinds import COMPUTATION, DIMENSION, FLAG, INTEGER
 from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
-from builder.types.shape import UNBOUNDED, ProgramShape, Shape, TupleShape, intern_array
+from builder.types.shape import UNBOUNDED, ArrayShape, ProgramShape, Shape, TupleShape, intern_array
 
 
 def _sort_shape(operands: Sequence[Shape], comparator: ProgramShape, dimension: int = -1) -> Shape:
@@ -231,3 +237,45 @@ def top_k(operand: XlaOp, k: int, *, largest: bool = True) -> XlaOp:
 
     Not in Operation Semantics; XlaBuilder's TopK.
     """
+
+
+_PRED = intern_array(pt.pred, ())
+
+
+@per_signature
+def default_comparator(scalars: tuple[ArrayShape, ...]) -> XlaComputation:
+    """Return a comparator that sorts the first operand in ascending order.
+
+    Its parameters have the shapes `scalars`, two for each operand of the sort.
+
+    Floating-point numbers are compared in their total order, complex numbers by the real part and
+    then by the imaginary part. The ops are recorded without shape inference, and have no source
+    lines.
+    """
+    builder = XlaBuilder("compare_less_than")
+    parameters = [
+        builder.parameter(scalar, f"p.{number // 2}.{'rhs' if number % 2 else 'lhs'}")
+        for number, scalar in enumerate(scalars)
+    ]
+    lhs, rhs = parameters[:2]
+    element_type = scalars[0].element_type
+    if not element_type.is_complex:
+        root = _compared(lhs, rhs, "LT")
+    else:
+        part = intern_array(element_type.real_type, ())
+        real, other_real = (append(builder, "real", part, (value,)) for value in (lhs, rhs))
+        imag, other_imag = (append(builder, "imag", part, (value,)) for value in (lhs, rhs))
+        conditions = _compared(real, other_real, "EQ"), _compared(imag, other_imag, "LT")
+        is_before_by_imag = append(builder, "and", _PRED, conditions)
+        is_before_by_real = _compared(real, other_real, "LT")
+        root = append(builder, "or", _PRED, (is_before_by_real, is_before_by_imag))
+    for recorded in builder.ops:
+        recorded._code, recorded._lasti = None, 0
+    return builder.build(root)
+
+
+def _compared(lhs: XlaOp, rhs: XlaOp, direction: str) -> XlaOp:
+    """Record a comparison of two scalars, except complex; floating-point numbers by total order."""
+    kind = comparison_type(lhs.shape.element_type, total_order=True)
+    attributes = shared_attributes(comparison_direction=direction, compare_type=kind)
+    return append(lhs.builder, "compare", _PRED, (lhs, rhs), attributes)

@@ -9,7 +9,7 @@ import pytest
 from tables import each_row
 
 import builder as xb
-from builder.graph.custom_gradients import gradient_shape
+from builder.graph.decorators import gradient_shape
 
 
 @xb.computation(xb.f32[3], xb.s32[()])

@@ -17,7 +17,7 @@ from tables import each_row
 
 import builder as xb
 from builder.inspection.pictures.outline import Group, level_of, outline_of
-from builder.inspection.pictures.placing import Size, layout_of
+from builder.inspection.pictures.svg import Size, layout_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 

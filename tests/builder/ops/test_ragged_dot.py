@@ -9,7 +9,7 @@ from tables import each_row
 
 import builder as xb
 from builder import shape_inference as infer
-from builder.ops.contraction.ragged import RaggedMode, ragged_mode, ragged_prefix
+from builder.ops.contraction.dot_product import RaggedMode, ragged_mode, ragged_prefix
 
 Ragged = xb.RaggedDotDimensionNumbers
 ROWS = Ragged((([1], [1]), ([], [])), [0], [0])

@@ -13,7 +13,7 @@ from tables import each_row
 
 import builder as xb
 import lowering
-from builder.hlo_text.module import MAX_TUPLE_NESTING
+from builder.hlo_text.printer import MAX_TUPLE_NESTING
 from builder.types.shape import leaves
 from examples import recorded_by_example
 from lowering import LoweringError, ModuleFileError

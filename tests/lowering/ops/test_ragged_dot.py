@@ -15,7 +15,7 @@ from support import assert_same_bits, run, summable
 
 import builder as xb
 import lowering
-from builder.ops.contraction.ragged import RaggedMode, ragged_mode, ragged_prefix
+from builder.ops.contraction.dot_product import RaggedMode, ragged_mode, ragged_prefix
 from lowering import CompileError
 from lowering.jaxlib_api import hlo_conversion
 from tests.lowering.common import parameters

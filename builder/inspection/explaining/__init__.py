@@ -1,7 +1,7 @@
 """Pictures of what ops do with the elements of their operands.
 
 `elements` defines elements as symbols, the modules of families compute them from an op's
-attributes, `grids` arranges them, `svg` and `text` render the grids.
+attributes, `grids` arranges them, `rendering` renders the grids as SVG and as text.
 """
 
 from __future__ import annotations
@@ -18,10 +18,8 @@ from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.xla_op import XlaOp
 from builder.inspection.explaining import (
     collectives,
-    contraction,
-    indexing,
+    rearranging,
     reduction,
-    reshaping,
 )
 from builder.inspection.explaining.elements import (
     Context,
@@ -40,10 +38,8 @@ MAX_ELEMENTS: Final = 600
 
 _RULES: Final[Mapping[str, Rule]] = {
     **collectives.RULES,
-    **contraction.RULES,
-    **indexing.RULES,
+    **rearranging.RULES,
     **reduction.RULES,
-    **reshaping.RULES,
 }
 
 
@@ -182,7 +178,7 @@ def explain(
             "omit replicas",
             got=f"{brief(replicas)} for {op.opcode}",
         )
-    before = reshaping.transpose_before(op)
+    before = rearranging.transpose_before(op)
     operands = op.operands if before is None else before.operands
     participants = max(map(max, groups)) + 1
     _check_drawable(op, [*(operand.shape for operand in operands), op.shape], participants)

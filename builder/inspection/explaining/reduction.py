@@ -1,16 +1,19 @@
-"""Reductions, windows, sorts.
+"""Reductions, windows, sorts, dot products and convolutions.
 
-StableHLO specification: reduce, reduce_window, select_and_scatter, sort.
+StableHLO specification: reduce, reduce_window, select_and_scatter, sort, dot_general, convolution.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cmp_to_key
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
+from builder.errors import ShapeInferenceError, error_of
+from builder.graph.computation import XlaComputation
+from builder.graph.xla_op import XlaOp
 from builder.inspection.explaining.elements import (
     Context,
     Outcome,
@@ -21,7 +24,61 @@ from builder.inspection.explaining.elements import (
     one_operand,
     sizes_of,
 )
-from builder.inspection.explaining.scalars import is_true
+
+_COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "EQ": np.equal,
+    "NE": np.not_equal,
+    "LT": np.less,
+    "LE": np.less_equal,
+    "GT": np.greater,
+    "GE": np.greater_equal,
+}
+
+_FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
+    "abs": np.abs,
+    "add": np.add,
+    "and": np.bitwise_and,
+    "convert": lambda operand: operand,
+    "multiply": np.multiply,
+    "negate": np.negative,
+    "not": np.logical_not,
+    "or": np.bitwise_or,
+    "select": np.where,
+    "subtract": np.subtract,
+}
+
+
+def is_true(computation: XlaComputation, *arguments: Any) -> bool:
+    """Return whether a computation of numbers, such as a comparator, returns true.
+
+    Raises:
+        ShapeInferenceError: the computation has ops other than comparisons and basic arithmetic.
+
+    Example:
+        >>> import builder as xb
+        >>> @xb.computation(xb.f32[()], xb.f32[()])
+        ... def less(a, b):
+        ...     return a < b
+        >>> is_true(less, 1, 2)
+        True
+    """
+    values: dict[XlaOp, Any] = {}
+    for op in computation.ops:
+        operands = [values[operand] for operand in op.operands]
+        if op.opcode == "parameter":
+            values[op] = arguments[op.attributes["number"]]
+        elif op.opcode == "constant":
+            values[op] = op.attributes["value"]
+        elif op.opcode == "compare":
+            values[op] = _COMPARISONS[op.attributes["comparison_direction"]](*operands)
+        elif op.opcode in _FUNCTIONS:
+            values[op] = _FUNCTIONS[op.opcode](*operands)
+        else:
+            rule = f"{computation.name!r} has the op {op.opcode}, which pictures do not evaluate"
+            fix = "write the comparator with comparisons of its parameters"
+            raise error_of(ShapeInferenceError, "explain", rule, fix)
+    return bool(values[computation.root])
+
 
 _Index = tuple[int, ...]
 
@@ -147,7 +204,86 @@ def _sort(context: Context) -> Outcome:
     return Outcome([moved(result) for result in results])
 
 
+def _dot_general(context: Context) -> Outcome:
+    lhs, rhs = context.operands
+    numbers = context.attributes["dimension_numbers"]
+    left, right = numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions
+    lhs_batch, rhs_batch = numbers.lhs_batch_dimensions, numbers.rhs_batch_dimensions
+    lhs_free = [d for d in range(lhs.ndim) if d not in (*left, *lhs_batch)]
+    rhs_free = [d for d in range(rhs.ndim) if d not in (*right, *rhs_batch)]
+    ranges = [lhs.shape[d] for d in left]
+    first_free = len(lhs_batch)
+    last_free = first_free + len(lhs_free)
+
+    def terms(index: _Index) -> Iterator[tuple[int, ...]]:
+        batch, free = index[:first_free], index[first_free:last_free]
+        for inner in np.ndindex(*ranges):
+            of_lhs = dict(zip((*lhs_batch, *lhs_free, *left), (*batch, *free, *inner), strict=True))
+            others = (*batch, *index[last_free:], *inner)
+            of_rhs = dict(zip((*rhs_batch, *rhs_free, *right), others, strict=True))
+            yield int(lhs[_place(of_lhs)]), int(rhs[_place(of_rhs)])
+
+    return Outcome([joined(sizes_of(context.op), terms)])
+
+
+def _place(index: Mapping[int, int]) -> _Index:
+    return tuple(index[d] for d in range(len(index)))
+
+
+def _convolution(context: Context) -> Outcome:
+    lhs, rhs = context.operands
+    attributes = context.attributes
+    numbers = attributes["dimension_numbers"]
+    feature_groups, batch_groups = (
+        attributes["feature_group_count"],
+        attributes["batch_group_count"],
+    )
+    sizes = sizes_of(context.op)
+    features = sizes[numbers.output_feature_dimension]
+    batches = sizes[numbers.output_batch_dimension]
+    inputs = rhs.shape[numbers.kernel_input_feature_dimension]
+    spatial = [lhs.shape[d] for d in numbers.input_spatial_dimensions]
+    window = [rhs.shape[d] for d in numbers.kernel_spatial_dimensions]
+
+    def terms(index: _Index) -> Iterator[tuple[int, ...]]:
+        feature = index[numbers.output_feature_dimension]
+        batch = index[numbers.output_batch_dimension]
+        batch += feature // (features // batch_groups) * batches
+        first_input = feature // (features // feature_groups) * inputs
+        position = tuple(index[d] for d in numbers.output_spatial_dimensions)
+        for inner, place in windows(
+            spatial,
+            position,
+            window,
+            attributes["window_strides"],
+            attributes["padding"],
+            attributes["lhs_dilation"],
+            attributes["rhs_dilation"],
+        ):
+            reversal = attributes["window_reversal"]
+            tap = [
+                size - 1 - i if is_reversed else i
+                for i, size, is_reversed in zip(inner, window, reversal, strict=True)
+            ]
+            for channel in range(inputs):
+                at_lhs = {
+                    numbers.input_batch_dimension: batch,
+                    numbers.input_feature_dimension: first_input + channel,
+                    **dict(zip(numbers.input_spatial_dimensions, place, strict=True)),
+                }
+                at_rhs = {
+                    numbers.kernel_output_feature_dimension: feature,
+                    numbers.kernel_input_feature_dimension: channel,
+                    **dict(zip(numbers.kernel_spatial_dimensions, tap, strict=True)),
+                }
+                yield int(lhs[_place(at_lhs)]), int(rhs[_place(at_rhs)])
+
+    return Outcome([joined(sizes, terms)])
+
+
 RULES: Final[Mapping[str, Rule]] = {
+    "convolution": _convolution,
+    "dot_general": _dot_general,
     "reduce": _reduce,
     "reduce_window": _reduce_window,
     "select_and_scatter": _select_and_scatter,

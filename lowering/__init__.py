@@ -59,10 +59,10 @@ if TYPE_CHECKING:
     from lowering.jax_interop.applying import apply as apply
     from lowering.jax_interop.editing import edit_jax as edit_jax
     from lowering.jax_interop.from_jax import from_jax as from_jax
-    from lowering.jax_interop.gradients import gradients as gradients
     from lowering.jax_interop.to_jax import to_jax as to_jax
     from lowering.jax_interop.transforms import (
         grad as grad,
+        gradients as gradients,
         value_and_grad as value_and_grad,
         vmap as vmap,
     )
@@ -115,8 +115,7 @@ else:
         "lowering.jax_interop.editing": "edit_jax",
         "lowering.jax_interop.from_jax": "from_jax",
         "lowering.jax_interop.to_jax": "to_jax",
-        "lowering.jax_interop.gradients": "gradients",
-        "lowering.jax_interop.transforms": "grad value_and_grad vmap",
+        "lowering.jax_interop.transforms": "grad gradients value_and_grad vmap",
         "lowering.pjrt.devices": "device devices",
         "lowering.pjrt.plugins": "register_plugin",
         "lowering.pjrt.placement": "device_put",

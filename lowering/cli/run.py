@@ -248,7 +248,7 @@ def _write(path: str, results: dict[str, Any]) -> list[str]:
 
     from builder.inspection.rendering import bytes_text
     from builder.types import primitive_type as pt
-    from lowering.faults.argument_files import npz_of_arrays
+    from lowering.faults.predicates import npz_of_arrays
     from lowering.stablehlo.module import write_atomically
 
     raw = {name: array.dtype for name, array in results.items() if array.dtype.isbuiltin != 1}

@@ -41,7 +41,7 @@ def test(files: Sequence[str], device: str | None, seconds: float, as_json: bool
     failed.
     """
     from lowering.pjrt.devices import device_argument
-    from lowering.test_files.isolated import outcomes
+    from lowering.test_files.running import outcomes
 
     paths = [path for file in files for path in _paths(file)]
     device_argument("test", device)

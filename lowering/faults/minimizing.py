@@ -23,8 +23,7 @@ from builder.rewriting.inlining import inline
 from builder.schema import Trait, opcodes_with
 from builder.support.arguments import is_function
 from builder.types.shape import ArrayShape, Shape, TupleShape
-from lowering.faults.argument_files import npz_of_arguments
-from lowering.faults.predicates import Predicate
+from lowering.faults.predicates import Predicate, npz_of_arguments
 from lowering.interpreter.comparing import nested_arguments
 from lowering.interpreter.evaluating import flat_arguments
 from lowering.interpreter.instrumentation import with_results

@@ -4,7 +4,7 @@ Most operations are imported from their schema (`by_schema`). The others have an
 `lowering.ops`, or here if they correspond to no op. `scope` iterates over the operations.
 """
 
-from lowering.importer import constants as constants, other_dialects as other_dialects
+from lowering.importer import other_dialects as other_dialects
 from lowering.importer.importing import to_computation as to_computation
 
 __all__ = ["to_computation"]

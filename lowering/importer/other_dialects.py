@@ -22,12 +22,12 @@ from builder.schema import Schema
 from builder.types.shape import ArrayShape, ProgramShape, TupleShape
 from lowering.errors import LoweringError
 from lowering.importer.by_schema import SchemaImporter, importer_of
-from lowering.importer.constants import constant
 from lowering.importer.importing import imported
 from lowering.importer.scope import Scope
 from lowering.jaxlib_api import artifacts, mlir
 from lowering.mlir.operations import main_function, module_with_main
 from lowering.ops.dynamic import constants_of, static_result
+from lowering.ops.elementwise import import_constant
 from lowering.ops.importing import failure
 from lowering.ops.registry import DECOMPOSITIONS, IMPORTERS, importer
 from lowering.stablehlo.module import StablehloModule
@@ -178,7 +178,7 @@ def _decomposed(
 for _name in ("conj", "square"):  # ops of XLA's client library
     IMPORTERS[f"chlo.{_name}"] = SchemaImporter(Schema(_name, "operand"), xb.OPERATIONS[_name])
 
-IMPORTERS["chlo.constant"] = constant
+IMPORTERS["chlo.constant"] = import_constant
 
 
 @importer(

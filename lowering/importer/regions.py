@@ -25,7 +25,7 @@ from lowering.importer.tables import Tables
 from lowering.mlir.operations import BRANCHES
 from lowering.ops.importing import failure
 from lowering.ops.registry import IMPORTERS
-from lowering.sharding.manual_computations import BODY
+from lowering.sharding.frontend_shardings import BODY
 
 
 class Regions:

@@ -1,7 +1,8 @@
 """Prepare a module for the reference interpreter, and find what the interpreter does not support.
 
 The interpreter aborts its process on an unsupported operation. One walk over the module finds all
-operations that are known to be unsupported.
+operations that are known to be unsupported. Some are expanded, by the StableHLO specification.
+Operations of CHLO are decomposed by jaxlib instead; see `artifacts.decomposed`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from jaxlib.mlir import ir
 from builder.graph.computation import is_debug_call
 from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS
+from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, TupleShape
 from lowering.errors import ExecutionError, LoweringError, recorded_at
 from lowering.host.debug_calls import (
@@ -24,13 +26,17 @@ from lowering.host.debug_calls import (
     may_debug,
     operand_shapes,
 )
-from lowering.interpreter import expansions as expansions  # registers rewrites
-from lowering.interpreter.probes import PROBE, barrier_name, probe_name
+from lowering.interpreter.instrumentation import PROBE, barrier_name, probe_name
 from lowering.jaxlib_api import artifacts, mlir
-from lowering.legalize.registry import INTERPRETER, Target, rewrites_for
+from lowering.legalize.constant_folding import signed_indices
+from lowering.legalize.linalg import has_full_lengths
+from lowering.legalize.op_builder import OpBuilder, array_of
+from lowering.legalize.registry import INTERPRETER, Target, Value, rewrite, rewrites_for
 from lowering.legalize.worklist import apply_rewrites, mentions_any
-from lowering.mlir.operations import operations_in, operations_where
+from lowering.mlir.operations import main_function, operations_in, operations_where
 from lowering.mlir.types import shape_of_type
+from lowering.portable.expanding import recorded_code
+from lowering.portable.normalization import BATCH_NORMS
 from lowering.reading.bytecode_tables import module_strings
 from lowering.sharding.participants import COLLECTIVES
 from lowering.stablehlo.module import StablehloModule
@@ -209,3 +215,52 @@ def _undecomposed(operation: ir.Operation, name: str, report: str) -> ExecutionE
     error = _unsupported(name, blamed.name, blamed, reason)
     error.detail = report
     return error
+
+
+@rewrite("sdy.sharding_constraint", platforms=(INTERPRETER,))
+def sharding_constraint(_: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Replace a sharding constraint by its operand: a sharding does not change the elements."""
+    return list(operation.operands)
+
+
+@rewrite("stablehlo.scatter", platforms=(INTERPRETER,))
+def scatter_at_unsigned_indices(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Convert a scatter's unsigned indices to signed: the interpreter treats all as signed."""
+    operands = list(operation.operands)
+    place = len(operands) // 2
+    element_type = b.array_of(operands[place]).element_type
+    if element_type.is_signed:
+        return None
+    operands[place] = signed_indices(b, operands[place])
+    return list(b.like(operation, operands).results)
+
+
+@rewrite("stablehlo.ceil", "stablehlo.floor", platforms=(INTERPRETER,))
+def rounding_up_or_down_of_f8e3m4(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Compute ceil and floor of f8e3m4 in f32: the interpreter's f8e3m4 result is mostly NaN."""
+    return b.in_types(operation, {pt.f8e3m4: pt.f32})
+
+
+@rewrite("stablehlo.fft", platforms=(INTERPRETER,))
+def fft_of_single_precision(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Transform in c128: the error of a transform in c64 grows with its length."""
+    return b.in_types(operation, {pt.f32: pt.f64, pt.c64: pt.c128})
+
+
+@rewrite("stablehlo.fft", "stablehlo.triangular_solve", *BATCH_NORMS, platforms=(INTERPRETER,))
+def by_other_operations(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Expand an operation as for readers that lack it.
+
+    The interpreter does not implement batch normalization, and aborts on batches of triangular
+    systems. It adds up all terms of a Fourier transform, so that the error grows with the length;
+    before jaxlib 0.12 it also fails on real numbers.
+    """
+    operand = array_of(operation.operands[0])
+    if operation.name == "stablehlo.triangular_solve" and operand.rank == 2:
+        return None
+    if not all(array_of(value).is_static for value in (*operation.operands, *operation.results)):
+        return None
+    if operation.name == "stablehlo.fft" and not has_full_lengths(operation):
+        return None
+    expansion = mlir.read_module(b.context, recorded_code(operation))
+    return b.inline(main_function(expansion.operation), 0, list(operation.operands))

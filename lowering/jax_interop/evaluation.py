@@ -2,27 +2,36 @@
 
 Each computation is prepared once: its ops become a list of steps. Evaluating is then one loop over
 the steps, for concrete arrays and for jax's tracers. Nothing recurses over the graph.
+
+jax takes the locations of its operations, and the lines in its errors, from the stack of Python
+frames. So each op is evaluated in a frame whose file, line and function are those of the program
+that recorded the op. jax ignores the frames of this package.
 """
 
 from __future__ import annotations
 
+import ast
+import builtins
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import compress
 from operator import itemgetter
-from typing import Final
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any, Final
 
 import jax
+from jax.extend import source_info_util
 
 from builder.errors import XlaError, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.inlined_calls import LibraryCall
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, resolve_position
 from builder.schema import Trait, opcodes_with
 from builder.types import primitive_type as pt
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape, has_unbounded_sizes, leaves
 from lowering.errors import LoweringError
 from lowering.jax_interop.equations import RetracedFunction, refused_derivative
-from lowering.jax_interop.frames import Frame, frame_of
 from lowering.jax_interop.inlined_calls import (
     Outermost,
     library_step,
@@ -36,6 +45,65 @@ from lowering.jaxlib_api.jax_arrays import axes_of
 from lowering.ops.derivatives import with_derivative_of
 from lowering.ops.elementwise import DIVISIONS, TAKING_SCALARS, is_narrow
 from lowering.ops.registry import JAX_RULES, REFUSED, Step, Value, place, refusal
+
+Frame = Callable[[Callable[..., Any], Sequence[Any]], Any]
+"""Calls a function with arguments, in a frame of its own."""
+
+source_info_util.register_exclusion(str(Path(__file__).parent))
+
+
+def _frame(file: str, line: int, column: int, function: str) -> Frame:
+    """Return a function whose code is at a position of a file."""
+    name = function.rpartition(".")[2]
+    # The positions in a code object are relative to its first line.
+    code = _template(column).replace(
+        co_filename=file, co_firstlineno=line, co_name=name, co_qualname=function
+    )
+    return FunctionType(code, {"__builtins__": builtins, "__name__": name}, name)
+
+
+@cache
+def _template(column: int) -> CodeType:
+    """Return the code of a frame at a column of a first line."""
+    tree = ast.parse("lambda step, operands: step(*operands)", mode="eval")
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.expr, ast.arg)):
+            node.lineno = node.end_lineno = 1
+            node.col_offset, node.end_col_offset = column - 1, column
+    code: CodeType = eval(compile(tree, "", "eval")).__code__
+    return code
+
+
+def call(step: Callable[..., Any], operands: Sequence[Any]) -> Any:
+    """Call a step for an op without a source line."""
+    return step(*operands)
+
+
+_FRAMES: Final[dict[tuple[int, int], tuple[CodeType, Frame]]] = {}
+"""The frames of source positions. Keyed by id because hashing a code object hashes its constants;
+the entry keeps the object alive."""
+
+_MOST_KEPT: Final = 65536
+
+
+def frame_of(op: XlaOp) -> Frame:
+    """Return a function that calls a step in a frame at the source line of an op."""
+    code = op._code
+    if code is None or (op.metadata is not None and op.metadata.source is not None):
+        source = op.source
+        if source is None:
+            return call
+        return _frame(source.file, source.line, max(source.column, 1), source.function or "op")
+    key = id(code), op._lasti
+    entry = _FRAMES.get(key)
+    if entry is None:
+        if len(_FRAMES) > _MOST_KEPT:
+            _FRAMES.clear()
+        # Not the name of the file for users: Python reads the line from the file.
+        line, column = resolve_position(code, op._lasti)
+        entry = _FRAMES[key] = code, _frame(code.co_filename, line, column, code.co_qualname)
+    return entry[1]
+
 
 _Entry = tuple[int, Frame, Step, Callable[[list[Value]], Sequence[Value]], Sequence[int]]
 """The number of an op, its frame, its step, the getter of its operands from the values of all ops,

@@ -16,7 +16,7 @@ from lowering.jaxlib_api.lazy_jax import lax
 from lowering.mlir.attributes import i64, i64_array
 from lowering.ops.emitting import filled, need_orders
 from lowering.ops.importing import failure
-from lowering.ops.reducers import applied_opcode
+from lowering.ops.reduction import applied_opcode
 from lowering.ops.registry import (
     REFUSED,
     Context,

@@ -16,7 +16,7 @@ from lowering.jaxlib_api.lazy_jax import lax
 from lowering.ops.derivatives import with_derivative_of
 from lowering.ops.dynamic import size_numbers
 from lowering.ops.importing import failure
-from lowering.ops.reducers import applied_opcode, returns_second
+from lowering.ops.reduction import applied_opcode, returns_second
 from lowering.ops.registry import Context, Step, Value, array_of, importer, jax_rule
 
 if TYPE_CHECKING:

@@ -19,13 +19,13 @@ from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.reduction import sort as record_sort
 from builder.rewriting.inlining import inline
+from builder.schema import SCHEMAS
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from lowering.jaxlib_api.lazy_jax import jax, lax
 from lowering.mlir.attributes import boolean, i64
 from lowering.ops.derivatives import forward_only, with_derivative_of, with_rule, with_tangents
 from lowering.ops.elementwise import FUNCTIONS
-from lowering.ops.reducers import applied_opcode, identity, is_identity
 from lowering.ops.registry import (
     Context,
     Step,
@@ -43,11 +43,64 @@ if TYPE_CHECKING:
     from lowering.stablehlo.emitter import Emitter
 
 
+_MONOIDS: Final = frozenset(o for o, schema in SCHEMAS.items() if schema.monoid is not None)
+
+_LOGICAL: Final = {"add": "or", "multiply": "and", "maximum": "or", "minimum": "and"}
+"""What the arithmetic of pred is, as XLA defines it."""
+
+
+def applied_opcode(computation: XlaComputation) -> str | None:
+    """Return the commutative opcode that a computation of two scalars applies to them, or None.
+
+    The opcodes of pred are "and", "or" and "xor".
+
+    Example:
+        >>> import builder as xb
+        >>> @xb.computation(xb.f32[()], xb.f32[()])
+        ... def total(x, y):
+        ...     return y + x
+        >>> applied_opcode(total)
+        'add'
+    """
+    root = computation.root
+    if root.opcode not in _MONOIDS:
+        return None
+    if len(computation.parameters) != 2 or set(root.operands) != set(computation.parameters):
+        return None
+    if root.shape.element_type is pt.pred:
+        return _LOGICAL.get(root.opcode, root.opcode)
+    return root.opcode
+
+
+def returns_second(computation: XlaComputation) -> bool:
+    """Return whether a computation of two parameters returns the second one."""
+    parameters = computation.parameters
+    return len(parameters) == 2 and computation.root is parameters[1]
+
+
+def is_identity(opcode: str, value: XlaOp) -> bool:
+    """Return whether an op is the constant with which `opcode` changes no other value.
+
+    -0.0 is not counted for "add": 0.0 is the number with which jax begins a sum.
+    """
+    if value.opcode != "constant":
+        return False
+    constant = value.attributes["value"]
+    return bool(constant.tobytes() == identity(opcode, value.shape.element_type).tobytes())
+
+
+def identity(opcode: str, element_type: pt.PrimitiveType) -> np.ndarray[Any, Any]:
+    """Return the scalar with which `opcode` changes no value of an element type, other than -0."""
+    monoid = SCHEMAS[opcode].monoid
+    assert monoid is not None
+    return monoid.identity(element_type)
+
+
 if TYPE_CHECKING:
     pass
 
 
-_MONOIDS: Final[dict[str, Callable[[], Callable[..., Value]]]] = {
+_REDUCTIONS: Final[dict[str, Callable[[], Callable[..., Value]]]] = {
     "add": lambda: lax.reduce_sum,
     "multiply": lambda: lax.reduce_prod,
     "maximum": lambda: lax.reduce_max,
@@ -84,7 +137,7 @@ def jax_reduce(ctx: Context, op: XlaOp) -> Step:
     dimensions = op.attributes["dimensions"]
     count = len(op.operands) // 2
     opcode = applied_opcode(computation)
-    monoid = None if opcode is None else _MONOIDS[opcode]()
+    monoid = None if opcode is None else _REDUCTIONS[opcode]()
     if monoid is not None and opcode is not None and count == 1:
         if is_identity(opcode, op.operands[1]):
             return lambda operand, _: monoid(operand, axes=dimensions)

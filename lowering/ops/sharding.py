@@ -12,7 +12,7 @@ from builder.graph.xla_op import XlaOp, with_metadata
 from builder.types.shape import Shape, TupleShape
 from lowering.ops.importing import failure, flat_values
 from lowering.ops.registry import importer
-from lowering.sharding.manual_computations import (
+from lowering.sharding.frontend_shardings import (
     FROM_SHARDS,
     IN_SHARDINGS,
     MANUAL_AXES,

@@ -4,14 +4,13 @@
 operations. There are three kinds of expansions:
 
 - composites and operations of CHLO are replaced by their decompositions, those of jaxlib included;
-- `linalg`, `fourier`, `normalization` and `elementwise` have functions that record an algorithm
+- `linalg`, `normalization` and `elementwise` have functions that record an algorithm
   with public ops; the recorded computation is lowered and pasted;
 - some rewrites of `legalize`, such as that of `mhlo.topk`.
 """
 
 from lowering.portable import (
     elementwise as elementwise,
-    fourier as fourier,
     linalg as linalg,
     normalization as normalization,
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from lowering.jaxlib_api.mlir import read_module
 from lowering.mlir.operations import call_target
 from lowering.pjrt.devices import DeviceLike, device_argument
 from lowering.running.compiling import compile
+from lowering.running.worker_process import WorkerProcess
 from lowering.stablehlo.module import StablehloModule, from_bytes, path_text
 
 
@@ -300,3 +301,35 @@ def is_close(got: Any, want: Any, *, ulps: int = 0, tolerance: float = 0.0) -> A
         steps = np.maximum(np.ldexp(float(info.eps), exponent - 1), float(info.smallest_subnormal))
         near = np.abs(a - b) <= np.maximum(ulps * steps, tolerance * np.maximum(np.abs(b), 1))
     return same | (near & np.isfinite(a) & np.isfinite(b))
+
+
+def outcomes(paths: Iterable[str], device: str | None, seconds: float) -> Iterator[TestOutcome]:
+    """Run files in a process, which is started anew if a program ended it or blocks.
+
+    Args:
+        paths: the files.
+        device: see `run_test`.
+        seconds: the time limit for a file.
+
+    Returns:
+        The outcomes of each file. A file that can't be read, that ends the process or that exceeds
+        the time limit has one outcome, with the reason.
+    """
+    with WorkerProcess(answer, seconds) as worker:
+        for path in paths:
+            found, reason = worker.ask([path, device])
+            if reason:
+                yield TestOutcome(path, Path(path).stem, False, reason, 0, 0.0)
+            else:
+                yield from (TestOutcome(**fields) for fields in found)
+
+
+def answer(request: list[Any]) -> list[dict[str, Any]]:
+    """Run a file in the worker; return the outcomes."""
+    path, device = request
+    try:
+        found = run_test(path, device)
+    except XlaError as error:
+        message = f"{type(error).__name__}: {error}".replace("\n", " ")
+        found = [TestOutcome(path, Path(path).stem, False, message, 0, 0.0)]
+    return [asdict(outcome) for outcome in found]

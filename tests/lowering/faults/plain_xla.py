@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 import lowering
-from lowering.faults.argument_files import arguments_in, npz_of_arguments
+from lowering.faults.predicates import arguments_in, npz_of_arguments
 from lowering.legalize import bounded_ops, registry
 from lowering.legalize.loaded_modules import accepted_types
 from lowering.running.worker_process import WorkerProcess

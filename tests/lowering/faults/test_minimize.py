@@ -16,8 +16,8 @@ from tables import each_row
 
 import builder as xb
 import lowering
-from lowering.faults.argument_files import arguments_in, npz_of_arguments
 from lowering.faults.minimizing import _fewest
+from lowering.faults.predicates import arguments_in, npz_of_arguments
 from tests.defects.reproducer import all_reproducers, read
 from tests.lowering.faults.plain_xla import PlainXla
 

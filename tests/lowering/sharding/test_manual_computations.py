@@ -14,7 +14,7 @@ from tables import each_row
 
 import builder as xb
 import lowering
-from lowering.sharding.manual_computations import FROM_SHARDS, TO_SHARDS
+from lowering.sharding.frontend_shardings import FROM_SHARDS, TO_SHARDS
 
 N = 4
 X = np.arange(128, dtype=np.float32).reshape(8, 16)

@@ -20,8 +20,7 @@ import builder as xb
 import lowering
 from builder.errors import XlaError
 from examples import recorded_by_example
-from lowering.test_files.isolated import outcomes
-from lowering.test_files.running import difference_of, is_close
+from lowering.test_files.running import difference_of, is_close, outcomes
 
 
 @xb.computation(xb.f32[2, 3], xb.f32[3], xb.s32[3])

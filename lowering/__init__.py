@@ -86,8 +86,7 @@ if TYPE_CHECKING:
         UnloadedExecutable as UnloadedExecutable,
         topology as topology,
     )
-    from lowering.stablehlo.hlo_proto import to_hlo_proto as to_hlo_proto
-    from lowering.stablehlo.lower import lower as lower
+    from lowering.stablehlo.lower import lower as lower, to_hlo_proto as to_hlo_proto
     from lowering.stablehlo.module import (
         StablehloModule as StablehloModule,
         load_bytes as load_bytes,
@@ -132,8 +131,7 @@ else:
         "lowering.running.open_executable": "OpenExecutable",
         "lowering.running.replicated": "ReplicatedExecutable",
         "lowering.running.topology": "Topology UnloadedExecutable topology",
-        "lowering.stablehlo.hlo_proto": "to_hlo_proto",
-        "lowering.stablehlo.lower": "lower",
+        "lowering.stablehlo.lower": "lower to_hlo_proto",
         "lowering.stablehlo.module": "StablehloModule load_bytes",
         "lowering.stablehlo.sources": "load",
         "lowering.test_files.running": "TestOutcome run_test",

@@ -131,13 +131,13 @@ def _figures(
     first: float,
     calls: list[float],
 ) -> dict[str, Any]:
-    from lowering.jaxlib_api import executables
+    from lowering.jaxlib_api import compilation
 
     stats = computation.stats()
     median = statistics.median(calls)
     flops = stats.flops + stats.transcendentals
     # Executable has no public attribute for this.
-    memory = executables.compiled_memory(program._loaded)
+    memory = compilation.compiled_memory(program._loaded)
     return {
         "name": computation.name,
         "device": str(program.device),

@@ -25,8 +25,7 @@ import numpy as np
 from builder.support.caller import shown_file
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape
 from lowering.errors import ExecutionError
-from lowering.pjrt.host_arrays import MismatchError, read_leaves
-from lowering.pjrt.nesting import result_packer
+from lowering.pjrt.host_arrays import MismatchError, read_leaves, result_packer
 
 R = TypeVar("R")
 

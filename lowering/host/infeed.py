@@ -32,8 +32,7 @@ from builder.types.shape import (
 )
 from lowering.errors import ArgumentError, DeviceError, ExecutionError
 from lowering.pjrt.devices import DeviceLike, device_argument
-from lowering.pjrt.host_arrays import MismatchError, array_or_jax_array, read_leaves
-from lowering.pjrt.nesting import result_packer
+from lowering.pjrt.host_arrays import MismatchError, array_or_jax_array, read_leaves, result_packer
 
 timeout: float = 60.0
 """The maximum number of seconds that a program waits for a value in its infeed, and that

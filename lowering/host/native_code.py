@@ -34,7 +34,7 @@ import jaxlib.version
 
 from builder.errors import OperandError, brief, error_of
 from lowering.errors import CompileError
-from lowering.reading.file_owners import warn_of_writers
+from lowering.reading.files import warn_of_writers
 
 _LANGUAGES: Final = {".c": "c", ".cc": "c++", ".cpp": "c++", ".cxx": "c++", ".cu": "c++"}
 """The language of a source file, by the file's suffix."""

@@ -18,8 +18,7 @@ from builder.sharding.text import is_shardy, join_leaf_texts, leaf_texts
 from builder.types.shape import ArrayShape, ProgramShape, Shape, leaves
 from lowering.errors import LoweringError
 from lowering.importer.tables import Tables
-from lowering.mlir.attribute_values import ALIASING, DONOR
-from lowering.mlir.attributes import ARGUMENT_NAME, REPLICATION
+from lowering.mlir.attributes import ALIASING, ARGUMENT_NAME, DONOR, REPLICATION
 from lowering.mlir.operations import argument_attributes, attribute_text, entry_text, symbol_name
 from lowering.pjrt.entry_layouts import LAYOUT_MODE
 from lowering.sharding.texts import GSPMD, SHARDINGS, SHARDY

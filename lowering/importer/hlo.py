@@ -48,7 +48,7 @@ from lowering.importer.importing import to_computation
 from lowering.importer.tables import name_of
 from lowering.jaxlib_api import hlo_conversion, mlir
 from lowering.jaxlib_api.mlir import BYTECODE_MAGIC, UnreadableModuleError
-from lowering.mlir.attribute_values import ALIASING, DONOR, attribute_value
+from lowering.mlir.attributes import ALIASING, DONOR, attribute_value
 from lowering.mlir.operations import (
     argument_attributes,
     main_function,

@@ -34,7 +34,7 @@ from lowering.importer.regions import Regions
 from lowering.importer.scope import Body, RegionOperation, Scope, region_operations
 from lowering.importer.tables import Tables, UnboundedSizeError
 from lowering.jaxlib_api import mlir
-from lowering.mlir.attribute_values import ALIASING, is_donated
+from lowering.mlir.attributes import ALIASING, is_donated
 from lowering.mlir.operations import (
     REFERRING,
     argument_attributes,
@@ -48,8 +48,7 @@ from lowering.reading.module_reader import display_name
 from lowering.sharding.participants import groups_of, operations_along_axes, set_groups
 from lowering.stablehlo.lower import lower
 from lowering.stablehlo.module import StablehloModule
-from lowering.stablehlo.platform_index import for_platform
-from lowering.stablehlo.platforms import PLATFORM_INDEX, PLATFORMS
+from lowering.stablehlo.platforms import PLATFORM_INDEX, PLATFORMS, for_platform
 from lowering.stablehlo.sources import ModuleSource, module_of, path_of
 
 

@@ -24,7 +24,7 @@ from lowering.errors import LoweringError
 from lowering.importer.annotations import annotate, foreign_names
 from lowering.importer.by_schema import encoded_importer, importer_of, schema_importer
 from lowering.importer.tables import Place, Tables
-from lowering.mlir.attribute_values import UNREADABLE
+from lowering.mlir.attributes import UNREADABLE
 from lowering.mlir.types import UnsupportedTypeError
 from lowering.ops.importing import failure, is_used, unsupported
 from lowering.sharding.texts import SHARDINGS

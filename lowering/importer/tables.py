@@ -22,7 +22,7 @@ from builder.types.shape import ArrayShape, Shape, TupleShape
 from lowering.errors import unescaped
 from lowering.host.callbacks import PythonFunction
 from lowering.importer.hlo_repairs import TYPE_END
-from lowering.mlir.attribute_values import attribute_value
+from lowering.mlir.attributes import attribute_value
 from lowering.mlir.types import shape_of_type
 from lowering.ops.registry import Importer
 

@@ -25,12 +25,12 @@ from lowering.interpreter import helper
 from lowering.interpreter.instrumentation import with_probes, with_results
 from lowering.interpreter.interpreter_support import DebugCall, interpreter_bytecode
 from lowering.pjrt.devices import device, sharding_of
-from lowering.pjrt.nesting import result_packer
+from lowering.pjrt.host_arrays import result_packer
 from lowering.running.arguments import DELETED, DELETED_FIX, Arguments
 from lowering.running.program import ProgramInfo
 from lowering.stablehlo.lower import lower
 from lowering.stablehlo.module import StablehloModule
-from lowering.stablehlo.platform_index import for_platform
+from lowering.stablehlo.platforms import for_platform
 from lowering.stablehlo.sources import ModuleSource, module_of
 
 Program = StablehloModule | XlaComputation

@@ -25,7 +25,7 @@ from lowering.jaxlib_api.compilation import initialize_lapack
 from lowering.jaxlib_api.jax_arrays import axes_of, varying
 from lowering.jaxlib_api.jaxprs import side_effect
 from lowering.legalize import legalize
-from lowering.mlir.context import shared_context
+from lowering.mlir.modules import shared_context
 from lowering.ops.registry import Step, Value, place, refusal
 from lowering.stablehlo.lower import lower
 

@@ -9,14 +9,12 @@ to 0.12 are supported; a docstring states where these versions differ.
 - `artifacts`: portable artifacts, expansion of CHLO, shape refinement
 - `interpreter`: StableHLO's reference interpreter
 - `hlo_conversion`: HLO text and protos, to and from StableHLO
-- `compilation`: options, flags, custom call targets, compilation
-- `executables`: serialized executables, CPU features, cost, memory
-- `topologies`: devices that are not present
+- `compilation`: options, flags, custom call targets, topologies, compilation; of executables, their
+  bytes, CPU features, cost, memory
 - `lazy_jax`: jax and its modules, imported when they are used
-- `jax_arrays`: jax.Arrays, their getters, and axes along which they may differ
+- `jax_arrays`: jax.Arrays, their getters, axes along which they may differ, memory layouts
 - `jax_effects`: side effects of traced operations
 - `jax_stages`: data of a jax.stages.Lowered
-- `array_layouts`: memory layouts of arrays, parameters and results
 - `execution`: running executables
 - `native`: the two modules of jaxlib that have the private names
 

@@ -39,8 +39,8 @@ from lowering.legalize import (
 )
 from lowering.legalize.control_flow import compare_conditions, separate_branch_shardings
 from lowering.legalize.debugging import run_debug_calls
-from lowering.legalize.manual_values import check_manual_values
 from lowering.legalize.partitions import (
+    check_manual_values,
     complete_shardings,
     drop_shardings,
     has_shardings,

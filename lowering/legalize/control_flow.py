@@ -17,9 +17,8 @@ from builder.ops.control_flow import DERIVATIVE
 from builder.types import primitive_type as pt
 from lowering.errors import recorded_at
 from lowering.jaxlib_api.compilation import CALLBACK_TARGET
-from lowering.legalize.manual_values import value_kinds
 from lowering.legalize.op_builder import Attributes, OpBuilder, array_of, integer_of
-from lowering.legalize.partitions import is_manual, mark_manual
+from lowering.legalize.partitions import is_manual, mark_manual, value_kinds
 from lowering.legalize.registry import ALL_PLATFORMS, Target, Value, rewrite
 from lowering.mlir.operations import (
     BRANCHES,

@@ -18,10 +18,9 @@ from builder.sharding.tiling import parse_tilings
 from builder.types.shape import ArrayShape, ProgramShape
 from lowering.errors import CompileError
 from lowering.jaxlib_api.hlo_conversion import serialized_sharding_count
-from lowering.mlir.attribute_values import ALIASING, DONOR, attribute_value
-from lowering.mlir.attributes import REPLICATION
+from lowering.mlir.attributes import ALIASING, DONOR, REPLICATION, attribute_value
 from lowering.mlir.operations import attribute_text, entry, functions_in, main_function, symbol_name
-from lowering.pjrt.nesting import program_leaves
+from lowering.pjrt.host_arrays import program_leaves
 from lowering.sharding.texts import OF_PARAMETERS, OF_RESULT
 
 _MEMORY_KIND: Final = "mhlo.memory_kind"

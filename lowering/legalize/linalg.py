@@ -30,7 +30,7 @@ from lowering.legalize.op_builder import (
 )
 from lowering.legalize.registry import ALL_PLATFORMS, Value, refuse, rewrite
 from lowering.mlir.operations import attribute_text, checked_dictionary
-from lowering.stablehlo.platform_index import name_in_jax
+from lowering.stablehlo.platforms import name_in_jax
 
 Given = Mapping[str, ir.Attribute]
 """The attributes of a composite."""

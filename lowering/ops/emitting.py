@@ -13,7 +13,7 @@ from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, intern_array, leaves
 from lowering.errors import LoweringError
 from lowering.mlir.attributes import dense_elements, i64_array
-from lowering.mlir.context import shared_context
+from lowering.mlir.modules import shared_context
 from lowering.ops.registry import Value
 from lowering.reading.text_limits import exceeded_limit
 

@@ -34,8 +34,15 @@ from lowering.host.callbacks import PythonFunction, python_callback
 from lowering.host.custom_calls import is_reserved_target
 from lowering.jaxlib_api import mlir
 from lowering.jaxlib_api.lazy_jax import jax, jax_experimental
-from lowering.mlir.attribute_values import ReadableAttribute
-from lowering.mlir.attributes import Attribute, array, i32, layouts_text, order_text, quoted
+from lowering.mlir.attributes import (
+    Attribute,
+    ReadableAttribute,
+    array,
+    i32,
+    layouts_text,
+    order_text,
+    quoted,
+)
 from lowering.mlir.types import flatten, type_text, unflatten
 from lowering.ops.derivatives import with_derivative_of
 from lowering.ops.emitting import dictionary_text, error, need_orders

@@ -19,7 +19,7 @@ from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import explained
 from builder.types.shape import ArrayShape
 from lowering.errors import DeviceError
-from lowering.jaxlib_api import array_layouts, compilation, jax_arrays
+from lowering.jaxlib_api import compilation, jax_arrays
 from lowering.pjrt.failures import host_memory, is_out_of_memory, missing_platform, transfer_error
 
 DeviceLike: TypeAlias = "str | jax.Device | None"
@@ -281,7 +281,7 @@ class Target:
         self.dimensions: Final = shape.dimensions
         self.aval: Final = self._aval()
         shard = sharding.shard_shape(shape.dimensions)
-        self.default: Final = array_layouts.default_layout(self.device, self.dtype, shard)
+        self.default: Final = jax_arrays.default_layout(self.device, self.dtype, shard)
 
     def _first_device(self) -> jax.Device:
         (device,) = self.sharding.device_set

@@ -22,7 +22,7 @@ from builder.layout.program_layouts import check_supported_layout
 from builder.types.layout import COMBINE, Layout, parse_layout
 from builder.types.shape import ArrayShape, ProgramShape, TokenShape
 from lowering.errors import CompileError
-from lowering.jaxlib_api import array_layouts, mlir
+from lowering.jaxlib_api import jax_arrays, mlir
 from lowering.mlir.attributes import quoted
 from lowering.mlir.operations import (
     argument_attributes,
@@ -31,7 +31,7 @@ from lowering.mlir.operations import (
     set_argument_attributes,
 )
 from lowering.pjrt.devices import Target, sharding_of
-from lowering.pjrt.nesting import program_leaves
+from lowering.pjrt.host_arrays import program_leaves
 from lowering.reading.bytecode_tables import module_strings
 
 LAYOUT_MODE: Final = "mhlo.layout_mode"
@@ -170,8 +170,8 @@ def _read(
         reason = statement_of(error, ("compile", place, "layout text", "layout"))
         raise refuse(reason, "write a layout in XLA's syntax, such as {1,0}") from None
     default = layout_from(
-        array_layouts.layout_text(
-            array_layouts.default_layout(device, plain.element_type.dtype, plain.dimensions)
+        jax_arrays.layout_text(
+            jax_arrays.default_layout(device, plain.element_type.dtype, plain.dimensions)
         )
     )
     order = plain.with_layout(layout.minor_to_major)
@@ -214,8 +214,8 @@ def parameter_layouts(layouts: EntryLayouts, loaded: Any) -> list[Any]:
             layout that XLA chose.
     """
     # None where jaxlib 0.10 does not report them: in programs with tokens.
-    parameters = array_layouts.parameter_layouts(loaded)
-    results = array_layouts.result_layouts(loaded)
+    parameters = jax_arrays.parameter_layouts(loaded)
+    results = jax_arrays.result_layouts(loaded)
     for request in layouts.requests:
         actual = parameters if request.is_parameter else results
         requested = None if request.shape is None else request.shape.layout
@@ -227,7 +227,7 @@ def parameter_layouts(layouts: EntryLayouts, loaded: Any) -> list[Any]:
             raise _refused(layouts, request, rule)
         if actual is None or request.shape is None or requested is None:
             continue
-        layout = layout_from(array_layouts.layout_text(actual[request.position]))
+        layout = layout_from(jax_arrays.layout_text(actual[request.position]))
         if not requested.tiles:  # an order only; the platform determines the tiles
             requested = requested.replace(tiles=layout.tiles)
         if not is_same(request.shape, requested, layout):
@@ -253,14 +253,14 @@ def _layout_when_put(leaf: ArrayShape | TokenShape, layout: Layout | None, devic
     if layout is None:
         return target.default
     zeros = target.put(np.zeros(target.dimensions, target.dtype))
-    return array_layouts.layout_of(put_in_layout(zeros, layout))
+    return jax_arrays.layout_of(put_in_layout(zeros, layout))
 
 
 def put_in_layout(array: jax.Array, layout: Layout) -> jax.Array:
     """Return a copy of a jax.Array on its device, in the dimension order and tiles of `layout`."""
     major_to_minor = tuple(reversed(layout.minor_to_major))
     tiles = tuple(tile.dimensions for tile in layout.tiles)
-    copy: jax.Array = array_layouts.put_in_layout(array, major_to_minor, tiles, array.sharding)
+    copy: jax.Array = jax_arrays.put_in_layout(array, major_to_minor, tiles, array.sharding)
     return copy
 
 

@@ -15,7 +15,7 @@ from builder.sharding import mesh as meshes
 from builder.types import primitive_type as pt
 from builder.types.shape import intern_array
 from lowering.errors import ArgumentError
-from lowering.jaxlib_api import array_layouts, jax_arrays
+from lowering.jaxlib_api import jax_arrays
 from lowering.pjrt.devices import (
     DeviceLike,
     Target,
@@ -163,10 +163,10 @@ def _copy(array: Any, sharding: Sharding) -> jax.Array:
     """Return a copy of a jax.Array with another sharding, in the default layout."""
     device = next(iter(array.sharding.device_set))
     shard = array.sharding.shard_shape(array.shape)
-    default = array_layouts.default_layout(device, array.dtype, shard)
-    if array_layouts.layout_of(array) != default:
+    default = jax_arrays.default_layout(device, array.dtype, shard)
+    if jax_arrays.layout_of(array) != default:
         # jax.device_put would keep the layout.
-        array = put_in_layout(array, layout_from(array_layouts.layout_text(default)))
+        array = put_in_layout(array, layout_from(jax_arrays.layout_text(default)))
     try:
         # Without x64, jax would split 64-bit arrays by a program for 32-bit ones.
         with jax.enable_x64(True):

@@ -37,7 +37,7 @@ from lowering.reading.bytecode_tables import (
     sections_of,
     sizes_add_up,
 )
-from lowering.reading.foreign_formats import other_kind
+from lowering.reading.files import other_kind
 from lowering.reading.helper_process import HelperError, in_helper
 from lowering.reading.text_limits import TextProblem, crash_risk, exceeded_limit
 

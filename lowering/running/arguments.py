@@ -36,7 +36,7 @@ from builder.types.shape import (
     leaves,
 )
 from lowering.errors import ArgumentError
-from lowering.jaxlib_api import array_layouts, jax_arrays
+from lowering.jaxlib_api import jax_arrays
 from lowering.mlir.types import leaf_paths
 from lowering.pjrt.devices import Target
 from lowering.pjrt.entry_layouts import is_same, layout_from, put_in_layout
@@ -52,7 +52,7 @@ DELETED_FIX: Final = (
 )
 
 _JaxArray: Final = jax_arrays.array_type
-_layout_of: Final = array_layouts.layout_of
+_layout_of: Final = jax_arrays.layout_of
 _TOKEN_SHAPE: Final = pt.pred[0]
 """The shape of the empty array that the runtime passes for a token."""
 
@@ -99,7 +99,7 @@ class Leaf:
 
 
 def _parsed(layout: Any) -> Layout:
-    return layout_from(array_layouts.layout_text(layout))
+    return layout_from(jax_arrays.layout_text(layout))
 
 
 def target_of(leaf: ArrayShape | TokenShape, sharding: SingleDeviceSharding) -> Target:
@@ -434,7 +434,7 @@ class Arguments(Parameters):
         XLA can't read such an array.
         """
         target = leaf.target
-        text = array_layouts.layout_text(_layout_of(array))
+        text = jax_arrays.layout_text(_layout_of(array))
         default = _parsed(target.default)
         requested = leaf.requested_layout or default
         try:

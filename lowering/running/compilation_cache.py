@@ -34,8 +34,8 @@ import jax
 from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import explained
 from lowering.errors import ModuleFileError
-from lowering.jaxlib_api import compilation, executables, mlir, versions
-from lowering.reading.file_owners import warn, warn_of_writers
+from lowering.jaxlib_api import compilation, mlir, versions
+from lowering.reading.files import warn, warn_of_writers
 from lowering.running.executable_file import CODE_MODE, UnusableError, packed, unpacked
 from lowering.running.progress import deferred_interrupts, reported
 from lowering.stablehlo.module import path_text, write_atomically
@@ -75,7 +75,7 @@ class _Cache:
             # The checksum does not cover the name of the file.
             if content.header.get("key") != key:
                 return None
-            loaded = executables.deserialize(devices, content.payload, options)
+            loaded = compilation.deserialize(devices, content.payload, options)
         except (FileNotFoundError, UnusableError, ValueError):
             return None
         except OSError as error:
@@ -88,7 +88,7 @@ class _Cache:
     def write(self, key: str, devices: Sequence[Any], loaded: Any) -> None:
         """Write the entry of `key`, unless the executable is too large or can't be serialized."""
         try:
-            payload = executables.serialized(loaded)
+            payload = compilation.serialized(loaded)
         except ValueError:
             return  # the platform does not support it
         pieces = packed(None, devices, payload, key)
@@ -220,7 +220,7 @@ def _key(devices: Sequence[Any], code: bytes, options: Any) -> str:
         first.platform.encode(),
         first.device_kind.encode(),
         versions.platform_version(first).encode(),
-        ",".join(executables.host_cpu_features()).encode() if first.platform == "cpu" else b"",
+        ",".join(compilation.host_cpu_features()).encode() if first.platform == "cpu" else b"",
         compilation.options_bytes(options),
         # Flags of a TPU's compiler for all programs, which are not among the options.
         os.environ.get("LIBTPU_INIT_ARGS", "").encode() if first.platform == "tpu" else b"",

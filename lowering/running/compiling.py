@@ -30,7 +30,7 @@ from lowering.legalize import legalize
 from lowering.legalize.entry_attributes import check_entry_attributes
 from lowering.legalize.loaded_modules import check_loaded_module
 from lowering.legalize.precompile_checks import check_compilable
-from lowering.mlir.attribute_values import donated_arguments
+from lowering.mlir.attributes import donated_arguments
 from lowering.mlir.operations import operations_in, place_of
 from lowering.pjrt.devices import DeviceLike, devices_for as find_devices, is_local
 from lowering.pjrt.entry_layouts import parameter_layouts, requested_layouts
@@ -45,7 +45,7 @@ from lowering.running.replicated import ReplicatedExecutable, check_results
 from lowering.sharding.frontend_shardings import with_shardings
 from lowering.sharding.partitioning import read_partitioning
 from lowering.stablehlo.module import StablehloModule
-from lowering.stablehlo.platform_index import for_platform
+from lowering.stablehlo.platforms import for_platform
 from lowering.stablehlo.sources import ModuleSource, module_of
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from jaxlib.mlir import ir
 
 from builder.errors import OperandError, brief, error_of
 from builder.types.shape import ArrayShape, ProgramShape
-from lowering.mlir.attribute_values import DONOR, donated_arguments
+from lowering.mlir.attributes import DONOR, donated_arguments
 from lowering.mlir.operations import argument_attributes, main_function, set_argument_attributes
-from lowering.pjrt.nesting import named_leaves
+from lowering.pjrt.host_arrays import named_leaves
 
 Parameters = str | int | Collection[str | int]
 """Names or numbers of parameters; a single name or number needs no list."""

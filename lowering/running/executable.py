@@ -15,8 +15,7 @@ from lowering.host.callbacks import raise_failure
 from lowering.jaxlib_api import compilation, execution
 from lowering.legalize.dynamic import bounded_dimensions
 from lowering.pjrt.devices import sharding_of
-from lowering.pjrt.host_arrays import TRUNCATED_BY_JAX, copy_numpy
-from lowering.pjrt.nesting import result_packer
+from lowering.pjrt.host_arrays import TRUNCATED_BY_JAX, copy_numpy, result_packer
 from lowering.running import bounded_arrays as bounded
 from lowering.running.arguments import DELETED, DELETED_FIX, Arguments, target_of
 from lowering.running.bounded_arrays import is_host

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from lowering.errors import ModuleFileError
-from lowering.jaxlib_api import array_layouts, compilation, executables, mlir, versions
+from lowering.jaxlib_api import compilation, jax_arrays, mlir, versions
 from lowering.legalize.control_flow import Disagreement
 from lowering.pjrt.devices import is_local
-from lowering.reading.foreign_formats import EXECUTABLE_MAGIC, other_kind
+from lowering.reading.files import EXECUTABLE_MAGIC, other_kind
 from lowering.stablehlo.module import path_text, write_atomically
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def packed(
             None if compilation.is_absent(first) else versions.platform_version(first)
         ),
         "device_kind": first.device_kind,
-        "cpu_features": executables.cpu_features(payload) if first.platform == "cpu" else (),
+        "cpu_features": compilation.cpu_features(payload) if first.platform == "cpu" else (),
         "payload_bytes": len(payload),
         "key": key,
         "program": None if info is None else _program_header(info),
@@ -241,14 +241,14 @@ def _packed_executable(
             "runs on devices of several processes, and each process has only a part of the program",
             save_module,
         )
-    if info.layouts is not None and array_layouts.parameter_layouts(loaded) is None:
+    if info.layouts is not None and jax_arrays.parameter_layouts(loaded) is None:
         raise refuse(
             "has both tokens and arrays with layouts among its arguments; jaxlib does not report "
             "the layouts of such a program",
             save_module,
         )
     try:
-        payload = executables.serialized(loaded)
+        payload = compilation.serialized(loaded)
     except ValueError as error:
         raise refuse(
             f"can't be serialized by {devices[0].platform}'s runtime", save_module, str(error)

@@ -21,14 +21,14 @@ from builder.sharding.tiling import parse_tiling
 from builder.types.shape import ArrayShape, ProgramShape, Shape, leaves, parse_shape
 from lowering.errors import CompileError, DeviceError, ModuleFileError
 from lowering.host.custom_calls import unregistered
-from lowering.jaxlib_api import array_layouts, compilation, executables, versions
+from lowering.jaxlib_api import compilation, jax_arrays, versions
 from lowering.pjrt.devices import (
     DeviceLike,
     device as default_device,
     devices as devices_of,
     devices_for,
 )
-from lowering.reading.file_owners import warn_of_writers
+from lowering.reading.files import warn_of_writers
 from lowering.reading.module_reader import display_name
 from lowering.reading.protocol_buffers import fields_of, varint
 from lowering.running.bounded_arrays import SIZE
@@ -152,10 +152,10 @@ def _compiled_counts(payload: bytes) -> tuple[int, int] | None:
 
 def check_shapes(info: ProgramInfo, loaded: Any) -> None:
     """Raise UnusableError if the header's shapes on a device differ from the program's."""
-    parameters, results = executables.device_shapes(loaded)
+    parameters, results = compilation.device_shapes(loaded)
     tilings: tuple[list[str] | None, list[str] | None] = (None, None)
     if info.partitioning is not None:
-        tilings = array_layouts.parameter_tilings(loaded), array_layouts.result_tilings(loaded)
+        tilings = jax_arrays.parameter_tilings(loaded), jax_arrays.result_tilings(loaded)
     in_header = [leaf for parameter in info.shape.parameters for leaf in leaves(parameter)]
     for kind, expected, compiled in (
         ("arguments", _on_device(in_header, tilings[0], in_rows=False), parameters),
@@ -296,7 +296,7 @@ def _load(content: Content, device: DeviceLike, devices: Sequence[DeviceLike] | 
     )
     start = time.perf_counter()
     try:
-        loaded = executables.deserialize(targets, content.payload, options)
+        loaded = compilation.deserialize(targets, content.payload, options)
     except ValueError as error:
         report = str(error)
         missing = unregistered(report)
@@ -316,7 +316,7 @@ def _load(content: Content, device: DeviceLike, devices: Sequence[DeviceLike] | 
     has_layouts = header["program"]["has_layouts"]
     info = dataclasses.replace(
         info,
-        layouts=array_layouts.parameter_layouts(loaded) if has_layouts else None,
+        layouts=jax_arrays.parameter_layouts(loaded) if has_layouts else None,
         compile_seconds=time.perf_counter() - start,
     )
     return executable_of(loaded, info, targets)
@@ -401,7 +401,7 @@ def _check_device(header: Mapping[str, Any], device: jax.Device) -> None:
             f"{' '.join(version.split())[:100]!r}, installed is {' '.join(here.split())[:100]!r}",
             f"install that version, or {_RECOMPILE}",
         )
-    available = executables.host_cpu_features() if platform == "cpu" else ()
+    available = compilation.host_cpu_features() if platform == "cpu" else ()
     missing = [f for f in header["cpu_features"] if available and f not in available]
     if missing:
         more = ", ..." if len(missing) > 8 else ""

@@ -17,7 +17,7 @@ import numpy as np
 
 from builder.inspection.rendering import bytes_text
 from lowering.errors import ExecutionError
-from lowering.jaxlib_api import executables
+from lowering.jaxlib_api import compilation
 from lowering.pjrt.failures import (
     host_memory,
     is_out_of_memory,
@@ -55,7 +55,7 @@ def _memory(loaded: Any) -> dict[str, int]:
     The dictionary is empty if XLA does not report the sizes.
     """
     try:
-        memory = executables.compiled_memory(loaded)
+        memory = compilation.compiled_memory(loaded)
     except (RuntimeError, AttributeError):
         return {}
     return {name: memory[name] for name in ("arguments", "results", "temporary")}

@@ -11,7 +11,7 @@ import jax
 
 from lowering.errors import ExecutionError
 from lowering.host.callbacks import raise_failure, shared_failure
-from lowering.jaxlib_api import array_layouts, jax_arrays
+from lowering.jaxlib_api import jax_arrays
 from lowering.legalize.control_flow import Disagreement
 from lowering.running.arguments import Leaf
 from lowering.running.failures import must_wait, raise_execution_error
@@ -31,7 +31,7 @@ All devices must execute programs in the same order: otherwise they could deadlo
 
 _aval_of: Final = jax_arrays.aval_of
 _is_deleted: Final = jax_arrays.is_deleted
-_layout_of: Final = array_layouts.layout_of
+_layout_of: Final = jax_arrays.layout_of
 _sharding_of: Final = jax_arrays.sharding_getter()
 
 

@@ -18,9 +18,9 @@ from builder.errors import error_of
 from builder.sharding.tiling import Tiling, parse_tiling
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaves
 from lowering.errors import CompileError
-from lowering.jaxlib_api import array_layouts, execution, jax_arrays
+from lowering.jaxlib_api import execution, jax_arrays
 from lowering.pjrt.devices import is_local, sharding_of
-from lowering.pjrt.nesting import program_leaves, result_packer
+from lowering.pjrt.host_arrays import program_leaves, result_packer
 from lowering.running.arguments import Arguments, Leaf, passed_shape
 from lowering.running.launching import AcceptedArrays, Execute, Launcher
 from lowering.running.program import CompiledProgram, ProgramInfo
@@ -255,9 +255,9 @@ def _tilings(
     loaded: Any, info: ProgramInfo, parameter_count: int, result_count: int
 ) -> list[Tiling]:
     """Return the tilings that XLA chose for the arguments, followed by those for the results."""
-    parameters = array_layouts.parameter_tilings(loaded) or []
+    parameters = jax_arrays.parameter_tilings(loaded) or []
     # For a program without results, XLA reports the tiling of the empty tuple.
-    results = (array_layouts.result_tilings(loaded) or []) if result_count else []
+    results = (jax_arrays.result_tilings(loaded) or []) if result_count else []
     if len(parameters) != parameter_count or len(results) != result_count:
         raise CompileError(
             f"jaxlib does not report all shardings of {info.name}: the program has "

@@ -20,7 +20,7 @@ from builder.support.names import ExplainsAttributes
 from builder.types.layout import Layout, parse_layout
 from builder.types.shape import ArrayShape, ProgramShape, Shape, TokenShape, TupleShape, fold
 from lowering.errors import ExecutionError
-from lowering.jaxlib_api import array_layouts, executables
+from lowering.jaxlib_api import compilation, jax_arrays
 from lowering.running.executable_file import save_executable
 from lowering.running.profiling import Memory, Profile, profiled
 from lowering.sharding.partitioning import Partitioning
@@ -106,7 +106,7 @@ class CompiledProgram(Displayed, ExplainsAttributes):
             (True, True)
         """
         large_constants = flag("hlo_text", "large_constants", large_constants)
-        return executables.optimized_hlo_text(self._loaded, large_constants=large_constants)
+        return compilation.optimized_hlo_text(self._loaded, large_constants=large_constants)
 
     @explained
     def compiled_shape(self) -> ProgramShape:
@@ -187,7 +187,7 @@ class CompiledProgram(Displayed, ExplainsAttributes):
             >>> memory.arguments, memory.results
             (128, 64)
         """
-        return Memory(**self._reported("memory", executables.compiled_memory))
+        return Memory(**self._reported("memory", compilation.compiled_memory))
 
     @explained
     def cost(self) -> dict[str, float]:
@@ -212,7 +212,7 @@ class CompiledProgram(Displayed, ExplainsAttributes):
             >>> cost["flops"], cost["bytes accessed"]
             (16.0, 192.0)
         """
-        cost: dict[str, float] = self._reported("cost", executables.compiled_cost)
+        cost: dict[str, float] = self._reported("cost", compilation.compiled_cost)
         return cost
 
     def _reported(self, quantity: str, query: Callable[[Any], Any]) -> Any:
@@ -303,11 +303,11 @@ class CompiledProgram(Displayed, ExplainsAttributes):
 
 def _layouts(loaded: Any) -> tuple[list[Layout], list[Layout]]:
     """Return the layouts of the arguments and results, tuples flattened."""
-    found = array_layouts.parameter_layouts(loaded), array_layouts.result_layouts(loaded)
+    found = jax_arrays.parameter_layouts(loaded), jax_arrays.result_layouts(loaded)
     if None in found:
         raise RuntimeError("a token has no layout")
     parameters, results = (
-        [parse_layout(array_layouts.layout_text(layout)) for layout in layouts or ()]
+        [parse_layout(jax_arrays.layout_text(layout)) for layout in layouts or ()]
         for layouts in found
     )
     return parameters, results

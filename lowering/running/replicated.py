@@ -22,11 +22,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 from builder.errors import OperandError, brief, error_of
 from builder.types.foreign_arrays import UnreadableArrayError, read_array
 from builder.types.shape import ArrayShape, TupleShape, intern_array, leaves
-from lowering.jaxlib_api import array_layouts, execution, jax_arrays
+from lowering.jaxlib_api import execution, jax_arrays
 from lowering.pjrt.devices import Target, is_local, sharding_of
 from lowering.pjrt.entry_layouts import layout_from
-from lowering.pjrt.host_arrays import describe
-from lowering.pjrt.nesting import result_packer
+from lowering.pjrt.host_arrays import describe, result_packer
 from lowering.running.arguments import DELETED, DELETED_FIX, Arguments, Leaf, target_of
 from lowering.running.launching import AcceptedArrays, Launcher
 from lowering.running.program import CompiledProgram, ProgramInfo
@@ -48,7 +47,7 @@ class Rows:
         target = leaf.target
         shape = intern_array(target.shape.element_type, (1, *target.dimensions))
         row = Target(shape, target.sharding)
-        layouts = map(array_layouts.layout_text, (target.default, row.default))
+        layouts = map(jax_arrays.layout_text, (target.default, row.default))
         in_tiles = any(layout_from(text).tiles for text in layouts)
         is_same = leaf.is_static_array and leaf.requested_layout is None and not in_tiles
         self.dimensions: Final = (count, *target.dimensions) if is_same else None
@@ -74,7 +73,7 @@ def sharding_by_row(devices: Sequence[jax.Device]) -> NamedSharding:
 
 
 _JaxArray: Final = jax_arrays.array_type
-_layout_of: Final = array_layouts.layout_of
+_layout_of: Final = jax_arrays.layout_of
 
 
 def check_results(op: str, results: Any) -> None:

@@ -22,7 +22,7 @@ from builder.errors import ShapeTextError, error_of, statement_of
 from builder.sharding.tiling import Tiling, parse_tilings
 from builder.types.shape import ArrayShape, ProgramShape, TokenShape
 from lowering.errors import CompileError, recorded_at
-from lowering.mlir.attribute_values import ALIASING
+from lowering.mlir.attributes import ALIASING
 from lowering.mlir.operations import (
     argument_attributes,
     attribute_text,
@@ -30,7 +30,7 @@ from lowering.mlir.operations import (
     operations_in,
     symbol_name,
 )
-from lowering.pjrt.nesting import NamedLeaf, program_leaves
+from lowering.pjrt.host_arrays import NamedLeaf, program_leaves
 from lowering.sharding.texts import GSPMD, SHARDY
 
 

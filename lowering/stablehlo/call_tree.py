@@ -8,7 +8,7 @@ registered class a tuple.
 
 @main of a jax function takes the leaves of the arguments that it uses, after a token for each
 ordered effect, and returns the leaves of the results after such tokens. In a module for several
-platforms, the first argument is the number of the platform (see `platform_index`).
+platforms, the first argument is the number of the platform (see `platforms`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lower a computation to a StableHLO module.
+"""Lower a computation to a StableHLO module, or convert it to XLA's protocol buffer.
 
 XLA's Operation Semantics require that each infeed depends on the previous one, directly or through
 other values; likewise each outfeed. An op that applies computations with infeeds (a loop, a
@@ -20,6 +20,7 @@ from typing import Final, Literal
 from jaxlib.mlir import ir
 
 from builder.attributes.annotations import NO_ATTRIBUTES, meshes
+from builder.errors import OperandError, brief, error_of
 from builder.graph.aliasing import leaf_indices
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation, called_in
@@ -30,9 +31,11 @@ from builder.sharding.text import leaf_texts
 from builder.support.names import UniqueNames
 from builder.types.shape import ArrayShape, Shape, TupleShape, leaf_count, leaves
 from lowering.errors import LoweringError, recorded_at
-from lowering.mlir.attribute_values import ALIASING, DONOR
+from lowering.jaxlib_api import hlo_conversion
 from lowering.mlir.attributes import (
+    ALIASING,
     ARGUMENT_NAME,
+    DONOR,
     REPLICATION,
     Attribute,
     array,
@@ -43,9 +46,10 @@ from lowering.mlir.attributes import (
     quoted,
 )
 from lowering.mlir.bytecode import Pieces, Reference
-from lowering.mlir.context import context_for
+from lowering.mlir.modules import context_for
 from lowering.mlir.types import dense_attribute, leaf_paths, mlir_type, type_text
 from lowering.pjrt.entry_layouts import LAYOUT_MODE
+from lowering.reading.protocol_buffers import replaced
 from lowering.sharding.texts import sharding_attribute
 from lowering.stablehlo.call_tree import NESTING
 from lowering.stablehlo.emitter import Emitter, LargeConstant
@@ -425,3 +429,43 @@ def _layout_attributes(leaf: Shape) -> dict[str, str]:
     if not isinstance(leaf, ArrayShape) or leaf.layout is None:
         return {}
     return {LAYOUT_MODE: quoted(str(leaf.layout))}
+
+
+_MODULE_ID: Final = 5
+"""The number of the field `id` in HloModuleProto."""
+
+
+def to_hlo_proto(computation: XlaComputation) -> bytes:
+    """Return a computation as the bytes of XLA's HloModuleProto, with names and source lines.
+
+    Tools of XLA read this form, and so does `lowering.from_hlo`. Equal computations give equal
+    bytes. For programs with other versions of XLA, save a portable artifact instead, with
+    `StablehloModule.save`.
+
+    Args:
+        computation: an XlaComputation.
+
+    Raises:
+        OperandError: `computation` is not an XlaComputation.
+        ShapeInferenceError: tuples nest deeper than XLA's parser reads.
+
+    Example:
+        >>> import builder as xb
+        >>> import lowering
+        >>> @xb.computation(xb.f32[2])
+        ... def double(x):
+        ...     return x + x
+        >>> lowering.from_hlo(lowering.to_hlo_proto(double)).program_shape
+        (x: f32[2]) -> f32[2]
+    """
+    if not isinstance(computation, XlaComputation):
+        rule = "computation must be an XlaComputation"
+        raise error_of(OperandError, "to_hlo_proto", rule, got=brief(computation))
+    return proto_of_text(computation.to_hlo_text(metadata=True))
+
+
+def proto_of_text(text: str) -> bytes:
+    """Return the HloModuleProto of HLO text that this library or XLA has printed."""
+    proto = hlo_conversion.hlo_proto(text)
+    # XLA numbers the modules of a process; without the number, equal modules are equal bytes.
+    return replaced(memoryview(proto), (_MODULE_ID,), lambda _: b"")

@@ -52,8 +52,8 @@ from lowering.errors import LoweringError, ModuleFileError, VersionError
 from lowering.host.callbacks import PythonFunction
 from lowering.jaxlib_api import versions
 from lowering.mlir.attributes import ARGUMENT_NAME
+from lowering.mlir.modules import module_text
 from lowering.mlir.operations import attribute_text, entry_text, functions_in, main_function
-from lowering.mlir.printing import module_text
 from lowering.mlir.types import leaf_paths, shape_of_type
 from lowering.pjrt.entry_layouts import LAYOUT_MODE
 from lowering.reading import module_reader

@@ -13,8 +13,7 @@ from jaxlib.mlir import ir
 from builder.errors import XlaError
 from builder.graph.computation import XlaComputation
 from builder.schema import MISSING, SCHEMAS, Schema
-from lowering.mlir.attribute_values import UNREADABLE, ReadableAttribute
-from lowering.mlir.attributes import Attribute, symbol
+from lowering.mlir.attributes import UNREADABLE, Attribute, ReadableAttribute, symbol
 
 
 def stablehlo_attributes(schema: Schema, attributes: Mapping[str, Any]) -> dict[str, Attribute]:

@@ -11,7 +11,7 @@ import builder as xb
 from builder.errors import OperandError, brief, error_of
 from lowering.importer.hlo import from_hlo
 from lowering.jaxlib_api.hlo_conversion import hlo_proto_text
-from lowering.stablehlo.hlo_proto import proto_of_text, to_hlo_proto
+from lowering.stablehlo.lower import proto_of_text, to_hlo_proto
 from lowering.xla_client.errors import reporting
 from lowering.xla_client.protos import OpMetadata, OpSharding
 from lowering.xla_client.shapes import ProgramShape, Shape

@@ -14,7 +14,7 @@ import builder as xb
 import lowering
 from lowering.mlir.attributes import DenseElements, dictionary, encodable, i64_array, quoted
 from lowering.mlir.bytecode import BytecodeWriter, number_of, reference, references
-from lowering.mlir.context import shared_context
+from lowering.mlir.modules import shared_context
 from lowering.mlir.types import mlir_type
 from lowering.stablehlo.emitter import Emitter
 

@@ -14,7 +14,7 @@ from tables import each_row
 import builder as xb
 import lowering
 from lowering.errors import ArgumentError, DeviceError, XlaError
-from lowering.jaxlib_api import array_layouts, jax_arrays
+from lowering.jaxlib_api import jax_arrays
 
 
 def mesh() -> Mesh:
@@ -68,8 +68,8 @@ def test_copies_have_the_default_layout() -> None:
     turned = jax.device_put(array, Format(Layout((1, 0)), SingleDeviceSharding(first)))
     for to in ("cpu:0", "cpu:1"):
         there = lowering.device_put(turned, to)
-        usual = array_layouts.default_layout(first, array.dtype, array.shape)
-        assert array_layouts.layout_of(there) == usual
+        usual = jax_arrays.default_layout(first, array.dtype, array.shape)
+        assert jax_arrays.layout_of(there) == usual
         assert np.asarray(there).tolist() == array.tolist()
     there = lowering.device_put(lowering.device_put(array, "cpu"), "cpu")
     copied = lowering.device_put(there, "cpu")

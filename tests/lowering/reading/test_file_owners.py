@@ -13,7 +13,7 @@ import pytest
 
 import builder as xb
 import lowering
-from lowering.reading.file_owners import warn_of_writers
+from lowering.reading.files import warn_of_writers
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 

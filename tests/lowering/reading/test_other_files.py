@@ -13,7 +13,7 @@ from tables import each_row
 
 import lowering
 from lowering import ModuleFileError
-from lowering.reading.foreign_formats import other_kind
+from lowering.reading.files import other_kind
 
 TEXT = "func.func @main() { return }\n"
 

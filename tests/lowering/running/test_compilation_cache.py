@@ -18,7 +18,7 @@ from tables import each_row
 import builder as xb
 import lowering
 from lowering import ModuleFileError
-from lowering.jaxlib_api import compilation, executables
+from lowering.jaxlib_api import compilation
 from lowering.running import compilation_cache
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -42,7 +42,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Record the calls of XLA's compiler."""
     results: list[Any] = []
     original = compilation.compile_and_load
-    executables.host_cpu_features()  # compiles a program once
+    compilation.host_cpu_features()  # compiles a program once
 
     def compile_and_load(devices: Any, code: bytes, **more: Any) -> Any:
         results.append(code)
@@ -147,7 +147,7 @@ class TestFolder:
     def test_entries_that_the_runtime_refuses_are_replaced(
         self, folder: Path, compiled: list[Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(executables, "serialized", lambda _: b"no executable")
+        monkeypatch.setattr(compilation, "serialized", lambda _: b"no executable")
         lowering.compile(adding(), "cpu")
         monkeypatch.undo()
         lowering.use_compilation_cache(folder)
@@ -261,7 +261,7 @@ import jax
 import numpy as np
 import builder as xb, lowering
 from lowering.jaxlib_api import compilation, executables
-executables.host_cpu_features()
+compilation.host_cpu_features()
 def compile_and_load(*_, **__):
     raise SystemExit("compiled")
 compilation.compile_and_load = compile_and_load

@@ -21,7 +21,7 @@ import builder as xb
 import lowering
 from lowering import DeviceError, ModuleFileError
 from lowering.host.custom_calls import unregistered
-from lowering.jaxlib_api import array_layouts, executables, versions
+from lowering.jaxlib_api import compilation, jax_arrays, versions
 from lowering.running.executable_file import packed, save_executable, unpacked
 from lowering.running.program import ProgramInfo
 
@@ -245,18 +245,18 @@ class TestRefusedFiles:
         path.write_bytes(forged(saved))
         assert np.array_equal(lowering.load_executable(path)(X), X + X)
         # A CPU without a required feature.
-        monkeypatch.setattr(executables, "host_cpu_features", lambda: ("sse2",))
+        monkeypatch.setattr(compilation, "host_cpu_features", lambda: ("sse2",))
         refused(
             path, saved, "was compiled for a CPU that has .*, which this CPU does not have\nfix:"
         )
 
     def test_cpu_features_after_large_constants(self, saved: bytes) -> None:
-        features = executables.cpu_features(saved)
+        features = compilation.cpu_features(saved)
         assert features
-        assert features == executables.host_cpu_features()
+        assert features == compilation.host_cpu_features()
         # A run of dashes must not be searched from each dash: a megabyte would take hours.
         for text in (b"-" * (1 << 20), b"-a" * (1 << 19), b"+a," * 5, b",+a" * 5 + b","):
-            assert executables.cpu_features(text + b"\0" + saved) == features
+            assert compilation.cpu_features(text + b"\0" + saved) == features
 
     def test_files_that_the_runtime_refuses(self, tmp_path: Path) -> None:
         executable = lowering.compile(twice, "cpu")
@@ -309,7 +309,7 @@ class TestRefusedPrograms:
     def test_unreported_layouts(self, tmp_path: Path, monkeypatch: Any) -> None:
         executable = lowering.compile(twice, "cpu")
         info = dataclasses.replace(executable._info, layouts=[])
-        monkeypatch.setattr(array_layouts, "parameter_layouts", lambda _: None)
+        monkeypatch.setattr(jax_arrays, "parameter_layouts", lambda _: None)
         with pytest.raises(ModuleFileError, match="has both tokens and arrays with layouts"):
             save_executable(tmp_path / "file", executable._loaded, info, executable.devices)
 

@@ -12,7 +12,7 @@ from tables import each_row
 
 import builder as xb
 import lowering
-from lowering.jaxlib_api import compilation, executables
+from lowering.jaxlib_api import compilation
 from lowering.running.options import read_options, refused_option, with_precision
 
 X = np.linspace(0.1, 1, 64, dtype=np.float32).reshape(8, 8)
@@ -94,7 +94,7 @@ class TestOptimizationLevel:
             {"optimization_level": 3, "xla_backend_optimization_level": 0},
         ):
             executable = lowering.compile(waves, "cpu", options=options)
-            code = executables.serialized(executable._loaded)
+            code = compilation.serialized(executable._loaded)
             codes.append({code[i : i + 8] for i in range(len(code))})
             np.testing.assert_allclose(executable(X), np.exp(np.sin(X)) * X, rtol=1e-6)
         # The options are among the bytes: the code is the same if they are nearly equal.

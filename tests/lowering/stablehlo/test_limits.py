@@ -12,8 +12,8 @@ from jaxlib.mlir import ir
 import builder as xb
 import lowering
 from lowering import LoweringError
-from lowering.mlir import context as mlir_context
-from lowering.mlir.context import shared_context
+from lowering.mlir import modules as mlir_context
+from lowering.mlir.modules import shared_context
 from lowering.stablehlo import lower as lowering_module
 
 SCALAR = xb.f32[()]

@@ -17,7 +17,7 @@ import builder as xb
 import lowering
 from builder.schema import SCHEMAS
 from lowering.jaxlib_api import hlo_conversion
-from lowering.mlir.context import shared_context
+from lowering.mlir.modules import shared_context
 
 FILE = Path(__file__).name
 

@@ -1,8 +1,14 @@
-"""Recognize files of other formats by their first bytes, for error messages."""
+"""Files: recognize those of other formats, and warn about those that other users can change."""
 
 from __future__ import annotations
 
-from typing import Final
+import os
+import stat
+import sys
+import warnings
+from typing import Any, Final
+
+from builder.support.caller import caller_frame
 
 EXECUTABLE_MAGIC: Final = b"\x89XLAEXE\n"
 """The first bytes of the files that `lowering.load_executable` reads."""
@@ -32,7 +38,7 @@ def other_kind(data: bytes) -> tuple[str, str | None] | None:
     Return None if the format is not known.
 
     Example:
-        >>> from lowering.reading.foreign_formats import other_kind
+        >>> from lowering.reading.files import other_kind
         >>> other_kind(bytes([0x1F, 0x8B, 8]))
         ('a gzip file', 'unpack it: gunzip')
     """
@@ -50,3 +56,38 @@ def other_kind(data: bytes) -> tuple[str, str | None] | None:
     if data[:1] == b"\n" and any(byte < 9 or 13 < byte < 32 for byte in data[:4096]):
         return "a protocol buffer", "use lowering.from_hlo if it is an HLO protocol buffer"
     return None
+
+
+def warn(message: str) -> None:
+    """Issue a RuntimeWarning at the line of the user's code that called this library."""
+    frame = caller_frame(sys._getframe())
+    if frame is None:
+        warnings.warn_explicit(message, RuntimeWarning, "<unknown>", 0)
+        return
+    shown: dict[Any, Any] = frame.f_globals.setdefault("__warningregistry__", {})
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    warnings.warn_explicit(message, RuntimeWarning, file, line, registry=shown)
+
+
+def warn_of_writers(status: os.stat_result, name: str) -> None:
+    """Warn if users other than this one and root can write to a file or folder; on POSIX only.
+
+    Args:
+        status: the status of the file or folder.
+        name: the path of the file or folder, for the message.
+    """
+    if os.name != "posix":
+        return
+    user, mode = os.geteuid(), status.st_mode
+    if status.st_uid not in (0, user):
+        reason, fix = f"it belongs to user {status.st_uid}", "use a file or folder of your own"
+    elif mode & stat.S_IWOTH:
+        reason, fix = "every user can write to it", f"chmod go-w {name}"
+    elif mode & stat.S_IWGRP:
+        reason, fix = f"group {status.st_gid} can write to it", f"chmod g-w {name}"
+    else:
+        return
+    warn(
+        f"{name} contains machine code, which other users of this machine can change: {reason}\n"
+        f"fix: {fix}"
+    )

@@ -9,8 +9,8 @@ import pytest
 from jaxlib.mlir import ir
 from tables import each_row
 
-from lowering.mlir.attribute_values import attribute_value
-from lowering.mlir.context import shared_context
+from lowering.mlir.attributes import attribute_value
+from lowering.mlir.modules import shared_context
 
 
 @each_row(

@@ -1,7 +1,7 @@
 """The command `xlabuilder`: inspect, convert, run and compare files of StableHLO and HLO.
 
-Each command has a module. Commands import jax and NumPy when they run, so `--help` and usage errors
-are fast.
+Commands of one purpose have a module. They import jax and NumPy when they run, so `--help` and
+usage errors are fast.
 """
 
 import sys
@@ -11,17 +11,12 @@ if TYPE_CHECKING:
     from lowering.cli.command import main as main
 else:
     try:
-        from lowering.cli import (  # noqa: F401  (each module registers its command)
-            compare,
+        from lowering.cli import (  # noqa: F401  (each module registers its commands)
+            checking,
             convert,
-            devices,
-            diff,
-            draw,
             inspect,
-            minimize,
-            ops,
+            lists,
             run,
-            test,
         )
         from lowering.cli.command import main
     except ModuleNotFoundError as error:

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from lowering.cli.command import subcommand
-from lowering.cli.programs import Program, opened, shape_option
+from lowering.cli.inputs import Program, opened, shape_option
 
 FORMATS: Final = {
     "text": "StableHLO text",

@@ -1,16 +1,17 @@
-"""`xlabuilder inspect`: show the content of a file."""
+"""`xlabuilder inspect`, `diff` and `draw`: show files, their differences and their graphs."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from lowering.cli.command import json_option, print_json, show, signature_text, subcommand, table
-from lowering.cli.programs import Program, file_argument, opened, shape_fix, shape_option
+from lowering.cli.inputs import Program, file_argument, opened, shape_fix, shape_option
 
 if TYPE_CHECKING:
     from builder.errors import XlaError
@@ -188,3 +189,63 @@ def _print_unimported(program: Program, summary: dict[str, Any]) -> None:
             else [f"fix: {shape_fix(dynamic[1], dynamic[2])}"]
         ),
     )
+
+
+@subcommand("diff")
+@click.argument("before", metavar="A", type=click.Path(allow_dash=True))
+@click.argument("after", metavar="B", type=click.Path(allow_dash=True))
+@click.option("--metadata", is_flag=True, help="Compare names and source lines too.")
+@json_option
+def diff(before: str, after: str, metadata: bool, as_json: bool) -> None:
+    """Show the differences between the programs of A and B.
+
+    Operations are matched by their inputs or their uses; the order of operations and the names of
+    computations are ignored. The exit status is 0 if the programs are equal, else 1.
+    """
+    if before == after == "-":
+        raise click.UsageError("only one of the files can be the standard input")
+    first, second = (opened(file).computation() for file in (before, after))
+    differences = first.diff(second, metadata=metadata)
+    if as_json:
+        print_json(differences.as_dict())
+    elif differences:
+        show(differences)
+    else:
+        click.echo("no differences")
+    if differences:
+        click.get_current_context().exit(1)
+
+
+_SUFFIXES: Final = (".svg", ".dot", ".gv", ".json")
+
+
+@subcommand("draw")
+@file_argument
+@click.option(
+    "-o",
+    "--output",
+    metavar="OUT",
+    required=True,
+    type=click.Path(dir_okay=False),
+    help="The file to write: .svg; .dot or .gv for Graphviz; .json for Model Explorer.",
+)
+@click.option("--scope", metavar="SCOPE", help="Draw only the operations of this scope.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=120,
+    show_default=True,
+    metavar="N",
+    help="Draw groups open up to this number of nodes.",
+)
+@shape_option
+def draw(file: str, output: str, scope: str | None, limit: int, shapes: tuple[str, ...]) -> None:
+    """Draw the program of FILE as a graph.
+
+    Operations are in frames by the scopes in their names, such as those of jax.named_scope. DOT and
+    JSON files have all operations of the program. OUT replaces an existing file.
+    """
+    if Path(output).suffix.lower() not in _SUFFIXES:
+        raise click.UsageError(f"OUT must end in one of {', '.join(_SUFFIXES)}; got {output!r}.")
+    opened(file, shapes).computation().draw(scope=scope, limit=limit).save(output)
+    click.echo(f"{output}: written")

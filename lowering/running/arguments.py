@@ -3,11 +3,15 @@
 The runtime reads the bytes of a buffer without checks: an array of another shape, element type or
 layout gives wrong results, and with several devices the process may crash. So every argument is
 checked here before the program is executed.
+
+A program takes and returns arrays of bounded sizes padded to their bounds, together with the actual
+sizes: see `lowering.legalize.dynamic`. The caller passes and receives arrays of the actual sizes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import jax
@@ -41,10 +45,116 @@ from lowering.mlir.types import leaf_paths
 from lowering.pjrt.devices import Target
 from lowering.pjrt.entry_layouts import is_same, layout_from, put_in_layout
 from lowering.pjrt.host_arrays import describe
-from lowering.running import bounded_arrays as bounded
 from lowering.running.program import ProgramInfo
 from lowering.stablehlo.call_tree import CallTree, unchanged
 from lowering.stablehlo.platforms import PLATFORM_INDEX
+
+SIZE: Final = intern_array(pt.s32, ())
+"""The shape of the scalar that passes the actual size of a bounded dimension."""
+
+
+@dataclass(frozen=True, slots=True)
+class Padded:
+    """An argument padded to its bounds.
+
+    Attributes:
+        array: the elements, padded with zeros.
+        sizes: the actual size of each bounded dimension.
+    """
+
+    array: jax.Array
+    sizes: list[jax.Array]
+
+
+def too_large(shape: ArrayShape, sizes: Sequence[int]) -> str | None:
+    """Return the fix for an array of `sizes` that does not fit `shape`; None if it fits."""
+    if len(sizes) != shape.rank:
+        return f"pass an array of {shape.rank} dimension{'s' * (shape.rank != 1)}"
+    for dimension, (size, bound) in enumerate(zip(sizes, shape.dimensions, strict=True)):
+        is_bounded = shape.dynamic_dimensions[dimension]
+        if size > bound and is_bounded:
+            index = ", ".join([":"] * dimension + [f":{bound}"])
+            return f"reduce dimension {dimension} to size {bound} or less: array[{index}]"
+        if size != bound and not is_bounded:
+            return f"pass an array of size {bound} in dimension {dimension}"
+    return None
+
+
+def pad(array: Any, shape: ArrayShape) -> np.ndarray[Any, Any]:
+    """Return a host or device array padded with zeros to the bounds of `shape`."""
+    elements = np.asarray(array)
+    padded = np.zeros(shape.dimensions, elements.dtype)
+    padded[tuple(slice(size) for size in elements.shape)] = elements
+    return padded
+
+
+def passing_sizes(
+    run: Callable[[list[Any]], list[Any]], positions: Sequence[int]
+) -> Callable[[list[Any]], list[Any]]:
+    """Return a function that calls `run` with arrays and sizes instead of `Padded` arguments.
+
+    Args:
+        run: executes the program.
+        positions: the positions of the `Padded` arguments. Each is replaced by its array; its sizes
+            are appended to the arguments.
+    """
+
+    def run_with_sizes(arguments: list[Any]) -> list[Any]:
+        sizes: list[Any] = []
+        for position in positions:
+            padded = arguments[position]
+            arguments[position] = padded.array
+            sizes += padded.sizes
+        return run([*arguments, *sizes])
+
+    return run_with_sizes
+
+
+def slicing_results(
+    pack: Callable[[list[Any]], Any],
+    bounded_dimensions: Sequence[tuple[int, int]],
+    targets: Sequence[Target],
+) -> Callable[[list[Any]], Any]:
+    """Return a function that slices a program's padded results to actual sizes, and packs them.
+
+    The program returns the padded results, followed by the sizes.
+
+    Args:
+        pack: packs the sliced results.
+        bounded_dimensions: for each returned size, the number of the result and the dimension.
+        targets: the targets of the padded results.
+    """
+    count = len(targets)
+
+    def pack_sliced(results: list[Any]) -> Any:
+        arrays, sizes = results[:count], results[count:]
+        actual: dict[int, list[int]] = {}
+        for (number, dimension), size in zip(bounded_dimensions, sizes, strict=True):
+            dimensions = actual.setdefault(number, list(targets[number].dimensions))
+            # A program may set a size out of bounds; there are no elements there.
+            dimensions[dimension] = min(max(int(size), 0), dimensions[dimension])
+        for number, dimensions in actual.items():
+            if tuple(dimensions) != targets[number].dimensions:
+                arrays[number] = first_elements(arrays[number], dimensions, targets[number])
+        return pack(arrays)
+
+    return pack_sliced
+
+
+def first_elements(array: jax.Array, sizes: Sequence[int], target: Target) -> jax.Array:
+    """Return the first `sizes` elements of an array along each dimension, on its device."""
+    if is_host(target.device):
+        # NumPy reads the memory of the device: one copy, and nothing is compiled.
+        shape = intern_array(target.shape.element_type, tuple(sizes))
+        return Target(shape, target.sharding).put(np.asarray(array)[tuple(map(slice, sizes))])
+    with jax.enable_x64(True):
+        return jax.lax.slice(array, [0] * len(sizes), sizes)
+
+
+def is_host(device: Any) -> bool:
+    """Return whether a device uses the host's memory."""
+    return bool(device.platform == "cpu")
+
 
 DELETED: Final = "a jax.Array that has been deleted"
 DELETED_FIX: Final = (
@@ -399,10 +509,10 @@ class Arguments(Parameters):
         except UnreadableArrayError as error:
             raise self.refusal(leaf, error.got, error.fix or _numpy_fix(leaf)) from None
 
-    def _padded(self, value: Any, leaf: Leaf, shape: ArrayShape) -> bounded.Padded:
+    def _padded(self, value: Any, leaf: Leaf, shape: ArrayShape) -> Padded:
         """Return `value` padded to the bounds of `shape`, with its actual sizes."""
         array = value if isinstance(value, jax.Array) else self._read(value, leaf, shape)
-        reason = bounded.too_large(shape, array.shape)
+        reason = too_large(shape, array.shape)
         if reason is not None:
             raise self.refusal(leaf, describe_array(value, array), reason)
         # Check it as the argument of a parameter of exactly these sizes, then of the bounds.
@@ -414,11 +524,11 @@ class Arguments(Parameters):
         else:
             self._check_type(array, exact, value)
         if array.shape != shape.dimensions:
-            array = bounded.pad(array, shape)
+            array = pad(array, shape)
         full = Leaf(shape.at_bounds(), leaf.target, *place)
         full.layout, full.requested_layout = leaf.layout, leaf.requested_layout
-        size = target_of(bounded.SIZE, self.sharding)
-        return bounded.Padded(
+        size = target_of(SIZE, self.sharding)
+        return Padded(
             self.put(array, full),
             [
                 size.put(np.array(n, np.int32))

@@ -36,9 +36,15 @@ from lowering.pjrt.devices import DeviceLike, devices_for as find_devices, is_lo
 from lowering.pjrt.entry_layouts import parameter_layouts, requested_layouts
 from lowering.pjrt.failures import without_status_code
 from lowering.running.compilation_cache import compile_or_read
-from lowering.running.donation import Parameters, with_donors
 from lowering.running.executable import Executable, executable_of
-from lowering.running.options import CompileOptions, read_options, refused_option, with_precision
+from lowering.running.options import (
+    CompileOptions,
+    Parameters,
+    read_options,
+    refused_option,
+    with_donors,
+    with_precision,
+)
 from lowering.running.partitioned import PartitionedExecutable
 from lowering.running.program import ProgramInfo
 from lowering.running.replicated import ReplicatedExecutable, check_results
@@ -49,8 +55,7 @@ from lowering.stablehlo.platforms import for_platform
 from lowering.stablehlo.sources import ModuleSource, module_of
 
 if TYPE_CHECKING:
-    from lowering.running.buckets import Buckets
-    from lowering.running.open_executable import OpenExecutable
+    from lowering.running.open_executable import Buckets, OpenExecutable
 
 
 @overload
@@ -343,7 +348,7 @@ def _compile_error(
         platform: the platform.
         counts: the numbers of replicas and partitions.
     """
-    from lowering.running.failing_operation import failing_operation  # lazy import: rarely used
+    from lowering.running.failures import failing_operation  # lazy import: rarely used
 
     operation = failing_operation(module, report, platform, *counts)
     reason = _first_reason(report)

@@ -16,9 +16,16 @@ from lowering.jaxlib_api import compilation, execution
 from lowering.legalize.dynamic import bounded_dimensions
 from lowering.pjrt.devices import sharding_of
 from lowering.pjrt.host_arrays import TRUNCATED_BY_JAX, copy_numpy, result_packer
-from lowering.running import bounded_arrays as bounded
-from lowering.running.arguments import DELETED, DELETED_FIX, Arguments, target_of
-from lowering.running.bounded_arrays import is_host
+from lowering.running.arguments import (
+    DELETED,
+    DELETED_FIX,
+    SIZE,
+    Arguments,
+    is_host,
+    passing_sizes,
+    slicing_results,
+    target_of,
+)
 from lowering.running.failures import (
     check_numbers,
     may_lack_memory,
@@ -63,15 +70,15 @@ class Steps:
         sizes = bounded_dimensions([result])
         handlers = [
             execution.result_handler(target.aval, sharding)
-            for target in (*targets, *[target_of(bounded.SIZE, sharding)] * len(sizes))
+            for target in (*targets, *[target_of(SIZE, sharding)] * len(sizes))
         ]
         self._execute = execution.runner(loaded, handlers, wait=waits)
         padded = dict.fromkeys(position for position, _ in bounded_dimensions(parameters))
         if padded:
-            self._execute = bounded.passing_sizes(self._execute, tuple(padded))
+            self._execute = passing_sizes(self._execute, tuple(padded))
         self.pack = result_packer(result)
         if sizes:
-            self.pack = bounded.slicing_results(self.pack, sizes, targets)
+            self.pack = slicing_results(self.pack, sizes, targets)
         roots = result.elements if isinstance(result, TupleShape) else [result]
         is_direct = (
             self.is_flat

@@ -31,7 +31,7 @@ from lowering.pjrt.devices import (
 from lowering.reading.files import warn_of_writers
 from lowering.reading.module_reader import display_name
 from lowering.reading.protocol_buffers import fields_of, varint
-from lowering.running.bounded_arrays import SIZE
+from lowering.running.arguments import SIZE
 from lowering.running.executable import LoadedExecutable, executable_of
 from lowering.running.executable_file import Content, UnusableError, check_magic, unpacked
 from lowering.running.program import ProgramInfo

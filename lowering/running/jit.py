@@ -35,7 +35,6 @@ from lowering.pjrt.devices import DeviceLike, device_argument
 from lowering.pjrt.host_arrays import copy_numpy
 from lowering.pjrt.placement import device_put
 from lowering.running.compiling import compile
-from lowering.running.donation import Parameters
 from lowering.running.executable import Executable, LoadedExecutable, executable_for
 from lowering.running.jit_arguments import (
     NUMBERS,
@@ -52,7 +51,15 @@ from lowering.running.jit_arguments import (
     mismatch,
     shape_of,
 )
-from lowering.running.jit_cache import MOST_KEPT, Entry, JitCache, JitCacheInfo
+from lowering.running.jit_cache import (
+    MOST_KEPT,
+    Call,
+    Entry,
+    JitCache,
+    JitCacheInfo,
+    Recording,
+    record,
+)
 from lowering.running.jit_devices import (
     DeviceCounts,
     PlacementError,
@@ -63,8 +70,7 @@ from lowering.running.jit_devices import (
     read_counts,
     split_lists,
 )
-from lowering.running.jit_recording import Call, Recording, record
-from lowering.running.options import read_options
+from lowering.running.options import Parameters, read_options
 from lowering.running.partitioned import PartitionedExecutable
 from lowering.running.replicated import ReplicatedExecutable
 from lowering.stablehlo.lower import lower

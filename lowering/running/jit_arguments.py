@@ -28,7 +28,7 @@ from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, inter
 from lowering.errors import ArgumentError
 from lowering.jaxlib_api import jax_arrays
 from lowering.pjrt.host_arrays import describe
-from lowering.running.donation import Parameters, parameter_numbers
+from lowering.running.options import Parameters, parameter_numbers
 
 flatten: Final[Callable[[Any], tuple[list[Any], Any]]] = jax.tree_util.default_registry.flatten
 """Return the leaves and the structure of a tree; an unregistered dataclass is a leaf."""

@@ -594,7 +594,7 @@ def test_compare_inlines_functions():
         twice = xb.call(lambda v: xb.call(xb.exp, v) + v, x)
         return xb.while_(lambda v: xb.lt(xb.reduce_all(v, 0.0, xb.add), 9.0), xb.abs, twice)
 
-    from lowering.cli.compare import functions_inlined
+    from lowering.cli.checking import functions_inlined
 
     computation = functions_inlined(model)
     assert [op.opcode for op in computation.ops] == ["parameter", "exponential", "add", "while"]

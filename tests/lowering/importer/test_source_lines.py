@@ -12,7 +12,7 @@ from tables import each_row
 import builder as xb
 import lowering
 from builder.graph.xla_op import resolve_position
-from lowering.cli.compare import functions_inlined
+from lowering.cli.checking import functions_inlined
 from lowering.importer.tables import MOST_PLACES, WIDTH, code_of_places
 
 LAST_LINE = 2**31 - 2

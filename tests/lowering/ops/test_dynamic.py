@@ -22,7 +22,7 @@ import builder as xb
 import lowering
 from lowering import ArgumentError, CompileError
 from lowering.pjrt.devices import Target, sharding_of
-from lowering.running import bounded_arrays as bounded
+from lowering.running import arguments
 
 RANDOM = np.random.default_rng(20261120)
 ALL_TYPES = [t for t in vars(xb).values() if isinstance(t, xb.PrimitiveType)]
@@ -220,9 +220,9 @@ def test_results_are_sliced_on_other_devices(
     x = sample(t, (4, 3))
     target = Target(t[4, 3], sharding_of(lowering.device("cpu")))
     array = target.put(x)
-    cut = bounded.slicing_results(lambda results: results, [(0, 0), (0, 1)], [target])
+    cut = arguments.slicing_results(lambda results: results, [(0, 0), (0, 1)], [target])
     (host,) = cut([array, np.int32(2), np.int32(7)])
-    monkeypatch.setattr(bounded, "is_host", lambda device: False)
+    monkeypatch.setattr(arguments, "is_host", lambda device: False)
     (other,) = cut([array, np.int32(2), np.int32(7)])
     for actual in (host, other):
         assert isinstance(actual, jax.Array)

@@ -236,7 +236,7 @@ from builder.ops.sharding import (
     spmd_shard_to_full_shape as spmd_shard_to_full_shape,
     with_sharding as with_sharding,
 )
-from builder.rewriting.inlining import inline as inline
+from builder.rewriting.copying import inline as inline
 from builder.types.primitive_type import (
     PrimitiveType as PrimitiveType,
     as_primitive_type as as_primitive_type,

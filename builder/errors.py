@@ -12,9 +12,14 @@ from collections.abc import Collection, Mapping
 from types import FrameType
 from typing import Any, Final, Self, TypeVar
 
-from builder.support.caller import caller_frame, shown_file
 from builder.support.display import Displayed
-from builder.support.tracebacks import UserError, remove_internal_frames, show_frames
+from builder.support.frames import (
+    UserError,
+    caller_frame,
+    remove_internal_frames,
+    show_frames,
+    shown_file,
+)
 
 _CONTEXT: Final = 100
 """The number of characters of a text that a message shows before and after an error in it."""

@@ -23,7 +23,7 @@ from tables import each_row
 
 import builder as xb
 import lowering
-from builder.inspection.costs import Cost, cost_of
+from builder.inspection.stats import Cost, cost_of
 from builder.schema import SCHEMAS, CostClass
 from builder.types.shape import leaves
 from examples import recorded_by_example

@@ -61,7 +61,7 @@ EXTENSIONS = {
     "builder.graph.computation": {
         "diff": "builder.inspection.diff",
         "draw": "builder.inspection.pictures",
-        "extract": "builder.rewriting.extracting",
+        "extract": "builder.rewriting.copying",
         "find": "builder.inspection.find",
         "open_sizes": "builder.inspection.open_sizes",
         "replace": "builder.rewriting.replacing",
@@ -75,7 +75,7 @@ EXTENSIONS = {
     "builder.graph.xla_builder": {
         "custom_call": "builder.ops.host",
         "infeed": "builder.ops.host",
-        "inline": "builder.rewriting.inlining",
+        "inline": "builder.rewriting.copying",
         "python_call": "builder.ops.host",
         "recv": "builder.ops.host",
     },

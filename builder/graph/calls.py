@@ -25,8 +25,8 @@ from builder.graph.corrections import (
     users_frame,
     written_call,
 )
+from builder.support.frames import remove_internal_frames
 from builder.support.names import by_name, did_you_mean
-from builder.support.tracebacks import remove_internal_frames
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -346,7 +346,7 @@ class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
             >>> model.extract([exponential, total], inputs=product).program_shape
             (multiply_2: f32[4], y: f32[4]) -> (f32[4], f32[4])
         """
-        return extension("builder.rewriting.extracting", "extract", self, ops, inputs=inputs)
+        return extension("builder.rewriting.copying", "extract", self, ops, inputs=inputs)
 
     @explained
     def table(self, *, nested: bool = False, limit: int | None = 40) -> OpTable:
@@ -384,7 +384,7 @@ class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
         FLOPs, transcendental functions and bytes are those of XLA's HloCostAnalysis for the ops as
         recorded, before a compiler fuses or removes any. Each op reads its operands and writes its
         result. A multiplication and an addition are two FLOPs; operations on integers count too.
-        `builder.inspection.costs` documents the differences.
+        `builder.inspection.stats` documents the differences.
 
         Computations are counted as often as they are applied: a reducer once for each element that
         is reduced; the body of a loop once for each iteration if the loop's condition and body

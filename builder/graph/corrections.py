@@ -23,7 +23,7 @@ import numpy as np
 from builder.errors import XlaError, brief
 from builder.graph.xla_op import XlaOp
 from builder.support.arguments import is_function
-from builder.support.caller import is_inside
+from builder.support.frames import is_inside
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, TupleShape
 

@@ -22,7 +22,7 @@ from builder.graph.foreign_values import foreign_operand
 from builder.graph.registry import OPERATIONS
 from builder.graph.xla_op import NO_ATTRIBUTES, OpMetadata, XlaOp, scoped_name, with_metadata
 from builder.support.caches import per_signature
-from builder.support.caller import INSIDE, is_called_from, is_library_file
+from builder.support.frames import INSIDE, is_called_from, is_library_file
 from builder.types.shape import Shape
 
 if TYPE_CHECKING:

@@ -40,9 +40,8 @@ from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.support.arguments import is_function
 from builder.support.caches import per_signature
-from builder.support.caller import caller_frame, is_library_file
+from builder.support.frames import caller_frame, from_function, is_library_file
 from builder.support.imports import extension
-from builder.support.tracebacks import from_function
 from builder.types.shape import (
     ProgramShape,
     Shape,

@@ -582,7 +582,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
             <XlaOp %1 = s32[2] broadcast_in_dim(%0)>
         """
         builder = self._target("inline")
-        return extension("builder.rewriting.inlining", "inline_into", computation, (), builder)
+        return extension("builder.rewriting.copying", "inline_into", computation, (), builder)
 
     @explained
     def empty_tuple(self) -> XlaOp:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.schema import SCHEMAS
-from builder.support.caller import shown_file
 from builder.support.display import Displayed
+from builder.support.frames import shown_file
 from builder.support.imports import extension
 from builder.support.names import ExplainsAttributes
 from builder.types.shape import ArrayShape, Shape, TupleShape

@@ -27,7 +27,7 @@ from builder.support.display import (
     ProgramText,
     TextTable,
 )
-from builder.support.tracebacks import user_frame
+from builder.support.frames import user_frame
 from builder.types.shape import ProgramShape, Shape, has_unbounded_sizes, leaves
 
 _ROWS: Final = 30

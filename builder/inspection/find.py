@@ -14,7 +14,7 @@ from builder.graph.registry import OPERATIONS
 from builder.graph.xla_op import XlaOp, resolve_position
 from builder.schema import SCHEMAS
 from builder.support.arguments import is_function
-from builder.support.caller import shown_file
+from builder.support.frames import shown_file
 from builder.support.names import did_you_mean
 from builder.types.shape import Shape, ShapeLike, shape_argument, without_layout
 

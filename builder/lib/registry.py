@@ -15,7 +15,7 @@ from builder.graph.corrections import correct, users_frame
 from builder.graph.inlined_calls import InlinedCall, LibraryCall, Operand, arrays_of
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
-from builder.support.tracebacks import remove_internal_frames
+from builder.support.frames import remove_internal_frames
 
 F = TypeVar("F", bound=Callable[..., Any])
 

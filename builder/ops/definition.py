@@ -34,7 +34,7 @@ from builder.schema import Attribute, AttributeKind, Schema
 from builder.schema.definition import MISSING
 from builder.support.arguments import Missing
 from builder.support.caches import SignatureTable
-from builder.support.tracebacks import remove_internal_frames
+from builder.support.frames import remove_internal_frames
 from builder.types.shape import Shape
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -4,6 +4,6 @@ The new computation shares attributes and applied computations with the original
 inferred again, because the operands' shapes are unchanged. Source lines, names, shardings and
 frontend attributes are preserved.
 
-This module imports nothing: `import builder` loads only `inlining`, and methods of XlaComputation
+This module imports nothing: `import builder` loads only `copying`, and methods of XlaComputation
 load the others when they are called.
 """

@@ -21,8 +21,7 @@ from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp, with_metadata
 from builder.ops.control_flow import call
 from builder.ops.operands import need_computation
-from builder.rewriting.extracting import copy_op, copy_parameter
-from builder.rewriting.inlining import inline_into
+from builder.rewriting.copying import copy_op, copy_parameter, inline_into
 from builder.sharding.text import leaf_texts
 from builder.support.names import UniqueNames
 from builder.types.constant import splat_or_array

@@ -14,9 +14,9 @@ from builder.graph.foreign_values import Purpose
 from builder.graph.inlined_calls import copied_calls
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp, with_metadata
-from builder.rewriting.extracting import copy_op, merge_metadata
+from builder.rewriting.copying import copy_op, merge_metadata
 from builder.support.arguments import is_function
-from builder.support.caller import shown_file
+from builder.support.frames import shown_file
 
 
 class Operands(tuple[XlaOp, ...]):

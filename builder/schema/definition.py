@@ -199,7 +199,7 @@ class CostClass(enum.Enum):
     DATA_MOVEMENT = "none"
     ELEMENTWISE = "one for each element of the result"
     TRANSCENDENTAL = "one transcendental operation for each element of the result"
-    RULE = "computed by a function in builder.inspection.costs"
+    RULE = "computed by a function in builder.inspection.stats"
     CUSTOM = "unknown"
 
 

@@ -72,7 +72,7 @@ def compare(
 
 def functions_inlined(computation: XlaComputation) -> XlaComputation:
     """Return the computation with functions inlined, because a call would be compared as one op."""
-    from builder.rewriting.inlining import inline
+    from builder.rewriting.copying import inline
 
     def body(op: XlaOp, operands: Sequence[XlaOp]) -> XlaOp | None:
         return inline(op.called_computations[0], *operands) if _is_inlined(op) else None

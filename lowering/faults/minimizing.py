@@ -19,7 +19,7 @@ from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_computation
-from builder.rewriting.inlining import inline
+from builder.rewriting.copying import inline
 from builder.schema import Trait, opcodes_with
 from builder.support.arguments import is_function
 from builder.types.shape import ArrayShape, Shape, TupleShape

@@ -19,8 +19,7 @@ from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.inspection.table import count_text
-from builder.rewriting.extracting import copy_op
-from builder.rewriting.inlining import inline
+from builder.rewriting.copying import copy_op, inline
 from builder.schema import Trait, opcodes_with
 from builder.support.display import Column, Displayed, Heading, Part, TextTable
 from builder.types.shape import ArrayShape

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from builder.support.caller import shown_file
+from builder.support.frames import shown_file
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape
 from lowering.errors import ExecutionError
 from lowering.pjrt.host_arrays import MismatchError, read_leaves, result_packer

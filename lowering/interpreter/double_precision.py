@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import builder as xb
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
-from builder.rewriting.extracting import copy_op
+from builder.rewriting.copying import copy_op
 from builder.rewriting.replacing import Operands
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType

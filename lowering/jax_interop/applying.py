@@ -19,8 +19,8 @@ from builder.graph.recording import resolve_builder, rollback_on_error
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.host import observers
-from builder.rewriting.inlining import inlined_ops
-from builder.support.caller import caller_frame
+from builder.rewriting.copying import inlined_ops
+from builder.support.frames import caller_frame
 from builder.types.shape import ArrayShape, has_unbounded_sizes
 from lowering.jax_interop.from_jax import abstract_array, check_function, traced_computation
 from lowering.jax_interop.sizes import Sizes, SymbolicSizes

@@ -14,7 +14,7 @@ from builder.errors import OperandError, ShapeTextError, brief, error_of
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import ReusableFunction
-from builder.support.tracebacks import from_function
+from builder.support.frames import from_function
 from builder.types.shape import (
     UNBOUNDED,
     ArrayShape,

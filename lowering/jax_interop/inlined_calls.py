@@ -14,7 +14,7 @@ from builder.graph.inlined_calls import InlinedCall, LibraryCall, Operand, copie
 from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
-from builder.rewriting.extracting import copy_op
+from builder.rewriting.copying import copy_op
 from builder.types.shape import Shape, TupleShape
 from lowering.errors import LoweringError
 from lowering.ops.registry import Step, Value

@@ -31,7 +31,7 @@ from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.inspection.equivalence import value_key
-from builder.rewriting.extracting import copy_op
+from builder.rewriting.copying import copy_op
 from builder.schema import Trait, opcodes_with
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaves
 from lowering.errors import LoweringError

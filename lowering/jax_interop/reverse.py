@@ -22,7 +22,7 @@ from builder.lib.dynamic import broadcast_along
 from builder.ops.control_flow import DERIVATIVE, ZERO_DERIVATIVE, call, get_tuple_element
 from builder.ops.elementwise import add
 from builder.ops.reshaping import broadcast
-from builder.rewriting.inlining import inlined_ops
+from builder.rewriting.copying import inlined_ops
 from builder.schema import Trait, opcodes_with
 from builder.types.shape import ArrayShape, Shape, TupleShape, has_unbounded_sizes
 from lowering.errors import LoweringError

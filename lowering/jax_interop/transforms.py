@@ -31,8 +31,8 @@ from builder.graph.xla_op import XlaOp
 from builder.ops.control_flow import call
 from builder.ops.host import is_observer, observers
 from builder.ops.operands import need_computation
-from builder.rewriting.inlining import inlined_ops
-from builder.support.caller import caller_frame
+from builder.rewriting.copying import inlined_ops
+from builder.support.frames import caller_frame
 from builder.types.shape import ArrayShape, Shape, TupleShape, leaves as leaf_shapes
 from lowering.errors import LoweringError
 from lowering.importer.importing import for_device

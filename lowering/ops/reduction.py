@@ -18,7 +18,7 @@ from builder.graph.computation import XlaComputation
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.reduction import sort as record_sort
-from builder.rewriting.inlining import inline
+from builder.rewriting.copying import inline
 from builder.schema import SCHEMAS
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType

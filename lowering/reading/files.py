@@ -8,7 +8,7 @@ import sys
 import warnings
 from typing import Any, Final
 
-from builder.support.caller import caller_frame
+from builder.support.frames import caller_frame
 
 EXECUTABLE_MAGIC: Final = b"\x89XLAEXE\n"
 """The first bytes of the files that `lowering.load_executable` reads."""

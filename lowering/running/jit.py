@@ -24,9 +24,9 @@ from builder.inspection.table import count_text
 from builder.ops.control_flow import call as record_call
 from builder.support.arguments import is_function
 from builder.support.display import Column, Displayed, Heading, Part, TextTable
+from builder.support.frames import remove_internal_frames
 from builder.support.imports import extension
 from builder.support.names import ExplainsAttributes
-from builder.support.tracebacks import remove_internal_frames
 from builder.types.constant import default_element_type, scalar_array, wider_number
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape, array_shape, intern_array
 from lowering.errors import ArgumentError, CompileError

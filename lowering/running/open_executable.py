@@ -23,8 +23,8 @@ from builder.graph.calls import explained
 from builder.graph.xla_op import XlaOp
 from builder.inspection.describing import signature_table
 from builder.support.display import Column, Displayed, Heading, Part, TextTable
+from builder.support.frames import remove_internal_frames
 from builder.support.names import ExplainsAttributes
-from builder.support.tracebacks import remove_internal_frames
 from builder.types import primitive_type as pt
 from builder.types.expected_arrays import conversion_fix
 from builder.types.shape import (

@@ -23,7 +23,7 @@ from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp, resolve_position
 from builder.schema import SCHEMAS, Schema
 from builder.sharding.text import as_per_value, join_leaf_texts, leaf_texts
-from builder.support.caller import shown_file
+from builder.support.frames import shown_file
 from builder.types.constant import is_splat
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape, TupleShape, leaf_count, leaves

@@ -1,7 +1,7 @@
 """Pictures of what ops do with the elements of their operands.
 
 `elements` defines elements as symbols, the modules of families compute them from an op's
-attributes, `grids` arranges them, `rendering` renders the grids as SVG and as text.
+attributes, `rendering` arranges them in grids, and renders the grids as SVG and as text.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ from builder.inspection.explaining.elements import (
     Rule,
     checked_values,
 )
-from builder.inspection.explaining.grids import Scene, scene_of
-from builder.inspection.explaining.rendering import svg_of, text_of
-from builder.layout.drawing.svg import save_as
+from builder.inspection.explaining.rendering import Scene, scene_of, svg_of, text_of
+from builder.layout.drawing.rendering import save_as
 from builder.support.display import Displayed, Heading, Part, SvgPicture
 from builder.types.shape import ArrayShape, Shape, leaves
 

@@ -18,7 +18,7 @@ from builder.inspection.pictures.graph_formats import dot_of
 from builder.inspection.pictures.outline import Group, outline_of, scope_of
 from builder.inspection.pictures.svg import computation_svg, shown_computations
 from builder.inspection.table import count_text
-from builder.layout.drawing.svg import save_as
+from builder.layout.drawing.rendering import save_as
 from builder.support.display import Displayed, Fold, Heading, Part, SvgPicture
 from builder.support.names import did_you_mean
 

@@ -1,6 +1,6 @@
 """Pictures of arrays in memory: linear indices, tiles in colours, and padding.
 
-`grid` computes the cells, `svg` and `text` render them.
+`grid` computes the cells, `rendering` renders them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from typing import Any
 
 from builder.errors import OperandError, brief, error_of
 from builder.layout.drawing.grid import Grid, grid_of
-from builder.layout.drawing.svg import save_as, svg_of
-from builder.layout.drawing.text import text_of
+from builder.layout.drawing.rendering import save_as, svg_of, text_of
 from builder.layout.indexing import bounded_array
 from builder.types.layout import int_or_none
 from builder.types.shape import ArrayShape, ShapeLike

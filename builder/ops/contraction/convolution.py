@@ -25,7 +25,7 @@ from builder.ops.contraction.dot_product import (
     is_promotable,
 )
 from builder.ops.definition import op
-from builder.ops.window import window_list, window_padding, window_text, windows_along
+from builder.ops.reduction.windows import window_list, window_padding, window_text, windows_along
 from builder.schema.definition import (
     ANY,
     BUILDER_H,

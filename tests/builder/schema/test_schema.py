@@ -15,7 +15,7 @@ from tables import each_row
 
 import builder as xb
 from builder.hlo_text.printer import RULES as HLO_RULES
-from builder.inspection.costs import RULES as COST_RULES
+from builder.inspection.stats import RULES as COST_RULES
 from builder.schema import SCHEMAS, Attribute, CostClass, Schema, define
 from builder.schema.kinds import INTEGERS
 from builder.types import primitive_type as pt

@@ -26,7 +26,7 @@ from lowering.host.debug_calls import (
     may_debug,
     operand_shapes,
 )
-from lowering.interpreter.instrumentation import PROBE, barrier_name, probe_name
+from lowering.interpreter.probes import PROBE, barrier_name, probe_name
 from lowering.jaxlib_api import artifacts, mlir
 from lowering.legalize.constant_folding import signed_indices
 from lowering.legalize.linalg import has_full_lengths

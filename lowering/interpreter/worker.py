@@ -26,8 +26,8 @@ from typing import Any, Final
 import numpy as np
 from jaxlib.mlir import ir
 
-from lowering.interpreter import instrumentation
-from lowering.interpreter.instrumentation import probe_name
+from lowering.interpreter import probes
+from lowering.interpreter.probes import probe_name
 from lowering.jaxlib_api import artifacts, mlir
 from lowering.mlir.operations import main_function, operations_where
 
@@ -131,7 +131,7 @@ def _argument_attributes(main: ir.Operation, arguments: list[bytes]) -> list[ir.
         if str(argument.type) != _TOKEN:
             continue
         at = ir.InsertionPoint.at_block_begin(block)
-        argument.replace_all_uses_with(instrumentation.create("after_all", argument.type, [], at))
+        argument.replace_all_uses_with(probes.create("after_all", argument.type, [], at))
         block.erase_argument(number)
     types = [argument.type for argument in block.arguments]
     _set_type(main, types, None)
@@ -179,7 +179,7 @@ def _insert_probes(module: ir.Operation) -> None:
     """Replace the custom calls of probes by `artifacts.probe` operations."""
     calls = operations_where(module, lambda operation: probe_name(operation) is not None)
     if calls:
-        instrumentation.replace_conditionals(module)
+        probes.replace_conditionals(module)
     for call in calls:
         at = ir.InsertionPoint(call)
         attributes: dict[str, ir.Attribute] = {
@@ -203,7 +203,7 @@ def _copy_scatter_operands(module: ir.Operation) -> None:
             attributes: dict[str, ir.Attribute] = {
                 "permutation": ir.DenseI64ArrayAttr.get(identity)
             }
-            scatter.operands[number] = instrumentation.create(
+            scatter.operands[number] = probes.create(
                 "transpose", value.type, [value], at, attributes
             )
 
@@ -219,7 +219,7 @@ def _exchangeable(value: Any, at: ir.InsertionPoint, *, is_file: bool = False) -
 
     def create(name: str, element: str, operand: Any = value) -> Any:
         result = ir.RankedTensorType.get(tensor.shape, ir.Type.parse(element))
-        return instrumentation.create(name, result, [operand], at)
+        return probes.create(name, result, [operand], at)
 
     narrow = _NARROW.fullmatch(text)
     if _EXCHANGEABLE.fullmatch(text):

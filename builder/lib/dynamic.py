@@ -1,7 +1,6 @@
-"""Sizes known at run time: branches of dynamic shape, and arrays with unbounded sizes.
+"""Branches and sizes of dynamic shape.
 
-XLA: dynamic_shaped_ops.h of the client library. XLA's iota and broadcast_in_dim have results of
-fixed sizes. For unbounded ones, the sizes are read from an operand that has them.
+XLA: dynamic_shaped_ops.h of the client library.
 """
 
 from __future__ import annotations
@@ -171,6 +170,10 @@ def _with_shape(value: XlaOp, common: Shape) -> XlaOp:
             value = pad_in_dim(value, unread, number, 0, bound - size)
         value = set_dimension_size(value, own, number)
     return value
+
+
+# XLA's iota and broadcast_in_dim have results of fixed sizes. For unbounded ones, the functions
+# below read the sizes from an operand that has them.
 
 
 def closed_argument(op: str, name: str, shape: ArrayShape) -> None:

@@ -15,7 +15,7 @@ def is_function(value: object) -> bool:
 
 
 class Missing:
-    """The base of the values; a check refuses them, as it refuses other values."""
+    """The base of the values of omitted arguments; a check refuses them, like other values."""
 
     __slots__ = ()
 

@@ -260,7 +260,7 @@ CHILD = """
 import jax
 import numpy as np
 import builder as xb, lowering
-from lowering.jaxlib_api import compilation, executables
+from lowering.jaxlib_api import compilation
 compilation.host_cpu_features()
 def compile_and_load(*_, **__):
     raise SystemExit("compiled")

@@ -12,7 +12,7 @@ from jaxlib.mlir import ir
 import builder as xb
 import lowering
 from lowering import LoweringError
-from lowering.mlir import modules as mlir_context
+from lowering.mlir import modules
 from lowering.mlir.modules import shared_context
 from lowering.stablehlo import lower as lowering_module
 
@@ -22,7 +22,7 @@ SCALAR = xb.f32[()]
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A shared context for one test."""
-    monkeypatch.setattr(mlir_context, "_SHARED", [])
+    monkeypatch.setattr(modules, "_SHARED", [])
     yield
     gc.collect()
 
@@ -36,7 +36,7 @@ def with_constant(number: int, size: int) -> xb.XlaComputation:
 def test_a_new_context_after_many_large_constants(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(mlir_context, "MAX_SHARED_BYTES", 1_000_000)
+    monkeypatch.setattr(modules, "MAX_SHARED_BYTES", 1_000_000)
     gc.collect()
     before = ir.Context._get_live_count()
     first = shared_context()
@@ -60,7 +60,7 @@ def test_a_new_context_after_many_large_constants(
 @pytest.mark.usefixtures("shared")
 def test_a_new_context_after_many_types(monkeypatch: pytest.MonkeyPatch) -> None:
     """A context keeps every type, so programs of ever new shapes need new contexts."""
-    monkeypatch.setattr(mlir_context, "MAX_SHARED_BYTES", 100_000)
+    monkeypatch.setattr(modules, "MAX_SHARED_BYTES", 100_000)
     gc.collect()
     before = ir.Context._get_live_count()
     first = shared_context()

@@ -19,8 +19,8 @@ import jax
 
 from builder.errors import error_of
 from builder.inspection.rendering import seconds_text
-from builder.support.caller import shown_file
 from builder.support.display import Bar, Column, Displayed, Heading, Part, Segment, TextTable
+from builder.support.frames import shown_file
 from lowering.errors import ExecutionError, unescaped
 from lowering.stablehlo.module import path_text, write_atomically
 

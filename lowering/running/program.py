@@ -254,7 +254,7 @@ class CompiledProgram(Displayed, ExplainsAttributes):
             self._info.compile_seconds,
             lambda: self._prepare(args, by_name),
             self._run,
-            partial(executables.optimized_hlo_text, self._loaded, large_constants=False),
+            partial(compilation.optimized_hlo_text, self._loaded, large_constants=False),
         )
 
     def _parts(self) -> list[Part]:

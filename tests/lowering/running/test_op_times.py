@@ -55,7 +55,7 @@ def test_instructions_of_a_loop(times: Any) -> None:
 
 def shown(file: str) -> str:
     """Return a file as messages have it."""
-    from builder.support.caller import shown_file
+    from builder.support.frames import shown_file
 
     return shown_file(file)
 

@@ -34,8 +34,8 @@ from builder.ops.dynamic import get_dimension_size, set_dimension_size
 from builder.ops.indexing import dynamic_slice, dynamic_update_slice
 from builder.ops.operands import Operand, is_number, number_as, number_constant
 from builder.ops.reshaping import broadcast, pad, reshape, rev, slice as slice_
+from builder.support.arguments import is_function
 from builder.support.caches import per_signature
-from builder.support.functions import is_function
 from builder.types.primitive_type import s32, s64
 from builder.types.shape import UNBOUNDED, ArrayShape
 

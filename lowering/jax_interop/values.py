@@ -11,7 +11,7 @@ import jax
 
 from builder.errors import BuilderError, error_of
 from builder.graph.xla_op import XlaOp
-from builder.support.caller import caller_frame
+from builder.support.frames import caller_frame
 from lowering.jaxlib_api.jax_arrays import refuse_values
 
 _JAX: Final = f"{Path(jax.__file__).parent}{os.sep}"
